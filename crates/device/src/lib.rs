@@ -1,0 +1,1 @@
+//! Superblock, regions and the zone discipline of one device.

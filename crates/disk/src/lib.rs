@@ -1,0 +1,1 @@
+//! Aligned raw I/O on block devices and files; the simulated disk.

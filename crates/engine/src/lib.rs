@@ -1,0 +1,1 @@
+//! The object engine interface, its vocabulary and its conformance suite.

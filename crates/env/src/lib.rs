@@ -1,0 +1,1 @@
+//! Clock, randomness and task spawning: real and simulated.

@@ -1,0 +1,1 @@
+//! Every durable and wire record: layout, version, encode, decode, golden bytes.

@@ -1,0 +1,1 @@
+//! Ordered key-value state: atomic batches, snapshots, prefix scans.

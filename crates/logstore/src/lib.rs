@@ -1,0 +1,1 @@
+//! The log engine (ZStore): maps, notices, epochs, checkpoints, recovery, garbage collection.

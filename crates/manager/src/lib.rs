@@ -1,0 +1,1 @@
+//! The manager's state machine: devices, buckets, credentials, checkpoint manifests.

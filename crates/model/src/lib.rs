@@ -1,0 +1,1 @@
+//! Model checks of the protocols.

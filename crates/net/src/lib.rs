@@ -1,0 +1,1 @@
+//! Framed messages over TCP with deadlines and backpressure; an in-process short cut.

@@ -1,0 +1,1 @@
+//! Objects as people know them: buckets, keys, multipart, conditions, policy.

@@ -1,0 +1,1 @@
+//! Serves one device: fences, deadlines, drain.

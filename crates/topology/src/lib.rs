@@ -1,0 +1,1 @@
+//! Cluster map, views, lease arithmetic, replica-set tables.

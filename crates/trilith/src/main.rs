@@ -1,0 +1,3 @@
+//! The `trilith` binary.
+
+fn main() {}

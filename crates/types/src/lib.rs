@@ -1,0 +1,1 @@
+//! Ids, newtypes, limits and error kinds shared by every crate.

@@ -1,0 +1,1 @@
+//! Group-commit log: preallocated recycled segments, a CRC per record, torn tail told from corruption.
