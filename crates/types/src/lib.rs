@@ -1,1 +1,18 @@
-//! Ids, newtypes, limits and error kinds shared by every crate.
+//! The vocabulary that every crate shares: ids, positions, limits and error kinds.
+//!
+//! Nothing here does I/O or allocates behind the caller's back. Each id is a type of its own, so that a device number can
+//! never be passed where a zone number is meant. One word means one thing; `docs/glossary.md` defines them.
+#![forbid(unsafe_code)]
+
+mod error;
+mod hash;
+mod id;
+pub mod limits;
+mod position;
+
+pub use error::ErrorKind;
+pub use hash::{KEY_HASH_BYTES, KeyHash};
+pub use id::{
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, Sequence, Token, UploadId, ViewNumber,
+};
+pub use position::{Activation, Order, Place, Position, ZoneIndex, ZoneOffset};

@@ -1,0 +1,111 @@
+//! Ids and counters.
+
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+macro_rules! opaque {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub struct $name(pub [u8; 16]);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                for byte in &self.0 {
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = InvalidId;
+
+            /// Reads 32 hexadecimal digits.
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                if text.len() != 32 || !text.is_ascii() {
+                    return Err(InvalidId);
+                }
+                let mut bytes = [0u8; 16];
+                for (index, byte) in bytes.iter_mut().enumerate() {
+                    *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| InvalidId)?;
+                }
+                Ok($name(bytes))
+            }
+        }
+    };
+}
+
+number!(
+    /// A cell: the gateways that share a set of zone logs.
+    CellId(u16)
+);
+number!(
+    /// A device's number within its cluster, handed out by the manager and never reused.
+    DeviceId(u32)
+);
+number!(
+    /// A gateway instance within its cell, never reused while records of it can still be walked.
+    GatewayId(u16)
+);
+number!(
+    /// One incarnation of a bucket: a bucket deleted and made again has another id (zstore.md, decision 16).
+    BucketId(u64)
+);
+number!(
+    /// Checkpoint period of a cell.
+    Epoch(u64)
+);
+number!(
+    /// A gateway's own count of its writes.
+    Sequence(u64)
+);
+number!(
+    /// Generation of the replica-set table (zstore.md, decision 2).
+    Generation(u32)
+);
+number!(
+    /// Number of the cluster map.
+    ViewNumber(u64)
+);
+number!(
+    /// Fencing number handed out by the manager.
+    Token(u64)
+);
+
+opaque!(
+    /// The cluster that a device belongs to; random, made when the first device is formatted.
+    ClusterId
+);
+opaque!(
+    /// A device's own identity, random, made by `format`.
+    DeviceUuid
+);
+opaque!(
+    /// One multipart upload.
+    UploadId
+);
+
+/// A text that is not an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 32 hexadecimal digits")]
+pub struct InvalidId;
