@@ -1,1 +1,4 @@
 //! Every durable and wire record: layout, version, encode, decode, golden bytes.
+#![forbid(unsafe_code)]
+
+pub mod frame;
