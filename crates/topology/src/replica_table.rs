@@ -1,0 +1,161 @@
+//! The table of replica sets (zstore.md, required 2; paper section 3.7, "Consistent hash").
+//!
+//! A key's hash picks a slot; the slot names the devices that a write of that key goes to, primary first. It decides where
+//! writes go and never where reads look, so a new table moves no data. The primary's log orders the writes of a key, so two
+//! tables with different primaries are different *generations*, and orders compare by generation first.
+//!
+//! Invariants: every set names `copies` distinct devices of distinct failure domains; each device is primary of its share
+//! of the slots, give or take one.
+
+use serde::{Deserialize, Serialize};
+use types::limits::MAX_REPLICAS;
+use types::{DeviceId, Generation, KeyHash};
+
+/// Slots of a table. Enough that 64 devices differ by less than 2% in load; small enough to keep in one page cluster.
+pub const REPLICA_SLOTS: usize = 4096;
+
+/// The devices of one slot, primary first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaSet {
+    devices: [DeviceId; MAX_REPLICAS],
+    copies: u8,
+}
+
+impl ReplicaSet {
+    /// Primary first.
+    pub fn devices(&self) -> &[DeviceId] {
+        &self.devices[..self.copies as usize]
+    }
+
+    pub fn primary(&self) -> DeviceId {
+        self.devices[0]
+    }
+}
+
+/// The table. Small enough to be rebuilt whenever the set of devices changes: only its inputs are stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaTable {
+    generation: Generation,
+    devices: Vec<DeviceId>,
+    copies: u8,
+}
+
+impl ReplicaTable {
+    /// A table over devices that each are a failure domain of their own, with `min(MAX_REPLICAS, devices)` copies.
+    ///
+    /// Slot `s` with `n` devices has as primary device `s mod n`; its further copies follow in an order that the quotient
+    /// `s / n` rotates, so that the load of a lost device spreads over all others.
+    pub fn new(generation: Generation, mut devices: Vec<DeviceId>) -> Result<Self, TableError> {
+        devices.sort_unstable();
+        devices.dedup();
+        if devices.is_empty() {
+            return Err(TableError::NoDevice);
+        }
+        if devices.len() > REPLICA_SLOTS {
+            return Err(TableError::TooManyDevices { devices: devices.len() });
+        }
+        let copies = devices.len().min(MAX_REPLICAS) as u8;
+        Ok(ReplicaTable { generation, devices, copies })
+    }
+
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Copies of each record.
+    pub fn copies(&self) -> usize {
+        self.copies as usize
+    }
+
+    /// All devices that the table writes to, ascending.
+    pub fn devices(&self) -> &[DeviceId] {
+        &self.devices
+    }
+
+    /// The devices that a write of this key goes to.
+    pub fn set_of(&self, hash: &KeyHash) -> ReplicaSet {
+        self.set(hash.placement_bits() as usize % REPLICA_SLOTS)
+    }
+
+    fn set(&self, slot: usize) -> ReplicaSet {
+        let count = self.devices.len();
+        let primary = slot % count;
+        let mut devices = [DeviceId::default(); MAX_REPLICAS];
+        devices[0] = self.devices[primary];
+        // The other copies stand at offsets 1 + r and 1 + r + step (mod count - 1) after the primary: distinct by construction.
+        let others = count - 1;
+        for copy in 1..self.copies as usize {
+            let offset = 1 + (slot / count + copy - 1) % others;
+            devices[copy] = self.devices[(primary + offset) % count];
+        }
+        ReplicaSet { devices, copies: self.copies }
+    }
+}
+
+/// Why a table can't be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    #[error("no device can take writes: add one, or bring one back")]
+    NoDevice,
+    #[error("{devices} devices are more than the {REPLICA_SLOTS} slots of a replica table")]
+    TooManyDevices { devices: usize },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn table(count: u32) -> ReplicaTable {
+        ReplicaTable::new(Generation(1), (0..count).map(DeviceId).collect()).unwrap()
+    }
+
+    #[test]
+    fn sets_name_distinct_devices() {
+        for count in 1..=64 {
+            let table = table(count);
+            for slot in 0..REPLICA_SLOTS {
+                let set = table.set(slot);
+                assert_eq!(set.devices().len(), (count as usize).min(3));
+                let mut devices = set.devices().to_vec();
+                devices.sort_unstable();
+                devices.dedup();
+                assert_eq!(devices.len(), set.devices().len(), "{count} devices, slot {slot}");
+            }
+        }
+    }
+
+    #[test]
+    fn load_is_even() {
+        for count in [1u32, 2, 3, 5, 12, 64] {
+            let table = table(count);
+            let mut primaries: HashMap<DeviceId, usize> = HashMap::new();
+            let mut copies: HashMap<DeviceId, usize> = HashMap::new();
+            for slot in 0..REPLICA_SLOTS {
+                let set = table.set(slot);
+                *primaries.entry(set.primary()).or_default() += 1;
+                for device in set.devices() {
+                    *copies.entry(*device).or_default() += 1;
+                }
+            }
+            let spread = |loads: &HashMap<DeviceId, usize>| loads.values().max().unwrap() - loads.values().min().unwrap();
+            assert!(spread(&primaries) <= 1, "{count} devices: {primaries:?}");
+            assert!(spread(&copies) <= 8, "{count} devices: {copies:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_primarys_slots_spread_over_the_others() {
+        let table = table(6);
+        let mut seconds: HashMap<DeviceId, usize> = HashMap::new();
+        for slot in (0..REPLICA_SLOTS).filter(|slot| table.set(*slot).primary() == DeviceId(0)) {
+            *seconds.entry(table.set(slot).devices()[1]).or_default() += 1;
+        }
+        assert_eq!(seconds.len(), 5);
+    }
+
+    #[test]
+    fn no_device_is_an_error() {
+        assert_eq!(ReplicaTable::new(Generation(1), Vec::new()), Err(TableError::NoDevice));
+    }
+}
