@@ -9,6 +9,8 @@
 //! - An `Instant` has no meaning on another machine or after a reboot; only durations cross those borders.
 //! - The wall clock may jump either way. It dates things for people and for protocols that demand dates; it decides nothing.
 //! - A simulated environment takes its randomness from its seed alone and its time from tokio's clock alone.
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "this crate is the seam behind which the clocks and the randomness lie")]
 
 mod instant;
 mod runtime_core;

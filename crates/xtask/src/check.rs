@@ -1,0 +1,118 @@
+//! `cargo xtask check`: what every change must pass, in the order from cheap to dear.
+//!
+//! One profile and one feature set: `clippy` checks the same resolution that the tests build, and the tests build every
+//! target once, so that the server that the end-to-end suites start is the one that the tests linked.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::step::{Counts, Outcome, Step};
+use crate::workspace::{cargo, root};
+use crate::{tidy, workspace};
+
+/// The Python that `./test` prepares, with the pinned clients of `tests/requirements.txt`.
+const PYTHON: &str = "target/venv/bin/python";
+const END_TO_END_FOLDER: &str = "tests/e2e";
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Also run the suites under tests/e2e against the built program (`./test` prepares what they need)
+    #[arg(long)]
+    end_to_end: bool,
+    /// Run every step even when an earlier one failed
+    #[arg(long)]
+    keep_going: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let root = root()?;
+    let mut report = Report::default();
+    for step in steps(&root, arguments.end_to_end) {
+        report.add(step.run(&root)?);
+        if !report.failures.is_empty() && !arguments.keep_going {
+            break;
+        }
+        if step.name == "fmt" {
+            report.add(tidy_outcome(&workspace::Workspace::load()?));
+        }
+    }
+    report.finish()
+}
+
+/// Collects outcomes and tells them once, last.
+#[derive(Default)]
+pub struct Report {
+    counts: Counts,
+    failures: Vec<String>,
+}
+
+impl Report {
+    pub fn add(&mut self, outcome: Outcome) {
+        self.counts.add(outcome.counts);
+        self.failures.extend(outcome.failure);
+    }
+
+    /// The last line is the sum of what the test runners themselves reported, with steps that failed without a failing
+    /// test (formatting, clippy, a crash of the runner) counted as one failure each.
+    pub fn finish(self) -> Result<()> {
+        for failure in &self.failures {
+            println!("failed step: {failure}");
+        }
+        if self.counts.ignored > 0 {
+            println!("{} tests ignored (the long counts: `cargo xtask soak`)", self.counts.ignored);
+        }
+        let failed = self.counts.failed.max(self.failures.len() as u64);
+        println!("{} passed, {failed} failed", self.counts.passed);
+        if failed > 0 {
+            bail!("the check failed");
+        }
+        Ok(())
+    }
+}
+
+fn tidy_outcome(workspace: &workspace::Workspace) -> Outcome {
+    println!("--- tidy");
+    let failure = tidy::check(workspace).err().map(|error| format!("tidy: {error:#}"));
+    Outcome { counts: Counts::default(), failure }
+}
+
+fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
+    let mut steps = vec![
+        cargo_step("fmt", &["fmt", "--all", "--check"], Duration::from_secs(120)),
+        cargo_step(
+            "clippy",
+            &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"],
+            Duration::from_secs(15 * 60),
+        ),
+        // Building everything at once resolves features once; a later `cargo test` finds all of it done.
+        cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(20 * 60)),
+        cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60)),
+    ];
+    if end_to_end && has_suites(&root.join(END_TO_END_FOLDER)) {
+        steps.push(Step {
+            name: "end to end",
+            program: root.join(PYTHON).to_string_lossy().into_owned(),
+            arguments: ["-m", "pytest", "-q", "-p", "no:cacheprovider", END_TO_END_FOLDER].map(str::to_owned).to_vec(),
+            environment: vec![("TRILITH_BIN", root.join("target/debug/trilith").to_string_lossy().into_owned())],
+            limit: Duration::from_secs(15 * 60),
+        });
+    }
+    steps
+}
+
+pub fn cargo_step(name: &'static str, arguments: &[&str], limit: Duration) -> Step {
+    Step {
+        name,
+        program: cargo(),
+        arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        environment: Vec::new(),
+        limit,
+    }
+}
+
+fn has_suites(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("test_"))
+}

@@ -1,0 +1,103 @@
+//! `cargo xtask fuzz`: libFuzzer on the decoders, through cargo-fuzz.
+//!
+//! The targets live in `fuzz/`, a workspace of its own, because libFuzzer's instrumentation needs a nightly compiler and
+//! everything else builds on the stable one. The list of targets is read from `fuzz/Cargo.toml`, so that it cannot lag.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::workspace::root;
+
+const TOOLCHAIN: &str = "nightly";
+const SECONDS_DEFAULT: u64 = 60;
+/// Memory that one target may use before libFuzzer calls it a finding.
+const MEMORY_LIMIT_MIB: u64 = 2_048;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Fuzz target; without one, all of them in turn
+    target: Option<String>,
+    /// Seconds per target
+    #[arg(long, default_value_t = SECONDS_DEFAULT)]
+    seconds: u64,
+    /// List the targets
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    bin: Vec<Binary>,
+}
+
+#[derive(Deserialize)]
+struct Binary {
+    name: String,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let root = root()?;
+    let targets = targets(&root)?;
+    if arguments.list {
+        targets.iter().for_each(|target| println!("{target}"));
+        return Ok(());
+    }
+    let chosen: Vec<&String> =
+        targets.iter().filter(|name| arguments.target.as_ref().is_none_or(|wanted| wanted == *name)).collect();
+    if chosen.is_empty() {
+        bail!("no such fuzz target; `cargo xtask fuzz --list` names them");
+    }
+    require_tools()?;
+    let mut failed = Vec::new();
+    for target in chosen {
+        if !fuzz(&root, target, arguments.seconds)? {
+            failed.push(target.as_str());
+        }
+    }
+    if !failed.is_empty() {
+        bail!("fuzzing found failures in {}; the inputs lie under fuzz/artifacts", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let path = root.join("fuzz/Cargo.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let manifest: Manifest = toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))?;
+    Ok(manifest.bin.into_iter().map(|binary| binary.name).collect())
+}
+
+fn nightly_cargo() -> Command {
+    let mut command = Command::new("rustup");
+    // We were started by a cargo of the stable toolchain; what it set must not reach the nightly one.
+    command.args(["run", TOOLCHAIN, "cargo"]).env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
+
+fn require_tools() -> Result<()> {
+    let status = nightly_cargo().args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !status.is_ok_and(|status| status.success()) {
+        bail!("fuzzing needs `rustup toolchain install {TOOLCHAIN}` and `cargo install cargo-fuzz`");
+    }
+    Ok(())
+}
+
+fn fuzz(root: &Path, target: &str, seconds: u64) -> Result<bool> {
+    println!("--- fuzz {target} for {seconds} s");
+    let status = nightly_cargo()
+        .args(["fuzz", "run", "--target-dir", "target/fuzz", target, "--"])
+        .args([
+            format!("-max_total_time={seconds}"),
+            format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"),
+            "-print_final_stats=1".to_owned(),
+        ])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start cargo-fuzz")?;
+    Ok(status.success())
+}

@@ -1,0 +1,127 @@
+//! One step of a run: a command with a time limit, whose tests are counted.
+//!
+//! The limit is per step and kills the whole process group, so that a hanging test can neither hold up CI for ever nor
+//! leave a server behind.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How often a running step is looked at.
+const POLL_INTERVAL_MS: u64 = 50;
+
+/// What to run, and for how long at most.
+pub struct Step {
+    pub name: &'static str,
+    pub program: String,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(&'static str, String)>,
+    pub limit: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub counts: Counts,
+    /// Why the step failed; none if it passed.
+    pub failure: Option<String>,
+}
+
+/// Tests that ran, by their own runners' summaries.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub passed: u64,
+    pub failed: u64,
+    pub ignored: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+
+    /// Reads the summary line of libtest (`test result: ok. 3 passed; 0 failed; …`) or of pytest (`3 passed, 1 failed in
+    /// 0.2s`); any other line counts nothing.
+    fn of_line(line: &str) -> Self {
+        let words: Vec<&str> = line.trim_matches('=').split_whitespace().collect();
+        let is_libtest = line.starts_with("test result: ");
+        let is_pytest = words.contains(&"in") && words.last().is_some_and(|word| is_duration(word));
+        let mut counts = Self::default();
+        if !is_libtest && !is_pytest {
+            return counts;
+        }
+        for pair in words.windows(2) {
+            let Ok(number) = pair[0].parse::<u64>() else { continue };
+            match pair[1].trim_end_matches([';', ',']) {
+                "passed" => counts.passed += number,
+                "failed" | "error" | "errors" => counts.failed += number,
+                "ignored" | "skipped" => counts.ignored += number,
+                _ => {}
+            }
+        }
+        counts
+    }
+}
+
+/// pytest ends its summary with `0.21s`, or with `(0:01:05)` after a minute.
+fn is_duration(word: &str) -> bool {
+    let seconds = word.strip_suffix('s').is_some_and(|number| number.parse::<f64>().is_ok());
+    seconds || (word.starts_with('(') && word.ends_with(')') && word.contains(':'))
+}
+
+impl Step {
+    pub fn run(&self, root: &Path) -> Result<Outcome> {
+        println!("--- {}: {} {}", self.name, self.program, self.arguments.join(" "));
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(key, value)| (*key, value.as_str())))
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start `{}`", self.program))?;
+        let output = child.stdout.take().context("the step's output is not piped")?;
+        let reader = std::thread::spawn(move || copy_and_count(output));
+        let failure = self.wait(&mut child)?;
+        let counts = reader.join().unwrap_or_default();
+        Ok(Outcome { counts, failure })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a real limit on a real process; nothing here is simulated")]
+    fn wait(&self, child: &mut Child) -> Result<Option<String>> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok((!status.success()).then(|| format!("{}: {status}", self.name)));
+            }
+            if started.elapsed() > self.limit {
+                let group = Pid::from_child(child);
+                kill_process_group(group, Signal::KILL).context("cannot stop a step that ran past its limit")?;
+                child.wait()?;
+                return Ok(Some(format!("{}: stopped after its limit of {} s", self.name, self.limit.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(POLL_INTERVAL_MS));
+        }
+    }
+}
+
+fn copy_and_count(output: impl Read) -> Counts {
+    let mut counts = Counts::default();
+    for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        counts.add(Counts::of_line(&line));
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+use super::*;
+
+fn shell(script: &str, limit_s: u64) -> Outcome {
+    let step = Step {
+        name: "sample",
+        program: "sh".to_owned(),
+        arguments: vec!["-c".to_owned(), script.to_owned()],
+        environment: vec![("SAMPLE", "5".to_owned())],
+        limit: Duration::from_secs(limit_s),
+    };
+    step.run(Path::new("/")).expect("sh starts")
+}
+
+#[test]
+fn summaries_of_both_runners_are_counted() {
+    let libtest =
+        Counts::of_line("test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s");
+    assert_eq!(libtest, Counts { passed: 12, failed: 2, ignored: 1 });
+    let pytest = Counts::of_line("==== 1 failed, 3 passed, 2 skipped, 1 error in 12.34s ====");
+    assert_eq!(pytest, Counts { passed: 3, failed: 2, ignored: 2 });
+    assert_eq!(Counts::of_line("7 passed in 65.01s (0:01:05)"), Counts { passed: 7, ..Counts::default() });
+    for line in ["test a ... ok", "we have 3 passed exams", "", "3 passed in time"] {
+        assert_eq!(Counts::of_line(line), Counts::default(), "{line}");
+    }
+}
+
+#[test]
+fn a_step_reports_counts_and_its_status() {
+    let outcome = shell("echo \"test result: ok. $SAMPLE passed; 0 failed; 0 ignored\"", 60);
+    assert_eq!(outcome, Outcome { counts: Counts { passed: 5, ..Counts::default() }, failure: None });
+    let outcome = shell("exit 3", 60);
+    assert_eq!(outcome.failure.as_deref(), Some("sample: exit status: 3"));
+}
+
+#[test]
+fn a_step_past_its_limit_is_stopped_with_its_children() {
+    let outcome = shell("sleep 600 & echo started; sleep 600", 0);
+    assert_eq!(outcome.failure.as_deref(), Some("sample: stopped after its limit of 0 s"));
+}
