@@ -2,3 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod frame;
+pub mod superblock;
+pub mod zone_header;
