@@ -5,12 +5,14 @@
 use super::Finding;
 use super::source::{SourceFile, find_word};
 
+/// How a function that reads a record begins.
+const DECODERS: [&str; 3] = ["pub fn decode", "pub fn open", "pub fn read"];
+
 const FORMAT_ROOT: &str = "crates/format/src/lib.rs";
 
 pub fn check(sources: &[SourceFile]) -> Vec<Finding> {
     let Some(root) = sources.iter().find(|file| file.path == FORMAT_ROOT) else { return Vec::new() };
-    let modules = public_modules(&root.product);
-    modules.iter().filter_map(|module| check_golden(module, sources)).collect()
+    public_modules(&root.product).iter().flat_map(|module| check_record(module, sources)).collect()
 }
 
 fn public_modules(product: &str) -> Vec<String> {
@@ -26,16 +28,24 @@ fn public_modules(product: &str) -> Vec<String> {
     modules
 }
 
-/// A module has golden bytes if a test function of it has `golden` in its name.
-fn check_golden(module: &str, sources: &[SourceFile]) -> Option<Finding> {
+/// A module that decodes has golden bytes (a test function with `golden` in its name) and a fuzz target of its own name.
+fn check_record(module: &str, sources: &[SourceFile]) -> Vec<Finding> {
     let file = format!("crates/format/src/{module}.rs");
     let folder = format!("crates/format/src/{module}/");
     let own = || sources.iter().filter(|source| source.path == file || source.path.starts_with(&folder));
-    let has_decoder = own().any(|source| source.product.contains("fn decode"));
-    let has_golden = own().any(|source| test_names(source).any(|name| name.contains("golden")));
-    (has_decoder && !has_golden).then(|| {
-        Finding::error(file, "the record has no golden bytes: add a test with `golden` in its name that pins its encoding")
-    })
+    let mut findings = Vec::new();
+    if !own().any(|source| DECODERS.iter().any(|decoder| source.product.contains(decoder))) {
+        return findings;
+    }
+    if !own().any(|source| test_names(source).any(|name| name.contains("golden"))) {
+        let message = "the record has no golden bytes: add a test with `golden` in its name that pins its encoding";
+        findings.push(Finding::error(&file, message));
+    }
+    let target = format!("fuzz/fuzz_targets/{module}.rs");
+    if !sources.iter().any(|source| source.path == target) {
+        findings.push(Finding::error(&file, format!("the record's decoder has no fuzz target: add {target}")));
+    }
+    findings
 }
 
 fn test_names(source: &SourceFile) -> impl Iterator<Item = &str> {

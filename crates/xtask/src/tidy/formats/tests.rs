@@ -8,14 +8,22 @@ fn findings(files: &[(&str, &str)]) -> Vec<String> {
 
 const ROOT: (&str, &str) = (FORMAT_ROOT, "//! Doc.\npub mod frame;\nmod helper;\n");
 
+const RECORD: (&str, &str) = ("crates/format/src/frame.rs", "pub fn decode(bytes: &[u8]) {}\n");
+const GOLDEN: (&str, &str) = ("crates/format/src/frame/tests.rs", "#[test]\nfn golden_bytes_of_a_frame() {}\n");
+const TARGET: (&str, &str) = ("fuzz/fuzz_targets/frame.rs", "fuzz_target!(|bytes| {});\n");
+
 #[test]
 fn a_decoder_without_golden_bytes_is_named() {
-    let record = ("crates/format/src/frame.rs", "pub fn decode(bytes: &[u8]) {}\n");
-    assert_eq!(findings(&[ROOT, record]).len(), 1);
-    let tests = ("crates/format/src/frame/tests.rs", "#[test]\nfn golden_bytes_of_a_frame() {}\n");
-    assert_eq!(findings(&[ROOT, record, tests]), Vec::<String>::new());
+    assert_eq!(findings(&[ROOT, RECORD, GOLDEN, TARGET]), Vec::<String>::new());
+    assert_eq!(findings(&[ROOT, RECORD, TARGET]).len(), 1);
     let comment = ("crates/format/src/frame/tests.rs", "// fn golden() would be good\n");
-    assert_eq!(findings(&[ROOT, record, comment]).len(), 1);
+    assert_eq!(findings(&[ROOT, RECORD, comment, TARGET]).len(), 1);
+}
+
+#[test]
+fn a_decoder_without_a_fuzz_target_is_named() {
+    let found = findings(&[ROOT, RECORD, GOLDEN]);
+    assert!(found.len() == 1 && found[0].contains("fuzz/fuzz_targets/frame.rs"), "{found:?}");
 }
 
 #[test]
