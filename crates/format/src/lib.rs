@@ -4,3 +4,13 @@
 pub mod frame;
 pub mod superblock;
 pub mod zone_header;
+
+pub mod attributes;
+pub mod chunk_ref;
+pub mod decode;
+pub mod entry;
+mod hex;
+mod layout;
+pub mod record;
+pub mod replicas;
+pub mod version_id;
