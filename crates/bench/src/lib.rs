@@ -1,1 +1,31 @@
-//! Load generators and experiments.
+//! Load generators and experiments: what `trilith bench` runs.
+//!
+//! - [`s3`] loads any S3 endpoint and reports rates and latencies.
+//! - [`ceiling`] is the server to compare with: bare HTTP, constant bodies.
+//!
+//! Nothing of the system depends on this crate, and it depends on nothing that it measures over the network: the same
+//! generator runs against every peer.
+#![forbid(unsafe_code)]
+
+pub mod ceiling;
+pub mod clock;
+pub mod random;
+pub mod s3;
+mod usage;
+
+/// An experiment and its options.
+#[derive(Debug, Clone, clap::Subcommand)]
+pub enum BenchCommand {
+    /// Load an S3 endpoint.
+    S3(Box<s3::S3Args>),
+    /// Serve constant bodies over bare HTTP, to learn the limit.
+    Ceiling(ceiling::CeilingArgs),
+}
+
+/// Runs an experiment; the report goes to standard output.
+pub fn run(command: BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::S3(args) => s3::run(&args),
+        BenchCommand::Ceiling(args) => ceiling::run(&args),
+    }
+}
