@@ -44,3 +44,6 @@ pub fn run(args: &S3Args) -> anyhow::Result<()> {
 pub fn execute(args: &S3Args) -> anyhow::Result<report::Report> {
     run::Run::new(args)?.execute()
 }
+
+#[cfg(test)]
+mod tests;
