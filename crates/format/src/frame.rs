@@ -278,6 +278,15 @@ pub fn composed_bytes(frame: &[u8]) -> usize {
     frame_bytes(fixed.engine_header_bytes.get() as usize, fixed.payload_bytes.get() as usize)
 }
 
+/// What the fixed header at the start of `bytes` says about its zone activation and its secret, unproven. None: no header.
+///
+/// Only for a walk: to tell own damaged frames from those of an earlier use of the zone, and to find the activation again when
+/// a zone's headers are lost.
+pub fn claim(bytes: &[u8]) -> Option<(Activation, u64)> {
+    let (fixed, _) = Fixed::ref_from_prefix(bytes).ok()?;
+    (fixed.magic == FRAME_MAGIC).then(|| (Activation(fixed.activation.get()), fixed.seed.get()))
+}
+
 /// Checks the header of the frame at the start of `bytes`, which may be only a prefix of the frame; the payload is left to
 /// [`verify_payload`].
 pub fn open(bytes: &[u8], expected: &Seal) -> Result<FrameView, FrameError> {

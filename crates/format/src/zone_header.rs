@@ -1,6 +1,6 @@
 //! The zone header: what stands in the first 8 KiB of a zone, in two copies of 4 KiB, written with one durable write.
 //!
-//! The headers together are the journal of a device's zones; there is no other (docs/rfd/0002). A zone's data starts at
+//! The headers together are the journal of a device's zones; there is no other (docs/rfd/0010). A zone's data starts at
 //! [`ZONE_DATA_START`].
 //!
 //! Little endian; all of it lies in the first 512 bytes of a copy, so that a device whose sectors are written whole leaves each
@@ -12,7 +12,7 @@
 //! | 4 | 4 | `magic` | `TzZh` |
 //! | 8 | 1 | `version` | [`ZONE_HEADER_VERSION`] |
 //! | 9 | 1 | `state` | [`ZoneState`] |
-//! | 10 | 1 | `stream` | [`ZoneStream`]; 0 when never activated |
+//! | 10 | 1 | `stream` | [`ZoneStream`]; 0 when never activated or not known any more |
 //! | 11 | 1 | reserved | zero |
 //! | 12 | 4 | `zone` | index of the zone |
 //! | 16 | 16 | `device_uuid` | |
@@ -92,7 +92,7 @@ pub struct ZoneHeader {
     pub zone: ZoneIndex,
     pub activation: Activation,
     pub state: ZoneState,
-    /// None when the zone was never activated.
+    /// None when the zone was never activated, or when its header was lost and found again from its frames.
     pub stream: Option<ZoneStream>,
     pub nonce: ZoneNonce,
     pub end: ZoneOffset,
@@ -250,7 +250,7 @@ fn decode_copy(copy: &[u8], device_uuid: DeviceUuid, zone: ZoneIndex) -> Result<
         _ => return Err(unknown),
     };
     let activation = Activation(record.activation.get());
-    if state != ZoneState::Free && (stream.is_none() || activation.0 == 0) {
+    if (state == ZoneState::Open && stream.is_none()) || (state != ZoneState::Free && activation.0 == 0) {
         return Err(unknown);
     }
     Ok(ZoneHeader {
