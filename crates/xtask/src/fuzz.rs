@@ -13,6 +13,10 @@ use crate::workspace::root;
 
 const TOOLCHAIN: &str = "nightly";
 const SECONDS_DEFAULT: u64 = 60;
+/// Longest input that libFuzzer makes up: above the longest header of a record.
+const INPUT_BYTES_MAX: usize = 64 * 1024;
+/// Seconds that one input may take before it is a finding.
+const INPUT_LIMIT_S: u64 = 10;
 /// Memory that one target may use before libFuzzer calls it a finding.
 const MEMORY_LIMIT_MIB: u64 = 2_048;
 
