@@ -97,6 +97,8 @@ fn fuzz(root: &Path, target: &str, seconds: u64) -> Result<bool> {
         .args([
             format!("-max_total_time={seconds}"),
             format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"),
+            format!("-max_len={INPUT_BYTES_MAX}"),
+            format!("-timeout={INPUT_LIMIT_S}"),
             "-print_final_stats=1".to_owned(),
         ])
         .current_dir(root)
