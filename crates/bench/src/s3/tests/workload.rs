@@ -73,10 +73,10 @@ fn zipf_frequencies_match_the_law() {
         }
         let norm: f64 = (1..=count).map(|rank| (rank as f64).powf(-theta)).sum();
         // Each of the first ranks within six standard deviations, and the tail as a whole.
-        for rank in 0..20usize {
+        for (rank, seen) in seen.iter().enumerate().take(20) {
             let expected = f64::from(DRAWS) * ((rank + 1) as f64).powf(-theta) / norm;
-            let deviation = (f64::from(seen[rank]) - expected).abs();
-            assert!(deviation < 6.0 * expected.sqrt(), "theta {theta}, rank {rank}: {} for {expected}", seen[rank]);
+            let deviation = (f64::from(*seen) - expected).abs();
+            assert!(deviation < 6.0 * expected.sqrt(), "theta {theta}, rank {rank}: {seen} for {expected}");
         }
         let tail: u32 = seen[500..].iter().sum();
         let expected: f64 = (501..=count).map(|rank| (rank as f64).powf(-theta)).sum::<f64>() / norm * f64::from(DRAWS);
