@@ -12,6 +12,8 @@ use super::source::{SourceFile, line_of};
 const ARCHITECTURE_LINES_MAX: usize = 500;
 /// Where the numbered decisions of the log engine stand.
 const DECISIONS_FILE: &str = "docs/rfd/0002-zstore.md";
+/// Where decision records stand.
+const RECORDS: &str = "docs/rfd/";
 /// Code and documents cite decisions as "zstore.md, decision 16" or "decision 16".
 const CITATION: &str = "decision ";
 
@@ -20,8 +22,10 @@ pub fn check(root: &Path, sources: &[SourceFile]) -> Result<Vec<Finding>> {
     let exists = |path: &str| root.join(path).exists();
     let decisions =
         documents.iter().find(|document| document.path == DECISIONS_FILE).map(|document| numbered_items(&document.text));
+    let records: BTreeSet<String> = documents.iter().filter_map(|document| record_number(&document.path)).collect();
     let mut findings = Vec::new();
     for document in &documents {
+        findings.extend(check_records(&document.path, &document.text, &records));
         findings.extend(check_links(document, &documents, exists));
         findings.extend(check_paths(&document.path, &document.text, exists));
         if document.path == "ARCHITECTURE.md" && document.text.lines().count() > ARCHITECTURE_LINES_MAX {
@@ -30,6 +34,7 @@ pub fn check(root: &Path, sources: &[SourceFile]) -> Result<Vec<Finding>> {
     }
     for source in sources.iter().filter(|source| source.crate_name() != "xtask") {
         findings.extend(check_paths(&source.path, &comments(source), exists));
+        findings.extend(check_records(&source.path, &comments(source), &records));
         if let Some(decisions) = &decisions {
             findings.extend(check_citations(&source.path, &comments(source), decisions));
         }
@@ -89,6 +94,25 @@ fn check_paths(place: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fi
         if ends_there && ours && !exists(&named) {
             let place = format!("{place}:{}", line_of(text, offset));
             findings.push(Finding::error(place, format!("names `{named}`, which does not exist")));
+        }
+    }
+    findings
+}
+
+/// The number of a decision record's file: `docs/rfd/0002-zstore.md` is `0002`.
+fn record_number(path: &str) -> Option<String> {
+    let (number, _) = path.strip_prefix(RECORDS)?.split_once('-')?;
+    Some(number.to_owned())
+}
+
+/// Records cited by number alone, as in "docs/rfd/0002".
+fn check_records(place: &str, text: &str, records: &BTreeSet<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (offset, _) in text.match_indices(RECORDS) {
+        let number: String = text[offset + RECORDS.len()..].chars().take_while(char::is_ascii_digit).collect();
+        if !number.is_empty() && !records.contains(&number) {
+            let place = format!("{place}:{}", line_of(text, offset));
+            findings.push(Finding::error(place, format!("cites {RECORDS}{number}, which does not exist")));
         }
     }
     findings

@@ -42,6 +42,17 @@ fn named_paths_must_exist() {
 }
 
 #[test]
+fn records_must_exist() {
+    let records = ["docs/rfd/0002-zstore.md", "docs/a.md"].into_iter().filter_map(record_number).collect();
+    assert_eq!(check_records("x", "see docs/rfd/0002 and docs/rfd/NNNN and docs/rfd/", &records), Vec::new());
+    let found = check_records("x", "see\ndocs/rfd/0009-none.md", &records);
+    assert_eq!(
+        found.iter().map(Finding::to_string).collect::<Vec<_>>(),
+        ["error: x:2: cites docs/rfd/0009, which does not exist"]
+    );
+}
+
+#[test]
 fn citations_must_name_a_decision_that_exists() {
     let file = source::load(vec![(
         "crates/x/src/lib.rs".to_owned(),
