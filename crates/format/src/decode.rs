@@ -2,7 +2,7 @@
 //!
 //! Bytes come from disks and peers, so none are trusted: a [`Reader`] never reads past its end, and a [`DecodeError`] names
 //! the record, the field, the byte at which it begins and what was wrong there. A decoder allocates for a counted list only
-//! after [`Reader::count`] has seen that the bytes for it exist.
+//! after [`Reader::check_count`] has seen that the bytes for it exist.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -121,14 +121,6 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array(field)?))
     }
 
-    /// A version byte, from 1 to `newest`.
-    pub(crate) fn version(&mut self, newest: u8) -> Result<u8, DecodeError> {
-        let at = self.at;
-        let found = self.u8("version")?;
-        self.check_version(at, found, newest)?;
-        Ok(found)
-    }
-
     /// Judges a version byte that stands at `at`.
     pub(crate) fn check_version(&self, at: usize, found: u8, newest: u8) -> Result<(), DecodeError> {
         match found {
@@ -138,16 +130,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A `u32` count of items of at least `item_bytes` each, refused unless the bytes left could hold them all: a list may be
-    /// reserved by what this returns.
-    pub(crate) fn count(&mut self, item_bytes: usize, field: &'static str) -> Result<usize, DecodeError> {
-        let at = self.at;
-        let count = self.u32(field)? as usize;
-        self.check_count(at, count, item_bytes, field)?;
-        Ok(count)
-    }
-
-    /// Judges a count that stands at `at` against the bytes left.
+    /// Judges a count, which stands at `at`, of items of at least `item_bytes` each: it is refused unless the bytes left could
+    /// hold them all, and a list may be reserved by it.
     pub(crate) fn check_count(
         &self,
         at: usize,

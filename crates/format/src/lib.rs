@@ -8,6 +8,8 @@ pub mod zone_header;
 pub mod attributes;
 pub mod chunk_ref;
 pub mod decode;
+#[cfg(test)]
+mod document;
 pub mod entry;
 mod hex;
 mod layout;

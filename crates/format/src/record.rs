@@ -10,27 +10,6 @@
 //!              flagged       flagged
 //! ```
 //!
-//! | at | bytes | field | meaning |
-//! |---|---|---|---|
-//! | 0 | 1 | `version` | [`RECORD_VERSION`] |
-//! | 1 | 1 | `kind` | [`RecordKind`] |
-//! | 2 | 1 | `flags` | 1 conflict, 2 relocated, 4 delete marker, 8 order follows, 16 chunk owner follows, 32 it names an upload |
-//! | 3 | 1 | `space` | [`Space`] of the name |
-//! | 4 | 1 | `replica_count` | devices that follow, 1 to 3 |
-//! | 5 | 1 | `replica_index` | which of them holds this copy; 0 is the primary |
-//! | 6 | 1 | `tree_height` | levels of descriptors above the chunks; 0: the payload is the content |
-//! | 7 | 1 | reserved | zero |
-//! | 8 | 2 | `gateway` | the writer |
-//! | 10 | 2 | `name_bytes` | n |
-//! | 12 | 4 | `generation` | of the replica-set table that chose the devices |
-//! | 16 | 8 | `sequence` | the writer's own count |
-//! | 24 | 8 | `epoch` | the writer's epoch |
-//! | 32 | 8 | `length` | bytes of the object |
-//! | 40 | 8 | `bucket` | incarnation id |
-//! | 48 | 20 | `hash` | of the name |
-//! | 68 | 4 | `attributes_bytes` | a |
-//! | 72 | 12 | `devices` | the primary's first; unused ones are zero |
-//!
 //! Invariants:
 //! - All copies of one record differ in `replica_index` and in the presence of an order, nowhere else.
 //! - A copy without an order that stands on the primary has its own position as its order. Copies that were relocated, and
@@ -169,22 +148,38 @@ pub struct Record {
 fixed_layout! {
     pub(crate) struct RecordLayout: 84 {
         0 version: u8,
+        /// [`RecordKind`].
         1 kind: u8,
+        /// 1 conflict, 2 relocated, 4 delete marker, 8 order follows, 16 chunk owner follows, 32 it names an upload.
         2 flags: u8,
+        /// [`Space`] of the name.
         3 space: u8,
+        /// Devices that follow, 1 to 3.
         4 replica_count: u8,
+        /// Which of them holds this copy; 0 is the primary.
         5 replica_index: u8,
+        /// Levels of descriptors above the chunks; 0: the payload is the content.
         6 tree_height: u8,
         7 reserved: u8,
+        /// The writer.
         8 gateway: U16,
+        /// Bytes of the name.
         10 name_bytes: U16,
+        /// Of the replica-set table that chose the devices.
         12 generation: U32,
+        /// The writer's own count.
         16 sequence: U64,
+        /// The writer's epoch.
         24 epoch: U64,
+        /// Bytes of the object.
         32 length: U64,
+        /// Incarnation id.
         40 bucket: U64,
+        /// The hash of the name.
         48 hash: [u8; KEY_HASH_BYTES],
+        /// Bytes of the attributes.
         68 attributes_bytes: U32,
+        /// The primary's first; unused ones are zero.
         72 devices: [U32; MAX_REPLICAS],
     }
 }
