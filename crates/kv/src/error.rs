@@ -6,7 +6,7 @@ use crate::batch::{Batch, MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// The store could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the key-value store in {folder}; check that the folder is readable and no other process uses it")]
+#[error("cannot open the key-value store in {}; check that the folder is readable and no other process uses it", folder.display())]
 pub struct OpenError {
     pub folder: PathBuf,
     #[source]
@@ -16,7 +16,7 @@ pub struct OpenError {
 /// A read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("key-value store in {folder} could not be read")]
+    #[error("key-value store in {} could not be read", folder.display())]
     Storage {
         folder: PathBuf,
         #[source]
@@ -35,7 +35,7 @@ pub enum CommitError {
     ValueLength { found: usize },
     #[error("a batch of {found} bytes; the largest is {MAX_BATCH_BYTES} bytes")]
     BatchLength { found: usize },
-    #[error("key-value store in {folder} could not be written")]
+    #[error("key-value store in {} could not be written", folder.display())]
     Storage {
         folder: PathBuf,
         #[source]
@@ -50,7 +50,7 @@ pub enum CommitError {
 /// Committed batches may not be durable. The store accepts no further writes.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
-    #[error("key-value store in {folder} could not be made durable")]
+    #[error("key-value store in {} could not be made durable", folder.display())]
     Storage {
         folder: PathBuf,
         #[source]

@@ -1,0 +1,106 @@
+//! Decay of what was durable: an error with the place, never a shorter log.
+
+use disk::{BLOCK_BYTES, SimDisk};
+use env::Env;
+
+use super::{SEGMENT_BYTES, new_disk, open, open_from};
+use crate::{Lsn, Mismatch, OpenError};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A log of `count` records, each in a frame of one block that it nearly fills: the bit that decays in a sector may be any.
+async fn filled(env: &Env, count: u64) -> SimDisk {
+    let disk = new_disk(env, 3);
+    let (wal, _) = open(env, &disk).await.unwrap();
+    for number in 1..=count {
+        wal.append(vec![number as u8; 3_500]).await.unwrap();
+    }
+    disk.crash()
+}
+
+/// The error of opening a log of `count` records after `len` bytes at `offset` decayed.
+async fn decayed(count: u64, offset: u64, len: u64) -> OpenError {
+    let env = Env::simulated(1);
+    let disk = filled(&env, count).await;
+    disk.corrupt_at_rest(offset, len);
+    open(&env, &disk).await.err().expect("decay must not go unnoticed")
+}
+
+#[tokio::test]
+async fn a_bad_frame_before_a_good_one_is_corruption() {
+    for (index, len) in [(0, 64), (3, 64), (3, BLOCK), (2, 2 * BLOCK)] {
+        let place = BLOCK + index * BLOCK;
+        let error = decayed(5, place, len).await;
+        assert!(matches!(&error, OpenError::Corrupt { offset, .. } if *offset == place), "{error}");
+        assert!(error.to_string().contains("found"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_record_names_itself() {
+    let env = Env::simulated(1);
+    let disk = new_disk(&env, 3);
+    let (wal, _) = open(&env, &disk).await.unwrap();
+    wal.append(vec![1; 2_000]).await.unwrap();
+    wal.append(vec![2; 2_000]).await.unwrap();
+    // Beyond the first sector of the frame: its header is whole, its record is not.
+    let disk = disk.crash();
+    disk.corrupt_at_rest(BLOCK + 1024, 1);
+    let error = open(&env, &disk).await.err().unwrap();
+    let is_named =
+        matches!(&error, OpenError::Corrupt { offset: BLOCK, mismatch: Mismatch::RecordChecksum { lsn: Lsn(1), .. }, .. });
+    assert!(is_named, "{error}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_segment_is_checked_against_the_next() {
+    // Seven frames fill the first segment; the last of them has no frame after it there, but a segment.
+    let error = decayed(9, 7 * BLOCK, 512).await;
+    assert!(matches!(&error, OpenError::Corrupt { offset, .. } if *offset == 7 * BLOCK), "{error}");
+}
+
+#[tokio::test]
+async fn a_lost_header_is_not_an_unused_segment() {
+    // Of the only segment, of the newest, of one in the middle, of the oldest.
+    let error = decayed(5, 0, 512).await;
+    assert!(matches!(&error, OpenError::Corrupt { offset: 0, .. }), "{error}");
+    let error = decayed(9, SEGMENT_BYTES, 512).await;
+    assert!(matches!(&error, OpenError::Corrupt { offset: 0, .. }), "{error}");
+    let error = decayed(16, SEGMENT_BYTES, 512).await;
+    assert!(matches!(&error, OpenError::Corrupt { mismatch: Mismatch::Sequence { expected: 2, found: 3 }, .. }), "{error}");
+    let error = decayed(16, 0, 512).await;
+    assert!(matches!(&error, OpenError::Missing { first: Lsn(8), needed: Lsn(1), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn decay_of_what_is_no_longer_needed_does_not_matter() {
+    let env = Env::simulated(1);
+    let disk = filled(&env, 9).await;
+    disk.corrupt_at_rest(3 * BLOCK, 512);
+    let (_, records) = open_from(&env, &disk, Lsn(8)).await.unwrap();
+    assert_eq!(records.len(), 2);
+}
+
+#[tokio::test]
+async fn a_bad_last_frame_is_a_torn_tail_unless_the_owner_knows_better() {
+    let env = Env::simulated(1);
+    let disk = filled(&env, 5).await;
+    disk.corrupt_at_rest(5 * BLOCK, 512);
+    let error = open_from(&env, &disk, Lsn(6)).await.err().unwrap();
+    assert!(matches!(error, OpenError::Missing { last: Lsn(4), needed: Lsn(6), .. }), "{error}");
+    let (wal, records) = open(&env, &disk).await.unwrap();
+    assert_eq!(records.len(), 4);
+    assert_eq!(wal.append(b"again".to_vec()).await.unwrap(), Lsn(5));
+    let (_, records) = open(&env, &disk.crash()).await.unwrap();
+    assert_eq!(records[4], (Lsn(5), b"again".to_vec()));
+}
+
+#[tokio::test]
+async fn segments_of_two_logs_do_not_mix() {
+    let env = Env::simulated(1);
+    let (ours, theirs) = (filled(&env, 9).await, filled(&Env::simulated(2), 9).await);
+    let stranger = disk::AlignedBuf::copy_of(&theirs.peek(SEGMENT_BYTES, SEGMENT_BYTES as usize));
+    disk::DiskExt::write(&ours, SEGMENT_BYTES, stranger, disk::Durability::Durable).await.unwrap();
+    let error = open(&env, &ours).await.err().unwrap();
+    assert!(matches!(&error, OpenError::Segment { mismatch: Mismatch::ForeignLog { .. }, .. }), "{error}");
+}
