@@ -24,7 +24,7 @@ use zerocopy::IntoBytes;
 
 use crate::decode::{DecodeError, Fault, Reader};
 use crate::entry::Entry;
-use crate::record::{OrderLayout, WriteId};
+use crate::record::{MAX_ATTRIBUTES_BYTES, OrderLayout, WriteId};
 use crate::version_id::VersionId;
 
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumType, MAX_CHECKSUM_BYTES, UploadChecksum};
@@ -32,13 +32,14 @@ pub use etag::{ETAG_BYTES, ETag, InvalidETag, MAX_ETAG_TEXT_BYTES};
 pub use policy::{Retention, RetentionMode, StorageClass};
 pub use tag::Tag;
 
-/// Longest single value.
+/// Longest single value: lengths have two bytes.
 pub const MAX_VALUE_BYTES: usize = u16::MAX as usize;
 
 /// Most writes that one record lists as overlapped.
 pub const MAX_OVERLAPPED: usize = 1024;
 
 const _: () = assert!(MAX_USER_METADATA_BYTES + 2 <= MAX_VALUE_BYTES);
+const _: () = assert!(MAX_ATTRIBUTES_BYTES < MAX_VALUE_BYTES, "what fits the area fits a value");
 const _: () = assert!(MAX_OVERLAPPED * WRITE_ID_BYTES <= MAX_VALUE_BYTES);
 
 const ATTRIBUTES: &str = "attributes";
@@ -88,7 +89,22 @@ pub struct Attributes {
     pub unknown: Vec<(u8, Bytes)>,
 }
 
+/// Attributes that no record can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("headers, metadata and tags need {bytes} bytes, at most {MAX_ATTRIBUTES_BYTES} can be stored")]
+pub struct AttributesTooLong {
+    pub bytes: usize,
+}
+
 impl Attributes {
+    /// Whether a record can hold them. What clients send must pass this before it is encoded.
+    pub fn check_length(&self) -> Result<(), AttributesTooLong> {
+        match self.encoded_len() {
+            bytes if bytes > MAX_ATTRIBUTES_BYTES => Err(AttributesTooLong { bytes }),
+            _ => Ok(()),
+        }
+    }
+
     /// Bytes that [`Attributes::encode_into`] appends.
     pub fn encoded_len(&self) -> usize {
         let mut length = Length(0);
@@ -96,9 +112,11 @@ impl Attributes {
         length.0
     }
 
-    /// Appends the encoding. Every value is at most [`MAX_VALUE_BYTES`] long, which the service's own limits ensure.
+    /// Appends the encoding of attributes that [`Attributes::check_length`] has passed.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
+        let before = out.len();
         self.write(out);
+        assert!(out.len() - before <= MAX_VALUE_BYTES, "no value's length was cut to two bytes");
     }
 
     /// The encoding as a record header takes it.
@@ -112,6 +130,10 @@ impl Attributes {
     pub fn decode(area: Bytes) -> Result<Attributes, DecodeError> {
         let mut attributes = Attributes::default();
         let mut reader = Reader::new(ATTRIBUTES, &area);
+        if area.len() > MAX_ATTRIBUTES_BYTES {
+            let fault = Fault::OutOfRange { least: 0, most: MAX_ATTRIBUTES_BYTES as u64, found: area.len() as u64 };
+            return Err(reader.error_at(0, "area", fault));
+        }
         while reader.remaining() > 0 {
             let number = reader.u8("tag")?;
             let length = reader.u16("value length")? as usize;
@@ -274,7 +296,7 @@ impl Sink for Vec<u8> {
 
 #[inline]
 fn head(out: &mut impl Sink, number: u8, length: usize) {
-    assert!(length <= MAX_VALUE_BYTES);
+    // A length that does not fit is noticed at the end of the encoding, by its sum.
     let [low, high] = (length as u16).to_le_bytes();
     let head: [u8; TLV_HEAD_BYTES] = [number, low, high];
     out.put(&head);

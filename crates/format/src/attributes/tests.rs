@@ -5,11 +5,12 @@ use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptes
 use types::UploadId;
 
 use super::{
-    Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, MAX_ETAG_TEXT_BYTES, Retention, RetentionMode, StorageClass,
-    Tag, UploadChecksum,
+    Attributes, AttributesTooLong, Checksum, ChecksumAlgorithm, ChecksumType, ETag, MAX_ETAG_TEXT_BYTES, Retention,
+    RetentionMode, StorageClass, Tag, UploadChecksum,
 };
 use crate::decode::Fault;
 use crate::entry::tests::any_entry;
+use crate::record::MAX_ATTRIBUTES_BYTES;
 use crate::record::tests::{any_order, any_write};
 use crate::version_id::VersionId;
 
@@ -196,6 +197,18 @@ fn golden_storage_classes() {
         assert_eq!(class as usize, number);
         assert_eq!(StorageClass::from_name(class.name()), Some(class));
     }
+}
+
+#[test]
+fn attributes_beyond_a_record_are_refused_before_they_are_encoded() {
+    let fits = MAX_ATTRIBUTES_BYTES - Attributes::default().encoded_len() - 3;
+    let of = |bytes| Attributes { content_type: Some(Bytes::from(vec![b'x'; bytes])), ..Attributes::default() };
+    assert_eq!(of(fits).check_length(), Ok(()));
+    assert_eq!(of(fits).to_bytes().len(), MAX_ATTRIBUTES_BYTES);
+    assert_eq!(of(fits + 1).check_length(), Err(AttributesTooLong { bytes: MAX_ATTRIBUTES_BYTES + 1 }));
+    assert!(of(1 << 20).check_length().is_err());
+    let error = Attributes::decode(of(fits + 1).to_bytes()).unwrap_err();
+    assert_eq!((error.field, error.offset), ("area", 0));
 }
 
 #[test]
