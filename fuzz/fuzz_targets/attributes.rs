@@ -9,6 +9,9 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(attributes) = Attributes::decode(Bytes::copy_from_slice(bytes)) {
         let again = attributes.to_bytes();
         assert_eq!(again.len(), attributes.encoded_len());
-        assert_eq!(Attributes::decode(again).as_ref(), Ok(&attributes));
+        // An area at the limit that lacks the fields that are always written grows beyond it.
+        if attributes.check_length().is_ok() {
+            assert_eq!(Attributes::decode(again).as_ref(), Ok(&attributes));
+        }
     }
 });
