@@ -1,0 +1,123 @@
+//! The reads of a walk: large, in order, with the next ones in flight while one is looked through.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use disk::{AlignedBuf, Completion, Disk, DiskError, DiskErrorKind, Operation, ReadMode, Request};
+use tokio::sync::oneshot;
+use types::limits::BLOCK_BYTES;
+
+use crate::geometry::Geometry;
+use crate::limits::{WALK_CHUNK_BYTES, WALK_READS};
+use crate::walk::Segment;
+
+/// Memory that may rest between reads.
+const MAX_RESTING: usize = WALK_READS + 2;
+
+/// One read's bytes.
+pub(crate) struct Chunk {
+    /// Index of the segment that it belongs to.
+    pub(crate) segment: usize,
+    /// From the zone's start.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Exactly `end - start` bytes, or why they could not be read.
+    pub(crate) bytes: Result<AlignedBuf, DiskError>,
+}
+
+struct Planned {
+    segment: usize,
+    start: u64,
+    end: u64,
+    answer: oneshot::Receiver<Completion>,
+}
+
+/// The chunks of all segments, in order.
+pub(crate) struct ChunkStream {
+    disk: Arc<dyn Disk>,
+    geometry: Geometry,
+    mode: ReadMode,
+    in_flight: VecDeque<Planned>,
+    resting: Vec<AlignedBuf>,
+    /// What to read next.
+    segment: usize,
+    offset: u64,
+    pub(crate) read_bytes: u64,
+}
+
+impl ChunkStream {
+    pub(crate) fn new(disk: Arc<dyn Disk>, geometry: Geometry, mode: ReadMode) -> ChunkStream {
+        ChunkStream {
+            disk,
+            geometry,
+            mode,
+            in_flight: VecDeque::new(),
+            resting: Vec::new(),
+            segment: 0,
+            offset: 0,
+            read_bytes: 0,
+        }
+    }
+
+    /// The next chunk; none after the last segment's end.
+    pub(crate) async fn next(&mut self, segments: &[Segment]) -> Option<Chunk> {
+        while self.in_flight.len() < WALK_READS && self.start_read(segments) {}
+        let Planned { segment, start, end, answer } = self.in_flight.pop_front()?;
+        let completion = answer.await;
+        while self.in_flight.len() < WALK_READS && self.start_read(segments) {}
+        let bytes = match completion {
+            Ok(Completion { result: Ok(()), buf }) => Ok(buf.expect("a read returns its buffer")),
+            Ok(Completion { result: Err(error), .. }) => Err(error),
+            Err(_) => Err(self.abandoned(segments[segment].zone, start, end)),
+        };
+        self.read_bytes += end - start;
+        Some(Chunk { segment, start, end, bytes })
+    }
+
+    /// Takes a chunk's memory back.
+    pub(crate) fn recycle(&mut self, chunk: Chunk) {
+        if let Ok(buf) = chunk.bytes
+            && self.resting.len() < MAX_RESTING
+        {
+            self.resting.push(buf);
+        }
+    }
+
+    fn start_read(&mut self, segments: &[Segment]) -> bool {
+        let Some(segment) = segments.get(self.segment) else { return false };
+        let first = segment.start / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let start = self.offset.max(first);
+        if start >= segment.end {
+            self.segment += 1;
+            self.offset = 0;
+            return self.start_read(segments);
+        }
+        // Aligned to the chunk size from the zone's start, so that only the first is short.
+        let chunk = WALK_CHUNK_BYTES as u64;
+        let end = ((start / chunk + 1) * chunk).min(segment.end.next_multiple_of(BLOCK_BYTES as u64));
+        let len = (end - start) as usize;
+        let mut buf = self.resting.pop().unwrap_or_else(|| AlignedBuf::for_read(WALK_CHUNK_BYTES));
+        if buf.len() != len {
+            buf = AlignedBuf::for_read(len);
+        }
+        let offset = self.geometry.disk_offset(segment.zone, start);
+        let (tell, answer) = oneshot::channel();
+        // A walk that was dropped does not want the answer.
+        let done = Box::new(move |completion| drop(tell.send(completion)));
+        self.disk.submit(Request::Read { offset, buf, mode: self.mode }, done);
+        self.in_flight.push_back(Planned { segment: self.segment, start, end, answer });
+        self.offset = end;
+        true
+    }
+
+    fn abandoned(&self, zone: types::ZoneIndex, start: u64, end: u64) -> DiskError {
+        DiskError {
+            kind: DiskErrorKind::Abandoned,
+            device: self.disk.describe().into(),
+            operation: Operation::Read,
+            offset: self.geometry.disk_offset(zone, start),
+            len: end - start,
+            cause: None,
+        }
+    }
+}

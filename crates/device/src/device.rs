@@ -1,0 +1,424 @@
+//! One device: the handle through which everything is done.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use disk::{AlignedBuf, Disk, DiskError, DiskExt, ReadMode};
+use env::{Env, Instant};
+use format::superblock::notes::NotesKind;
+use format::superblock::{DeviceSecret, Superblock};
+use format::zone_header::{ZoneState, ZoneStream};
+use tokio::sync::{Mutex, oneshot};
+use types::limits::UNIT_BYTES;
+use types::{CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
+
+use crate::admission::Ticket;
+use crate::book::{ZoneBook, ZoneUse};
+use crate::class::AppendClass;
+use crate::combiner;
+use crate::config::{DeviceConfig, FormatOptions, SyncMode};
+use crate::error::{AppendError, FormatError, NotesIoError, OpenError, ReadError, ResetError};
+use crate::geometry::Geometry;
+use crate::inner::Inner;
+use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
+use crate::position_vector::LogVector;
+use crate::read::{self, FrameBuf, Tried};
+use crate::recover::Recovery;
+use crate::scrub::{self, NoSuchZone, ScrubReport};
+use crate::stats::DeviceStats;
+use crate::superblock_io;
+use crate::usage::{Usage, ZoneInfo};
+use crate::walk::{Segment, Walk};
+use crate::{prewrite, zone_io};
+
+/// One device, open. Dropping it ends background work; [`Device::seal`] first makes the next start quick.
+pub struct Device {
+    inner: Arc<Inner>,
+    /// The sequence number of the newest notes of each kind; also keeps writers of notes apart.
+    notes: Mutex<[Option<u64>; NotesKind::ALL.len()]>,
+}
+
+/// Who is told, by when it must be submitted, and under which admission.
+pub struct AppendOrder {
+    pub done: Arc<dyn AppendDone>,
+    pub token: u64,
+    /// Not submitted to the disk after this.
+    pub deadline: Option<Instant>,
+    /// Held until the answer has been given.
+    pub ticket: Option<Ticket>,
+}
+
+impl Device {
+    /// Makes a device of a disk. What it held is lost.
+    pub async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) -> Result<DeviceUuid, FormatError> {
+        superblock_io::format(disk, env, options).await.map(|superblock| superblock.device_uuid)
+    }
+
+    /// Opens a device: checks its identity, seals the zones that were open, and starts the background work. Needs a runtime.
+    pub async fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> Result<Device, OpenError> {
+        let superblock = superblock_io::load(&*disk).await?;
+        check_identity(&*disk, &superblock, &config)?;
+        let geometry = superblock_io::zone_region_of(&superblock)
+            .and_then(Geometry::new)
+            .ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
+        let entries = Recovery { disk: &disk, env, superblock: &superblock, geometry }.zones().await?;
+        let book = ZoneBook::new(geometry, entries.clone());
+        let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book));
+        for (zone, entry) in geometry.zones().zip(&entries) {
+            if entry.doing == ZoneUse::Finished {
+                inner.table.publish(zone, entry.activation, inner.seed(zone, entry.activation));
+            }
+        }
+        prewrite::consider(&inner);
+        start_flushing(&inner);
+        Ok(Device { inner, notes: Mutex::new([None; NotesKind::ALL.len()]) })
+    }
+
+    pub fn id(&self) -> DeviceId {
+        self.inner.device()
+    }
+
+    pub fn uuid(&self) -> DeviceUuid {
+        self.inner.superblock.device_uuid
+    }
+
+    pub fn cluster(&self) -> ClusterId {
+        self.inner.superblock.cluster
+    }
+
+    pub fn cell(&self) -> CellId {
+        self.inner.superblock.cell
+    }
+
+    /// What a person calls the disk under this device.
+    pub fn describe(&self) -> String {
+        self.inner.disk.describe()
+    }
+
+    /// The disk under this device, for its counters.
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.inner.disk
+    }
+
+    /// Random bytes of this device that nobody else knows.
+    pub fn secret(&self) -> DeviceSecret {
+        self.inner.superblock.secret
+    }
+
+    pub fn stats(&self) -> &DeviceStats {
+        &self.inner.stats
+    }
+
+    /// Longest frame that this device takes.
+    pub fn max_frame_bytes(&self) -> usize {
+        self.inner.max_frame_bytes()
+    }
+
+    /// Appends one frame. `compose` fills exactly `frame_bytes` with [`format::frame::compose`], here and now; `done` hears where
+    /// it landed, later or before this returns. An error means that nothing was appended and `done` will not be called.
+    ///
+    /// Panics when `frame_bytes` is no length of a frame.
+    pub fn append(
+        &self,
+        class: AppendClass,
+        frame_bytes: usize,
+        compose: impl FnOnce(&mut [u8]),
+        done: Arc<dyn AppendDone>,
+        token: u64,
+    ) -> Result<(), AppendError> {
+        self.append_order(class, frame_bytes, compose, AppendOrder { done, token, deadline: None, ticket: None })
+    }
+
+    /// [`Device::append`] with a deadline and a ticket.
+    pub fn append_order(
+        &self,
+        class: AppendClass,
+        frame_bytes: usize,
+        compose: impl FnOnce(&mut [u8]),
+        order: AppendOrder,
+    ) -> Result<(), AppendError> {
+        assert!(frame_bytes >= UNIT_BYTES && frame_bytes.is_multiple_of(UNIT_BYTES), "a frame of {frame_bytes} bytes");
+        let inner = &self.inner;
+        let result = self.start_append(class, frame_bytes, compose, order);
+        if result.is_err() {
+            inner.stats.append_errors.add(1);
+        }
+        result
+    }
+
+    fn start_append(
+        &self,
+        class: AppendClass,
+        frame_bytes: usize,
+        compose: impl FnOnce(&mut [u8]),
+        order: AppendOrder,
+    ) -> Result<(), AppendError> {
+        let inner = &self.inner;
+        if let Some(refusal) = inner.refusal() {
+            return Err(refusal);
+        }
+        if frame_bytes > inner.max_frame_bytes() {
+            return Err(AppendError::TooLarge { frame_bytes, most: inner.max_frame_bytes() });
+        }
+        if inner.refused[class.index()].load(Ordering::Acquire) {
+            return Err(AppendError::Full { device: inner.device(), class });
+        }
+        let AppendOrder { done, token, deadline, ticket } = order;
+        let pending = Pending { start: 0, frame_bytes, done, token, deadline, ticket };
+        if frame_bytes <= inner.large_frame_bytes() {
+            return combiner::append(inner, class, compose, pending);
+        }
+        let mut buf = AlignedBuf::for_read(frame_bytes);
+        compose(&mut buf);
+        launch::start_large(inner, Launch { class, origin: Origin::Large, buf, frames: vec![pending] })
+    }
+
+    /// [`Device::append`], awaited. Dropping the future does not take the append back.
+    pub async fn append_wait(
+        &self,
+        class: AppendClass,
+        frame_bytes: usize,
+        compose: impl FnOnce(&mut [u8]),
+    ) -> Result<Appended, AppendError> {
+        let (tell, told) = oneshot::channel();
+        let done = Arc::new(Tell { tell: parking_lot::Mutex::new(Some(tell)) });
+        self.append(class, frame_bytes, compose, done, 0)?;
+        told.await.expect("an append is answered, or its disk is gone for good")
+    }
+
+    /// Reads the frame at `place` from the page cache into `buf`, on this thread and without waiting.
+    pub fn try_read(&self, place: Place, buf: &mut [u8]) -> Result<Tried, ReadError> {
+        read::try_read(&self.inner, place, buf)
+    }
+
+    /// Reads the frame at `place`, checked. `expected_bytes` is a guess of its length: if it is good, it is one read.
+    pub async fn read(&self, place: Place, expected_bytes: usize) -> Result<FrameBuf, ReadError> {
+        read::read(&self.inner, place, expected_bytes).await
+    }
+
+    /// Walks all zones that hold frames, from a vector on, in the order of their activations. Zones must not be reset meanwhile.
+    /// With `verify_payload` each payload is checked too.
+    pub fn walk(&self, from: &LogVector, verify_payload: bool) -> Walk {
+        let mut segments: Vec<Segment> =
+            self.inner.geometry.zones().filter_map(|zone| self.segment(zone, Some(from))).collect();
+        segments.sort_by_key(|segment| segment.activation);
+        let inner = &self.inner;
+        Walk::new(inner.disk.clone(), inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
+    }
+
+    /// Reads one zone from the medium and checks all of it, at most so fast; 0: no limit. For finished zones.
+    pub async fn scrub(&self, zone: ZoneIndex, bytes_per_second: u64) -> Result<ScrubReport, NoSuchZone> {
+        if zone.0 >= self.inner.geometry.zone_count() {
+            return Err(NoSuchZone(zone));
+        }
+        Ok(scrub::scrub(&self.inner, self.segment(zone, None), bytes_per_second).await)
+    }
+
+    /// A lower bound, for each stream, of the position of every append that has not been placed yet: of all that are dispatched
+    /// from now on, and of those composed but not submitted. Appends in flight to the disk may stand below it.
+    pub fn log_floor(&self) -> LogVector {
+        let zones = self.inner.zones.lock();
+        LogVector {
+            ordered: zones.book.floor(ZoneStream::Ordered),
+            relocated: zones.book.floor(ZoneStream::Relocated),
+            meta: zones.book.floor(ZoneStream::Meta),
+        }
+    }
+
+    /// All zones.
+    pub fn zones(&self) -> Vec<ZoneInfo> {
+        let zones = self.inner.zones.lock();
+        self.inner.geometry.zones().map(|zone| ZoneInfo::of(&zones.book, zone)).collect()
+    }
+
+    /// How much the device holds and how much it could.
+    pub fn usage(&self) -> Usage {
+        let mut zones = self.inner.zones.lock();
+        Usage::of(&mut zones.book, &self.inner)
+    }
+
+    /// Makes a finished zone free, durably. The caller guarantees that nothing in it is wanted by anybody (zstore.md, decision
+    /// 12). Waits for a header or a frame of the zone that is still being written.
+    pub async fn reset(&self, zone: ZoneIndex) -> Result<(), ResetError> {
+        zone_io::reset(&self.inner, zone).await
+    }
+
+    /// Finishes the zones that are open, durably; later appends open others. What was placed before has ended when this
+    /// returns. For a recovery that wants a sealed log to walk (zstore.md, decision 7).
+    pub async fn finish_open_zones(&self) -> Result<(), Arc<DiskError>> {
+        let plan = self.inner.zones.lock().book.finish_open();
+        let zones = plan.finish.clone();
+        zone_io::carry_out(&self.inner, plan);
+        self.wait_until(|inner| {
+            let book = &inner.zones.lock().book;
+            let is_settled =
+                |zone: &ZoneIndex| book.entry(*zone).doing != ZoneUse::Finishing && inner.table.writes_in_flight(*zone) == 0;
+            zones.iter().all(is_settled)
+        })
+        .await
+    }
+
+    /// Ends all appending: what has no place yet is refused, what is in flight ends, open zones are finished, and everything
+    /// written is made durable. Only reads remain.
+    pub async fn seal(&self) -> Result<(), Arc<DiskError>> {
+        let inner = &self.inner;
+        inner.sealed.store(true, Ordering::Release);
+        inner.retry_waiting();
+        // A zone that is being activated becomes an open one; the round after that finishes it.
+        loop {
+            self.finish_open_zones().await?;
+            self.wait_until(|inner| {
+                let book = &inner.zones.lock().book;
+                let is_changing = |zone: ZoneIndex| {
+                    matches!(book.entry(zone).doing, ZoneUse::Activating | ZoneUse::Finishing | ZoneUse::Prewriting)
+                        || inner.table.writes_in_flight(zone) > 0
+                };
+                !inner.geometry.zones().any(is_changing)
+            })
+            .await?;
+            let is_open = |zone: ZoneIndex| inner.zones.lock().book.entry(zone).doing == ZoneUse::Open;
+            if !inner.geometry.zones().any(is_open) {
+                break;
+            }
+        }
+        self.flush().await
+    }
+
+    /// Makes everything acknowledged durable, in the modes where it is not already.
+    pub async fn flush(&self) -> Result<(), Arc<DiskError>> {
+        if let Some(cause) = self.inner.poisoned_by() {
+            return Err(cause);
+        }
+        flush_dirty(&self.inner).await
+    }
+
+    /// The newest notes of a kind; none if there never were any.
+    pub async fn notes(&self, kind: NotesKind) -> Result<Option<Vec<u8>>, NotesIoError> {
+        let mut sequences = self.notes.lock().await;
+        let found = superblock_io::read_notes(&*self.inner.disk, self.uuid(), kind).await?;
+        sequences[notes_index(kind)] = Some(found.as_ref().map_or(0, |(sequence, _)| *sequence));
+        Ok(found.map(|(_, bytes)| bytes))
+    }
+
+    /// Replaces the notes of a kind, durably. A torn write leaves the ones before.
+    pub async fn write_notes(&self, kind: NotesKind, bytes: &[u8]) -> Result<(), NotesIoError> {
+        let mut sequences = self.notes.lock().await;
+        let disk = &*self.inner.disk;
+        let known = match sequences[notes_index(kind)] {
+            Some(sequence) => sequence,
+            None => superblock_io::read_notes(disk, self.uuid(), kind).await?.map_or(0, |(sequence, _)| sequence),
+        };
+        // Set only after the write has ended well: a failed one is repeated into the same slot, never into the good one.
+        superblock_io::write_notes(disk, self.uuid(), kind, known + 1, bytes).await?;
+        sequences[notes_index(kind)] = Some(known + 1);
+        Ok(())
+    }
+
+    /// The write that failed, after which this device takes no more.
+    pub fn poisoned_by(&self) -> Option<Arc<DiskError>> {
+        self.inner.poisoned_by()
+    }
+
+    /// What to walk of a zone; none if it holds nothing at or after `from`.
+    fn segment(&self, zone: ZoneIndex, from: Option<&LogVector>) -> Option<Segment> {
+        let inner = &self.inner;
+        let (entry, end) = {
+            let zones = inner.zones.lock();
+            let holds = matches!(zones.book.durable_state(zone), Some(ZoneState::Open | ZoneState::Finished));
+            if !holds {
+                return None;
+            }
+            (*zones.book.entry(zone), zones.book.end(zone))
+        };
+        let start = match from {
+            Some(from) => from.start_in(entry.stream, entry.activation)?,
+            None => format::zone_header::ZONE_DATA_START,
+        };
+        let end = end.min(crate::walk::readable_end(&*inner.disk, inner.geometry, zone));
+        let seed = inner.seed(zone, entry.activation);
+        let segment = Segment { zone, activation: entry.activation, stream: entry.stream, seed, start, end };
+        (start < end).then_some(segment)
+    }
+
+    async fn wait_until(&self, reached: impl Fn(&Inner) -> bool) -> Result<(), Arc<DiskError>> {
+        loop {
+            let changed = self.inner.zone_changed.notified();
+            if let Some(cause) = self.inner.poisoned_by() {
+                return Err(cause);
+            }
+            if reached(&self.inner) {
+                return Ok(());
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.inner.closing.store(true, Ordering::Release);
+    }
+}
+
+/// Hands one answer to a future.
+struct Tell {
+    tell: parking_lot::Mutex<Option<oneshot::Sender<Result<Appended, AppendError>>>>,
+}
+
+impl AppendDone for Tell {
+    fn appended(&self, _token: u64, result: Result<Appended, AppendError>) {
+        if let Some(tell) = self.tell.lock().take() {
+            // The future may have been dropped.
+            drop(tell.send(result));
+        }
+    }
+}
+
+fn check_identity(disk: &dyn Disk, superblock: &Superblock, config: &DeviceConfig) -> Result<(), OpenError> {
+    let wrong = |expected: String, found: String| OpenError::Identity { device: disk.describe(), expected, found };
+    if let Some(cluster) = config.cluster
+        && cluster != superblock.cluster
+    {
+        return Err(wrong(format!("a device of cluster {cluster}"), format!("of cluster {}", superblock.cluster)));
+    }
+    if let Some(uuid) = config.device_uuid
+        && uuid != superblock.device_uuid
+    {
+        return Err(wrong(format!("device {uuid}"), format!("device {}", superblock.device_uuid)));
+    }
+    Ok(())
+}
+
+fn notes_index(kind: NotesKind) -> usize {
+    match kind {
+        NotesKind::Fences => 0,
+        NotesKind::Manager => 1,
+    }
+}
+
+/// The flushes of [`SyncMode::Batch`]. The task ends with the device.
+fn start_flushing(inner: &Arc<Inner>) {
+    let SyncMode::Batch { flush_interval_ms } = inner.config.sync else { return };
+    let interval = Duration::from_millis(flush_interval_ms);
+    let env = inner.env.clone();
+    let weak = Arc::downgrade(inner);
+    let flushing = async move {
+        loop {
+            env.sleep(interval).await;
+            let Some(inner) = weak.upgrade() else { return };
+            if inner.closing.load(Ordering::Acquire) || flush_dirty(&inner).await.is_err() {
+                return;
+            }
+        }
+    };
+    drop(inner.env.spawn(flushing));
+}
+
+async fn flush_dirty(inner: &Arc<Inner>) -> Result<(), Arc<DiskError>> {
+    if inner.config.sync == SyncMode::Always || !inner.dirty.swap(false, Ordering::AcqRel) {
+        return Ok(());
+    }
+    inner.stats.flushes.add(1);
+    inner.disk.flush().await.map_err(|error| inner.poison(error))
+}

@@ -1,0 +1,146 @@
+//! What can go wrong on a device, one type per operation.
+
+use std::sync::Arc;
+
+use disk::DiskError;
+use format::frame::{FrameError, PayloadCrc};
+use format::superblock::SuperblockError;
+use types::{ClusterId, DeviceId, DeviceUuid, ErrorKind, Place, ZoneIndex};
+
+use crate::class::AppendClass;
+
+/// Why a device could not be formatted.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FormatError {
+    #[error("{device} holds device {found} of cluster {cluster} already; name another or overwrite it on purpose")]
+    Occupied { device: String, found: DeviceUuid, cluster: ClusterId },
+    #[error("{device}: {zones} zones of {zone_bytes} bytes fit, at least {least} are needed")]
+    TooSmall { device: String, zones: u64, zone_bytes: u64, least: u32 },
+    #[error("zones of {zone_bytes} bytes: must be a multiple of 4096, at least {least}, at most {most}")]
+    ZoneBytes { zone_bytes: u64, least: u64, most: u64 },
+    #[error("{device} has no size of its own: name a capacity")]
+    NoCapacity { device: String },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Why a device could not be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    #[error("{device}: no superblock can be believed: {cause}")]
+    Superblock { device: String, cause: SuperblockError },
+    #[error("{device} is {found}, expected {expected}")]
+    Identity { device: String, expected: String, found: String },
+    #[error("{device}: superblock names no usable zone region")]
+    Geometry { device: String },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Why an append did not happen, or is not known to have happened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// No zone is left for this class. Nothing was written. Collecting and resetting zones frees some.
+    #[error("device {device} is full for {class:?} appends")]
+    Full { device: DeviceId, class: AppendClass },
+    /// A frame that no zone of this device can hold. Nothing was written.
+    #[error("frame of {frame_bytes} bytes, the device takes at most {most}")]
+    TooLarge { frame_bytes: usize, most: usize },
+    /// A queue limit is reached. Nothing was written.
+    #[error("device {device} has too many appends waiting")]
+    Busy { device: DeviceId },
+    /// The deadline passed before the frame was handed to the disk. Nothing was written.
+    #[error("the deadline passed before the append was submitted")]
+    DeadlinePassed,
+    /// The device takes no writes any more, since an earlier one failed. This one was not started.
+    #[error("device {device} takes no more writes: {cause}")]
+    Poisoned { device: DeviceId, cause: Arc<DiskError> },
+    /// The write failed: the frame may or may not be found by a later walk. The device takes no more writes.
+    #[error("outcome of an append to device {device} is unknown: {cause}")]
+    OutcomeUnknown { device: DeviceId, cause: Arc<DiskError> },
+    /// The device was sealed for good ([`crate::Device::seal`]).
+    #[error("device {device} is sealed")]
+    Sealed { device: DeviceId },
+}
+
+impl AppendError {
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            AppendError::Full { .. } => ErrorKind::Full,
+            AppendError::TooLarge { .. } => ErrorKind::Invalid,
+            AppendError::Busy { .. } => ErrorKind::Busy,
+            AppendError::DeadlinePassed => ErrorKind::Timeout,
+            AppendError::Poisoned { .. } | AppendError::Sealed { .. } => ErrorKind::Unavailable,
+            AppendError::OutcomeUnknown { .. } => ErrorKind::Timeout,
+        }
+    }
+
+    /// Whether the frame is certainly not on the device.
+    pub fn is_certain(&self) -> bool {
+        !matches!(self, AppendError::OutcomeUnknown { .. })
+    }
+}
+
+/// Why a frame could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    /// The place is not on this device at all: the caller's table is wrong.
+    #[error("{place:?} is not a place of device {device}")]
+    NoSuchPlace { device: DeviceId, place: Place },
+    /// The zone holds nothing any more or has been reset and used again. Look the place up again.
+    #[error("{place:?} is stale: its zone has been reset")]
+    Stale { place: Place },
+    /// What stands there is not the frame that was written, neither in the page cache nor on the medium.
+    #[error("device {} zone {} offset {}: {damage}", place.device, place.zone.0, place.offset.bytes())]
+    Corrupt { place: Place, damage: Damage },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+impl ReadError {
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ReadError::NoSuchPlace { .. } => ErrorKind::Internal,
+            ReadError::Stale { .. } => ErrorKind::NotFound,
+            ReadError::Corrupt { .. } => ErrorKind::Corrupt,
+            ReadError::Disk(_) => ErrorKind::Unavailable,
+        }
+    }
+}
+
+/// What is wrong with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    #[error(transparent)]
+    Header(FrameError),
+    #[error(transparent)]
+    Payload(PayloadCrc),
+    /// The header is good, but the frame would reach beyond its zone.
+    #[error("frame of {frame_bytes} bytes reaches beyond its zone")]
+    BeyondZone { frame_bytes: usize },
+}
+
+/// Why a zone could not be reset.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ResetError {
+    #[error("device {device} has no zone {}", zone.0)]
+    NoSuchZone { device: DeviceId, zone: ZoneIndex },
+    /// Only finished zones are reset. The zone is open, free or being reset.
+    #[error("zone {} of device {device} is not finished", zone.0)]
+    NotFinished { device: DeviceId, zone: ZoneIndex },
+    #[error("device {device} takes no more writes: {cause}")]
+    Poisoned { device: DeviceId, cause: Arc<DiskError> },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Why notes could not be read or written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NotesIoError {
+    #[error("notes of {found} bytes, at most {most} fit")]
+    TooLong { found: usize, most: usize },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}

@@ -1,0 +1,70 @@
+//! The limits of a device. Every queue, buffer and retry has its name here.
+
+use std::time::Duration;
+
+use types::limits::BLOCK_BYTES;
+
+/// Most bytes of one batch: what one combiner writes with one request.
+pub const BATCH_BYTES: usize = 1024 * 1024;
+
+/// Frames longer than this are written alone, from a buffer of their own, in parallel with the batches.
+pub const LARGE_FRAME_BYTES: usize = 256 * 1024;
+
+/// Most full batches that wait for one combiner's write to end; then appends are refused as busy.
+pub const MAX_QUEUED_BATCHES: usize = 32;
+
+/// Most large frames of a device that are being written at once.
+pub const MAX_LARGE_IN_FLIGHT: usize = 16;
+
+/// Most large frames of a device that wait; then they are refused as busy.
+pub const MAX_LARGE_QUEUED: usize = 64;
+
+/// Free zones that only relocation may take (zstore.md, decision 22): without them a full device could not be collected.
+pub const RESERVE_RELOCATION_ZONES: usize = 2;
+
+/// Free zones that only relocation and meta appends may take: without one a full device could not be checkpointed.
+pub const RESERVE_META_ZONES: usize = 1;
+
+/// Free zones that only relocation, meta and tombstone appends may take: without one a full device could not delete.
+pub const RESERVE_TOMBSTONE_ZONES: usize = 1;
+
+/// Fewest zones of a device: the reserves, one open zone for each stream and one to spare.
+pub const MIN_ZONES: u32 = (RESERVE_RELOCATION_ZONES + RESERVE_META_ZONES + RESERVE_TOMBSTONE_ZONES + 4) as u32;
+
+/// Smallest zone: its header and a few blocks. Real devices have [`DEFAULT_ZONE_BYTES`] or more; tests have small ones.
+pub const MIN_ZONE_BYTES: u64 = 16 * BLOCK_BYTES as u64;
+
+/// Zone size where the caller names none.
+pub const DEFAULT_ZONE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Most zones of a device; the default zone size doubles until the zones are no more than this.
+pub const MAX_ZONES: u32 = 64 * 1024;
+
+/// The next zone of the ordered stream is made ready when the present one has less room than this, or than half a zone.
+pub const NEXT_ZONE_ROOM_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Zones that the background writes with zeros ahead of their use.
+pub const PREWRITE_ZONES: usize = 2;
+
+/// Bytes of one background write of zeros; one is in flight at a time.
+pub const PREWRITE_CHUNK_BYTES: usize = 512 * 1024;
+
+/// A device whose file could not grow is tried again after this.
+pub const ALLOCATION_RETRY: Duration = Duration::from_secs(30);
+
+/// Zone headers read at once when a device is opened.
+pub const OPEN_READS: usize = 32;
+
+/// Bytes of one read of a walk.
+pub const WALK_CHUNK_BYTES: usize = 2 * 1024 * 1024;
+
+/// Reads of a walk that are in flight while another is being looked through.
+pub const WALK_READS: usize = 2;
+
+/// Damage that one scrub report lists; the rest is counted.
+pub const MAX_SCRUB_FINDINGS: usize = 256;
+
+const _: () = assert!(BATCH_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(WALK_CHUNK_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(LARGE_FRAME_BYTES <= BATCH_BYTES);
+const _: () = assert!(MIN_ZONE_BYTES.is_multiple_of(BLOCK_BYTES as u64));

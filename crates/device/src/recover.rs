@@ -1,0 +1,172 @@
+//! What a device does before it serves: reads its zones' headers, finds again what lost its header, and seals what was open.
+//!
+//! After this no zone is open. A zone that was is walked to its end; if it holds a frame it is finished, where its last frame
+//! ends or later, and otherwise it is free. What the walk finds damaged stays where it is: the engine's own walk judges it.
+
+use std::sync::Arc;
+
+use disk::{AlignedBuf, Disk, DiskError, DiskExt, Durability, ReadMode};
+use env::Env;
+use format::superblock::Superblock;
+use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError, ZoneState, ZoneStream, zone_nonce};
+use futures_util::StreamExt;
+use types::limits::BLOCK_BYTES;
+use types::{Activation, ZoneIndex, ZoneOffset};
+
+use crate::book::{ZoneEntry, ZoneUse};
+use crate::error::OpenError;
+use crate::geometry::Geometry;
+use crate::inner::seed_of;
+use crate::limits::OPEN_READS;
+use crate::walk::{Segment, Walk, WalkEvent, find_lost_activation, readable_end};
+
+/// A disk with what its superblock says.
+pub(crate) struct Recovery<'a> {
+    pub(crate) disk: &'a Arc<dyn Disk>,
+    pub(crate) env: &'a Env,
+    pub(crate) superblock: &'a Superblock,
+    pub(crate) geometry: Geometry,
+}
+
+impl Recovery<'_> {
+    /// The state of every zone, with none open.
+    pub(crate) async fn zones(&self) -> Result<Vec<ZoneEntry>, OpenError> {
+        let reads = futures_util::stream::iter(self.geometry.zones()).map(|zone| self.read_header(zone));
+        let mut headers = reads.buffered(OPEN_READS);
+        let mut entries = Vec::with_capacity(self.geometry.zone_count() as usize);
+        for zone in self.geometry.zones() {
+            let header = headers.next().await.expect("one header for each zone")?;
+            entries.push(self.settle(zone, header).await?);
+        }
+        Ok(entries)
+    }
+
+    async fn read_header(&self, zone: ZoneIndex) -> Result<Result<ZoneHeader, ZoneHeaderError>, DiskError> {
+        if readable_end(&**self.disk, self.geometry, zone) < ZONE_DATA_START {
+            return Ok(Err(ZoneHeaderError::Absent));
+        }
+        let at = self.geometry.zone_start(zone);
+        match self.disk.read(at, ZONE_DATA_START as usize, ReadMode::Direct).await {
+            Ok(area) => Ok(ZoneHeader::decode(&area, self.superblock.device_uuid, zone)),
+            Err(error) if error.kind == disk::DiskErrorKind::Failed => self.read_header_by_copy(zone, error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One of the two copies may stand in a bad sector.
+    async fn read_header_by_copy(
+        &self,
+        zone: ZoneIndex,
+        error: DiskError,
+    ) -> Result<Result<ZoneHeader, ZoneHeaderError>, DiskError> {
+        tracing::error!(device = self.superblock.device.0, zone = zone.0, %error, "a zone header can't be read");
+        let mut area = vec![0; ZONE_DATA_START as usize];
+        for (copy, slot) in area.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            let at = self.geometry.zone_start(zone) + (copy * BLOCK_BYTES) as u64;
+            if let Ok(bytes) = self.disk.read(at, BLOCK_BYTES, ReadMode::Direct).await {
+                slot.copy_from_slice(&bytes);
+            }
+        }
+        Ok(ZoneHeader::decode(&area, self.superblock.device_uuid, zone))
+    }
+
+    async fn settle(&self, zone: ZoneIndex, header: Result<ZoneHeader, ZoneHeaderError>) -> Result<ZoneEntry, OpenError> {
+        match header {
+            Ok(header) => self.settle_known(zone, header).await,
+            Err(error) => self.settle_unknown(zone, error).await,
+        }
+    }
+
+    async fn settle_known(&self, zone: ZoneIndex, header: ZoneHeader) -> Result<ZoneEntry, OpenError> {
+        let ZoneHeader { activation, stream, .. } = header;
+        match header.state {
+            ZoneState::Free => Ok(ZoneEntry { doing: ZoneUse::Free, activation, stream, end: ZONE_DATA_START }),
+            ZoneState::Finished => {
+                let end = header.end.bytes().clamp(ZONE_DATA_START, self.geometry.zone_bytes());
+                Ok(ZoneEntry { doing: ZoneUse::Finished, activation, stream, end })
+            }
+            ZoneState::Open => {
+                let end = self.end_of_frames(zone, activation, stream).await;
+                self.seal(zone, activation, stream, end).await
+            }
+        }
+    }
+
+    /// A zone without a header: never used, of an earlier device, or damaged.
+    async fn settle_unknown(&self, zone: ZoneIndex, error: ZoneHeaderError) -> Result<ZoneEntry, OpenError> {
+        if matches!(error, ZoneHeaderError::Misplaced { .. }) || !self.holds_bytes(zone).await {
+            return Ok(ZoneEntry::NEVER);
+        }
+        let device = self.superblock.device;
+        let seed = |activation| seed_of(self.superblock, zone, activation);
+        let found = find_lost_activation(self.disk.clone(), self.geometry, device, zone, seed).await;
+        let Some(activation) = found else { return Ok(ZoneEntry::NEVER) };
+        tracing::error!(device = device.0, zone = zone.0, activation = activation.0, %error, "a lost zone header was found again by its frames");
+        let end = self.end_of_frames(zone, activation, None).await;
+        self.seal(zone, activation, None, end).await
+    }
+
+    /// Whether a zone without a header holds anything: its header area, or the first block of its data, is not zero. Zones are
+    /// filled from the start, so one whose first block is zero was never used.
+    async fn holds_bytes(&self, zone: ZoneIndex) -> bool {
+        let len = readable_end(&**self.disk, self.geometry, zone).min(ZONE_DATA_START + BLOCK_BYTES as u64);
+        if len == 0 {
+            return false;
+        }
+        match self.disk.read(self.geometry.zone_start(zone), len as usize, ReadMode::Direct).await {
+            Ok(bytes) => bytes.iter().any(|byte| *byte != 0),
+            Err(_) => true,
+        }
+    }
+
+    /// Where the last frame of a zone ends, as a multiple of a block.
+    async fn end_of_frames(&self, zone: ZoneIndex, activation: Activation, stream: Option<ZoneStream>) -> u64 {
+        let segment = Segment {
+            zone,
+            activation,
+            stream,
+            seed: seed_of(self.superblock, zone, activation),
+            start: ZONE_DATA_START,
+            end: readable_end(&**self.disk, self.geometry, zone),
+        };
+        let device = self.superblock.device;
+        let mut walk = Walk::new(self.disk.clone(), self.geometry, device, vec![segment], ReadMode::Cached, false);
+        let mut end = ZONE_DATA_START;
+        while let Some(event) = walk.next().await {
+            let event_end = match event {
+                WalkEvent::Frame(frame) => frame.position.offset.bytes() + frame.bytes.len() as u64,
+                // Kept within the zone, so that later walks report it too.
+                WalkEvent::Damaged { position, .. } => position.offset.bytes() + BLOCK_BYTES as u64,
+                WalkEvent::Unreadable { position, bytes, .. } => position.offset.bytes() + bytes,
+            };
+            end = end.max(event_end);
+        }
+        end.next_multiple_of(BLOCK_BYTES as u64).min(self.geometry.zone_bytes())
+    }
+
+    /// Ends the activation that a zone was in.
+    async fn seal(
+        &self,
+        zone: ZoneIndex,
+        activation: Activation,
+        stream: Option<ZoneStream>,
+        end: u64,
+    ) -> Result<ZoneEntry, OpenError> {
+        let is_empty = end == ZONE_DATA_START;
+        let (state, doing) = if is_empty { (ZoneState::Free, ZoneUse::Free) } else { (ZoneState::Finished, ZoneUse::Finished) };
+        let header = ZoneHeader {
+            device_uuid: self.superblock.device_uuid,
+            zone,
+            activation,
+            state,
+            stream,
+            nonce: zone_nonce(&self.superblock.secret, zone, activation),
+            end: ZoneOffset::from_bytes(end),
+            changed_ms: self.env.wall_clock_ms(),
+        };
+        let mut buf = AlignedBuf::zeroed(ZONE_DATA_START as usize);
+        header.encode(&mut buf);
+        self.disk.write(self.geometry.zone_start(zone), buf, Durability::Durable).await?;
+        Ok(ZoneEntry { doing, activation, stream, end })
+    }
+}

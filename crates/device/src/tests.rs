@@ -1,0 +1,4 @@
+//! The device as a whole, on simulated disks and on files.
+
+mod append;
+mod support;
