@@ -11,7 +11,9 @@ use zerocopy::little_endian::{U16, U32, U64};
 use crate::decode::{DecodeError, Fault, Reader};
 use crate::layout::fixed_layout;
 use crate::record::{OrderLayout, WriteId};
-use crate::replicas::{PlaceLayout, Places, check_count};
+use crate::replicas::{PlaceLayout, check_count};
+
+pub use crate::replicas::Places;
 
 /// Bytes of an encoded entry.
 pub const ENTRY_BYTES: usize = size_of::<EntryLayout>();
