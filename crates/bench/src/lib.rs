@@ -2,13 +2,16 @@
 //!
 //! - [`s3`] loads any S3 endpoint and reports rates and latencies.
 //! - [`ceiling`] is the server to compare with: bare HTTP, constant bodies.
+//! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
-//! Nothing of the system depends on this crate, and it depends on nothing that it measures over the network: the same
-//! generator runs against every peer.
+//! Nothing of the system depends on this crate, and the generator uses nothing of the system: it runs the same against
+//! every peer.
 #![forbid(unsafe_code)]
 
 pub mod ceiling;
 pub mod clock;
+pub mod disk;
+pub mod latency;
 pub mod random;
 pub mod s3;
 mod usage;
@@ -20,6 +23,8 @@ pub enum BenchCommand {
     S3(Box<s3::S3Args>),
     /// Serve constant bodies over bare HTTP, to learn the limit.
     Ceiling(ceiling::CeilingArgs),
+    /// Measure a file or block device.
+    Disk(disk::DiskArgs),
 }
 
 /// Runs an experiment; the report goes to standard output.
@@ -27,5 +32,6 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::S3(args) => s3::run(&args),
         BenchCommand::Ceiling(args) => ceiling::run(&args),
+        BenchCommand::Disk(args) => disk::run(&args),
     }
 }

@@ -140,6 +140,9 @@ impl FromStr for Mix {
 
 impl fmt::Display for Mix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(only) = Op::ALL.into_iter().find(|op| self.without(*op).is_none()) {
+            return f.write_str(only.name());
+        }
         let mut separator = "";
         for op in Op::ALL.into_iter().filter(|op| self.has(*op)) {
             write!(f, "{separator}{op}={}", self.weights[op.index()])?;
@@ -194,6 +197,9 @@ impl FromStr for Sizes {
 
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [(size, _)] = self.choices[..] {
+            return write!(f, "{size}");
+        }
         let mut separator = "";
         for (size, weight) in &self.choices {
             write!(f, "{separator}{size}={weight}")?;

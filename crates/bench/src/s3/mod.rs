@@ -23,6 +23,7 @@ pub mod worker;
 pub mod zipf;
 
 pub use args::S3Args;
+pub(crate) use args::parse_duration;
 
 use anyhow::{Context, ensure};
 

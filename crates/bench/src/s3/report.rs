@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::args::S3Args;
 use super::mix::Op;
 use super::tally::{OpTally, Tally};
+use crate::latency::Latency;
 
 /// The whole report.
 #[derive(Debug, Clone, Serialize)]
@@ -76,23 +77,6 @@ pub struct OpReport {
     pub latency_ms: Latency,
 }
 
-/// A distribution in milliseconds.
-#[derive(Debug, Clone, Serialize)]
-pub struct Latency {
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Half were faster.
-    pub p50: f64,
-    /// 90% were faster.
-    pub p90: f64,
-    /// 99% were faster.
-    pub p99: f64,
-    /// 99.9% were faster.
-    pub p99_9: f64,
-    /// The slowest.
-    pub max: f64,
-}
-
 impl Report {
     /// The report of a run that measured for `elapsed`.
     pub fn new(args: &S3Args, tally: &Tally, elapsed: Duration) -> Self {
@@ -126,7 +110,7 @@ impl Setup {
             connections: args.connections,
             threads: args.threads,
             rate: args.rate,
-            auth: format!("{:?}", args.auth).to_lowercase(),
+            auth: args.auth.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
             verify: args.verify,
         }
     }
@@ -141,21 +125,7 @@ impl OpReport {
             requests_per_s: per_second(tally.requests as f64, seconds),
             mb_per_s: per_second(tally.bytes as f64 / 1e6, seconds),
             names_per_s: per_second(tally.names as f64, seconds),
-            latency_ms: Latency::new(&tally.latency_ns),
-        }
-    }
-}
-
-impl Latency {
-    fn new(histogram: &Histogram<u64>) -> Self {
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e6;
-        Latency {
-            mean: histogram.mean() / 1e6,
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: histogram.max() as f64 / 1e6,
+            latency_ms: Latency::of_ns(&tally.latency_ns),
         }
     }
 }
@@ -178,11 +148,8 @@ impl fmt::Display for Report {
             setup.auth,
             self.measured_s
         )?;
-        writeln!(
-            f,
-            "{:<7}{:>11}{:>8}{:>11}{:>10}{:>12}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
-            "op", "requests", "errors", "req/s", "MB/s", "names/s", "mean ms", "p50", "p90", "p99", "p99.9", "max"
-        )?;
+        write!(f, "{:<7}{:>11}{:>8}{:>11}{:>10}{:>12}", "op", "requests", "errors", "req/s", "MB/s", "names/s")?;
+        writeln!(f, "{}", Latency::HEADINGS)?;
         for (name, row) in &self.ops {
             write_row(f, name, row)?;
         }
@@ -203,10 +170,8 @@ impl fmt::Display for Report {
 }
 
 fn write_row(f: &mut fmt::Formatter<'_>, name: &str, row: &OpReport) -> fmt::Result {
-    let latency = &row.latency_ms;
     write!(f, "{name:<7}{:>11}{:>8}{:>11.0}{:>10.1}", row.requests, row.errors, row.requests_per_s, row.mb_per_s)?;
-    write!(f, "{:>12.0}{:>9.3}{:>9.3}", row.names_per_s, latency.mean, latency.p50)?;
-    writeln!(f, "{:>9.3}{:>9.3}{:>9.3}{:>9.3}", latency.p90, latency.p99, latency.p99_9, latency.max)
+    writeln!(f, "{:>12.0}{}", row.names_per_s, row.latency_ms)
 }
 
 fn per_second(amount: f64, seconds: f64) -> f64 {

@@ -19,6 +19,7 @@ fn source(load: Load, worker: u64, workers: u64) -> Source {
 fn mixes_parse_and_print() {
     assert_eq!("get".parse::<Mix>().unwrap(), Mix::only(Op::Get));
     assert_eq!("get=70, put=30".parse::<Mix>().unwrap().to_string(), "put=30,get=70");
+    assert_eq!("get=7".parse::<Mix>().unwrap().to_string(), "get");
     for (text, error) in [
         ("read", MixError::UnknownOp("read".to_owned())),
         ("", MixError::UnknownOp(String::new())),
