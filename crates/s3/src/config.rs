@@ -1,0 +1,96 @@
+//! What an operator can set of the S3 interface, and the limits that it keeps whatever is set.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Most bytes of a request line and its headers together; S3 allows 8 KiB, gateways and browsers add their own.
+pub const MAX_HEAD_BYTES: usize = 32 * 1024;
+
+/// Most bytes that one connection buffers in each direction between the socket and the reader of a body.
+pub const MAX_CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
+
+/// Most connections open on one core; the next ones wait in the kernel's queue until one ends.
+pub const MAX_CONNECTIONS_PER_CORE: usize = 8192;
+
+/// Connections that may wait to be accepted, per core.
+pub const ACCEPT_BACKLOG: i32 = 1024;
+
+/// Pause after the system refused to accept a connection (no file descriptor left, for example).
+pub const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Most bytes of a request body that is XML (a DeleteObjects of 1,000 keys of 1,024 bytes stays below it, escaped).
+pub const MAX_XML_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+/// Most bytes of a bucket policy (S3: 20 KB).
+pub const MAX_POLICY_BYTES: usize = 20 * 1024;
+
+/// Most bytes of a rejected request's body that are read and thrown away so that the connection can go on.
+pub const MAX_DISCARD_BYTES: u64 = 256 * 1024;
+
+/// Most bytes that are read and thrown away after the last answer, so that the client reads it before it sees the connection end.
+pub const MAX_LINGER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Longest time for that.
+pub const MAX_LINGER_MS: u64 = 2_000;
+
+/// How far a signature's time may be from ours (S3: 15 minutes).
+pub const MAX_CLOCK_SKEW_SECONDS: u64 = 15 * 60;
+
+/// Longest life of a presigned URL (S3: 7 days).
+pub const MAX_PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
+
+/// What an operator can set.
+#[derive(Clone, Debug)]
+pub struct S3Config {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Region of every bucket; a signature for another one is refused.
+    pub region: String,
+    /// Base domain of virtual-host style requests (`bucket.domain`), without a port; path style works always.
+    pub domain: Option<String>,
+    pub timeouts: Timeouts,
+    /// Whether plain requests may take the short way past the S3 library. Off in tests that compare the two ways.
+    pub short_way: bool,
+}
+
+/// How long a connection may be silent. Checked once per [`Timeouts::TICK`].
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// From the first byte of a request to the end of its headers.
+    pub head: Duration,
+    /// Without a request.
+    pub idle: Duration,
+    /// Without a byte of a body that is due, or without the client taking a byte of an answer.
+    pub stall: Duration,
+    /// From the order to stop until connections are cut.
+    pub drain: Duration,
+}
+
+impl S3Config {
+    /// The defaults, on this address.
+    pub fn new(address: SocketAddr) -> S3Config {
+        S3Config {
+            address,
+            region: String::from("us-east-1"),
+            domain: None,
+            timeouts: Timeouts::default(),
+            short_way: true,
+        }
+    }
+}
+
+impl Timeouts {
+    /// How often connections are looked at.
+    pub const TICK: Duration = Duration::from_millis(250);
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            head: Duration::from_secs(20),
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(30),
+            drain: Duration::from_secs(20),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What every request must satisfy before anything else looks at it.
+//!
+//! The S3 library at the pinned version takes the first of repeated headers, accepts Signature Version 2, and reads the
+//! Authorization header only after it has looked at the path. Each of these lets two readers of one request disagree about
+//! what was signed. So: such requests end here.
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Method, Version};
+use types::limits::MAX_PUT_BYTES;
+
+use crate::config::S3Config;
+use crate::failure::{ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, NOT_IMPLEMENTED};
+use crate::sigv4::{Claim, claim_of};
+use crate::target::Target;
+
+const AMZ: &str = "x-amz-";
+
+/// What the guard has read of a request that it let pass.
+#[derive(Debug)]
+pub struct Admitted<'a> {
+    pub target: Target<'a>,
+    /// Who the request says that it is from; not verified.
+    pub claim: Option<Claim<'a>>,
+}
+
+/// Checks a request's head.
+pub fn admit<'a>(head: &'a Parts, config: &S3Config) -> Result<Admitted<'a>, Failure> {
+    check_repeated(&head.headers)?;
+    check_host(head)?;
+    let target = Target::of(head.uri.path(), &head.headers, config.domain.as_deref())?;
+    let claim = claim_of(&head.headers, head.uri.query(), &config.region)?;
+    if let Some(claim) = &claim {
+        check_all_signed(&head.headers, claim)?;
+    }
+    check_length(&head.headers)?;
+    check_form(head)?;
+    Ok(Admitted { target, claim })
+}
+
+/// Headers that say who asks for what may stand once.
+fn check_repeated(headers: &HeaderMap) -> Result<(), Failure> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    for name in headers.keys() {
+        if must_stand_once(name) && headers.get_all(name).iter().nth(1).is_some() {
+            return Err(Failure::with(INVALID_REQUEST, format!("The header {name} is repeated.")));
+        }
+    }
+    Ok(())
+}
+
+fn must_stand_once(name: &HeaderName) -> bool {
+    *name == HOST
+        || *name == AUTHORIZATION
+        || *name == CONTENT_TYPE
+        || *name == CONTENT_LENGTH
+        || *name == http::header::RANGE
+        || *name == http::header::EXPECT
+        || name.as_str() == "content-md5"
+        || name.as_str().starts_with(AMZ)
+}
+
+fn check_host(head: &Parts) -> Result<(), Failure> {
+    // RFC 9112, section 3.2. An absolute request target would name another host than the one that is signed.
+    if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
+        return Err(Failure::with(INVALID_REQUEST, "The Host header is missing."));
+    }
+    if head.uri.authority().is_some() && head.headers.get(HOST).map(http::HeaderValue::as_bytes) != head.uri.authority().map(|name| name.as_str().as_bytes()) {
+        return Err(Failure::with(INVALID_REQUEST, "The request target and the Host header name different hosts."));
+    }
+    Ok(())
+}
+
+/// A signature covers the host and every `x-amz-` header, or somebody could add one on the way.
+fn check_all_signed(headers: &HeaderMap, claim: &Claim<'_>) -> Result<(), Failure> {
+    let is_signed = |name: &str| claim.signed_headers.split(';').any(|signed| signed == name);
+    let unsigned = |name: &str| {
+        Err(Failure::with(ACCESS_DENIED, "There were headers present in the request which were not signed")
+            .detail("HeadersNotSigned", name))
+    };
+    if !is_signed(HOST.as_str()) {
+        return unsigned(HOST.as_str());
+    }
+    for name in headers.keys().map(HeaderName::as_str) {
+        if name.starts_with(AMZ) && !is_signed(name) {
+            return unsigned(name);
+        }
+    }
+    Ok(())
+}
+
+fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
+    let length = length.to_str().ok().and_then(|text| text.parse::<u64>().ok());
+    match length {
+        None => Err(Failure::with(INVALID_REQUEST, "The Content-Length header is not a number.")),
+        Some(bytes) if bytes > MAX_PUT_BYTES + CHUNK_FRAMING_BYTES => Err(Failure::new(ENTITY_TOO_LARGE)
+            .detail("ProposedSize", bytes.to_string())
+            .detail("MaxSizeAllowed", MAX_PUT_BYTES.to_string())),
+        Some(_) => Ok(()),
+    }
+}
+
+/// What `aws-chunked` framing may add to the largest object: 90 bytes for each chunk of 8 KiB, the smallest that S3 allows.
+const CHUNK_FRAMING_BYTES: u64 = MAX_PUT_BYTES / 8192 * 90;
+
+/// Uploads by HTML form (POST policies) are not there yet, and the library would check Version 2 signatures in them.
+fn check_form(head: &Parts) -> Result<(), Failure> {
+    const FORM: &[u8] = b"multipart/form-data";
+    let is_form = head.method == Method::POST
+        && head
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().get(..FORM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM)));
+    if is_form {
+        return Err(Failure::with(NOT_IMPLEMENTED, "Uploads by HTML form (POST policy) are not implemented."));
+    }
+    Ok(())
+}
