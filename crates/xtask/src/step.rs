@@ -90,23 +90,27 @@ impl Step {
             .with_context(|| format!("cannot start `{}`", self.program))?;
         let output = child.stdout.take().context("the step's output is not piped")?;
         let reader = std::thread::spawn(move || copy_and_count(output));
-        let failure = self.wait(&mut child)?;
+        let (failure, elapsed) = self.wait(&mut child)?;
+        println!("--- {} took {} s", self.name, elapsed.as_secs());
         let counts = reader.join().unwrap_or_default();
         Ok(Outcome { counts, failure })
     }
 
+    /// Why the step failed, if it did, and how long it ran.
     #[expect(clippy::disallowed_methods, reason = "a real limit on a real process; nothing here is simulated")]
-    fn wait(&self, child: &mut Child) -> Result<Option<String>> {
+    fn wait(&self, child: &mut Child) -> Result<(Option<String>, Duration)> {
         let started = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
-                return Ok((!status.success()).then(|| format!("{}: {status}", self.name)));
+                let failure = (!status.success()).then(|| format!("{}: {status}", self.name));
+                return Ok((failure, started.elapsed()));
             }
             if started.elapsed() > self.limit {
                 let group = Pid::from_child(child);
                 kill_process_group(group, Signal::KILL).context("cannot stop a step that ran past its limit")?;
                 child.wait()?;
-                return Ok(Some(format!("{}: stopped after its limit of {} s", self.name, self.limit.as_secs())));
+                let failure = format!("{}: stopped after its limit of {} s", self.name, self.limit.as_secs());
+                return Ok((Some(failure), started.elapsed()));
             }
             std::thread::sleep(Duration::from_millis(POLL_INTERVAL_MS));
         }
