@@ -1,1 +1,2 @@
 //! Admin HTTP API, metrics and health.
+#![forbid(unsafe_code)]

@@ -1,1 +1,2 @@
 //! Model checks of the protocols.
+#![forbid(unsafe_code)]

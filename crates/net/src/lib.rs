@@ -1,1 +1,2 @@
 //! Framed messages over TCP with deadlines and backpressure; an in-process short cut.
+#![forbid(unsafe_code)]

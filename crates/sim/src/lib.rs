@@ -1,1 +1,2 @@
 //! Whole-system simulation and faults.
+#![forbid(unsafe_code)]

@@ -1,1 +1,2 @@
 //! Serves one device: fences, deadlines, drain.
+#![forbid(unsafe_code)]

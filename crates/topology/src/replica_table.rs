@@ -84,9 +84,9 @@ impl ReplicaTable {
         devices[0] = self.devices[primary];
         // The other copies stand at offsets 1 + r and 1 + r + step (mod count - 1) after the primary: distinct by construction.
         let others = count - 1;
-        for copy in 1..self.copies as usize {
+        for (copy, device) in devices.iter_mut().enumerate().take(self.copies as usize).skip(1) {
             let offset = 1 + (slot / count + copy - 1) % others;
-            devices[copy] = self.devices[(primary + offset) % count];
+            *device = self.devices[(primary + offset) % count];
         }
         ReplicaSet { devices, copies: self.copies }
     }

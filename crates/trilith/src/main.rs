@@ -1,3 +1,4 @@
 //! The `trilith` binary.
+#![forbid(unsafe_code)]
 
 fn main() {}
