@@ -1,1 +1,45 @@
-//! The log engine (ZStore): maps, notices, epochs, checkpoints, recovery, garbage collection.
+//! The log engine (ZStore): mutable, linearizable objects on the shared logs of independent devices.
+//!
+//! ```text
+//!   store ── write ──► machine (who may write, when it is acknowledged) ──► targets ──► device
+//!     │       └──────► names, index (published together, under the shard's lock)
+//!     ├──── read ────► index ──► targets
+//!     ├──── list ────► names: memtables and runs
+//!     └──── background: checkpoint, merge, collect          recovery: at start
+//! ```
+//!
+//! Reading order: `machine`, `index`, `names`, `write`, `read`, `large`, `upload`, `list`, `epochs`, `checkpoint`, `recovery`,
+//! `collect`.
+#![forbid(unsafe_code)]
+
+mod append;
+mod background;
+mod checkpoint;
+mod collect;
+mod config;
+mod epochs;
+mod gather;
+mod index;
+mod large;
+mod list;
+mod machine;
+mod manifests;
+mod names;
+mod pins;
+mod read;
+mod recovery;
+mod relocate;
+mod stats;
+mod store;
+mod targets;
+mod upload;
+mod write;
+
+pub use config::LogStoreConfig;
+pub use manifests::Manifests;
+pub use recovery::OpenError;
+pub use stats::{Counter, LogStoreStats};
+pub use store::LogStore;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! What the engine does beside its clients' work: checkpoints, merges, garbage collection, tidying after uploads.
+//!
+//! One task, one thing at a time: checkpoints and merges exclude each other (paper section 3.4), and collection needs
+//! checkpoints between its steps.
+
+use crate::index::Located;
+use crate::store::Inner;
+use engine::{EngineError, UploadRef};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Replaced large objects whose chunks are still counted as live. Beyond this they are forgotten: the counts are hints.
+const MAX_RELEASES_QUEUED: usize = 256 * 1024;
+/// Ended uploads whose parts wait to be dropped. Beyond this the next start finds them.
+const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
+/// How often the task looks around without being woken.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause after a failure, so that a device that stays full or broken is not hammered.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// Work that waits, and what decides when it starts.
+#[derive(Default)]
+pub(crate) struct Background {
+    releases: Mutex<VecDeque<Located>>,
+    ended_uploads: Mutex<VecDeque<UploadRef>>,
+    bytes_since_checkpoint: AtomicU64,
+    bytes_before_checkpoint: u64,
+    entries_before_checkpoint: u64,
+    entries_since_checkpoint: AtomicU64,
+    wake: Notify,
+    stopping: AtomicBool,
+    stopped: Notify,
+}
+
+impl Background {
+    pub fn new(config: &crate::LogStoreConfig) -> Self {
+        Background {
+            bytes_before_checkpoint: config.checkpoint_bytes,
+            entries_before_checkpoint: config.checkpoint_entries as u64,
+            ..Background::default()
+        }
+    }
+
+    /// A write was acknowledged.
+    pub fn note_write(&self, bytes: u64) {
+        let bytes = self.bytes_since_checkpoint.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let entries = self.entries_since_checkpoint.fetch_add(1, Ordering::Relaxed) + 1;
+        if bytes >= self.bytes_before_checkpoint || entries >= self.entries_before_checkpoint {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A large object was replaced: its chunks are garbage.
+    pub fn release_chunks(&self, replaced: Located) {
+        let mut releases = self.releases.lock();
+        if releases.len() < MAX_RELEASES_QUEUED {
+            releases.push_back(replaced);
+        }
+    }
+
+    /// An upload ended: its parts can go.
+    pub fn drop_parts(&self, upload: UploadRef) {
+        let mut uploads = self.ended_uploads.lock();
+        if uploads.len() < MAX_UPLOADS_QUEUED {
+            uploads.push_back(upload);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Begins to count anew for the next checkpoint.
+    pub fn count_anew(&self) {
+        self.bytes_since_checkpoint.store(0, Ordering::Relaxed);
+        self.entries_since_checkpoint.store(0, Ordering::Relaxed);
+    }
+
+    fn due(&self) -> bool {
+        self.bytes_since_checkpoint.load(Ordering::Relaxed) >= self.bytes_before_checkpoint
+            || self.entries_since_checkpoint.load(Ordering::Relaxed) >= self.entries_before_checkpoint
+    }
+
+    /// Ends the task after a last checkpoint, and waits for it.
+    pub async fn stop(&self) {
+        let stopped = self.stopped.notified();
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake.notify_one();
+        stopped.await;
+    }
+}
+
+impl Inner {
+    /// Drops the parts of ended uploads, now.
+    pub(crate) async fn tidy_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let Some(upload) = self.background.ended_uploads.lock().pop_front() else { return Ok(()) };
+            if let Err(error) = self.drop_parts_of(&upload).await {
+                self.background.drop_parts(upload);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Takes the chunks of replaced objects out of the live counts.
+    async fn release_replaced(self: &Arc<Self>) {
+        loop {
+            let Some(replaced) = self.background.releases.lock().pop_front() else { return };
+            // A descriptor that can't be read any more leaves a count too high: collection corrects it.
+            let Ok(Some(frame)) = self.read_copies(&replaced).await else { continue };
+            let refs = crate::large::collect_refs(self, &frame.payload, frame.record.tree_height, true).await;
+            for chunk in refs.unwrap_or_default() {
+                for place in chunk.places.as_slice() {
+                    self.targets.remove_live_chunk(place, crate::read::chunk_frame_bytes(chunk.payload_bytes) as u64);
+                }
+            }
+        }
+    }
+
+    async fn round(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
+        self.release_replaced().await;
+        self.tidy_uploads().await?;
+        if checkpoint {
+            self.checkpoint().await?;
+            self.merge_runs().await?;
+        }
+        self.collect().await
+    }
+}
+
+/// Runs until the engine is dropped or told to stop.
+pub(crate) async fn run(inner: Weak<Inner>) {
+    let Some(first) = inner.upgrade() else { return };
+    let (env, interval) = (first.env.clone(), first.config.checkpoint_interval);
+    drop(first);
+    let mut last_checkpoint = env.now();
+    loop {
+        let Some(inner) = inner.upgrade() else { return };
+        let stopping = inner.background.stopping.load(Ordering::SeqCst);
+        let old = env.now() - last_checkpoint >= interval;
+        let checkpoint = inner.names.unsaved() > 0 && (stopping || old || inner.background.due());
+        let outcome = inner.round(checkpoint).await;
+        if checkpoint || inner.names.unsaved() == 0 {
+            last_checkpoint = env.now();
+        }
+        if stopping {
+            if let Err(error) = outcome {
+                tracing::warn!(%error, "the last checkpoint failed; the next start walks the log instead");
+            }
+            inner.background.stopped.notify_waiters();
+            return;
+        }
+        let pause = match outcome {
+            Ok(()) => LOOK_INTERVAL,
+            Err(error) => {
+                tracing::warn!(%error, "background work failed and is tried again");
+                RETRY_PAUSE
+            }
+        };
+        let wait = async {
+            tokio::select! {
+                biased;
+                () = inner.background.wake.notified() => {}
+                () = env.sleep(pause) => {}
+            }
+        };
+        wait.await;
+    }
+}

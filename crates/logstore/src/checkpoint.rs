@@ -1,0 +1,252 @@
+//! Checkpoints: writing down what one epoch added, so that a start need not walk the log from its beginning (paper section 3.4;
+//! zstore.md, decisions 11, 13, 21).
+//!
+//! ```text
+//!   note where each log may grow next ─► advance the epoch ─► wait until the old one drained
+//!   ─► write its names as a run ─► install the manifest ─► settle the entries in the full map
+//! ```
+//!
+//! Invariants:
+//! - The manifest names only runs that are durable, and a start vector behind which everything stands that they lack.
+//! - Until the manifest is installed nothing has happened: the memtable stays a layer and the entries stay unsaved.
+//! - A tombstone leaves the bottom run two epochs after its own at the earliest: then every start vector has passed the
+//!   versions and late relocations that it hides.
+
+use crate::names::{Memtable, Run, RunWriter};
+use crate::store::Inner;
+use engine::EngineError;
+use format::entry::EntryState;
+use format::manifest::{Manifest, NextIds};
+use format::name_entry::NameEntry;
+use format::record::EntryName;
+use format::run_index::RunId;
+use std::ops::Bound;
+use std::sync::Arc;
+use types::{DeviceId, Epoch, KeyHash, Order, Position};
+
+/// Runs of one level that are merged into one of the next.
+const RUNS_PER_LEVEL: usize = 4;
+/// Epochs for which a tombstone stays after its own.
+const TOMBSTONE_EPOCHS: u64 = 2;
+/// Names copied out of a memtable at a time.
+const COPY_BATCH: usize = 512;
+
+/// What checkpoints and merges keep between them. Its lock makes them exclude each other.
+pub(crate) struct CheckpointState {
+    /// The installed manifest.
+    pub manifest: Manifest,
+    /// An epoch that has ended but is in no manifest yet, and its start vector.
+    pub ended: Option<(Epoch, Vec<(DeviceId, Position)>)>,
+    /// Tombstones in the full map, by epoch, until they may be forgotten.
+    pub graves: Vec<(Epoch, KeyHash, Order)>,
+}
+
+impl Inner {
+    /// Writes down everything of the present epoch and before.
+    pub(crate) async fn checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
+        let mut state = self.checkpoints.lock().await;
+        let (ended, start) = match state.ended.clone() {
+            Some(unfinished) => unfinished,
+            None => {
+                self.background.count_anew();
+                let start = self.targets.log_starts();
+                self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
+                let ended = (self.epochs.advance(), start);
+                state.ended = Some(ended.clone());
+                ended
+            }
+        };
+        self.epochs.drained(ended).await;
+        // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
+        self.tidy_uploads().await?;
+        let memtable = self.names.layers().memtables.into_iter().find(|memtable| memtable.epoch() == ended);
+        let memtable = memtable.expect("an ended epoch keeps its memtable until it is checkpointed");
+        let run_id = state.manifest.next.run;
+        let run = self.write_run(&memtable, run_id).await?.map(Arc::new);
+        let mut manifest = Manifest {
+            epoch: ended,
+            start: start.clone(),
+            generation: self.targets.table().generation(),
+            next: NextIds { run: RunId(run_id.0 + 1), ..state.manifest.next },
+            live: self.targets.live_chunks(),
+            ..state.manifest.clone()
+        };
+        if let Some(run) = &run {
+            manifest.runs.insert(0, run.summary.clone());
+        }
+        self.install(&state.manifest, &manifest).await?;
+        state.manifest = manifest;
+        state.ended = None;
+        self.settle(&memtable, &mut state.graves).await;
+        self.names.end_epoch(ended, run);
+        self.forget_tombstones(ended, &mut state.graves);
+        self.targets.set_covered(&start);
+        self.stats.checkpoints.add(1);
+        self.stats.checkpoint_entries.add(memtable.len() as u64);
+        Ok(())
+    }
+
+    async fn write_run(self: &Arc<Self>, memtable: &Memtable, run: RunId) -> Result<Option<Run>, EngineError> {
+        let mut writer = RunWriter::new(self, run, 0);
+        let mut after: Option<EntryName> = None;
+        loop {
+            let batch = next_batch(memtable, after.as_ref());
+            let Some(last) = batch.last() else { break };
+            after = Some(last.name.clone());
+            for entry in &batch {
+                writer.push(entry).await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        writer.finish().await
+    }
+
+    /// Moves the entries that are in the run now into the full map.
+    async fn settle(&self, memtable: &Memtable, graves: &mut Vec<(Epoch, KeyHash, Order)>) {
+        let mut after: Option<EntryName> = None;
+        loop {
+            let batch = next_batch(memtable, after.as_ref());
+            let Some(last) = batch.last() else { break };
+            after = Some(last.name.clone());
+            for NameEntry { entry, .. } in &batch {
+                self.shard(&entry.hash).lock().index_mut().settle(entry);
+                if entry.state == EntryState::Tombstone {
+                    graves.push((entry.epoch, entry.hash, entry.order));
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        for shard in &self.shards {
+            shard.lock().index_mut().shrink();
+        }
+    }
+
+    fn forget_tombstones(&self, saved: Epoch, graves: &mut Vec<(Epoch, KeyHash, Order)>) {
+        graves.retain(|(epoch, hash, order)| {
+            let keep = epoch.0 + TOMBSTONE_EPOCHS > saved.0;
+            if !keep {
+                self.shard(hash).lock().index_mut().forget_tombstone(hash, *order);
+            }
+            keep
+        });
+    }
+
+    async fn install(&self, old: &Manifest, new: &Manifest) -> Result<(), EngineError> {
+        self.manifests.install(old.epoch, new.epoch, new.encode()).await
+    }
+
+    /// Merges the runs of every level that has enough of them.
+    pub(crate) async fn merge_runs(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let runs = self.names.layers().runs;
+            let Some(level) = runs.iter().map(|run| run.level()).find(|level| {
+                runs.iter().filter(|run| run.level() == *level).count() >= RUNS_PER_LEVEL
+            }) else {
+                return Ok(());
+            };
+            let same: Vec<Arc<Run>> = runs.iter().filter(|run| run.level() == level).cloned().collect();
+            self.merge(same, level + 1).await?;
+        }
+    }
+
+    /// Merges neighbouring runs, newest first, into one.
+    pub(crate) async fn merge(self: &Arc<Self>, runs: Vec<Arc<Run>>, level: u8) -> Result<(), EngineError> {
+        let mut state = self.checkpoints.lock().await;
+        let oldest = state.manifest.runs.last().map(|run| run.run);
+        let is_bottom = oldest == runs.last().map(|run| run.id());
+        let run_id = state.manifest.next.run;
+        let mut writer = RunWriter::new(self, run_id, level);
+        let mut sources = Vec::new();
+        for run in &runs {
+            sources.push(RunCursor::open(self, run.clone()).await?);
+        }
+        while let Some(entry) = next_merged(self, &mut sources).await? {
+            let forgotten = entry.entry.state == EntryState::Tombstone
+                && is_bottom
+                && entry.entry.epoch.0 + TOMBSTONE_EPOCHS <= state.manifest.epoch.0;
+            if !forgotten {
+                writer.push(&entry).await?;
+            }
+        }
+        let merged = writer.finish().await?.map(Arc::new);
+        let mut manifest = state.manifest.clone();
+        let first = manifest.runs.iter().position(|run| run.run == runs[0].id()).expect("merged runs stand in the manifest");
+        manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
+        manifest.next.run = RunId(run_id.0 + 1);
+        self.install(&state.manifest, &manifest).await?;
+        state.manifest = manifest;
+        self.names.merge_runs(&runs, merged);
+        for run in &runs {
+            for (places, frame_bytes) in run.frames() {
+                places.as_slice().iter().for_each(|place| self.targets.remove_live(place, frame_bytes as u64));
+            }
+        }
+        self.stats.merged_runs.add(runs.len() as u64);
+        Ok(())
+    }
+}
+
+/// The next names of a memtable that no longer changes.
+fn next_batch(memtable: &Memtable, after: Option<&EntryName>) -> Vec<NameEntry> {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let names = memtable.read();
+    names.range::<EntryName, _>((from, Bound::Unbounded)).take(COPY_BATCH).map(|(_, entry)| entry.clone()).collect()
+}
+
+/// Reads a run from its first row to its last.
+struct RunCursor {
+    run: Arc<Run>,
+    next_block: usize,
+    rows: std::vec::IntoIter<NameEntry>,
+    head: Option<NameEntry>,
+}
+
+impl RunCursor {
+    async fn open(inner: &Inner, run: Arc<Run>) -> Result<Self, EngineError> {
+        let mut cursor = RunCursor { run, next_block: 0, rows: Vec::new().into_iter(), head: None };
+        cursor.advance(inner).await?;
+        Ok(cursor)
+    }
+
+    async fn advance(&mut self, inner: &Inner) -> Result<(), EngineError> {
+        loop {
+            self.head = self.rows.next();
+            if self.head.is_some() || self.next_block == self.run.blocks() {
+                return Ok(());
+            }
+            self.rows = read_block(inner, &self.run, self.next_block).await?.into_iter();
+            self.next_block += 1;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// All rows of a block.
+pub(crate) async fn read_block(inner: &Inner, run: &Run, number: usize) -> Result<Vec<NameEntry>, EngineError> {
+    let block = run.block(inner, number).await?;
+    let mut entries = Vec::with_capacity(block.len());
+    let mut rows = block.rows();
+    while let Some(row) = rows.next() {
+        let row = row.map_err(|error| EngineError::Corrupt { detail: format!("run {}: {error}", run.id().0) })?;
+        entries.push(row.to_name_entry());
+    }
+    Ok(entries)
+}
+
+/// The newest row of the least name; on equal orders the newest run's. Rows that it hides are dropped.
+async fn next_merged(inner: &Inner, sources: &mut [RunCursor]) -> Result<Option<NameEntry>, EngineError> {
+    let Some(least) = sources.iter().filter_map(|source| source.head.as_ref()).map(|head| &head.name).min().cloned() else {
+        return Ok(None);
+    };
+    let mut newest: Option<NameEntry> = None;
+    for source in sources {
+        while source.head.as_ref().is_some_and(|head| head.name == least) {
+            let row = source.head.take().expect("looked at above");
+            if newest.as_ref().is_none_or(|known| row.entry.order > known.entry.order) {
+                newest = Some(row);
+            }
+            source.advance(inner).await?;
+        }
+    }
+    Ok(newest)
+}

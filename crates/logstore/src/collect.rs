@@ -1,0 +1,299 @@
+//! Garbage collection: copies what is live out of the zone with the least of it, then resets the zone (paper section 3.5;
+//! zstore.md, required 13 and decisions 10, 12, 15, 22).
+//!
+//! ```text
+//!   choose ─► copy what is live ─► checkpoint ─► wait for pins older than that ─► look again: nothing live? ─► reset
+//! ```
+//!
+//! Live-byte counts choose; they never decide. What decides is each frame's owner: the index for named records, the owner's list of
+//! chunks for chunks, the manifest for runs. The second look makes it safe against whatever happened between: a Complete that
+//! had read an old list, a reader that holds old places.
+//!
+//! Invariants:
+//! - Only finished zones that lie wholly before the start vector are collected: what they hold is in the runs.
+//! - A zone is reset only after a checkpoint that has the new places, so that no start needs what is gone.
+
+use crate::index::Located;
+use crate::large::{collect_refs, LogStaged};
+use crate::store::Inner;
+use bytes::Bytes;
+use device::{Device, WalkEvent, ZoneInfo, ZoneState, ZoneStream};
+use engine::EngineError;
+use format::chunk_ref::ChunkRef;
+use format::record::{ChunkOwner, EntryName, Record, RecordKind};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{KeyHash, Place, ZoneIndex};
+
+/// A zone is worth collecting when less than this share of it is live, in percent.
+const MAX_LIVE_PERCENT: u64 = 90;
+/// Zones collected between two checkpoints: the more, the fewer checkpoints.
+const ZONES_PER_CYCLE: usize = 4;
+/// How long a cycle waits for readers of moved chunks before it leaves the zones for a later one.
+const PIN_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks whether they are gone.
+const PIN_LOOK: Duration = Duration::from_millis(20);
+
+/// A zone to be emptied.
+#[derive(Clone)]
+struct Victim {
+    device: Arc<Device>,
+    zone: ZoneIndex,
+}
+
+/// What a look at a zone found.
+#[derive(Default)]
+struct Look {
+    /// Something live could not be moved now.
+    stays: bool,
+    /// Frames that were live when they were looked at.
+    live: u64,
+    /// Chunks to move, by the record that names them.
+    chunks: HashMap<KeyHash, HashSet<Place>>,
+}
+
+impl Inner {
+    /// Collects zones until enough are free again.
+    pub(crate) async fn collect(self: &Arc<Self>) -> Result<(), EngineError> {
+        let victims = self.choose();
+        if victims.is_empty() {
+            return Ok(());
+        }
+        let mut emptied = Vec::new();
+        for victim in victims {
+            if self.empty(&victim).await? {
+                emptied.push(victim);
+            }
+        }
+        self.checkpoint().await?;
+        let mark = self.pins.mark();
+        let deadline = self.env.now() + PIN_PATIENCE;
+        while !self.pins.released_before(mark) {
+            if self.env.now() >= deadline {
+                return Ok(());
+            }
+            self.env.sleep(PIN_LOOK).await;
+        }
+        for victim in emptied {
+            let look = self.look(&victim, false).await?;
+            if look.live == 0 && !look.stays {
+                self.reset(&victim).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The zones with the least live data on devices that run short of free ones.
+    fn choose(&self) -> Vec<Victim> {
+        let mut victims = Vec::new();
+        for device in self.targets.devices() {
+            let usage = device.usage();
+            if device.poisoned_by().is_some() || usage.free_data_zones * 100 >= usage.zones * self.config.collect_below_free_percent as u32 {
+                continue;
+            }
+            let covered = self.targets.covered(device.id());
+            let mut zones: Vec<(u64, ZoneInfo)> = device
+                .zones()
+                .into_iter()
+                .filter(|zone| zone.state == Some(ZoneState::Finished))
+                .filter(|zone| zone.stream == Some(ZoneStream::Meta) || zone.activation < covered.of(zone.stream).activation)
+                .map(|zone| (self.targets.live_bytes(device.id(), zone.zone), zone))
+                .filter(|(live, zone)| live * 100 < zone.written_bytes.max(1) * MAX_LIVE_PERCENT)
+                .collect();
+            zones.sort_by_key(|(live, zone)| (*live, zone.activation));
+            let chosen = zones.into_iter().take(ZONES_PER_CYCLE);
+            victims.extend(chosen.map(|(_, zone)| Victim { device: device.clone(), zone: zone.zone }));
+        }
+        victims
+    }
+
+    /// Moves everything live out of a zone; false if something must stay for now.
+    async fn empty(self: &Arc<Self>, victim: &Victim) -> Result<bool, EngineError> {
+        let look = self.look(victim, true).await?;
+        for (owner, places) in &look.chunks {
+            self.move_chunks(owner, places).await?;
+        }
+        Ok(!look.stays)
+    }
+
+    /// Walks a zone and finds what is live. With `moving`, named records are moved on the way and chunks are gathered.
+    async fn look(self: &Arc<Self>, victim: &Victim, moving: bool) -> Result<Look, EngineError> {
+        let mut look = Look::default();
+        let runs = self.run_places();
+        let mut owners = Owners::default();
+        let mut walk = victim.device.walk_zone(victim.zone, false);
+        let started = self.env.now();
+        let mut walked = 0u64;
+        loop {
+            let (record, payload, place) = match walk.next().await {
+                None => break,
+                Some(WalkEvent::Frame(frame)) => {
+                    let header = Bytes::copy_from_slice(frame.engine_header());
+                    let record = Record::decode(&header).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
+                    walked += frame.view.frame_bytes() as u64;
+                    let wanted = moving && record.chunk.is_none();
+                    let payload = if wanted { Bytes::copy_from_slice(frame.payload()) } else { Bytes::new() };
+                    (record, payload, frame.place)
+                }
+                // What can't be read can't be copied from here; if it is live, other copies of it may be.
+                Some(WalkEvent::Damaged { .. } | WalkEvent::Unreadable { .. }) => {
+                    look.stays = true;
+                    continue;
+                }
+            };
+            match record.kind {
+                RecordKind::RunBlock | RecordKind::RunIndex => {
+                    look.stays |= runs.contains(&place);
+                    look.live += runs.contains(&place) as u64;
+                }
+                RecordKind::Chunk | RecordKind::DescriptorNode => {
+                    let chunk = record.chunk.expect("chunks and nodes name their owner");
+                    self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?;
+                }
+                _ => self.look_at_named(record, payload, place, moving, &mut look).await?,
+            }
+            self.pace(started, walked, &look).await;
+        }
+        Ok(look)
+    }
+
+    async fn look_at_named(
+        self: &Arc<Self>,
+        record: Record,
+        payload: Bytes,
+        place: Place,
+        moving: bool,
+        look: &mut Look,
+    ) -> Result<(), EngineError> {
+        let hash = record.hash;
+        let known = self.shard(&hash).lock().index().newest(&hash);
+        // A tombstone's record is not needed any more: it is in a run.
+        let is_live = known.is_some_and(|known| known.is_live() && known.places.as_slice().contains(&place));
+        if !is_live {
+            return Ok(());
+        }
+        look.live += 1;
+        if moving {
+            // Walked without its payload's checksums, because most of a victim is garbage: what is copied is checked here.
+            let frame = self.targets.read(&place, 0).await;
+            let payload = frame.map_or(payload, |frame| frame.payload);
+            self.move_copy(record, payload, place, &hash).await?;
+        }
+        Ok(())
+    }
+
+    /// A chunk is live when the object or the open part that it was written for names it.
+    async fn look_at_chunk(
+        self: &Arc<Self>,
+        chunk: &ChunkOwner,
+        place: Place,
+        owners: &mut Owners,
+        look: &mut Look,
+    ) -> Result<(), EngineError> {
+        if self.staging.lock().contains(&chunk.put) {
+            look.stays = true;
+            return Ok(());
+        }
+        let part = chunk.upload.and_then(|upload| {
+            let open = self.open_uploads.lock();
+            let name = open.get(&upload)?;
+            let key = name.key().ok()?.into_owned();
+            Some(EntryName::part(name.bucket, &key, upload, chunk.part).hash())
+        });
+        for owner in [Some(chunk.owner), part].into_iter().flatten() {
+            if owners.places(self, &owner).await?.contains(&place) {
+                look.live += 1;
+                look.chunks.entry(owner).or_default().insert(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies chunks of one record and gives the record a new list.
+    async fn move_chunks(self: &Arc<Self>, owner: &KeyHash, moving: &HashSet<Place>) -> Result<(), EngineError> {
+        let Some(known) = self.live_large(owner) else { return Ok(()) };
+        let Some(frame) = self.read_copies(&known).await? else { return Ok(()) };
+        let mut refs = collect_refs(self, &frame.payload, frame.record.tree_height, false).await?;
+        for chunk in &mut refs {
+            for replica in 0..chunk.places.len() {
+                if moving.contains(&chunk.places.as_slice()[replica]) {
+                    self.move_chunk(chunk, replica).await?;
+                }
+            }
+        }
+        let pin = self.pins.pin();
+        let content = LogStaged::from_refs(self, *owner, refs, pin).into_content().await?;
+        let payload = content.payload.concat();
+        let mut record = frame.record;
+        record.tree_height = content.tree_height;
+        self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await?;
+        Ok(())
+    }
+
+    async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize) -> Result<(), EngineError> {
+        let frame = self.read_chunk_frame(chunk).await?;
+        let from = chunk.places.as_slice()[replica];
+        let copy = crate::relocate::Recopy {
+            record: frame.record,
+            payload: frame.payload,
+            order: None,
+            replica,
+            device: from.device,
+            moved: true,
+        };
+        let appended = self.recopy(copy).await?;
+        chunk.places.as_mut_slice()[replica] = appended.place;
+        self.targets.add_live_chunk(&appended.place, appended.frame_bytes as u64);
+        self.stats.relocated_bytes.add(appended.frame_bytes as u64);
+        Ok(())
+    }
+
+    fn live_large(&self, hash: &KeyHash) -> Option<Located> {
+        self.shard(hash).lock().index().newest(hash).filter(|known| known.is_live() && known.large)
+    }
+
+    fn run_places(&self) -> HashSet<Place> {
+        let runs = self.names.layers().runs;
+        runs.iter().flat_map(|run| run.frames().collect::<Vec<_>>()).flat_map(|(places, _)| places.as_slice().to_vec()).collect()
+    }
+
+    /// Keeps collection to its share of bandwidth, unless free zones run out.
+    async fn pace(&self, started: env::Instant, walked: u64, look: &Look) {
+        let due = Duration::from_micros(walked.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));
+        let pressed = self.targets.devices().any(|device| device.usage().free_data_zones <= 1);
+        let elapsed = self.env.now() - started;
+        if !pressed && look.live > 0 && elapsed < due {
+            self.env.sleep(due - elapsed).await;
+        }
+    }
+
+    async fn reset(&self, victim: &Victim) -> Result<(), EngineError> {
+        let reset = victim.device.reset(victim.zone).await;
+        reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
+        self.targets.forget_zone(victim.device.id(), victim.zone);
+        self.stats.collected_zones.add(1);
+        Ok(())
+    }
+}
+
+/// The chunks and nodes that records name, as far as this look has asked.
+#[derive(Default)]
+struct Owners(HashMap<KeyHash, HashSet<Place>>);
+
+impl Owners {
+    async fn places(&mut self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<&HashSet<Place>, EngineError> {
+        if !self.0.contains_key(owner) {
+            let places = self.read(inner, owner).await?;
+            self.0.insert(*owner, places);
+        }
+        Ok(&self.0[owner])
+    }
+
+    async fn read(&self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<HashSet<Place>, EngineError> {
+        let Some(known) = inner.live_large(owner) else { return Ok(HashSet::new()) };
+        let Some(frame) = inner.read_copies(&known).await? else { return Ok(HashSet::new()) };
+        let refs = collect_refs(inner, &frame.payload, frame.record.tree_height, true).await?;
+        Ok(refs.iter().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
+    }
+}

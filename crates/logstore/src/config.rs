@@ -1,0 +1,35 @@
+//! What a person can set, with the defaults that the engine starts with.
+
+use std::time::Duration;
+use types::{CellId, GatewayId};
+
+/// Settings of one gateway's log engine.
+#[derive(Clone, Debug)]
+pub struct LogStoreConfig {
+    pub cell: CellId,
+    pub gateway: GatewayId,
+    /// A checkpoint starts when this many entries are in no checkpoint...
+    pub checkpoint_entries: usize,
+    /// ... or this many bytes were appended since the last ...
+    pub checkpoint_bytes: u64,
+    /// ... or, if there is anything to save, after this time.
+    pub checkpoint_interval: Duration,
+    /// Garbage collection starts when fewer than this share of a device's zones are free, in percent.
+    pub collect_below_free_percent: u8,
+    /// Bytes a second that garbage collection copies at most; nothing limits it when free zones run out.
+    pub collect_bytes_per_second: u64,
+}
+
+impl Default for LogStoreConfig {
+    fn default() -> Self {
+        LogStoreConfig {
+            cell: CellId(1),
+            gateway: GatewayId(1),
+            checkpoint_entries: 64 * 1024,
+            checkpoint_bytes: 512 * 1024 * 1024,
+            checkpoint_interval: Duration::from_secs(30),
+            collect_below_free_percent: 25,
+            collect_bytes_per_second: 200 * 1024 * 1024,
+        }
+    }
+}

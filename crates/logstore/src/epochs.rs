@@ -1,0 +1,126 @@
+//! Which epoch a write belongs to, and when an epoch is over (paper section 3.4; zstore.md, decision 11).
+//!
+//! Every operation that puts an entry into the index (a write, a relocation) enters the present epoch when it is dispatched and
+//! leaves it when its entry is published or given up. A checkpoint advances the epoch and waits until nobody is left in the
+//! one before: then that epoch's entries are complete, and everything not yet checkpointed stands behind the log positions
+//! read before the advance.
+//!
+//! Invariant: at most two epochs have members, the present one and its predecessor.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+use types::Epoch;
+
+/// The present epoch and the number of operations in it and in its predecessor.
+pub struct Epochs {
+    present: AtomicU64,
+    members: [AtomicU64; 2],
+    left: Notify,
+}
+
+impl Epochs {
+    pub fn starting_at(epoch: Epoch) -> Self {
+        Epochs { present: AtomicU64::new(epoch.0), members: [AtomicU64::new(0), AtomicU64::new(0)], left: Notify::new() }
+    }
+
+    pub fn present(&self) -> Epoch {
+        Epoch(self.present.load(Ordering::SeqCst))
+    }
+
+    /// Joins the present epoch. Pair with [`Epochs::leave`].
+    pub fn enter(&self) -> Epoch {
+        loop {
+            let epoch = self.present.load(Ordering::SeqCst);
+            self.count(epoch).fetch_add(1, Ordering::SeqCst);
+            // Only a member that was counted before the advance keeps the epoch open; else it counts for the next one.
+            if self.present.load(Ordering::SeqCst) == epoch {
+                return Epoch(epoch);
+            }
+            self.leave(Epoch(epoch));
+        }
+    }
+
+    pub fn leave(&self, epoch: Epoch) {
+        let before = self.count(epoch.0).fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "an operation left an epoch that it had not entered");
+        if before == 1 && self.present.load(Ordering::SeqCst) != epoch.0 {
+            self.left.notify_waiters();
+        }
+    }
+
+    /// Begins the next epoch; returns the one that ended. The epoch before it must have drained.
+    pub fn advance(&self) -> Epoch {
+        let ended = self.present.load(Ordering::SeqCst);
+        assert!(self.count(ended + 1).load(Ordering::SeqCst) == 0, "an epoch began before its second predecessor drained");
+        self.present.store(ended + 1, Ordering::SeqCst);
+        Epoch(ended)
+    }
+
+    /// Waits until nobody is left in `epoch`.
+    pub async fn drained(&self, epoch: Epoch) {
+        loop {
+            let left = self.left.notified();
+            tokio::pin!(left);
+            left.as_mut().enable();
+            if self.count(epoch.0).load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    fn count(&self, epoch: u64) -> &AtomicU64 {
+        &self.members[(epoch % 2) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn an_epoch_ends_when_its_last_member_leaves() {
+        let epochs = Arc::new(Epochs::starting_at(Epoch(7)));
+        let first = epochs.enter();
+        assert_eq!(first, Epoch(7));
+        assert_eq!(epochs.advance(), Epoch(7));
+        assert_eq!(epochs.enter(), Epoch(8));
+        let drained = tokio::spawn({
+            let epochs = epochs.clone();
+            async move { epochs.drained(Epoch(7)).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!drained.is_finished());
+        epochs.leave(first);
+        drained.await.unwrap();
+    }
+
+    #[test]
+    fn concurrent_members_never_outlive_a_drained_epoch() {
+        let epochs = Arc::new(Epochs::starting_at(Epoch(1)));
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let epochs = epochs.clone();
+                std::thread::spawn(move || {
+                    for _ in 0..20_000 {
+                        let epoch = epochs.enter();
+                        let present = epochs.present();
+                        assert!(present == epoch || present.0 == epoch.0 + 1, "{present} while in {epoch}");
+                        epochs.leave(epoch);
+                    }
+                })
+            })
+            .collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..500 {
+                let ended = epochs.advance();
+                epochs.drained(ended).await;
+            }
+        });
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    }
+}

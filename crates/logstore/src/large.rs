@@ -1,0 +1,20 @@
+//! Large objects: chunks, and the tree of descriptors over them (paper section 3.1, figure 3; zstore.md, required 6).
+//!
+//! ```text
+//!   height 1                       height 2
+//!   descriptor record              descriptor record
+//!   ├─ chunk                       ├─ node ─┬─ chunk
+//!   ├─ chunk                       │        └─ chunk
+//!   └─ chunk                       └─ node ─── chunk
+//! ```
+//!
+//! A chunk is a record of its own that becomes reachable only through the descriptor, whose append is the commit. Chunks, nodes
+//! and the descriptor are durable in this order.
+
+mod reader;
+mod staging;
+mod tree;
+
+pub(crate) use reader::LargeReader;
+pub(crate) use staging::{LogStaged, Staging};
+pub(crate) use tree::collect_refs;

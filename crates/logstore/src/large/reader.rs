@@ -1,0 +1,148 @@
+//! Reading ranges of a large object.
+
+use super::tree::decode;
+use crate::pins::Pin;
+use crate::store::Inner;
+use crate::targets::RecordFrame;
+use bytes::Bytes;
+use engine::{ContentReader, EngineError, EngineFuture, ObjectKey};
+use format::chunk_ref::ChunkRef;
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use types::Order;
+
+/// One version of a large object. The pin keeps its chunks where they are, or at least readable there.
+pub(crate) struct LargeReader {
+    inner: Arc<Inner>,
+    key: ObjectKey,
+    order: Order,
+    length: u64,
+    height: u8,
+    /// The descriptor's own list.
+    top: Vec<ChunkRef>,
+    /// The leaf list that holds the place last read, so that sequential reads decode each list once.
+    leaf: Mutex<Option<Arc<Leaf>>>,
+    part_count: Option<u16>,
+    _pin: Pin,
+}
+
+/// The chunks under one lowest list, and where its content starts in the object.
+struct Leaf {
+    start: u64,
+    /// Chunk and the offset of its end within the object.
+    chunks: Vec<(ChunkRef, u64)>,
+}
+
+impl Leaf {
+    fn new(start: u64, list: &[ChunkRef]) -> Self {
+        let mut end = start;
+        let chunks = list
+            .iter()
+            .map(|chunk| {
+                end += chunk.payload_bytes as u64;
+                (*chunk, end)
+            })
+            .collect();
+        Leaf { start, chunks }
+    }
+
+    fn end(&self) -> u64 {
+        self.chunks.last().map_or(self.start, |(_, end)| *end)
+    }
+
+    fn holds(&self, offset: u64) -> bool {
+        (self.start..self.end()).contains(&offset)
+    }
+}
+
+impl LargeReader {
+    pub fn new(inner: &Arc<Inner>, key: ObjectKey, order: Order, frame: &RecordFrame) -> Result<Self, EngineError> {
+        let top = decode(&frame.payload)?;
+        let attributes = crate::read::info_of(&frame.record, order)?.attributes;
+        Ok(LargeReader {
+            inner: inner.clone(),
+            key,
+            order,
+            length: frame.record.length,
+            height: frame.record.tree_height,
+            top,
+            leaf: Mutex::new(None),
+            part_count: attributes.part_count,
+            _pin: inner.pins.pin(),
+        })
+    }
+
+    /// The lowest list that holds the byte at `offset`.
+    async fn leaf_at(&self, offset: u64) -> Result<Arc<Leaf>, EngineError> {
+        let cached = self.leaf.lock().clone();
+        if let Some(leaf) = cached.filter(|leaf| leaf.holds(offset)) {
+            return Ok(leaf);
+        }
+        let mut start = 0;
+        let mut list = self.top.clone();
+        for _ in 1..self.height {
+            list = self.descend(list, &mut start, offset).await?;
+        }
+        let leaf = Arc::new(Leaf::new(start, &list));
+        *self.leaf.lock() = Some(leaf.clone());
+        Ok(leaf)
+    }
+
+    /// The list of the node that holds `offset`; `start` moves to where its content begins.
+    async fn descend(&self, nodes: Vec<ChunkRef>, start: &mut u64, offset: u64) -> Result<Vec<ChunkRef>, EngineError> {
+        for node in &nodes {
+            let frame = self.inner.read_chunk_frame(node).await?;
+            if offset < *start + frame.record.length {
+                return decode(&frame.payload);
+            }
+            *start += frame.record.length;
+        }
+        Err(EngineError::Corrupt { detail: format!("the descriptor of {:?} covers less than its length", self.key.as_str()) })
+    }
+
+    async fn read_at(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        if range.start >= range.end || range.end > self.length {
+            return Err(EngineError::Invalid { reason: format!("range {range:?} of an object of {} bytes", self.length) });
+        }
+        let leaf = self.leaf_at(range.start).await?;
+        let at = leaf.chunks.partition_point(|(_, end)| *end <= range.start);
+        let (chunk, end) = leaf.chunks.get(at).copied().ok_or_else(|| EngineError::Corrupt {
+            detail: format!("no chunk of {:?} (order {:?}) holds byte {}", self.key.as_str(), self.order, range.start),
+        })?;
+        let chunk_start = end - chunk.payload_bytes as u64;
+        let within = (range.start - chunk_start) as usize..(range.end.min(end) - chunk_start) as usize;
+        self.inner.read_chunk(&chunk, within).await
+    }
+
+    async fn part_range(&self, number: u16) -> Result<Option<(Range<u64>, u16)>, EngineError> {
+        let Some(count) = self.part_count.filter(|count| (1..=*count).contains(&number)) else { return Ok(None) };
+        let (mut offset, mut seen, mut found) = (0, 0, None);
+        while offset < self.length {
+            let leaf = self.leaf_at(offset).await?;
+            for (chunk, end) in &leaf.chunks {
+                if chunk.first_of_part {
+                    seen += 1;
+                    let start = end - chunk.payload_bytes as u64;
+                    match (seen == number, found) {
+                        (true, _) => found = Some(start),
+                        (false, Some(first)) => return Ok(Some((first..start, count))),
+                        (false, None) => {}
+                    }
+                }
+            }
+            offset = leaf.end();
+        }
+        Ok(found.map(|first| (first..self.length, count)))
+    }
+}
+
+impl ContentReader for LargeReader {
+    fn read(&self, range: Range<u64>) -> EngineFuture<'_, Bytes> {
+        Box::pin(self.read_at(range))
+    }
+
+    fn part(&self, number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>> {
+        Box::pin(self.part_range(number))
+    }
+}

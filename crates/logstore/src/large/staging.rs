@@ -1,0 +1,180 @@
+//! Appending the chunks of a large object or part.
+
+use crate::append::{LooseAppend, LooseRecord};
+use crate::large::tree;
+use crate::pins::Pin;
+use crate::store::Inner;
+use bytes::Bytes;
+use engine::{EngineError, Payload, Staged};
+use format::chunk_ref::ChunkRef;
+use format::record::{ChunkOwner, EntryName, RecordKind, Space, WriteId};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use types::limits::CHUNK_BYTES;
+use types::{BucketId, KeyHash, UploadId};
+
+/// Chunks of one object on their way at a time. Four of 1 MiB keep a device busy; more only cost memory.
+const MAX_CHUNKS_IN_FLIGHT: usize = 4;
+
+/// The upload and part number for which chunks are staged.
+pub(crate) type PartOf = Option<(UploadId, u16)>;
+
+/// Chunks staged so far, in order. While it lives, garbage collection leaves the zones alone that may hold them.
+pub(crate) struct LogStaged {
+    inner: Arc<Inner>,
+    owner: KeyHash,
+    part: PartOf,
+    put: WriteId,
+    next_index: u32,
+    in_flight: VecDeque<Arc<LooseAppend>>,
+    refs: Vec<ChunkRef>,
+    length: u64,
+    pin: Pin,
+    staging: Staging,
+}
+
+/// The payload of the record that makes staged chunks an object or part.
+pub(crate) struct StagedContent {
+    pub payload: Payload,
+    pub tree_height: u8,
+    pub length: u64,
+    /// Keep the chunks until their record is published.
+    pub pin: Pin,
+    pub staging: Staging,
+}
+
+/// Says that chunks of a write are named by no record yet: collection leaves their zones alone.
+pub(crate) struct Staging {
+    inner: Arc<Inner>,
+    put: WriteId,
+}
+
+impl Staging {
+    fn new(inner: &Arc<Inner>, put: WriteId) -> Self {
+        inner.staging.lock().insert(put);
+        Staging { inner: inner.clone(), put }
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.inner.staging.lock().remove(&self.put);
+    }
+}
+
+impl Staged for LogStaged {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl LogStaged {
+    pub fn new(inner: &Arc<Inner>, owner: KeyHash, part: PartOf) -> Self {
+        let put = inner.next_write_id();
+        LogStaged {
+            inner: inner.clone(),
+            owner,
+            part,
+            staging: Staging::new(inner, put),
+            put,
+            next_index: 0,
+            in_flight: VecDeque::new(),
+            refs: Vec::new(),
+            length: 0,
+            pin: inner.pins.pin(),
+        }
+    }
+
+    /// Chunks that are durable already: the parts of an upload. `pin` was taken before they were looked up.
+    pub fn from_refs(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
+        let length = refs.iter().map(|chunk| chunk.payload_bytes as u64).sum();
+        LogStaged { refs, length, pin, ..LogStaged::new(inner, owner, None) }
+    }
+
+    /// Waits for all chunks; no record is built over them.
+    pub async fn into_refs(mut self) -> Result<Vec<ChunkRef>, EngineError> {
+        while !self.in_flight.is_empty() {
+            self.settle_one().await?;
+        }
+        Ok(self.refs)
+    }
+
+    /// Appends the next chunk; waits for an earlier one when enough are on their way.
+    pub async fn push(&mut self, bytes: Bytes) -> Result<(), EngineError> {
+        if bytes.is_empty() || bytes.len() > CHUNK_BYTES {
+            return Err(EngineError::Invalid { reason: format!("a chunk has 1 to {CHUNK_BYTES} bytes, not {}", bytes.len()) });
+        }
+        while self.in_flight.len() >= MAX_CHUNKS_IN_FLIGHT {
+            self.settle_one().await?;
+        }
+        self.length += bytes.len() as u64;
+        let length = bytes.len() as u32;
+        self.append(RecordKind::Chunk, bytes, length as u64);
+        Ok(())
+    }
+
+    /// Waits for all chunks and writes what the tree needs above them.
+    pub async fn into_content(mut self) -> Result<StagedContent, EngineError> {
+        while !self.in_flight.is_empty() {
+            self.settle_one().await?;
+        }
+        if let Some(first) = self.refs.first_mut() {
+            first.first_of_part = self.part.is_some();
+        }
+        let refs = std::mem::take(&mut self.refs);
+        let length = self.length;
+        let (payload, tree_height) = tree::build(&mut self, refs).await?;
+        Ok(StagedContent { payload, tree_height, length, pin: self.pin, staging: self.staging })
+    }
+
+    /// Appends an inner node of the tree and waits for it. `covers` is the length of the content below it.
+    pub async fn push_node(&mut self, payload: Bytes, covers: u64) -> Result<ChunkRef, EngineError> {
+        assert!(self.in_flight.is_empty(), "nodes follow their chunks");
+        self.append(RecordKind::DescriptorNode, payload, covers);
+        self.settle_one().await?;
+        Ok(self.refs.pop().expect("the node just settled"))
+    }
+
+    fn append(&mut self, kind: RecordKind, bytes: Bytes, length: u64) {
+        // Chunks of one object spread over all devices: each is placed by a hash of its own.
+        let record = LooseRecord {
+            kind,
+            write: self.put,
+            hash: chunk_hash(self.put, self.next_index),
+            length,
+            chunk: Some(ChunkOwner {
+                owner: self.owner,
+                upload: self.part.map(|(upload, _)| upload),
+                part: self.part.map_or(0, |(_, number)| number),
+                index: self.next_index,
+                put: self.put,
+            }),
+        };
+        self.next_index += 1;
+        self.in_flight.push_back(LooseAppend::start(&self.inner, record, bytes));
+    }
+
+    async fn settle_one(&mut self) -> Result<(), EngineError> {
+        if let Some(oldest) = self.in_flight.front() {
+            let landed = oldest.finished().await?;
+            let payload_bytes = oldest.payload_bytes();
+            self.in_flight.pop_front();
+            self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
+        }
+        Ok(())
+    }
+}
+
+/// A chunk's own hash: no name leads to it, so it is made of the write and the chunk's number.
+fn chunk_hash(put: WriteId, index: u32) -> KeyHash {
+    let mut name = [0u8; 14];
+    name[..2].copy_from_slice(&put.gateway.0.to_le_bytes());
+    name[2..10].copy_from_slice(&put.sequence.0.to_le_bytes());
+    name[10..].copy_from_slice(&index.to_le_bytes());
+    EntryName { bucket: BucketId(0), space: Space::Part, name: Bytes::copy_from_slice(&name) }.hash()
+}

@@ -1,0 +1,202 @@
+//! Lists: names of one bucket in byte order, merged over the layers of the key list (zstore.md, required 11 and decision 14).
+
+use crate::names::{Layers, Merged, Merger, Missing};
+use crate::store::Inner;
+use bytes::Bytes;
+use engine::{EngineError, ListItem, ListPage, ListQuery, ListedObject, ListedUpload, UploadPage, UploadQuery};
+use format::entry::EntryState;
+use format::record::{split_compound, EntryName, Space};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use types::{BucketId, UploadId};
+
+/// What a visitor wants next.
+pub(crate) enum Step {
+    Next,
+    /// Go on at the first name that is not less.
+    Seek(Vec<u8>),
+    Stop,
+}
+
+/// Sees each live name once, in order.
+pub(crate) type Visitor<'a> = dyn FnMut(&[u8], &Merged) -> Step + Send + 'a;
+
+/// How far a scan has come, so that it can go on after a block was loaded.
+struct Progress {
+    from: Vec<u8>,
+    /// The visitor has seen `from` itself.
+    seen: bool,
+}
+
+impl Inner {
+    /// Shows the live names of a bucket and space that are not less than `from` to the visitor.
+    pub(crate) async fn scan(&self, bucket: BucketId, space: Space, from: Vec<u8>, visit: &mut Visitor<'_>) -> Result<(), EngineError> {
+        let mut progress = Progress { from, seen: false };
+        loop {
+            let layers = self.names.layers();
+            match self.scan_cached(&layers, (bucket, space), &mut progress, visit) {
+                Ok(()) => return Ok(()),
+                Err(Missing { run, block }) => {
+                    let rows = run.rows(self, block).await?;
+                    self.names.cache.insert(run.id(), block, Arc::new(rows));
+                }
+            }
+        }
+    }
+
+    /// Scans as far as the block cache reaches.
+    fn scan_cached(
+        &self,
+        layers: &Layers,
+        within: (BucketId, Space),
+        progress: &mut Progress,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), Missing> {
+        let guards: SmallVec<[_; 2]> = layers.memtables.iter().map(|memtable| memtable.read()).collect();
+        let maps = guards.iter().map(|guard| &**guard);
+        let mut merger = Merger::new(maps, &layers.runs, &self.names.cache, within, &progress.from)?;
+        let mut name = Vec::new();
+        while let Some(row) = merger.next(&mut name)? {
+            let again = progress.seen && name == progress.from;
+            if again || row.state != EntryState::Live {
+                continue;
+            }
+            let step = visit(&name, &row);
+            progress.from.clone_from(&name);
+            progress.seen = true;
+            match step {
+                Step::Next => {}
+                Step::Seek(target) => {
+                    progress.from = target;
+                    progress.seen = false;
+                    merger.seek(&progress.from)?;
+                }
+                Step::Stop => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// One page of objects.
+    pub(crate) async fn list(&self, query: &ListQuery) -> Result<ListPage, EngineError> {
+        let mut page = ListPage::default();
+        if query.max_items == 0 {
+            return Ok(page);
+        }
+        let from = if query.start_after > query.prefix { query.start_after.to_vec() } else { query.prefix.to_vec() };
+        let mut visit = |name: &[u8], row: &Merged| {
+            if !name.starts_with(&query.prefix) {
+                return Step::Stop;
+            }
+            let rolled_up = roll_up(name, query.prefix.len(), &query.delimiter);
+            let item = rolled_up.unwrap_or(name);
+            if *item > *query.start_after {
+                if page.items.len() == query.max_items {
+                    page.truncated = true;
+                    return Step::Stop;
+                }
+                page.items.push(item_of(item, rolled_up.is_some(), row));
+            }
+            match rolled_up {
+                Some(prefix) => successor(prefix).map_or(Step::Stop, Step::Seek),
+                None => Step::Next,
+            }
+        };
+        self.scan(query.bucket, Space::Object, from, &mut visit).await?;
+        Ok(page)
+    }
+
+    /// Whether a bucket has neither objects nor uploads.
+    pub(crate) async fn is_bucket_empty(&self, bucket: BucketId) -> Result<bool, EngineError> {
+        let mut empty = true;
+        for space in [Space::Object, Space::Version, Space::Upload] {
+            let mut visit = |_: &[u8], _: &Merged| {
+                empty = false;
+                Step::Stop
+            };
+            self.scan(bucket, space, Vec::new(), &mut visit).await?;
+        }
+        Ok(empty)
+    }
+
+    /// One page of open uploads.
+    pub(crate) async fn uploads(&self, query: &UploadQuery) -> Result<UploadPage, EngineError> {
+        let mut page = UploadPage::default();
+        if query.max_items == 0 {
+            return Ok(page);
+        }
+        let after = query.after.as_ref().map(|(key, upload)| {
+            // Without an id: after every upload of the key.
+            EntryName::upload(query.bucket, key, upload.unwrap_or(UploadId([0xff; 16]))).name
+        });
+        let mut invalid = None;
+        let from = after.as_ref().filter(|after| ***after > *query.prefix).unwrap_or(&query.prefix).to_vec();
+        let mut last_prefix: Option<Vec<u8>> = None;
+        let mut visit = |name: &[u8], row: &Merged| {
+            let (key, suffix) = match split_compound(Space::Upload, name) {
+                Ok(parts) => parts,
+                Err(error) => {
+                    invalid = Some(error);
+                    return Step::Stop;
+                }
+            };
+            if !key.starts_with(&query.prefix) {
+                return if *key > *query.prefix { Step::Stop } else { Step::Next };
+            }
+            if after.as_ref().is_some_and(|after| name <= after) {
+                return Step::Next;
+            }
+            let rolled_up = roll_up(&key, query.prefix.len(), &query.delimiter);
+            if rolled_up.is_some() && rolled_up == last_prefix.as_deref() {
+                return Step::Next;
+            }
+            if page.uploads.len() + page.prefixes.len() == query.max_items {
+                page.truncated = true;
+                return Step::Stop;
+            }
+            match rolled_up {
+                Some(prefix) => {
+                    page.prefixes.push(Bytes::copy_from_slice(prefix));
+                    last_prefix = Some(prefix.to_vec());
+                }
+                None => page.uploads.push(ListedUpload {
+                    key: Bytes::copy_from_slice(&key),
+                    upload: UploadId(suffix.try_into().expect("split_compound checked the length")),
+                    initiated_ms: row.modified_ms,
+                }),
+            }
+            Step::Next
+        };
+        self.scan(query.bucket, Space::Upload, from, &mut visit).await?;
+        match invalid {
+            Some(error) => Err(EngineError::Corrupt { detail: error.to_string() }),
+            None => Ok(page),
+        }
+    }
+}
+
+fn item_of(item: &[u8], rolled_up: bool, row: &Merged) -> ListItem {
+    let item = Bytes::copy_from_slice(item);
+    if rolled_up {
+        return ListItem::Prefix(item);
+    }
+    ListItem::Object(ListedObject { key: item, length: row.length, etag: row.etag, modified_ms: row.modified_ms })
+}
+
+/// The part of a name up to and with the first delimiter after the prefix.
+fn roll_up<'a>(name: &'a [u8], prefix_bytes: usize, delimiter: &[u8]) -> Option<&'a [u8]> {
+    if delimiter.is_empty() {
+        return None;
+    }
+    let rest = &name[prefix_bytes..];
+    let at = rest.windows(delimiter.len()).position(|window| window == delimiter)?;
+    Some(&name[..prefix_bytes + at + delimiter.len()])
+}
+
+/// The least name that is greater than all names with this prefix; `None` if there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}

@@ -1,0 +1,39 @@
+//! The gateway's protocol, without I/O: who may write a key when, when a write is acknowledged and published, and which reads
+//! can be answered here (paper section 3.2; zstore.md, decisions 4, 5, 9, 18).
+//!
+//! A gateway's keys are cut into shards, each a state machine of its own behind a short lock, so that a read never queues behind a
+//! task. Inputs are method calls; what is to be done comes back as [`Output`]s, in order. Nothing here waits, allocates ids
+//! from a clock or draws random numbers, so the same machine runs under the server, the simulator and the model.
+//!
+//! # The life of a write
+//!
+//! ```text
+//!             turn free, key not frozen            all copies durable              every member holds the notice
+//!  request ──► Queued ──────────► Writing ─────────────────► Durable ──────────────────────► published, acknowledged
+//!                 │                  │ failed, nothing on the primary                           phase 2 to the members
+//!                 │ exclusive        ▼
+//!                 └────► Freezing ─► withdrawn: phase 2 without an entry
+//!                        every member has stopped writing the key and told its newest entry
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. A gateway has at most one outstanding write of a key; the others queue (decision 9).
+//! 2. An entry enters the index only at the acknowledge point (decision 5), and only if its order is newer.
+//! 3. A write is acknowledged only when its copies are durable and every member of the view holds its notice (decision 4).
+//! 4. A read is answered from the index alone only if no member has announced a write of the key that is still in flight.
+//! 5. Between the grant of a freeze and its release, no member dispatches a write of the key but the holder (decision 18).
+
+mod freeze;
+mod message;
+mod read;
+mod shard;
+mod write;
+
+pub use message::{FreezeId, Message, ReadId};
+pub use read::Stable;
+pub use shard::{Cell, Output, Outputs, SequenceSource, Shard};
+pub use write::QueueFull;
+
+#[cfg(test)]
+mod tests;

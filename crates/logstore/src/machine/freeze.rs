@@ -1,0 +1,112 @@
+//! Key freezes: how a condition is evaluated while no gateway writes the key (zstore.md, decision 18).
+//!
+//! ```text
+//!   requester            home of the key            every member
+//!      │── FreezeAsk ───────►│                            │
+//!      │                     │── Freeze ─────────────────►│ stops dispatching, waits for its own outstanding write
+//!      │◄───────────────────────────────── Frozen(newest)─│
+//!   evaluates, then Conclude (phase 2, or without entry) ───►│ goes on; the home grants the next
+//! ```
+//!
+//! A member may get the next holder's `Freeze` before the last holder's release, because they come from different gateways; it
+//! then answers both. That is sound: the next holder also hears the last holder itself, whose own entry is published.
+
+use super::message::{FreezeId, Message};
+use super::shard::{Active, Frozen, Output, Outputs, Shard, Stage};
+use super::write::NewerOf;
+use crate::index::Located;
+use format::record::WriteId;
+use types::{GatewayId, KeyHash, Sequence};
+
+impl<Op: Clone> Shard<Op> {
+    /// The front of the queue wants the key for itself: asks the home.
+    pub(super) fn begin_freeze(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+        let freeze = FreezeId(self.sequences.draw());
+        let me = self.cell.me();
+        let home = self.cell.home(&hash);
+        let missing = self.cell.others().iter().copied().chain([me]).collect();
+        let state = self.state(&hash);
+        let op = state.queue.pop_front().expect("the caller looked at the front").op;
+        // The write's own id is drawn when it is dispatched.
+        let write = WriteId { gateway: me, sequence: Sequence(0) };
+        state.active = Some(Active { op, write, stage: Stage::Freezing { freeze, missing, newest: None } });
+        if home == me {
+            self.freeze_asked(me, hash, freeze, out);
+        } else {
+            out.push(Output::Send { to: home, message: Message::FreezeAsk { hash, freeze } });
+        }
+    }
+
+    /// At the home: grants now, or when the present holder has released.
+    pub(super) fn freeze_asked(&mut self, from: GatewayId, hash: KeyHash, freeze: FreezeId, out: &mut Outputs<Op>) {
+        let peers = self.state(&hash).peers();
+        peers.home_queue.push_back((from, freeze));
+        self.grant_next(hash, out);
+    }
+
+    fn grant_next(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+        let peers = self.state(&hash).peers();
+        if peers.home_holder.is_some() {
+            return;
+        }
+        let Some((holder, freeze)) = peers.home_queue.pop_front() else { return };
+        peers.home_holder = Some((holder, freeze));
+        for &to in self.cell.clone().others() {
+            out.push(Output::Send { to, message: Message::Freeze { hash, holder, freeze } });
+        }
+        self.freeze(hash, holder, freeze, out);
+    }
+
+    /// At a member: stop, and tell the holder once our own outstanding write is done.
+    pub(super) fn freeze(&mut self, hash: KeyHash, holder: GatewayId, freeze: FreezeId, out: &mut Outputs<Op>) {
+        let me = self.cell.me();
+        if holder == me {
+            let newest = self.index.newest(&hash);
+            self.frozen(me, hash, freeze, newest, out);
+            return;
+        }
+        self.state(&hash).peers().frozen.push(Frozen { holder, freeze, answered: false });
+        self.answer_freezes(hash, out);
+    }
+
+    /// Answers the freezes that wait for our own write, if none is outstanding. A write of ours that itself waits for a freeze
+    /// has appended nothing, so it is no obstacle.
+    pub(super) fn answer_freezes(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+        let newest = self.index.newest(&hash);
+        let Some(state) = self.keys.get_mut(&hash) else { return };
+        if state.active.as_ref().is_some_and(|active| matches!(active.stage, Stage::Writing { .. })) {
+            return;
+        }
+        let Some(peers) = state.peers.as_mut() else { return };
+        for frozen in peers.frozen.iter_mut().filter(|frozen| !frozen.answered) {
+            frozen.answered = true;
+            out.push(Output::Send { to: frozen.holder, message: Message::Frozen { hash, freeze: frozen.freeze, newest } });
+        }
+    }
+
+    /// At the holder: one more member has stopped. After the last, the write is dispatched.
+    pub(super) fn frozen(&mut self, from: GatewayId, hash: KeyHash, of: FreezeId, told: Option<Located>, out: &mut Outputs<Op>) {
+        let Some(state) = self.keys.get_mut(&hash) else { return };
+        let Some(Active { stage: Stage::Freezing { freeze, missing, newest }, .. }) = &mut state.active else { return };
+        if *freeze != of {
+            return;
+        }
+        missing.retain(|member| *member != from);
+        *newest = newest.max_by_order(told);
+        if missing.is_empty() {
+            let learned = *newest;
+            let op = state.active.take().expect("matched above").op;
+            self.dispatch(hash, op, Some(of), learned, out);
+        }
+    }
+
+    /// At a member and at the home: the freeze is over. The home grants the next one.
+    pub(super) fn freeze_ended(&mut self, holder: GatewayId, hash: KeyHash, ended: FreezeId, out: &mut Outputs<Op>) {
+        let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
+        peers.frozen.retain(|frozen| (frozen.holder, frozen.freeze) != (holder, ended));
+        if peers.home_holder == Some((holder, ended)) {
+            peers.home_holder = None;
+            self.grant_next(hash, out);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Run blocks as lists read them: decoded once, then walked and searched without parsing.
+
+use bytes::Bytes;
+use format::attributes::ETag;
+use format::decode::DecodeError;
+use format::entry::EntryState;
+use format::run_block::RunBlock;
+use format::run_index::RunId;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use types::Order;
+
+/// Blocks that the cache holds; decoded, 128 of them take some 12 MiB.
+const MAX_CACHED_BLOCKS: usize = 128;
+
+/// What a list needs of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowSummary {
+    key_start: u32,
+    key_end: u32,
+    pub order: Order,
+    pub state: EntryState,
+    pub length: u64,
+    pub modified_ms: u64,
+    pub etag: ETag,
+}
+
+/// The rows of one block.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    keys: Vec<u8>,
+    rows: Vec<RowSummary>,
+}
+
+impl Rows {
+    pub fn decode(payload: Bytes) -> Result<Self, DecodeError> {
+        let block = RunBlock::decode(payload)?;
+        let mut keys = Vec::new();
+        let mut summaries = Vec::with_capacity(block.len());
+        let mut rows = block.rows();
+        while let Some(row) = rows.next() {
+            let row = row?;
+            let key_start = keys.len() as u32;
+            keys.extend_from_slice(row.sort_key());
+            summaries.push(RowSummary {
+                key_start,
+                key_end: keys.len() as u32,
+                order: row.order(),
+                state: row.state(),
+                length: row.length(),
+                modified_ms: row.modified_ms(),
+                etag: row.etag(),
+            });
+        }
+        Ok(Rows { keys, rows: summaries })
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn row(&self, index: usize) -> &RowSummary {
+        &self.rows[index]
+    }
+
+    /// A row's sort key.
+    pub fn key(&self, index: usize) -> &[u8] {
+        let row = &self.rows[index];
+        &self.keys[row.key_start as usize..row.key_end as usize]
+    }
+
+    /// The first row whose key is not less than `key`.
+    pub fn seek(&self, key: &[u8]) -> usize {
+        self.rows.partition_point(|row| &self.keys[row.key_start as usize..row.key_end as usize] < key)
+    }
+}
+
+/// The blocks that lists used last, first in first out.
+#[derive(Default)]
+pub(crate) struct BlockCache(Mutex<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    blocks: HashMap<(RunId, usize), Arc<Rows>>,
+    arrivals: VecDeque<(RunId, usize)>,
+}
+
+impl BlockCache {
+    pub fn get(&self, run: RunId, block: usize) -> Option<Arc<Rows>> {
+        self.0.lock().blocks.get(&(run, block)).cloned()
+    }
+
+    pub fn insert(&self, run: RunId, block: usize, rows: Arc<Rows>) {
+        let mut cached = self.0.lock();
+        if cached.blocks.insert((run, block), rows).is_none() {
+            cached.arrivals.push_back((run, block));
+        }
+        while cached.arrivals.len() > MAX_CACHED_BLOCKS {
+            let oldest = cached.arrivals.pop_front().expect("longer than the limit");
+            cached.blocks.remove(&oldest);
+        }
+    }
+}

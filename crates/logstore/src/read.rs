@@ -1,0 +1,156 @@
+//! Reading: find the newest record, read one copy of it, prove that it is the one (paper section 3.2; zstore.md, decisions 1, 12).
+//!
+//! A lookup and the read after it are not atomic: the record may be relocated and its zone reset in between. What is read there
+//! is then another record, or nothing, and never passes for the one that was looked up, because the record carries its name;
+//! the reader looks up again. A copy that is corrupt or on a failed device is replaced by the next copy.
+
+use crate::index::Located;
+use crate::large::LargeReader;
+use crate::machine::Stable;
+use crate::store::Inner;
+use crate::targets::{ReadFailure, RecordFrame};
+use engine::{Content, EngineError, Found, ObjectInfo, ObjectKey};
+use bytes::Bytes;
+use format::attributes::Attributes;
+use format::chunk_ref::ChunkRef;
+use format::entry::EntryState;
+use format::record::{EntryName, Record};
+use format::replicas::Places;
+use std::ops::Range;
+use std::sync::Arc;
+use types::{KeyHash, Order, Position};
+
+/// How often a read looks up again because the record moved under it. Each time needs a relocation and a zone reset between
+/// two steps of one read.
+const MAX_LOOKUPS: usize = 8;
+
+impl Inner {
+    /// The newest live record of a name.
+    pub(crate) fn locate(&self, hash: &KeyHash) -> Result<Located, EngineError> {
+        self.check_decidable(hash)?;
+        match self.shard(hash).lock().stable(hash) {
+            Stable::Newest(Some(located)) if located.is_live() => Ok(located),
+            Stable::Newest(_) => Err(EngineError::NotFound),
+            Stable::InFlight => unreachable!("a cell of one gateway has no writes of others in flight"),
+        }
+    }
+
+    /// Finds and reads on the caller's thread, if the page cache holds the record. Anything unusual is left to
+    /// [`Inner::read_newest`], which can wait, try other copies and look up again.
+    pub(crate) fn read_cached(&self, name: &EntryName, hash: &KeyHash) -> Option<Result<(Located, RecordFrame), EngineError>> {
+        let located = match self.locate(hash) {
+            Ok(located) => located,
+            Err(error) => return Some(Err(error)),
+        };
+        let frame = self.targets.try_read(&located.places.primary(), located.frame_bytes)?;
+        is_it(&frame.record, name).then_some(Ok((located, frame)))
+    }
+
+    /// Finds and reads the newest record of a name.
+    pub(crate) async fn read_newest(&self, name: &EntryName, hash: &KeyHash) -> Result<(Located, RecordFrame), EngineError> {
+        for _ in 0..MAX_LOOKUPS {
+            let located = self.locate(hash)?;
+            match self.read_copies(&located).await {
+                Ok(Some(frame)) if is_it(&frame.record, name) => return Ok((located, frame)),
+                Ok(_) => self.stats.stale_reads.add(1),
+                Err(error) => {
+                    // A failure counts only if the record is still the newest and still there.
+                    if self.locate(hash)? == located {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Err(EngineError::Busy { reason: "the object kept moving while it was read".to_owned() })
+    }
+
+    /// Reads the first good copy. `Ok(None)`: its zone was reset, look up again.
+    pub(crate) async fn read_copies(&self, located: &Located) -> Result<Option<RecordFrame>, EngineError> {
+        let mut failure = None;
+        for place in located.places.as_slice() {
+            match self.targets.read(place, located.frame_bytes).await {
+                Ok(frame) => {
+                    if failure.is_some() {
+                        self.stats.repaired_reads.add(1);
+                    }
+                    return Ok(Some(frame));
+                }
+                Err(ReadFailure::Moved) => return Ok(None),
+                Err(other) => {
+                    self.stats.failed_copies.add(1);
+                    tracing::warn!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), error = %other, "a copy can't be read");
+                    failure = Some(other);
+                }
+            }
+        }
+        Err(match failure.expect("a record has at least one copy") {
+            ReadFailure::Corrupt(detail) => EngineError::Corrupt { detail },
+            ReadFailure::Unavailable(reason) => EngineError::Unavailable { reason },
+            ReadFailure::Moved => unreachable!("returned above"),
+        })
+    }
+
+    /// Reads a record that no name leads to: a run's block or index, a chunk, a node.
+    pub(crate) async fn read_loose(&self, places: &Places, frame_bytes: u32) -> Result<RecordFrame, EngineError> {
+        let located = Located { order: Order::default(), places: *places, frame_bytes, state: EntryState::Live, large: false };
+        match self.read_copies(&located).await? {
+            Some(frame) => Ok(frame),
+            None => Err(EngineError::Corrupt { detail: format!("nothing stands at {:?} any more", places.primary()) }),
+        }
+    }
+
+    /// Reads a chunk or a node.
+    pub(crate) async fn read_chunk_frame(&self, chunk: &ChunkRef) -> Result<RecordFrame, EngineError> {
+        let frame_bytes = chunk_frame_bytes(chunk.payload_bytes);
+        if let Some(frame) = self.targets.try_read(&chunk.places.primary(), frame_bytes) {
+            return Ok(frame);
+        }
+        self.read_loose(&chunk.places, frame_bytes).await
+    }
+
+    /// Reads a range of a chunk's bytes.
+    pub(crate) async fn read_chunk(&self, chunk: &ChunkRef, within: Range<usize>) -> Result<Bytes, EngineError> {
+        let frame = self.read_chunk_frame(chunk).await?;
+        if frame.payload.len() != chunk.payload_bytes as usize {
+            let detail = format!("chunk of {} bytes, expected {}", frame.payload.len(), chunk.payload_bytes);
+            return Err(EngineError::Corrupt { detail });
+        }
+        Ok(frame.payload.slice(within))
+    }
+
+    /// Makes an answer of a record.
+    pub(crate) fn found(self: &Arc<Self>, key: &ObjectKey, order: Order, frame: RecordFrame) -> Result<Found, EngineError> {
+        let info = info_of(&frame.record, order)?;
+        let content = if frame.record.tree_height == 0 {
+            Content::Whole(frame.payload)
+        } else {
+            Content::Chunked(Box::new(LargeReader::new(self, key.clone(), info.order, &frame)?))
+        };
+        Ok(Found { info, content })
+    }
+}
+
+/// Whether a record is the one that the name means. Its order need not be compared: a name's older record is never looked up.
+fn is_it(record: &Record, name: &EntryName) -> bool {
+    record.name == *name
+}
+
+/// What a record's header says of its object.
+pub(crate) fn info_of(record: &Record, order: Order) -> Result<ObjectInfo, EngineError> {
+    let attributes = Attributes::decode(record.attributes.clone())
+        .map_err(|error| EngineError::Corrupt { detail: format!("attributes of {:?}: {error}", record.name.name) })?;
+    Ok(ObjectInfo { length: record.length, attributes, order })
+}
+
+/// The order of a record that stands at `position`: its own, or the position on the primary.
+pub(crate) fn order_of(record: &Record, position: Position) -> Order {
+    record.order.unwrap_or(Order::new(record.generation, position))
+}
+
+/// Bytes of a chunk record's header: it has no name, no attributes and no order.
+const CHUNK_HEADER_BYTES: usize = 84 + 52;
+
+/// Bytes of a chunk's frame: what one read gets. A wrong guess would cost a second read, no more.
+pub(crate) fn chunk_frame_bytes(payload_bytes: u32) -> u32 {
+    format::frame::frame_bytes(CHUNK_HEADER_BYTES, payload_bytes as usize) as u32
+}

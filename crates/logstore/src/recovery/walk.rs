@@ -1,0 +1,119 @@
+//! Reading the logs: what stands on each device behind the start vector.
+
+use super::OpenError;
+use bytes::Bytes;
+use device::{Device, LogVector, WalkEvent, WalkedFrame};
+use format::record::{Record, RecordKind, WriteId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use types::limits::MAX_REPLICAS;
+use types::{DeviceId, Epoch, Generation, KeyHash, Order, Place, Position};
+
+/// Everything that the walks found.
+#[derive(Default)]
+pub(super) struct FoundRecords {
+    /// Records as they were written, by write; in the order in which their first copy was found.
+    pub written: Vec<FoundWrite>,
+    by_write: HashMap<WriteId, usize>,
+    /// Copies that were moved, by the order that they kept.
+    pub relocated: HashMap<(KeyHash, Order), FoundWrite>,
+    /// Chunks found, with the bytes of their frames: they count as live until collection knows better.
+    pub chunks: Vec<(Place, u32)>,
+    pub opened: Vec<DeviceId>,
+    pub newest_epoch: Epoch,
+    pub newest_generation: Generation,
+    pub most_copies: usize,
+    pub damaged: u64,
+}
+
+/// One record and the copies of it that were found.
+pub(super) struct FoundWrite {
+    /// One copy's header; they differ in the replica index alone.
+    pub record: Record,
+    pub copies: [Option<FoundCopy>; MAX_REPLICAS],
+    /// The order that a copy carries which was made after the write had been decided.
+    pub order: Option<Order>,
+}
+
+impl FoundWrite {
+    /// A copy that proves the write, and its order: the primary's, or one that carries its order.
+    pub fn base(&self) -> Option<(FoundCopy, Order)> {
+        let generation = self.record.generation;
+        let primary = self.copies[0].map(|copy| (copy, self.order.unwrap_or(Order::new(generation, copy.position))));
+        primary.or_else(|| Some((self.copies.iter().flatten().next().copied()?, self.order?)))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct FoundCopy {
+    pub place: Place,
+    pub position: Position,
+    pub frame_bytes: u32,
+}
+
+/// Walks all devices from their vectors.
+pub(super) async fn walk_all(
+    devices: &[Arc<Device>],
+    from: &HashMap<DeviceId, LogVector>,
+) -> Result<FoundRecords, OpenError> {
+    let mut found = FoundRecords { most_copies: 1, ..FoundRecords::default() };
+    for device in devices {
+        found.opened.push(device.id());
+        let start = from.get(&device.id()).copied().unwrap_or(LogVector::START);
+        let mut walk = device.walk(&start, true);
+        while let Some(event) = walk.next().await {
+            match event {
+                WalkEvent::Frame(frame) => found.note(device.id(), &frame)?,
+                // Torn by the crash, then never acknowledged; or damaged since: the other copies tell.
+                WalkEvent::Damaged { place, damage, .. } => {
+                    found.damaged += 1;
+                    tracing::info!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), %damage, "passed over a damaged frame");
+                }
+                WalkEvent::Unreadable { place, bytes, error, .. } => {
+                    let detail = format!("zone {} offset {}: {bytes} bytes: {error}", place.zone.0, place.offset.bytes());
+                    return Err(OpenError::Walk { device: device.id(), detail });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl FoundRecords {
+    fn note(&mut self, device: DeviceId, frame: &WalkedFrame<'_>) -> Result<(), OpenError> {
+        let header = Bytes::copy_from_slice(frame.engine_header());
+        let record = Record::decode(&header).map_err(|error| OpenError::Walk { device, detail: error.to_string() })?;
+        self.newest_epoch = self.newest_epoch.max(record.epoch);
+        self.newest_generation = self.newest_generation.max(record.generation);
+        self.most_copies = self.most_copies.max(record.replica_devices.len());
+        let frame_bytes = frame.view.frame_bytes() as u32;
+        match record.kind {
+            RecordKind::Chunk | RecordKind::DescriptorNode => {
+                self.chunks.push((frame.place, frame_bytes));
+                return Ok(());
+            }
+            // Runs are reached by the manifest; those that it does not name are garbage.
+            RecordKind::RunBlock | RecordKind::RunIndex => return Ok(()),
+            _ => {}
+        }
+        let copy = FoundCopy { place: frame.place, position: frame.position, frame_bytes };
+        let (index, order) = (record.replica_index as usize, record.order);
+        let write = match (record.flags.relocated, record.order) {
+            (true, Some(order)) => {
+                self.relocated.entry((record.hash, order)).or_insert_with(|| FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] })
+            }
+            _ => {
+                let next = self.written.len();
+                let at = *self.by_write.entry(record.write).or_insert(next);
+                if at == next {
+                    self.written.push(FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] });
+                }
+                &mut self.written[at]
+            }
+        };
+        write.order = write.order.or(order);
+        // Of two relocations of one copy the later one counts: walks go in the order of activations.
+        write.copies[index] = Some(copy);
+        Ok(())
+    }
+}

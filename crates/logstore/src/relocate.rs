@@ -1,0 +1,139 @@
+//! Copying records elsewhere while they keep their order: for collection, and for copies that a crash left missing.
+//!
+//! Order and place are two things (zstore.md, required 4): a copy made here carries its order in its header, and only the index's
+//! places change, by compare-and-swap against what they were (decision 10).
+
+use crate::recovery::decide::{entry_of, name_entry_of};
+use crate::store::Inner;
+use bytes::Bytes;
+use device::{AppendClass, Appended};
+use engine::EngineError;
+use format::frame;
+use format::record::{Record, RecordFlags};
+use format::replicas::{Places, ReplicaDevices};
+use std::sync::Arc;
+use types::{DeviceId, KeyHash, Order, Place};
+
+/// A copy of a record that is to be made.
+pub(crate) struct Recopy {
+    pub record: Record,
+    pub payload: Bytes,
+    /// What the record is ordered by; chunks have no order.
+    pub order: Option<Order>,
+    pub replica: usize,
+    pub device: DeviceId,
+    /// It replaces a copy elsewhere; else it is one that was missing.
+    pub moved: bool,
+}
+
+impl Inner {
+    /// Appends one copy, in the stream that the order of operations does not live in.
+    pub(crate) async fn recopy(&self, copy: Recopy) -> Result<Appended, EngineError> {
+        let mut record = copy.record;
+        record.replica_index = copy.replica as u8;
+        record.order = copy.order;
+        record.flags = RecordFlags { relocated: copy.moved, ..record.flags };
+        let device = self.targets.device(copy.device).ok_or_else(|| missing(copy.device))?;
+        let mut header = Vec::new();
+        record.encode(&mut header);
+        let frame_bytes = frame::frame_bytes(header.len(), copy.payload.len());
+        let compose =
+            |slot: &mut [u8]| frame::compose(slot, record.kind as u8, self.config.cell, &header, &[&copy.payload[..]]);
+        let appended = device.append_wait(AppendClass::Relocation, frame_bytes, compose).await;
+        appended.map_err(|error| match error.kind() {
+            types::ErrorKind::Full => EngineError::Full,
+            _ => EngineError::Unavailable { reason: error.to_string() },
+        })
+    }
+
+    /// Makes all copies of a record again with another payload: a descriptor whose chunks moved. Publishes the new places unless
+    /// the record was replaced meanwhile, and says whether it did.
+    pub(crate) async fn rewrite(
+        self: &Arc<Self>,
+        mut record: Record,
+        payload: Bytes,
+        (order, old_places): (Order, Places),
+    ) -> Result<bool, EngineError> {
+        let epoch = self.epochs.enter();
+        let outcome = async {
+            let devices: Vec<DeviceId> = old_places.as_slice().iter().map(|place| place.device).collect();
+            record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places");
+            let mut places = old_places;
+            let mut frame_bytes = 0;
+            for (replica, device) in devices.iter().enumerate() {
+                let copy = Recopy {
+                    record: record.clone(),
+                    payload: payload.clone(),
+                    order: Some(order),
+                    replica,
+                    device: *device,
+                    moved: true,
+                };
+                let appended = self.recopy(copy).await?;
+                places.as_mut_slice()[replica] = appended.place;
+                frame_bytes = frame_bytes.max(appended.frame_bytes as u32);
+            }
+            self.publish_places(&record, order, &old_places, places, frame_bytes, epoch)
+        };
+        let outcome = outcome.await;
+        self.epochs.leave(epoch);
+        outcome
+    }
+
+    /// Copies one copy of a record within its device. Publishes its new place unless the record was replaced meanwhile.
+    pub(crate) async fn move_copy(
+        self: &Arc<Self>,
+        record: Record,
+        payload: Bytes,
+        from: Place,
+        hash: &KeyHash,
+    ) -> Result<bool, EngineError> {
+        let epoch = self.epochs.enter();
+        let outcome = async {
+            // Looked up within the epoch: a tombstone that comes after this is younger than the copy (decision 13).
+            let Some(known) = self.shard(hash).lock().index().newest(hash) else { return Ok(false) };
+            let Some(replica) = known.places.as_slice().iter().position(|place| *place == from) else { return Ok(false) };
+            let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: from.device, moved: true };
+            let appended = self.recopy(copy).await?;
+            let mut places = known.places;
+            places.as_mut_slice()[replica] = appended.place;
+            let frame_bytes = known.frame_bytes.max(appended.frame_bytes as u32);
+            self.stats.relocated_bytes.add(appended.frame_bytes as u64);
+            self.publish_places(&record, known.order, &known.places, places, frame_bytes, epoch)
+        };
+        let outcome = outcome.await;
+        self.epochs.leave(epoch);
+        outcome
+    }
+
+    /// The compare-and-swap of places.
+    fn publish_places(
+        &self,
+        record: &Record,
+        order: Order,
+        old_places: &Places,
+        places: Places,
+        frame_bytes: u32,
+        epoch: types::Epoch,
+    ) -> Result<bool, EngineError> {
+        let entry = entry_of(record, order, places, frame_bytes, epoch);
+        let name = name_entry_of(record, entry)?;
+        let mut shard = self.shard(&record.hash).lock();
+        let old = shard.index().newest(&record.hash);
+        if !shard.index_mut().relocate(old_places, entry) {
+            self.stats.lost_relocations.add(1);
+            return Ok(false);
+        }
+        self.names.insert(epoch, name);
+        drop(shard);
+        if let Some(old) = old {
+            self.targets.remove_live_entry(&old);
+        }
+        self.targets.add_live_entry(&crate::index::Located::from(&entry));
+        Ok(true)
+    }
+}
+
+fn missing(device: DeviceId) -> EngineError {
+    EngineError::Unavailable { reason: format!("device {device} is missing") }
+}

@@ -1,0 +1,50 @@
+//! Counters of the log engine. They only count up, and order nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One counter.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a gateway's log engine has done since it was opened.
+#[derive(Debug, Default)]
+pub struct LogStoreStats {
+    /// Writes acknowledged: puts, deletes that found something, parts.
+    pub writes: Counter,
+    /// Bytes of content that those writes stored.
+    pub content_bytes: Counter,
+    /// Reads answered from the page cache on the caller's thread, and reads that waited for a device.
+    pub cached_reads: Counter,
+    pub device_reads: Counter,
+    /// Reads that found another record and looked up again.
+    pub stale_reads: Counter,
+    /// Copies that could not be read, and reads that another copy answered.
+    pub failed_copies: Counter,
+    pub repaired_reads: Counter,
+    /// Checkpoints installed, entries written into their runs, bytes of those runs.
+    pub checkpoints: Counter,
+    pub checkpoint_entries: Counter,
+    pub run_bytes: Counter,
+    /// Runs merged away.
+    pub merged_runs: Counter,
+    /// Zones reset, bytes copied out of them, relocations that lost against a newer write.
+    pub collected_zones: Counter,
+    pub relocated_bytes: Counter,
+    pub lost_relocations: Counter,
+    /// What the last start found: records read, writes rolled forward, partial writes discarded, copies made again.
+    pub recovered_records: Counter,
+    pub rolled_forward: Counter,
+    pub discarded_writes: Counter,
+    pub recopied: Counter,
+}

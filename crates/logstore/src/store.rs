@@ -1,0 +1,326 @@
+//! The log engine of one gateway, as the object service sees it.
+
+use crate::config::LogStoreConfig;
+use crate::epochs::Epochs;
+use crate::index::Located;
+use crate::large::LogStaged;
+use crate::machine::{Cell, SequenceSource, Shard};
+use crate::manifests::Manifests;
+use crate::names::Names;
+use crate::pins::Pins;
+use crate::read::info_of;
+use crate::stats::LogStoreStats;
+use crate::targets::Targets;
+use crate::write::{Draft, Outcome, TurnGuard, WriteOp};
+use bytes::Bytes;
+use engine::{
+    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
+    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, Unmet, UploadPage, UploadQuery, UploadRef,
+};
+use env::Env;
+use format::attributes::{Attributes, ETag};
+use format::entry::Entry;
+use format::record::{EntryName, RecordKind, WriteId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use types::limits::MAX_SMALL_BYTES;
+use types::{BucketId, KeyHash, Sequence, UploadId};
+
+/// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
+pub(crate) const SHARDS: usize = 256;
+
+/// The log engine.
+#[derive(Clone)]
+pub struct LogStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all parts of the engine share.
+pub(crate) struct Inner {
+    pub config: LogStoreConfig,
+    pub env: Env,
+    pub manifests: Arc<dyn Manifests>,
+    pub targets: Targets,
+    pub cell: Arc<Cell>,
+    pub sequences: Arc<SequenceSource>,
+    pub shards: Box<[Mutex<Shard<Arc<WriteOp>>>]>,
+    pub epochs: Epochs,
+    pub names: Names,
+    pub pins: Pins,
+    pub stats: LogStoreStats,
+    /// Keys that a missing device makes undecidable (zstore.md, decision 21); empty in normal life.
+    pub undecidable: hashbrown::HashSet<KeyHash>,
+    pub background: crate::background::Background,
+    pub checkpoints: tokio::sync::Mutex<crate::checkpoint::CheckpointState>,
+    /// Writes whose chunks no record names yet.
+    pub staging: Mutex<hashbrown::HashSet<WriteId>>,
+    /// Names of open uploads: collection finds the owners of their chunks by them.
+    pub open_uploads: Mutex<hashbrown::HashMap<UploadId, EntryName>>,
+}
+
+impl Inner {
+    pub fn shard(&self, hash: &KeyHash) -> &Mutex<Shard<Arc<WriteOp>>> {
+        &self.shards[hash.shard_bits() as usize % SHARDS]
+    }
+
+    /// Whether the cell has no other gateway.
+    pub fn is_alone(&self) -> bool {
+        self.cell.others().is_empty()
+    }
+
+    /// A write id for records that no turn precedes: chunks.
+    pub fn next_write_id(&self) -> WriteId {
+        WriteId { gateway: self.cell.me(), sequence: Sequence(self.sequences.draw()) }
+    }
+
+    /// Refuses a key of which nobody can say which record is the newest.
+    pub fn check_decidable(&self, hash: &KeyHash) -> Result<(), EngineError> {
+        if !self.undecidable.is_empty() && self.undecidable.contains(hash) {
+            return Err(EngineError::Unavailable {
+                reason: "a device that may hold this object's newest version is missing: bring it back".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes what an acknowledged write stored and what it made garbage.
+    pub fn account(&self, entry: &Entry, replaced: Option<&Located>) {
+        self.stats.writes.add(1);
+        self.stats.content_bytes.add(entry.length);
+        self.targets.add_live_entry(&Located::from(entry));
+        if let Some(replaced) = replaced {
+            self.targets.remove_live_entry(replaced);
+            if replaced.large {
+                self.background.release_chunks(*replaced);
+            }
+        }
+        self.background.note_write(entry.frame_bytes as u64);
+    }
+
+    /// Runs one write to its end, evaluating its condition when its turn has come.
+    pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Outcome, EngineError> {
+        self.check_decidable(&draft.hash)?;
+        let name = draft.name.clone();
+        let op = WriteOp::new(self, draft, !condition.is_blind());
+        self.start(&op)?;
+        if !condition.is_blind() {
+            let guard = TurnGuard::new(op.clone());
+            let newest = op.turn().await?;
+            if let Err(error) = self.evaluate(&name, newest, &condition).await {
+                guard.withdraw(error.clone());
+                return Err(error);
+            }
+            guard.disarm();
+            op.append();
+        }
+        op.finished().await
+    }
+
+    async fn evaluate(&self, name: &EntryName, newest: Option<Located>, condition: &Condition) -> Result<(), EngineError> {
+        let etag = match newest.filter(Located::is_live) {
+            Some(located) => Some(self.etag_of(name, &located).await?),
+            None => None,
+        };
+        condition.check(etag.as_ref()).map_err(|unmet| match unmet {
+            Unmet::Absent => EngineError::NotFound,
+            Unmet::Differs => EngineError::PreconditionFailed,
+        })
+    }
+
+    /// The tag of a record whose key is frozen, so that it stays the newest; it may still be relocated meanwhile.
+    async fn etag_of(&self, name: &EntryName, located: &Located) -> Result<ETag, EngineError> {
+        if let Some(known) = self.names.unsaved_etag(name, located.order) {
+            return Ok(known);
+        }
+        let (found, frame) = self.read_newest(name, &name.hash()).await?;
+        Ok(info_of(&frame.record, found.order)?.attributes.etag)
+    }
+}
+
+/// The name of an object's current version. The key's bytes are copied, because the request's buffer is larger and shall not
+/// live as long as the name.
+fn name_of(key: &ObjectKey) -> EntryName {
+    EntryName::object(key.bucket(), Bytes::copy_from_slice(key.key()))
+}
+
+pub(crate) fn draft(kind: RecordKind, name: EntryName, attributes: &Attributes) -> Draft {
+    Draft {
+        kind,
+        hash: name.hash(),
+        name,
+        attributes: attributes.to_bytes(),
+        etag: attributes.etag,
+        modified_ms: attributes.modified_ms,
+        storage_class: attributes.storage_class,
+        length: 0,
+        tree_height: 0,
+        payload: Payload::new(),
+    }
+}
+
+impl LogStore {
+    /// Counters.
+    pub fn stats(&self) -> &LogStoreStats {
+        &self.inner.stats
+    }
+
+    /// The hash of a key's current version.
+    pub(crate) fn object_hash(key: &ObjectKey) -> KeyHash {
+        EntryName::object(key.bucket(), key.key().clone()).hash()
+    }
+
+    pub(crate) fn object_draft(key: &ObjectKey, attributes: &Attributes) -> Draft {
+        draft(RecordKind::Object, name_of(key), attributes)
+    }
+}
+
+impl ObjectEngine for LogStore {
+    fn open_cached(&self, key: &ObjectKey) -> Option<Result<Found, EngineError>> {
+        let name = EntryName::object(key.bucket(), key.key().clone());
+        let hash = name.hash();
+        let (located, frame) = match self.inner.read_cached(&name, &hash)? {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        self.inner.stats.cached_reads.add(1);
+        Some(self.inner.found(key, located.order, frame))
+    }
+
+    fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
+        Box::pin(async move {
+            let name = EntryName::object(key.bucket(), key.key().clone());
+            let (located, frame) = self.inner.read_newest(&name, &name.hash()).await?;
+            self.inner.stats.device_reads.add(1);
+            self.inner.found(key, located.order, frame)
+        })
+    }
+
+    fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
+        Box::pin(async move {
+            let name = EntryName::object(key.bucket(), key.key().clone());
+            let (located, frame) = self.inner.read_newest(&name, &name.hash()).await?;
+            info_of(&frame.record, located.order)
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        attributes: Attributes,
+        payload: Payload,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        Box::pin(async move {
+            let length = payload.iter().map(Bytes::len).sum::<usize>();
+            if length > MAX_SMALL_BYTES {
+                return Err(EngineError::Invalid { reason: format!("{length} bytes in one record, at most {MAX_SMALL_BYTES}") });
+            }
+            let draft = Draft { length: length as u64, payload, ..LogStore::object_draft(key, &attributes) };
+            Ok(self.inner.write(draft, condition).await?.committed)
+        })
+    }
+
+    fn stage(&self, key: &ObjectKey, part: Option<(UploadId, u16)>) -> StagedChunks {
+        let owner = LogStore::object_hash(key);
+        StagedChunks { length: 0, inner: Box::new(LogStaged::new(&self.inner, owner, part)) }
+    }
+
+    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+        Box::pin(async move {
+            let length = bytes.len() as u64;
+            let own = staged.inner.as_any_mut().downcast_mut::<LogStaged>().ok_or_else(foreign)?;
+            own.push(bytes).await?;
+            staged.length += length;
+            Ok(())
+        })
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        staged: StagedChunks,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        Box::pin(async move {
+            let content = own_staged(staged)?.into_content().await?;
+            let draft = Draft {
+                kind: RecordKind::Descriptor,
+                length: content.length,
+                tree_height: content.tree_height,
+                payload: content.payload,
+                ..LogStore::object_draft(key, &attributes)
+            };
+            let outcome = self.inner.write(draft, condition).await;
+            drop((content.pin, content.staging));
+            Ok(outcome?.committed)
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+        Box::pin(async move {
+            let attributes = Attributes { modified_ms: self.inner.env.wall_clock_ms(), ..Attributes::default() };
+            let tombstone = draft(RecordKind::Tombstone, name_of(key), &attributes);
+            let outcome = self.inner.write(tombstone, condition).await?;
+            Ok(Deleted { existed: outcome.replaced.is_some_and(|replaced| replaced.is_live()) })
+        })
+    }
+
+    fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
+        Box::pin(self.inner.list(query))
+    }
+
+    fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
+        Box::pin(self.inner.is_bucket_empty(bucket))
+    }
+
+    fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId> {
+        Box::pin(self.inner.create_upload(key, attributes))
+    }
+
+    fn upload<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, Attributes> {
+        Box::pin(self.inner.upload_attributes(upload))
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        upload: &'a UploadRef,
+        number: u16,
+        attributes: Attributes,
+        content: PartContent,
+    ) -> EngineFuture<'a, PartInfo> {
+        Box::pin(self.inner.put_part(upload, number, attributes, content))
+    }
+
+    fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
+        Box::pin(self.inner.parts(upload, after, max_parts))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        upload: &'a UploadRef,
+        parts: Vec<CompletePart>,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        Box::pin(self.inner.complete(upload, parts, attributes, condition))
+    }
+
+    fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
+        Box::pin(self.inner.abort(upload))
+    }
+
+    fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
+        Box::pin(self.inner.uploads(query))
+    }
+}
+
+/// The engine's own record of staged chunks.
+pub(crate) fn own_staged(staged: StagedChunks) -> Result<LogStaged, EngineError> {
+    let any: Box<dyn std::any::Any> = staged.inner;
+    any.downcast::<LogStaged>().map(|own| *own).map_err(|_| foreign())
+}
+
+fn foreign() -> EngineError {
+    EngineError::Internal { detail: "chunks staged by another engine".to_owned() }
+}

@@ -1,0 +1,263 @@
+//! The targets of a cell, as its gateway sees them: who gets copies, how records become frames and frames records, and how much
+//! of each zone is live.
+
+use crate::index::Located;
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use device::{AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried};
+use format::frame;
+use format::manifest::ZoneLive;
+use format::record::Record;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+use topology::{ReplicaTable, TableError};
+use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
+
+/// A record that was read and checked.
+pub(crate) struct RecordFrame {
+    pub record: Record,
+    pub payload: Bytes,
+}
+
+/// Why one copy could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ReadFailure {
+    #[error("the record has moved")]
+    Moved,
+    #[error("{0}")]
+    Corrupt(String),
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// The devices of the cell.
+pub(crate) struct Targets {
+    cell: CellId,
+    by_id: HashMap<DeviceId, One>,
+    table: ArcSwap<ReplicaTable>,
+    /// Everything below is in the installed checkpoint.
+    covered: Mutex<HashMap<DeviceId, LogVector>>,
+}
+
+struct One {
+    device: Arc<Device>,
+    /// Live bytes of each zone: of records that the index names, and of chunks. Hints: collection proves liveness itself.
+    live: Box<[LiveBytes]>,
+}
+
+#[derive(Default)]
+struct LiveBytes {
+    records: AtomicI64,
+    chunks: AtomicI64,
+}
+
+thread_local! {
+    /// Room for one record's header, so that encoding it allocates nothing.
+    static HEADER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Targets {
+    pub fn new(cell: CellId, devices: Vec<Arc<Device>>, generation: Generation) -> Result<Self, TableError> {
+        let writable = devices.iter().filter(|device| device.poisoned_by().is_none()).map(|device| device.id()).collect();
+        let table = ReplicaTable::new(generation, writable)?;
+        let by_id = devices
+            .into_iter()
+            .map(|device| {
+                let live = (0..device.zones().len()).map(|_| LiveBytes::default()).collect();
+                (device.id(), One { device, live })
+            })
+            .collect();
+        Ok(Targets { cell, by_id, table: ArcSwap::from_pointee(table), covered: Mutex::new(HashMap::new()) })
+    }
+
+    /// Where writes go at present.
+    pub fn table(&self) -> arc_swap::Guard<Arc<ReplicaTable>> {
+        self.table.load()
+    }
+
+    pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.by_id.values().map(|one| &one.device)
+    }
+
+    pub fn device(&self, id: DeviceId) -> Option<&Arc<Device>> {
+        self.by_id.get(&id).map(|one| &one.device)
+    }
+
+    /// A device failed: writes go to the others from here on, under the next generation (zstore.md, decision 2). With no other
+    /// left the table stays, and every write says why it fails.
+    pub fn note_failure(&self) {
+        self.table.rcu(|table| {
+            let is_well = |id: &&DeviceId| self.device(**id).is_some_and(|device| device.poisoned_by().is_none());
+            let well: Vec<DeviceId> = table.devices().iter().filter(is_well).copied().collect();
+            if well.len() == table.devices().len() {
+                return table.clone();
+            }
+            match ReplicaTable::new(Generation(table.generation().0 + 1), well) {
+                Ok(next) => Arc::new(next),
+                Err(TableError::NoDevice | TableError::TooManyDevices { .. }) => table.clone(),
+            }
+        });
+    }
+
+    /// Appends one copy of a record.
+    pub fn append(
+        &self,
+        device: DeviceId,
+        class: AppendClass,
+        record: &Record,
+        payload: &[&[u8]],
+        done: Arc<dyn AppendDone>,
+        token: u64,
+    ) -> Result<(), AppendError> {
+        let one = self.by_id.get(&device).expect("the table names devices of the cell");
+        // Taken, not borrowed: an append may complete at once, and what completes may append again.
+        let mut header = HEADER.take();
+        header.clear();
+        record.encode(&mut header);
+        let payload_bytes = payload.iter().map(|piece| piece.len()).sum();
+        let frame_bytes = frame::frame_bytes(header.len(), payload_bytes);
+        let compose = |slot: &mut [u8]| frame::compose(slot, record.kind as u8, self.cell, &header, payload);
+        let appended = one.device.append(class, frame_bytes, compose, done, token);
+        HEADER.set(header);
+        appended
+    }
+
+    /// Reads a copy on this thread if the page cache holds it; `None` also when anything is unusual about it.
+    pub fn try_read(&self, place: &Place, frame_bytes: u32) -> Option<RecordFrame> {
+        let one = self.by_id.get(&place.device)?;
+        let mut buf = vec![0u8; frame_bytes as usize];
+        match one.device.try_read(*place, &mut buf) {
+            Ok(Tried::Frame(view)) => {
+                let bytes = Bytes::from(buf);
+                let record = Record::decode(&bytes.slice(view.engine_header())).ok()?;
+                Some(RecordFrame { record, payload: bytes.slice(view.payload()) })
+            }
+            Ok(Tried::Longer { .. } | Tried::MustWait) | Err(_) => None,
+        }
+    }
+
+    /// Reads a copy.
+    pub async fn read(&self, place: &Place, frame_bytes: u32) -> Result<RecordFrame, ReadFailure> {
+        let Some(one) = self.by_id.get(&place.device) else {
+            return Err(ReadFailure::Unavailable(format!("device {} is missing", place.device)));
+        };
+        match one.device.read(*place, frame_bytes as usize).await {
+            Ok(frame) => {
+                let header = Bytes::copy_from_slice(frame.engine_header());
+                let record = Record::decode(&header).map_err(|error| ReadFailure::Corrupt(error.to_string()))?;
+                Ok(RecordFrame { record, payload: frame.into_payload() })
+            }
+            Err(ReadError::Stale { .. }) => Err(ReadFailure::Moved),
+            Err(error @ ReadError::Corrupt { .. }) => Err(ReadFailure::Corrupt(error.to_string())),
+            Err(error) => Err(ReadFailure::Unavailable(error.to_string())),
+        }
+    }
+
+    /// For each device, where its log may grow next: one position a stream. To be read before an epoch advances.
+    pub fn log_starts(&self) -> Vec<(DeviceId, Position)> {
+        let mut starts: Vec<_> = self.devices().flat_map(|device| starts_of(device.id(), &device.log_floor())).collect();
+        starts.sort_by_key(|(device, _)| *device);
+        starts
+    }
+
+    /// Notes that everything below these positions is in a checkpoint.
+    pub fn set_covered(&self, starts: &[(DeviceId, Position)]) {
+        *self.covered.lock() = vectors_of(starts);
+    }
+
+    /// Below this a device holds nothing that the installed checkpoint lacks.
+    pub fn covered(&self, device: DeviceId) -> LogVector {
+        self.covered.lock().get(&device).copied().unwrap_or(LogVector::START)
+    }
+
+    pub fn add_live_entry(&self, entry: &Located) {
+        self.change_live_entry(entry, 1);
+    }
+
+    pub fn remove_live_entry(&self, entry: &Located) {
+        self.change_live_entry(entry, -1);
+    }
+
+    fn change_live_entry(&self, entry: &Located, sign: i64) {
+        if entry.is_live() {
+            for place in entry.places.as_slice() {
+                self.change(place, |live| &live.records, sign * entry.frame_bytes as i64);
+            }
+        }
+    }
+
+    /// Frames of runs.
+    pub fn add_live(&self, place: &Place, bytes: u64) {
+        self.change(place, |live| &live.records, bytes as i64);
+    }
+
+    pub fn remove_live(&self, place: &Place, bytes: u64) {
+        self.change(place, |live| &live.records, -(bytes as i64));
+    }
+
+    pub fn add_live_chunk(&self, place: &Place, bytes: u64) {
+        self.change(place, |live| &live.chunks, bytes as i64);
+    }
+
+    pub fn remove_live_chunk(&self, place: &Place, bytes: u64) {
+        self.change(place, |live| &live.chunks, -(bytes as i64));
+    }
+
+    fn change(&self, place: &Place, of: impl Fn(&LiveBytes) -> &AtomicI64, by: i64) {
+        if let Some(live) = self.by_id.get(&place.device).and_then(|one| one.live.get(place.zone.0 as usize)) {
+            of(live).fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// Live bytes of a zone, by what is known.
+    pub fn live_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
+        let live = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize));
+        live.map_or(0, |live| live.records.load(Ordering::Relaxed).max(0) + live.chunks.load(Ordering::Relaxed).max(0)) as u64
+    }
+
+    /// The zone was reset: nothing in it is live.
+    pub fn forget_zone(&self, device: DeviceId, zone: ZoneIndex) {
+        if let Some(live) = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize)) {
+            live.records.store(0, Ordering::Relaxed);
+            live.chunks.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// What the index can't tell after a restart: live bytes of chunks.
+    pub fn live_chunks(&self) -> Vec<ZoneLive> {
+        let mut all = Vec::new();
+        for (id, one) in &self.by_id {
+            for info in one.device.zones() {
+                let live_bytes = one.live[info.zone.0 as usize].chunks.load(Ordering::Relaxed).max(0) as u64;
+                if live_bytes > 0 {
+                    all.push(ZoneLive { device: *id, zone: info.zone, activation: info.activation, live_bytes });
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Streams of a device, in the order in which a manifest names their positions.
+const STREAMS: usize = 3;
+
+fn starts_of(device: DeviceId, vector: &LogVector) -> [(DeviceId, Position); STREAMS] {
+    [(device, vector.ordered), (device, vector.relocated), (device, vector.meta)]
+}
+
+/// The inverse of [`Targets::log_starts`]. A device named with another number of positions is walked from its beginning.
+pub(crate) fn vectors_of(starts: &[(DeviceId, Position)]) -> HashMap<DeviceId, LogVector> {
+    let mut positions: HashMap<DeviceId, Vec<Position>> = HashMap::new();
+    for (device, position) in starts {
+        positions.entry(*device).or_default().push(*position);
+    }
+    let vector = |positions: Vec<Position>| match positions[..] {
+        [ordered, relocated, meta] => LogVector { ordered, relocated, meta },
+        _ => LogVector::START,
+    };
+    positions.into_iter().map(|(device, positions)| (device, vector(positions))).collect()
+}
+

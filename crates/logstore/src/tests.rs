@@ -1,0 +1,6 @@
+//! The engine as a whole, on simulated disks.
+
+mod conformance;
+mod crash;
+mod collection;
+mod support;

@@ -1,0 +1,263 @@
+//! Multipart uploads (zstore.md, decision 15).
+//!
+//! An open upload is an entry that names the object to come and its attributes; each part is an entry of its own. Completing
+//! appends one descriptor over the parts' chunks: that append is the commit, and the descriptor names the upload, so that a
+//! retry finds the first outcome and recovery finishes what a crash left.
+//!
+//! Complete and Abort take the upload's turn first and the object's turn second, always in this order. Parts do not take the
+//! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
+
+use crate::index::Located;
+use crate::large::{collect_refs, LogStaged, Staging};
+use crate::pins::Pin;
+use crate::read::info_of;
+use crate::store::{draft, own_staged, Inner, LogStore};
+use crate::write::{Draft, TurnGuard, WriteOp};
+use engine::{
+    Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef,
+};
+use format::attributes::Attributes;
+use format::chunk_ref::ChunkRef;
+use format::entry::EntryState;
+use format::name_entry::NameEntry;
+use format::record::{split_compound, EntryName, RecordKind, Space};
+use std::sync::Arc;
+use types::limits::MAX_PARTS;
+use types::UploadId;
+
+fn upload_name(upload: &UploadRef) -> EntryName {
+    EntryName::upload(upload.key.bucket(), upload.key.key(), upload.upload)
+}
+
+fn part_name(upload: &UploadRef, number: u16) -> EntryName {
+    EntryName::part(upload.key.bucket(), upload.key.key(), upload.upload, number)
+}
+
+impl Inner {
+    /// Keeps the table of open uploads.
+    pub(crate) fn note_open_upload(&self, name: &NameEntry) {
+        if name.name.space != Space::Upload {
+            return;
+        }
+        let Ok((_, suffix)) = split_compound(Space::Upload, &name.name.name) else { return };
+        let upload = UploadId(suffix.try_into().expect("split_compound checked the length"));
+        let mut open = self.open_uploads.lock();
+        match name.entry.state {
+            EntryState::Live => open.insert(upload, name.name.clone()),
+            EntryState::Tombstone | EntryState::DeleteMarker => open.remove(&upload),
+        };
+    }
+
+    pub(crate) async fn create_upload(self: &Arc<Self>, key: &ObjectKey, attributes: Attributes) -> Result<UploadId, EngineError> {
+        let mut id = [0u8; 16];
+        self.env.fill_random(&mut id);
+        let upload = UploadRef { key: key.clone(), upload: UploadId(id) };
+        self.write(draft(RecordKind::Upload, upload_name(&upload), &attributes), Condition::None).await?;
+        Ok(upload.upload)
+    }
+
+    pub(crate) async fn upload_attributes(&self, upload: &UploadRef) -> Result<Attributes, EngineError> {
+        let name = upload_name(upload);
+        let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
+        Ok(info_of(&frame.record, located.order)?.attributes)
+    }
+
+    pub(crate) async fn put_part(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        number: u16,
+        attributes: Attributes,
+        content: PartContent,
+    ) -> Result<PartInfo, EngineError> {
+        if !(1..=MAX_PARTS).contains(&number) {
+            return Err(EngineError::Invalid { reason: format!("part number {number} is not between 1 and {MAX_PARTS}") });
+        }
+        self.locate(&upload_name(upload).hash()).map_err(no_such_upload)?;
+        let mut part = draft(RecordKind::Part, part_name(upload, number), &attributes);
+        let _kept: Option<(Pin, Staging)> = match content {
+            PartContent::Whole(payload) => {
+                part.length = payload.iter().map(|piece| piece.len() as u64).sum();
+                part.payload = payload;
+                None
+            }
+            PartContent::Staged(staged) => {
+                let content = own_staged(staged)?.into_content().await?;
+                part.length = content.length;
+                part.tree_height = content.tree_height;
+                part.payload = content.payload;
+                Some((content.pin, content.staging))
+            }
+        };
+        let length = part.length;
+        let committed = self.write(part, Condition::None).await?.committed;
+        if self.locate(&upload_name(upload).hash()).is_err() {
+            // The upload ended while the part was on its way: it would be an orphan.
+            self.drop_entry(part_name(upload, number)).await?;
+            return Err(EngineError::NoSuchUpload);
+        }
+        Ok(PartInfo { number, length, attributes, order: committed.order })
+    }
+
+    pub(crate) async fn parts(&self, upload: &UploadRef, after: u16, max_parts: usize) -> Result<Vec<PartInfo>, EngineError> {
+        self.locate(&upload_name(upload).hash()).map_err(no_such_upload)?;
+        let mut parts = Vec::new();
+        for number in self.part_numbers(upload, after, max_parts).await? {
+            let name = part_name(upload, number);
+            match self.read_newest(&name, &name.hash()).await {
+                Ok((located, frame)) => {
+                    let info = info_of(&frame.record, located.order)?;
+                    parts.push(PartInfo { number, length: info.length, attributes: info.attributes, order: info.order });
+                }
+                Err(EngineError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Numbers of the live parts above `after`.
+    async fn part_numbers(&self, upload: &UploadRef, after: u16, max_parts: usize) -> Result<Vec<u16>, EngineError> {
+        let mut numbers = Vec::new();
+        let first = part_name(upload, after.saturating_add(1)).name;
+        let (prefix, _) = first.split_at(first.len() - 2);
+        let mut visit = |name: &[u8], _: &crate::names::Merged| {
+            let Some(number) = name.strip_prefix(prefix).filter(|_| numbers.len() < max_parts) else {
+                return crate::list::Step::Stop;
+            };
+            if let Ok(number) = number.try_into() {
+                numbers.push(u16::from_be_bytes(number));
+            }
+            crate::list::Step::Next
+        };
+        self.scan(upload.key.bucket(), Space::Part, first.to_vec(), &mut visit).await?;
+        Ok(numbers)
+    }
+
+    pub(crate) async fn complete(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        parts: Vec<CompletePart>,
+        mut attributes: Attributes,
+        condition: Condition,
+    ) -> Result<Committed, EngineError> {
+        let pin = self.pins.pin();
+        let turn = match self.take_upload(upload).await {
+            Ok(turn) => turn,
+            Err(EngineError::NoSuchUpload) => return self.first_outcome(upload).await,
+            Err(error) => return Err(error),
+        };
+        let mut refs = Vec::new();
+        for part in &parts {
+            refs.extend(self.part_refs(upload, part).await?);
+        }
+        attributes.upload = Some(upload.upload);
+        attributes.part_count = Some(parts.len() as u16);
+        let staged = LogStaged::from_refs(self, LogStore::object_hash(&upload.key), refs, pin);
+        let content = staged.into_content().await?;
+        let draft = Draft {
+            kind: RecordKind::Descriptor,
+            length: content.length,
+            tree_height: content.tree_height,
+            payload: content.payload,
+            ..LogStore::object_draft(&upload.key, &attributes)
+        };
+        let committed = self.write(draft, condition).await?.committed;
+        // From here the object exists: the rest is tidying, which recovery also does.
+        turn.finish().await?;
+        self.background.drop_parts(upload.clone());
+        Ok(committed)
+    }
+
+    pub(crate) async fn abort(self: &Arc<Self>, upload: &UploadRef) -> Result<(), EngineError> {
+        let turn = self.take_upload(upload).await?;
+        turn.finish().await?;
+        self.background.drop_parts(upload.clone());
+        Ok(())
+    }
+
+    /// Ends all parts of an upload that has ended.
+    pub(crate) async fn drop_parts_of(self: &Arc<Self>, upload: &UploadRef) -> Result<(), EngineError> {
+        for number in self.part_numbers(upload, 0, MAX_PARTS as usize).await? {
+            self.drop_entry(part_name(upload, number)).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends a tombstone for a name, if something stands there.
+    pub(crate) async fn drop_entry(self: &Arc<Self>, name: EntryName) -> Result<(), EngineError> {
+        let attributes = Attributes { modified_ms: self.env.wall_clock_ms(), ..Attributes::default() };
+        self.write(draft(RecordKind::Tombstone, name, &attributes), Condition::None).await?;
+        Ok(())
+    }
+
+    /// Takes the upload's turn, for a tombstone that is not appended yet.
+    async fn take_upload(self: &Arc<Self>, upload: &UploadRef) -> Result<UploadTurn, EngineError> {
+        let attributes = Attributes { modified_ms: self.env.wall_clock_ms(), ..Attributes::default() };
+        let tombstone = draft(RecordKind::Tombstone, upload_name(upload), &attributes);
+        let op = WriteOp::new(self, tombstone, true);
+        self.start(&op)?;
+        let guard = TurnGuard::new(op.clone());
+        match op.turn().await? {
+            Some(newest) if newest.is_live() => Ok(UploadTurn { op, guard }),
+            _ => Err(EngineError::NoSuchUpload),
+        }
+    }
+
+    /// A retried Complete answers what the first one did, as long as its object is the newest (decision 15).
+    async fn first_outcome(&self, upload: &UploadRef) -> Result<Committed, EngineError> {
+        let name = EntryName::object(upload.key.bucket(), upload.key.key().clone());
+        let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
+        let attributes = info_of(&frame.record, located.order)?.attributes;
+        if attributes.upload != Some(upload.upload) {
+            return Err(EngineError::NoSuchUpload);
+        }
+        Ok(Committed { etag: attributes.etag, order: located.order, modified_ms: attributes.modified_ms })
+    }
+
+    /// The chunks of a part, if it is still the one that the caller looked at.
+    async fn part_refs(self: &Arc<Self>, upload: &UploadRef, part: &CompletePart) -> Result<Vec<ChunkRef>, EngineError> {
+        let name = part_name(upload, part.number);
+        let invalid = |_| EngineError::InvalidPart { number: part.number };
+        let (located, frame): (Located, _) = self.read_newest(&name, &name.hash()).await.map_err(invalid)?;
+        if located.order != part.order {
+            return Err(EngineError::InvalidPart { number: part.number });
+        }
+        let mut refs = if frame.record.tree_height > 0 {
+            collect_refs(self, &frame.payload, frame.record.tree_height, false).await?
+        } else if frame.payload.is_empty() {
+            Vec::new()
+        } else {
+            // A small part's bytes stand in its own record, which ends with the upload: they get a chunk of their own.
+            let owner = LogStore::object_hash(&upload.key);
+            let mut staged = LogStaged::new(self, owner, Some((upload.upload, part.number)));
+            staged.push(frame.payload.clone()).await?;
+            staged.into_refs().await?
+        };
+        if let Some(first) = refs.first_mut() {
+            first.first_of_part = true;
+        }
+        Ok(refs)
+    }
+}
+
+/// The right to end an upload.
+struct UploadTurn {
+    op: Arc<WriteOp>,
+    guard: TurnGuard,
+}
+
+impl UploadTurn {
+    async fn finish(self) -> Result<(), EngineError> {
+        self.guard.disarm();
+        self.op.append();
+        self.op.finished().await?;
+        Ok(())
+    }
+}
+
+fn no_such_upload(error: EngineError) -> EngineError {
+    match error {
+        EngineError::NotFound => EngineError::NoSuchUpload,
+        other => other,
+    }
+}

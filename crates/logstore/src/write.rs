@@ -1,0 +1,401 @@
+//! A write on its way: from its turn, over the appends on its targets, to the acknowledgement.
+//!
+//! The operation belongs to the engine, not to the request that asked for it: completions of appends drive it, on the thread that
+//! reaps them, so that a client that goes away leaves nothing half done. The request's future only listens.
+//!
+//! ```text
+//!   Queued ──turn──► Appending ──last copy──► Done
+//!      │ exclusive       ▲  └─ failed ───────► Done(error)
+//!      └──turn──► Deciding ── condition false ► Done(error)
+//! ```
+
+use crate::gather::{CopyFailure, Gather, Gathered};
+use crate::index::Located;
+use crate::machine::{Output, Outputs};
+use crate::store::Inner;
+use device::AppendClass;
+use device::{AppendDone, AppendError, Appended};
+use engine::{Committed, EngineError, Payload};
+use format::attributes::{ETag, StorageClass};
+use format::entry::{Entry, EntryState};
+use format::name_entry::NameEntry;
+use format::record::{EntryName, Record, RecordFlags, RecordKind, WriteId};
+use format::replicas::ReplicaDevices;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+use types::{Epoch, Generation, KeyHash};
+
+/// What to write.
+pub(crate) struct Draft {
+    pub kind: RecordKind,
+    pub name: EntryName,
+    pub hash: KeyHash,
+    /// Encoded attributes.
+    pub attributes: Bytes,
+    pub etag: ETag,
+    pub modified_ms: u64,
+    pub storage_class: StorageClass,
+    /// Bytes of the object: of its content, not of the payload, which may be a list of chunks.
+    pub length: u64,
+    pub tree_height: u8,
+    pub payload: Payload,
+}
+
+impl Draft {
+    fn state(&self) -> EntryState {
+        match self.kind {
+            RecordKind::Tombstone => EntryState::Tombstone,
+            _ => EntryState::Live,
+        }
+    }
+}
+
+/// One write of one key.
+pub(crate) struct WriteOp {
+    /// This operation itself: what completes it hands it on.
+    this: Weak<WriteOp>,
+    inner: Arc<Inner>,
+    draft: Draft,
+    /// The request evaluates a condition when the turn comes.
+    decides: bool,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    stage: Stage,
+    waker: Option<Waker>,
+}
+
+enum Stage {
+    Queued,
+    Deciding { write: WriteId, newest: Option<Located> },
+    Appending(Appending),
+    Done(Result<Outcome, EngineError>),
+}
+
+struct Appending {
+    write: WriteId,
+    epoch: Epoch,
+    generation: Generation,
+    gather: Gather,
+}
+
+/// How a write ended well.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub committed: Committed,
+    /// What stood there before.
+    pub replaced: Option<Located>,
+}
+
+impl WriteOp {
+    pub fn new(inner: &Arc<Inner>, draft: Draft, decides: bool) -> Arc<Self> {
+        let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None });
+        Arc::new_cyclic(|this| WriteOp { this: this.clone(), inner: inner.clone(), draft, decides, progress })
+    }
+
+    pub fn hash(&self) -> KeyHash {
+        self.draft.hash
+    }
+
+    /// Waits for the end.
+    pub async fn finished(&self) -> Result<Outcome, EngineError> {
+        poll_fn(|context| {
+            let mut progress = self.progress.lock();
+            match &progress.stage {
+                Stage::Done(outcome) => Poll::Ready(outcome.clone()),
+                _ => {
+                    progress.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Waits for the turn of a deciding write; the newest record of the key. The caller goes on with [`WriteOp::append`] or
+    /// [`WriteOp::withdraw`].
+    pub async fn turn(&self) -> Result<Option<Located>, EngineError> {
+        poll_fn(|context| {
+            let mut progress = self.progress.lock();
+            match &progress.stage {
+                Stage::Deciding { newest, .. } => Poll::Ready(Ok(*newest)),
+                Stage::Done(Err(error)) => Poll::Ready(Err(error.clone())),
+                _ => {
+                    progress.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The write's turn has come.
+    pub fn dispatched(self: &Arc<Self>, write: WriteId, newest: Option<Located>) {
+        if self.decides {
+            let waker = {
+                let mut progress = self.progress.lock();
+                progress.stage = Stage::Deciding { write, newest };
+                progress.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+            return;
+        }
+        let absent = newest.is_none_or(|newest| !newest.is_live());
+        if self.draft.kind == RecordKind::Tombstone && absent && self.inner.is_alone() {
+            // Nothing to delete, and nobody else who could be writing it: no record is needed.
+            let committed = Committed { etag: self.draft.etag, order: Default::default(), modified_ms: self.draft.modified_ms };
+            self.give_up(Ok(Outcome { committed, replaced: None }));
+            return;
+        }
+        self.append_as(write);
+    }
+
+    /// A deciding write goes ahead.
+    pub fn append(self: &Arc<Self>) {
+        let write = match &self.progress.lock().stage {
+            Stage::Deciding { write, .. } => *write,
+            _ => panic!("a write is appended once, after its turn came"),
+        };
+        self.append_as(write);
+    }
+
+    /// A deciding write ends without a record. Harmless unless it is deciding or queued.
+    pub fn withdraw(self: &Arc<Self>, error: EngineError) {
+        if self.inner.cancel(self) {
+            self.finish(Err(error));
+            return;
+        }
+        if matches!(self.progress.lock().stage, Stage::Deciding { .. }) {
+            self.give_up(Err(error));
+        }
+    }
+
+    fn append_as(self: &Arc<Self>, write: WriteId) {
+        let epoch = self.inner.epochs.enter();
+        let table = self.inner.targets.table();
+        let devices = ReplicaDevices::new(table.set_of(&self.draft.hash).devices()).expect("a replica set has one to three devices");
+        let generation = table.generation();
+        let gather = Gather::new(&devices);
+        self.progress.lock().stage = Stage::Appending(Appending { write, epoch, generation, gather });
+        let class = if self.draft.kind == RecordKind::Tombstone { AppendClass::Tombstone } else { AppendClass::Data };
+        let pieces: smallvec::SmallVec<[&[u8]; 2]> = self.draft.payload.iter().map(|piece| &piece[..]).collect();
+        let mut record = self.record(write, epoch, generation, devices);
+        for (index, device) in devices.as_slice().iter().enumerate() {
+            record.replica_index = index as u8;
+            let done: Arc<dyn AppendDone> = self.clone();
+            if let Err(error) = self.inner.targets.append(*device, class, &record, &pieces, done, index as u64) {
+                self.appended(index as u64, Err(error));
+            }
+        }
+    }
+
+    fn record(&self, write: WriteId, epoch: Epoch, generation: Generation, devices: ReplicaDevices) -> Record {
+        Record {
+            kind: self.draft.kind,
+            flags: RecordFlags::default(),
+            write,
+            epoch,
+            generation,
+            order: None,
+            replica_index: 0,
+            replica_devices: devices,
+            hash: self.draft.hash,
+            length: self.draft.length,
+            tree_height: self.draft.tree_height,
+            name: self.draft.name.clone(),
+            chunk: None,
+            attributes: self.draft.attributes.clone(),
+        }
+    }
+
+    /// All copies are accounted for.
+    fn gathered(&self, appending: Appending, frame_bytes: u32) {
+        match appending.gather.outcome(appending.generation, None) {
+            Gathered::Durable { order, places } => {
+                let entry = Entry {
+                    hash: self.draft.hash,
+                    write: appending.write,
+                    epoch: appending.epoch,
+                    order,
+                    places,
+                    frame_bytes,
+                    length: self.draft.length,
+                    state: self.draft.state(),
+                    large: self.draft.tree_height > 0,
+                };
+                self.inner.publish(entry);
+                self.inner.epochs.leave(appending.epoch);
+            }
+            Gathered::Refused => {
+                self.inner.epochs.leave(appending.epoch);
+                self.give_up(Err(EngineError::Full));
+            }
+            Gathered::Unknown(reason) => {
+                self.inner.epochs.leave(appending.epoch);
+                self.inner.targets.note_failure();
+                self.give_up(Err(EngineError::Unavailable { reason }));
+            }
+        }
+    }
+
+    /// Ends the turn without an entry.
+    fn give_up(&self, outcome: Result<Outcome, EngineError>) {
+        self.inner.end_turn(self.draft.hash);
+        self.finish(outcome);
+    }
+
+    /// Tells the request.
+    pub fn finish(&self, outcome: Result<Outcome, EngineError>) {
+        let waker = {
+            let mut progress = self.progress.lock();
+            progress.stage = Stage::Done(outcome);
+            progress.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// What the listing says of this write.
+    pub fn name_entry(&self, entry: &Entry) -> NameEntry {
+        NameEntry {
+            name: self.draft.name.clone(),
+            entry: *entry,
+            etag: self.draft.etag,
+            modified_ms: self.draft.modified_ms,
+            storage_class: self.draft.storage_class,
+            version_id: None,
+        }
+    }
+
+    /// The acknowledgement.
+    pub fn acknowledged(&self, entry: &Entry, replaced: Option<Located>) {
+        let committed = Committed { etag: self.draft.etag, order: entry.order, modified_ms: self.draft.modified_ms };
+        self.finish(Ok(Outcome { committed, replaced }));
+    }
+}
+
+impl AppendDone for WriteOp {
+    fn appended(&self, token: u64, outcome: Result<Appended, AppendError>) {
+        let frame_bytes = outcome.as_ref().map_or(0, |appended| appended.frame_bytes);
+        let outcome = outcome.map(|appended| (appended.place, appended.position)).map_err(|error| failure(&error));
+        let complete = {
+            let mut progress = self.progress.lock();
+            let Stage::Appending(appending) = &mut progress.stage else {
+                panic!("an append completes while its write is appending");
+            };
+            if appending.gather.note(token as usize, outcome) {
+                match std::mem::replace(&mut progress.stage, Stage::Queued) {
+                    Stage::Appending(appending) => Some(appending),
+                    _ => None,
+                }
+            } else {
+                None
+            }
+        };
+        if let Some(appending) = complete {
+            self.gathered(appending, frame_bytes as u32);
+        }
+    }
+}
+
+/// Classifies a device's refusal or failure.
+pub(crate) fn failure(error: &AppendError) -> CopyFailure {
+    match error {
+        AppendError::Full { .. } => CopyFailure::Full,
+        other => CopyFailure::Unknown(other.to_string()),
+    }
+}
+
+/// Ends a deciding write's turn when the request that should decide goes away.
+pub(crate) struct TurnGuard(Option<Arc<WriteOp>>);
+
+impl TurnGuard {
+    pub fn new(op: Arc<WriteOp>) -> Self {
+        TurnGuard(Some(op))
+    }
+
+    /// The write ends here, without a record.
+    pub fn withdraw(mut self, error: EngineError) {
+        if let Some(op) = self.0.take() {
+            op.withdraw(error);
+        }
+    }
+
+    /// The write goes ahead on its own from here.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        if let Some(op) = self.0.take() {
+            op.withdraw(EngineError::Unavailable { reason: "the request went away before its turn".to_owned() });
+        }
+    }
+}
+
+impl Inner {
+    /// Queues a write; dispatches it if its turn is now.
+    pub(crate) fn start(self: &Arc<Self>, op: &Arc<WriteOp>) -> Result<(), EngineError> {
+        let mut out = Outputs::new();
+        {
+            let mut shard = self.shard(&op.draft.hash).lock();
+            let queued = shard.request(op.draft.hash, op.clone(), op.decides, &mut out);
+            queued.map_err(|full| EngineError::Busy { reason: full.to_string() })?;
+        }
+        self.perform(out);
+        Ok(())
+    }
+
+    /// Publishes a durable write. Its name enters the list under the same lock, so that a read and a list agree.
+    fn publish(self: &Arc<Self>, entry: Entry) {
+        let mut out = Outputs::new();
+        {
+            let mut shard = self.shard(&entry.hash).lock();
+            shard.appended(entry, &mut out);
+            for output in &out {
+                if let Output::Acknowledge { op, entry, .. } = output {
+                    let name = op.name_entry(entry);
+                    self.note_open_upload(&name);
+                    self.names.insert(entry.epoch, name);
+                }
+            }
+        }
+        self.perform(out);
+    }
+
+    fn end_turn(self: &Arc<Self>, hash: KeyHash) {
+        let mut out = Outputs::new();
+        self.shard(&hash).lock().withdraw(hash, &mut out);
+        self.perform(out);
+    }
+
+    /// Takes a write out of the queue; false if it is not there any more.
+    fn cancel(&self, op: &Arc<WriteOp>) -> bool {
+        self.shard(&op.draft.hash).lock().cancel(op.draft.hash, |queued| Arc::ptr_eq(queued, op))
+    }
+
+    /// Does what the machine asked for, without its lock.
+    fn perform(self: &Arc<Self>, out: Outputs<Arc<WriteOp>>) {
+        for output in out {
+            match output {
+                Output::Dispatch { op, write, newest } => op.dispatched(write, newest),
+                Output::Acknowledge { op, entry, replaced } => {
+                    self.account(&entry, replaced.as_ref());
+                    op.acknowledged(&entry, replaced);
+                }
+                Output::Answer { .. } | Output::Published { .. } | Output::Send { .. } => {
+                    unreachable!("a cell of one gateway exchanges no messages")
+                }
+            }
+        }
+    }
+}
