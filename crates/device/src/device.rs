@@ -207,6 +207,13 @@ impl Device {
         Walk::new(inner.disk.clone(), inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
     }
 
+    /// Walks one zone from its beginning. Empty for a zone that holds nothing.
+    pub fn walk_zone(&self, zone: ZoneIndex, verify_payload: bool) -> Walk {
+        let inner = &self.inner;
+        let segments = self.segment(zone, None).into_iter().collect();
+        Walk::new(inner.disk.clone(), inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
+    }
+
     /// Reads one zone from the medium and checks all of it, at most so fast; 0: no limit. For finished zones.
     pub async fn scrub(&self, zone: ZoneIndex, bytes_per_second: u64) -> Result<ScrubReport, NoSuchZone> {
         if zone.0 >= self.inner.geometry.zone_count() {

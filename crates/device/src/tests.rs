@@ -1,4 +1,6 @@
 //! The device as a whole, on simulated disks and on files.
 
 mod append;
+mod crash;
+mod full;
 mod support;

@@ -1,0 +1,147 @@
+//! Full devices, reserves, files that can't grow.
+
+use std::sync::Arc;
+
+use disk::{CompletionOrder, Disk};
+use env::Env;
+
+use super::support::{
+    Answers, FIRST_ZONE, ZONE_BYTES, append, check_read, disk_with, format, fresh, landed, now, open, quiet, walked,
+};
+use crate::{AppendClass, AppendError, Device, DeviceConfig, LogVector, ZoneState};
+
+/// Appends of a class until the device refuses it; how many landed.
+fn fill(device: &Device, class: AppendClass, first: u64, answers: &Arc<Answers>) -> u64 {
+    for number in first.. {
+        let refused = match append(device, class, number, 4000, answers) {
+            Ok(()) => match answers.get(number).expect("an inline disk answers at once") {
+                Ok(_) => continue,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        assert!(matches!(refused, AppendError::Full { class: of, .. } if of == class), "{refused}");
+        return number - first;
+    }
+    unreachable!("a device fills up")
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_is_refused_first_and_the_reserves_hold_in_their_order() {
+    let env = Env::simulated(1);
+    let (_, device) = fresh(&env, 12);
+    let answers = Arc::new(Answers::default());
+    let per_zone = 14;
+    let data = fill(&device, AppendClass::Data, 0, &answers);
+    assert_eq!(data, 8 * per_zone, "all zones but the four of the reserves");
+    assert_eq!(device.usage().free_data_zones, 0);
+    let tombstones = fill(&device, AppendClass::Tombstone, 1000, &answers);
+    assert_eq!(tombstones, per_zone);
+    let meta = fill(&device, AppendClass::Meta, 2000, &answers);
+    assert_eq!(meta, per_zone);
+    let relocations = fill(&device, AppendClass::Relocation, 3000, &answers);
+    assert_eq!(relocations, 2 * per_zone);
+    assert_eq!(device.usage().free_zones, 0);
+    let (found, damaged) = walked(&device, &LogVector::START);
+    assert_eq!((found.len() as u64, damaged.len()), (12 * per_zone, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_device_can_delete_and_takes_data_again_after_resets_and_order_holds() {
+    let env = Env::simulated(2);
+    let (_, device) = fresh(&env, 12);
+    let answers = Arc::new(Answers::default());
+    let data = fill(&device, AppendClass::Data, 0, &answers);
+    let last_data = answers.get(data - 1).expect("answered").expect("landed");
+    let tombstone = landed(&device, AppendClass::Tombstone, 1000, 100);
+    assert!(tombstone.position > last_data.position, "a delete stands after the put that it deletes");
+    assert!(append(&device, AppendClass::Data, 1001, 10, &answers).is_err(), "the reserve is not for data");
+
+    let mut finished = device.zones().into_iter().filter(|zone| zone.state == Some(ZoneState::Finished));
+    let first = finished.next().expect("a finished zone");
+    now(device.reset(first.zone)).expect("the disk answers").expect("resets");
+    // The zone freed fills the reserve up again; the one that tombstones opened is an ordinary one now.
+    let after = landed(&device, AppendClass::Data, 1002, 4000);
+    assert!(after.position > tombstone.position, "a put after the delete stands after it");
+    check_read(&device, 1002, &after);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_system_without_space_is_a_full_device_until_there_is_some() {
+    let env = Env::simulated(3);
+    let disk = disk_with(&env, 3, 32);
+    format(&disk, &env);
+    disk.set_space_limit(Some(FIRST_ZONE + 3 * ZONE_BYTES));
+    let device = open(&disk, &env, quiet());
+    let answers = Arc::new(Answers::default());
+    let data = fill(&device, AppendClass::Data, 0, &answers);
+    assert_eq!(data, 3 * 14);
+    assert!(device.poisoned_by().is_none(), "a full file system is no damage");
+    assert_eq!(device.usage().free_zones, 0);
+
+    disk.set_space_limit(None);
+    let error = append(&device, AppendClass::Data, 500, 4000, &answers)
+        .err()
+        .or_else(|| answers.get(500).and_then(|answer| answer.err()))
+        .expect("not tried again so soon");
+    assert!(matches!(error, AppendError::Full { .. }), "{error}");
+    tokio::time::advance(crate::limits::ALLOCATION_RETRY).await;
+    landed(&device, AppendClass::Data, 501, 4000);
+    let (found, damaged) = walked(&device, &LogVector::START);
+    assert_eq!((found.len(), damaged.len()), (43, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn zones_are_prewritten_ahead_and_a_restart_remembers_it() {
+    let env = Env::simulated(4);
+    let disk = disk_with(&env, 4, 32);
+    format(&disk, &env);
+    let config = DeviceConfig { prewrite_zones: 2, ..quiet() };
+    let device = open(&disk, &env, config.clone());
+    assert_eq!(device.stats().prewritten_bytes.get(), 2 * (ZONE_BYTES - 8192));
+    let before = disk.stats();
+    landed(&device, AppendClass::Data, 1, 4000);
+    assert_eq!(device.stats().prewritten_bytes.get(), 3 * (ZONE_BYTES - 8192), "one more, for the one in use");
+    assert_eq!(disk.stats().allocates - before.allocates, 1, "only the prewriter allocates");
+    drop(device);
+    let next = disk.restart();
+    let device = open(&next, &env, config);
+    assert_eq!(device.stats().prewritten_bytes.get(), 0);
+    assert_eq!(device.usage().free_zones, 31);
+}
+
+#[tokio::test(start_paused = true)]
+async fn zeros_never_land_on_frames() {
+    // Every zone is wanted while it is being prewritten; the prewriter must let go first.
+    for seed in 0..30 {
+        let env = Env::simulated(seed);
+        let disk = disk_with(&env, seed, 8);
+        format(&disk, &env);
+        disk.set_order(CompletionOrder::Stepped);
+        // Opening reads, step by step.
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let config = DeviceConfig { prewrite_zones: 8, ..quiet() };
+        let opening = tokio::spawn({
+            let env = env.clone();
+            async move { Device::open(shared, &env, config).await.expect("opens") }
+        });
+        while !opening.is_finished() {
+            disk.step();
+            tokio::task::yield_now().await;
+        }
+        let device = opening.await.expect("opens");
+        let answers = Arc::new(Answers::default());
+        for number in 0..80 {
+            let class = [AppendClass::Data, AppendClass::Relocation, AppendClass::Meta][number as usize % 3];
+            drop(append(&device, class, number, 4000, &answers));
+            disk.step();
+        }
+        disk.run_until_idle();
+        disk.set_order(CompletionOrder::Inline);
+        let acknowledged = answers.landed();
+        assert!(acknowledged.len() > 20, "seed {seed}: {} landed", acknowledged.len());
+        for (number, appended) in acknowledged {
+            check_read(&device, number, &appended);
+        }
+    }
+}
