@@ -35,6 +35,7 @@
 //! - A superblock is written whole: readers never merge two copies.
 //! - Identity, secret and regions never change after the format.
 
+pub mod fences;
 pub mod notes;
 
 use std::fmt;

@@ -1,2 +1,159 @@
-//! Serves one device: fences, deadlines, drain.
+//! The target: serves one device to those who write to it, and keeps out those who may no longer.
+//!
+//! A writer is named by a fence key (a gateway of a cell, a placement group, ...) and shows the token under which it writes.
+//! Raising a fence to a token refuses every older one from then on, durably, before the raise is acknowledged. Recovery of a
+//! writer is: raise its fence, drain, seal, walk (zstore.md, decision 7); [`Target::fence_and_seal`] does the first three.
+//!
+//! Invariants:
+//! - An append is checked against its fence after it has been counted as admitted. So once a raise and a drain that started
+//!   after it have returned, nothing of an older token will ever land.
+//! - A deadline is checked when an append is admitted and again when its write is submitted.
+//! - Tokens permit writes, nothing else: reads are not fenced.
 #![forbid(unsafe_code)]
+
+mod error;
+mod fences;
+
+use std::sync::Arc;
+
+use device::admission::Admissions;
+use device::{AppendClass, AppendDone, AppendOrder, Device, FrameBuf, LogVector, NotesKind, ReadError, Tried, Walk};
+use disk::DiskError;
+use env::{Env, Instant};
+use types::{Place, Token};
+
+pub use crate::error::{AppendRefused, FenceError, TargetOpenError};
+use crate::fences::Fences;
+pub use format::superblock::fences::{FenceKey, FenceKind};
+
+/// Serves one device by direct call.
+pub struct Target {
+    device: Device,
+    env: Env,
+    fences: Fences,
+    admissions: Admissions,
+    /// One raise at a time: the table is written whole.
+    raising: tokio::sync::Mutex<()>,
+}
+
+/// One append, as its writer asks for it.
+pub struct AppendCall {
+    pub class: AppendClass,
+    /// Length of the frame that `compose` will write.
+    pub frame_bytes: usize,
+    /// Who writes, and under which token.
+    pub writer: FenceKey,
+    pub token: Token,
+    /// Not submitted to the disk after this.
+    pub deadline: Option<Instant>,
+    pub done: Arc<dyn AppendDone>,
+    /// Given back with the answer.
+    pub tag: u64,
+}
+
+impl Target {
+    /// Serves a device under the fences that were raised on it.
+    pub async fn open(device: Device, env: &Env) -> Result<Target, TargetOpenError> {
+        let table = match device.notes(NotesKind::Fences).await? {
+            Some(bytes) => format::superblock::fences::decode(&bytes)
+                .map_err(|cause| TargetOpenError::Fences { device: device.id(), cause })?,
+            None => Vec::new(),
+        };
+        Ok(Target {
+            device,
+            env: env.clone(),
+            fences: Fences::new(table),
+            admissions: Admissions::default(),
+            raising: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// The device, for whatever is no concern of a target's: zones, notes, scrubs, counters.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Appends a frame if its writer's token is not fenced and its deadline not past. The rest is [`Device::append`].
+    pub fn append(&self, call: AppendCall, compose: impl FnOnce(&mut [u8])) -> Result<(), AppendRefused> {
+        let AppendCall { class, frame_bytes, writer, token, deadline, done, tag } = call;
+        // First in, then checked: see the invariants.
+        let ticket = self.admissions.enter();
+        self.fences.check(writer, token)?;
+        if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
+            return Err(AppendRefused::DeadlinePassed);
+        }
+        let order = AppendOrder { done, token: tag, deadline, ticket: Some(ticket) };
+        self.device.append_order(class, frame_bytes, compose, order)?;
+        Ok(())
+    }
+
+    /// [`Device::try_read`].
+    pub fn try_read(&self, place: Place, buf: &mut [u8]) -> Result<Tried, ReadError> {
+        self.device.try_read(place, buf)
+    }
+
+    /// [`Device::read`].
+    pub async fn read(&self, place: Place, expected_bytes: usize) -> Result<FrameBuf, ReadError> {
+        self.device.read(place, expected_bytes).await
+    }
+
+    /// [`Device::walk`].
+    pub fn walk(&self, from: &LogVector, verify_payload: bool) -> Walk {
+        self.device.walk(from, verify_payload)
+    }
+
+    /// The token below which a writer is refused; none if it never was fenced here.
+    pub fn fence(&self, writer: FenceKey) -> Option<Token> {
+        self.fences.get(writer)
+    }
+
+    /// Refuses tokens of `writer` older than `token`, durably. What was admitted before may still land: drain.
+    ///
+    /// After an error the fence holds in this process, but perhaps not in the next.
+    pub async fn raise_fence(&self, writer: FenceKey, token: Token) -> Result<(), FenceError> {
+        let _one_at_a_time = self.raising.lock().await;
+        self.fences.raise(writer, token)?;
+        self.device.write_notes(NotesKind::Fences, &self.fences.encode()).await?;
+        Ok(())
+    }
+
+    /// Raises many fences at once: what the manager knows, before a target that was away serves again. Older ones than those
+    /// in force are passed over.
+    pub async fn load_fences(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
+        let _one_at_a_time = self.raising.lock().await;
+        for (writer, token) in fences {
+            match self.fences.raise(*writer, *token) {
+                Ok(()) | Err(FenceError::Older { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.device.write_notes(NotesKind::Fences, &self.fences.encode()).await?;
+        Ok(())
+    }
+
+    /// Waits until everything admitted before this call has been answered.
+    pub async fn drain(&self) {
+        self.admissions.drain().await;
+    }
+
+    /// Finishes the open zones, so that a walk sees a log that no longer changes where the fenced writer wrote.
+    pub async fn seal_zones(&self) -> Result<(), Arc<DiskError>> {
+        self.device.finish_open_zones().await
+    }
+
+    /// What comes before the walk of a dead writer's log: fence, drain, seal (zstore.md, decision 7).
+    pub async fn fence_and_seal(&self, writer: FenceKey, token: Token) -> Result<(), FenceError> {
+        self.raise_fence(writer, token).await?;
+        self.drain().await;
+        self.seal_zones().await.map_err(FenceError::Seal)
+    }
+
+    /// Ends the service: everything admitted is answered, and the device is sealed for good.
+    pub async fn close(&self) -> Result<(), Arc<DiskError>> {
+        self.drain().await;
+        self.device.seal().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -135,8 +135,11 @@ fn collect_files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Re
     for path in entries {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
+            // Cargo's output folder, not the crate of that name.
+            let is_output = name == "target" && !path.join("Cargo.toml").exists();
             let skipped = name.starts_with('.')
-                || ["target", "corpus", "artifacts", "trilith-data", "node_modules"].contains(&name.as_str());
+                || is_output
+                || ["corpus", "artifacts", "trilith-data", "node_modules"].contains(&name.as_str());
             if !skipped {
                 collect_files(&path, extension, found)?;
             }
