@@ -1,8 +1,7 @@
 //! A disk that is a block device or a file.
 //!
 //! Two descriptors: one with O_DIRECT for writes and direct reads, one through the page cache for cached reads, without
-//! readahead. The kernel drops the cached pages of a direct write before and after it, so the two agree once it completed;
-//! where it does that only before (asynchronous writes to block devices) `Medium` does it after.
+//! readahead. How the two agree is told in `page_cache`.
 //!
 //! The first descriptor holds the lock that makes this process the disk's only user. Rings and pool threads work on that
 //! very descriptor, so the lock outlives the last operation in flight, even that of a killed process.
@@ -10,6 +9,7 @@
 mod job;
 mod lock;
 mod medium;
+mod page_cache;
 mod pool;
 
 use std::fs::File;
@@ -26,7 +26,6 @@ use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 pub(crate) use self::job::{Call, Job, Step};
 pub use self::lock::LockHolder;
 use self::medium::Medium;
-use self::pool::Pool;
 use crate::error::DiskError;
 use crate::request::{Completion, Done, Request};
 use crate::stats::DiskStats;
@@ -69,7 +68,6 @@ pub enum OpenError {
 /// A block device or a file, exclusively ours while this lives.
 pub struct FileDisk {
     medium: Arc<Medium>,
-    pool: Pool,
 }
 
 impl FileDisk {
@@ -99,7 +97,7 @@ impl FileDisk {
         let capacity = if is_block_device { Some(size) } else { options.capacity_bytes.map(|most| most.max(size)) };
         let mut medium = Medium::new(path, writer, reader, is_block_device, size, capacity);
         medium.direct = direct && medium.direct_read_works();
-        Ok(FileDisk { medium: Arc::new(medium), pool: Pool::new() })
+        Ok(FileDisk { medium: Arc::new(medium) })
     }
 
     /// As [`FileDisk::open`]; while another process holds the disk it is tried again, for `patience` at most. A predecessor
@@ -159,11 +157,11 @@ impl Disk for FileDisk {
             return done(Completion { result: Err(error), buf: request.into_buf() });
         }
         self.medium.counters.count_request(&request);
+        let suits_a_ring = self.medium.suits_a_ring(&request);
         let job = Job::new(self.medium.clone(), request, done);
-        // fallocate always waits for the journal; the ring would only hand it to a thread of the kernel's.
-        let left = if job.is_allocation() { Some(job) } else { ring::submit(job) };
+        let left = if suits_a_ring { ring::submit(job) } else { Some(job) };
         if let Some(job) = left {
-            self.pool.submit(job);
+            job.go_to_pool();
         }
     }
 

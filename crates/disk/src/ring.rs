@@ -144,7 +144,7 @@ struct Finished {
 
 impl Finished {
     fn tell(self) {
-        self.job.finish(self.result);
+        self.job.finish_from_ring(self.result);
     }
 }
 

@@ -42,8 +42,23 @@ impl Job {
         Job { medium, request, progress: 0, interruptions: 0, done }
     }
 
-    pub(super) fn is_allocation(&self) -> bool {
-        matches!(self.request, Request::Allocate { .. })
+    /// Gives the job to a thread of its disk.
+    pub(super) fn go_to_pool(self) {
+        let medium = self.medium.clone();
+        medium.pool.submit(self);
+    }
+
+    /// Ends a job that a ring has carried out.
+    pub(crate) fn finish_from_ring(mut self, result: Result<(), DiskError>) {
+        let (offset, len) = self.request.range();
+        let is_write = matches!(self.request, Request::Write { .. });
+        if is_write && result.is_ok() && self.medium.may_be_stale(offset, len) {
+            // Written once more, the same bytes by a call that waits: that one drops the range from the cache after it.
+            self.progress = 0;
+            let medium = self.medium.clone();
+            return medium.pool.submit_beyond_limit(self);
+        }
+        self.finish(result);
     }
 
     /// Why the job must not start any more, if so: the disk was poisoned while it waited.
@@ -115,9 +130,6 @@ impl Job {
                     medium.poison.set(error);
                 }
             }
-        }
-        if matches!(request, Request::Write { .. }) {
-            medium.drop_cached(offset, len);
         }
         // Before the callback, so that a disk whose last answer has come, and whose handle is gone, can be opened anew.
         drop(medium);

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::page_cache;
+use super::pool::Pool;
 use crate::BLOCK_BYTES;
 use crate::aligned::AlignedBuf;
 use crate::error::{DiskError, DiskErrorKind, Operation};
@@ -31,6 +32,8 @@ pub(crate) struct Medium {
     pub(super) counters: Counters,
     /// Cleared when the file system turns out not to know RWF_NOWAIT.
     knows_nowait: AtomicBool,
+    knows_cachestat: bool,
+    pub(super) pool: Pool,
 }
 
 impl Medium {
@@ -42,6 +45,7 @@ impl Medium {
         size: u64,
         capacity: Option<u64>,
     ) -> Medium {
+        let knows_cachestat = page_cache::holds_any(&writer, 0, BLOCK_BYTES as u64).is_ok();
         Medium {
             name: path.display().to_string().into(),
             writer,
@@ -53,6 +57,8 @@ impl Medium {
             poison: Poison::default(),
             counters: Counters::default(),
             knows_nowait: AtomicBool::new(true),
+            knows_cachestat,
+            pool: Pool::new(),
         }
     }
 
@@ -110,13 +116,19 @@ impl Medium {
         }
     }
 
-    /// Makes cached reads see a completed write.
-    pub(super) fn drop_cached(&self, offset: u64, len: u64) {
-        if self.direct && self.is_block_device {
-            // The kernel invalidates before an asynchronous direct write to a block device, not after it. A failure leaves
-            // nothing to report: the advice is refused for no range of an open block device.
-            let len = std::num::NonZeroU64::new(len);
-            rustix::fs::fadvise(&self.reader, offset, len, Advice::DontNeed).ok();
+    /// Whether a write that a ring completed may have left older bytes of its range in the page cache.
+    pub(super) fn may_be_stale(&self, offset: u64, len: u64) -> bool {
+        // A failure counts as staleness: the remedy is merely slow.
+        self.direct && self.is_block_device && page_cache::holds_any(&self.writer, offset, len).unwrap_or(true)
+    }
+
+    /// Whether a ring may carry out `request`. fallocate always waits for the journal; the ring would only hand it to a
+    /// thread of the kernel's. Writes to a block device need the page cache to be asked after them.
+    pub(super) fn suits_a_ring(&self, request: &Request) -> bool {
+        match request {
+            Request::Allocate { .. } => false,
+            Request::Write { .. } => !self.is_block_device || self.knows_cachestat,
+            Request::Read { .. } | Request::Flush => true,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::thread;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -40,12 +40,22 @@ impl Pool {
         Pool { shared: Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() }) }
     }
 
+    /// Takes a job in, or refuses it if too many wait.
     pub(super) fn submit(&self, job: Job) {
-        let mut state = self.shared.state.lock();
+        let state = self.shared.state.lock();
         if state.queue.len() >= POOL_QUEUE_LIMIT {
             drop(state);
             return job.finish_overloaded();
         }
+        self.take_in(state, job);
+    }
+
+    /// Takes in a job that is half done. Those are bounded by the rings they come from.
+    pub(super) fn submit_beyond_limit(&self, job: Job) {
+        self.take_in(self.shared.state.lock(), job);
+    }
+
+    fn take_in(&self, mut state: MutexGuard<'_, State>, job: Job) {
         state.queue.push_back(job);
         if state.idle >= state.queue.len() {
             self.shared.wake.notify_one();

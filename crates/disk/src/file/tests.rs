@@ -190,35 +190,64 @@ fn a_dropped_future_leaves_the_operation_and_its_buffer_alone() {
 
 /// A direct write, once complete, is never hidden by cached pages, however reads and writes overlapped before.
 #[test]
-fn cached_reads_are_never_older_than_a_completed_write() {
-    let rounds: u64 = if std::env::var_os("TRILITH_SOAK").is_some() { 200_000 } else { 3_000 };
+fn cached_reads_of_a_file_are_never_older_than_a_completed_write() {
     for way in WAYS {
         way.run(|path, options| async move {
-            let disk = Arc::new(FileDisk::open(&path, &options).expect("opens"));
-            disk.write(0, filled(4, 0), Durability::Durable).await.expect("write");
-            // The newest version that is complete; every 8 bytes of a version hold its number.
-            let completed = Arc::new(AtomicU64::new(0));
-            let stop = Arc::new(AtomicBool::new(false));
-            let readers: Vec<_> = (0..2)
-                .map(|reader| {
-                    let (disk, completed, stop) = (disk.clone(), completed.clone(), stop.clone());
-                    std::thread::spawn(move || read_until(&stop, reader, &disk, &completed))
-                })
-                .collect();
-            for version in 1..=rounds {
-                let bytes: Vec<u8> = version.to_le_bytes().repeat(4 * BLOCK_BYTES / 8);
-                disk.write(0, AlignedBuf::copy_of(&bytes), Durability::Volatile).await.expect("write");
-                completed.store(version, Ordering::SeqCst);
-                if version % 4 == 0 {
-                    let read = disk.read_cached(BLOCK, 8).await.expect("read");
-                    assert_eq!(u64::from_le_bytes(read[..].try_into().expect("8 bytes")), version, "{way:?}");
-                }
-            }
-            stop.store(true, Ordering::SeqCst);
-            let reads: u64 = readers.into_iter().map(|reader| reader.join().expect("reader")).sum();
-            assert!(reads > 0);
+            let disk = FileDisk::open(&path, &options).expect("opens");
+            assert_cached_reads_are_fresh(disk, way).await;
         });
     }
+}
+
+/// The same on a block device, whose page cache the kernel treats otherwise: the one that `TRILITH_TEST_BLOCK_DEVICE` names
+/// (it is overwritten), say of `losetup`.
+#[test]
+fn cached_reads_of_a_block_device_are_never_older_than_a_completed_write() {
+    let Some(device) = std::env::var_os("TRILITH_TEST_BLOCK_DEVICE") else {
+        return eprintln!("SKIPPED: TRILITH_TEST_BLOCK_DEVICE names no device");
+    };
+    for way in [Way::Ring, Way::Threads] {
+        let device = PathBuf::from(&device);
+        way.run(|_, options| async move {
+            let disk = FileDisk::open(&device, &options).expect("opens");
+            assert!(disk.is_block_device() && disk.is_direct());
+            assert_eq!(disk.capacity_bytes(), Some(disk.size_bytes()));
+            let end = disk.size_bytes();
+            let beyond = disk.write(end, filled(1, 0), Durability::Durable).await.expect_err("beyond the device");
+            assert_eq!(beyond.kind, DiskErrorKind::OutOfRange);
+            disk.allocate(0, end).await.expect("a block device has its space");
+            let second = FileDisk::open(&device, &options);
+            assert!(matches!(second, Err(OpenError::Locked { .. })));
+            assert_cached_reads_are_fresh(disk, way).await;
+        });
+    }
+}
+
+async fn assert_cached_reads_are_fresh(disk: FileDisk, way: Way) {
+    let rounds: u64 = if std::env::var_os("TRILITH_SOAK").is_some() { 200_000 } else { 3_000 };
+    let disk = Arc::new(disk);
+    disk.write(0, AlignedBuf::zeroed(4 * BLOCK_BYTES), Durability::Durable).await.expect("write");
+    // The newest version that is complete; every 8 bytes of a version hold its number.
+    let completed = Arc::new(AtomicU64::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|reader| {
+            let (disk, completed, stop) = (disk.clone(), completed.clone(), stop.clone());
+            std::thread::spawn(move || read_until(&stop, reader, &disk, &completed))
+        })
+        .collect();
+    for version in 1..=rounds {
+        let bytes: Vec<u8> = version.to_le_bytes().repeat(4 * BLOCK_BYTES / 8);
+        disk.write(0, AlignedBuf::copy_of(&bytes), Durability::Volatile).await.expect("write");
+        completed.store(version, Ordering::SeqCst);
+        if version % 4 == 0 {
+            let read = disk.read_cached(BLOCK, 8).await.expect("read");
+            assert_eq!(u64::from_le_bytes(read[..].try_into().expect("8 bytes")), version, "{way:?}");
+        }
+    }
+    stop.store(true, Ordering::SeqCst);
+    let reads: u64 = readers.into_iter().map(|reader| reader.join().expect("reader")).sum();
+    assert!(reads > 0);
 }
 
 fn read_until(stop: &AtomicBool, reader: u64, disk: &FileDisk, completed: &AtomicU64) -> u64 {
