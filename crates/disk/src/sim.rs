@@ -10,24 +10,21 @@
 mod fault;
 mod image;
 mod random;
+mod state;
 
-use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use env::Env;
-use parking_lot::Mutex;
 
-use self::fault::Faults;
 pub use self::fault::{Fault, FaultOdds, FaultRule};
 use self::image::Image;
 use self::random::Random;
+use self::state::{Inner, Pending, State, tell};
+use crate::Disk;
 use crate::error::{DiskError, DiskErrorKind, Operation};
-use crate::poison::Poison;
-use crate::request::{Completion, Done, Durability, Request};
-use crate::stats::{Counters, DiskStats};
-use crate::{BLOCK_BYTES, Disk};
+use crate::request::{Completion, Done, Request};
+use crate::stats::DiskStats;
 
 /// When requests take effect and are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,48 +69,6 @@ pub struct SimDisk {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    name: Arc<str>,
-    env: Env,
-    capacity: Option<u64>,
-    poison: Poison,
-    counters: Counters,
-    state: Mutex<State>,
-}
-
-struct State {
-    image: Image,
-    random: Random,
-    faults: Faults,
-    order: CompletionOrder,
-    /// Whether durable writes and flushes are acknowledged without making anything durable.
-    ignores_flush: bool,
-    /// Writes that end beyond this find no space.
-    space_limit: Option<u64>,
-    /// Writes, flushes and allocations that took effect.
-    mutations: u64,
-    cut_after: Option<u64>,
-    power_is_cut: bool,
-    /// Set when a successor took the image over, or the power was cut: nothing is answered any more.
-    is_dead: bool,
-    /// In flight: what `step` picks from, what a fault holds, what waits for its time.
-    stepped: Vec<Pending>,
-    held: Vec<Pending>,
-    timed: BTreeMap<u64, Pending>,
-    next_timer: u64,
-    /// Requests that a dead disk never answers. Kept, so that nobody who waits takes their end for an answer.
-    unanswered: Vec<(Request, Done)>,
-}
-
-struct Pending {
-    request: Request,
-    done: Done,
-    fault: Option<Fault>,
-}
-
-/// A callback with its argument, to be called without the lock.
-type Answer = (Done, Completion);
-
 impl SimDisk {
     pub fn new(env: &Env, options: SimOptions) -> SimDisk {
         let random = Random::new(options.seed);
@@ -122,32 +77,7 @@ impl SimDisk {
     }
 
     fn with_image(env: &Env, options: &SimOptions, random: Random, image: Image) -> SimDisk {
-        let state = State {
-            image,
-            random,
-            faults: Faults::new(options.odds),
-            order: options.order,
-            ignores_flush: false,
-            space_limit: None,
-            mutations: 0,
-            cut_after: None,
-            power_is_cut: false,
-            is_dead: false,
-            stepped: Vec::new(),
-            held: Vec::new(),
-            timed: BTreeMap::new(),
-            next_timer: 0,
-            unanswered: Vec::new(),
-        };
-        let inner = Inner {
-            name: options.name.as_str().into(),
-            env: env.clone(),
-            capacity: options.capacity_bytes,
-            poison: Poison::default(),
-            counters: Counters::default(),
-            state: Mutex::new(state),
-        };
-        SimDisk { inner: Arc::new(inner) }
+        SimDisk { inner: Arc::new(Inner::new(env, options, random, image)) }
     }
 
     /// Cuts the power now: operations in flight and all later ones are never answered.
@@ -260,7 +190,7 @@ impl SimDisk {
 
     /// Removes all rules and odds.
     pub fn clear_faults(&self) {
-        self.inner.state.lock().faults = Faults::new(FaultOdds::default());
+        self.inner.state.lock().faults.clear();
     }
 
     pub fn set_odds(&self, odds: FaultOdds) {
@@ -387,161 +317,6 @@ impl SimDisk {
             drop(state);
             tell(answer);
         });
-    }
-}
-
-impl Inner {
-    fn refusal(&self, request: &Request, size: u64) -> Option<DiskError> {
-        let (offset, len) = request.range();
-        if let Some(kind) = request.fault(size, self.capacity) {
-            return Some(self.error(kind, request.operation(), offset, len));
-        }
-        if request.is_write() { self.poison.refusal(request.operation(), offset, len) } else { None }
-    }
-
-    fn error(&self, kind: DiskErrorKind, operation: Operation, offset: u64, len: u64) -> DiskError {
-        let errno = match kind {
-            DiskErrorKind::Failed => Some(libc::EIO),
-            DiskErrorKind::NoSpace => Some(libc::ENOSPC),
-            _ => None,
-        };
-        let cause = errno.map(|errno| Arc::new(io::Error::from_raw_os_error(errno)));
-        DiskError { kind, device: self.name.clone(), operation, offset, len, cause }
-    }
-
-    /// Lets a request take effect; none if the power goes at it.
-    fn carry_out(&self, state: &mut State, pending: Pending) -> Option<Answer> {
-        let Pending { mut request, done, fault } = pending;
-        let (offset, len) = request.range();
-        if state.is_dead {
-            state.unanswered.push((request, done));
-            return None;
-        }
-        // Poisoned while it waited.
-        if let Some(error) = self.refusal(&request, state.image.size()) {
-            self.counters.count_failure();
-            return Some((done, Completion { result: Err(error), buf: request.into_buf() }));
-        }
-        if request.is_write() {
-            if state.cut_after == Some(state.mutations) {
-                state.apply_in_flight(&request);
-                state.unanswered.push((request, done));
-                state.cut_power();
-                return None;
-            }
-            state.mutations += 1;
-        }
-        let result = state.apply(&mut request, fault).map_err(|kind| {
-            let error = self.error(kind, request.operation(), offset, len);
-            let refused_whole = kind == DiskErrorKind::NoSpace && request.operation() == Operation::Write;
-            if request.promises_durability() && !refused_whole {
-                self.poison.set(&error);
-            }
-            self.counters.count_failure();
-            error
-        });
-        Some((done, Completion { result, buf: request.into_buf() }))
-    }
-}
-
-impl State {
-    /// The effect of a request that is answered.
-    fn apply(&mut self, request: &mut Request, fault: Option<Fault>) -> Result<(), DiskErrorKind> {
-        let (start, len) = request.range();
-        let finds_space = self.space_limit.is_none_or(|limit| start + len <= limit);
-        match request {
-            Request::Read { offset, buf, .. } => {
-                if fault == Some(Fault::Fail) {
-                    return Err(DiskErrorKind::Failed);
-                }
-                self.image.read(*offset, buf);
-                if fault == Some(Fault::Corrupt) {
-                    self.random.corrupt(buf);
-                }
-                Ok(())
-            }
-            Request::Write { .. } | Request::Allocate { .. } if !finds_space => Err(DiskErrorKind::NoSpace),
-            Request::Write { offset, buf, durability } => {
-                let is_durable = *durability == Durability::Durable && !self.ignores_flush;
-                self.apply_write(*offset, buf, is_durable, fault)
-            }
-            Request::Flush | Request::Allocate { .. } if fault == Some(Fault::Fail) => Err(DiskErrorKind::Failed),
-            Request::Flush => {
-                if !self.ignores_flush && fault != Some(Fault::Lose) {
-                    self.image.flush();
-                }
-                Ok(())
-            }
-            Request::Allocate { offset, len } => {
-                self.image.grow(*offset + *len);
-                Ok(())
-            }
-        }
-    }
-
-    fn apply_write(&mut self, offset: u64, bytes: &[u8], is_durable: bool, fault: Option<Fault>) -> Result<(), DiskErrorKind> {
-        match fault {
-            Some(Fault::Fail) => return Err(DiskErrorKind::Failed),
-            Some(Fault::Lose) => {}
-            Some(Fault::Tear | Fault::FailTorn) => {
-                let keep = self.random.part(bytes.len() / crate::SECTOR_BYTES);
-                self.image.write_part(offset, bytes, &keep, is_durable);
-                if fault == Some(Fault::FailTorn) {
-                    return Err(DiskErrorKind::Failed);
-                }
-            }
-            Some(Fault::Misdirect) => {
-                let blocks = (self.image.size() / BLOCK_BYTES as u64).max(1);
-                let elsewhere = self.random.below(blocks) * BLOCK_BYTES as u64;
-                let room = (self.image.size().saturating_sub(elsewhere)).min(bytes.len() as u64) as usize;
-                self.image.write(elsewhere, &bytes[..room], is_durable);
-            }
-            Some(Fault::Corrupt) => {
-                let mut corrupt = bytes.to_vec();
-                self.random.corrupt(&mut corrupt);
-                self.image.write(offset, &corrupt, is_durable);
-            }
-            Some(Fault::Delay(_) | Fault::Hold) | None => self.image.write(offset, bytes, is_durable),
-        }
-        Ok(())
-    }
-
-    /// The effect of a request that nobody will hear of: the bytes may get to the medium, nothing is promised.
-    fn apply_in_flight(&mut self, request: &Request) {
-        match request {
-            Request::Write { offset, buf, .. } => self.image.write(*offset, buf, false),
-            Request::Allocate { offset, len } => self.image.grow(*offset + *len),
-            Request::Read { .. } | Request::Flush => {}
-        }
-    }
-
-    fn take_pending(&mut self) -> Vec<Pending> {
-        let mut pending = std::mem::take(&mut self.stepped);
-        pending.append(&mut self.held);
-        pending.extend(std::mem::take(&mut self.timed).into_values());
-        pending
-    }
-
-    fn cut_power(&mut self) {
-        if self.is_dead {
-            return;
-        }
-        self.is_dead = true;
-        self.power_is_cut = true;
-        let mut pending = self.take_pending();
-        self.random.shuffle(&mut pending);
-        for Pending { request, done, .. } in pending {
-            if self.random.is_heads() {
-                self.apply_in_flight(&request);
-            }
-            self.unanswered.push((request, done));
-        }
-    }
-}
-
-fn tell(answer: Option<Answer>) {
-    if let Some((done, completion)) = answer {
-        done(completion);
     }
 }
 

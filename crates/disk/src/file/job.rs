@@ -180,3 +180,6 @@ fn poisons(request: &Request, kind: DiskErrorKind, direct: bool) -> bool {
     let refused_whole = direct && kind == DiskErrorKind::NoSpace && !matches!(request, Request::Flush);
     request.promises_durability() && !refused_whole
 }
+
+#[cfg(test)]
+mod tests;

@@ -328,6 +328,69 @@ fn what_is_no_disk_is_refused() {
 }
 
 #[test]
+fn requests_beyond_the_queue_are_refused_and_the_rest_completes() {
+    for way in [Way::Ring, Way::Threads] {
+        way.run(|path, options| async move {
+            let disk = FileDisk::open(&path, &options).expect("opens");
+            disk.write(0, filled(1, 1), Durability::Durable).await.expect("write");
+            let (refused, completed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            // More than both queues and all that can be in flight besides.
+            let asked = 20_000;
+            for _ in 0..asked {
+                let (refused, completed) = (refused.clone(), completed.clone());
+                let request = crate::Request::Read { offset: 0, buf: AlignedBuf::for_read(8), mode: ReadMode::Cached };
+                disk.submit(
+                    request,
+                    Box::new(move |completion| match completion.result {
+                        Ok(()) => drop(completed.fetch_add(1, Ordering::SeqCst)),
+                        Err(error) => {
+                            assert_eq!(error.kind, DiskErrorKind::Overloaded);
+                            refused.fetch_add(1, Ordering::SeqCst);
+                        }
+                    }),
+                );
+            }
+            while refused.load(Ordering::SeqCst) + completed.load(Ordering::SeqCst) < asked {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(completed.load(Ordering::SeqCst) >= 4_096, "{way:?}");
+            if ring_is_installed() {
+                // Nothing is taken out of a ring while its thread submits.
+                assert_eq!(completed.load(Ordering::SeqCst), 256 + 4_096);
+            }
+            disk.write(0, filled(1, 2), Durability::Durable).await.expect("overload harms nothing");
+        });
+    }
+}
+
+#[test]
+fn a_ring_that_goes_waits_for_its_operations_and_answers_them() {
+    let folder = TempDir::new().expect("temporary folder");
+    let path = folder.path().join("disk");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    runtime.block_on(async {
+        let Ok(guard) = install_ring() else { return eprintln!("SKIPPED: no ring here") };
+        let disk = Arc::new(FileDisk::open(&path, &Way::Ring.options()).expect("opens"));
+        let answered = Arc::new(AtomicU64::new(0));
+        for block in 0..400 {
+            let answered = answered.clone();
+            let buf = filled(1, 1);
+            let request = crate::Request::Write { offset: block * BLOCK, buf, durability: Durability::Volatile };
+            disk.submit(
+                request,
+                Box::new(move |completion| {
+                    completion.result.expect("write");
+                    answered.fetch_add(1, Ordering::SeqCst);
+                }),
+            );
+        }
+        drop(guard);
+        assert_eq!(answered.load(Ordering::SeqCst), 400);
+        disk.write(0, filled(1, 2), Durability::Durable).await.expect("threads take over");
+    });
+}
+
+#[test]
 fn a_failed_durable_write_poisons_and_reads_go_on() {
     // A file that shrank behind our back fails no write, so the failure is made where it is decided: in the job.
     for way in WAYS {

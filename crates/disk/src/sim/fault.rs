@@ -97,6 +97,10 @@ impl Faults {
         Faults { rules: Vec::new(), odds }
     }
 
+    pub(super) fn clear(&mut self) {
+        *self = Faults::new(FaultOdds::default());
+    }
+
     pub(super) fn add(&mut self, rule: FaultRule) {
         assert!(rule.makes_sense(), "{:?} cannot happen to a {}", rule.fault, rule.operation);
         self.rules.push(rule);
