@@ -96,6 +96,10 @@ impl Kv for FjallKv {
         })
     }
 
+    fn persist_waits(&self) -> bool {
+        true
+    }
+
     fn snapshot(&self) -> Result<Box<dyn KvRead>, ReadError> {
         Ok(Box::new(self.view()))
     }

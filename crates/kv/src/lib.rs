@@ -58,6 +58,10 @@ pub trait Kv: KvRead {
     /// Returns once every batch committed before the call is durable.
     fn persist(&self) -> Result<(), PersistError>;
 
+    /// Whether [`Kv::persist`] waits for a device. A caller on an asynchronous runtime then moves it to a thread for blocking work;
+    /// the twin does not wait, and stays on the simulation's one thread.
+    fn persist_waits(&self) -> bool;
+
     /// The state of this moment, unaffected by later commits.
     fn snapshot(&self) -> Result<Box<dyn KvRead>, ReadError>;
 }

@@ -129,6 +129,10 @@ impl Kv for MemoryKv {
         Ok(())
     }
 
+    fn persist_waits(&self) -> bool {
+        false
+    }
+
     fn snapshot(&self) -> Result<Box<dyn KvRead>, ReadError> {
         Ok(Box::new(MemorySnapshot(self.visible()?)))
     }

@@ -1,1 +1,48 @@
-//! The manager's state machine: devices, buckets, credentials, checkpoint manifests.
+//! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens.
+//!
+//! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
+//! asks for the time or for chance. [`Manager`] is its shell, with one member: a command is durable in `wal` before it is
+//! applied, and its effect is kept in `kv`. Consensus will slide in between propose and apply.
+//!
+//! The data path never calls it. Readers take a [`Snapshot`], which is a few pointers.
+#![forbid(unsafe_code)]
+
+mod api;
+mod command;
+mod error;
+mod export;
+pub mod limits;
+mod manager;
+mod name;
+mod operation;
+mod record;
+mod snapshot;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use api::NewBucket;
+pub use command::{COMMAND_VERSION, Command, CommandError, apply};
+pub use error::{ImportError, ManagerError, OpenError, ProposeError};
+pub use export::{DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES};
+pub use manager::Manager;
+pub use name::{
+    InvalidBucketName, InvalidCredential, MAX_BUCKET_NAME_BYTES, MIN_BUCKET_NAME_BYTES, check_bucket_name, check_credential,
+};
+pub use operation::Refusal;
+pub use operation::bucket::{
+    BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
+};
+pub use operation::cell::{
+    InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError, TakeToken, TakeTokenError,
+};
+pub use operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
+pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};
+pub use operation::device::{AddDevice, DeviceError, RemoveDevice, SetDeviceState, UpdateDevice};
+pub use record::{
+    BucketEngine, BucketRecord, BucketState, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, ManifestRecord,
+    ReplicaTableRecord,
+};
+pub use snapshot::{CommandIndex, Snapshot};
+pub use table::LoadError;

@@ -47,7 +47,9 @@ pub enum OpenError {
     #[error("log segment {segment} is unusable: {mismatch}")]
     Segment { segment: String, mismatch: Mismatch },
     /// The owner's state says that records existed which the log does not hold.
-    #[error("the log holds records {first} to {last}, but record {needed} should come next or be among them")]
+    #[error(
+        "the log begins with record {first} and is known to go to {last}, but record {needed} should come next or be among them"
+    )]
     Missing { first: Lsn, last: Lsn, needed: Lsn },
     #[error("{found} segments; a log has at most {MAX_SEGMENTS}")]
     TooManySegments { found: usize },

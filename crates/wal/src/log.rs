@@ -86,7 +86,8 @@ struct Waiter {
 }
 
 impl Wal {
-    /// Opens the log of `store`, or begins it, and hands `replay` every record from `options.keep_from` on.
+    /// Opens the log of `store`, or begins it, and hands `replay` every record from `options.keep_from` on, in order.
+    /// What it was handed before an error counts for nothing.
     pub async fn open(
         env: &Env,
         store: Arc<dyn SegmentStore>,

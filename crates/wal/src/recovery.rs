@@ -67,13 +67,17 @@ pub(crate) async fn recover(
     check_sequence(&live)?;
 
     let first = live[0].header.first_lsn;
+    if keep_from < first {
+        let last = live[live.len() - 1].header.first_lsn.previous();
+        return Err(OpenError::Missing { first, last, needed: keep_from });
+    }
     let mut next_lsn = first;
     let mut write_offset = 0;
     for (index, current) in live.iter().enumerate() {
         let successor = live.get(index + 1).map(|next| next.header.first_lsn);
         (write_offset, next_lsn) = walk_segment(current, successor, keep_from, replay).await?;
     }
-    if keep_from < first || keep_from > next_lsn {
+    if keep_from > next_lsn {
         return Err(OpenError::Missing { first, last: next_lsn.previous(), needed: keep_from });
     }
     // The last process may have been killed after its last write and before that was durable; whoever is told of the records

@@ -1,0 +1,180 @@
+//! What the rest of Trilith asks of the manager. Each call is one command through the log.
+
+use std::sync::Arc;
+
+use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, Token};
+
+use crate::error::ManagerError;
+use crate::manager::Manager;
+use crate::operation::bucket::{
+    BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
+};
+use crate::operation::cell::{
+    InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError, TakeToken, TakeTokenError,
+};
+use crate::operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
+use crate::operation::credential::{AddCredential, CredentialError, RemoveCredential, SetRootCredential};
+use crate::operation::device::{AddDevice, DeviceError, RemoveDevice, SetDeviceState, UpdateDevice};
+use crate::record::{BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode};
+
+/// A bucket to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBucket {
+    pub name: String,
+    pub owner: String,
+    pub engine: BucketEngine,
+    pub etag: EtagMode,
+}
+
+impl Manager {
+    /// The cluster; a new one gets a random id and `format_version`.
+    pub async fn ensure_cluster(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
+        if let Some(cluster) = self.snapshot().cluster() {
+            return Ok(Arc::clone(cluster));
+        }
+        let mut id = [0; 16];
+        self.inner.env.fill_random(&mut id);
+        let created_ms = self.inner.env.wall_clock_ms();
+        match self.propose(InitCluster { id: ClusterId(id), format_version, created_ms }).await {
+            // Somebody else was first, between our look and our command.
+            Err(ManagerError::Refused(error @ ClusterError::AlreadyInitialised { .. })) => {
+                self.snapshot().cluster().cloned().ok_or(ManagerError::Refused(error))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Allows newer durable formats to be written. There is no way back.
+    pub async fn raise_format_version(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
+        self.propose(RaiseFormatVersion { format_version }).await
+    }
+
+    /// Takes a device into the cluster and gives it its number.
+    pub async fn add_device(
+        &self,
+        uuid: DeviceUuid,
+        path: &str,
+        capacity_bytes: u64,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(AddDevice { uuid, path: path.to_owned(), capacity_bytes }).await
+    }
+
+    /// Notes where a device was found and how large it is now.
+    pub async fn update_device(
+        &self,
+        id: DeviceId,
+        path: &str,
+        capacity_bytes: u64,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(UpdateDevice { id, path: path.to_owned(), capacity_bytes }).await
+    }
+
+    /// Changes what a device is used for.
+    pub async fn set_device_state(
+        &self,
+        id: DeviceId,
+        state: DeviceState,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(SetDeviceState { id, state }).await
+    }
+
+    /// Forgets a device that is drained or has failed.
+    pub async fn remove_device(&self, id: DeviceId) -> Result<(), ManagerError<DeviceError>> {
+        self.propose(RemoveDevice { id }).await
+    }
+
+    /// Makes a bucket, dated now.
+    pub async fn create_bucket(&self, bucket: NewBucket) -> Result<Arc<BucketRecord>, ManagerError<CreateBucketError>> {
+        let NewBucket { name, owner, engine, etag } = bucket;
+        let created_ms = self.inner.env.wall_clock_ms();
+        self.propose(CreateBucket { name, owner, engine, etag, created_ms }).await
+    }
+
+    /// First step of deleting a bucket: it takes no more writes. Then verify that it is empty.
+    pub async fn mark_bucket_deleting(&self, name: &str, id: BucketId) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+        self.propose(MarkBucketDeleting { name: name.to_owned(), id }).await
+    }
+
+    /// Second step of deleting a bucket that is empty.
+    pub async fn remove_bucket(&self, name: &str, id: BucketId) -> Result<(), ManagerError<BucketError>> {
+        self.propose(RemoveBucket { name: name.to_owned(), id }).await
+    }
+
+    /// Second step of deleting a bucket that is not empty: it is used as before.
+    pub async fn reactivate_bucket(&self, name: &str, id: BucketId) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+        self.propose(ReactivateBucket { name: name.to_owned(), id }).await
+    }
+
+    /// Sets a bucket's policy, or takes it away.
+    pub async fn set_bucket_policy(
+        &self,
+        name: &str,
+        id: BucketId,
+        policy: Option<Vec<u8>>,
+    ) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+        self.propose(SetBucketPolicy { name: name.to_owned(), id, policy }).await
+    }
+
+    /// Sets the root credential; writes nothing if it is that already.
+    pub async fn set_root_credential(
+        &self,
+        access_key: &str,
+        secret: &str,
+    ) -> Result<Arc<Credential>, ManagerError<CredentialError>> {
+        if let Some(present) = self.snapshot().credential(access_key)
+            && present.is_root
+            && present.secret == secret
+        {
+            return Ok(Arc::clone(present));
+        }
+        self.propose(SetRootCredential { access_key: access_key.to_owned(), secret: secret.to_owned() }).await
+    }
+
+    /// Adds an access key of a user.
+    pub async fn add_credential(
+        &self,
+        access_key: &str,
+        secret: &str,
+        user: &str,
+    ) -> Result<Arc<Credential>, ManagerError<CredentialError>> {
+        let (access_key, secret, user) = (access_key.to_owned(), secret.to_owned(), user.to_owned());
+        self.propose(AddCredential { access_key, secret, user }).await
+    }
+
+    /// Takes an access key away.
+    pub async fn remove_credential(&self, access_key: &str) -> Result<(), ManagerError<CredentialError>> {
+        self.propose(RemoveCredential { access_key: access_key.to_owned() }).await
+    }
+
+    /// Replaces a cell's checkpoint manifest, if it still is that of `expected` (0 if there is none). `epoch` is `expected` or
+    /// later.
+    pub async fn install_manifest(
+        &self,
+        cell: CellId,
+        expected: Epoch,
+        epoch: Epoch,
+        bytes: Vec<u8>,
+    ) -> Result<(), ManagerError<InstallManifestError>> {
+        self.propose(InstallManifest { cell, expected, epoch, bytes }).await
+    }
+
+    /// Replaces the replica-set table, if it still is that of `expected` (none if there is none).
+    pub async fn install_replica_table(
+        &self,
+        expected: Option<Generation>,
+        generation: Generation,
+        bytes: Vec<u8>,
+    ) -> Result<(), ManagerError<InstallReplicaTableError>> {
+        self.propose(InstallReplicaTable { expected, generation, bytes }).await
+    }
+
+    /// A token greater than all that were handed out before.
+    pub async fn take_token(&self) -> Result<Token, ManagerError<TakeTokenError>> {
+        self.propose(TakeToken {}).await
+    }
+
+    /// Sets a configuration entry, or takes it away.
+    pub async fn set_config(&self, key: &str, value: Option<&str>) -> Result<(), ManagerError<ConfigError>> {
+        self.propose(SetConfig { key: key.to_owned(), value: value.map(str::to_owned) }).await
+    }
+}

@@ -1,0 +1,130 @@
+//! The whole state as bytes: what is copied into superblocks, so that losing every manager loses no data.
+//!
+//! ```text
+//!   0  magic        8  "TRILMGR\0"
+//!   8  version      4  little-endian, as all numbers
+//!  12  checksum     4  CRC32C of the version and the body
+//!  16  body            postcard(Body)
+//! ```
+//!
+//! A copy may be older than the state that was lost. Ids and tokens that were handed out after it must not be handed out again:
+//! a bucket made anew under a lost bucket's id would show that bucket's objects, and a token would stop fencing. So an import
+//! skips more of them than any manager can have handed out between two copies.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use types::CellId;
+
+use crate::record::{BucketRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, ReplicaTableRecord};
+use crate::snapshot::{CommandIndex, NextIds, Snapshot};
+
+/// The version that is written; 1: the first.
+pub const EXPORT_VERSION: u32 = 1;
+
+/// Commands, and so tokens, that an import skips.
+pub const IMPORT_SKIPPED_COMMANDS: u64 = 1 << 32;
+
+/// Bucket ids that an import skips.
+pub const IMPORT_SKIPPED_BUCKETS: u64 = 1 << 32;
+
+/// Device numbers that an import skips.
+pub const IMPORT_SKIPPED_DEVICES: u32 = 1 << 12;
+
+const MAGIC: [u8; 8] = *b"TRILMGR\0";
+const BODY_OFFSET: usize = 16;
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    applied: u64,
+    next: NextIds,
+    cluster: Option<ClusterRecord>,
+    devices: Vec<DeviceRecord>,
+    buckets: Vec<BucketRecord>,
+    credentials: Vec<Credential>,
+    manifests: Vec<(CellId, ManifestRecord)>,
+    replica_table: Option<ReplicaTableRecord>,
+    config: Vec<(String, String)>,
+}
+
+/// Bytes that are no state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeExportError {
+    #[error("not a copy of a manager's state")]
+    Magic,
+    #[error("expected checksum {expected:#010x}, found {found:#010x}")]
+    Checksum { expected: u32, found: u32 },
+    #[error("expected version {EXPORT_VERSION} of a manager's state, found {found}; use a newer Trilith")]
+    Version { found: u32 },
+    #[error("a manager's state that cannot be decoded")]
+    Body(#[source] postcard::Error),
+}
+
+impl Snapshot {
+    /// The whole state as bytes. The same state gives the same bytes.
+    pub fn export(&self) -> Vec<u8> {
+        let body = Body {
+            applied: self.applied.0,
+            next: self.next,
+            cluster: self.cluster.as_deref().cloned(),
+            devices: self.devices.values().map(|record| DeviceRecord::clone(record)).collect(),
+            buckets: self.buckets().iter().map(|record| BucketRecord::clone(record)).collect(),
+            credentials: self.credentials().iter().map(|record| Credential::clone(record)).collect(),
+            manifests: self.manifests().map(|(cell, record)| (cell, ManifestRecord::clone(record))).collect(),
+            replica_table: self.replica_table.as_deref().cloned(),
+            config: self.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        };
+        let mut bytes = Vec::from(MAGIC);
+        bytes.extend_from_slice(&EXPORT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        let mut bytes = postcard::to_extend(&body, bytes).expect("encoding into memory cannot fail");
+        let checksum = checksum(&bytes);
+        bytes[12..BODY_OFFSET].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The state that [`Snapshot::export`] wrote.
+    pub fn from_export(bytes: &[u8]) -> Result<Snapshot, DecodeExportError> {
+        if bytes.len() < BODY_OFFSET || bytes[..8] != MAGIC {
+            return Err(DecodeExportError::Magic);
+        }
+        let (expected, found) = (checksum(bytes), u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")));
+        if expected != found {
+            return Err(DecodeExportError::Checksum { expected, found });
+        }
+        let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+        if version != EXPORT_VERSION {
+            return Err(DecodeExportError::Version { found: version });
+        }
+        let body: Body = postcard::from_bytes(&bytes[BODY_OFFSET..]).map_err(DecodeExportError::Body)?;
+        let buckets: HashMap<_, _> = body.buckets.into_iter().map(|record| (record.name.clone(), Arc::new(record))).collect();
+        let credentials = body.credentials.into_iter().map(|record| (record.access_key.clone(), Arc::new(record)));
+        Ok(Snapshot {
+            applied: CommandIndex(body.applied),
+            next: body.next,
+            cluster: body.cluster.map(Arc::new),
+            devices: Arc::new(body.devices.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
+            buckets: Arc::new(buckets),
+            credentials: Arc::new(credentials.collect()),
+            manifests: Arc::new(body.manifests.into_iter().map(|(cell, record)| (cell, Arc::new(record))).collect()),
+            replica_table: body.replica_table.map(Arc::new),
+            config: Arc::new(body.config.into_iter().collect()),
+        })
+    }
+
+    /// This state as the beginning of a manager that knows nothing later: with everything skipped that may have been handed out.
+    pub(crate) fn skip_lost(mut self) -> Snapshot {
+        self.applied.0 += IMPORT_SKIPPED_COMMANDS;
+        self.next.bucket += IMPORT_SKIPPED_BUCKETS;
+        self.next.device += IMPORT_SKIPPED_DEVICES;
+        self
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&bytes[8..12]);
+    digest.update(&bytes[BODY_OFFSET..]);
+    digest.finalize() as u32
+}

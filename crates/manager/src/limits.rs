@@ -1,0 +1,60 @@
+//! Named limits of the state: it is held in memory, exported whole and copied into superblocks, so everything in it has one.
+
+/// Most buckets of a cluster.
+pub const MAX_BUCKETS: usize = 100_000;
+
+/// Longest bucket policy (S3): 20 KiB.
+pub const MAX_POLICY_BYTES: usize = 20 * 1024;
+
+/// Most access keys.
+pub const MAX_CREDENTIALS: usize = 100_000;
+
+/// Access keys have 3 to this many characters.
+pub const MAX_ACCESS_KEY_BYTES: usize = 128;
+
+/// Secrets have 8 to this many characters.
+pub const MAX_SECRET_BYTES: usize = 128;
+
+/// Shortest access key and user name.
+pub const MIN_ACCESS_KEY_BYTES: usize = 3;
+
+/// Shortest secret.
+pub const MIN_SECRET_BYTES: usize = 8;
+
+/// Longest user name.
+pub const MAX_USER_BYTES: usize = 128;
+
+/// Most devices, those that were removed not counted.
+pub const MAX_DEVICES: usize = 4096;
+
+/// Longest path of a device.
+pub const MAX_DEVICE_PATH_BYTES: usize = 4096;
+
+/// Most cells.
+pub const MAX_CELLS: usize = 1024;
+
+/// Longest checkpoint manifest. A command with one fits a segment of the manager's log.
+pub const MAX_MANIFEST_BYTES: usize = 4 * 1024 * 1024;
+
+/// Longest replica-set table.
+pub const MAX_REPLICA_TABLE_BYTES: usize = 1024 * 1024;
+
+/// Most configuration entries.
+pub const MAX_CONFIG_ENTRIES: usize = 1024;
+
+/// Longest key of a configuration entry.
+pub const MAX_CONFIG_KEY_BYTES: usize = 128;
+
+/// Longest value of a configuration entry.
+pub const MAX_CONFIG_VALUE_BYTES: usize = 4096;
+
+/// Bytes of a segment of the manager's log.
+pub const LOG_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Commands that may be applied before the state is made durable and the log is shortened.
+pub const PERSIST_INTERVAL_COMMANDS: u64 = 256;
+
+/// Bytes of commands after which the same happens: a large manifest may be most of a segment.
+pub const PERSIST_INTERVAL_BYTES: usize = 16 * 1024 * 1024;
+
+const _: () = assert!(MAX_MANIFEST_BYTES + 4096 + 1024 < LOG_SEGMENT_BYTES as usize);

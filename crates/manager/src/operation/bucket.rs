@@ -1,0 +1,212 @@
+//! Buckets.
+//!
+//! ```text
+//!            create              mark               remove
+//!   (none) ─────────▶ Active ──────────▶ Deleting ─────────▶ (none)
+//!                        ◀──────────────────┘
+//!                             reactivate
+//! ```
+//!
+//! Deleting takes two steps because only the object layer can tell whether a bucket is empty, and only after it has stopped
+//! taking writes. Every step names the incarnation that it means: between two steps the name may have come to mean another.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use types::{BucketId, ErrorKind};
+
+use super::{Operation, Refusal};
+use crate::limits::{MAX_BUCKETS, MAX_POLICY_BYTES, MAX_USER_BYTES};
+use crate::name::{InvalidBucketName, check_bucket_name};
+use crate::record::{BucketEngine, BucketRecord, BucketState, EtagMode};
+use crate::snapshot::{CommandIndex, Edit, Snapshot};
+
+/// Makes a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateBucket {
+    pub name: String,
+    pub owner: String,
+    pub engine: BucketEngine,
+    pub etag: EtagMode,
+    pub created_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateBucketError {
+    #[error(transparent)]
+    Name(#[from] InvalidBucketName),
+    #[error("the owner's name has {found} bytes; the longest is {MAX_USER_BYTES}")]
+    OwnerLength { found: usize },
+    #[error("the bucket exists and belongs to somebody else")]
+    AlreadyExists,
+    #[error("the bucket exists and is yours")]
+    AlreadyOwnedByYou,
+    #[error("a bucket of that name is being deleted; try again later")]
+    Deleting,
+    #[error("the cluster has {MAX_BUCKETS} buckets and takes no more")]
+    TooMany,
+}
+
+impl Refusal for CreateBucketError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            CreateBucketError::Name(_) | CreateBucketError::OwnerLength { .. } => ErrorKind::Invalid,
+            CreateBucketError::AlreadyExists | CreateBucketError::AlreadyOwnedByYou | CreateBucketError::Deleting => {
+                ErrorKind::Conflict
+            }
+            CreateBucketError::TooMany => ErrorKind::Full,
+        }
+    }
+}
+
+impl Operation for CreateBucket {
+    type Reply = Arc<BucketRecord>;
+    type Refusal = CreateBucketError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<BucketRecord>, CreateBucketError> {
+        check_bucket_name(&self.name)?;
+        if self.owner.len() > MAX_USER_BYTES {
+            return Err(CreateBucketError::OwnerLength { found: self.owner.len() });
+        }
+        if let Some(existing) = edit.state.bucket(&self.name) {
+            return Err(match existing.state {
+                BucketState::Deleting => CreateBucketError::Deleting,
+                BucketState::Active if existing.owner == self.owner => CreateBucketError::AlreadyOwnedByYou,
+                BucketState::Active => CreateBucketError::AlreadyExists,
+            });
+        }
+        if edit.state.buckets.len() >= MAX_BUCKETS {
+            return Err(CreateBucketError::TooMany);
+        }
+        let bucket = Arc::new(BucketRecord {
+            id: BucketId(edit.take_bucket_id()),
+            name: self.name.clone(),
+            created_ms: self.created_ms,
+            owner: self.owner.clone(),
+            engine: self.engine,
+            etag: self.etag,
+            policy: None,
+            state: BucketState::Active,
+        });
+        edit.set_bucket(Arc::clone(&bucket));
+        Ok(bucket)
+    }
+}
+
+/// Why a change of an existing bucket was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BucketError {
+    /// Neither this bucket nor another of its name, or another incarnation of it.
+    #[error("there is no such bucket")]
+    NotFound,
+    #[error("the bucket is being deleted")]
+    Deleting,
+    #[error("the bucket is in use; mark it as deleting first")]
+    NotDeleting,
+    #[error("a policy of {found} bytes; the longest is {MAX_POLICY_BYTES}")]
+    PolicyLength { found: usize },
+}
+
+impl Refusal for BucketError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            BucketError::NotFound => ErrorKind::NotFound,
+            BucketError::Deleting | BucketError::NotDeleting => ErrorKind::Conflict,
+            BucketError::PolicyLength { .. } => ErrorKind::Invalid,
+        }
+    }
+}
+
+/// Stops writes to a bucket, before it is verified to be empty. Marking it again is no error: the first attempt may have died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkBucketDeleting {
+    pub name: String,
+    pub id: BucketId,
+}
+
+impl Operation for MarkBucketDeleting {
+    type Reply = Arc<BucketRecord>;
+    type Refusal = BucketError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<BucketRecord>, BucketError> {
+        set_state(edit, &self.name, self.id, BucketState::Deleting)
+    }
+}
+
+/// Takes a bucket that turned out not to be empty back into use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactivateBucket {
+    pub name: String,
+    pub id: BucketId,
+}
+
+impl Operation for ReactivateBucket {
+    type Reply = Arc<BucketRecord>;
+    type Refusal = BucketError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<BucketRecord>, BucketError> {
+        set_state(edit, &self.name, self.id, BucketState::Active)
+    }
+}
+
+/// Forgets a bucket that was marked and verified to be empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveBucket {
+    pub name: String,
+    pub id: BucketId,
+}
+
+impl Operation for RemoveBucket {
+    type Reply = ();
+    type Refusal = BucketError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), BucketError> {
+        if incarnation(edit.state, &self.name, self.id)?.state != BucketState::Deleting {
+            return Err(BucketError::NotDeleting);
+        }
+        edit.remove_bucket(&self.name);
+        Ok(())
+    }
+}
+
+/// Sets a bucket's policy, or takes it away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetBucketPolicy {
+    pub name: String,
+    pub id: BucketId,
+    pub policy: Option<Vec<u8>>,
+}
+
+impl Operation for SetBucketPolicy {
+    type Reply = Arc<BucketRecord>;
+    type Refusal = BucketError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<BucketRecord>, BucketError> {
+        if let Some(policy) = &self.policy
+            && policy.len() > MAX_POLICY_BYTES
+        {
+            return Err(BucketError::PolicyLength { found: policy.len() });
+        }
+        let bucket = incarnation(edit.state, &self.name, self.id)?;
+        if bucket.state == BucketState::Deleting {
+            return Err(BucketError::Deleting);
+        }
+        let bucket = Arc::new(BucketRecord { policy: self.policy.clone(), ..BucketRecord::clone(bucket) });
+        edit.set_bucket(Arc::clone(&bucket));
+        Ok(bucket)
+    }
+}
+
+fn incarnation<'a>(state: &'a Snapshot, name: &str, id: BucketId) -> Result<&'a Arc<BucketRecord>, BucketError> {
+    state.bucket(name).filter(|bucket| bucket.id == id).ok_or(BucketError::NotFound)
+}
+
+fn set_state(edit: &mut Edit<'_>, name: &str, id: BucketId, state: BucketState) -> Result<Arc<BucketRecord>, BucketError> {
+    let bucket = incarnation(edit.state, name, id)?;
+    if bucket.state == state {
+        return Ok(Arc::clone(bucket));
+    }
+    let bucket = Arc::new(BucketRecord { state, ..BucketRecord::clone(bucket) });
+    edit.set_bucket(Arc::clone(&bucket));
+    Ok(bucket)
+}

@@ -1,0 +1,137 @@
+//! What cells ask of the manager: checkpoint manifests, the replica-set table, tokens.
+
+use serde::{Deserialize, Serialize};
+use types::{CellId, Epoch, ErrorKind, Generation, Token};
+
+use super::{Operation, Refusal};
+use crate::limits::{MAX_CELLS, MAX_MANIFEST_BYTES, MAX_REPLICA_TABLE_BYTES};
+use crate::record::{ManifestRecord, ReplicaTableRecord};
+use crate::snapshot::{CommandIndex, Edit};
+
+/// Replaces a cell's manifest if it still is of the epoch that the new one was built on. A cell without one has epoch 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstallManifest {
+    pub cell: CellId,
+    pub expected: Epoch,
+    /// Not below `expected`: a merge of runs changes the manifest within its epoch.
+    pub epoch: Epoch,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallManifestError {
+    #[error("expected the manifest of epoch {expected}, found that of epoch {found}")]
+    Stale { expected: Epoch, found: Epoch },
+    #[error("a manifest of epoch {epoch} cannot follow one of epoch {expected}")]
+    Backwards { expected: Epoch, epoch: Epoch },
+    #[error("a manifest of {found} bytes; the longest is {MAX_MANIFEST_BYTES}")]
+    Length { found: usize },
+    #[error("the cluster has {MAX_CELLS} cells and takes no more")]
+    TooManyCells,
+}
+
+impl Refusal for InstallManifestError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            InstallManifestError::Stale { .. } => ErrorKind::PreconditionFailed,
+            InstallManifestError::Backwards { .. } | InstallManifestError::Length { .. } => ErrorKind::Invalid,
+            InstallManifestError::TooManyCells => ErrorKind::Full,
+        }
+    }
+}
+
+impl Operation for InstallManifest {
+    type Reply = ();
+    type Refusal = InstallManifestError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), InstallManifestError> {
+        if self.bytes.len() > MAX_MANIFEST_BYTES {
+            return Err(InstallManifestError::Length { found: self.bytes.len() });
+        }
+        if self.epoch < self.expected {
+            return Err(InstallManifestError::Backwards { expected: self.expected, epoch: self.epoch });
+        }
+        let found = edit.state.manifest(self.cell).map_or(Epoch(0), |manifest| manifest.epoch);
+        if found != self.expected {
+            return Err(InstallManifestError::Stale { expected: self.expected, found });
+        }
+        let is_new = edit.state.manifest(self.cell).is_none();
+        if is_new && edit.state.manifests.len() >= MAX_CELLS {
+            return Err(InstallManifestError::TooManyCells);
+        }
+        edit.set_manifest(self.cell, ManifestRecord { epoch: self.epoch, bytes: self.bytes.clone() });
+        Ok(())
+    }
+}
+
+/// Replaces the replica-set table if it still is of the expected generation; none expected means that there is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstallReplicaTable {
+    pub expected: Option<Generation>,
+    pub generation: Generation,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallReplicaTableError {
+    #[error("expected table generation {expected:?}, found {found:?}")]
+    Stale { expected: Option<Generation>, found: Option<Generation> },
+    #[error("generation {generation} cannot follow generation {expected:?}")]
+    Backwards { expected: Option<Generation>, generation: Generation },
+    #[error("a replica-set table of {found} bytes; the longest is {MAX_REPLICA_TABLE_BYTES}")]
+    Length { found: usize },
+}
+
+impl Refusal for InstallReplicaTableError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            InstallReplicaTableError::Stale { .. } => ErrorKind::PreconditionFailed,
+            InstallReplicaTableError::Backwards { .. } | InstallReplicaTableError::Length { .. } => ErrorKind::Invalid,
+        }
+    }
+}
+
+impl Operation for InstallReplicaTable {
+    type Reply = ();
+    type Refusal = InstallReplicaTableError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), InstallReplicaTableError> {
+        let (expected, generation) = (self.expected, self.generation);
+        if self.bytes.len() > MAX_REPLICA_TABLE_BYTES {
+            return Err(InstallReplicaTableError::Length { found: self.bytes.len() });
+        }
+        // A generation stands for one choice of primaries: it is never used for two tables.
+        if expected.is_some_and(|expected| generation <= expected) {
+            return Err(InstallReplicaTableError::Backwards { expected, generation });
+        }
+        let found = edit.state.replica_table().map(|table| table.generation);
+        if found != expected {
+            return Err(InstallReplicaTableError::Stale { expected, found });
+        }
+        edit.set_replica_table(ReplicaTableRecord { generation, bytes: self.bytes.clone() });
+        Ok(())
+    }
+}
+
+/// Hands out a token: greater than all before, and never handed out twice, because it is the command's own number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeToken {}
+
+/// Never: a token is always to be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeTokenError {}
+
+impl Refusal for TakeTokenError {
+    fn kind(&self) -> ErrorKind {
+        match *self {}
+    }
+}
+
+impl Operation for TakeToken {
+    type Reply = Token;
+    type Refusal = TakeTokenError;
+
+    fn apply(&self, index: CommandIndex, _: &mut Edit<'_>) -> Result<Token, TakeTokenError> {
+        Ok(Token(index.0))
+    }
+}

@@ -1,0 +1,201 @@
+//! The whole state at one moment, and the only way to change it.
+//!
+//! Every table stands behind a reference count: a clone costs a few increments, and a change copies the one table that it
+//! touches. So readers hold a snapshot without a lock, and a manifest that is replaced often copies no bucket.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use types::{CellId, DeviceId};
+
+use crate::record::{BucketRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, ReplicaTableRecord};
+
+/// The number of a command in the manager's log: 1 for the first. 0 means "none yet".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandIndex(pub u64);
+
+/// The manager's state after one command. Immutable; holding one keeps the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    pub(crate) applied: CommandIndex,
+    pub(crate) next: NextIds,
+    pub(crate) cluster: Option<Arc<ClusterRecord>>,
+    pub(crate) devices: Arc<BTreeMap<DeviceId, Arc<DeviceRecord>>>,
+    pub(crate) buckets: Arc<HashMap<String, Arc<BucketRecord>>>,
+    pub(crate) credentials: Arc<HashMap<String, Arc<Credential>>>,
+    pub(crate) manifests: Arc<BTreeMap<CellId, Arc<ManifestRecord>>>,
+    pub(crate) replica_table: Option<Arc<ReplicaTableRecord>>,
+    pub(crate) config: Arc<BTreeMap<String, String>>,
+}
+
+/// Ids that were never given out, and never will be twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct NextIds {
+    pub(crate) bucket: u64,
+    pub(crate) device: u32,
+}
+
+impl Default for NextIds {
+    /// Bucket incarnations count from 1, so that 0 can mean none in records; devices count from 0.
+    fn default() -> Self {
+        NextIds { bucket: 1, device: 0 }
+    }
+}
+
+impl Snapshot {
+    /// The last command that this snapshot holds.
+    pub fn applied(&self) -> CommandIndex {
+        self.applied
+    }
+
+    /// The cluster; none before [`crate::Manager::ensure_cluster`].
+    pub fn cluster(&self) -> Option<&Arc<ClusterRecord>> {
+        self.cluster.as_ref()
+    }
+
+    /// A bucket by its name, in whatever state it is.
+    pub fn bucket(&self, name: &str) -> Option<&Arc<BucketRecord>> {
+        self.buckets.get(name)
+    }
+
+    /// All buckets by name.
+    pub fn buckets(&self) -> Vec<Arc<BucketRecord>> {
+        let mut buckets: Vec<_> = self.buckets.values().cloned().collect();
+        buckets.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        buckets
+    }
+
+    /// What an access key stands for.
+    pub fn credential(&self, access_key: &str) -> Option<&Arc<Credential>> {
+        self.credentials.get(access_key)
+    }
+
+    /// All credentials by access key.
+    pub fn credentials(&self) -> Vec<Arc<Credential>> {
+        let mut credentials: Vec<_> = self.credentials.values().cloned().collect();
+        credentials.sort_unstable_by(|one, other| one.access_key.cmp(&other.access_key));
+        credentials
+    }
+
+    /// A device by its number.
+    pub fn device(&self, id: DeviceId) -> Option<&Arc<DeviceRecord>> {
+        self.devices.get(&id)
+    }
+
+    /// All devices by number.
+    pub fn devices(&self) -> impl Iterator<Item = &Arc<DeviceRecord>> {
+        self.devices.values()
+    }
+
+    /// A cell's checkpoint manifest; none before its first checkpoint.
+    pub fn manifest(&self, cell: CellId) -> Option<&Arc<ManifestRecord>> {
+        self.manifests.get(&cell)
+    }
+
+    /// All cells that have a manifest.
+    pub fn manifests(&self) -> impl Iterator<Item = (CellId, &Arc<ManifestRecord>)> {
+        self.manifests.iter().map(|(cell, manifest)| (*cell, manifest))
+    }
+
+    /// The replica-set table; none before the first.
+    pub fn replica_table(&self) -> Option<&Arc<ReplicaTableRecord>> {
+        self.replica_table.as_ref()
+    }
+
+    /// A configuration value.
+    pub fn config(&self, key: &str) -> Option<&str> {
+        self.config.get(key).map(String::as_str)
+    }
+
+    /// All configuration entries by key.
+    pub fn config_entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.config.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+/// Which record of the state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RecordKey {
+    NextIds,
+    Cluster,
+    Device(DeviceId),
+    Bucket(String),
+    Credential(String),
+    Manifest(CellId),
+    ReplicaTable,
+    Config(String),
+}
+
+/// A state under change. It notes which records were touched, so that exactly those are materialised.
+pub(crate) struct Edit<'a> {
+    pub(crate) state: &'a mut Snapshot,
+    pub(crate) touched: &'a mut Vec<RecordKey>,
+}
+
+impl Edit<'_> {
+    pub(crate) fn take_bucket_id(&mut self) -> u64 {
+        self.touched.push(RecordKey::NextIds);
+        self.state.next.bucket += 1;
+        self.state.next.bucket - 1
+    }
+
+    pub(crate) fn take_device_id(&mut self) -> u32 {
+        self.touched.push(RecordKey::NextIds);
+        self.state.next.device += 1;
+        self.state.next.device - 1
+    }
+
+    pub(crate) fn set_cluster(&mut self, cluster: Arc<ClusterRecord>) {
+        self.touched.push(RecordKey::Cluster);
+        self.state.cluster = Some(cluster);
+    }
+
+    pub(crate) fn set_device(&mut self, device: Arc<DeviceRecord>) {
+        self.touched.push(RecordKey::Device(device.id));
+        Arc::make_mut(&mut self.state.devices).insert(device.id, device);
+    }
+
+    pub(crate) fn remove_device(&mut self, id: DeviceId) {
+        self.touched.push(RecordKey::Device(id));
+        Arc::make_mut(&mut self.state.devices).remove(&id);
+    }
+
+    pub(crate) fn set_bucket(&mut self, bucket: Arc<BucketRecord>) {
+        self.touched.push(RecordKey::Bucket(bucket.name.clone()));
+        Arc::make_mut(&mut self.state.buckets).insert(bucket.name.clone(), bucket);
+    }
+
+    pub(crate) fn remove_bucket(&mut self, name: &str) {
+        self.touched.push(RecordKey::Bucket(name.to_owned()));
+        Arc::make_mut(&mut self.state.buckets).remove(name);
+    }
+
+    pub(crate) fn set_credential(&mut self, credential: Arc<Credential>) {
+        self.touched.push(RecordKey::Credential(credential.access_key.clone()));
+        Arc::make_mut(&mut self.state.credentials).insert(credential.access_key.clone(), credential);
+    }
+
+    pub(crate) fn remove_credential(&mut self, access_key: &str) {
+        self.touched.push(RecordKey::Credential(access_key.to_owned()));
+        Arc::make_mut(&mut self.state.credentials).remove(access_key);
+    }
+
+    pub(crate) fn set_manifest(&mut self, cell: CellId, manifest: ManifestRecord) {
+        self.touched.push(RecordKey::Manifest(cell));
+        Arc::make_mut(&mut self.state.manifests).insert(cell, Arc::new(manifest));
+    }
+
+    pub(crate) fn set_replica_table(&mut self, table: ReplicaTableRecord) {
+        self.touched.push(RecordKey::ReplicaTable);
+        self.state.replica_table = Some(Arc::new(table));
+    }
+
+    pub(crate) fn set_config(&mut self, key: &str, value: Option<&str>) {
+        self.touched.push(RecordKey::Config(key.to_owned()));
+        let config = Arc::make_mut(&mut self.state.config);
+        match value {
+            Some(value) => config.insert(key.to_owned(), value.to_owned()),
+            None => config.remove(key),
+        };
+    }
+}

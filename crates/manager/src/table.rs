@@ -1,0 +1,163 @@
+//! The state in `kv`: one entry for each record, and the number of the last command that is in it.
+//!
+//! ```text
+//!   key    table 1 | key in the table        (numbers big-endian, so that they sort)
+//!   value  version 1 | postcard(record)
+//! ```
+//!
+//! Invariant: a batch holds the number of the last command whose effects are in it. So what is found after a crash is the state
+//! after exactly that command, and the log goes on from the next.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use kv::{Batch, Kv, ReadError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use types::{CellId, DeviceId};
+
+use crate::record::{BucketRecord, Credential, DeviceRecord, ManifestRecord};
+use crate::snapshot::{CommandIndex, RecordKey, Snapshot};
+
+/// The version of a record's value that is written; 1: the first.
+const RECORD_VERSION: u8 = 1;
+
+const APPLIED: u8 = 1;
+const NEXT_IDS: u8 = 2;
+const CLUSTER: u8 = 3;
+const DEVICE: u8 = 4;
+const BUCKET: u8 = 5;
+const CREDENTIAL: u8 = 6;
+const MANIFEST: u8 = 7;
+const REPLICA_TABLE: u8 = 8;
+const CONFIG: u8 = 9;
+
+/// The state could not be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the manager's state has an entry {key:02x?} that this version does not know; use a newer Trilith")]
+    UnknownEntry { key: Vec<u8> },
+    #[error("the manager's state has entry {key:02x?} in version {found:?}, expected {RECORD_VERSION}; use a newer Trilith")]
+    Version { key: Vec<u8>, found: Option<u8> },
+    #[error("the manager's state has an entry {key:02x?} that cannot be decoded; restore it from a copy or a superblock")]
+    Body {
+        key: Vec<u8>,
+        #[source]
+        cause: postcard::Error,
+    },
+}
+
+/// The batch that brings `kv` from the state before to `state`, of which the records `touched` differ.
+pub(crate) fn batch(state: &Snapshot, touched: Vec<RecordKey>) -> Batch {
+    let mut batch = Batch::new();
+    let touched: BTreeSet<RecordKey> = touched.into_iter().collect();
+    for record in &touched {
+        let key = key(record);
+        match value(state, record) {
+            Some(value) => batch.put(key, value),
+            None => batch.remove(key),
+        }
+    }
+    batch.put([APPLIED], encode(&state.applied.0));
+    batch
+}
+
+/// Every record of a state.
+pub(crate) fn all_records(state: &Snapshot) -> Vec<RecordKey> {
+    let mut records = vec![RecordKey::NextIds, RecordKey::Cluster, RecordKey::ReplicaTable];
+    records.extend(state.devices.keys().copied().map(RecordKey::Device));
+    records.extend(state.buckets.keys().cloned().map(RecordKey::Bucket));
+    records.extend(state.credentials.keys().cloned().map(RecordKey::Credential));
+    records.extend(state.manifests.keys().copied().map(RecordKey::Manifest));
+    records.extend(state.config.keys().cloned().map(RecordKey::Config));
+    records
+}
+
+/// Reads the state back. An empty store holds the state before the first command.
+pub(crate) fn load(kv: &dyn Kv) -> Result<Snapshot, LoadError> {
+    let mut state = Snapshot::default();
+    let mut outcome = Ok(());
+    kv.scan_prefix(&[], &mut |key, value| {
+        outcome = load_entry(&mut state, key, value);
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    outcome.map(|()| state)
+}
+
+fn load_entry(state: &mut Snapshot, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+    let unknown = || LoadError::UnknownEntry { key: key.to_vec() };
+    let (table, name) = key.split_first().ok_or_else(unknown)?;
+    match *table {
+        APPLIED => state.applied = CommandIndex(decode(key, value)?),
+        NEXT_IDS => state.next = decode(key, value)?,
+        CLUSTER => state.cluster = Some(Arc::new(decode(key, value)?)),
+        DEVICE => {
+            let record: DeviceRecord = decode(key, value)?;
+            Arc::make_mut(&mut state.devices).insert(record.id, Arc::new(record));
+        }
+        BUCKET => {
+            let record: BucketRecord = decode(key, value)?;
+            Arc::make_mut(&mut state.buckets).insert(record.name.clone(), Arc::new(record));
+        }
+        CREDENTIAL => {
+            let record: Credential = decode(key, value)?;
+            Arc::make_mut(&mut state.credentials).insert(record.access_key.clone(), Arc::new(record));
+        }
+        MANIFEST => {
+            let cell = CellId(u16::from_be_bytes(name.try_into().map_err(|_| unknown())?));
+            let record: ManifestRecord = decode(key, value)?;
+            Arc::make_mut(&mut state.manifests).insert(cell, Arc::new(record));
+        }
+        REPLICA_TABLE => state.replica_table = Some(Arc::new(decode(key, value)?)),
+        CONFIG => {
+            let name = str::from_utf8(name).map_err(|_| unknown())?;
+            Arc::make_mut(&mut state.config).insert(name.to_owned(), decode(key, value)?);
+        }
+        _ => return Err(unknown()),
+    }
+    Ok(())
+}
+
+fn key(record: &RecordKey) -> Vec<u8> {
+    let in_table = |table: u8, name: &[u8]| [&[table], name].concat();
+    match record {
+        RecordKey::NextIds => vec![NEXT_IDS],
+        RecordKey::Cluster => vec![CLUSTER],
+        RecordKey::Device(DeviceId(id)) => in_table(DEVICE, &id.to_be_bytes()),
+        RecordKey::Bucket(name) => in_table(BUCKET, name.as_bytes()),
+        RecordKey::Credential(access_key) => in_table(CREDENTIAL, access_key.as_bytes()),
+        RecordKey::Manifest(CellId(cell)) => in_table(MANIFEST, &cell.to_be_bytes()),
+        RecordKey::ReplicaTable => vec![REPLICA_TABLE],
+        RecordKey::Config(name) => in_table(CONFIG, name.as_bytes()),
+    }
+}
+
+/// A record's value; none if the state does not hold it.
+fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
+    match record {
+        RecordKey::NextIds => Some(encode(&state.next)),
+        RecordKey::Cluster => state.cluster.as_deref().map(encode),
+        RecordKey::Device(id) => state.devices.get(id).map(|record| encode(record.as_ref())),
+        RecordKey::Bucket(name) => state.buckets.get(name).map(|record| encode(record.as_ref())),
+        RecordKey::Credential(access_key) => state.credentials.get(access_key).map(|record| encode(record.as_ref())),
+        RecordKey::Manifest(cell) => state.manifests.get(cell).map(|record| encode(record.as_ref())),
+        RecordKey::ReplicaTable => state.replica_table.as_deref().map(encode),
+        RecordKey::Config(name) => state.config.get(name).map(encode),
+    }
+}
+
+fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    postcard::to_extend(record, vec![RECORD_VERSION]).expect("encoding into memory cannot fail")
+}
+
+fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, LoadError> {
+    match value.split_first() {
+        Some((&RECORD_VERSION, body)) => {
+            postcard::from_bytes(body).map_err(|cause| LoadError::Body { key: key.to_vec(), cause })
+        }
+        other => Err(LoadError::Version { key: key.to_vec(), found: other.map(|(version, _)| *version) }),
+    }
+}

@@ -1,0 +1,3 @@
+//! The shell and the machine together.
+
+mod shell;

@@ -1,0 +1,272 @@
+//! The manager in a folder and in memory: restarts, concurrency, failures, copies.
+
+use std::sync::Arc;
+
+use disk::{Fault, FaultRule, Operation, SimDisk, SimOptions};
+use env::Env;
+use kv::{Kv, MemoryKv};
+use types::{BucketId, CellId, DeviceUuid, Epoch, ErrorKind, Generation, Token};
+use wal::RegionStore;
+
+use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES, PERSIST_INTERVAL_COMMANDS};
+use crate::{
+    BucketEngine, BucketState, CommandIndex, CreateBucketError, DeviceState, EtagMode, IMPORT_SKIPPED_BUCKETS,
+    IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES, ImportError, InstallManifestError, Manager, ManagerError, NewBucket,
+    OpenError, ProposeError, Snapshot,
+};
+
+fn bucket(name: &str, owner: &str) -> NewBucket {
+    NewBucket { name: name.to_owned(), owner: owner.to_owned(), engine: BucketEngine::Log, etag: EtagMode::Md5 }
+}
+
+/// A little of everything.
+async fn fill(manager: &Manager) {
+    manager.ensure_cluster(1).await.unwrap();
+    let device = manager.add_device(DeviceUuid([1; 16]), "/dev/one", 1 << 40).await.unwrap();
+    manager.set_device_state(device.id, DeviceState::Draining).await.unwrap();
+    let made = manager.create_bucket(bucket("photos", "alice")).await.unwrap();
+    manager.set_bucket_policy("photos", made.id, Some(b"{}".to_vec())).await.unwrap();
+    manager.create_bucket(bucket("going", "bob")).await.unwrap();
+    manager.set_root_credential("admin", "correct horse").await.unwrap();
+    manager.add_credential("AKIA1", "battery staple", "alice").await.unwrap();
+    manager.install_manifest(CellId(0), Epoch(0), Epoch(3), vec![1, 2, 3]).await.unwrap();
+    manager.install_replica_table(None, Generation(1), vec![4]).await.unwrap();
+    manager.set_config("region", Some("us-east-1")).await.unwrap();
+}
+
+fn new_disk(env: &Env) -> SimDisk {
+    let size_bytes = 4 * LOG_SEGMENT_BYTES;
+    SimDisk::new(env, SimOptions { size_bytes, capacity_bytes: Some(size_bytes), ..SimOptions::default() })
+}
+
+async fn open_on(env: &Env, disk: &SimDisk, kv: &Arc<MemoryKv>) -> Result<Manager, OpenError> {
+    let store = RegionStore::new(Arc::new(disk.clone()), 0, LOG_SEGMENT_BYTES, 4);
+    Manager::open_on(env, Arc::new(store), Arc::clone(kv) as Arc<dyn Kv>).await
+}
+
+#[tokio::test]
+async fn a_folder_holds_everything_across_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::real();
+    let manager = Manager::open(&env, &folder.path().join("manager")).await.unwrap();
+    fill(&manager).await;
+    let before = Snapshot::clone(&manager.snapshot());
+    assert_eq!(before.bucket("photos").unwrap().policy.as_deref(), Some(&b"{}"[..]));
+    drop(manager);
+    let manager = Manager::open(&env, &folder.path().join("manager")).await.unwrap();
+    assert_eq!(*manager.snapshot(), before);
+    manager.persist().await.unwrap();
+    let made = manager.create_bucket(bucket("later", "alice")).await.unwrap();
+    assert_eq!(made.id, BucketId(3));
+    drop(manager);
+    let manager = Manager::open(&env, &folder.path().join("manager")).await.unwrap();
+    assert_eq!(manager.bucket("later").unwrap(), made);
+}
+
+#[tokio::test]
+async fn who_got_a_reply_reads_its_write() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    let mut changes = manager.changes();
+    assert_eq!(*changes.borrow_and_update(), CommandIndex(0));
+    let made = manager.create_bucket(bucket("photos", "alice")).await.unwrap();
+    assert_eq!(made.created_ms, env::SIMULATED_WALL_BASE_MS);
+    assert_eq!(manager.bucket("photos").unwrap(), made);
+    assert_eq!(manager.snapshot().bucket("photos"), Some(&made));
+    assert_eq!(manager.snapshot().applied(), CommandIndex(1));
+    assert!(changes.has_changed().unwrap());
+    assert_eq!(*changes.borrow_and_update(), CommandIndex(1));
+    let held = manager.snapshot();
+    manager.mark_bucket_deleting("photos", made.id).await.unwrap();
+    assert_eq!(held.bucket("photos").unwrap().state, BucketState::Active);
+    assert_eq!(manager.bucket("photos").unwrap().state, BucketState::Deleting);
+    let refused = manager.create_bucket(bucket("photos", "bob")).await.unwrap_err();
+    assert_eq!(refused, ManagerError::Refused(CreateBucketError::Deleting));
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn of_many_at_once_exactly_one_gets_the_name_and_tokens_never_repeat() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    let mut tasks = Vec::new();
+    for number in 0..50 {
+        let manager = manager.clone();
+        tasks.push(env.spawn(async move {
+            let made = manager.create_bucket(bucket("wanted", &format!("user-{number}"))).await.is_ok();
+            (made, manager.take_token().await.unwrap())
+        }));
+    }
+    let mut winners = 0;
+    let mut tokens = Vec::new();
+    for task in tasks {
+        let (made, token) = task.await.unwrap();
+        winners += u32::from(made);
+        tokens.push(token);
+    }
+    assert_eq!(winners, 1);
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 50);
+    assert!(tokens[0] >= Token(1) && tokens[49] <= Token(100));
+}
+
+#[tokio::test]
+async fn a_dropped_proposal_runs_to_its_end() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    let mut changes = manager.changes();
+    {
+        let proposal = manager.create_bucket(bucket("dropped", "alice"));
+        tokio::pin!(proposal);
+        // Polled once: the command is in the log's queue.
+        let first = std::future::poll_fn(|context| std::task::Poll::Ready(proposal.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+    }
+    changes.changed().await.unwrap();
+    assert!(manager.bucket("dropped").is_some());
+}
+
+#[tokio::test]
+async fn the_log_is_shortened_only_behind_a_persist() {
+    let env = Env::simulated(1);
+    let (disk, kv) = (new_disk(&env), Arc::new(MemoryKv::new()));
+    let manager = open_on(&env, &disk, &kv).await.unwrap();
+    fill(&manager).await;
+    for round in 0..3 * PERSIST_INTERVAL_COMMANDS {
+        manager.set_config("round", Some(&round.to_string())).await.unwrap();
+    }
+    // Of 2 MiB each: they fill the four segments several times over.
+    for epoch in 4..40 {
+        manager
+            .install_manifest(CellId(0), Epoch(epoch - 1), Epoch(epoch), vec![epoch as u8; MAX_MANIFEST_BYTES / 2])
+            .await
+            .unwrap();
+    }
+    let expected = manager.snapshot();
+    assert!(kv.pending_batches() < PERSIST_INTERVAL_COMMANDS as usize);
+    let (disk, kv) = (disk.crash(), Arc::new(kv.crash()));
+    let manager = open_on(&env, &disk, &kv).await.unwrap();
+    assert_eq!(manager.snapshot(), expected);
+    // Without its state the log alone is refused, and so is the state without its log.
+    let alone = open_on(&env, &disk.crash(), &Arc::new(MemoryKv::new())).await.err().unwrap();
+    assert!(matches!(alone, OpenError::Log(wal::OpenError::Missing { .. })), "{alone}");
+    let alone = open_on(&env, &new_disk(&env), &Arc::new(kv.crash())).await.err().unwrap();
+    assert!(matches!(alone, OpenError::Log(wal::OpenError::Missing { .. })), "{alone}");
+}
+
+#[tokio::test]
+async fn a_failed_log_ends_the_taking_of_commands() {
+    let env = Env::simulated(1);
+    let (disk, kv) = (new_disk(&env), Arc::new(MemoryKv::new()));
+    let manager = open_on(&env, &disk, &kv).await.unwrap();
+    fill(&manager).await;
+    let before = manager.snapshot();
+    disk.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
+    let failed = manager.create_bucket(bucket("unlucky", "alice")).await.unwrap_err();
+    assert!(matches!(failed, ManagerError::Failed(ProposeError::Log(_))), "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+    assert!(manager.take_token().await.is_err());
+    assert_eq!(manager.snapshot(), before, "readers go on");
+}
+
+#[tokio::test]
+async fn a_failed_persist_ends_the_taking_of_commands_and_keeps_the_log() {
+    let env = Env::simulated(1);
+    let (disk, kv) = (new_disk(&env), Arc::new(MemoryKv::new()));
+    let manager = open_on(&env, &disk, &kv).await.unwrap();
+    fill(&manager).await;
+    let before = manager.snapshot();
+    kv.fail_next_persist();
+    assert!(matches!(manager.persist().await, Err(ProposeError::Persist(_))));
+    assert!(matches!(manager.take_token().await, Err(ManagerError::Failed(ProposeError::Persist(_)))));
+    let manager = open_on(&env, &disk.crash(), &Arc::new(kv.crash())).await.unwrap();
+    assert_eq!(manager.snapshot(), before);
+}
+
+#[tokio::test]
+async fn a_command_too_long_harms_nobody() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    let long = manager.install_manifest(CellId(0), Epoch(0), Epoch(1), vec![0; LOG_SEGMENT_BYTES as usize]).await.unwrap_err();
+    assert!(matches!(long, ManagerError::Failed(ProposeError::Length { .. })), "{long}");
+    assert_eq!(long.kind(), ErrorKind::Invalid);
+    let refused = manager.install_manifest(CellId(0), Epoch(0), Epoch(1), vec![0; MAX_MANIFEST_BYTES + 1]).await.unwrap_err();
+    assert_eq!(refused, ManagerError::Refused(InstallManifestError::Length { found: MAX_MANIFEST_BYTES + 1 }));
+    manager.install_manifest(CellId(0), Epoch(0), Epoch(1), vec![0; MAX_MANIFEST_BYTES]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_copy_makes_a_manager_that_repeats_no_id() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    fill(&manager).await;
+    let copy = manager.snapshot().export();
+    let lost = manager.create_bucket(bucket("after-the-copy", "alice")).await.unwrap();
+    let token = manager.take_token().await.unwrap();
+
+    let (disk, kv) = (new_disk(&env), Arc::new(MemoryKv::new()));
+    let store = || Arc::new(RegionStore::new(Arc::new(disk.clone()), 0, LOG_SEGMENT_BYTES, 4));
+    let restored = Manager::import_on(&env, store(), Arc::clone(&kv) as Arc<dyn Kv>, &copy).await.unwrap();
+    assert_eq!(restored.snapshot().cluster(), manager.snapshot().cluster());
+    assert_eq!(restored.snapshot().credentials(), manager.snapshot().credentials());
+    assert!(restored.bucket("after-the-copy").is_none());
+    let made = restored.create_bucket(bucket("after-the-copy", "alice")).await.unwrap();
+    assert!(made.id.0 >= IMPORT_SKIPPED_BUCKETS && made.id != lost.id);
+    assert!(restored.take_token().await.unwrap() > token);
+    assert!(restored.take_token().await.unwrap() > Token(IMPORT_SKIPPED_COMMANDS));
+    let device = restored.add_device(DeviceUuid([2; 16]), "/dev/two", 1).await.unwrap();
+    assert!(device.id.0 >= IMPORT_SKIPPED_DEVICES);
+    let expected = restored.snapshot();
+    drop(restored);
+
+    let again = Manager::import_on(&env, store(), Arc::clone(&kv) as Arc<dyn Kv>, &copy).await.err().unwrap();
+    assert!(matches!(again, ImportError::NotEmpty { .. }), "{again}");
+    let disk = disk.crash();
+    let reopened = open_on(&env, &disk, &Arc::new(kv.crash())).await.unwrap();
+    assert_eq!(reopened.snapshot(), expected);
+}
+
+#[tokio::test]
+async fn an_import_that_was_cut_short_is_repeated_not_opened() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    fill(&manager).await;
+    let copy = manager.snapshot().export();
+    let (disk, kv) = (new_disk(&env), Arc::new(MemoryKv::new()));
+    kv.fail_next_persist();
+    let store = RegionStore::new(Arc::new(disk.clone()), 0, LOG_SEGMENT_BYTES, 4);
+    let cut = Manager::import_on(&env, Arc::new(store), Arc::clone(&kv) as Arc<dyn Kv>, &copy).await;
+    assert!(matches!(cut.err().unwrap(), ImportError::Open(OpenError::Persist(_))));
+    let (disk, kv) = (disk.crash(), Arc::new(kv.crash()));
+    let half = open_on(&env, &disk, &kv).await.err().unwrap();
+    assert!(matches!(half, OpenError::Log(wal::OpenError::Missing { .. })), "{half}");
+    let store = RegionStore::new(Arc::new(disk.clone()), 0, LOG_SEGMENT_BYTES, 4);
+    let restored = Manager::import_on(&env, Arc::new(store), kv as Arc<dyn Kv>, &copy).await.unwrap();
+    assert_eq!(restored.snapshot().buckets(), manager.snapshot().buckets());
+}
+
+#[tokio::test]
+async fn the_cluster_keeps_its_identity() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    let (one, other) = tokio::join!(manager.ensure_cluster(1), manager.ensure_cluster(1));
+    assert_eq!(one.unwrap().id, other.unwrap().id);
+    assert_eq!(manager.ensure_cluster(2).await.unwrap().format_version, 1);
+    assert_eq!(manager.raise_format_version(2).await.unwrap().format_version, 2);
+    assert_eq!(manager.raise_format_version(1).await.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn the_same_root_credential_writes_nothing() {
+    let env = Env::simulated(1);
+    let manager = Manager::open_in_memory(&env).await.unwrap();
+    manager.set_root_credential("admin", "correct horse").await.unwrap();
+    let applied = manager.snapshot().applied();
+    manager.set_root_credential("admin", "correct horse").await.unwrap();
+    assert_eq!(manager.snapshot().applied(), applied);
+    manager.set_root_credential("chief", "correct horse").await.unwrap();
+    assert!(manager.snapshot().credential("admin").is_none());
+    assert!(manager.snapshot().credential("chief").unwrap().is_root);
+    assert!(!format!("{:?}", manager.snapshot()).contains("correct horse"), "secrets stay out of logs");
+}
