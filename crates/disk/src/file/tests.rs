@@ -327,6 +327,39 @@ fn what_is_no_disk_is_refused() {
     });
 }
 
+/// How many cache flushes the device under `path` has done, if it has a cache to flush and tells.
+fn device_flushes(path: &std::path::Path) -> Option<u64> {
+    let device = rustix::fs::stat(path).ok()?.st_dev;
+    let sys = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let read = |name: &str| std::fs::read_to_string(format!("{sys}/{name}")).ok();
+    let needs_flushes = read("queue/write_cache")?.trim() == "write back" && read("queue/fua")?.trim() == "0";
+    // The sixteenth field (Documentation/block/stat.rst).
+    needs_flushes.then(|| read("stat")?.split_whitespace().nth(15)?.parse().ok())?
+}
+
+/// Durability can't be seen without a power cut, but the flush that it takes can. Others' flushes may hide a missing one.
+#[test]
+fn each_durable_write_and_each_flush_reaches_the_device() {
+    for way in WAYS {
+        way.run(|path, options| async move {
+            let disk = FileDisk::open(&path, &options).expect("opens");
+            disk.write(0, filled(64, 1), Durability::Durable).await.expect("write");
+            let Some(before) = device_flushes(&path) else { return eprintln!("SKIPPED: no flush counter here") };
+            for block in 0..32 {
+                disk.write(block * BLOCK, filled(1, 2), Durability::Durable).await.expect("write");
+            }
+            let after_writes = device_flushes(&path).expect("as before");
+            assert!(after_writes - before >= 32, "{way:?}: {} flushes for 32 durable writes", after_writes - before);
+            for block in 0..32 {
+                disk.write(block * BLOCK, filled(1, 3), Durability::Volatile).await.expect("write");
+                disk.flush().await.expect("flush");
+            }
+            let flushes = device_flushes(&path).expect("as before") - after_writes;
+            assert!(flushes >= 32, "{way:?}: {flushes} device flushes for 32 flushes");
+        });
+    }
+}
+
 #[test]
 fn requests_beyond_the_queue_are_refused_and_the_rest_completes() {
     for way in [Way::Ring, Way::Threads] {
