@@ -262,7 +262,9 @@ impl<'a> Worker<'a> {
         slot.state = SlotState::Busy(Pending { op, key, intended, deadline, measured, payload_bytes });
         self.busy += 1;
         if let Err(failure) = connection.start(body, op == Op::Head, expect) {
-            self.fail(index, &failure);
+            // The server may have answered before it hung up.
+            let received = connection.receive(&mut self.buffer, true);
+            self.settle(index, Err(failure), received);
         }
         true
     }
@@ -279,12 +281,7 @@ impl<'a> Worker<'a> {
                 if closing || flags.contains(epoll::EventFlags::IN) {
                     received = connection.receive(&mut self.buffer, closing);
                 }
-                // An answer counts even if the rest of the request could not be sent: it says why.
-                match (received, sending) {
-                    (Ok(true), _) => self.complete(index),
-                    (Err(failure), _) | (Ok(false), Err(failure)) => self.fail(index, &failure),
-                    (Ok(false), Ok(())) => {}
-                }
+                self.settle(index, sending, received);
             }
             // The server may close an idle connection: it is opened again, and no request has failed.
             SlotState::Idle if closing => {
@@ -293,6 +290,16 @@ impl<'a> Worker<'a> {
                 self.reconnect(index);
             }
             SlotState::Idle | SlotState::Down => {}
+        }
+    }
+
+    /// Ends a busy request if its answer or a failure is there. An answer counts even if the rest of the request could not
+    /// be sent: it says why.
+    fn settle(&mut self, index: usize, sending: Result<(), Failure>, received: Result<bool, Failure>) {
+        match (received, sending) {
+            (Ok(true), _) => self.complete(index),
+            (Err(failure), _) | (Ok(false), Err(failure)) => self.fail(index, &failure),
+            (Ok(false), Ok(())) => {}
         }
     }
 

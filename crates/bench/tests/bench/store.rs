@@ -28,8 +28,8 @@ pub enum Fault {
     Refuse(u64),
     /// Every response closes its connection.
     Close,
-    /// Connections are answered with a head that promises more than the body, then closed.
-    CutShort,
+    /// The first bytes of a request are answered with these, and the connection is closed.
+    Raw(&'static str),
     /// Requests are never answered.
     Silent,
     /// The n-th request stops the whole server for this long.
@@ -106,9 +106,10 @@ fn serve(listener: std::net::TcpListener, fault: Fault, seen: Arc<Mutex<Seen>>, 
             seen.lock().unwrap().connections += 1;
             let seen = seen.clone();
             tokio::task::spawn_local(async move {
-                if fault == Fault::CutShort {
+                if let Fault::Raw(answer) = fault {
                     stream.readable().await.unwrap();
-                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\nnot so many").await.unwrap();
+                    // The client may be gone before the answer is.
+                    stream.write_all(answer.as_bytes()).await.ok();
                     stream.shutdown().await.ok();
                     return;
                 }
