@@ -12,6 +12,8 @@
 
 mod conditions;
 mod listing;
+mod model;
+mod model_outcome;
 mod multipart;
 mod objects;
 mod random;
@@ -89,6 +91,7 @@ const TESTS: &[(&str, Test)] = tests![
     multipart::complete_or_abort_not_both,
     uploads_listing::pages_and_prefixes,
     uploads_listing::many_uploads_of_one_key,
+    model::random_operations,
 ];
 
 /// Runs every test, each on an engine that `factory` makes for it.
@@ -113,4 +116,6 @@ where
 {
     eprintln!("conformance: restart::keeps_what_was_acknowledged");
     restart::keeps_what_was_acknowledged(factory().await, &restart).await;
+    eprintln!("conformance: restart::random_operations");
+    model::random_operations_with_restarts(&factory, &restart).await;
 }

@@ -153,7 +153,7 @@ pub(super) async fn random_names(engine: Engine) {
         let mut draw = Draw::new(seed);
         let mut written: Vec<String> = Vec::new();
         for number in 0..150 {
-            let name: String = (0..draw.below(6) + 1).map(|_| *draw.pick(ALPHABET)).collect();
+            let name: String = (0..draw.below(6) + 1).map(|_| draw.pick(ALPHABET)).collect();
             if draw.below(4) == 0 {
                 engine.delete(&key(&name), Condition::None).await.expect("delete");
                 must_be_absent(&engine, &key(&name)).await;
@@ -167,9 +167,9 @@ pub(super) async fn random_names(engine: Engine) {
         }
         written.sort_unstable();
         for _ in 0..100 {
-            let prefix: String = (0..draw.below(3)).map(|_| *draw.pick(ALPHABET)).collect();
-            let delimiter = *draw.pick(&["", "/", "a", "//", "-"]);
-            let start_after: String = (0..draw.below(4)).map(|_| *draw.pick(ALPHABET)).collect();
+            let prefix: String = (0..draw.below(3)).map(|_| draw.pick(ALPHABET)).collect();
+            let delimiter = draw.pick(&["", "/", "a", "//", "-"]);
+            let start_after: String = (0..draw.below(4)).map(|_| draw.pick(ALPHABET)).collect();
             let max_items = draw.below(40) + 1;
             let page = list(&engine, &prefix, &start_after, delimiter, max_items).await;
             let question = format!("seed {seed}: {prefix:?} after {start_after:?} by {delimiter:?}, {max_items} items");
