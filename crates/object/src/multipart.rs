@@ -1,0 +1,72 @@
+//! Objects made by parts: the upload's own life. Parts are written in `part`, joined in `complete`.
+
+mod checksum;
+mod complete;
+mod listing;
+mod part;
+
+use std::sync::Arc;
+
+use engine::{ObjectKey, UploadRef};
+use format::attributes::{Attributes, UploadChecksum};
+use types::UploadId;
+
+use crate::directory::Bucket;
+use crate::error::ObjectError;
+use crate::principal::{Action, Principal};
+use crate::service::{ObjectService, check_attributes, enter, object_key};
+
+pub use complete::{CompleteRequest, Completed, NamedPart};
+pub use listing::{ListUploadsRequest, PartsPage, UploadMark, UploadsPage};
+pub use part::{CopyPartRequest, WrittenPart};
+
+/// An upload that a request names.
+#[derive(Clone, Copy, Debug)]
+pub struct UploadName<'a> {
+    pub bucket: &'a str,
+    pub key: &'a str,
+    pub upload: UploadId,
+}
+
+impl ObjectService {
+    /// Opens an upload. Attributes are those of the object to come; `checksum` is what it will carry.
+    pub async fn create_upload(
+        &self,
+        principal: &Principal,
+        bucket: &str,
+        key: &str,
+        attributes: Attributes,
+        checksum: Option<UploadChecksum>,
+    ) -> Result<UploadId, ObjectError> {
+        let bucket = self.bucket(principal, Action::PutObject, bucket)?;
+        let key = object_key(&bucket, key)?;
+        check_attributes(&attributes)?;
+        if let Some(wanted) = checksum {
+            checksum::check_supported(wanted)?;
+        }
+        let engine = self.engine(&bucket)?;
+        let _entered = enter(&bucket).await?;
+        let attributes = Attributes { modified_ms: self.now_ms(), upload_checksum: checksum, ..attributes };
+        Ok(engine.create_upload(&key, attributes).await?)
+    }
+
+    /// Ends an upload and drops its parts.
+    pub async fn abort_upload(&self, principal: &Principal, name: UploadName<'_>) -> Result<(), ObjectError> {
+        let (bucket, upload) = self.upload(principal, Action::AbortMultipartUpload, name)?;
+        let engine = self.engine(&bucket)?;
+        let _entered = enter(&bucket).await?;
+        Ok(engine.abort(&upload).await?)
+    }
+
+    /// The upload's bucket and the engine's name of it, if the principal may do this.
+    fn upload(
+        &self,
+        principal: &Principal,
+        action: Action,
+        name: UploadName<'_>,
+    ) -> Result<(Arc<Bucket>, UploadRef), ObjectError> {
+        let bucket = self.bucket(principal, action, name.bucket)?;
+        let key: ObjectKey = object_key(&bucket, name.key)?;
+        Ok((bucket, UploadRef { key, upload: name.upload }))
+    }
+}

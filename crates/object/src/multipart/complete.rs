@@ -1,0 +1,185 @@
+//! Joining parts to an object.
+
+use engine::{CompletePart, Condition, EngineError, ObjectEngine, PartInfo, UploadRef};
+use format::attributes::{Attributes, Checksum, ETag};
+use md5::{Digest as _, Md5};
+use types::limits::{MAX_OBJECT_BYTES, MAX_PARTS, MIN_PART_BYTES};
+
+use super::part::check_part_number;
+use super::{UploadName, checksum};
+use crate::digest::name_of;
+use crate::error::ObjectError;
+use crate::principal::{Action, Principal};
+use crate::service::{ObjectService, enter};
+
+/// A part as a client names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedPart {
+    pub number: u32,
+    /// None for a text that is no tag of ours: it is no part's.
+    pub etag: Option<ETag>,
+    /// Compared, where given.
+    pub checksum: Option<Checksum>,
+}
+
+/// How to complete an upload.
+#[derive(Clone, Debug, Default)]
+pub struct CompleteRequest {
+    /// In ascending order.
+    pub parts: Vec<NamedPart>,
+    pub condition: Condition,
+    /// What the object must have, where given.
+    pub checksum: Option<Checksum>,
+    pub length: Option<u64>,
+}
+
+/// An object made by parts, durable and visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    pub etag: ETag,
+    pub modified_ms: u64,
+    pub checksum: Option<Checksum>,
+}
+
+/// The object that the parts make.
+struct Joined {
+    parts: Vec<CompletePart>,
+    etag: ETag,
+    checksum: Option<Checksum>,
+}
+
+impl ObjectService {
+    /// Makes the object from its parts and ends the upload. A retry answers what the first attempt did.
+    pub async fn complete_upload(
+        &self,
+        principal: &Principal,
+        name: UploadName<'_>,
+        request: CompleteRequest,
+    ) -> Result<Completed, ObjectError> {
+        let (bucket, upload) = self.upload(principal, Action::PutObject, name)?;
+        let engine = self.engine(&bucket)?;
+        check_order(&request.parts)?;
+        let _entered = enter(&bucket).await?;
+        let (attributes, stored) = match stored_parts(engine, &upload).await {
+            Err(ObjectError::NoSuchUpload) => return first_outcome(engine, &upload).await,
+            outcome => outcome?,
+        };
+        let joined = join(&request, &stored, &attributes)?;
+        let attributes = Attributes {
+            etag: joined.etag,
+            modified_ms: self.now_ms(),
+            checksum: joined.checksum,
+            upload_checksum: None,
+            part_count: Some(joined.parts.len() as u16),
+            ..attributes
+        };
+        let committed = engine.complete(&upload, joined.parts, attributes, request.condition).await?;
+        Ok(Completed { etag: committed.etag, modified_ms: committed.modified_ms, checksum: joined.checksum })
+    }
+}
+
+async fn stored_parts(engine: &dyn ObjectEngine, upload: &UploadRef) -> Result<(Attributes, Vec<PartInfo>), ObjectError> {
+    let attributes = engine.upload(upload).await?;
+    let parts = engine.parts(upload, 0, usize::from(MAX_PARTS)).await?;
+    Ok((attributes, parts))
+}
+
+/// An upload that has ended answers what it answered first, whatever the retry says (zstore.md, decision 15).
+async fn first_outcome(engine: &dyn ObjectEngine, upload: &UploadRef) -> Result<Completed, ObjectError> {
+    let outcome = engine.complete(upload, Vec::new(), Attributes::default(), Condition::None).await;
+    let committed = outcome.map_err(|error| match error {
+        EngineError::Invalid { .. } => ObjectError::NoSuchUpload,
+        error => error.into(),
+    })?;
+    // The object may be another by now; only if it is still this one is its checksum known.
+    let info = engine.info(&upload.key).await.ok().filter(|info| info.order == committed.order);
+    let checksum = info.and_then(|info| info.attributes.checksum);
+    Ok(Completed { etag: committed.etag, modified_ms: committed.modified_ms, checksum })
+}
+
+/// What can be judged without looking at the upload.
+fn check_order(parts: &[NamedPart]) -> Result<(), ObjectError> {
+    if parts.is_empty() || parts.len() > usize::from(MAX_PARTS) {
+        let reason = format!("an upload is completed with 1 to {MAX_PARTS} parts, not {}", parts.len());
+        return Err(ObjectError::InvalidRequest { reason });
+    }
+    for part in parts {
+        check_part_number(part.number)?;
+    }
+    if !parts.is_sorted_by(|left, right| left.number < right.number) {
+        return Err(ObjectError::InvalidPartOrder);
+    }
+    Ok(())
+}
+
+fn join(request: &CompleteRequest, stored: &[PartInfo], attributes: &Attributes) -> Result<Joined, ObjectError> {
+    let mut parts: Vec<PartInfo> = Vec::with_capacity(request.parts.len());
+    for named in &request.parts {
+        parts.push(find_part(named, stored)?.clone());
+    }
+    check_lengths(&parts, request.length)?;
+    let checksum = attributes.upload_checksum.and_then(|wanted| checksum::of_object(wanted, &parts));
+    if let Some(given) = request.checksum {
+        check_checksum(&given, checksum.as_ref())?;
+    }
+    Ok(Joined {
+        etag: multipart_tag(&parts),
+        checksum,
+        parts: parts.iter().map(|part| CompletePart { number: part.number, order: part.order }).collect(),
+    })
+}
+
+fn find_part<'a>(named: &NamedPart, stored: &'a [PartInfo]) -> Result<&'a PartInfo, ObjectError> {
+    let number = check_part_number(named.number)?;
+    let found = stored.binary_search_by_key(&number, |part| part.number).ok().map(|index| &stored[index]);
+    let found = found.filter(|part| named.etag == Some(part.attributes.etag)).ok_or(ObjectError::InvalidPart { number })?;
+    let is_given = |given: Checksum| {
+        let has = found.attributes.checksum;
+        has.is_some_and(|has| (has.algorithm(), has.value()) == (given.algorithm(), given.value()))
+    };
+    if named.checksum.is_some_and(|given| !is_given(given)) {
+        return Err(ObjectError::InvalidPart { number });
+    }
+    Ok(found)
+}
+
+fn check_lengths(parts: &[PartInfo], expected: Option<u64>) -> Result<(), ObjectError> {
+    let (_, all_but_last) = parts.split_last().expect("an upload is completed with one part at least");
+    if let Some(short) = all_but_last.iter().find(|part| part.length < MIN_PART_BYTES) {
+        return Err(ObjectError::EntityTooSmall { number: short.number, bytes: short.length });
+    }
+    let length: u64 = parts.iter().map(|part| part.length).sum();
+    if length > MAX_OBJECT_BYTES {
+        return Err(ObjectError::EntityTooLarge { limit: MAX_OBJECT_BYTES });
+    }
+    match expected {
+        Some(expected) if expected != length => {
+            let reason = format!("the parts have {length} bytes, the request says {expected}");
+            Err(ObjectError::InvalidRequest { reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_checksum(given: &Checksum, found: Option<&Checksum>) -> Result<(), ObjectError> {
+    match found {
+        None => {
+            let reason = format!("the upload was not opened for a {}", name_of(given.algorithm()));
+            Err(ObjectError::InvalidRequest { reason })
+        }
+        Some(found) if found.algorithm() != given.algorithm() => {
+            Err(ObjectError::InvalidRequest { reason: checksum::mismatch(given.algorithm(), found.algorithm()) })
+        }
+        Some(found) if found.value() != given.value() => Err(ObjectError::BadDigest { what: name_of(given.algorithm()) }),
+        Some(_) => Ok(()),
+    }
+}
+
+/// S3's tag of an object made by parts: the MD5 of the parts' binary tags, with their number.
+fn multipart_tag(parts: &[PartInfo]) -> ETag {
+    let mut digest = Md5::new();
+    for part in parts {
+        digest.update(part.attributes.etag.digest());
+    }
+    ETag::Multipart { digest: digest.finalize().into(), parts: parts.len() as u16 }
+}

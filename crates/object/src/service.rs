@@ -1,0 +1,107 @@
+//! The service: one meaning per operation, whatever protocol asked for it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use engine::{ObjectEngine, ObjectKey};
+use env::Env;
+use format::attributes::Attributes;
+use manager::{BucketEngine, BucketState, Manager};
+use types::limits::MAX_USER_METADATA_BYTES;
+
+use crate::directory::{Bucket, Directory};
+use crate::error::ObjectError;
+use crate::gate::{Entered, Removed};
+use crate::principal::{Action, Principal};
+
+/// Buckets and objects. Cheap to share: every operation takes `&self`, and none takes a lock that another holds across an
+/// await.
+pub struct ObjectService {
+    pub(crate) directory: Directory,
+    pub(crate) engines: Engines,
+    pub(crate) env: Env,
+}
+
+/// The engines that this process runs.
+pub struct Engines {
+    pub log: Option<Arc<dyn ObjectEngine>>,
+    pub volume: Option<Arc<dyn ObjectEngine>>,
+}
+
+impl ObjectService {
+    pub fn new(manager: Arc<Manager>, engines: Engines, env: Env) -> Self {
+        ObjectService { directory: Directory::new(manager), engines, env }
+    }
+
+    /// A bucket by its name, for the interface's own needs (whether a host name is a bucket). It authorises nothing.
+    pub fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>, ObjectError> {
+        self.directory.bucket(name)
+    }
+
+    /// The bucket, if the principal may do this in it.
+    pub(crate) fn bucket(&self, principal: &Principal, action: Action, name: &str) -> Result<Arc<Bucket>, ObjectError> {
+        let bucket = self.directory.bucket(name)?;
+        bucket.authorize(principal, action)?;
+        Ok(bucket)
+    }
+
+    pub(crate) fn engine(&self, bucket: &Bucket) -> Result<&dyn ObjectEngine, ObjectError> {
+        let engine = match bucket.engine() {
+            BucketEngine::Log => &self.engines.log,
+            BucketEngine::Volume => &self.engines.volume,
+        };
+        engine.as_deref().ok_or_else(|| ObjectError::ServiceUnavailable {
+            reason: format!("the engine of bucket {} does not run here", bucket.name()),
+        })
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.env.wall_clock_ms()
+    }
+}
+
+impl Engines {
+    /// Buckets of the log engine only.
+    pub fn log(engine: Arc<dyn ObjectEngine>) -> Self {
+        Engines { log: Some(engine), volume: None }
+    }
+}
+
+/// Lets a write into the bucket, for as long as what is returned lives.
+pub(crate) async fn enter(bucket: &Bucket) -> Result<Entered, ObjectError> {
+    let entered = bucket.gate().enter().await.map_err(|Removed| ObjectError::NoSuchBucket)?;
+    if bucket.record().state == BucketState::Deleting {
+        return Err(ObjectError::Conflict { reason: "the bucket is being deleted".to_owned() });
+    }
+    Ok(entered)
+}
+
+pub(crate) fn object_key(bucket: &Bucket, key: &str) -> Result<ObjectKey, ObjectError> {
+    Ok(ObjectKey::new(bucket.id(), Bytes::copy_from_slice(key.as_bytes()))?)
+}
+
+/// Checks what a client can get wrong in an object's attributes.
+pub(crate) fn check_attributes(attributes: &Attributes) -> Result<(), ObjectError> {
+    let bytes = attributes.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > MAX_USER_METADATA_BYTES {
+        return Err(ObjectError::MetadataTooLarge { bytes });
+    }
+    let headers = [
+        &attributes.content_type,
+        &attributes.content_encoding,
+        &attributes.content_disposition,
+        &attributes.content_language,
+        &attributes.cache_control,
+        &attributes.expires,
+        &attributes.website_redirect,
+    ];
+    let header_bytes: usize = headers.into_iter().flatten().map(Bytes::len).sum();
+    if header_bytes > MAX_CONTENT_HEADER_BYTES {
+        let reason = format!("the content headers have {header_bytes} bytes, at most {MAX_CONTENT_HEADER_BYTES} are kept");
+        return Err(ObjectError::InvalidArgument { reason });
+    }
+    Ok(())
+}
+
+/// Most bytes of all content headers of an object together (S3 takes 8 KB of headers in all).
+pub const MAX_CONTENT_HEADER_BYTES: usize = 8 * 1024;
