@@ -146,6 +146,9 @@ impl Inner {
             Err(EngineError::NoSuchUpload) => return self.first_outcome(upload).await,
             Err(error) => return Err(error),
         };
+        if parts.is_empty() || !parts.is_sorted_by(|one, next| one.number < next.number) {
+            return Err(EngineError::Invalid { reason: "parts are listed in ascending order, at least one".to_owned() });
+        }
         let mut refs = Vec::new();
         for part in &parts {
             refs.extend(self.part_refs(upload, part).await?);
@@ -163,14 +166,14 @@ impl Inner {
         };
         let committed = self.write(draft, condition).await?.committed;
         // From here the object exists: the rest is tidying, which recovery also does.
-        turn.finish().await?;
+        turn.finish(Some(&committed)).await?;
         self.background.drop_parts(upload.clone());
         Ok(committed)
     }
 
     pub(crate) async fn abort(self: &Arc<Self>, upload: &UploadRef) -> Result<(), EngineError> {
         let turn = self.take_upload(upload).await?;
-        turn.finish().await?;
+        turn.finish(None).await?;
         self.background.drop_parts(upload.clone());
         Ok(())
     }
@@ -203,8 +206,20 @@ impl Inner {
         }
     }
 
-    /// A retried Complete answers what the first one did, as long as its object is the newest (decision 15).
+    /// A retried Complete answers what the first one did (decision 15): the upload's tombstone says it for as long as it is kept,
+    /// and the object itself for as long as it is the newest.
     async fn first_outcome(&self, upload: &UploadRef) -> Result<Committed, EngineError> {
+        let name = upload_name(upload);
+        let hash = name.hash();
+        let ended = self.shard(&hash).lock().index().newest(&hash);
+        if let Some(tombstone) = ended
+            && let Ok(Some(frame)) = self.read_copies(&tombstone).await
+            && frame.record.name == name
+        {
+            let attributes = info_of(&frame.record, tombstone.order)?.attributes;
+            let Some(order) = attributes.expected else { return Err(EngineError::NoSuchUpload) };
+            return Ok(Committed { etag: attributes.etag, order, modified_ms: attributes.modified_ms });
+        }
         let name = EntryName::object(upload.key.bucket(), upload.key.key().clone());
         let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
         let attributes = info_of(&frame.record, located.order)?.attributes;
@@ -247,7 +262,13 @@ struct UploadTurn {
 }
 
 impl UploadTurn {
-    async fn finish(self) -> Result<(), EngineError> {
+    /// Appends the tombstone; that of a completed upload remembers the outcome.
+    async fn finish(self, outcome: Option<&Committed>) -> Result<(), EngineError> {
+        if let Some(Committed { etag, order, modified_ms }) = outcome {
+            let attributes =
+                Attributes { etag: *etag, modified_ms: *modified_ms, expected: Some(*order), ..Attributes::default() };
+            self.op.amend(attributes.to_bytes());
+        }
         self.guard.disarm();
         self.op.append();
         self.op.finished().await?;

@@ -24,7 +24,7 @@ use format::replicas::ReplicaDevices;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::future::poll_fn;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use types::{Epoch, Generation, KeyHash};
 
@@ -61,6 +61,8 @@ pub(crate) struct WriteOp {
     draft: Draft,
     /// The request evaluates a condition when the turn comes.
     decides: bool,
+    /// Attributes that became known only after the turn was asked for.
+    amended: OnceLock<Bytes>,
     progress: Mutex<Progress>,
 }
 
@@ -94,7 +96,8 @@ pub(crate) struct Outcome {
 impl WriteOp {
     pub fn new(inner: &Arc<Inner>, draft: Draft, decides: bool) -> Arc<Self> {
         let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None });
-        Arc::new_cyclic(|this| WriteOp { this: this.clone(), inner: inner.clone(), draft, decides, progress })
+        let amended = OnceLock::new();
+        Arc::new_cyclic(|this| WriteOp { this: this.clone(), inner: inner.clone(), draft, decides, amended, progress })
     }
 
     pub fn hash(&self) -> KeyHash {
@@ -156,6 +159,11 @@ impl WriteOp {
         self.append_as(write);
     }
 
+    /// Gives a deciding write other attributes than its draft has.
+    pub fn amend(&self, attributes: Bytes) {
+        self.amended.set(attributes).expect("a write is amended once");
+    }
+
     /// A deciding write goes ahead.
     pub fn append(self: &Arc<Self>) {
         let write = match &self.progress.lock().stage {
@@ -210,7 +218,7 @@ impl WriteOp {
             tree_height: self.draft.tree_height,
             name: self.draft.name.clone(),
             chunk: None,
-            attributes: self.draft.attributes.clone(),
+            attributes: self.amended.get().unwrap_or(&self.draft.attributes).clone(),
         }
     }
 

@@ -87,6 +87,11 @@ impl Snapshot {
         self.devices.values()
     }
 
+    /// The number that the next device will get.
+    pub fn next_device(&self) -> DeviceId {
+        DeviceId(self.next.device)
+    }
+
     /// A cell's checkpoint manifest; none before its first checkpoint.
     pub fn manifest(&self, cell: CellId) -> Option<&Arc<ManifestRecord>> {
         self.manifests.get(&cell)

@@ -123,9 +123,6 @@ impl LogStaged {
         while !self.in_flight.is_empty() {
             self.settle_one().await?;
         }
-        if let Some(first) = self.refs.first_mut() {
-            first.first_of_part = self.part.is_some();
-        }
         let refs = std::mem::take(&mut self.refs);
         let length = self.length;
         let (payload, tree_height) = tree::build(&mut self, refs).await?;

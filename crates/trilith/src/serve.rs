@@ -1,0 +1,112 @@
+//! `trilith serve`: opens what is kept, wires the roles together, and runs until told to stop.
+//!
+//! ```text
+//!   main thread                         core threads (one current-thread runtime and one disk ring each)
+//!   manager, devices, log engine        S3 connections: parse, object service, engine, device
+//!   checkpoints, collection, admin
+//! ```
+//!
+//! The S3 port opens last: whoever can connect is served.
+
+mod devices;
+mod manifests;
+mod threads;
+
+use crate::credentials::{self, Origin};
+use crate::settings::{ServeArgs, Settings};
+use anyhow::{Context, bail};
+use env::Env;
+use logstore::{LogStore, LogStoreConfig};
+use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
+use object::{Engines, ObjectService};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The durable formats that this version writes.
+const FORMAT_VERSION: u32 = 1;
+/// How long a start waits for a predecessor that still holds the data.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs the server until SIGTERM or SIGINT.
+pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let settings = args.settle()?;
+    start_logging(&settings)?;
+    std::fs::create_dir_all(&settings.data).with_context(|| format!("making the data folder {}", settings.data.display()))?;
+    let env = Env::real_with_cores(settings.cores + 1);
+    env::set_core_index(settings.cores);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(settings, env))
+}
+
+fn start_logging(settings: &Settings) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log).with_context(|| format!("log = `{}`", settings.log))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if settings.log_json { builder.json().init() } else { builder.init() }
+    Ok(())
+}
+
+async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
+    let _ring = disk::install_ring()
+        .inspect_err(|error| tracing::info!(%error, "no io_uring: disk requests go through threads, which costs speed"))
+        .ok();
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    // The lock on the data is the devices': taken first, so that a second server on the same data stops here.
+    let disks = devices::open_disks(&env, &settings, LOCK_PATIENCE).await?;
+    let manager = Arc::new(Manager::open(&env, &settings.data.join("manager")).await.context("opening the manager's state")?);
+    let cluster = manager.ensure_cluster(FORMAT_VERSION).await?;
+    let opened = devices::open(&env, &settings, &manager, cluster.id, disks).await?;
+    let (root, origin) = credentials::root(&env, &settings.data, settings.root.as_ref())?;
+    manager.set_root_credential(&root.user, &root.password).await?;
+
+    let config = LogStoreConfig::default();
+    let manifests = Arc::new(manifests::ManagerManifests::new(manager.clone(), config.cell));
+    let store = LogStore::open(config, env.clone(), manifests, opened.devices.clone(), &opened.missing).await;
+    let store = store.context("starting the log engine")?;
+    let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(Arc::new(store.clone())), env.clone()));
+    make_default_buckets(&manager, &settings.default_buckets).await?;
+
+    let server = threads::start(&settings, service, manager.clone(), &env)?;
+    greet(&settings, &server, &origin, &root);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: finishing the requests in hand");
+    tokio::task::spawn_blocking(move || server.stop()).await??;
+    store.close().await;
+    for device in &opened.devices {
+        if let Err(error) = device.seal().await {
+            tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
+        }
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn make_default_buckets(manager: &Manager, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        let bucket =
+            NewBucket { name: name.clone(), owner: ROOT_USER.to_owned(), engine: BucketEngine::Log, etag: EtagMode::Md5 };
+        match manager.create_bucket(bucket).await {
+            Ok(_) => {}
+            Err(ManagerError::Refused(CreateBucketError::AlreadyOwnedByYou { .. })) => {}
+            Err(error) => bail!("making the default bucket {name}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+fn greet(settings: &Settings, server: &threads::Threads, origin: &Origin, root: &credentials::Credentials) {
+    println!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
+    println!("  data       {}", settings.data.display());
+    match origin {
+        Origin::New(path) => {
+            println!("  access key {}", root.user);
+            println!("  secret key {}", root.password);
+            println!("             shown this once; kept in {}", path.display());
+        }
+        Origin::File => println!("  access key {} (secret in {}/credentials)", root.user, settings.data.display()),
+        Origin::Settings => println!("  access key {} (from the settings)", root.user),
+    }
+}

@@ -1,0 +1,144 @@
+//! Opening the devices of this machine: formatting new ones, and finding out which are missing.
+
+use crate::settings::Settings;
+use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
+use anyhow::{Context, bail};
+use disk::{Disk, FileDisk, OpenOptions};
+use env::Env;
+use manager::{DeviceState, Manager};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{CellId, ClusterId, DeviceId};
+
+/// The file that stands in for a disk when no device is named.
+const DEFAULT_DEVICE: &str = "device-0.trilith";
+/// How much of the free space a file may take unless told otherwise, in percent.
+const FREE_SPACE_PERCENT: u64 = 80;
+
+/// The devices that can be used, and those of the cell that can't.
+pub struct Opened {
+    pub devices: Vec<Arc<Device>>,
+    pub missing: Vec<DeviceId>,
+}
+
+/// A locked disk.
+pub struct NamedDisk {
+    path: PathBuf,
+    disk: Arc<FileDisk>,
+}
+
+/// Opens and locks all disks. A disk that is in use is tried again for the given time.
+pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
+    let paths =
+        if settings.devices.is_empty() { vec![settings.data.join(DEFAULT_DEVICE)] } else { settings.devices.clone() };
+    let mut disks = Vec::new();
+    for path in paths {
+        let is_new = !path.exists();
+        let capacity_bytes = match (settings.device_size, is_new) {
+            (Some(size), _) => Some(size),
+            (None, true) => Some(free_share(&path)?),
+            // A formatted device knows its own size.
+            (None, false) => None,
+        };
+        let options = OpenOptions { create: true, capacity_bytes, direct: true };
+        let disk = FileDisk::open_waiting(env, &path, &options, patience).await?;
+        disks.push(NamedDisk { path, disk: Arc::new(disk) });
+    }
+    Ok(disks)
+}
+
+/// Opens every device, formats the empty ones, and lists the cell's devices that no disk holds.
+pub async fn open(
+    env: &Env,
+    settings: &Settings,
+    manager: &Manager,
+    cluster: ClusterId,
+    disks: Vec<NamedDisk>,
+) -> anyhow::Result<Opened> {
+    let mut devices = Vec::new();
+    for NamedDisk { path, disk } in disks {
+        let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
+        if disk.size_bytes() == 0 {
+            format(env, settings, manager, cluster, &path, &disk).await?;
+        }
+        let device = match Device::open(disk.clone(), env, config).await {
+            Ok(device) => device,
+            Err(error @ OpenError::Superblock { .. }) => bail!(
+                "{error}\nIf the disk is new and may be overwritten: trilith device format {} (this erases it)",
+                path.display()
+            ),
+            Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
+        };
+        register(manager, &device, &path).await?;
+        devices.push(Arc::new(device));
+    }
+    let is_open = |id: DeviceId| devices.iter().any(|device| device.id() == id);
+    let missing: Vec<DeviceId> = manager.snapshot().devices().map(|record| record.id).filter(|id| !is_open(*id)).collect();
+    for id in &missing {
+        tracing::error!(device = id.0, "a device of this cluster is missing: name it with --devices, or objects may be unavailable");
+    }
+    Ok(Opened { devices, missing })
+}
+
+async fn format(
+    env: &Env,
+    settings: &Settings,
+    manager: &Manager,
+    cluster: ClusterId,
+    path: &Path,
+    disk: &Arc<FileDisk>,
+) -> anyhow::Result<()> {
+    let options = FormatOptions {
+        cluster,
+        device: manager.snapshot().next_device(),
+        cell: CellId(1),
+        zone_bytes: None,
+        capacity_bytes: match settings.device_size {
+            Some(size) => Some(size),
+            None if disk.is_block_device() => None,
+            None => Some(free_share(path)?),
+        },
+        overwrite: false,
+    };
+    Device::format(&**disk, env, &options).await.with_context(|| format!("formatting {}", path.display()))?;
+    tracing::info!(path = %path.display(), "formatted a new device");
+    Ok(())
+}
+
+/// Makes the manager know the device, under the number that it was formatted with.
+async fn register(manager: &Manager, device: &Device, path: &Path) -> anyhow::Result<()> {
+    let snapshot = manager.snapshot();
+    let capacity_bytes = device.usage().capacity_bytes;
+    let path_text = path.display().to_string();
+    match snapshot.devices().find(|record| record.uuid == device.uuid()) {
+        Some(record) => {
+            if record.path != path_text || record.capacity_bytes != capacity_bytes {
+                manager.update_device(record.id, &path_text, capacity_bytes).await?;
+            }
+            if record.state == DeviceState::Failed {
+                tracing::warn!(device = record.id.0, "a device that had failed is back");
+            }
+            Ok(())
+        }
+        None => {
+            let record = manager.add_device(device.uuid(), &path_text, capacity_bytes).await?;
+            if record.id != device.id() {
+                bail!(
+                    "{} was formatted as device {} but the manager numbers it {}: format it again with `trilith device format`",
+                    path.display(),
+                    device.id(),
+                    record.id
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+/// How far a new file may grow.
+fn free_share(path: &Path) -> anyhow::Result<u64> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let status = rustix::fs::statvfs(folder).with_context(|| format!("asking for the free space of {}", folder.display()))?;
+    Ok(status.f_bavail * status.f_frsize / 100 * FREE_SPACE_PERCENT)
+}
