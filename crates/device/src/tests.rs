@@ -2,5 +2,7 @@
 
 mod append;
 mod crash;
+mod damage;
 mod full;
 mod support;
+mod walk;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use disk::{Disk, SimDisk, SimOptions};
+use disk::{SimDisk, SimOptions};
 use env::Env;
 use format::frame::{self, frame_bytes};
 use futures_util::FutureExt;
@@ -162,9 +162,4 @@ pub fn check_read(device: &Device, number: u64, appended: &Appended) {
 /// The number of disk bytes before a place.
 pub fn disk_offset(appended: &Appended) -> u64 {
     FIRST_ZONE + u64::from(appended.place.zone.0) * ZONE_BYTES + appended.place.offset.bytes()
-}
-
-/// The size of a disk, for tests that look past its end.
-pub fn size(disk: &SimDisk) -> u64 {
-    disk.size_bytes()
 }
