@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use engine::ObjectEngine;
 use manager::{
     BucketEngine, BucketError, BucketRecord, BucketState, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket,
     ProposeError,
 };
 
-use crate::directory::Bucket;
+use crate::directory::{Bucket, Directory};
 use crate::error::ObjectError;
 use crate::gate::CloseError;
 use crate::policy::Policy;
@@ -70,33 +71,17 @@ impl ObjectService {
     }
 
     /// Removes a bucket that holds nothing: stop writes, wait for those under way, verify that it is empty, remove it. Writes that
-    /// come meanwhile wait for the outcome.
+    /// come meanwhile wait for the outcome. Once begun it goes on to its end, also when the caller goes away.
     pub async fn delete_bucket(&self, principal: &Principal, name: &str) -> Result<(), ObjectError> {
         let bucket = self.bucket(principal, Action::DeleteBucket, name)?;
+        let engine = self.engine_of(&bucket)?;
         // The common mistake is answered without stopping anybody.
-        if !self.engine(&bucket)?.is_empty(bucket.id()).await? {
+        if !engine.is_empty(bucket.id()).await? {
             return Err(ObjectError::BucketNotEmpty);
         }
-        self.remove_if_empty(&bucket).await
-    }
-
-    async fn remove_if_empty(&self, bucket: &Bucket) -> Result<(), ObjectError> {
-        let closed = bucket.gate().close().await.map_err(|error| match error {
-            CloseError::Removed => ObjectError::NoSuchBucket,
-            CloseError::Busy => ObjectError::Conflict { reason: "the bucket is being deleted already".to_owned() },
-        })?;
-        let (name, id) = (bucket.name(), bucket.id());
-        self.manager().mark_bucket_deleting(name, id).await?;
-        let is_empty = self.engine(bucket)?.is_empty(id).await;
-        if !matches!(is_empty, Ok(true)) {
-            self.manager().reactivate_bucket(name, id).await?;
-            is_empty?;
-            return Err(ObjectError::BucketNotEmpty);
-        }
-        self.manager().remove_bucket(name, id).await?;
-        closed.remove();
-        self.directory.forget(id);
-        Ok(())
+        let removal = remove_if_empty(Arc::clone(&self.directory), Arc::clone(engine), bucket);
+        let ended = self.env.spawn(removal).await;
+        ended.unwrap_or_else(|error| Err(ObjectError::InternalError { detail: format!("removing the bucket: {error}") }))
     }
 
     /// Ends removals of buckets that a crash, or a caller who went away, left half done: an empty bucket goes, another one is
@@ -107,7 +92,8 @@ impl ObjectService {
                 continue;
             }
             let bucket = self.directory.bucket(&record.name)?;
-            match self.remove_if_empty(&bucket).await {
+            let engine = Arc::clone(self.engine_of(&bucket)?);
+            match remove_if_empty(Arc::clone(&self.directory), engine, bucket).await {
                 Ok(()) | Err(ObjectError::BucketNotEmpty) => {}
                 Err(error) => return Err(error),
             }
@@ -142,6 +128,29 @@ impl ObjectService {
     fn manager(&self) -> &Manager {
         self.directory.manager()
     }
+}
+
+async fn remove_if_empty(
+    directory: Arc<Directory>,
+    engine: Arc<dyn ObjectEngine>,
+    bucket: Arc<Bucket>,
+) -> Result<(), ObjectError> {
+    let closed = bucket.gate().close().await.map_err(|error| match error {
+        CloseError::Removed => ObjectError::NoSuchBucket,
+        CloseError::Busy => ObjectError::Conflict { reason: "the bucket is being deleted already".to_owned() },
+    })?;
+    let (manager, name, id) = (directory.manager(), bucket.name(), bucket.id());
+    manager.mark_bucket_deleting(name, id).await?;
+    let is_empty = engine.is_empty(id).await;
+    if !matches!(is_empty, Ok(true)) {
+        manager.reactivate_bucket(name, id).await?;
+        is_empty?;
+        return Err(ObjectError::BucketNotEmpty);
+    }
+    manager.remove_bucket(name, id).await?;
+    closed.remove();
+    directory.forget(id);
+    Ok(())
 }
 
 impl From<ManagerError<CreateBucketError>> for ObjectError {

@@ -105,27 +105,34 @@ impl Directory {
         let derived = self.derived.load();
         match derived.get(&record.id) {
             Some(bucket) if Arc::ptr_eq(&bucket.record, record) => Ok(Arc::clone(bucket)),
-            _ => Ok(self.derive(record)),
+            _ => self.derive(record),
         }
     }
 
     #[cold]
-    fn derive(&self, record: &Arc<BucketRecord>) -> Arc<Bucket> {
-        // The gate outlives changes of the record; two threads that derive at once must end with one gate, and do: the
-        // table is swapped only if it is still the one that was copied.
+    fn derive(&self, record: &Arc<BucketRecord>) -> Result<Arc<Bucket>, ObjectError> {
+        // The gate outlives changes of the record. Two threads that derive at once end with one gate, because the table is
+        // swapped only if it is still the one that was copied.
         self.derived.rcu(|table| {
             let mut next = HashMap::clone(table);
             let gate = table.get(&record.id).map_or_else(Arc::default, |bucket| Arc::clone(&bucket.gate));
             next.insert(record.id, Arc::new(Bucket::derive(record, gate)));
             next
         });
-        let derived = self.derived.load();
-        match derived.get(&record.id) {
-            Some(bucket) if Arc::ptr_eq(&bucket.record, record) => Arc::clone(bucket),
-            // Changed again meanwhile: this request still sees the snapshot that it took, through the one gate.
-            Some(newer) => Arc::new(Bucket::derive(record, Arc::clone(&newer.gate))),
-            None => Arc::new(Bucket::derive(record, Arc::default())),
+        // A bucket is forgotten after the manager has published its removal. If that has happened since our snapshot, the gate
+        // may be a new one, which is open: it must not let anything in.
+        let is_current = self.manager.snapshot().bucket(&record.name).is_some_and(|current| current.id == record.id);
+        if !is_current {
+            self.forget(record.id);
+            return Err(ObjectError::NoSuchBucket);
         }
+        let derived = self.derived.load();
+        let bucket = derived.get(&record.id).ok_or(ObjectError::NoSuchBucket)?;
+        if Arc::ptr_eq(&bucket.record, record) {
+            return Ok(Arc::clone(bucket));
+        }
+        // Changed again meanwhile: this request still sees the snapshot that it took, through the one gate.
+        Ok(Arc::new(Bucket::derive(record, Arc::clone(&bucket.gate))))
     }
 
     /// Forgets what was derived of a bucket that is gone.

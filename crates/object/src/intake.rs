@@ -87,7 +87,7 @@ impl Intake<'_> {
         digests: &mut Digests,
     ) -> Result<(PartContent, u64), ObjectError> {
         let is_large = declared.is_some_and(|declared| declared > MAX_SMALL_BYTES as u64);
-        let mut payload = Payload::new();
+        let mut gathered = Gathered::default();
         let mut cutter = is_large.then(|| Cutter::new(self, declared));
         let limit = declared.unwrap_or(MAX_PUT_BYTES);
         let mut length = 0;
@@ -101,13 +101,12 @@ impl Intake<'_> {
             digests.update(&piece);
             match &mut cutter {
                 Some(cutter) => cutter.push(piece).await?,
-                None if piece.is_empty() => {}
-                None => payload.push(piece),
+                None => gathered.push(piece),
             }
             if cutter.is_none() && length > MAX_SMALL_BYTES as u64 {
                 let mut begun = Cutter::new(self, declared);
-                for gathered in payload.drain(..) {
-                    begun.push(gathered).await?;
+                for piece in std::mem::take(&mut gathered).into_payload() {
+                    begun.push(piece).await?;
                 }
                 cutter = Some(begun);
             }
@@ -115,9 +114,40 @@ impl Intake<'_> {
         check_length(declared, length)?;
         let content = match cutter {
             Some(cutter) => PartContent::Staged(cutter.finish().await?),
-            None => PartContent::Whole(payload),
+            None => PartContent::Whole(gathered.into_payload()),
         };
         Ok((content, length))
+    }
+}
+
+/// Small content on its way in. Pieces stay as they came; only from a client that sends crumbs, what follows the first
+/// [`MAX_PAYLOAD_PIECES`] is copied together, so that a piece's own cost is bounded too.
+#[derive(Default)]
+struct Gathered {
+    pieces: Payload,
+    crumbs: BytesMut,
+}
+
+/// Most pieces that are kept apart.
+const MAX_PAYLOAD_PIECES: usize = 32;
+
+impl Gathered {
+    fn push(&mut self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        if self.pieces.len() < MAX_PAYLOAD_PIECES {
+            self.pieces.push(piece);
+        } else {
+            self.crumbs.extend_from_slice(&piece);
+        }
+    }
+
+    fn into_payload(mut self) -> Payload {
+        if !self.crumbs.is_empty() {
+            self.pieces.push(self.crumbs.freeze());
+        }
+        self.pieces
     }
 }
 

@@ -5,7 +5,7 @@
 //! refused when the policy is put: a rule that is stored but not enforced would be worse than none.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use crate::principal::Action;
 
@@ -232,9 +232,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut many = Vec::new();
         while let Some(one) = list.next_element()? {
-            if many.len() == MAX_POLICY_BYTES {
-                return Err(A::Error::custom("the list is too long"));
-            }
             many.push(one);
         }
         Ok(OneOrMany(many))

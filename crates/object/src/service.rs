@@ -17,7 +17,7 @@ use crate::principal::{Action, Principal};
 /// Buckets and objects. Cheap to share: every operation takes `&self`, and none takes a lock that another holds across an
 /// await.
 pub struct ObjectService {
-    pub(crate) directory: Directory,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) engines: Engines,
     pub(crate) env: Env,
 }
@@ -30,7 +30,7 @@ pub struct Engines {
 
 impl ObjectService {
     pub fn new(manager: Arc<Manager>, engines: Engines, env: Env) -> Self {
-        ObjectService { directory: Directory::new(manager), engines, env }
+        ObjectService { directory: Arc::new(Directory::new(manager)), engines, env }
     }
 
     /// A bucket by its name, for the interface's own needs (whether a host name is a bucket). It authorises nothing.
@@ -46,11 +46,15 @@ impl ObjectService {
     }
 
     pub(crate) fn engine(&self, bucket: &Bucket) -> Result<&dyn ObjectEngine, ObjectError> {
+        self.engine_of(bucket).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn engine_of(&self, bucket: &Bucket) -> Result<&Arc<dyn ObjectEngine>, ObjectError> {
         let engine = match bucket.engine() {
             BucketEngine::Log => &self.engines.log,
             BucketEngine::Volume => &self.engines.volume,
         };
-        engine.as_deref().ok_or_else(|| ObjectError::ServiceUnavailable {
+        engine.as_ref().ok_or_else(|| ObjectError::ServiceUnavailable {
             reason: format!("the engine of bucket {} does not run here", bucket.name()),
         })
     }
