@@ -94,7 +94,10 @@ impl Recovery<'_> {
 
     /// A zone without a header: never used, of an earlier device, or damaged.
     async fn settle_unknown(&self, zone: ZoneIndex, error: ZoneHeaderError) -> Result<ZoneEntry, OpenError> {
-        if matches!(error, ZoneHeaderError::Misplaced { .. }) || !self.holds_bytes(zone).await {
+        // A header of another zone of this device was written here by mistake: what it destroyed is looked for.
+        let own = self.superblock.device_uuid;
+        let is_foreign = matches!(error, ZoneHeaderError::Misplaced { found_device, .. } if found_device != own);
+        if is_foreign || !self.holds_bytes(zone).await {
             return Ok(ZoneEntry::NEVER);
         }
         let device = self.superblock.device;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use disk::{Fault, FaultRule, Operation};
+use disk::{AlignedBuf, DiskExt, Durability, Fault, FaultRule, Operation};
 use env::Env;
 use format::frame::{FIXED_HEADER_BYTES, frame_bytes, header_bytes};
 use types::limits::BLOCK_BYTES;
@@ -193,6 +193,24 @@ async fn a_lost_zone_header_loses_no_data() {
         assert!(next.position > appended[39].position);
         now(device.reset(zone)).expect("the disk answers").expect("resets");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_zone_header_written_over_another_zones_loses_no_data() {
+    let env = Env::simulated(6);
+    let (disk, device) = fresh(&env, 16);
+    let appended: Vec<Appended> = (0..40).map(|number| landed(&device, AppendClass::Data, number, 3000)).collect();
+    drop(device);
+    let (victim, other) = (appended[0].place.zone, appended[39].place.zone);
+    assert_ne!(victim, other, "the frames fill more than one zone");
+    let start = |zone: types::ZoneIndex| FIRST_ZONE + u64::from(zone.0) * ZONE_BYTES;
+    let header = disk.peek(start(other), 2 * BLOCK_BYTES);
+    now(disk.write(start(victim), AlignedBuf::copy_of(&header), Durability::Durable))
+        .expect("the disk answers")
+        .expect("writes");
+    let device = open(&disk.restart(), &env, quiet());
+    assert_eq!(walked(&device, &LogVector::START).0.len(), 40);
+    check_read(&device, 0, &appended[0]);
 }
 
 #[tokio::test(start_paused = true)]
