@@ -37,6 +37,7 @@ fn main() {
         }
         println!("prewritten {} MiB", device.stats().prewritten_bytes.get() >> 20);
         reads(&env, &device, &places);
+        large(&env, &device, Duration::from_secs(seconds)).await;
         walks(&env, &device, false).await;
         walks(&env, &device, true).await;
         drop(device);
@@ -144,6 +145,43 @@ fn reads(env: &Env, device: &Device, places: &[Appended]) {
         }
         let nanos = (env.now() - started).as_nanos() as f64 / places.len().min(100_000) as f64;
         println!("try_read {round}: {nanos:.0} ns, {cached} of {} from the page cache", places.len().min(100_000));
+    }
+}
+
+/// Frames of 1 MiB: appended by 8 at once, then read.
+async fn large(env: &Env, device: &Arc<Device>, duration: Duration) {
+    const LEN: usize = 1 << 20;
+    let started = env.now();
+    let tasks: Vec<_> = (0..8u8)
+        .map(|waiter| {
+            let (env, device) = (env.clone(), device.clone());
+            tokio::spawn(async move {
+                let payload = vec![waiter; LEN];
+                let mut landed = Vec::new();
+                while env.now() - started < duration {
+                    let compose = |slot: &mut [u8]| frame::compose(slot, 1, CellId(1), &[], &[&payload]);
+                    let appended = device.append_wait(AppendClass::Data, frame_bytes(0, LEN), compose).await;
+                    landed.push(appended.expect("appends"));
+                }
+                landed
+            })
+        })
+        .collect();
+    let mut landed = Vec::new();
+    for task in tasks {
+        landed.extend(task.await.expect("a waiter ends well"));
+    }
+    let seconds = (env.now() - started).as_secs_f64();
+    println!("1 MiB appends, 8 at once: {:.0} MB/s", (landed.len() * LEN) as f64 / seconds / 1e6);
+    landed.truncate(500);
+    for round in ["first", "again"] {
+        let started = env.now();
+        for appended in &landed {
+            let frame = device.read(appended.place, appended.frame_bytes).await.expect("reads");
+            std::hint::black_box(frame.into_payload());
+        }
+        let seconds = (env.now() - started).as_secs_f64();
+        println!("1 MiB reads, {round}: {:.0} MB/s", (landed.len() * LEN) as f64 / seconds / 1e6);
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use disk::{AlignedBuf, Completion, Disk, DiskError, DiskErrorKind, Operation, ReadMode, Request};
+use disk::{AlignedBuf, Completion, Disk, DiskError, Operation, ReadMode, Request};
 use tokio::sync::oneshot;
 use types::limits::BLOCK_BYTES;
 
 use crate::geometry::Geometry;
+use crate::inner::abandoned;
 use crate::limits::{WALK_CHUNK_BYTES, WALK_READS};
 use crate::walk::Segment;
 
@@ -68,7 +69,10 @@ impl ChunkStream {
         let bytes = match completion {
             Ok(Completion { result: Ok(()), buf }) => Ok(buf.expect("a read returns its buffer")),
             Ok(Completion { result: Err(error), .. }) => Err(error),
-            Err(_) => Err(self.abandoned(segments[segment].zone, start, end)),
+            Err(_) => {
+                let at = self.geometry.disk_offset(segments[segment].zone, start);
+                Err(abandoned(&*self.disk, Operation::Read, at, end - start))
+            }
         };
         self.read_bytes += end - start;
         Some(Chunk { segment, start, end, bytes })
@@ -108,16 +112,5 @@ impl ChunkStream {
         self.in_flight.push_back(Planned { segment: self.segment, start, end, answer });
         self.offset = end;
         true
-    }
-
-    fn abandoned(&self, zone: types::ZoneIndex, start: u64, end: u64) -> DiskError {
-        DiskError {
-            kind: DiskErrorKind::Abandoned,
-            device: self.disk.describe().into(),
-            operation: Operation::Read,
-            offset: self.geometry.disk_offset(zone, start),
-            len: end - start,
-            cause: None,
-        }
     }
 }

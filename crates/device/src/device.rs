@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use disk::{AlignedBuf, Disk, DiskError, DiskExt, ReadMode};
+use disk::{AlignedBuf, Disk, DiskError, DiskExt, Operation, ReadMode};
 use env::{Env, Instant};
 use format::superblock::notes::NotesKind;
 use format::superblock::{DeviceSecret, Superblock};
@@ -20,7 +20,7 @@ use crate::combiner;
 use crate::config::{DeviceConfig, FormatOptions, SyncMode};
 use crate::error::{AppendError, FormatError, NotesIoError, OpenError, ReadError, ResetError};
 use crate::geometry::Geometry;
-use crate::inner::Inner;
+use crate::inner::{Inner, abandoned};
 use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
 use crate::position_vector::LogVector;
 use crate::read::{self, FrameBuf, Tried};
@@ -184,7 +184,10 @@ impl Device {
         let (tell, told) = oneshot::channel();
         let done = Arc::new(Tell { tell: parking_lot::Mutex::new(Some(tell)) });
         self.append(class, frame_bytes, compose, done, 0)?;
-        told.await.expect("an append is answered, or its disk is gone for good")
+        told.await.unwrap_or_else(|_| {
+            let cause = Arc::new(abandoned(&*self.inner.disk, Operation::Write, 0, frame_bytes as u64));
+            Err(AppendError::OutcomeUnknown { device: self.id(), cause })
+        })
     }
 
     /// Reads the frame at `place` from the page cache into `buf`, on this thread and without waiting.
@@ -248,6 +251,9 @@ impl Device {
     /// Makes a finished zone free, durably. The caller guarantees that nothing in it is wanted by anybody (zstore.md, decision
     /// 12). Waits for a header or a frame of the zone that is still being written.
     pub async fn reset(&self, zone: ZoneIndex) -> Result<(), ResetError> {
+        // What was copied out of the zone must be durable before the zone goes, in every mode.
+        let device = self.id();
+        self.flush().await.map_err(|cause| ResetError::Poisoned { device, cause })?;
         zone_io::reset(&self.inner, zone).await
     }
 

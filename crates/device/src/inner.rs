@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::{Disk, DiskError, Durability};
+use disk::{Disk, DiskError, DiskErrorKind, Durability, Operation};
 use env::Env;
 use format::frame::{self, MAX_FRAME_BYTES};
 use format::superblock::Superblock;
@@ -176,6 +176,11 @@ impl Inner {
     pub(crate) fn seed(&self, zone: ZoneIndex, activation: Activation) -> u64 {
         seed_of(&self.superblock, zone, activation)
     }
+}
+
+/// The error for an operation whose disk went away without an answer.
+pub(crate) fn abandoned(disk: &dyn Disk, operation: Operation, offset: u64, len: u64) -> DiskError {
+    DiskError { kind: DiskErrorKind::Abandoned, device: disk.describe().into(), operation, offset, len, cause: None }
 }
 
 /// The secret of a zone's activation.

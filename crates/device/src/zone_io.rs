@@ -7,14 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, Durability, Request};
+use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, Durability, Operation, Request};
 use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneState};
 use tokio::sync::oneshot;
 use types::{Activation, ZoneIndex};
 
 use crate::book::{Activate, Plan};
 use crate::error::ResetError;
-use crate::inner::Inner;
+use crate::inner::{Inner, abandoned};
 use crate::prewrite;
 
 /// Starts what the book asked for.
@@ -115,15 +115,8 @@ pub(crate) async fn reset(inner: &Arc<Inner>, zone: ZoneIndex) -> Result<(), Res
         drop(answer.send(outcome));
     });
     answered.await.unwrap_or_else(|_| {
-        let error = DiskError {
-            kind: DiskErrorKind::Abandoned,
-            device: inner.disk.describe().into(),
-            operation: disk::Operation::Write,
-            offset: inner.geometry.zone_start(zone),
-            len: ZONE_DATA_START,
-            cause: None,
-        };
-        Err(ResetError::Disk(error))
+        let at = inner.geometry.zone_start(zone);
+        Err(ResetError::Disk(abandoned(&*inner.disk, Operation::Write, at, ZONE_DATA_START)))
     })
 }
 

@@ -307,3 +307,19 @@ async fn sealing_finishes_open_zones_and_refuses_what_comes_later() {
     let again = open(&disk.restart(), &env, quiet());
     check_read(&again, 1, &appended);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_makes_durable_what_was_copied_before_it_in_every_mode() {
+    for seed in 0..10 {
+        let env = Env::simulated(seed);
+        let disk = super::support::disk_with(&env, seed, 16);
+        super::support::format(&disk, &env);
+        let device = open(&disk, &env, crate::DeviceConfig { sync: SyncMode::Off, ..quiet() });
+        let original = landed(&device, AppendClass::Data, 1, 3000);
+        now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
+        let copy = landed(&device, AppendClass::Relocation, 2, 3000);
+        now(device.reset(original.place.zone)).expect("the disk answers").expect("resets");
+        let survivor = open(&disk.crash(), &env, quiet());
+        check_read(&survivor, 2, &copy);
+    }
+}
