@@ -1,8 +1,8 @@
 //! Measures the ways in which a durable write or a cold read can be done, for choosing the one that disks use.
 //!
-//! `cargo run -p disk --release --example io_paths -- FILE [OPERATIONS]` pre-writes FILE (512 MiB) and prints, for each way,
-//! latency and CPU time per operation: this process's, and the whole machine's, which includes the kernel's workers (and
-//! whatever else runs; measure on an idle machine).
+//! `cargo run -p disk --release --example io_paths -- FILE [OPERATIONS [PART]]` pre-writes FILE (512 MiB) and prints, for
+//! each way whose label has PART in it, latency and CPU time per operation: this process's, and the whole machine's, which
+//! includes the kernel's workers (and whatever else runs; measure on an idle machine).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,8 +37,14 @@ enum Setup {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let path = PathBuf::from(arguments.next().expect("usage: io_paths FILE [OPERATIONS]"));
+    let path = PathBuf::from(arguments.next().expect("usage: io_paths FILE [OPERATIONS [PART]]"));
     let operations: u64 = arguments.next().map_or(4_000, |text| text.parse().expect("a number"));
+    let part = arguments.next().unwrap_or_default();
+    let report = |label: &str, measure: &mut dyn FnMut() -> Histogram<u64>| {
+        if label.contains(&part) {
+            report(label, measure);
+        }
+    };
     prewrite(&path);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
     println!("{:<44} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}", "way", "ops/s", "p50 us", "p99 us", "mean us", "CPU us", "busy us");
@@ -46,18 +52,18 @@ fn main() {
         for depth in [1, 8, 16] {
             let label = |way: &str| format!("write {bytes} QD{depth} {way}");
             for setup in [Setup::Plain, Setup::Coop, Setup::Defer, Setup::PollRing, Setup::CoopPollRing, Setup::Linked] {
-                report(&label(&format!("ring {setup:?}")), || {
+                report(&label(&format!("ring {setup:?}")), &mut || {
                     runtime.block_on(ring_writes(&path, bytes, depth, operations, setup))
                 });
             }
-            report(&label("writer thread"), || runtime.block_on(thread_writes(&path, bytes, depth, operations)));
+            report(&label("writer thread"), &mut || runtime.block_on(thread_writes(&path, bytes, depth, operations)));
             if depth == 1 {
-                report(&label("blocking"), || blocking_writes(&path, bytes, operations));
+                report(&label("blocking"), &mut || blocking_writes(&path, bytes, operations));
             }
-            report(&label("FileDisk with ring"), || {
+            report(&label("FileDisk with ring"), &mut || {
                 runtime.block_on(disk_operations(&path, bytes, depth, operations, true, Kind::Write))
             });
-            report(&label("FileDisk with threads"), || {
+            report(&label("FileDisk with threads"), &mut || {
                 runtime.block_on(disk_operations(&path, bytes, depth, operations, false, Kind::Write))
             });
         }
@@ -65,16 +71,16 @@ fn main() {
     for depth in [1, 16] {
         for (kind, name) in [(Kind::ColdRead, "cold cached read"), (Kind::DirectRead, "direct read")] {
             for (ring, way) in [(true, "ring"), (false, "threads")] {
-                report(&format!("{name} 4096 QD{depth} {way}"), || {
+                report(&format!("{name} 4096 QD{depth} {way}"), &mut || {
                     runtime.block_on(disk_operations(&path, 4_096, depth, operations, ring, kind))
                 });
             }
         }
     }
-    report("hot try_read_cached 4096", || hot_reads(&path, operations * 20));
+    report("hot try_read_cached 4096", &mut || hot_reads(&path, operations * 20));
 }
 
-fn report(label: &str, measure: impl FnOnce() -> Histogram<u64>) {
+fn report(label: &str, measure: &mut dyn FnMut() -> Histogram<u64>) {
     let (start, cpu_start, busy_start) = (now(), cpu_us(), machine_busy_us());
     let latencies = measure();
     let (elapsed, cpu, busy) = ((now() - start).as_secs_f64(), cpu_us() - cpu_start, machine_busy_us() - busy_start);

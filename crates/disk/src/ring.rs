@@ -10,6 +10,20 @@
 //!
 //! The kernel signals completions through an eventfd in tokio's poller; a task on this thread takes them out and calls back,
 //! so a request's whole life is on one thread.
+//!
+//! A durable write is one write with RWF_DSYNC. Measured by `examples/io_paths` (reference machine, ext4, written blocks,
+//! 4 KiB; latency p50 and this process's CPU time for one operation, in microseconds):
+//!
+//! | way                               | QD1 latency | CPU     | QD16 latency | CPU    | QD16 writes/s      |
+//! |-----------------------------------|-------------|---------|--------------|--------|--------------------|
+//! | ring, RWF_DSYNC                   | 104 to 112  | 17 - 20 | 610 to 700   | 7 - 10 | 20 to 23 thousand  |
+//! | ring, write linked to fdatasync   | 130 to 134  | 45      | 680          | 30     | 17 thousand        |
+//! | writer thread, pwritev2 RWF_DSYNC | 121 to 137  | 46 - 52 |              |        | as at QD1          |
+//! | blocking pwritev2 RWF_DSYNC       | 104 to 116  | 28 - 37 |              |        | as at QD1          |
+//!
+//! The linked fdatasync always goes to a thread of the kernel's, and that thread's wake-ups are the difference. Blocking costs
+//! the runtime thread its other connections. Task work deferred or cooperative, an eventfd or the ring's own descriptor in
+//! the poller: no difference beyond the noise.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
