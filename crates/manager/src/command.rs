@@ -35,7 +35,7 @@ macro_rules! commands {
 
         impl Command {
             /// Carries out a command whose proposer is gone, or is another member. True if it was not refused.
-            fn carry_out(&self, index: CommandIndex, edit: &mut Edit<'_>) -> bool {
+            pub(crate) fn carry_out(&self, index: CommandIndex, edit: &mut Edit<'_>) -> bool {
                 match self {
                     $(Command::$operation(operation) => operation.apply(index, edit).is_ok()),*
                 }

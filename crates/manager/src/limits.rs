@@ -54,7 +54,7 @@ pub const LOG_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Commands that may be applied before the state is made durable and the log is shortened.
 pub const PERSIST_INTERVAL_COMMANDS: u64 = 256;
 
-/// Bytes of commands after which the same happens: a large manifest may be most of a segment.
-pub const PERSIST_INTERVAL_BYTES: usize = 16 * 1024 * 1024;
+/// Segments in use after which the same happens: a few large manifests fill one.
+pub const PERSIST_INTERVAL_SEGMENTS: usize = 2;
 
 const _: () = assert!(MAX_MANIFEST_BYTES + 4096 + 1024 < LOG_SEGMENT_BYTES as usize);

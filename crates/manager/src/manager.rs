@@ -26,7 +26,7 @@ use wal::{AppendError, FolderStore, Lsn, OpenOptions, RegionStore, SegmentStore,
 
 use crate::command::{Command, apply_noting, replay};
 use crate::error::{ImportError, ManagerError, OpenError, ProposeError};
-use crate::limits::{LOG_SEGMENT_BYTES, PERSIST_INTERVAL_BYTES, PERSIST_INTERVAL_COMMANDS};
+use crate::limits::{LOG_SEGMENT_BYTES, PERSIST_INTERVAL_COMMANDS, PERSIST_INTERVAL_SEGMENTS};
 use crate::operation::Operation;
 use crate::record::BucketRecord;
 use crate::snapshot::{CommandIndex, RecordKey, Snapshot};
@@ -58,21 +58,14 @@ struct Core {
     state: Snapshot,
     /// Commands in the log that are not applied yet, in its order.
     waiting: VecDeque<Waiting>,
-    unpersisted: Unpersisted,
+    /// Commands applied since the last persist began.
+    unpersisted: u64,
     is_persisting: bool,
     failure: Option<ProposeError>,
 }
 
-/// What has been applied since the last persist began.
-#[derive(Default)]
-struct Unpersisted {
-    commands: u64,
-    bytes: usize,
-}
-
 struct Waiting {
     index: CommandIndex,
-    bytes: usize,
     carry_out: CarryOut,
 }
 
@@ -137,12 +130,11 @@ impl Manager {
     ) -> Result<Manager, OpenError> {
         let options = OpenOptions { keep_from: Lsn(state.applied.0).next(), begin_at };
         let mut touched = Vec::new();
-        let mut unpersisted = Unpersisted::default();
+        let mut replayed = 0;
         let mut refused = None;
         let mut replay_record = |Lsn(index): Lsn, bytes: &[u8]| {
             let index = CommandIndex(index);
-            unpersisted.commands += 1;
-            unpersisted.bytes += bytes.len();
+            replayed += 1;
             match Command::decode(bytes) {
                 Ok(command) if refused.is_none() => replay(index, &command, &mut touched, &mut state),
                 Ok(_) => {}
@@ -153,8 +145,11 @@ impl Manager {
         if let Some(refused) = refused {
             return Err(refused);
         }
-        if unpersisted.commands > 0 {
+        if replayed > 0 {
+            // Durable at once: the log may have been left with no room for another command.
             kv.commit(table::batch(&state, touched))?;
+            kv.persist()?;
+            wal.truncate_before(Lsn(state.applied.0).next());
         }
         let inner = Inner {
             env: env.clone(),
@@ -162,7 +157,7 @@ impl Manager {
             kv,
             published: ArcSwap::from_pointee(state.clone()),
             changes: watch::Sender::new(state.applied),
-            core: Mutex::new(Core { state, waiting: VecDeque::new(), unpersisted, is_persisting: false, failure: None }),
+            core: Mutex::new(Core { state, waiting: VecDeque::new(), unpersisted: 0, is_persisting: false, failure: None }),
         };
         Ok(Manager { inner: Arc::new(inner) })
     }
@@ -198,7 +193,6 @@ impl Manager {
             if let Some(failure) = &core.failure {
                 return Err(failure.clone().into());
             }
-            let length = bytes.len();
             let pending = room.append(bytes).map_err(propose_error)?;
             let index = CommandIndex(pending.lsn().0);
             let carry_out: CarryOut = Box::new(move |touched, state| {
@@ -206,7 +200,7 @@ impl Manager {
                 // The proposer may have lost interest.
                 Box::new(move || drop(reply.send(outcome)))
             });
-            core.waiting.push_back(Waiting { index, bytes: length, carry_out });
+            core.waiting.push_back(Waiting { index, carry_out });
             pending
         };
         let inner = Arc::clone(&self.inner);
@@ -235,8 +229,7 @@ impl Inner {
         let mut touched = Vec::new();
         while core.waiting.front().is_some_and(|next| next.index <= durable) {
             let next = core.waiting.pop_front().expect("there is a front");
-            core.unpersisted.commands += 1;
-            core.unpersisted.bytes += next.bytes;
+            core.unpersisted += 1;
             tell.push((next.carry_out)(&mut touched, &mut core.state));
         }
         if tell.is_empty() {
@@ -247,7 +240,8 @@ impl Inner {
         }
         self.published.store(Arc::new(core.state.clone()));
         self.changes.send_replace(core.state.applied);
-        let is_due = core.unpersisted.commands >= PERSIST_INTERVAL_COMMANDS || core.unpersisted.bytes >= PERSIST_INTERVAL_BYTES;
+        let log_is_long = self.wal.live_segment_count() > PERSIST_INTERVAL_SEGMENTS;
+        let is_due = log_is_long || core.unpersisted >= PERSIST_INTERVAL_COMMANDS;
         if is_due && !std::mem::replace(&mut core.is_persisting, true) {
             let inner = Arc::clone(self);
             self.env.spawn(async move {
@@ -267,7 +261,7 @@ impl Inner {
     async fn persist(self: &Arc<Self>) -> Result<(), ProposeError> {
         let covered = {
             let mut core = self.core.lock();
-            core.unpersisted = Unpersisted::default();
+            core.unpersisted = 0;
             core.state.applied
         };
         let outcome = if self.kv.persist_waits() {

@@ -175,6 +175,11 @@ impl Wal {
         state.live.len() + state.free.len()
     }
 
+    /// Number of segments that hold records which were not given up.
+    pub fn live_segment_count(&self) -> usize {
+        self.inner.state.lock().live.len()
+    }
+
     /// Gives up the records before `lsn`; their segments are used again once no other record stands in them. The owner must
     /// open the log with a `keep_from` of at least this from now on.
     pub fn truncate_before(&self, lsn: Lsn) {

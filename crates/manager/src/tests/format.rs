@@ -1,0 +1,61 @@
+//! The durable bytes, so that a change of them is seen.
+
+use types::{BucketId, CellId, Epoch};
+
+use crate::command::CommandError;
+use crate::{
+    AddCredential, BucketEngine, Command, CommandIndex, CreateBucket, EtagMode, InstallManifest, MarkBucketDeleting, SetConfig,
+    Snapshot, TakeToken, apply,
+};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn create() -> Command {
+    let (name, owner) = ("abc".to_owned(), "me".to_owned());
+    CreateBucket { name, owner, engine: BucketEngine::Volume, etag: EtagMode::Fast, created_ms: 300 }.into()
+}
+
+#[test]
+fn golden_commands() {
+    let golden: [(Command, &str); 5] = [
+        (create(), "010603616263026d650101ac02"),
+        (MarkBucketDeleting { name: "abc".to_owned(), id: BucketId(1) }.into(), "01070361626301"),
+        (InstallManifest { cell: CellId(2), expected: Epoch(0), epoch: Epoch(3), bytes: vec![9] }.into(), "010e0200030109"),
+        (TakeToken {}.into(), "0110"),
+        (SetConfig { key: "k".to_owned(), value: None }.into(), "0111016b00"),
+    ];
+    for (command, bytes) in golden {
+        assert_eq!(hex(&command.encode()), bytes, "{command:?}");
+    }
+}
+
+#[test]
+fn a_golden_copy() {
+    let credential = AddCredential { access_key: "KEY".to_owned(), secret: "12345678".to_owned(), user: "u".to_owned() };
+    let mut state = Snapshot::default();
+    apply(CommandIndex(1), &create(), &mut state);
+    apply(CommandIndex(2), &credential.into(), &mut state);
+    let body = [
+        "02",   // applied
+        "0200", // next bucket and device
+        "00",   // no cluster
+        "00",   // no devices
+        "010103616263ac02026d6501010000",
+        "01034b4559083132333435363738017500",
+        "00", // no manifests
+        "00", // no table
+        "00", // no configuration
+    ];
+    let copy = hex(&state.export());
+    assert_eq!(&copy[..24], "5452494c4d47520001000000");
+    assert_eq!(&copy[32..], body.concat());
+}
+
+#[test]
+fn an_unknown_version_is_named() {
+    assert_eq!(Command::decode(&[2, 0]), Err(CommandError::Version { found: Some(2) }));
+    assert_eq!(Command::decode(&[]), Err(CommandError::Version { found: None }));
+    assert!(matches!(Command::decode(&[1, 200]), Err(CommandError::Body(_))));
+}

@@ -1,0 +1,66 @@
+//! Random commands over few names, so that many meet what others left and some are refused.
+
+use env::Env;
+use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation};
+
+use crate::operation::Operation;
+use crate::snapshot::{CommandIndex, Edit};
+use crate::{
+    AddCredential, AddDevice, BucketEngine, Command, CreateBucket, DeviceState, EtagMode, InitCluster, InstallManifest,
+    InstallReplicaTable, MarkBucketDeleting, RaiseFormatVersion, ReactivateBucket, RemoveBucket, RemoveCredential,
+    RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
+};
+
+/// A command proposed as it is; answers whether it was not refused.
+impl Operation for Command {
+    type Reply = bool;
+    type Refusal = TakeTokenError;
+
+    fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<bool, TakeTokenError> {
+        Ok(self.carry_out(index, edit))
+    }
+}
+
+/// Kinds of commands in [`random_command`].
+const KINDS: u64 = 18;
+
+pub(super) fn random_command(env: &Env) -> Command {
+    let below = |bound| env.random_below(bound);
+    let name = format!("bucket-{}", below(4));
+    let id = BucketId(1 + below(12));
+    let device = DeviceId(below(6) as u32);
+    let access_key = format!("KEY{}", below(4));
+    let bytes = || (0..below(200)).map(|_| below(256) as u8).collect::<Vec<u8>>();
+    match below(KINDS) {
+        0 => InitCluster { id: ClusterId([below(256) as u8; 16]), format_version: 1, created_ms: below(1_000) }.into(),
+        1 => RaiseFormatVersion { format_version: below(5) as u32 }.into(),
+        2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
+        3 => UpdateDevice { id: device, path: name, capacity_bytes: below(1 << 40) }.into(),
+        4 => {
+            let state = [DeviceState::Active, DeviceState::Draining, DeviceState::Failed][below(3) as usize];
+            SetDeviceState { id: device, state }.into()
+        }
+        5 => RemoveDevice { id: device }.into(),
+        6 | 7 => {
+            let owner = format!("user-{}", below(2));
+            CreateBucket { name, owner, engine: BucketEngine::Log, etag: EtagMode::Fast, created_ms: below(1_000) }.into()
+        }
+        8 => MarkBucketDeleting { name, id }.into(),
+        9 => ReactivateBucket { name, id }.into(),
+        10 => RemoveBucket { name, id }.into(),
+        11 => SetBucketPolicy { name, id, policy: (below(3) > 0).then(bytes) }.into(),
+        12 => SetRootCredential { access_key, secret: format!("secret-{}", below(100)) }.into(),
+        13 => AddCredential { access_key, secret: format!("secret-{}", below(100)), user: "alice".to_owned() }.into(),
+        14 => RemoveCredential { access_key }.into(),
+        15 => {
+            let (cell, expected) = (CellId(below(2) as u16), Epoch(below(4)));
+            InstallManifest { cell, expected, epoch: Epoch(below(5)), bytes: bytes() }.into()
+        }
+        16 => {
+            let expected = (below(2) > 0).then(|| Generation(below(3) as u32));
+            InstallReplicaTable { expected, generation: Generation(below(4) as u32), bytes: bytes() }.into()
+        }
+        _ if below(2) == 0 => TakeToken {}.into(),
+        _ => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
+    }
+}
