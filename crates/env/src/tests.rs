@@ -1,4 +1,7 @@
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::{Env, Instant, SIMULATED_WALL_BASE_MS, core_index, set_core_index};
 
@@ -58,6 +61,40 @@ async fn a_restarted_node_continues_the_wall_clock() {
     let env = Env::simulated_after(7, elapsed);
     assert_eq!(env.wall_clock_ms(), SIMULATED_WALL_BASE_MS + 61_000);
     assert_eq!(env.simulation().expect("simulated").elapsed(), elapsed);
+}
+
+/// Each start of a turmoil host has a runtime, and so a tokio clock, of its own.
+#[test]
+fn under_turmoil_time_is_simulated_and_goes_on_across_restarts() -> turmoil::Result {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut simulation = turmoil::Builder::new().simulation_duration(Duration::from_secs(60)).build();
+    let host_seen = seen.clone();
+    simulation.host("node", move || {
+        let seen = host_seen.clone();
+        async move {
+            let started_after = turmoil::sim_elapsed().expect("within a simulation");
+            let env = Env::simulated_after(1, started_after);
+            loop {
+                seen.lock().push((env.now(), env.wall_clock_ms()));
+                env.sleep(Duration::from_secs(1)).await;
+            }
+        }
+    });
+    let step_until = |simulation: &mut turmoil::Sim<'_>, seconds| -> turmoil::Result {
+        while simulation.elapsed() < Duration::from_secs(seconds) {
+            simulation.step()?;
+        }
+        Ok(())
+    };
+    step_until(&mut simulation, 10)?;
+    simulation.bounce("node");
+    step_until(&mut simulation, 20)?;
+    let seen = seen.lock();
+    assert!((19..=22).contains(&seen.len()), "{} wake-ups in 20 simulated seconds", seen.len());
+    assert!(seen.is_sorted(), "time went backwards");
+    let (_, last_ms) = seen[seen.len() - 1];
+    assert!((18_000..=20_000).contains(&(last_ms - SIMULATED_WALL_BASE_MS)), "{last_ms}");
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]
