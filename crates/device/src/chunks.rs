@@ -100,10 +100,7 @@ impl ChunkStream {
         let chunk = WALK_CHUNK_BYTES as u64;
         let end = ((start / chunk + 1) * chunk).min(segment.end.next_multiple_of(BLOCK_BYTES as u64));
         let len = (end - start) as usize;
-        let mut buf = self.resting.pop().unwrap_or_else(|| AlignedBuf::for_read(WALK_CHUNK_BYTES));
-        if buf.len() != len {
-            buf = AlignedBuf::for_read(len);
-        }
+        let buf = self.resting.pop().filter(|buf| buf.len() == len).unwrap_or_else(|| AlignedBuf::for_read(len));
         let offset = self.geometry.disk_offset(segment.zone, start);
         let (tell, answer) = oneshot::channel();
         // A walk that was dropped does not want the answer.
