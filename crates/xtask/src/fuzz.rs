@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Seconds per target
     #[arg(long, default_value_t = SECONDS_DEFAULT)]
     seconds: u64,
+    /// With the address sanitizer: several times slower, and of use only where `unsafe` code is reached (`log_walk`)
+    #[arg(long)]
+    address: bool,
     /// List the targets
     #[arg(long)]
     list: bool,
@@ -58,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     require_tools()?;
     let mut failed = Vec::new();
     for target in chosen {
-        if !fuzz(&root, target, arguments.seconds)? {
+        if !fuzz(&root, target, arguments)? {
             failed.push(target.as_str());
         }
     }
@@ -90,10 +93,12 @@ fn require_tools() -> Result<()> {
     Ok(())
 }
 
-fn fuzz(root: &Path, target: &str, seconds: u64) -> Result<bool> {
+fn fuzz(root: &Path, target: &str, arguments: &Arguments) -> Result<bool> {
+    let seconds = arguments.seconds;
+    let sanitizer = if arguments.address { "address" } else { "none" };
     println!("--- fuzz {target} for {seconds} s");
     let status = nightly_cargo()
-        .args(["fuzz", "run", "--target-dir", "target/fuzz", target, "--"])
+        .args(["fuzz", "run", "--sanitizer", sanitizer, "--target-dir", "target/fuzz", target, "--"])
         .args([
             format!("-max_total_time={seconds}"),
             format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"),
