@@ -96,7 +96,7 @@ async fn appends(env: &Env, device: &Arc<Device>, waiters: u8, duration: Duratio
             let (env, device) = (env.clone(), device.clone());
             tokio::spawn(async move {
                 let mut landed = Vec::new();
-                let mut latencies = Histogram::<u64>::new(3).expect("three digits");
+                let mut latencies = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).expect("bounds");
                 while env.now() - started < duration {
                     let asked = env.now();
                     landed.push(append(&device, waiter).await);
@@ -107,7 +107,7 @@ async fn appends(env: &Env, device: &Arc<Device>, waiters: u8, duration: Duratio
         })
         .collect();
     let mut landed = Vec::new();
-    let mut latencies = Histogram::<u64>::new(3).expect("three digits");
+    let mut latencies = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).expect("bounds");
     for task in tasks {
         let (places, more) = task.await.expect("a waiter ends well");
         landed.extend(places);

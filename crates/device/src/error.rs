@@ -91,7 +91,8 @@ pub enum ReadError {
     /// The zone holds nothing any more or has been reset and used again. Look the place up again.
     #[error("{place:?} is stale: its zone has been reset")]
     Stale { place: Place },
-    /// What stands there is not the frame that was written, neither in the page cache nor on the medium.
+    /// What stands there is not the frame that was written, neither in the page cache nor on the medium. Or the place is stale and
+    /// its zone so far in use again that it lies within another frame: look it up again before believing the worst.
     #[error("device {} zone {} offset {}: {damage}", place.device, place.zone.0, place.offset.bytes())]
     Corrupt { place: Place, damage: Damage },
     #[error(transparent)]

@@ -104,15 +104,20 @@ pub(crate) async fn read(inner: &Arc<Inner>, place: Place, expected_bytes: usize
         }
         Err(Failure::Disk(error)) => Err(error.into()),
         Err(Failure::Damage(damage)) => {
-            // The zone was reset in the meantime, or what stands here belongs to another time: not damage.
-            let is_stale = seal_of(inner, place).is_ok_and(|now| now != seal) || seal_of(inner, place).is_err();
-            if is_stale || matches!(damage, Damage::Header(FrameError::Misplaced { .. })) {
+            let is_misplaced = matches!(damage, Damage::Header(FrameError::Misplaced { .. }));
+            if is_misplaced || is_stale(inner, place, &seal) {
                 return Err(ReadError::Stale { place });
             }
             inner.stats.corrupt_reads.add(1);
             Err(ReadError::Corrupt { place, damage })
         }
     }
+}
+
+/// Whether what stands at a place can't be what was meant: the zone was reset while we read, or has been activated again and is
+/// not filled as far as that.
+fn is_stale(inner: &Inner, place: Place, seal: &Seal) -> bool {
+    seal_of(inner, place).as_ref().ok() != Some(seal) || place.offset.bytes() >= inner.zones.lock().book.end(place.zone)
 }
 
 enum Failure {

@@ -295,3 +295,18 @@ async fn a_disk_that_holds_a_device_is_not_formatted_by_mistake_and_strangers_ar
     let first = landed(&device, AppendClass::Data, 50, 9000);
     assert_eq!(walked(&device, &LogVector::START).0.len(), 1, "{first:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_unfilled_part_of_a_zone_in_use_again_is_stale() {
+    let env = Env::simulated(9);
+    let (_, device) = fresh(&env, 8);
+    let old: Vec<Appended> = (0..4).map(|number| landed(&device, AppendClass::Data, number, 9000)).collect();
+    now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
+    now(device.reset(old[0].place.zone)).expect("the disk answers").expect("resets");
+    // Zones that were never used come first no longer: reset ones do.
+    let reused = (10..40).map(|number| landed(&device, AppendClass::Meta, number, 4000));
+    let in_old_zone = reused.filter(|appended| appended.place.zone == old[0].place.zone).take(1).count();
+    assert_eq!(in_old_zone, 1, "the zone is in use again");
+    let error = now(device.read(old[3].place, 9200)).expect("the disk answers").expect_err("stale");
+    assert!(matches!(error, ReadError::Stale { .. }), "{error}");
+}
