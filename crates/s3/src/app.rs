@@ -1,31 +1,195 @@
-//! Everything that a request needs, shared by all cores.
+//! What answers requests: the guard, then the short way, then the S3 library.
+
+use std::sync::Arc;
+
+use env::Env;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use manager::Manager;
+use object::{ObjectService, Principal};
+
+use crate::auth::{Authenticator, PayloadClaim, payload_claim};
 use crate::config::S3Config;
-use crate::guard;
-use crate::request_id::RequestIds;
+use crate::direct::{Call, Content, Direct};
+use crate::failure::{Failure, INVALID_BUCKET_NAME, NO_SUCH_BUCKET};
+use crate::guard::{self, Admitted};
+use crate::library::Library;
+use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
+use crate::query::Query;
+use crate::request_id::{RequestId, RequestIds};
 use crate::response::ResponseBody;
 use crate::server::{BodyFailure, RequestBody};
-use http::{Request, Response};
+use crate::target::Target;
+use crate::translate;
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+
+/// Everything that a request needs, shared by all cores.
 pub struct App {
     config: S3Config,
+    service: Arc<ObjectService>,
+    authenticator: Arc<Authenticator>,
+    library: Library,
     ids: RequestIds,
 }
 
+/// What became of a request on the short way.
+enum Short {
+    Answered(Result<Response<ResponseBody>, Failure>),
+    /// It is for the library.
+    Passed(RequestBody),
+}
+
 impl App {
+    pub fn new(config: S3Config, service: Arc<ObjectService>, manager: Arc<Manager>, env: &Env) -> Arc<App> {
+        let authenticator = Arc::new(Authenticator::new(manager, env.clone()));
+        let library = Library::new(&config, service.clone(), authenticator.clone());
+        Arc::new(App { config, service, authenticator, library, ids: RequestIds::new(env.random_u64()) })
+    }
+
     pub fn config(&self) -> &S3Config {
         &self.config
     }
 
+    /// Answers one request.
     pub async fn answer(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
         let id = self.ids.next();
         let (head, body) = request.into_parts();
-        match guard::admit(&head, &self.config) {
-            Err(failure) => return failure.response(head.uri.path(), id.as_str(), false),
-            Ok(admitted) => drop(admitted),
-        }
-        drop(body);
-        Response::new(ResponseBody::Empty)
+        let mut response = match self.take_short_way(&head, body).await {
+            Short::Answered(Ok(response)) => response,
+            Short::Answered(Err(failure)) => self.refuse(&failure, &Asked::of(&head), &id),
+            Short::Passed(body) => self.ask_library(head, body, &id).await,
+        };
+        response.headers_mut().insert(REQUEST_ID, id.header());
+        response
     }
 
-    pub fn replace_after_failed_body(&self, _response: &mut Response<ResponseBody>, _failure: BodyFailure) {}
+    /// The request's body failed while it was answered: whatever the handler made of it, this is the reason.
+    pub fn replace_after_failed_body(&self, response: &mut Response<ResponseBody>, failure: BodyFailure) {
+        if response.status().is_success() {
+            return;
+        }
+        let id = response.headers_mut().remove(REQUEST_ID).unwrap_or_else(|| self.ids.next().header());
+        *response = translate::of_body(failure).response("", id.to_str().unwrap_or_default(), false);
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+
+    async fn take_short_way(&self, head: &Parts, body: RequestBody) -> Short {
+        let admitted = match guard::admit(head, &self.config) {
+            Ok(admitted) => admitted,
+            Err(failure) => return Short::Answered(Err(failure)),
+        };
+        if !self.config.short_way {
+            return Short::Passed(body);
+        }
+        let query = match Query::parse(head.uri.query()) {
+            Ok(query) => query,
+            Err(failure) => return Short::Answered(Err(failure)),
+        };
+        let Some(direct) = Direct::of(head, &admitted.target, &query) else { return Short::Passed(body) };
+        self.do_directly(direct, head, &admitted, &query, body).await
+    }
+
+    async fn do_directly(
+        &self,
+        direct: Direct,
+        head: &Parts,
+        admitted: &Admitted<'_>,
+        query: &Query<'_>,
+        body: RequestBody,
+    ) -> Short {
+        let call = |principal| Call { service: &self.service, principal, target: &admitted.target, head, query };
+        let Some(claim) = &admitted.claim else {
+            let payload = payload_claim(&head.headers).unwrap_or(PayloadClaim::Unsigned);
+            let call = call(&Principal::Anonymous);
+            return Short::Answered(match payload {
+                _ if !direct.takes_content() => direct.run(call).await,
+                PayloadClaim::Chunked { has_trailers, .. } => run_chunked(direct, call, FromRequest(body), has_trailers).await,
+                PayloadClaim::Unsigned | PayloadClaim::Sha256(_) => {
+                    direct.run_with(call, plain(&head.headers, FromRequest(body))).await
+                }
+            });
+        };
+        let Some(verified) = self.authenticator.verify(head, claim) else { return Short::Passed(body) };
+        let call = call(&verified.principal);
+        Short::Answered(match verified.payload {
+            _ if !direct.takes_content() => direct.run(call).await,
+            PayloadClaim::Unsigned => direct.run_with(call, plain(&head.headers, FromRequest(body))).await,
+            PayloadClaim::Sha256(hash) => {
+                direct.run_with(call, plain(&head.headers, Hashed::new(FromRequest(body), hash))).await
+            }
+            PayloadClaim::Chunked { is_signed, has_trailers } => {
+                let Some(length) = decoded_length(&head.headers) else { return Short::Passed(body) };
+                let signing = is_signed.then(|| verified.chunk_signing(claim));
+                let (pieces, trailers) = Chunked::new(FromRequest(body), signing, length, has_trailers);
+                direct.run_with(call, Content { pieces, length: Some(length), trailers: Some(trailers) }).await
+            }
+        })
+    }
+
+    async fn ask_library(&self, head: Parts, body: RequestBody, id: &RequestId) -> Response<ResponseBody> {
+        let asked = Asked::of(&head);
+        match self.library.answer(head, body).await {
+            Ok(response) => response,
+            Err(failure) => self.refuse(&failure, &asked, id),
+        }
+    }
+
+    fn refuse(&self, failure: &Failure, asked: &Asked, id: &RequestId) -> Response<ResponseBody> {
+        let is_head = asked.method == Method::HEAD;
+        if failure.code == NO_SUCH_BUCKET && self.names_impossible_bucket(asked) {
+            return Failure::new(INVALID_BUCKET_NAME).response(asked.uri.path(), id.as_str(), is_head);
+        }
+        failure.response(asked.uri.path(), id.as_str(), is_head)
+    }
+
+    /// A bucket that is not there and could not be: the name is wrong.
+    fn names_impossible_bucket(&self, asked: &Asked) -> bool {
+        let target = Target::of(asked.uri.path(), &asked.host, self.config.domain.as_deref());
+        target.is_ok_and(|target| manager::check_bucket_name(&target.bucket).is_err())
+    }
+}
+
+/// What a refusal must know of a request whose head is gone.
+struct Asked {
+    method: Method,
+    uri: Uri,
+    /// The Host header alone.
+    host: HeaderMap,
+}
+
+impl Asked {
+    fn of(head: &Parts) -> Asked {
+        let host = head.headers.get(HOST).map(|host| (HOST, host.clone()));
+        Asked { method: head.method.clone(), uri: head.uri.clone(), host: host.into_iter().collect() }
+    }
+}
+
+/// A body that is the content.
+pub fn plain<P: Pieces>(headers: &HeaderMap, pieces: P) -> Content<P> {
+    Content { pieces, length: number(headers.get(CONTENT_LENGTH)), trailers: None }
+}
+
+/// An anonymous request in chunks, which nobody has signed.
+pub async fn run_chunked<P: Pieces>(
+    direct: Direct,
+    call: Call<'_>,
+    pieces: P,
+    has_trailers: bool,
+) -> Result<Response<ResponseBody>, Failure> {
+    let Some(length) = decoded_length(&call.head.headers) else {
+        return Err(crate::failure::MISSING_CONTENT_LENGTH.into());
+    };
+    let (pieces, trailers) = Chunked::new(pieces, None, length, has_trailers);
+    direct.run_with(call, Content { pieces, length: Some(length), trailers: Some(trailers) }).await
+}
+
+/// Bytes of content in a chunked body.
+pub fn decoded_length(headers: &HeaderMap) -> Option<u64> {
+    number(headers.get("x-amz-decoded-content-length"))
+}
+
+fn number(value: Option<&HeaderValue>) -> Option<u64> {
+    value?.to_str().ok()?.parse().ok()
 }

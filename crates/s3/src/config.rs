@@ -21,9 +21,6 @@ pub const ACCEPT_RETRY_MS: u64 = 100;
 /// Most bytes of a request body that is XML (a DeleteObjects of 1,000 keys of 1,024 bytes stays below it, escaped).
 pub const MAX_XML_BODY_BYTES: usize = 8 * 1024 * 1024;
 
-/// Most bytes of a bucket policy (S3: 20 KB).
-pub const MAX_POLICY_BYTES: usize = 20 * 1024;
-
 /// Most bytes of a rejected request's body that are read and thrown away so that the connection can go on.
 pub const MAX_DISCARD_BYTES: u64 = 256 * 1024;
 
@@ -69,13 +66,7 @@ pub struct Timeouts {
 impl S3Config {
     /// The defaults, on this address.
     pub fn new(address: SocketAddr) -> S3Config {
-        S3Config {
-            address,
-            region: String::from("us-east-1"),
-            domain: None,
-            timeouts: Timeouts::default(),
-            short_way: true,
-        }
+        S3Config { address, region: String::from("us-east-1"), domain: None, timeouts: Timeouts::default(), short_way: true }
     }
 }
 

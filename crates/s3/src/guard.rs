@@ -67,7 +67,9 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
         return Err(Failure::with(INVALID_REQUEST, "The Host header is missing."));
     }
-    if head.uri.authority().is_some() && head.headers.get(HOST).map(http::HeaderValue::as_bytes) != head.uri.authority().map(|name| name.as_str().as_bytes()) {
+    if head.uri.authority().is_some()
+        && head.headers.get(HOST).map(http::HeaderValue::as_bytes) != head.uri.authority().map(|name| name.as_str().as_bytes())
+    {
         return Err(Failure::with(INVALID_REQUEST, "The request target and the Host header name different hosts."));
     }
     Ok(())

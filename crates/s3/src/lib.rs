@@ -1,15 +1,28 @@
 //! The S3 interface over HTTP.
 #![forbid(unsafe_code)]
 
-mod app;
 mod config;
-mod failure;
-mod guard;
-mod request_id;
-mod response;
 mod server;
+
+mod app;
+mod auth;
+mod guard;
+mod payload;
+mod query;
 mod sigv4;
 mod target;
+
+mod direct;
+mod library;
+
+mod answer_headers;
+mod dates;
+mod failure;
+mod owner;
+mod request_headers;
+mod request_id;
+mod response;
+mod translate;
 mod xml;
 
 pub use app::App;

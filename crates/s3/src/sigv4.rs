@@ -15,7 +15,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use canonical::{Canonical, NotCanonical, Payload};
+pub use canonical::{Canonical, Payload};
 pub use claim::{Claim, claim_of};
 pub use keys::{SigningKey, SigningKeys};
 pub use time::seconds_of_basic_time;

@@ -27,7 +27,9 @@ impl<'a> Target<'a> {
             None => split(without_slash(path)?),
         };
         if target.key.len() > MAX_KEY_BYTES {
-            return Err(Failure::new(KEY_TOO_LONG).detail("Size", target.key.len().to_string()).detail("MaxSizeAllowed", MAX_KEY_BYTES.to_string()));
+            return Err(Failure::new(KEY_TOO_LONG)
+                .detail("Size", target.key.len().to_string())
+                .detail("MaxSizeAllowed", MAX_KEY_BYTES.to_string()));
         }
         Ok(target)
     }

@@ -14,6 +14,11 @@ impl Xml {
         Xml::with_capacity(512)
     }
 
+    /// A piece of a document.
+    pub fn fragment() -> Xml {
+        Xml { out: Vec::new() }
+    }
+
     /// A document that will have about this many bytes.
     pub fn with_capacity(bytes: usize) -> Xml {
         let mut out = Vec::with_capacity(bytes);

@@ -33,7 +33,11 @@ pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registratio
     let stream = Stream::new(socket, registration.clone());
     let mut builder = http1::Builder::new();
     // Silence is watched by the pulse, without a timer per request.
-    builder.header_read_timeout(None).pipeline_flush(true).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_CONNECTION_BUFFER_BYTES);
+    builder
+        .header_read_timeout(None)
+        .pipeline_flush(true)
+        .max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_CONNECTION_BUFFER_BYTES);
     let service = service_fn(|request| serve(&app, registration.clone(), request));
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = poll_fn(|cx| {

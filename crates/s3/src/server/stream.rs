@@ -24,7 +24,9 @@ pub struct Stream {
 enum Ending {
     Open,
     /// Our side is shut; what the client still sends is thrown away.
-    Lingering { drained_bytes: u64 },
+    Lingering {
+        drained_bytes: u64,
+    },
 }
 
 /// Bytes of the buffer into which a lingering connection reads.

@@ -6,8 +6,8 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::time::{BASIC_TIME_BYTES, seconds_of_basic_time};
 use super::ALGORITHM;
+use super::time::{BASIC_TIME_BYTES, seconds_of_basic_time};
 use crate::config::MAX_PRESIGNED_SECONDS;
 use crate::failure::{
     AUTHORIZATION_HEADER_MALFORMED, AUTHORIZATION_QUERY_PARAMETERS_ERROR, Failure, INVALID_ARGUMENT, INVALID_REQUEST,
@@ -181,7 +181,9 @@ fn expires_seconds(text: &str) -> Result<u64, &'static str> {
     }
     let seconds: u64 = text.parse().map_err(|_| "X-Amz-Expires should be a number")?;
     if seconds > MAX_PRESIGNED_SECONDS {
-        return Err("X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds");
+        return Err(
+            "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
+        );
     }
     Ok(seconds)
 }
@@ -224,7 +226,9 @@ fn scope<'a>(credential: Cow<'a, str>, expected_region: &str) -> Result<Scope<'a
     }
     let day = &credential[day_at + 1..region_at];
     if day.len() != 8 || !day.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(wrong(format!("incorrect date format \"{day}\". This date in the credential must be in the format \"yyyyMMdd\".")));
+        return Err(wrong(format!(
+            "incorrect date format \"{day}\". This date in the credential must be in the format \"yyyyMMdd\"."
+        )));
     }
     let region = &credential[region_at + 1..service_at];
     if region != expected_region {

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use super::{Canonical, Claim, EMPTY_SHA256, NotCanonical, Payload, SigningKey, SigningKeys, claim_of, seconds_of_basic_time};
+use super::canonical::NotCanonical;
+use super::{Canonical, Claim, EMPTY_SHA256, Payload, SigningKey, SigningKeys, claim_of, seconds_of_basic_time};
 
 const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -165,10 +166,22 @@ fn malformed_claims_are_refused_with_the_code_of_s3() {
         (String::from("Basic abcdef"), "InvalidArgument"),
         (format!("AWS4-HMAC-SHA256 Credential={credential},Signature={good}"), "AuthorizationHeaderMalformed"),
         (format!("AWS4-HMAC-SHA256 Credential={credential},SignedHeaders=host,Signature=abc"), "AuthorizationHeaderMalformed"),
-        (format!("AWS4-HMAC-SHA256 Credential={credential},SignedHeaders=host,SignedHeaders=a,Signature={good}"), "AuthorizationHeaderMalformed"),
-        (format!("AWS4-HMAC-SHA256 Credential=a/20130524/eu-west-1/s3/aws4_request,SignedHeaders=host,Signature={good}"), "AuthorizationHeaderMalformed"),
-        (format!("AWS4-HMAC-SHA256 Credential=a/20130524/{REGION}/sqs/aws4_request,SignedHeaders=host,Signature={good}"), "AuthorizationHeaderMalformed"),
-        (format!("AWS4-HMAC-SHA256 Credential=a/2013-524/{REGION}/s3/aws4_request,SignedHeaders=host,Signature={good}"), "AuthorizationHeaderMalformed"),
+        (
+            format!("AWS4-HMAC-SHA256 Credential={credential},SignedHeaders=host,SignedHeaders=a,Signature={good}"),
+            "AuthorizationHeaderMalformed",
+        ),
+        (
+            format!("AWS4-HMAC-SHA256 Credential=a/20130524/eu-west-1/s3/aws4_request,SignedHeaders=host,Signature={good}"),
+            "AuthorizationHeaderMalformed",
+        ),
+        (
+            format!("AWS4-HMAC-SHA256 Credential=a/20130524/{REGION}/sqs/aws4_request,SignedHeaders=host,Signature={good}"),
+            "AuthorizationHeaderMalformed",
+        ),
+        (
+            format!("AWS4-HMAC-SHA256 Credential=a/2013-524/{REGION}/s3/aws4_request,SignedHeaders=host,Signature={good}"),
+            "AuthorizationHeaderMalformed",
+        ),
         (format!("AWS4-HMAC-SHA256 Credential=a/{REGION},SignedHeaders=host,Signature={good}"), "AuthorizationHeaderMalformed"),
     ];
     for (authorization, code) in cases {
@@ -177,7 +190,9 @@ fn malformed_claims_are_refused_with_the_code_of_s3() {
         assert_eq!(failure.code.name, *code, "{authorization}");
     }
     let presigned = |credential: &str, expires: &str| {
-        format!("X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date=20130524T000000Z&X-Amz-Expires={expires}&X-Amz-SignedHeaders=host&X-Amz-Signature={good}")
+        format!(
+            "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date=20130524T000000Z&X-Amz-Expires={expires}&X-Amz-SignedHeaders=host&X-Amz-Signature={good}"
+        )
     };
     for (query, code) in [
         (String::from("AWSAccessKeyId=a&Expires=1&Signature=b"), "InvalidRequest"),
@@ -202,7 +217,15 @@ fn times() {
     assert_eq!(seconds_of_basic_time("20130524T000000Z"), Some(1_369_353_600));
     assert_eq!(seconds_of_basic_time("20240229T235959Z"), Some(1_709_251_199));
     assert_eq!(seconds_of_basic_time("20260301T000000Z"), Some(1_772_323_200));
-    for wrong in ["", "20130524T000000", "20130524 000000Z", "20231329T000000Z", "20230229T000000Z", "20230228T240000Z", "2023022xT000000Z"] {
+    for wrong in [
+        "",
+        "20130524T000000",
+        "20130524 000000Z",
+        "20231329T000000Z",
+        "20230229T000000Z",
+        "20230228T240000Z",
+        "2023022xT000000Z",
+    ] {
         assert_eq!(seconds_of_basic_time(wrong), None, "{wrong}");
     }
 }

@@ -1,0 +1,146 @@
+//! The operations that this crate does itself, from the request's head to the answer: those that clients do most, and those
+//! whose answers are large. They are reached in two ways that end in the same code:
+//!
+//! ```text
+//!            ┌─ anonymous, or signed and verified here ─────────────┐
+//!   guard ───┤                                                      ├──▶ Direct::run
+//!            └─ everything else ──▶ the library verifies ──▶ route ─┘
+//! ```
+
+mod delete;
+mod list;
+mod read;
+mod write;
+
+use http::request::Parts;
+use http::{Method, Response};
+use object::{ObjectService, Principal};
+
+use crate::failure::Failure;
+use crate::payload::{Pieces, Trailers};
+use crate::query::Query;
+use crate::response::ResponseBody;
+use crate::target::Target;
+
+/// An operation that this crate does itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direct {
+    GetObject,
+    HeadObject,
+    PutObject,
+    DeleteObject,
+    UploadPart,
+    ListObjects,
+    ListObjectsV2,
+}
+
+/// Query parameters that make a request something else than reading, writing or listing objects.
+const SUBRESOURCES: &[&str] = &[
+    "accelerate",
+    "acl",
+    "analytics",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "events",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "location",
+    "logging",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "tagging",
+    "torrent",
+    "uploads",
+    "versioning",
+    "versions",
+    "website",
+];
+
+/// One request for such an operation, from somebody who is known.
+pub struct Call<'a> {
+    pub service: &'a ObjectService,
+    pub principal: &'a Principal,
+    pub target: &'a Target<'a>,
+    pub head: &'a Parts,
+    pub query: &'a Query<'a>,
+}
+
+/// The content of a request, unpacked.
+pub struct Content<P> {
+    pub pieces: P,
+    /// Bytes, where they are declared.
+    pub length: Option<u64>,
+    pub trailers: Option<Trailers>,
+}
+
+impl Direct {
+    /// Which operation a request asks for; `None` for one that is the library's to sort out.
+    pub fn of(head: &Parts, target: &Target<'_>, query: &Query<'_>) -> Option<Direct> {
+        if target.bucket.is_empty() || query.has_any(SUBRESOURCES) {
+            return None;
+        }
+        if target.key.is_empty() {
+            return match head.method {
+                Method::GET if query.get("list-type") == Some("2") => Some(Direct::ListObjectsV2),
+                Method::GET if !query.has("list-type") => Some(Direct::ListObjects),
+                _ => None,
+            };
+        }
+        let (has_upload, has_part) = (query.has("uploadId"), query.has("partNumber"));
+        match head.method {
+            Method::GET if !has_upload => Some(Direct::GetObject),
+            Method::HEAD if !has_upload => Some(Direct::HeadObject),
+            Method::DELETE if !has_upload => Some(Direct::DeleteObject),
+            Method::PUT if head.headers.contains_key("x-amz-copy-source") => None,
+            Method::PUT if has_upload && has_part => Some(Direct::UploadPart),
+            Method::PUT if !has_upload && !has_part => Some(Direct::PutObject),
+            _ => None,
+        }
+    }
+
+    /// Whether the request's body is the operation's content.
+    pub fn takes_content(self) -> bool {
+        matches!(self, Direct::PutObject | Direct::UploadPart)
+    }
+
+    /// Does an operation that takes no content.
+    pub async fn run(self, call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
+        match self {
+            Direct::GetObject => read::get(call).await,
+            Direct::HeadObject => read::head(call).await,
+            Direct::DeleteObject => delete::delete(call).await,
+            Direct::ListObjects => list::list_v1(call).await,
+            Direct::ListObjectsV2 => list::list_v2(call).await,
+            Direct::PutObject | Direct::UploadPart => unreachable!("these take content"),
+        }
+    }
+
+    /// Does an operation that takes content.
+    pub async fn run_with<P: Pieces>(self, call: Call<'_>, content: Content<P>) -> Result<Response<ResponseBody>, Failure> {
+        match self {
+            Direct::PutObject => write::put(call, content).await,
+            Direct::UploadPart => write::put_part(call, content).await,
+            _ => self.run(call).await,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! GetObject and HeadObject.
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    EXPIRES,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use object::{Head, ObjectError, Principal, Read, ReadBody, ReadRequest, Select};
+
+use super::Call;
+use crate::answer_headers::{USUAL_HEADERS, describe, describe_checksum};
+use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, NO_SUCH_VERSION};
+use crate::query::Query;
+use crate::request_headers;
+use crate::response::ResponseBody;
+
+/// Query parameters that replace headers of the answer.
+const OVERRIDES: [(&str, HeaderName); 6] = [
+    ("response-content-type", CONTENT_TYPE),
+    ("response-content-language", CONTENT_LANGUAGE),
+    ("response-expires", EXPIRES),
+    ("response-cache-control", CACHE_CONTROL),
+    ("response-content-disposition", CONTENT_DISPOSITION),
+    ("response-content-encoding", CONTENT_ENCODING),
+];
+
+pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
+    let request = read_request(&call)?;
+    let overrides = overrides(call.query, call.principal)?;
+    let Call { service, principal, target, .. } = &call;
+    let read = match service.get_cached(principal, &target.bucket, &target.key, &request) {
+        Some(read) => read,
+        None => service.get(principal, &target.bucket, &target.key, &request).await,
+    };
+    let Read { info, range, parts, body } = match read {
+        Ok(read) => read,
+        Err(ObjectError::NotModified(info)) => return Ok(not_modified(&info)),
+        Err(error) => return Err(error.into()),
+    };
+    let body = match body {
+        ReadBody::Whole(bytes) => ResponseBody::whole(bytes),
+        ReadBody::Stream(stream) => ResponseBody::Object(Box::new(stream)),
+    };
+    let mut response = Response::new(body);
+    let head = Head { info, range, parts };
+    *response.status_mut() = status(&request.select);
+    *response.headers_mut() = headers(&call, &head, &request.select, overrides);
+    Ok(response)
+}
+
+pub async fn head(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
+    let request = read_request(&call)?;
+    let overrides = overrides(call.query, call.principal)?;
+    let Call { service, principal, target, .. } = &call;
+    let head = match service.head(principal, &target.bucket, &target.key, &request).await {
+        Ok(head) => head,
+        Err(ObjectError::NotModified(info)) => return Ok(not_modified(&info)),
+        Err(error) => return Err(error.into()),
+    };
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = status(&request.select);
+    let mut headers = headers(&call, &head, &request.select, overrides);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(head.range.end - head.range.start));
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+fn read_request(call: &Call<'_>) -> Result<ReadRequest, Failure> {
+    check_version(call.query)?;
+    let headers = &call.head.headers;
+    let range = request_headers::range(headers);
+    let select = match (part_number(call.query)?, range) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::with(INVALID_REQUEST, "Cannot specify both Range header and partNumber query parameter"));
+        }
+        (Some(number), None) => Select::Part(number),
+        (None, Some(range)) => Select::Range(range),
+        (None, None) => Select::All,
+    };
+    Ok(ReadRequest { conditions: request_headers::read_conditions(headers)?, select })
+}
+
+/// Buckets have no versions yet; `null` names the only one.
+pub fn check_version(query: &Query<'_>) -> Result<(), Failure> {
+    match query.get("versionId") {
+        None | Some("null") => Ok(()),
+        Some("") => Err(Failure::with(INVALID_ARGUMENT, "Version id cannot be the empty string")),
+        Some(version) => Err(Failure::new(NO_SUCH_VERSION).detail("VersionId", version)),
+    }
+}
+
+fn part_number(query: &Query<'_>) -> Result<Option<u16>, Failure> {
+    let Some(text) = query.get("partNumber") else { return Ok(None) };
+    let number = text.parse::<u16>().ok().filter(|number| (1..=types::limits::MAX_PARTS).contains(number));
+    let refuse = || {
+        Failure::with(INVALID_ARGUMENT, "Part number must be an integer between 1 and 10000, inclusive")
+            .detail("ArgumentName", "partNumber")
+            .detail("ArgumentValue", text)
+    };
+    number.map(Some).ok_or_else(refuse)
+}
+
+/// Only who is known may have headers replaced: an anonymous link could otherwise make a browser run what was stored as text.
+fn overrides(query: &Query<'_>, principal: &Principal) -> Result<Option<HeaderMap>, Failure> {
+    let mut overrides = None;
+    for (parameter, name) in OVERRIDES {
+        let Some(text) = query.get(parameter) else { continue };
+        if *principal == Principal::Anonymous {
+            return Err(Failure::with(
+                INVALID_REQUEST,
+                "Request specific response headers cannot be used for anonymous GET requests.",
+            ));
+        }
+        let value = HeaderValue::from_bytes(text.as_bytes());
+        let value = value.map_err(|_| Failure::with(INVALID_ARGUMENT, format!("{parameter} is not a header's value")))?;
+        overrides.get_or_insert_with(HeaderMap::new).insert(name, value);
+    }
+    Ok(overrides)
+}
+
+fn status(select: &Select) -> StatusCode {
+    match select {
+        Select::All => StatusCode::OK,
+        Select::Range(_) | Select::Part(_) => StatusCode::PARTIAL_CONTENT,
+    }
+}
+
+fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<HeaderMap>) -> HeaderMap {
+    let Head { info, range, parts } = head;
+    let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
+    describe(info, &mut headers);
+    if *select != Select::All && !range.is_empty() {
+        let text = format!("bytes {}-{}/{}", range.start, range.end - 1, info.length);
+        headers.insert(CONTENT_RANGE, HeaderValue::try_from(text).expect("digits"));
+    }
+    if let Some(parts) = parts {
+        headers.insert("x-amz-mp-parts-count", HeaderValue::from(*parts));
+    }
+    if *select == Select::All
+        && let Some(checksum) = &info.attributes.checksum
+        && request_headers::text(&call.head.headers, "x-amz-checksum-mode")
+            .is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"))
+    {
+        describe_checksum(checksum, &mut headers);
+    }
+    if let Some(overrides) = overrides {
+        headers.extend(overrides);
+    }
+    headers
+}
+
+/// What a client that has the object already must still be told (RFC 9110, section 15.4.5).
+fn not_modified(info: &engine::ObjectInfo) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Empty);
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    let headers = response.headers_mut();
+    describe(info, headers);
+    headers.remove(CONTENT_TYPE);
+    headers.remove(CONTENT_ENCODING);
+    response
+}

@@ -1,0 +1,116 @@
+//! The S3 library behind the rest: it sorts out requests, verifies signatures and reads and writes XML for every operation that
+//! [`crate::direct`] does not do itself. No type of the library leaves this module and those below it, except in bodies.
+
+mod access;
+mod operations;
+mod route;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+use object::ObjectService;
+use parking_lot::Mutex;
+use s3s::config::{S3Config as LibraryConfig, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+
+use crate::auth::Authenticator;
+use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_XML_BODY_BYTES, S3Config};
+use crate::failure::{Code, Failure, INTERNAL_ERROR};
+use crate::response::ResponseBody;
+use crate::server::RequestBody;
+
+/// Most bytes of an error that the library writes.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// The library, set up.
+pub struct Library {
+    service: S3Service,
+}
+
+/// Carries a failure past the library, whose errors hold less.
+#[derive(Clone, Default)]
+pub(crate) struct FailureSlot(Arc<Mutex<Option<Failure>>>);
+
+impl Library {
+    pub fn new(config: &S3Config, service: Arc<ObjectService>, authenticator: Arc<Authenticator>) -> Library {
+        let operations = operations::Operations::new(config, service.clone(), authenticator.clone());
+        let mut builder = S3ServiceBuilder::new(operations);
+        builder.set_auth(access::Secrets(authenticator.clone()));
+        builder.set_access(access::Access);
+        builder.set_validation(access::AnyName);
+        builder.set_route(route::Route { service, authenticator, domain: config.domain.clone() });
+        if let Some(domain) = &config.domain {
+            builder.set_host(access::Domain(domain.clone()));
+        }
+        let mut limits = LibraryConfig::default();
+        limits.xml_max_body_size = MAX_XML_BODY_BYTES;
+        limits.presigned_url_max_skew_time_secs = MAX_CLOCK_SKEW_SECONDS as u32;
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
+        Library { service: builder.build() }
+    }
+
+    /// Answers a request that the guard has let pass.
+    pub async fn answer(&self, mut head: Parts, body: RequestBody) -> Result<Response<ResponseBody>, Failure> {
+        let slot = FailureSlot::default();
+        head.extensions.insert(slot.clone());
+        let request = Request::from_parts(head, s3s::Body::http_body_unsync(body));
+        let response = self.service.call(request).await.map_err(|error| {
+            tracing::error!(error = %s3s::StdError::from(error), "the S3 library failed");
+            Failure::new(INTERNAL_ERROR)
+        })?;
+        if let Some(failure) = slot.take() {
+            return Err(failure);
+        }
+        if response.status().is_client_error() || response.status().is_server_error() {
+            return Err(failure_of(response).await);
+        }
+        Ok(response.map(ResponseBody::Library))
+    }
+}
+
+impl FailureSlot {
+    /// Leaves a failure, and makes the error that the library wants.
+    pub(crate) fn put(&self, failure: Failure) -> s3s::S3Error {
+        let code = s3s::S3ErrorCode::from_bytes(failure.code.name.as_bytes()).unwrap_or(s3s::S3ErrorCode::InternalError);
+        *self.0.lock() = Some(failure);
+        s3s::S3Error::new(code)
+    }
+
+    fn take(&self) -> Option<Failure> {
+        self.0.lock().take()
+    }
+}
+
+/// An error that the library made itself, read back: its code is looked up in our table.
+async fn failure_of(response: Response<s3s::Body>) -> Failure {
+    let status = response.status();
+    let text = match Limited::new(response.into_body(), MAX_ERROR_BYTES).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => Bytes::new(),
+    };
+    let text = String::from_utf8_lossy(&text);
+    let (code, message) = (element(&text, "Code"), element(&text, "Message"));
+    match code.and_then(Code::named) {
+        Some(code) => match message {
+            Some(message) => Failure::with(code, unescape(message)),
+            None => Failure::new(code),
+        },
+        None => {
+            tracing::warn!(%status, code, "the S3 library answered an error that is not in the table");
+            Failure::new(INTERNAL_ERROR)
+        }
+    }
+}
+
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let from = xml.find(&format!("<{name}>"))? + name.len() + 2;
+    let bytes = xml[from..].find(&format!("</{name}>"))?;
+    Some(&xml[from..from + bytes])
+}
+
+fn unescape(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")
+}

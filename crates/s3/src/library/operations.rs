@@ -1,0 +1,104 @@
+//! The operations that come to us through the library's types. Headers are read by [`crate::request_headers`] here as well, so
+//! that every way reads them alike; the library's part is the XML, and the sorting out.
+
+mod buckets;
+mod convert;
+mod copy;
+mod delete;
+mod multipart;
+mod settings;
+
+use std::sync::Arc;
+
+use object::{Bucket, ObjectService, Principal};
+use s3s::dto;
+use s3s::{S3, S3Request, S3Response, S3Result};
+
+use super::FailureSlot;
+use crate::auth::Authenticator;
+use crate::config::S3Config;
+use crate::failure::{ACCESS_DENIED, Failure};
+
+/// The service as the library calls it.
+pub struct Operations {
+    service: Arc<ObjectService>,
+    authenticator: Arc<Authenticator>,
+    region: String,
+}
+
+/// What an operation answers.
+type Answer<T> = Result<S3Response<T>, Failure>;
+
+impl Operations {
+    pub fn new(config: &S3Config, service: Arc<ObjectService>, authenticator: Arc<Authenticator>) -> Operations {
+        Operations { service, authenticator, region: config.region.clone() }
+    }
+
+    /// Who asks.
+    fn principal<T>(&self, request: &S3Request<T>) -> Result<Principal, Failure> {
+        match &request.credentials {
+            None => Ok(Principal::Anonymous),
+            Some(known) => self.authenticator.principal(&known.access_key).ok_or(Failure::new(ACCESS_DENIED)),
+        }
+    }
+
+    /// A bucket whose settings the asker may see: those of its owner and of root.
+    fn settings_of<T>(&self, request: &S3Request<T>, bucket: &str) -> Result<Arc<Bucket>, Failure> {
+        let principal = self.principal(request)?;
+        let bucket = self.service.find_bucket(bucket)?;
+        bucket.authorize(&principal, object::Action::GetBucketPolicy)?;
+        Ok(bucket)
+    }
+}
+
+macro_rules! operations {
+    ($($module:ident::$name:ident($input:ident) -> $output:ident;)*) => {
+        #[async_trait::async_trait]
+        impl S3 for Operations {
+            $(
+                async fn $name(&self, mut request: S3Request<dto::$input>) -> S3Result<S3Response<dto::$output>> {
+                    let slot = request.extensions.remove::<FailureSlot>().unwrap_or_default();
+                    $module::$name(self, request).await.map_err(|failure| slot.put(failure))
+                }
+            )*
+        }
+    };
+}
+
+operations! {
+    buckets::list_buckets(ListBucketsInput) -> ListBucketsOutput;
+    buckets::create_bucket(CreateBucketInput) -> CreateBucketOutput;
+    buckets::head_bucket(HeadBucketInput) -> HeadBucketOutput;
+    buckets::delete_bucket(DeleteBucketInput) -> DeleteBucketOutput;
+    buckets::get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput;
+    buckets::get_bucket_policy(GetBucketPolicyInput) -> GetBucketPolicyOutput;
+    buckets::put_bucket_policy(PutBucketPolicyInput) -> PutBucketPolicyOutput;
+    buckets::delete_bucket_policy(DeleteBucketPolicyInput) -> DeleteBucketPolicyOutput;
+    copy::copy_object(CopyObjectInput) -> CopyObjectOutput;
+    copy::upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput;
+    delete::delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput;
+    multipart::create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput;
+    multipart::complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput;
+    multipart::abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput;
+    multipart::list_parts(ListPartsInput) -> ListPartsOutput;
+    multipart::list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput;
+    settings::get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput;
+    settings::get_bucket_acl(GetBucketAclInput) -> GetBucketAclOutput;
+    settings::get_object_acl(GetObjectAclInput) -> GetObjectAclOutput;
+    settings::get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput;
+    settings::get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput;
+    settings::get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput;
+    settings::get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput;
+    settings::get_bucket_encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput;
+    settings::get_object_lock_configuration(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput;
+    settings::get_bucket_tagging(GetBucketTaggingInput) -> GetBucketTaggingOutput;
+    settings::get_bucket_replication(GetBucketReplicationInput) -> GetBucketReplicationOutput;
+    settings::get_bucket_website(GetBucketWebsiteInput) -> GetBucketWebsiteOutput;
+    settings::get_bucket_ownership_controls(GetBucketOwnershipControlsInput) -> GetBucketOwnershipControlsOutput;
+    settings::get_public_access_block(GetPublicAccessBlockInput) -> GetPublicAccessBlockOutput;
+    settings::get_bucket_policy_status(GetBucketPolicyStatusInput) -> GetBucketPolicyStatusOutput;
+    settings::get_bucket_notification_configuration(GetBucketNotificationConfigurationInput) -> GetBucketNotificationConfigurationOutput;
+    settings::get_bucket_logging(GetBucketLoggingInput) -> GetBucketLoggingOutput;
+    settings::get_bucket_accelerate_configuration(GetBucketAccelerateConfigurationInput) -> GetBucketAccelerateConfigurationOutput;
+    settings::get_bucket_request_payment(GetBucketRequestPaymentInput) -> GetBucketRequestPaymentOutput;
+}

@@ -1,0 +1,142 @@
+//! Buckets and their policies.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use manager::EtagMode;
+use object::BucketOptions;
+use s3s::dto::{
+    Bucket, BucketLocationConstraint, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
+    DeleteBucketPolicyInput, DeleteBucketPolicyOutput, GetBucketLocationInput, GetBucketLocationOutput, GetBucketPolicyInput,
+    GetBucketPolicyOutput, HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput, PutBucketPolicyInput,
+    PutBucketPolicyOutput,
+};
+use s3s::{S3Request, S3Response};
+
+use super::convert::{owner, timestamp};
+use super::{Answer, Operations};
+use crate::failure::{Failure, ILLEGAL_LOCATION_CONSTRAINT, INVALID_ARGUMENT, NOT_IMPLEMENTED};
+use crate::request_headers;
+
+/// Region whose buckets have no location constraint.
+const FIRST_REGION: &str = "us-east-1";
+
+/// Most buckets of one answer (S3).
+const MAX_LISTED_BUCKETS: usize = 10_000;
+
+/// Chooses how the ETags of a new bucket are made: `md5` or `fast`.
+const ETAG_MODE_HEADER: &str = "x-trilith-etag";
+
+pub async fn list_buckets(operations: &Operations, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
+    let principal = operations.principal(&request)?;
+    let ListBucketsInput { bucket_region, continuation_token, max_buckets, prefix } = request.input;
+    let most = match max_buckets {
+        None => MAX_LISTED_BUCKETS,
+        Some(count @ 1..=10_000) => count as usize,
+        Some(_) => return Err(Failure::with(INVALID_ARGUMENT, "Argument max-buckets must be an integer between 1 and 10000")),
+    };
+    let is_here = bucket_region.is_none_or(|region| region == operations.region);
+    let after = continuation_token.unwrap_or_default();
+    let begins = prefix.clone().unwrap_or_default();
+    let mut found = operations.service.list_buckets(&principal)?;
+    found.retain(|bucket| is_here && bucket.name.starts_with(&begins) && bucket.name > after);
+    let next = (found.len() > most).then(|| found[most - 1].name.clone());
+    found.truncate(most);
+    let buckets = found.into_iter().map(|bucket| Bucket {
+        bucket_region: None,
+        creation_date: Some(timestamp(bucket.created_ms)),
+        name: Some(bucket.name),
+    });
+    Ok(S3Response::new(ListBucketsOutput {
+        buckets: Some(buckets.collect()),
+        continuation_token: next,
+        owner: principal.name().map(owner),
+        prefix,
+    }))
+}
+
+pub async fn create_bucket(operations: &Operations, request: S3Request<CreateBucketInput>) -> Answer<CreateBucketOutput> {
+    let principal = operations.principal(&request)?;
+    let CreateBucketInput { bucket, create_bucket_configuration, object_lock_enabled_for_bucket, .. } = request.input;
+    if object_lock_enabled_for_bucket == Some(true) {
+        return Err(Failure::with(NOT_IMPLEMENTED, "Object lock is not implemented."));
+    }
+    let wanted = create_bucket_configuration.and_then(|configuration| configuration.location_constraint);
+    if let Some(wanted) = wanted
+        && !wanted.as_str().is_empty()
+        && wanted.as_str() != operations.region
+    {
+        let message = format!(
+            "The {} location constraint is incompatible for the region specific endpoint this request was sent to.",
+            wanted.as_str()
+        );
+        return Err(Failure::with(ILLEGAL_LOCATION_CONSTRAINT, message));
+    }
+    let options = options(&request.headers)?;
+    operations.service.create_bucket(&principal, &bucket, options).await?;
+    Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
+}
+
+fn options(headers: &HeaderMap) -> Result<BucketOptions, Failure> {
+    let etag = match request_headers::text(headers, ETAG_MODE_HEADER) {
+        None | Some("md5") => EtagMode::Md5,
+        Some("fast") => EtagMode::Fast,
+        Some(_) => return Err(Failure::with(INVALID_ARGUMENT, format!("{ETAG_MODE_HEADER} is md5 or fast"))),
+    };
+    Ok(BucketOptions { etag, ..BucketOptions::default() })
+}
+
+pub async fn head_bucket(operations: &Operations, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
+    let principal = operations.principal(&request)?;
+    operations.service.head_bucket(&principal, &request.input.bucket)?;
+    let mut response = S3Response::new(HeadBucketOutput::default());
+    if let Ok(region) = HeaderValue::from_str(&operations.region) {
+        response.headers.insert("x-amz-bucket-region", region);
+    }
+    Ok(response)
+}
+
+pub async fn delete_bucket(operations: &Operations, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
+    let principal = operations.principal(&request)?;
+    operations.service.delete_bucket(&principal, &request.input.bucket).await?;
+    Ok(S3Response::new(DeleteBucketOutput::default()))
+}
+
+pub async fn get_bucket_location(
+    operations: &Operations,
+    request: S3Request<GetBucketLocationInput>,
+) -> Answer<GetBucketLocationOutput> {
+    let principal = operations.principal(&request)?;
+    operations.service.bucket_location(&principal, &request.input.bucket)?;
+    let region = (operations.region != FIRST_REGION).then(|| BucketLocationConstraint::from(operations.region.clone()));
+    Ok(S3Response::new(GetBucketLocationOutput { location_constraint: region }))
+}
+
+pub async fn get_bucket_policy(
+    operations: &Operations,
+    request: S3Request<GetBucketPolicyInput>,
+) -> Answer<GetBucketPolicyOutput> {
+    let principal = operations.principal(&request)?;
+    let document = operations.service.bucket_policy(&principal, &request.input.bucket)?;
+    let mut response = S3Response::new(GetBucketPolicyOutput { policy: Some(String::from_utf8_lossy(&document).into_owned()) });
+    response.headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+pub async fn put_bucket_policy(
+    operations: &Operations,
+    request: S3Request<PutBucketPolicyInput>,
+) -> Answer<PutBucketPolicyOutput> {
+    let principal = operations.principal(&request)?;
+    let PutBucketPolicyInput { bucket, policy, .. } = request.input;
+    operations.service.put_bucket_policy(&principal, &bucket, Bytes::from(policy)).await?;
+    Ok(S3Response::new(PutBucketPolicyOutput::default()))
+}
+
+pub async fn delete_bucket_policy(
+    operations: &Operations,
+    request: S3Request<DeleteBucketPolicyInput>,
+) -> Answer<DeleteBucketPolicyOutput> {
+    let principal = operations.principal(&request)?;
+    operations.service.delete_bucket_policy(&principal, &request.input.bucket).await?;
+    Ok(S3Response::new(DeleteBucketPolicyOutput::default()))
+}

@@ -1,0 +1,61 @@
+//! Our types as the library's.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, ETag, StorageClass};
+use s3s::dto;
+
+use crate::answer_headers::{checksum_name, checksum_text, checksum_type};
+use crate::owner::canonical_id;
+
+pub fn timestamp(ms_since_1970: u64) -> dto::Timestamp {
+    dto::Timestamp::from(UNIX_EPOCH + Duration::from_millis(ms_since_1970))
+}
+
+pub fn etag(tag: &ETag) -> dto::ETag {
+    dto::ETag::Strong(tag.to_string())
+}
+
+pub fn owner(user: &str) -> dto::Owner {
+    dto::Owner { display_name: Some(user.to_owned()), id: Some(canonical_id(user)) }
+}
+
+pub fn storage_class(class: StorageClass) -> dto::StorageClass {
+    dto::StorageClass::from_static(class.name())
+}
+
+pub fn algorithm(algorithm: ChecksumAlgorithm) -> dto::ChecksumAlgorithm {
+    dto::ChecksumAlgorithm::from_static(checksum_name(algorithm))
+}
+
+pub fn kind(kind: ChecksumType) -> dto::ChecksumType {
+    dto::ChecksumType::from_static(checksum_type(kind))
+}
+
+/// A checksum in the field of its algorithm.
+#[derive(Debug, Default)]
+pub struct Checksums {
+    pub crc32: Option<String>,
+    pub crc32c: Option<String>,
+    pub crc64nvme: Option<String>,
+    pub sha1: Option<String>,
+    pub sha256: Option<String>,
+    pub kind: Option<dto::ChecksumType>,
+}
+
+impl Checksums {
+    pub fn of(checksum: Option<&Checksum>) -> Checksums {
+        let mut checksums = Checksums::default();
+        let Some(checksum) = checksum else { return checksums };
+        let field = match checksum.algorithm() {
+            ChecksumAlgorithm::Crc32 => &mut checksums.crc32,
+            ChecksumAlgorithm::Crc32c => &mut checksums.crc32c,
+            ChecksumAlgorithm::Crc64Nvme => &mut checksums.crc64nvme,
+            ChecksumAlgorithm::Sha1 => &mut checksums.sha1,
+            ChecksumAlgorithm::Sha256 => &mut checksums.sha256,
+        };
+        *field = Some(checksum_text(checksum));
+        checksums.kind = Some(kind(checksum.kind()));
+        checksums
+    }
+}

@@ -1,0 +1,262 @@
+//! Multipart uploads, without the parts' content.
+
+use format::attributes::{Checksum, UploadChecksum};
+use http::HeaderMap;
+use object::{CompleteRequest, ListUploadsRequest, MAX_LIST_ITEMS, NamedPart, UploadMark, UploadName};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumType, CommonPrefix, CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput, CompletedPart, CreateMultipartUploadInput, CreateMultipartUploadOutput, EncodingType,
+    Initiator, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
+};
+use s3s::{S3Request, S3Response};
+use types::UploadId;
+use types::limits::MAX_PARTS;
+
+use super::convert::{Checksums, algorithm, etag, owner, storage_class, timestamp};
+use super::{Answer, Operations};
+use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, MALFORMED_XML, NO_SUCH_UPLOAD};
+use crate::owner::canonical_id;
+use crate::request_headers::{self, checksum_algorithm, parse_checksum, parse_etag};
+
+/// What `encoding-type=url` escapes.
+const URL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// An id that is none of ours names no upload.
+pub fn upload_id(text: &str) -> Result<UploadId, Failure> {
+    text.parse().map_err(|_| Failure::new(NO_SUCH_UPLOAD))
+}
+
+pub async fn create_multipart_upload(
+    operations: &Operations,
+    request: S3Request<CreateMultipartUploadInput>,
+) -> Answer<CreateMultipartUploadOutput> {
+    let principal = operations.principal(&request)?;
+    let attributes = request_headers::attributes(&request.headers)?;
+    let checksum = upload_checksum(&request.headers)?;
+    let CreateMultipartUploadInput { bucket, key, .. } = request.input;
+    let upload = operations.service.create_upload(&principal, &bucket, &key, attributes, checksum).await?;
+    Ok(S3Response::new(CreateMultipartUploadOutput {
+        checksum_algorithm: checksum.map(|checksum| algorithm(checksum.algorithm)),
+        checksum_type: checksum.map(type_of),
+        bucket: Some(bucket),
+        key: Some(key),
+        upload_id: Some(upload.to_string()),
+        ..CreateMultipartUploadOutput::default()
+    }))
+}
+
+fn type_of(checksum: UploadChecksum) -> ChecksumType {
+    ChecksumType::from_static(if checksum.full_object { ChecksumType::FULL_OBJECT } else { ChecksumType::COMPOSITE })
+}
+
+/// The checksum that the object will carry. Without a type, CRC64NVME covers the object and the others their parts (S3).
+fn upload_checksum(headers: &HeaderMap) -> Result<Option<UploadChecksum>, Failure> {
+    let kind = request_headers::text(headers, "x-amz-checksum-type");
+    let Some(name) = request_headers::text(headers, "x-amz-checksum-algorithm") else {
+        return match kind {
+            None => Ok(None),
+            Some(_) => Err(Failure::with(
+                INVALID_REQUEST,
+                "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
+            )),
+        };
+    };
+    let algorithm = checksum_algorithm(name)?;
+    let full_object = match kind {
+        None => algorithm == format::attributes::ChecksumAlgorithm::Crc64Nvme,
+        Some("FULL_OBJECT") => true,
+        Some("COMPOSITE") => false,
+        Some(_) => return Err(Failure::with(INVALID_REQUEST, "Value for x-amz-checksum-type header is invalid.")),
+    };
+    Ok(Some(UploadChecksum { algorithm, full_object }))
+}
+
+pub async fn complete_multipart_upload(
+    operations: &Operations,
+    mut request: S3Request<CompleteMultipartUploadInput>,
+) -> Answer<CompleteMultipartUploadOutput> {
+    let principal = operations.principal(&request)?;
+    let parts = request.input.multipart_upload.take().and_then(|upload| upload.parts).unwrap_or_default();
+    if parts.is_empty() || parts.len() > usize::from(MAX_PARTS) {
+        return Err(MALFORMED_XML.into());
+    }
+    let parts: Vec<NamedPart> = parts.into_iter().map(named_part).collect::<Result<_, _>>()?;
+    let headers = &request.headers;
+    let complete = CompleteRequest {
+        parts,
+        condition: request_headers::write_condition(headers)?,
+        checksum: request_headers::given_checksum(headers)?,
+        length: request.input.mpu_object_size.and_then(|bytes| u64::try_from(bytes).ok()),
+    };
+    let CompleteMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
+    let name = UploadName { bucket, key, upload: upload_id(id)? };
+    let completed = operations.service.complete_upload(&principal, name, complete).await?;
+    let checksums = Checksums::of(completed.checksum.as_ref());
+    let host = request_headers::text(headers, "host").unwrap_or_default();
+    Ok(S3Response::new(CompleteMultipartUploadOutput {
+        location: Some(format!("http://{host}/{bucket}/{}", utf8_percent_encode(key, URL_ESCAPED))),
+        bucket: Some(bucket.clone()),
+        key: Some(key.clone()),
+        e_tag: Some(etag(&completed.etag)),
+        checksum_crc32: checksums.crc32,
+        checksum_crc32c: checksums.crc32c,
+        checksum_crc64nvme: checksums.crc64nvme,
+        checksum_sha1: checksums.sha1,
+        checksum_sha256: checksums.sha256,
+        checksum_type: checksums.kind,
+        ..CompleteMultipartUploadOutput::default()
+    }))
+}
+
+fn named_part(part: CompletedPart) -> Result<NamedPart, Failure> {
+    let (Some(number), Some(tag)) = (part.part_number, part.e_tag) else { return Err(MALFORMED_XML.into()) };
+    let number = u32::try_from(number).map_err(|_| {
+        Failure::with(INVALID_ARGUMENT, "Part number must be an integer between 1 and 10000, inclusive")
+            .detail("ArgumentName", "partNumber")
+            .detail("ArgumentValue", number.to_string())
+    })?;
+    let given = [part.checksum_crc32, part.checksum_crc32c, part.checksum_crc64nvme, part.checksum_sha1, part.checksum_sha256];
+    let mut checksum: Option<Checksum> = None;
+    for ((_, algorithm), text) in request_headers::CHECKSUM_HEADERS.into_iter().zip(given) {
+        let Some(text) = text else { continue };
+        let parsed = parse_checksum(algorithm, text.as_bytes());
+        checksum = Some(parsed.ok_or_else(|| Failure::with(INVALID_REQUEST, "The checksum of a part is invalid."))?);
+    }
+    Ok(NamedPart { number, etag: parse_etag(tag.value()), checksum })
+}
+
+pub async fn abort_multipart_upload(
+    operations: &Operations,
+    request: S3Request<AbortMultipartUploadInput>,
+) -> Answer<AbortMultipartUploadOutput> {
+    let principal = operations.principal(&request)?;
+    let AbortMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
+    let name = UploadName { bucket, key, upload: upload_id(id)? };
+    operations.service.abort_upload(&principal, name).await?;
+    Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+}
+
+pub async fn list_parts(operations: &Operations, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
+    let principal = operations.principal(&request)?;
+    let input = request.input;
+    let most = page_size("max-parts", input.max_parts)?;
+    let after = input.part_number_marker.map_or(Ok(0), |marker| {
+        u16::try_from(marker).map_err(|_| Failure::with(INVALID_ARGUMENT, "part-number-marker is not a part number"))
+    })?;
+    let name = UploadName { bucket: &input.bucket, key: &input.key, upload: upload_id(&input.upload_id)? };
+    let page = operations.service.list_parts(&principal, name, after, most).await?;
+    let bucket = operations.service.find_bucket(&input.bucket)?;
+    let last = page.parts.last().map_or(after, |part| part.number);
+    let checksum = page.attributes.upload_checksum;
+    let parts = page.parts.iter().map(|part| {
+        let checksums = Checksums::of(part.attributes.checksum.as_ref());
+        Part {
+            part_number: Some(i32::from(part.number)),
+            size: Some(part.length as i64),
+            e_tag: Some(etag(&part.attributes.etag)),
+            last_modified: Some(timestamp(part.attributes.modified_ms)),
+            checksum_crc32: checksums.crc32,
+            checksum_crc32c: checksums.crc32c,
+            checksum_crc64nvme: checksums.crc64nvme,
+            checksum_sha1: checksums.sha1,
+            checksum_sha256: checksums.sha256,
+        }
+    });
+    Ok(S3Response::new(ListPartsOutput {
+        parts: Some(parts.collect()),
+        is_truncated: Some(page.truncated),
+        max_parts: Some(most as i32),
+        part_number_marker: Some(i32::from(after)),
+        next_part_number_marker: Some(i32::from(last)),
+        checksum_algorithm: checksum.map(|checksum| algorithm(checksum.algorithm)),
+        checksum_type: checksum.map(type_of),
+        initiator: Some(initiator(bucket.owner())),
+        owner: Some(owner(bucket.owner())),
+        storage_class: Some(storage_class(page.attributes.storage_class)),
+        bucket: Some(input.bucket.clone()),
+        key: Some(input.key.clone()),
+        upload_id: Some(input.upload_id.clone()),
+        ..ListPartsOutput::default()
+    }))
+}
+
+fn page_size(name: &'static str, asked: Option<i32>) -> Result<usize, Failure> {
+    let Some(asked) = asked else { return Ok(MAX_LIST_ITEMS) };
+    let most = usize::try_from(asked).map_err(|_| {
+        Failure::with(INVALID_ARGUMENT, format!("Argument {name} must be an integer between 0 and 2147483647"))
+            .detail("ArgumentName", name)
+            .detail("ArgumentValue", asked.to_string())
+    })?;
+    Ok(most.min(MAX_LIST_ITEMS))
+}
+
+fn initiator(user: &str) -> Initiator {
+    Initiator { display_name: Some(user.to_owned()), id: Some(canonical_id(user)) }
+}
+
+pub async fn list_multipart_uploads(
+    operations: &Operations,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> Answer<ListMultipartUploadsOutput> {
+    let principal = operations.principal(&request)?;
+    let input = request.input;
+    let most = page_size("max-uploads", input.max_uploads)?;
+    let is_url = is_url(input.encoding_type.as_ref())?;
+    let asked = ListUploadsRequest {
+        prefix: input.prefix.clone().unwrap_or_default(),
+        delimiter: input.delimiter.clone().unwrap_or_default(),
+        after: mark(input.key_marker.as_deref(), input.upload_id_marker.as_deref())?,
+        max_items: most,
+    };
+    let page = operations.service.list_uploads(&principal, &input.bucket, &asked).await?;
+    let bucket = operations.service.find_bucket(&input.bucket)?;
+    let shown = |name: &str| if is_url { utf8_percent_encode(name, URL_ESCAPED).to_string() } else { name.to_owned() };
+    let shown_bytes = |name: &[u8]| shown(&String::from_utf8_lossy(name));
+    let uploads = page.uploads.iter().map(|upload| MultipartUpload {
+        key: Some(shown_bytes(&upload.key)),
+        upload_id: Some(upload.upload.to_string()),
+        initiated: Some(timestamp(upload.initiated_ms)),
+        initiator: Some(initiator(bucket.owner())),
+        owner: Some(owner(bucket.owner())),
+        storage_class: Some(storage_class(format::attributes::StorageClass::Standard)),
+        ..MultipartUpload::default()
+    });
+    let prefixes = page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(shown_bytes(prefix)) });
+    Ok(S3Response::new(ListMultipartUploadsOutput {
+        uploads: Some(uploads.collect()),
+        common_prefixes: Some(prefixes.collect()),
+        is_truncated: Some(page.next.is_some()),
+        max_uploads: Some(most as i32),
+        prefix: input.prefix.as_deref().map(shown),
+        delimiter: input.delimiter.as_deref().map(shown),
+        key_marker: Some(shown(input.key_marker.as_deref().unwrap_or_default())),
+        upload_id_marker: Some(input.upload_id_marker.unwrap_or_default()),
+        next_key_marker: page.next.as_ref().map(|next| shown(&next.key)),
+        next_upload_id_marker: page.next.and_then(|next| next.upload).map(|upload| upload.to_string()),
+        encoding_type: input.encoding_type,
+        bucket: Some(input.bucket),
+        ..ListMultipartUploadsOutput::default()
+    }))
+}
+
+fn is_url(encoding: Option<&EncodingType>) -> Result<bool, Failure> {
+    match encoding.map(EncodingType::as_str) {
+        None | Some("") => Ok(false),
+        Some("url") => Ok(true),
+        Some(_) => Err(Failure::with(INVALID_ARGUMENT, "Invalid Encoding Method specified in Request")),
+    }
+}
+
+/// An upload id marker counts only beside a key marker.
+fn mark(key: Option<&str>, upload: Option<&str>) -> Result<Option<UploadMark>, Failure> {
+    let Some(key) = key.filter(|key| !key.is_empty()) else { return Ok(None) };
+    let upload = match upload.filter(|upload| !upload.is_empty()) {
+        None => None,
+        Some(upload) => {
+            let refuse = |_| Failure::with(INVALID_ARGUMENT, "Invalid uploadId marker");
+            Some(upload.parse().map_err(refuse)?)
+        }
+    };
+    Ok(Some(UploadMark { key: key.to_owned(), upload }))
+}

@@ -1,0 +1,166 @@
+//! Settings of buckets and objects that clients ask for, and that buckets here have at their defaults.
+
+use object::{ObjectError, ReadRequest};
+use s3s::dto::{
+    Checksum, GetBucketAccelerateConfigurationInput, GetBucketAccelerateConfigurationOutput, GetBucketAclInput,
+    GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
+    GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput, GetBucketLoggingInput, GetBucketLoggingOutput,
+    GetBucketNotificationConfigurationInput, GetBucketNotificationConfigurationOutput, GetBucketOwnershipControlsInput,
+    GetBucketOwnershipControlsOutput, GetBucketPolicyStatusInput, GetBucketPolicyStatusOutput, GetBucketReplicationInput,
+    GetBucketReplicationOutput, GetBucketRequestPaymentInput, GetBucketRequestPaymentOutput, GetBucketTaggingInput,
+    GetBucketTaggingOutput, GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput, GetBucketWebsiteOutput,
+    GetObjectAclInput, GetObjectAclOutput, GetObjectAttributesInput, GetObjectAttributesOutput,
+    GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
+    GetPublicAccessBlockInput, GetPublicAccessBlockOutput, Grant, Grantee, ObjectAttributes, Payer, Permission, PolicyStatus,
+    Tag, Type,
+};
+use s3s::{S3Request, S3Response};
+
+use super::convert::{Checksums, etag, owner, storage_class, timestamp};
+use super::{Answer, Operations};
+use crate::failure::{
+    Code, NO_SUCH_CORS_CONFIGURATION, NO_SUCH_ENCRYPTION_CONFIGURATION, NO_SUCH_LIFECYCLE_CONFIGURATION,
+    NO_SUCH_OBJECT_LOCK_CONFIGURATION, NO_SUCH_OWNERSHIP_CONTROLS, NO_SUCH_PUBLIC_ACCESS_BLOCK,
+    NO_SUCH_REPLICATION_CONFIGURATION, NO_SUCH_TAG_SET, NO_SUCH_WEBSITE_CONFIGURATION,
+};
+
+macro_rules! never_set {
+    ($($name:ident($input:ident) -> $output:ident: $code:ident;)*) => {
+        $(
+            pub async fn $name(operations: &Operations, request: S3Request<$input>) -> Answer<$output> {
+                Err(never_set(operations, &request, &request.input.bucket, $code))
+            }
+        )*
+    };
+}
+
+never_set! {
+    get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput: NO_SUCH_LIFECYCLE_CONFIGURATION;
+    get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput: NO_SUCH_CORS_CONFIGURATION;
+    get_bucket_encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput: NO_SUCH_ENCRYPTION_CONFIGURATION;
+    get_object_lock_configuration(GetObjectLockConfigurationInput) -> GetObjectLockConfigurationOutput: NO_SUCH_OBJECT_LOCK_CONFIGURATION;
+    get_bucket_tagging(GetBucketTaggingInput) -> GetBucketTaggingOutput: NO_SUCH_TAG_SET;
+    get_bucket_replication(GetBucketReplicationInput) -> GetBucketReplicationOutput: NO_SUCH_REPLICATION_CONFIGURATION;
+    get_bucket_website(GetBucketWebsiteInput) -> GetBucketWebsiteOutput: NO_SUCH_WEBSITE_CONFIGURATION;
+    get_bucket_ownership_controls(GetBucketOwnershipControlsInput) -> GetBucketOwnershipControlsOutput: NO_SUCH_OWNERSHIP_CONTROLS;
+    get_public_access_block(GetPublicAccessBlockInput) -> GetPublicAccessBlockOutput: NO_SUCH_PUBLIC_ACCESS_BLOCK;
+}
+
+fn never_set<T>(operations: &Operations, request: &S3Request<T>, bucket: &str, code: &'static Code) -> crate::failure::Failure {
+    match operations.settings_of(request, bucket) {
+        Ok(_) => code.into(),
+        Err(failure) => failure,
+    }
+}
+
+macro_rules! at_default {
+    ($($name:ident($input:ident) -> $output:ident;)*) => {
+        $(
+            pub async fn $name(operations: &Operations, request: S3Request<$input>) -> Answer<$output> {
+                operations.settings_of(&request, &request.input.bucket)?;
+                Ok(S3Response::new($output::default()))
+            }
+        )*
+    };
+}
+
+at_default! {
+    get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput;
+    get_bucket_notification_configuration(GetBucketNotificationConfigurationInput) -> GetBucketNotificationConfigurationOutput;
+    get_bucket_logging(GetBucketLoggingInput) -> GetBucketLoggingOutput;
+    get_bucket_accelerate_configuration(GetBucketAccelerateConfigurationInput) -> GetBucketAccelerateConfigurationOutput;
+}
+
+pub async fn get_bucket_request_payment(
+    operations: &Operations,
+    request: S3Request<GetBucketRequestPaymentInput>,
+) -> Answer<GetBucketRequestPaymentOutput> {
+    operations.settings_of(&request, &request.input.bucket)?;
+    let payer = Some(Payer::from_static(Payer::BUCKET_OWNER));
+    Ok(S3Response::new(GetBucketRequestPaymentOutput { payer }))
+}
+
+pub async fn get_bucket_policy_status(
+    operations: &Operations,
+    request: S3Request<GetBucketPolicyStatusInput>,
+) -> Answer<GetBucketPolicyStatusOutput> {
+    let bucket = operations.settings_of(&request, &request.input.bucket)?;
+    // Every policy that is accepted grants something to everybody.
+    let document = bucket.policy_document().ok_or(ObjectError::NoSuchBucketPolicy)?;
+    let status = PolicyStatus { is_public: Some(!document.is_empty()) };
+    Ok(S3Response::new(GetBucketPolicyStatusOutput { policy_status: Some(status) }))
+}
+
+pub async fn get_bucket_acl(operations: &Operations, request: S3Request<GetBucketAclInput>) -> Answer<GetBucketAclOutput> {
+    let bucket = operations.settings_of(&request, &request.input.bucket)?;
+    let output = GetBucketAclOutput { grants: Some(vec![full_control(bucket.owner())]), owner: Some(owner(bucket.owner())) };
+    Ok(S3Response::new(output))
+}
+
+pub async fn get_object_acl(operations: &Operations, request: S3Request<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
+    let bucket = operations.settings_of(&request, &request.input.bucket)?;
+    let principal = operations.principal(&request)?;
+    operations.service.head(&principal, bucket.name(), &request.input.key, &ReadRequest::default()).await?;
+    Ok(S3Response::new(GetObjectAclOutput {
+        grants: Some(vec![full_control(bucket.owner())]),
+        owner: Some(owner(bucket.owner())),
+        request_charged: None,
+    }))
+}
+
+/// Ownership is the only access control list there is.
+fn full_control(user: &str) -> Grant {
+    let owner = owner(user);
+    Grant {
+        grantee: Some(Grantee {
+            display_name: owner.display_name,
+            email_address: None,
+            id: owner.id,
+            type_: Type::from_static(Type::CANONICAL_USER),
+            uri: None,
+        }),
+        permission: Some(Permission::from_static(Permission::FULL_CONTROL)),
+    }
+}
+
+pub async fn get_object_tagging(
+    operations: &Operations,
+    request: S3Request<GetObjectTaggingInput>,
+) -> Answer<GetObjectTaggingOutput> {
+    let principal = operations.principal(&request)?;
+    let GetObjectTaggingInput { bucket, key, .. } = &request.input;
+    let head = operations.service.head(&principal, bucket, key, &ReadRequest::default()).await?;
+    let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
+    let tags = head.info.attributes.tags.iter().map(|(key, value)| Tag { key: text(key), value: text(value) });
+    Ok(S3Response::new(GetObjectTaggingOutput { tag_set: tags.collect(), version_id: None }))
+}
+
+pub async fn get_object_attributes(
+    operations: &Operations,
+    request: S3Request<GetObjectAttributesInput>,
+) -> Answer<GetObjectAttributesOutput> {
+    let principal = operations.principal(&request)?;
+    let GetObjectAttributesInput { bucket, key, object_attributes, .. } = &request.input;
+    let info = operations.service.head(&principal, bucket, key, &ReadRequest::default()).await?.info;
+    let is_asked = |name: &str| object_attributes.iter().any(|asked| asked.as_str() == name);
+    let attributes = &info.attributes;
+    let checksum = attributes.checksum.as_ref().filter(|_| is_asked(ObjectAttributes::CHECKSUM)).map(|checksum| {
+        let checksums = Checksums::of(Some(checksum));
+        Checksum {
+            checksum_crc32: checksums.crc32,
+            checksum_crc32c: checksums.crc32c,
+            checksum_crc64nvme: checksums.crc64nvme,
+            checksum_sha1: checksums.sha1,
+            checksum_sha256: checksums.sha256,
+            checksum_type: checksums.kind,
+        }
+    });
+    Ok(S3Response::new(GetObjectAttributesOutput {
+        checksum,
+        e_tag: is_asked(ObjectAttributes::ETAG).then(|| etag(&attributes.etag)),
+        object_size: is_asked(ObjectAttributes::OBJECT_SIZE).then_some(info.length as i64),
+        storage_class: is_asked(ObjectAttributes::STORAGE_CLASS).then(|| storage_class(attributes.storage_class)),
+        last_modified: Some(timestamp(attributes.modified_ms)),
+        ..GetObjectAttributesOutput::default()
+    }))
+}

@@ -1,0 +1,287 @@
+//! What request headers say of an object: its attributes, conditions, checksums, ranges.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use engine::{Condition, ETagMatch};
+use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, StorageClass};
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use object::{ByteRange, ReadConditions};
+use percent_encoding::percent_decode_str;
+
+use crate::dates::seconds_of_http_date;
+use crate::failure::{
+    Failure, INVALID_ARGUMENT, INVALID_DIGEST, INVALID_REQUEST, INVALID_STORAGE_CLASS, INVALID_TAG, NOT_IMPLEMENTED,
+};
+
+const METADATA: &str = "x-amz-meta-";
+const STORAGE_CLASS: &str = "x-amz-storage-class";
+const TAGGING: &str = "x-amz-tagging";
+const WEBSITE_REDIRECT: &str = "x-amz-website-redirect-location";
+const AWS_CHUNKED: &str = "aws-chunked";
+
+/// Most tags of an object (S3).
+const MAX_TAGS: usize = 10;
+
+/// Most characters of a tag's key and value (S3).
+const MAX_TAG_KEY_CHARACTERS: usize = 128;
+const MAX_TAG_VALUE_CHARACTERS: usize = 256;
+
+/// Headers that ask for what is not there. Storing the object without it would be a lie.
+const NOT_THERE: [&str; 9] = [
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-server-side-encryption-customer-key",
+    "x-amz-copy-source-server-side-encryption-customer-algorithm",
+    "x-amz-object-lock-mode",
+    "x-amz-object-lock-retain-until-date",
+    "x-amz-object-lock-legal-hold",
+    "x-amz-write-offset-bytes",
+];
+
+/// Names of the checksum headers and their algorithms.
+pub const CHECKSUM_HEADERS: [(&str, ChecksumAlgorithm); 5] = [
+    ("x-amz-checksum-crc32", ChecksumAlgorithm::Crc32),
+    ("x-amz-checksum-crc32c", ChecksumAlgorithm::Crc32c),
+    ("x-amz-checksum-crc64nvme", ChecksumAlgorithm::Crc64Nvme),
+    ("x-amz-checksum-sha1", ChecksumAlgorithm::Sha1),
+    ("x-amz-checksum-sha256", ChecksumAlgorithm::Sha256),
+];
+
+/// The attributes of an object to be written.
+pub fn attributes(headers: &HeaderMap) -> Result<Attributes, Failure> {
+    let mut attributes = Attributes::default();
+    for (name, value) in headers {
+        if let Some(place) = content_header(&mut attributes, name) {
+            *place = Some(bytes_of(value));
+            continue;
+        }
+        let name = name.as_str();
+        if !name.starts_with("x-amz-") {
+            continue;
+        }
+        if let Some(name) = name.strip_prefix(METADATA) {
+            attributes.metadata.push((Bytes::copy_from_slice(name.as_bytes()), bytes_of(value)));
+        } else if name == STORAGE_CLASS {
+            attributes.storage_class = storage_class(value)?;
+        } else if name == TAGGING {
+            attributes.tags = tags(value)?;
+        } else if name == WEBSITE_REDIRECT {
+            attributes.website_redirect = Some(bytes_of(value));
+        } else {
+            refuse_not_there(name)?;
+        }
+    }
+    attributes.content_encoding = attributes.content_encoding.and_then(without_aws_chunked);
+    Ok(attributes)
+}
+
+fn refuse_not_there(name: &str) -> Result<(), Failure> {
+    if NOT_THERE.contains(&name) {
+        return Err(Failure::with(NOT_IMPLEMENTED, format!("The header {name} asks for what is not implemented.")));
+    }
+    Ok(())
+}
+
+fn content_header<'a>(attributes: &'a mut Attributes, name: &HeaderName) -> Option<&'a mut Option<Bytes>> {
+    if *name == CONTENT_TYPE {
+        Some(&mut attributes.content_type)
+    } else if *name == CONTENT_ENCODING {
+        Some(&mut attributes.content_encoding)
+    } else if *name == CONTENT_DISPOSITION {
+        Some(&mut attributes.content_disposition)
+    } else if *name == CONTENT_LANGUAGE {
+        Some(&mut attributes.content_language)
+    } else if *name == CACHE_CONTROL {
+        Some(&mut attributes.cache_control)
+    } else if *name == EXPIRES {
+        Some(&mut attributes.expires)
+    } else {
+        None
+    }
+}
+
+/// A header's value is copied: a slice would keep the whole buffer of the connection alive as long as the object is cached.
+fn bytes_of(value: &HeaderValue) -> Bytes {
+    Bytes::copy_from_slice(value.as_bytes())
+}
+
+/// `aws-chunked` is how the request was framed, not what the object is.
+fn without_aws_chunked(encoding: Bytes) -> Option<Bytes> {
+    let Ok(text) = std::str::from_utf8(&encoding) else { return Some(encoding) };
+    if !text.contains(AWS_CHUNKED) {
+        return Some(encoding);
+    }
+    let rest: Vec<&str> =
+        text.split(',').map(str::trim).filter(|coding| *coding != AWS_CHUNKED && !coding.is_empty()).collect();
+    if rest.is_empty() { None } else { Some(Bytes::from(rest.join(","))) }
+}
+
+fn storage_class(value: &HeaderValue) -> Result<StorageClass, Failure> {
+    value.to_str().ok().and_then(StorageClass::from_name).ok_or_else(|| INVALID_STORAGE_CLASS.into())
+}
+
+/// Tags as a query string.
+fn tags(value: &HeaderValue) -> Result<Vec<(Bytes, Bytes)>, Failure> {
+    let text = value.to_str().map_err(|_| Failure::new(INVALID_TAG))?;
+    let mut tags: Vec<(Bytes, Bytes)> = Vec::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (key, value) = (decode_tag(key)?, decode_tag(value)?);
+        if key.is_empty() || key.chars().count() > MAX_TAG_KEY_CHARACTERS || value.chars().count() > MAX_TAG_VALUE_CHARACTERS {
+            return Err(INVALID_TAG.into());
+        }
+        if tags.iter().any(|(other, _)| *other == key.as_bytes()) {
+            return Err(Failure::with(INVALID_TAG, "Cannot provide multiple Tags with the same key"));
+        }
+        tags.push((Bytes::from(key), Bytes::from(value)));
+    }
+    if tags.len() > MAX_TAGS {
+        return Err(Failure::with(INVALID_TAG, "Object tags cannot be greater than 10"));
+    }
+    Ok(tags)
+}
+
+fn decode_tag(text: &str) -> Result<String, Failure> {
+    let text = text.replace('+', " ");
+    percent_decode_str(&text).decode_utf8().map(|text| text.into_owned()).map_err(|_| INVALID_TAG.into())
+}
+
+/// The condition of a write: `If-Match`, `If-None-Match`.
+pub fn write_condition(headers: &HeaderMap) -> Result<Condition, Failure> {
+    let both = "Only one of If-Match and If-None-Match may be given.";
+    match (etags(headers, IF_MATCH)?, etags(headers, IF_NONE_MATCH)?) {
+        (None, None) => Ok(Condition::None),
+        (Some(tags), None) => Ok(Condition::Match(tags)),
+        (None, Some(ETagMatch::Any)) => Ok(Condition::Absent),
+        (None, Some(ETagMatch::OneOf(tags))) => Ok(Condition::NoneMatch(tags)),
+        (Some(_), Some(_)) => Err(Failure::with(NOT_IMPLEMENTED, both)),
+    }
+}
+
+/// The conditions of a read.
+pub fn read_conditions(headers: &HeaderMap) -> Result<ReadConditions, Failure> {
+    Ok(ReadConditions {
+        if_match: etags(headers, IF_MATCH)?,
+        if_none_match: etags(headers, IF_NONE_MATCH)?,
+        if_modified_since: date(headers, IF_MODIFIED_SINCE),
+        if_unmodified_since: date(headers, IF_UNMODIFIED_SINCE),
+    })
+}
+
+/// The conditions of a copy's source.
+pub fn source_conditions(headers: &HeaderMap) -> Result<ReadConditions, Failure> {
+    let name = HeaderName::from_static;
+    Ok(ReadConditions {
+        if_match: etags(headers, name("x-amz-copy-source-if-match"))?,
+        if_none_match: etags(headers, name("x-amz-copy-source-if-none-match"))?,
+        if_modified_since: date(headers, name("x-amz-copy-source-if-modified-since")),
+        if_unmodified_since: date(headers, name("x-amz-copy-source-if-unmodified-since")),
+    })
+}
+
+/// A tag that is none of ours can match nothing; it is left out.
+fn etags(headers: &HeaderMap, name: HeaderName) -> Result<Option<ETagMatch>, Failure> {
+    let mut tags = Vec::new();
+    let mut is_given = false;
+    for value in headers.get_all(&name) {
+        is_given = true;
+        let text = value.to_str().map_err(|_| Failure::with(INVALID_ARGUMENT, format!("The header {name} is not ASCII.")))?;
+        if text.trim() == "*" {
+            return Ok(Some(ETagMatch::Any));
+        }
+        tags.extend(text.split(',').filter_map(parse_etag));
+    }
+    Ok(is_given.then_some(ETagMatch::OneOf(tags)))
+}
+
+/// With or without quotes, also weak.
+pub fn parse_etag(text: &str) -> Option<ETag> {
+    let text = text.trim();
+    let text = text.strip_prefix("W/").unwrap_or(text);
+    text.trim_matches('"').parse().ok()
+}
+
+/// A date that is none is ignored (RFC 9110, section 13.1.3).
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
+    seconds_of_http_date(headers.get(name)?.to_str().ok()?)
+}
+
+/// The range that is asked for. What is no range of bytes is ignored, as is a list of ranges (RFC 9110, section 14.2).
+pub fn range(headers: &HeaderMap) -> Option<ByteRange> {
+    parse_range(headers.get(RANGE)?.to_str().ok()?)
+}
+
+/// `bytes=a-b`, `bytes=a-`, `bytes=-n`.
+pub fn parse_range(text: &str) -> Option<ByteRange> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+        // A number beyond 64 bits is beyond every object, too.
+        is_number.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    match (first.trim(), last.trim()) {
+        ("", last) => number(last).map(ByteRange::Last),
+        (first, "") => number(first).map(ByteRange::From),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then_some(ByteRange::Between(first, last))
+        }
+    }
+}
+
+/// `Content-MD5`.
+pub fn content_md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Failure> {
+    let Some(value) = headers.get("content-md5") else { return Ok(None) };
+    let digest = BASE64.decode(value.as_bytes()).ok().and_then(|digest| digest.try_into().ok());
+    digest.map(Some).ok_or_else(|| Failure::with(INVALID_DIGEST, "The Content-MD5 you specified was invalid."))
+}
+
+/// The checksum that was given beforehand.
+pub fn given_checksum(headers: &HeaderMap) -> Result<Option<Checksum>, Failure> {
+    let mut given = None;
+    for (name, algorithm) in CHECKSUM_HEADERS {
+        let Some(value) = headers.get(name) else { continue };
+        let checksum = parse_checksum(algorithm, value.as_bytes())
+            .ok_or_else(|| Failure::with(INVALID_REQUEST, format!("Value for {name} header is invalid.")))?;
+        if given.replace(checksum).is_some() {
+            return Err(Failure::with(
+                INVALID_REQUEST,
+                "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
+            ));
+        }
+    }
+    Ok(given)
+}
+
+/// A checksum of content from its text.
+pub fn parse_checksum(algorithm: ChecksumAlgorithm, text: &[u8]) -> Option<Checksum> {
+    // Composite checksums are shown with the number of parts, which clients send back.
+    let digits = text.split(|byte| *byte == b'-').next().unwrap_or_default();
+    Checksum::new(algorithm, ChecksumType::FullObject, &BASE64.decode(digits).ok()?)
+}
+
+/// An algorithm by the name that requests give it.
+pub fn checksum_algorithm(name: &str) -> Result<ChecksumAlgorithm, Failure> {
+    match name.to_ascii_uppercase().as_str() {
+        "CRC32" => Ok(ChecksumAlgorithm::Crc32),
+        "CRC32C" => Ok(ChecksumAlgorithm::Crc32c),
+        "CRC64NVME" => Ok(ChecksumAlgorithm::Crc64Nvme),
+        "SHA1" => Ok(ChecksumAlgorithm::Sha1),
+        "SHA256" => Ok(ChecksumAlgorithm::Sha256),
+        _ => Err(Failure::with(
+            INVALID_REQUEST,
+            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]",
+        )),
+    }
+}
+
+/// A header's text, if it is there and is text.
+pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}

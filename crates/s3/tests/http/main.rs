@@ -1,0 +1,9 @@
+//! The S3 interface over real sockets, spoken to in raw HTTP.
+
+mod bad_input;
+mod both_ways;
+mod client;
+mod connections;
+mod objects;
+mod server;
+mod signing;

@@ -1,0 +1,84 @@
+//! A server in this process, over the engine in memory.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use engine::memory::MemoryEngine;
+use env::Env;
+use manager::Manager;
+use object::{BucketOptions, Engines, ObjectService, Principal};
+use s3::{App, S3Config, S3Server, Timeouts};
+
+pub const ACCESS_KEY: &str = "trilith";
+pub const SECRET: &str = "trilith-secret";
+pub const BUCKET: &str = "bucket";
+/// A bucket where everybody may do everything.
+pub const PUBLIC: &str = "public";
+pub const DOMAIN: &str = "s3.example.org";
+
+/// Two servers over the same objects: one takes plain requests the short way, one asks the library for all.
+pub struct Server {
+    short: S3Server,
+    long: S3Server,
+    /// The manager's tasks run here.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        Server::start_with(Timeouts::default())
+    }
+
+    pub fn start_with(timeouts: Timeouts) -> Server {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (short, long) = runtime.block_on(apps(timeouts));
+        Server {
+            short: S3Server::start(short, 1).expect("a free port"),
+            long: S3Server::start(long, 1).expect("a free port"),
+            _runtime: runtime,
+        }
+    }
+
+    /// Where plain requests take the short way.
+    pub fn address(&self) -> SocketAddr {
+        self.short.address()
+    }
+
+    /// Where the library does everything.
+    pub fn long_address(&self) -> SocketAddr {
+        self.long.address()
+    }
+
+    /// Stops it; returns when both have ended.
+    pub fn stop(self) {
+        self.short.stop().expect("the server ends");
+        self.long.stop().expect("the server ends");
+    }
+}
+
+async fn apps(timeouts: Timeouts) -> (Arc<App>, Arc<App>) {
+    let env = Env::real();
+    let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
+    manager.set_root_credential(ACCESS_KEY, SECRET).await.expect("a root");
+    manager.add_credential("alice-key", "alice-secret", "alice").await.expect("a user");
+    let engines = Engines::log(Arc::new(MemoryEngine::new()));
+    let service = Arc::new(ObjectService::new(manager.clone(), engines, env.clone()));
+    let root = Principal::User { name: Arc::from("root"), is_root: true };
+    for bucket in [BUCKET, PUBLIC] {
+        service.create_bucket(&root, bucket, BucketOptions::default()).await.expect("a bucket");
+    }
+    let policy = format!(
+        r#"{{"Version":"2012-10-17","Statement":[
+            {{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:PutObject","s3:DeleteObject"],"Resource":"arn:aws:s3:::{PUBLIC}/*"}},
+            {{"Effect":"Allow","Principal":"*","Action":"s3:ListBucket","Resource":"arn:aws:s3:::{PUBLIC}"}}]}}"#
+    );
+    service.put_bucket_policy(&root, PUBLIC, policy.into()).await.expect("a policy");
+    let app = |short_way| {
+        let mut config = S3Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.short_way = short_way;
+        config.timeouts = timeouts;
+        config.domain = Some(DOMAIN.to_owned());
+        App::new(config, service.clone(), manager.clone(), &env)
+    };
+    (app(true), app(false))
+}
