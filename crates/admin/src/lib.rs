@@ -1,2 +1,33 @@
-//! Admin HTTP API, metrics and health.
+//! The admin port: metrics, health and status over HTTP.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/metrics` | every counter and gauge in the OpenMetrics text format |
+//! | `/health/live` | 200 while the process answers at all: restart it if it doesn't |
+//! | `/health/ready` | 200 while S3 requests are served, else 503: send it no requests |
+//! | `/status` | JSON ([`Status`]): what runs, how full it is, what is wrong and what to do about it |
+//!
+//! Invariants
+//! - Nothing here changes anything, and no answer holds a secret. So the port asks for no credentials; it listens on loopback
+//!   unless told otherwise, and then whoever reaches it reads figures, device paths and the count of buckets.
+//! - No answer walks objects or names: its cost does not grow with what is stored. (The zone tables of the devices are summed;
+//!   a device has at most 65,536 zones.)
+//! - Numbers are read when they are asked for. Nobody pushes into this crate, and no hot path knows it.
+//!
+//! Reading order: `registry`, `status`, `sources`, `metrics`, `server`.
 #![forbid(unsafe_code)]
+
+mod registry;
+mod status;
+
+mod sources;
+
+mod metrics;
+
+mod server;
+
+pub use metrics::register;
+pub use registry::{MAX_SERIES, Registry};
+pub use server::{Admin, AdminServer, BindError, MAX_CONNECTIONS};
+pub use sources::Sources;
+pub use status::{DeviceStatus, EngineStatus, Severity, Status, Warning};

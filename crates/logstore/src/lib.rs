@@ -39,7 +39,7 @@ pub use config::LogStoreConfig;
 pub use manifests::Manifests;
 pub use recovery::OpenError;
 pub use stats::{Counter, LogStoreStats};
-pub use store::LogStore;
+pub use store::{LogStore, LogStoreSize};
 
 #[cfg(test)]
 mod tests;

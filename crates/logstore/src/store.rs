@@ -324,3 +324,39 @@ pub(crate) fn own_staged(staged: StagedChunks) -> Result<LogStaged, EngineError>
 fn foreign() -> EngineError {
     EngineError::Internal { detail: "chunks staged by another engine".to_owned() }
 }
+
+/// How large the engine's maps are at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogStoreSize {
+    /// Keys of the current and of the full map; one overwritten since the last checkpoint counts in both.
+    pub keys: usize,
+    /// Of those, the ones that no checkpoint covers.
+    pub unsaved_keys: usize,
+    pub full_map_bytes: usize,
+    /// Names that no checkpoint covers.
+    pub unsaved_names: usize,
+    pub epoch: types::Epoch,
+    /// Keys that a missing device makes undecidable.
+    pub undecidable_keys: usize,
+}
+
+impl LogStore {
+    /// The size of the maps. Takes each shard's lock for a moment.
+    pub fn size(&self) -> LogStoreSize {
+        let inner = &self.inner;
+        let mut size = LogStoreSize {
+            unsaved_names: inner.names.unsaved(),
+            epoch: inner.epochs.present(),
+            undecidable_keys: inner.undecidable.len(),
+            ..LogStoreSize::default()
+        };
+        for shard in &inner.shards {
+            let shard = shard.lock();
+            let (unsaved, saved) = shard.index().len();
+            size.keys += unsaved + saved;
+            size.unsaved_keys += unsaved;
+            size.full_map_bytes += shard.index().full_map_bytes();
+        }
+        size
+    }
+}

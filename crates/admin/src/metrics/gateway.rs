@@ -1,0 +1,50 @@
+//! The log engine's figures, as its gateway counts them.
+
+use crate::registry::Registry;
+use logstore::{Counter, LogStore, LogStoreSize, LogStoreStats};
+
+type Pick = fn(&LogStoreStats) -> &Counter;
+
+/// Name between `trilith_gateway_` and `_total`, help, and which counter.
+const COUNTERS: &[(&str, &str, Pick)] = &[
+    ("writes", "Writes acknowledged: puts, deletes, parts", |stats| &stats.writes),
+    ("content_bytes", "Bytes of content stored by acknowledged writes", |stats| &stats.content_bytes),
+    ("cached_reads", "Reads answered from the page cache on the caller's thread", |stats| &stats.cached_reads),
+    ("device_reads", "Reads that waited for a device", |stats| &stats.device_reads),
+    ("stale_reads", "Reads that found another record and looked up again", |stats| &stats.stale_reads),
+    ("failed_copies", "Copies that could not be read", |stats| &stats.failed_copies),
+    ("repaired_reads", "Reads that another copy answered", |stats| &stats.repaired_reads),
+    ("checkpoints", "Checkpoints installed", |stats| &stats.checkpoints),
+    ("checkpoint_entries", "Entries written into checkpoints", |stats| &stats.checkpoint_entries),
+    ("run_bytes", "Bytes of runs written", |stats| &stats.run_bytes),
+    ("merged_runs", "Runs merged away", |stats| &stats.merged_runs),
+    ("collected_zones", "Zones reset by garbage collection", |stats| &stats.collected_zones),
+    ("relocated_bytes", "Bytes copied out of zones before their reset", |stats| &stats.relocated_bytes),
+    ("lost_relocations", "Relocations that lost against a newer write", |stats| &stats.lost_relocations),
+    ("recovered_records", "Records that the last start read from the logs", |stats| &stats.recovered_records),
+    ("rolled_forward_writes", "Writes that the last start completed", |stats| &stats.rolled_forward),
+    ("discarded_writes", "Partial writes that the last start discarded", |stats| &stats.discarded_writes),
+    ("recopied_writes", "Writes whose missing copies the last start made again", |stats| &stats.recopied),
+];
+
+type Measure = fn(&LogStoreSize) -> f64;
+
+const GAUGES: &[(&str, &str, Measure)] = &[
+    ("index_keys", "Keys of the index", |size| size.keys as f64),
+    ("index_unsaved_keys", "Keys that no checkpoint covers", |size| size.unsaved_keys as f64),
+    ("index_full_map_bytes", "Memory of the packed map of checkpointed keys", |size| size.full_map_bytes as f64),
+    ("unsaved_names", "Names that no checkpoint covers", |size| size.unsaved_names as f64),
+    ("epoch_number", "The present epoch", |size| size.epoch.0 as f64),
+    ("undecidable_keys", "Keys that can't be answered while a device is missing", |size| size.undecidable_keys as f64),
+];
+
+pub fn register(registry: &Registry, store: &LogStore) {
+    for (name, help, pick) in COUNTERS {
+        let store = store.clone();
+        registry.counter(&format!("trilith_gateway_{name}_total"), help, &[], move || pick(store.stats()).get());
+    }
+    for (name, help, measure) in GAUGES {
+        let store = store.clone();
+        registry.gauge(&format!("trilith_gateway_{name}"), help, &[], move || measure(&store.size()));
+    }
+}

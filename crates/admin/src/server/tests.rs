@@ -1,0 +1,54 @@
+use super::{Admin, AdminServer};
+use env::Env;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn get(server: &AdminServer, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn start() -> (Admin, AdminServer) {
+    let admin = Admin::new(&Env::real_with_cores(1), "9.9.9");
+    let server = AdminServer::start("127.0.0.1:0".parse().unwrap(), &admin).await.unwrap();
+    (admin, server)
+}
+
+#[tokio::test]
+async fn health_follows_readiness() {
+    let (admin, server) = start().await;
+    assert!(get(&server, "/health/live").await.starts_with("HTTP/1.1 200"));
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 503"));
+    admin.set_ready(true);
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 200"));
+    admin.set_ready(false);
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 503"));
+    assert!(get(&server, "/elsewhere").await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn a_starting_process_has_a_status_and_metrics() {
+    let (admin, server) = start().await;
+    let answer = get(&server, "/status").await;
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let status: crate::Status = serde_json::from_str(body).unwrap();
+    assert_eq!((status.version.as_str(), status.ready), ("9.9.9", false));
+    assert_eq!(status.warnings.len(), 1);
+    admin.registry().counter("trilith_gateway_requests_total", "Requests", &[], || 12);
+    let metrics = get(&server, "/metrics").await;
+    assert!(metrics.contains("application/openmetrics-text"), "{metrics}");
+    assert!(metrics.contains("trilith_process_ready_state 0"), "{metrics}");
+    assert!(metrics.contains("trilith_gateway_requests_total 12"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_taken_port_names_its_setting() {
+    let (admin, server) = start().await;
+    let error = AdminServer::start(server.address(), &admin).await.err().unwrap().to_string();
+    assert!(error.contains("admin_addr") && error.contains(&server.address().to_string()), "{error}");
+    server.stop();
+}

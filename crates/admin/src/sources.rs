@@ -1,0 +1,215 @@
+//! Where a status comes from: the roles of this process, asked when somebody wants to know.
+
+use crate::status::{DeviceStatus, EngineStatus, Status, Warning};
+use device::{Device, Usage};
+use logstore::LogStore;
+use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use types::DeviceId;
+use types::limits::MAX_REPLICAS;
+
+/// Free space below this share of a device is an error that a person should see, in percent. Collection has begun long before.
+const LOW_SPACE_PERCENT: u64 = 10;
+
+/// The roles of a process.
+pub struct Sources {
+    pub manager: Arc<Manager>,
+    pub devices: Vec<Arc<Device>>,
+    /// Devices of the cell that no disk of this server holds.
+    pub missing: Vec<DeviceId>,
+    pub store: LogStore,
+    pub s3_address: SocketAddr,
+    /// What the settings themselves give reason to say.
+    pub notices: Vec<Warning>,
+}
+
+impl Sources {
+    /// Fills in what the roles know.
+    pub(crate) fn describe(&self, status: &mut Status) {
+        let snapshot = self.manager.snapshot();
+        status.cluster = snapshot.cluster().map(|cluster| cluster.id.to_string());
+        status.s3_address = Some(self.s3_address.to_string());
+        status.buckets = snapshot.buckets().len() as u64;
+        status.copies = snapshot.devices().count().min(MAX_REPLICAS) as u64;
+        status.devices = self.devices(&snapshot);
+        status.engine = Some(self.engine());
+        status.warnings = self.warnings(status);
+    }
+
+    fn devices(&self, snapshot: &Snapshot) -> Vec<DeviceStatus> {
+        let open = |record: &DeviceRecord| self.devices.iter().find(|device| device.id() == record.id);
+        snapshot
+            .devices()
+            .map(|record| match open(record) {
+                Some(device) => describe_open(record, device),
+                None => describe_missing(record),
+            })
+            .collect()
+    }
+
+    fn engine(&self) -> EngineStatus {
+        let (stats, size) = (self.store.stats(), self.store.size());
+        EngineStatus {
+            keys: size.keys as u64,
+            index_bytes: size.full_map_bytes as u64,
+            unsaved_names: size.unsaved_names as u64,
+            epoch: size.epoch.0,
+            writes: stats.writes.get(),
+            cached_reads: stats.cached_reads.get(),
+            device_reads: stats.device_reads.get(),
+            checkpoints: stats.checkpoints.get(),
+            collected_zones: stats.collected_zones.get(),
+            relocated_bytes: stats.relocated_bytes.get(),
+            failed_copies: stats.failed_copies.get(),
+            repaired_reads: stats.repaired_reads.get(),
+            undecidable_keys: size.undecidable_keys as u64,
+        }
+    }
+
+    fn warnings(&self, status: &Status) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> = status.devices.iter().flat_map(warnings_of).collect();
+        let undecidable = status.engine.as_ref().map_or(0, |engine| engine.undecidable_keys);
+        if undecidable > 0 {
+            warnings.push(Warning::error(
+                format!("{undecidable} keys can't be answered: their newest version may be on a device that is missing"),
+                "bring the missing device back: name it with --devices and start again",
+            ));
+        }
+        warnings.extend(self.notices.iter().cloned());
+        warnings.sort_by_key(|warning| warning.severity);
+        warnings
+    }
+}
+
+fn describe_open(record: &DeviceRecord, device: &Device) -> DeviceStatus {
+    let usage = device.usage();
+    let poisoned_by = device.poisoned_by().map(|cause| cause.to_string());
+    let state = if poisoned_by.is_some() { "read-only" } else { state_name(record.state) };
+    DeviceStatus {
+        device: record.id.0,
+        uuid: record.uuid.to_string(),
+        path: device.describe(),
+        state: state.to_owned(),
+        capacity_bytes: usage.capacity_bytes,
+        used_bytes: usage.written_bytes,
+        free_bytes: free_bytes(&usage),
+        zones: usage.zones,
+        free_zones: usage.free_zones,
+        poisoned_by,
+        corrupt_reads: device.stats().corrupt_reads.get(),
+    }
+}
+
+fn describe_missing(record: &DeviceRecord) -> DeviceStatus {
+    DeviceStatus {
+        device: record.id.0,
+        uuid: record.uuid.to_string(),
+        path: record.path.clone(),
+        state: "missing".to_owned(),
+        capacity_bytes: record.capacity_bytes,
+        used_bytes: 0,
+        free_bytes: 0,
+        zones: 0,
+        free_zones: 0,
+        poisoned_by: None,
+        corrupt_reads: 0,
+    }
+}
+
+/// What new objects may still take.
+pub(crate) fn free_bytes(usage: &Usage) -> u64 {
+    let zone_bytes = usage.capacity_bytes / u64::from(usage.zones.max(1));
+    u64::from(usage.free_data_zones) * zone_bytes
+}
+
+fn state_name(state: DeviceState) -> &'static str {
+    match state {
+        DeviceState::Active => "active",
+        DeviceState::Draining => "draining",
+        DeviceState::Failed => "failed",
+    }
+}
+
+fn warnings_of(device: &DeviceStatus) -> Vec<Warning> {
+    let name = format!("device {} ({})", device.device, device.path);
+    let mut warnings = Vec::new();
+    if device.state == "missing" {
+        warnings.push(Warning::error(format!("{name} is missing"), "attach it, name it with --devices, and start again"));
+        return warnings;
+    }
+    if let Some(cause) = &device.poisoned_by {
+        warnings.push(Warning::error(
+            format!("{name} takes no more writes: {cause}"),
+            "look for the cause in the system's log, then start again; if it comes back, replace the disk",
+        ));
+    }
+    if device.state == "failed" {
+        warnings.push(Warning::error(format!("{name} counts as failed"), "replace the disk"));
+    }
+    if device.free_bytes == 0 {
+        warnings.push(Warning::error(
+            format!("{name} is full: writes are refused"),
+            "delete objects, or add a device with --devices",
+        ));
+    } else if device.free_bytes < device.capacity_bytes / 100 * LOW_SPACE_PERCENT {
+        let percent = device.free_bytes * 100 / device.capacity_bytes.max(1);
+        warnings.push(Warning::error(
+            format!("{name} has {percent}% of its space free"),
+            "delete objects, or add a device with --devices, before it is full",
+        ));
+    }
+    if device.corrupt_reads > 0 {
+        warnings.push(Warning::error(
+            format!("{name} gave damaged bytes {} times since the start", device.corrupt_reads),
+            "the places are in the server's log; check the disk's health (smartctl -a) and replace it if this goes on",
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DeviceStatus, warnings_of};
+    use crate::status::Severity;
+
+    fn sound() -> DeviceStatus {
+        DeviceStatus {
+            device: 3,
+            uuid: String::new(),
+            path: "/dev/x".to_owned(),
+            state: "active".to_owned(),
+            capacity_bytes: 1000,
+            used_bytes: 0,
+            free_bytes: 1000,
+            zones: 10,
+            free_zones: 10,
+            poisoned_by: None,
+            corrupt_reads: 0,
+        }
+    }
+
+    #[test]
+    fn a_sound_device_gives_no_warning() {
+        assert_eq!(warnings_of(&sound()), []);
+    }
+
+    #[test]
+    fn whatever_is_wrong_comes_with_advice() {
+        let wrong = [
+            (DeviceStatus { state: "missing".to_owned(), free_bytes: 0, ..sound() }, "is missing"),
+            (DeviceStatus { poisoned_by: Some("EIO".to_owned()), ..sound() }, "no more writes: EIO"),
+            (DeviceStatus { state: "failed".to_owned(), ..sound() }, "failed"),
+            (DeviceStatus { free_bytes: 0, ..sound() }, "full"),
+            (DeviceStatus { free_bytes: 99, ..sound() }, "9% of its space"),
+            (DeviceStatus { corrupt_reads: 2, ..sound() }, "damaged bytes 2 times"),
+        ];
+        for (device, expected) in wrong {
+            let warnings = warnings_of(&device);
+            assert_eq!(warnings.len(), 1, "{expected}: {warnings:?}");
+            assert!(warnings[0].what.contains(expected), "{warnings:?}");
+            assert!(warnings[0].what.contains("device 3 (/dev/x)") && !warnings[0].advice.is_empty());
+            assert_eq!(warnings[0].severity, Severity::Error);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a server says of itself: the JSON of `/status`, which `trilith status` prints.
+//!
+//! Fields are only ever added. A reader ignores those that it does not know.
+
+use serde::{Deserialize, Serialize};
+
+/// A server's state at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    /// Whether S3 requests are served now.
+    pub ready: bool,
+    pub cluster: Option<String>,
+    pub uptime_ms: u64,
+    /// Where S3 listens.
+    pub s3_address: Option<String>,
+    pub buckets: u64,
+    /// Copies kept of each object.
+    pub copies: u64,
+    pub devices: Vec<DeviceStatus>,
+    pub engine: Option<EngineStatus>,
+    /// What deserves a person's attention, most pressing first.
+    pub warnings: Vec<Warning>,
+}
+
+/// One device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    pub device: u32,
+    pub uuid: String,
+    pub path: String,
+    /// `active`, `draining` or `failed` as the manager has it; `missing` if no disk of this server holds it; `read-only` after a
+    /// failed write.
+    pub state: String,
+    pub capacity_bytes: u64,
+    /// In zones that are not free: live objects, their padding, and what waits to be collected.
+    pub used_bytes: u64,
+    /// In zones that new objects may still take.
+    pub free_bytes: u64,
+    pub zones: u32,
+    pub free_zones: u32,
+    /// The write whose failure ended all writing to this device.
+    pub poisoned_by: Option<String>,
+    pub corrupt_reads: u64,
+}
+
+/// The log engine's figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// Keys of the index: objects, parts of uploads and tombstones that are still needed.
+    pub keys: u64,
+    pub index_bytes: u64,
+    /// Names that no checkpoint covers: a start after a crash walks the log for them.
+    pub unsaved_names: u64,
+    pub epoch: u64,
+    pub writes: u64,
+    pub cached_reads: u64,
+    pub device_reads: u64,
+    pub checkpoints: u64,
+    pub collected_zones: u64,
+    pub relocated_bytes: u64,
+    pub failed_copies: u64,
+    pub repaired_reads: u64,
+    /// Keys that can't be answered while a device is missing.
+    pub undecidable_keys: u64,
+}
+
+/// Something that deserves attention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    pub severity: Severity,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// How pressing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Something does not work, or will soon stop to.
+    Error,
+    /// Worth knowing: a choice with consequences.
+    Notice,
+}
+
+impl Warning {
+    pub fn error(what: impl Into<String>, advice: impl Into<String>) -> Warning {
+        Warning { severity: Severity::Error, what: what.into(), advice: advice.into() }
+    }
+
+    pub fn notice(what: impl Into<String>, advice: impl Into<String>) -> Warning {
+        Warning { severity: Severity::Notice, what: what.into(), advice: advice.into() }
+    }
+}
