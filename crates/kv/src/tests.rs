@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof};
@@ -267,4 +268,70 @@ fn the_end_of_a_prefix() {
     assert_eq!(prefix_end(&[0xff, 0xff]), None);
     assert_eq!(prefix_end(&[b'a', 0xff]), Some(vec![b'b']));
     assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+}
+
+/// Copies the files of a store that is still open: what a process that is killed now leaves behind.
+fn files_left_behind(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            files_left_behind(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Ten batches, the number of each in it, as owners do with the index that they have applied.
+fn numbered_batches(store: &FjallKv) {
+    for number in 1..=10u8 {
+        let mut batch = Batch::new();
+        batch.put(b"applied".to_vec(), vec![number]);
+        batch.put(vec![b'k', number], vec![number; 100]);
+        store.commit(batch).unwrap();
+    }
+}
+
+/// The number of the last batch in a store that must hold exactly the batches up to it.
+fn last_batch(store: &FjallKv) -> u8 {
+    let applied = store.get(b"applied").unwrap().map_or(0, |value| value[0]);
+    let expected: Pairs = (1..=applied).map(|number| (vec![b'k', number], vec![number; 100])).collect();
+    assert_eq!(prefixed(store, b"k"), expected);
+    applied
+}
+
+#[test]
+fn what_a_persist_covered_survives_a_killed_process() {
+    let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = FjallKv::open(folder.path()).unwrap();
+    numbered_batches(&store);
+    store.persist().unwrap();
+    let copy = copies.path().join("copy");
+    files_left_behind(folder.path(), &copy);
+    assert_eq!(last_batch(&FjallKv::open(&copy).unwrap()), 10);
+}
+
+/// Fjall drops the rest of a journal at a bad record and says nothing. Owners live with it as long as what is left is a prefix of
+/// whole batches, because the number in it tells them.
+#[test]
+fn a_cut_journal_leaves_a_prefix_of_whole_batches() {
+    let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = FjallKv::open(folder.path()).unwrap();
+    numbered_batches(&store);
+    store.persist().unwrap();
+    let mut found = Vec::new();
+    for cut in 1..14usize {
+        let copy = copies.path().join(cut.to_string());
+        files_left_behind(folder.path(), &copy);
+        let journals = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
+        let journal = journals.filter(|path| path.extension().is_some_and(|suffix| suffix == "jnl")).next().unwrap();
+        let bytes = std::fs::read(&journal).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        std::fs::write(&journal, &bytes[..end.saturating_sub(111 * cut)]).unwrap();
+        found.push(last_batch(&FjallKv::open(&copy).unwrap()));
+    }
+    assert!(found.is_sorted_by(|more, less| more >= less), "{found:?}");
+    assert!(found[0] >= 8 && found[12] <= 2, "{found:?}");
 }

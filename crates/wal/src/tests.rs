@@ -13,7 +13,7 @@ use env::Env;
 use super::{Lsn, OpenError, OpenOptions, RegionStore, SegmentStore, Wal};
 
 const SEGMENT_BYTES: u64 = 32 * 1024;
-const SEGMENT_COUNT: usize = 4;
+const SEGMENT_COUNT: usize = 8;
 
 type Records = Vec<(Lsn, Vec<u8>)>;
 

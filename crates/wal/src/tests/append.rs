@@ -108,7 +108,7 @@ async fn segments_are_reused_and_their_old_records_never_pass() {
     let env = Env::simulated(1);
     let disk = start(&env);
     let (wal, _) = open(&env, &disk).await.unwrap();
-    // Seven frames a segment: many rounds over the four segments, of whose old frames every block is still full.
+    // Seven frames a segment: many rounds over the segments, of whose old frames every block is still full.
     cycle(&wal, 200).await;
     assert_eq!(wal.segment_count(), SEGMENT_COUNT);
     assert!(wal.first_lsn() >= Lsn(194), "{}", wal.first_lsn());
@@ -127,13 +127,13 @@ async fn a_log_that_lost_what_its_owner_needs_is_not_opened() {
     let lost = open_from(&env, &disk, Lsn(5)).await.err().unwrap();
     assert!(matches!(lost, OpenError::Missing { needed: Lsn(5), .. }), "{lost}");
     let (wal, _) = open(&env, &disk).await.unwrap();
-    cycle(&wal, 50).await;
+    cycle(&wal, 80).await;
     let disk = disk.crash();
     let late = open_from(&env, &disk, Lsn(3)).await.err().unwrap();
     assert!(matches!(late, OpenError::Missing { needed: Lsn(3), first, .. } if first > Lsn(3)), "{late}");
-    let short = open_from(&env, &disk, Lsn(52)).await.err().unwrap();
-    assert!(matches!(short, OpenError::Missing { needed: Lsn(52), last: Lsn(50), .. }), "{short}");
-    assert_eq!(open_from(&env, &disk, Lsn(51)).await.unwrap().1, []);
+    let short = open_from(&env, &disk, Lsn(82)).await.err().unwrap();
+    assert!(matches!(short, OpenError::Missing { needed: Lsn(82), last: Lsn(80), .. }), "{short}");
+    assert_eq!(open_from(&env, &disk, Lsn(81)).await.unwrap().1, []);
 }
 
 #[tokio::test]
