@@ -147,7 +147,11 @@ impl Inner {
                 return Step::Next;
             }
             let rolled_up = roll_up(&key, query.prefix.len(), &query.delimiter);
-            if rolled_up.is_some() && rolled_up == last_prefix.as_deref() {
+            // Shown on this page already, or on the one that ended with it.
+            let is_past = |prefix: &[u8]| {
+                Some(prefix) == last_prefix.as_deref() || query.after.as_ref().is_some_and(|(key, _)| *prefix <= **key)
+            };
+            if rolled_up.is_some_and(is_past) {
                 return Step::Next;
             }
             if page.uploads.len() + page.prefixes.len() == query.max_items {

@@ -8,8 +8,10 @@
 //!   evaluates, then Conclude (phase 2, or without entry) ───►│ goes on; the home grants the next
 //! ```
 //!
-//! A member may get the next holder's `Freeze` before the last holder's release, because they come from different gateways; it
-//! then answers both. That is sound: the next holder also hears the last holder itself, whose own entry is published.
+//! A member may get the next holder's `Freeze` before the last holder's release, because they come from different gateways. It
+//! answers one freeze at a time: the next only when the last is over *and* one ordinary write of its own, if any waits, has had its
+//! turn in between. Otherwise gateways that keep freezing a key would keep the others from ever writing it, above all its home,
+//! which grants the next freeze in the very step that ends the last.
 
 use super::message::{FreezeId, Message};
 use super::shard::{Active, Frozen, Output, Outputs, Shard, Stage};
@@ -66,22 +68,22 @@ impl<Op: Clone> Shard<Op> {
             return;
         }
         self.state(&hash).peers().frozen.push(Frozen { holder, freeze, answered: false });
-        self.answer_freezes(hash, out);
+        self.next_turn(hash, out);
+        self.answer_freeze(hash, out);
     }
 
-    /// Answers the freezes that wait for our own write, if none is outstanding. A write of ours that itself waits for a freeze
-    /// has appended nothing, so it is no obstacle.
-    pub(super) fn answer_freezes(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+    /// Answers the freeze whose turn it is, if no write of ours is outstanding. A write of ours that itself waits for a freeze has
+    /// appended nothing, so it is no obstacle.
+    pub(super) fn answer_freeze(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
         let newest = self.index.newest(&hash);
         let Some(state) = self.keys.get_mut(&hash) else { return };
         if state.active.as_ref().is_some_and(|active| matches!(active.stage, Stage::Writing { .. })) {
             return;
         }
         let Some(peers) = state.peers.as_mut() else { return };
-        for frozen in peers.frozen.iter_mut().filter(|frozen| !frozen.answered) {
-            frozen.answered = true;
-            out.push(Output::Send { to: frozen.holder, message: Message::Frozen { hash, freeze: frozen.freeze, newest } });
-        }
+        let Some(first) = peers.frozen.first_mut().filter(|first| !first.answered) else { return };
+        first.answered = true;
+        out.push(Output::Send { to: first.holder, message: Message::Frozen { hash, freeze: first.freeze, newest } });
     }
 
     /// At the holder: one more member has stopped. After the last, the write is dispatched.

@@ -117,6 +117,7 @@ impl<Op: Clone> Shard<Op> {
                     self.freeze_ended(from, hash, freeze, out);
                 }
                 self.next_turn(hash, out);
+                self.answer_freeze(hash, out);
             }
             Message::Ask { hash, read } => self.asked(from, hash, read, out),
             Message::Told { hash, read, newest } => self.told(from, hash, read, newest, out),
@@ -174,7 +175,7 @@ pub(super) struct PeerState<Op> {
     pub reads: Vec<PendingRead<Op>>,
     /// Others' reads that wait until all members hold our announcement.
     pub asks: Vec<(GatewayId, ReadId)>,
-    /// Freezes held by others, and whether we have answered them.
+    /// Freezes granted to others and not over, in the order of their grants; at most the first is answered.
     pub frozen: Vec<Frozen>,
     /// If this gateway is the key's home: who holds the freeze and who waits for it.
     pub home_holder: Option<(GatewayId, FreezeId)>,
@@ -218,9 +219,9 @@ impl<Op> KeyState<Op> {
         })
     }
 
-    /// Whether another member holds a freeze of the key.
-    pub(super) fn is_frozen(&self) -> bool {
-        self.peers.as_ref().is_some_and(|peers| !peers.frozen.is_empty())
+    /// Whether another member has been told that no write of this gateway is dispatched.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.frozen.iter().any(|frozen| frozen.answered))
     }
 }
 

@@ -1,1 +1,6 @@
-//! Scenarios of the machine.
+//! The machine alone: turns of one gateway, scenarios of several, and seeded simulations of a whole cell.
+
+mod checks;
+mod mutant;
+mod simulation;
+mod world;

@@ -55,7 +55,7 @@ impl<Op: Clone> Shard<Op> {
         dropped
     }
 
-    /// Starts the next queued write if no write is active and, for a blind one, nobody else holds a freeze.
+    /// Starts the next queued write if no write is active and, for a blind one, we have not told another gateway that we stopped.
     pub(super) fn next_turn(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
         let alone = self.cell.others().is_empty();
         let state = self.state(&hash);
@@ -68,7 +68,7 @@ impl<Op: Clone> Shard<Op> {
         if next.exclusive && !alone {
             return self.begin_freeze(hash, out);
         }
-        if state.is_frozen() {
+        if state.has_stopped() {
             return;
         }
         let op = state.queue.pop_front().expect("looked at above").op;
@@ -159,7 +159,7 @@ impl<Op: Clone> Shard<Op> {
         if let Some(freeze) = freeze {
             self.freeze_ended(self.cell.me(), hash, freeze, out);
         }
-        self.answer_freezes(hash, out);
+        self.answer_freeze(hash, out);
         self.next_turn(hash, out);
     }
 
