@@ -33,7 +33,10 @@ pub fn check(root: &Path, sources: &[SourceFile]) -> Result<Vec<Finding>> {
         }
     }
     for source in sources.iter().filter(|source| source.crate_name() != "xtask") {
-        findings.extend(check_paths(&source.path, &comments(source), exists));
+        // A comment may name a path of its own crate as its manifest would.
+        let crate_folder = format!("crates/{}/", source.crate_name());
+        let exists_nearby = |path: &str| exists(path) || exists(&format!("{crate_folder}{path}"));
+        findings.extend(check_paths(&source.path, &comments(source), exists_nearby));
         findings.extend(check_records(&source.path, &comments(source), &records));
         if let Some(decisions) = &decisions {
             findings.extend(check_citations(&source.path, &comments(source), decisions));
