@@ -4,7 +4,7 @@
 //! of one name differ in their labels.
 
 use parking_lot::RwLock;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -102,14 +102,24 @@ impl prometheus_client::collector::Collector for Registry {
             };
             let mut metric = encoder.encode_descriptor(name, &family.help, None, kind)?;
             for series in &family.series {
-                let mut value = metric.encode_family(&series.labels)?;
-                match &series.read {
-                    Read::Counter(read) => value.encode_counter::<NoLabelSet, u64, u64>(&read(), None)?,
-                    Read::Gauge(read) => value.encode_gauge(&read())?,
+                // A series without labels is written without the braces that a family would give it.
+                if series.labels.is_empty() {
+                    series.read.encode(&mut metric)?;
+                } else {
+                    series.read.encode(&mut metric.encode_family(&series.labels)?)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Read {
+    fn encode(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+        match self {
+            Read::Counter(read) => metric.encode_counter::<NoLabelSet, u64, u64>(&read(), None),
+            Read::Gauge(read) => metric.encode_gauge(&read()),
+        }
     }
 }
 
