@@ -87,7 +87,14 @@ impl<Op: Clone> Shard<Op> {
     }
 
     /// At the holder: one more member has stopped. After the last, the write is dispatched.
-    pub(super) fn frozen(&mut self, from: GatewayId, hash: KeyHash, of: FreezeId, told: Option<Located>, out: &mut Outputs<Op>) {
+    pub(super) fn frozen(
+        &mut self,
+        from: GatewayId,
+        hash: KeyHash,
+        of: FreezeId,
+        told: Option<Located>,
+        out: &mut Outputs<Op>,
+    ) {
         let Some(state) = self.keys.get_mut(&hash) else { return };
         let Some(Active { stage: Stage::Freezing { freeze, missing, newest }, .. }) = &mut state.active else { return };
         if *freeze != of {

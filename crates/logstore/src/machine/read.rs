@@ -18,9 +18,8 @@ pub enum Stable {
 impl<Op: Clone> Shard<Op> {
     /// The fast path: answers if the key is stable, changes nothing.
     pub fn stable(&self, hash: &KeyHash) -> Stable {
-        let in_flight = |state: &super::shard::KeyState<Op>| {
-            state.peers.as_ref().is_some_and(|peers| !peers.announced.is_empty())
-        };
+        let in_flight =
+            |state: &super::shard::KeyState<Op>| state.peers.as_ref().is_some_and(|peers| !peers.announced.is_empty());
         // In a one-gateway cell nobody announces anything, so the key's state need not be looked up.
         if !self.cell.others().is_empty() && self.keys.get(hash).is_some_and(in_flight) {
             return Stable::InFlight;
@@ -50,9 +49,10 @@ impl<Op: Clone> Shard<Op> {
     /// to publish not be missed by a later read elsewhere (paper section 3.2, monotonic reads).
     pub(super) fn asked(&mut self, from: GatewayId, hash: KeyHash, read: ReadId, out: &mut Outputs<Op>) {
         self.state(&hash).peers().asks.push((from, read));
-        let unheard = self.keys[&hash].active.as_ref().is_some_and(
-            |active| matches!(&active.stage, Stage::Writing { unheard, .. } if !unheard.is_empty()),
-        );
+        let unheard = self.keys[&hash]
+            .active
+            .as_ref()
+            .is_some_and(|active| matches!(&active.stage, Stage::Writing { unheard, .. } if !unheard.is_empty()));
         if !unheard {
             self.answer_asks(hash, out);
             self.retire(&hash);

@@ -6,8 +6,8 @@ use format::entry::Entry;
 use format::record::WriteId;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use types::{GatewayId, KeyHash, Sequence};
 
 /// Most writes of one key that wait for their turn at one gateway; more are refused as busy.

@@ -2,5 +2,7 @@
 
 mod checks;
 mod mutant;
+mod scenario;
 mod simulation;
+mod turns;
 mod world;

@@ -1,7 +1,7 @@
 //! Writes: turns, announcements, acknowledgement.
 
 use super::message::{FreezeId, Message};
-use super::shard::{Active, Output, Outputs, Shard, Stage, Waiting, MAX_QUEUED_WRITES_PER_KEY};
+use super::shard::{Active, MAX_QUEUED_WRITES_PER_KEY, Output, Outputs, Shard, Stage, Waiting};
 use format::entry::Entry;
 use format::record::WriteId;
 use types::{GatewayId, KeyHash, Sequence};

@@ -215,7 +215,8 @@ impl Checks {
         let state = &mut self.keys[key];
         for (gateway, shard) in gateways.iter().enumerate() {
             let front = shard.keys.get(&key_hash(key)).filter(|state| state.active.is_none());
-            let front = front.and_then(|state| state.queue.front()).filter(|waiting| !waiting.exclusive).map(|waiting| waiting.op);
+            let front =
+                front.and_then(|state| state.queue.front()).filter(|waiting| !waiting.exclusive).map(|waiting| waiting.op);
             match front {
                 Some(op) if state.waiting_writes.get(&gateway).is_some_and(|(waiting, _)| *waiting == op) => {}
                 Some(op) => {

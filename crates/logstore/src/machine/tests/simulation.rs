@@ -89,7 +89,10 @@ fn a_seed_run_twice_is_identical() {
     };
     for seed in 0..20 {
         let (first, second) = (traced(seed), traced(seed));
-        assert!(first.0.digest != 0 && first.0 == second.0 && first.1 == second.1, "seed {seed} is not determined by its choices");
+        assert!(
+            first.0.digest != 0 && first.0 == second.0 && first.1 == second.1,
+            "seed {seed} is not determined by its choices"
+        );
     }
     assert_ne!(traced(1).0.digest, traced(2).0.digest);
 }

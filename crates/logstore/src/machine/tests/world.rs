@@ -6,9 +6,9 @@
 //! Below the machine, batches of messages travel on numbered streams (`net::Outgoing`, `net::Incoming`) over a network that delays, reorders,
 //! duplicates and loses them. Appends take two steps: the primary gives the position, later all copies are durable.
 
+use super::super::{Cell, Message, Output, Outputs, SequenceSource, Shard};
 use super::checks::Checks;
 use super::mutant::Mutant;
-use super::super::{Cell, Message, Output, Outputs, SequenceSource, Shard};
 use crate::index::{Located, ShardIndex};
 use format::entry::{Entry, EntryState, Places};
 use format::record::WriteId;

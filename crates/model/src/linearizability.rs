@@ -1,0 +1,229 @@
+//! Is a history linearizable? (Herlihy and Wing 1990.)
+//!
+//! A history is a list of calls, each with the moment at which it was made, the moment at which it was answered, and the
+//! outcome. It is linearizable if the calls can be put in one order, such that a call which was answered before another was made comes
+//! first, and each outcome is what a sequential object would have given.
+//!
+//! The search is Wing and Gong's (1993) with Lowe's memory (2017): try each call that nothing unplaced had to precede, remember
+//! every (set of placed calls, state) that led nowhere. Exponential at worst, fast for the short histories of one key.
+//!
+//! A call without an outcome (its client or gateway died) may have taken effect at any time after it was made, or never.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// What a sequential object does.
+pub trait Specification {
+    type State: Clone + Eq + Hash + Debug;
+    type Call: Clone + Debug;
+    type Outcome: Clone + Debug;
+
+    /// The state after `call`, or nothing if a sequential object in `state` would not have answered `outcome`. Without an outcome
+    /// the call took effect and nobody heard.
+    fn step(state: &Self::State, call: &Self::Call, outcome: Option<&Self::Outcome>) -> Option<Self::State>;
+}
+
+/// Names a call within its history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(usize);
+
+/// One call of a history.
+#[derive(Clone, Debug)]
+struct Recorded<S: Specification> {
+    call: S::Call,
+    called_at: usize,
+    answer: Option<(usize, S::Outcome)>,
+    withdrawn: bool,
+}
+
+/// What clients did, in the order in which an observer of everything saw it.
+#[derive(Clone, Debug)]
+pub struct History<S: Specification> {
+    calls: Vec<Recorded<S>>,
+    now: usize,
+}
+
+impl<S: Specification> Default for History<S> {
+    fn default() -> Self {
+        History { calls: Vec::new(), now: 0 }
+    }
+}
+
+/// No order of the calls explains the outcomes.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The history, one call a line, in the order in which they were made.
+    pub history: String,
+    /// The longest explanation found: calls in an order that works as far as it goes.
+    pub explained: Vec<CallId>,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let explained: Vec<usize> = self.explained.iter().map(|call| call.0).collect();
+        write!(f, "not linearizable; the longest order that explains outcomes is {explained:?} of\n{}", self.history)
+    }
+}
+
+impl<S: Specification> History<S> {
+    /// A client makes a call.
+    pub fn call(&mut self, call: S::Call) -> CallId {
+        self.now += 1;
+        self.calls.push(Recorded { call, called_at: self.now, answer: None, withdrawn: false });
+        CallId(self.calls.len() - 1)
+    }
+
+    /// The call is answered.
+    pub fn answer(&mut self, id: CallId, outcome: S::Outcome) {
+        self.now += 1;
+        let recorded = &mut self.calls[id.0];
+        assert!(recorded.answer.is_none() && !recorded.withdrawn, "call {id:?} ends twice");
+        recorded.answer = Some((self.now, outcome));
+    }
+
+    /// The call ended in a way that promises that it had no effect.
+    pub fn withdraw(&mut self, id: CallId) {
+        let recorded = &mut self.calls[id.0];
+        assert!(recorded.answer.is_none() && !recorded.withdrawn, "call {id:?} ends twice");
+        recorded.withdrawn = true;
+    }
+
+    /// Calls recorded.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Finds an order of the calls that explains all outcomes, from this initial state.
+    pub fn check(&self, initial: S::State) -> Result<Vec<CallId>, Violation> {
+        let mut search = Search::new(self);
+        if search.run(initial) {
+            return Ok(search.placed.iter().map(|step| CallId(step.call)).collect());
+        }
+        let explained = search.longest.iter().map(|call| CallId(*call)).collect();
+        Err(Violation { history: self.to_string(), explained })
+    }
+}
+
+impl<S: Specification> std::fmt::Display for History<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (number, recorded) in self.calls.iter().enumerate().filter(|(_, recorded)| !recorded.withdrawn) {
+            write!(f, "  {number:3}  {:4} to ", recorded.called_at)?;
+            match &recorded.answer {
+                Some((at, outcome)) => writeln!(f, "{at:4}  {:?} -> {outcome:?}", recorded.call)?,
+                None => writeln!(f, "   ?  {:?}", recorded.call)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A set of calls as bits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CallSet(Vec<u64>);
+
+impl CallSet {
+    fn contains(&self, call: usize) -> bool {
+        self.0[call / 64] & (1 << (call % 64)) != 0
+    }
+
+    fn flip(&mut self, call: usize) {
+        self.0[call / 64] ^= 1 << (call % 64);
+    }
+}
+
+/// A call put in its place, and the state before it.
+struct Step<State> {
+    call: usize,
+    before: State,
+}
+
+struct Search<'a, S: Specification> {
+    history: &'a History<S>,
+    placed: Vec<Step<S::State>>,
+    done: CallSet,
+    /// Answered calls that are not placed.
+    unanswered: usize,
+    dead_ends: HashSet<(CallSet, S::State)>,
+    longest: Vec<usize>,
+}
+
+impl<'a, S: Specification> Search<'a, S> {
+    fn new(history: &'a History<S>) -> Self {
+        let answered = history.calls.iter().filter(|recorded| recorded.answer.is_some()).count();
+        Search {
+            history,
+            placed: Vec::new(),
+            done: CallSet(vec![0; history.calls.len().div_ceil(64)]),
+            unanswered: answered,
+            dead_ends: HashSet::new(),
+            longest: Vec::new(),
+        }
+    }
+
+    /// Depth first; `from` is the first call to try at this depth.
+    fn run(&mut self, initial: S::State) -> bool {
+        let mut state = initial;
+        let mut from = 0;
+        while self.unanswered > 0 {
+            match self.next(&state, from) {
+                Some((call, after)) => {
+                    self.place(call, std::mem::replace(&mut state, after));
+                    from = 0;
+                }
+                None => {
+                    let Some(step) = self.placed.pop() else { return false };
+                    self.done.flip(step.call);
+                    self.unanswered += usize::from(self.history.calls[step.call].answer.is_some());
+                    from = step.call + 1;
+                    state = step.before;
+                }
+            }
+        }
+        true
+    }
+
+    fn place(&mut self, call: usize, before: S::State) {
+        self.done.flip(call);
+        self.unanswered -= usize::from(self.history.calls[call].answer.is_some());
+        self.placed.push(Step { call, before });
+        if self.placed.len() > self.longest.len() {
+            self.longest = self.placed.iter().map(|step| step.call).collect();
+        }
+    }
+
+    /// The next call that may come now, and the state after it.
+    fn next(&mut self, state: &S::State, from: usize) -> Option<(usize, S::State)> {
+        // A call may come now if it was made before the first answer among those that are not placed.
+        let first_answer = self.open().filter_map(|call| self.history.calls[call].answer.as_ref()).map(|(at, _)| *at).min()?;
+        for call in from..self.history.calls.len() {
+            let recorded = &self.history.calls[call];
+            if recorded.called_at > first_answer {
+                return None;
+            }
+            if self.done.contains(call) || recorded.withdrawn {
+                continue;
+            }
+            let outcome = recorded.answer.as_ref().map(|(_, outcome)| outcome);
+            let Some(after) = S::step(state, &recorded.call, outcome) else { continue };
+            let mut done = self.done.clone();
+            done.flip(call);
+            // Entered once: whoever comes back has been there and left without success.
+            if self.dead_ends.insert((done, after.clone())) {
+                return Some((call, after));
+            }
+        }
+        None
+    }
+
+    fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.history.calls.len()).filter(|call| !self.done.contains(*call))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+use super::{CallId, History};
+use crate::choice::{Choose, Seeded};
+use crate::register::{Call, Outcome, Register};
+
+type Key = History<Register<u32>>;
+
+fn read(history: &mut Key, found: Option<u32>) {
+    let call = history.call(Call::Read);
+    history.answer(call, Outcome::Read(found));
+}
+
+fn write(history: &mut Key, value: Option<u32>) {
+    let call = history.call(Call::Write(value));
+    history.answer(call, Outcome::Written);
+}
+
+#[test]
+fn a_sequence_is_explained_by_itself() {
+    let mut history = Key::default();
+    read(&mut history, None);
+    write(&mut history, Some(1));
+    read(&mut history, Some(1));
+    write(&mut history, None);
+    read(&mut history, None);
+    assert_eq!(history.check(None).unwrap(), (0..5).map(CallId).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stale_read_is_found() {
+    let mut history = Key::default();
+    write(&mut history, Some(1));
+    write(&mut history, Some(2));
+    read(&mut history, Some(1));
+    let violation = history.check(None).unwrap_err();
+    assert_eq!(violation.explained.len(), 2);
+    assert!(violation.to_string().contains("Read(Some(1))"), "{violation}");
+}
+
+#[test]
+fn reads_that_go_back_in_time_are_found() {
+    let mut history = Key::default();
+    let writing = history.call(Call::Write(Some(1)));
+    read(&mut history, Some(1));
+    read(&mut history, None);
+    history.answer(writing, Outcome::Written);
+    assert!(history.check(None).is_err());
+}
+
+#[test]
+fn reads_beside_a_write_may_see_either() {
+    for found in [None, Some(1)] {
+        let mut history = Key::default();
+        let writing = history.call(Call::Write(Some(1)));
+        read(&mut history, found);
+        history.answer(writing, Outcome::Written);
+        history.check(None).unwrap();
+    }
+}
+
+#[test]
+fn a_write_without_an_answer_may_come_late_but_only_once() {
+    let mut history = Key::default();
+    history.call(Call::Write(Some(1)));
+    write(&mut history, Some(2));
+    read(&mut history, Some(2));
+    read(&mut history, Some(1));
+    history.check(None).unwrap();
+    read(&mut history, Some(2));
+    assert!(history.check(None).is_err());
+}
+
+#[test]
+fn a_withdrawn_write_never_happened() {
+    let mut history = Key::default();
+    let writing = history.call(Call::Write(Some(1)));
+    history.withdraw(writing);
+    read(&mut history, Some(1));
+    assert!(history.check(None).is_err());
+}
+
+#[test]
+fn of_two_swaps_from_one_value_only_one_succeeds() {
+    let mut history = Key::default();
+    let one = history.call(Call::Swap { expected: None, new: Some(1) });
+    let two = history.call(Call::Swap { expected: None, new: Some(2) });
+    history.answer(one, Outcome::Swapped);
+    let mut both = history.clone();
+    both.answer(two, Outcome::Swapped);
+    assert!(both.check(None).is_err());
+    history.answer(two, Outcome::Differs { found: Some(1) });
+    history.check(None).unwrap();
+}
+
+/// Histories made by a real atomic register with overlapping calls are accepted, and stop being so when one read is falsified.
+#[test]
+fn agrees_with_an_atomic_register() {
+    let mut falsified = 0;
+    for seed in 0..500 {
+        let mut choices = Seeded::new(seed);
+        let (history, lied) = atomic_run(&mut choices, false);
+        assert!(!lied);
+        history.check(None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        let (history, lied) = atomic_run(&mut Seeded::new(seed), true);
+        if lied {
+            falsified += 1;
+            assert!(history.check(None).is_err(), "seed {seed}: a read of a value never written was explained");
+        }
+    }
+    assert!(falsified > 300, "only {falsified} histories had a read to falsify");
+}
+
+/// A client's call, and its outcome once it has taken effect.
+type InFlight = (CallId, Call<u32>, Option<Outcome<u32>>);
+
+/// Calls of four clients; each takes effect at a random moment between call and answer.
+fn atomic_run(choices: &mut Seeded, lie: bool) -> (Key, bool) {
+    let mut history = Key::default();
+    let mut register: Option<u32> = None;
+    let mut clients: [Option<InFlight>; 4] = Default::default();
+    let mut lied = false;
+    for step in 0..60u32 {
+        match &mut clients[choices.below(4)] {
+            slot @ None => {
+                let call = match choices.below(3) {
+                    0 => Call::Read,
+                    1 => Call::Write(choices.percent(80).then_some(step)),
+                    _ => Call::Swap { expected: register, new: Some(step) },
+                };
+                *slot = Some((history.call(call.clone()), call, None));
+            }
+            Some((_, call, outcome @ None)) => *outcome = Some(apply(&mut register, call)),
+            slot => {
+                let (id, _, outcome) = slot.take().unwrap();
+                let mut outcome = outcome.unwrap();
+                if lie && !lied && matches!(outcome, Outcome::Read(_)) {
+                    lied = true;
+                    outcome = Outcome::Read(Some(1_000_000));
+                }
+                history.answer(id, outcome);
+            }
+        }
+    }
+    (history, lied)
+}
+
+fn apply(register: &mut Option<u32>, call: &Call<u32>) -> Outcome<u32> {
+    match call {
+        Call::Read => Outcome::Read(*register),
+        Call::Write(new) => {
+            *register = *new;
+            Outcome::Written
+        }
+        Call::Swap { expected, new } if expected == register => {
+            *register = *new;
+            Outcome::Swapped
+        }
+        Call::Swap { .. } => Outcome::Differs { found: *register },
+    }
+}

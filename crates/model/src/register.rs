@@ -1,0 +1,56 @@
+//! The sequential specification of one key: a register that may be absent, with compare-and-swap.
+
+use crate::linearizability::Specification;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+/// One key whose values are of type `V`; `None` is absent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Register<V>(PhantomData<V>);
+
+/// What a client asks of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call<V> {
+    Read,
+    /// A PUT, or with `None` a DELETE.
+    Write(Option<V>),
+    /// Writes `new` if the key holds `expected`.
+    Swap {
+        expected: Option<V>,
+        new: Option<V>,
+    },
+}
+
+/// What the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<V> {
+    Read(Option<V>),
+    Written,
+    Swapped,
+    /// The key held something else.
+    Differs {
+        found: Option<V>,
+    },
+}
+
+impl<V: Clone + Eq + Hash + Debug> Specification for Register<V> {
+    type State = Option<V>;
+    type Call = Call<V>;
+    type Outcome = Outcome<V>;
+
+    fn step(state: &Option<V>, call: &Call<V>, outcome: Option<&Outcome<V>>) -> Option<Option<V>> {
+        match (call, outcome) {
+            (Call::Read, Some(Outcome::Read(found))) => (found == state).then(|| state.clone()),
+            (Call::Write(new), Some(Outcome::Written)) => Some(new.clone()),
+            (Call::Swap { expected, new }, Some(Outcome::Swapped)) => (expected == state).then(|| new.clone()),
+            (Call::Swap { expected, .. }, Some(Outcome::Differs { found })) => {
+                (found == state && expected != state).then(|| state.clone())
+            }
+            (Call::Read, None) => Some(state.clone()),
+            (Call::Write(new), None) => Some(new.clone()),
+            (Call::Swap { expected, new }, None) => Some(if expected == state { new.clone() } else { state.clone() }),
+            (call, Some(outcome)) => panic!("{outcome:?} is no outcome of {call:?}"),
+        }
+    }
+}
