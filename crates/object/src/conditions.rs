@@ -66,3 +66,6 @@ fn matches(tags: &ETagMatch, etag: &ETag) -> bool {
         ETagMatch::OneOf(tags) => tags.contains(etag),
     }
 }
+
+#[cfg(test)]
+mod tests;

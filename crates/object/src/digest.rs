@@ -173,3 +173,6 @@ pub(crate) fn name_of(algorithm: ChecksumAlgorithm) -> &'static str {
 fn missing_trailer(algorithm: ChecksumAlgorithm) -> ObjectError {
     ObjectError::InvalidRequest { reason: format!("the {} announced as a trailer did not follow the body", name_of(algorithm)) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,13 +64,22 @@ impl Gate {
         }
     }
 
+    /// Counts a write only while the gate is open: one that counted itself first and then went back would wake, by going, all
+    /// who wait for the gate, itself included.
     fn try_enter(self: &Arc<Self>) -> Result<Option<Entered>, Removed> {
-        let before = self.state.fetch_add(1, Ordering::AcqRel);
-        let entered = Entered(Arc::clone(self));
-        if before & REMOVED != 0 {
-            return Err(Removed);
+        let mut state = self.state.load(Ordering::Acquire);
+        loop {
+            if state & REMOVED != 0 {
+                return Err(Removed);
+            }
+            if state & CLOSED != 0 {
+                return Ok(None);
+            }
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(Some(Entered(Arc::clone(self)))),
+                Err(newer) => state = newer,
+            }
         }
-        Ok((before & CLOSED == 0).then_some(entered))
     }
 
     /// Stops new writes and waits for those inside.
@@ -118,3 +127,6 @@ impl Drop for Closed {
         self.0.changed.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -218,3 +218,6 @@ impl<'a> Cutter<'a> {
         Ok(self.engine.stage_chunk(&mut self.staged, chunk).await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,3 +52,6 @@ pub use range::ByteRange;
 pub use read::{Head, Read, ReadBody, ReadRequest, Select};
 pub use service::{Engines, MAX_CONTENT_HEADER_BYTES, ObjectService};
 pub use stream::{ChunkStream, READ_AHEAD_CHUNKS};
+
+#[cfg(test)]
+mod tests;

@@ -237,3 +237,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<T> {
         Ok(OneOrMany(many))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,3 +38,6 @@ impl ByteRange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,3 +111,6 @@ async fn read_fully(reader: Arc<dyn ContentReader>, range: Range<u64>) -> Result
     }
     Ok(pieces)
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,3 +56,6 @@ fn full_object(algorithm: ChecksumAlgorithm, parts: &[PartInfo]) -> Option<Check
     });
     combined.map(|(value, _)| crc_checksum(algorithm, ChecksumType::FullObject, value))
 }
+
+#[cfg(test)]
+mod tests;
