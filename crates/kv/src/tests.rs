@@ -325,8 +325,8 @@ fn a_cut_journal_leaves_a_prefix_of_whole_batches() {
     for cut in 1..14usize {
         let copy = copies.path().join(cut.to_string());
         files_left_behind(folder.path(), &copy);
-        let journals = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
-        let journal = journals.filter(|path| path.extension().is_some_and(|suffix| suffix == "jnl")).next().unwrap();
+        let mut journals = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
+        let journal = journals.find(|path| path.extension().is_some_and(|suffix| suffix == "jnl")).unwrap();
         let bytes = std::fs::read(&journal).unwrap();
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
         std::fs::write(&journal, &bytes[..end.saturating_sub(111 * cut)]).unwrap();

@@ -121,6 +121,21 @@ async fn segments_are_reused_and_their_old_records_never_pass() {
 }
 
 #[tokio::test]
+async fn only_whole_segments_are_given_up() {
+    let env = Env::simulated(1);
+    let disk = start(&env);
+    let (wal, _) = open(&env, &disk).await.unwrap();
+    for _ in 0..20 {
+        wal.append(vec![5; 3_000]).await.unwrap();
+    }
+    // Seven records a segment: 1 to 7, 8 to 14, and the rest.
+    for (given_up, first) in [(1, 1), (7, 1), (8, 8), (14, 8), (15, 15), (21, 15), (99, 15)] {
+        wal.truncate_before(Lsn(given_up));
+        assert_eq!(wal.first_lsn(), Lsn(first), "records before {given_up} are given up");
+    }
+}
+
+#[tokio::test]
 async fn a_log_that_lost_what_its_owner_needs_is_not_opened() {
     let env = Env::simulated(1);
     let disk = start(&env);
