@@ -21,20 +21,28 @@ pub(crate) enum Step {
 /// Sees each live name once, in order.
 pub(crate) type Visitor<'a> = dyn FnMut(&[u8], &Merged) -> Step + Send + 'a;
 
+/// Which names to scan.
+pub(crate) struct Scope {
+    pub bucket: BucketId,
+    pub space: Space,
+    /// Only names that begin with this: a scan ends behind them, however many deleted names follow.
+    pub prefix: Vec<u8>,
+}
+
 /// How far a scan has come, so that it can go on after a block was loaded.
 struct Progress {
     from: Vec<u8>,
-    /// The visitor has seen `from` itself.
-    seen: bool,
+    /// `from` itself is done with: shown, or passed over because it is deleted.
+    done: bool,
 }
 
 impl Inner {
-    /// Shows the live names of a bucket and space that are not less than `from` to the visitor.
-    pub(crate) async fn scan(&self, bucket: BucketId, space: Space, from: Vec<u8>, visit: &mut Visitor<'_>) -> Result<(), EngineError> {
-        let mut progress = Progress { from, seen: false };
+    /// Shows the live names of a scope that are not less than `from` to the visitor.
+    pub(crate) async fn scan(&self, scope: &Scope, from: Vec<u8>, visit: &mut Visitor<'_>) -> Result<(), EngineError> {
+        let mut progress = Progress { from: from.max(scope.prefix.clone()), done: false };
         loop {
             let layers = self.names.layers();
-            match self.scan_cached(&layers, (bucket, space), &mut progress, visit) {
+            match self.scan_cached(&layers, scope, &mut progress, visit) {
                 Ok(()) => return Ok(()),
                 Err(Missing { run, block }) => {
                     let rows = run.rows(self, block).await?;
@@ -48,27 +56,29 @@ impl Inner {
     fn scan_cached(
         &self,
         layers: &Layers,
-        within: (BucketId, Space),
+        scope: &Scope,
         progress: &mut Progress,
         visit: &mut Visitor<'_>,
     ) -> Result<(), Missing> {
         let guards: SmallVec<[_; 2]> = layers.memtables.iter().map(|memtable| memtable.read()).collect();
         let maps = guards.iter().map(|guard| &**guard);
-        let mut merger = Merger::new(maps, &layers.runs, &self.names.cache, within, &progress.from)?;
+        let mut merger = Merger::new(maps, &layers.runs, &self.names.cache, (scope.bucket, scope.space), &progress.from)?;
         let mut name = Vec::new();
         while let Some(row) = merger.next(&mut name)? {
-            let again = progress.seen && name == progress.from;
-            if again || row.state != EntryState::Live {
+            if !name.starts_with(&scope.prefix) {
+                return Ok(());
+            }
+            if progress.done && name == progress.from {
                 continue;
             }
-            let step = visit(&name, &row);
+            let step = if row.state == EntryState::Live { visit(&name, &row) } else { Step::Next };
             progress.from.clone_from(&name);
-            progress.seen = true;
+            progress.done = true;
             match step {
                 Step::Next => {}
                 Step::Seek(target) => {
                     progress.from = target;
-                    progress.seen = false;
+                    progress.done = false;
                     merger.seek(&progress.from)?;
                 }
                 Step::Stop => return Ok(()),
@@ -83,11 +93,8 @@ impl Inner {
         if query.max_items == 0 {
             return Ok(page);
         }
-        let from = if query.start_after > query.prefix { query.start_after.to_vec() } else { query.prefix.to_vec() };
+        let scope = Scope { bucket: query.bucket, space: Space::Object, prefix: query.prefix.to_vec() };
         let mut visit = |name: &[u8], row: &Merged| {
-            if !name.starts_with(&query.prefix) {
-                return Step::Stop;
-            }
             let rolled_up = roll_up(name, query.prefix.len(), &query.delimiter);
             let item = rolled_up.unwrap_or(name);
             if *item > *query.start_after {
@@ -102,7 +109,7 @@ impl Inner {
                 None => Step::Next,
             }
         };
-        self.scan(query.bucket, Space::Object, from, &mut visit).await?;
+        self.scan(&scope, query.start_after.to_vec(), &mut visit).await?;
         Ok(page)
     }
 
@@ -114,7 +121,8 @@ impl Inner {
                 empty = false;
                 Step::Stop
             };
-            self.scan(bucket, space, Vec::new(), &mut visit).await?;
+            let scope = Scope { bucket, space, prefix: Vec::new() };
+            self.scan(&scope, Vec::new(), &mut visit).await?;
         }
         Ok(empty)
     }
@@ -131,6 +139,8 @@ impl Inner {
         });
         let mut invalid = None;
         let from = after.as_ref().filter(|after| ***after > *query.prefix).unwrap_or(&query.prefix).to_vec();
+        // Names of uploads are escaped keys, so the prefix is compared with the key below.
+        let scope = Scope { bucket: query.bucket, space: Space::Upload, prefix: Vec::new() };
         let mut last_prefix: Option<Vec<u8>> = None;
         let mut visit = |name: &[u8], row: &Merged| {
             let (key, suffix) = match split_compound(Space::Upload, name) {
@@ -171,7 +181,7 @@ impl Inner {
             }
             Step::Next
         };
-        self.scan(query.bucket, Space::Upload, from, &mut visit).await?;
+        self.scan(&scope, from, &mut visit).await?;
         match invalid {
             Some(error) => Err(EngineError::Corrupt { detail: error.to_string() }),
             None => Ok(page),

@@ -9,6 +9,8 @@
 
 use crate::index::Located;
 use crate::large::{collect_refs, LogStaged, Staging};
+use crate::list::{Scope, Step};
+use crate::names::Merged;
 use crate::pins::Pin;
 use crate::read::info_of;
 use crate::store::{draft, own_staged, Inner, LogStore};
@@ -120,16 +122,16 @@ impl Inner {
         let mut numbers = Vec::new();
         let first = part_name(upload, after.saturating_add(1)).name;
         let (prefix, _) = first.split_at(first.len() - 2);
-        let mut visit = |name: &[u8], _: &crate::names::Merged| {
-            let Some(number) = name.strip_prefix(prefix).filter(|_| numbers.len() < max_parts) else {
-                return crate::list::Step::Stop;
-            };
-            if let Ok(number) = number.try_into() {
-                numbers.push(u16::from_be_bytes(number));
+        let scope = Scope { bucket: upload.key.bucket(), space: Space::Part, prefix: prefix.to_vec() };
+        let mut visit = |name: &[u8], _: &Merged| {
+            if numbers.len() == max_parts {
+                return Step::Stop;
             }
-            crate::list::Step::Next
+            let number = name[prefix.len()..].try_into().expect("a part's name ends with its number");
+            numbers.push(u16::from_be_bytes(number));
+            Step::Next
         };
-        self.scan(upload.key.bucket(), Space::Part, first.to_vec(), &mut visit).await?;
+        self.scan(&scope, first.to_vec(), &mut visit).await?;
         Ok(numbers)
     }
 
