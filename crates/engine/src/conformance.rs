@@ -65,7 +65,7 @@ const TESTS: &[(&str, Test)] = tests![
     conditions::of_deletes,
     conditions::one_of_many_creators_wins,
     conditions::no_increment_is_lost,
-    conditions::no_increment_is_lost_beside_blind_writers,
+    conditions::swaps_replace_what_they_matched,
     conditions::one_of_many_deleters_wins,
     conditions::readers_never_go_back,
     listing::empty_bucket,
@@ -119,3 +119,6 @@ where
     eprintln!("conformance: restart::random_operations");
     model::random_operations_with_restarts(&factory, &restart).await;
 }
+
+#[cfg(test)]
+mod tests;

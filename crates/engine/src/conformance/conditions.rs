@@ -162,48 +162,42 @@ pub(super) async fn no_increment_is_lost(engine: Engine) {
     assert_eq!(info.attributes.etag, tag(WRITERS * INCREMENTS), "every increment counts once");
 }
 
-/// A conditional write must not slip between a blind write's evaluation and its publication, nor the other way round: a blind
-/// write adds a large step to what it last saw by conditional write, so the final value shows whether anything was lost.
-pub(super) async fn no_increment_is_lost_beside_blind_writers(engine: Engine) {
-    let (counter, noise) = (key("counter"), key("noise"));
-    engine.put(&counter, attributes(0), smallvec![Bytes::from_static(&[0; 8])], Condition::None).await.expect("put");
+/// A swap replaces the version that it matched: no blind write stands between the two, whichever way they raced.
+pub(super) async fn swaps_replace_what_they_matched(engine: Engine) {
+    let name = key("contested");
+    put_as(&engine, &name, BLIND, 64, Condition::None).await.expect("put");
     let stop = Arc::new(AtomicBool::new(false));
-    let mut blind = JoinSet::new();
+    let mut blind_writers = JoinSet::new();
     for writer in 0..2 {
-        let (engine, noise, stop) = (engine.clone(), noise.clone(), stop.clone());
-        blind.spawn(async move {
-            let mut number = BLIND + writer;
+        let (engine, name, stop) = (engine.clone(), name.clone(), stop.clone());
+        blind_writers.spawn(async move {
+            let mut orders = Vec::new();
             while !stop.load(Ordering::Acquire) {
-                put_as(&engine, &noise, number, 64, Condition::None).await.expect("a blind put succeeds");
-                number += 2;
+                let number = BLIND + 2 * orders.len() as u64 + writer;
+                orders.push(put_as(&engine, &name, number, 64, Condition::None).await.expect("a blind put succeeds").order);
                 tokio::task::yield_now().await;
             }
-            number
+            orders
         });
     }
-    increment_together(&engine, &counter).await;
-    // Under blind writers a compare and swap either sees the newest tag or fails: it must never undo a blind write that
-    // was acknowledged before it read.
-    let mut swapped = 0;
-    for attempt in 0..200 {
-        let Ok(info) = engine.info(&noise).await else { continue };
-        let condition = Condition::Match(ETagMatch::OneOf(vec![info.attributes.etag]));
-        match put_as(&engine, &noise, attempt, 64, condition).await {
-            Ok(committed) => {
-                assert!(committed.order > info.order, "a swap stands after what it replaced");
-                swapped += 1;
-            }
+    let mut swaps = Vec::new();
+    for attempt in 0..400 {
+        let matched = engine.info(&name).await.expect("info");
+        let condition = Condition::Match(ETagMatch::OneOf(vec![matched.attributes.etag]));
+        match put_as(&engine, &name, attempt, 64, condition).await {
+            Ok(committed) => swaps.push((matched.order, committed.order)),
             Err(EngineError::PreconditionFailed) => {}
             Err(error) => panic!("attempt {attempt}: {error}"),
         }
     }
     stop.store(true, Ordering::Release);
-    while let Some(joined) = blind.join_next().await {
-        joined.expect("a writer ends");
+    while let Some(joined) = blind_writers.join_next().await {
+        for order in joined.expect("a writer ends") {
+            let lost = swaps.iter().find(|(matched, swapped)| *matched < order && order < *swapped);
+            assert!(lost.is_none(), "the blind write {order:?} was replaced unseen by the swap {lost:?}");
+        }
     }
-    assert!(swapped <= 200);
-    let info = engine.info(&counter).await.expect("info");
-    assert_eq!(info.attributes.etag, tag(WRITERS * INCREMENTS), "every increment counts once");
+    assert!(swaps.iter().all(|(matched, swapped)| matched < swapped), "a swap stands after what it replaced");
 }
 
 pub(super) async fn one_of_many_deleters_wins(engine: Engine) {
