@@ -1,11 +1,14 @@
 //! The durable bytes, so that a change of them is seen.
 
+use std::ops::ControlFlow;
+
+use kv::{Batch, Kv, KvRead, MemoryKv};
 use types::{BucketId, CellId, Epoch};
 
 use crate::command::CommandError;
 use crate::{
     AddCredential, BucketEngine, Command, CommandIndex, CreateBucket, EtagMode, InstallManifest, MarkBucketDeleting, SetConfig,
-    Snapshot, TakeToken, apply,
+    Snapshot, TakeToken, apply, table,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -58,4 +61,41 @@ fn an_unknown_version_is_named() {
     assert_eq!(Command::decode(&[2, 0]), Err(CommandError::Version { found: Some(2) }));
     assert_eq!(Command::decode(&[]), Err(CommandError::Version { found: None }));
     assert!(matches!(Command::decode(&[1, 200]), Err(CommandError::Body(_))));
+}
+
+#[test]
+fn golden_records() {
+    let mut state = Snapshot::default();
+    apply(CommandIndex(1), &create(), &mut state);
+    let manifest = InstallManifest { cell: CellId(258), expected: Epoch(0), epoch: Epoch(3), bytes: vec![9] };
+    apply(CommandIndex(2), &manifest.into(), &mut state);
+    apply(CommandIndex(3), &SetConfig { key: "k".to_owned(), value: Some("v".to_owned()) }.into(), &mut state);
+    let kv = MemoryKv::new();
+    kv.commit(table::batch(&state, table::all_records(&state))).unwrap();
+    let mut entries = Vec::new();
+    let mut push = |key: &[u8], value: &[u8]| {
+        entries.push((hex(key), hex(value)));
+        ControlFlow::Continue(())
+    };
+    kv.scan_prefix(&[], &mut push).unwrap();
+    let golden = [
+        ("01", "0103"),
+        ("02", "010200"),
+        ("05616263", "010103616263ac02026d6501010000"),
+        ("070102", "01030109"),
+        ("096b", "010176"),
+    ];
+    assert_eq!(entries, golden.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    assert_eq!(table::load(&kv).unwrap(), state);
+}
+
+#[test]
+fn entries_of_a_newer_version_are_refused() {
+    for (key, value) in [(vec![1], vec![2, 3]), (vec![200], vec![1]), (vec![7, 1], vec![1]), (vec![5, b'a'], vec![1, 1])] {
+        let kv = MemoryKv::new();
+        let mut batch = Batch::new();
+        batch.put(key.clone(), value);
+        kv.commit(batch).unwrap();
+        assert!(table::load(&kv).is_err(), "{key:?}");
+    }
 }
