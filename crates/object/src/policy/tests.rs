@@ -1,3 +1,5 @@
+use proptest::prelude::{any, proptest};
+
 use super::{InvalidPolicy, MAX_POLICY_BYTES, Policy, StatementFault};
 use crate::principal::Action;
 
@@ -119,4 +121,25 @@ fn malformed_documents_say_why() {
     let long = format!("{good}{}", " ".repeat(MAX_POLICY_BYTES));
     assert_eq!(fault(&long), InvalidPolicy::TooLong { bytes: long.len() });
     assert_eq!(allowed(&good), [Action::GetObject], "what all of these were made from is good");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in ".{0,200}") {
+        // Whatever it answers, it answers; a text that is no JSON object grants nothing.
+        let outcome = Policy::parse(text.as_bytes(), "b");
+        assert!(outcome.is_err() || text.contains("Allow"), "{text:?}");
+    }
+
+    #[test]
+    fn a_damaged_policy_never_grants_more(at in 0..200usize, byte in any::<u8>()) {
+        let mut document = statement(r#""*""#, r#""s3:GetObject""#, r#""arn:aws:s3:::b/*""#).into_bytes();
+        let at = at % document.len();
+        document[at] = byte;
+        if let Ok(policy) = Policy::parse(&document, "b") {
+            for action in ALL.into_iter().filter(|action| *action != Action::GetObject) {
+                assert!(!policy.allows(action), "{action:?} by {}", String::from_utf8_lossy(&document));
+            }
+        }
+    }
 }
