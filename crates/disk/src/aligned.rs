@@ -12,9 +12,11 @@ use std::ptr::{self, NonNull};
 
 use crate::BLOCK_BYTES;
 
-/// Capacities up to this are powers of two, so that a freed buffer fits the next request of about its size.
-const LARGEST_RECYCLED_BYTES: usize = 1 << 20;
-/// What one thread keeps of each capacity, in bytes (but at least one buffer), and in buffers.
+/// Capacities up to this are powers of two, so that a freed buffer fits the next request of about its size. A chunk of 1 MiB
+/// with its header needs a little more than that.
+const LARGEST_RECYCLED_BYTES: usize = 2 << 20;
+/// What one thread keeps of each capacity, in bytes (but at least this many buffers), and in buffers.
+const RECYCLED_BUFFERS_AT_LEAST: usize = 2;
 const RECYCLED_BYTES_PER_CAPACITY: usize = 256 << 10;
 const RECYCLED_BUFFERS_PER_CAPACITY: usize = 32;
 const CAPACITY_COUNT: usize = (LARGEST_RECYCLED_BYTES / BLOCK_BYTES).ilog2() as usize + 1;
@@ -214,7 +216,8 @@ struct Recycled {
 impl Recycled {
     fn put(&mut self, memory: Memory) {
         let Some(class) = class_of(memory.capacity) else { return free(memory.ptr, memory.capacity) };
-        let most = (RECYCLED_BYTES_PER_CAPACITY / memory.capacity).clamp(1, RECYCLED_BUFFERS_PER_CAPACITY);
+        let most =
+            (RECYCLED_BYTES_PER_CAPACITY / memory.capacity).clamp(RECYCLED_BUFFERS_AT_LEAST, RECYCLED_BUFFERS_PER_CAPACITY);
         if self.by_capacity[class].len() < most {
             self.by_capacity[class].push(memory);
         } else {
