@@ -55,6 +55,11 @@ impl Device {
         superblock_io::format(disk, env, options).await.map(|superblock| superblock.device_uuid)
     }
 
+    /// Whose device a disk is, without opening it: this only reads.
+    pub async fn identify(disk: &dyn Disk) -> Result<Superblock, OpenError> {
+        superblock_io::identify(disk).await
+    }
+
     /// Opens a device: checks its identity, seals the zones that were open, and starts the background work. Needs a runtime.
     pub async fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> Result<Device, OpenError> {
         let superblock = superblock_io::load(&*disk).await?;

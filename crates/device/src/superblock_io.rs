@@ -43,9 +43,14 @@ pub(crate) async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) 
     Ok(superblock)
 }
 
+/// The superblock in force.
+pub(crate) async fn identify(disk: &dyn Disk) -> Result<Superblock, OpenError> {
+    newest(disk).await?.map_err(|cause| OpenError::Superblock { device: disk.describe(), cause })
+}
+
 /// The superblock in force, after checking that its copies are all there; lost ones are written again.
 pub(crate) async fn load(disk: &dyn Disk) -> Result<Superblock, OpenError> {
-    let superblock = newest(disk).await?.map_err(|cause| OpenError::Superblock { device: disk.describe(), cause })?;
+    let superblock = identify(disk).await?;
     for offset in superblock.write_offsets() {
         if read_copy(disk, offset).await?.as_ref() != Ok(&superblock) {
             tracing::warn!(device = superblock.device.0, offset, "a copy of the superblock was lost; writing it again");

@@ -2,10 +2,19 @@
 #![forbid(unsafe_code)]
 
 mod credentials;
-mod serve;
 mod settings;
 
+mod prepared;
+mod serve;
+
+mod client;
+mod commands;
+
 use clap::{Parser, Subcommand};
+use commands::bucket::{self, BucketArgs};
+use commands::device::{self, DeviceCommand};
+use commands::object::{self, ObjectArgs};
+use commands::status::{self, StatusArgs};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -14,9 +23,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// S3 objects on a pool of disks, from one binary.
 ///
 /// `trilith serve` starts everything on this machine, with its data under ./trilith-data, and prints the address and the root
-/// credentials. The other commands talk to a running server.
+/// credentials. The other commands talk to a running server, or look at a disk.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(
+    version,
+    propagate_version = true,
+    after_help = "A first try, in two terminals:\n  trilith serve\n  trilith bucket make photos && trilith object put cat.jpg photos/\n\n\
+                  Every command explains itself: trilith object put --help"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -24,23 +38,43 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the server: S3 on port 9000, metrics and health on port 9001.
+    /// Run the server: S3 on port 9000; metrics, health and status on port 9001
     Serve(Box<settings::ServeArgs>),
-    /// Measure: an S3 endpoint, the limit of bare HTTP, a disk.
+    /// Make, list and remove buckets; set their policies
+    Bucket(BucketArgs),
+    /// Store, fetch, list, remove and copy objects
+    Object(ObjectArgs),
+    /// Prepare disks, or look at one that no server uses
+    #[command(subcommand)]
+    Device(DeviceCommand),
+    /// Print what a server says of itself, and what to do about what is wrong
+    Status(StatusArgs),
+    /// Measure: an S3 endpoint, the limit of bare HTTP, a disk
     #[command(subcommand)]
     Bench(bench::BenchCommand),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Bench(command) => bench::run(command),
+        Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bucket(args) => bucket::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Status(args) => status::run(&args),
+        Command::Bench(command) => bench::run(command).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("trilith: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whoever read our output has seen enough (`trilith object ls ... | head`): nothing to complain about.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let is_it = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
+    error.downcast_ref::<std::io::Error>().is_some_and(is_it)
 }

@@ -13,7 +13,8 @@ mod manifests;
 mod threads;
 
 use crate::credentials::{self, Origin};
-use crate::settings::{ServeArgs, Settings};
+use crate::settings::{ServeArgs, Settings, SyncMode};
+use admin::{Admin, AdminServer, Sources, Warning};
 use anyhow::{Context, bail};
 use env::Env;
 use logstore::{LogStore, LogStoreConfig};
@@ -42,7 +43,11 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn start_logging(settings: &Settings) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log).with_context(|| format!("log = `{}`", settings.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if settings.log_json { builder.json().init() } else { builder.init() }
+    if settings.log_json {
+        builder.json().init()
+    } else {
+        builder.init()
+    }
     Ok(())
 }
 
@@ -53,6 +58,8 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // The lock on the data is the devices': taken first, so that a second server on the same data stops here.
     let disks = devices::open_disks(&env, &settings, LOCK_PATIENCE).await?;
+    let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
+    let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
     let manager = Arc::new(Manager::open(&env, &settings.data.join("manager")).await.context("opening the manager's state")?);
     let cluster = manager.ensure_cluster(FORMAT_VERSION).await?;
     let opened = devices::open(&env, &settings, &manager, cluster.id, disks).await?;
@@ -67,21 +74,54 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
     let server = threads::start(&settings, service, manager.clone(), &env)?;
-    greet(&settings, &server, &origin, &root);
+    admin.attach(Sources {
+        manager,
+        devices: opened.devices.clone(),
+        missing: opened.missing.clone(),
+        store: store.clone(),
+        s3_address: server.address(),
+        notices: notices(&settings),
+    });
+    admin.set_ready(true);
+    greet(&settings, &server, &admin_server, &origin, &root);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     tracing::info!("stopping: finishing the requests in hand");
+    admin.set_ready(false);
     tokio::task::spawn_blocking(move || server.stop()).await??;
+    close(&store, &opened).await;
+    admin_server.stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Makes the next start quick: a last checkpoint, and sealed devices.
+async fn close(store: &LogStore, opened: &devices::Opened) {
     store.close().await;
     for device in &opened.devices {
         if let Err(error) = device.seal().await {
             tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
         }
     }
-    tracing::info!("stopped");
-    Ok(())
+}
+
+/// What a person who looks at the status should know of the settings.
+fn notices(settings: &Settings) -> Vec<Warning> {
+    match settings.sync {
+        SyncMode::Always => Vec::new(),
+        SyncMode::Batch { flush_interval_ms } => vec![Warning::notice(
+            format!(
+                "sync=batch:{flush_interval_ms}: a power cut loses what was acknowledged in the last {flush_interval_ms} ms"
+            ),
+            "sync=always acknowledges only what is durable",
+        )],
+        SyncMode::Off => {
+            let what = "sync=off: a power cut loses any amount of what was acknowledged";
+            vec![Warning::notice(what, "sync=always acknowledges only what is durable")]
+        }
+    }
 }
 
 async fn make_default_buckets(manager: &Manager, names: &[String]) -> anyhow::Result<()> {
@@ -90,15 +130,23 @@ async fn make_default_buckets(manager: &Manager, names: &[String]) -> anyhow::Re
             NewBucket { name: name.clone(), owner: ROOT_USER.to_owned(), engine: BucketEngine::Log, etag: EtagMode::Md5 };
         match manager.create_bucket(bucket).await {
             Ok(_) => {}
-            Err(ManagerError::Refused(CreateBucketError::AlreadyOwnedByYou { .. })) => {}
+            Err(ManagerError::Refused(CreateBucketError::AlreadyOwnedByYou)) => {}
             Err(error) => bail!("making the default bucket {name}: {error}"),
         }
     }
     Ok(())
 }
 
-fn greet(settings: &Settings, server: &threads::Threads, origin: &Origin, root: &credentials::Credentials) {
+/// Says where everything is. Programs read the addresses from here when they asked for port 0.
+fn greet(
+    settings: &Settings,
+    server: &threads::Threads,
+    admin: &AdminServer,
+    origin: &Origin,
+    root: &credentials::Credentials,
+) {
     println!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
+    println!("  admin      http://{} (/status, /metrics, /health/ready)", admin.address());
     println!("  data       {}", settings.data.display());
     match origin {
         Origin::New(path) => {

@@ -229,7 +229,8 @@ fn cores(text: Option<String>) -> anyhow::Result<usize> {
 fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
     if let Some(milliseconds) = text.strip_prefix("batch:") {
         let flush_interval_ms = milliseconds.parse().ok().filter(|ms| *ms > 0);
-        let flush_interval_ms = flush_interval_ms.with_context(|| format!("sync=batch:MS needs a number of milliseconds, not `{milliseconds}`"))?;
+        let flush_interval_ms =
+            flush_interval_ms.with_context(|| format!("sync=batch:MS needs a number of milliseconds, not `{milliseconds}`"))?;
         return Ok(SyncMode::Batch { flush_interval_ms });
     }
     match text {
@@ -255,7 +256,8 @@ pub fn size(key: &str, text: &str) -> anyhow::Result<u64> {
         "tb" => 1_000_000_000_000,
         unit => bail!("{key}: `{unit}` is no unit of size; write for example 100GiB"),
     };
-    let number: u64 = text[..digits].parse().with_context(|| format!("{key}: `{text}` is no size; write for example 100GiB"))?;
+    let number: u64 =
+        text[..digits].parse().with_context(|| format!("{key}: `{text}` is no size; write for example 100GiB"))?;
     number.checked_mul(unit).with_context(|| format!("{key}: {text} is more than can be counted"))
 }
 
@@ -274,8 +276,13 @@ mod tests {
     #[test]
     fn flags_win_over_the_file_and_the_file_over_defaults() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(CONFIG_FILE), "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n").unwrap();
-        let args = ServeArgs { data: Some(folder.path().to_owned()), s3_addr: Some("127.0.0.1:8".to_owned()), ..ServeArgs::default() };
+        std::fs::write(
+            folder.path().join(CONFIG_FILE),
+            "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n",
+        )
+        .unwrap();
+        let args =
+            ServeArgs { data: Some(folder.path().to_owned()), s3_addr: Some("127.0.0.1:8".to_owned()), ..ServeArgs::default() };
         let settings = args.settle().unwrap();
         assert_eq!(settings.s3_address.port(), 8);
         assert_eq!(settings.region, "eu-1");

@@ -5,6 +5,7 @@ use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
 use anyhow::{Context, bail};
 use disk::{Disk, FileDisk, OpenOptions};
 use env::Env;
+use format::superblock::ZoneRegion;
 use manager::{DeviceState, Manager};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,8 +31,7 @@ pub struct NamedDisk {
 
 /// Opens and locks all disks. A disk that is in use is tried again for the given time.
 pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
-    let paths =
-        if settings.devices.is_empty() { vec![settings.data.join(DEFAULT_DEVICE)] } else { settings.devices.clone() };
+    let paths = if settings.devices.is_empty() { vec![settings.data.join(DEFAULT_DEVICE)] } else { settings.devices.clone() };
     let mut disks = Vec::new();
     for path in paths {
         let is_new = !path.exists();
@@ -59,15 +59,15 @@ pub async fn open(
     let mut devices = Vec::new();
     for NamedDisk { path, disk } in disks {
         let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
-        if disk.size_bytes() == 0 {
-            format(env, settings, manager, cluster, &path, &disk).await?;
+        let prepared = crate::prepared::prepared_zones(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
+        if disk.size_bytes() == 0 || prepared.is_some() {
+            format_new(env, settings, manager, cluster, &path, &disk, prepared).await?;
         }
         let device = match Device::open(disk.clone(), env, config).await {
             Ok(device) => device,
-            Err(error @ OpenError::Superblock { .. }) => bail!(
-                "{error}\nIf the disk is new and may be overwritten: trilith device format {} (this erases it)",
-                path.display()
-            ),
+            Err(error @ OpenError::Superblock { .. }) => {
+                bail!("{error}\nIf the disk may be erased, prepare it first: trilith device format {}", path.display())
+            }
             Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
         };
         register(manager, &device, &path).await?;
@@ -76,30 +76,36 @@ pub async fn open(
     let is_open = |id: DeviceId| devices.iter().any(|device| device.id() == id);
     let missing: Vec<DeviceId> = manager.snapshot().devices().map(|record| record.id).filter(|id| !is_open(*id)).collect();
     for id in &missing {
-        tracing::error!(device = id.0, "a device of this cluster is missing: name it with --devices, or objects may be unavailable");
+        tracing::error!(
+            device = id.0,
+            "a device of this cluster is missing: name it with --devices, or objects may be unavailable"
+        );
     }
     Ok(Opened { devices, missing })
 }
 
-async fn format(
+async fn format_new(
     env: &Env,
     settings: &Settings,
     manager: &Manager,
     cluster: ClusterId,
     path: &Path,
     disk: &Arc<FileDisk>,
+    prepared: Option<ZoneRegion>,
 ) -> anyhow::Result<()> {
     let options = FormatOptions {
         cluster,
         device: manager.snapshot().next_device(),
         cell: CellId(1),
-        zone_bytes: None,
-        capacity_bytes: match settings.device_size {
-            Some(size) => Some(size),
-            None if disk.is_block_device() => None,
-            None => Some(free_share(path)?),
+        zone_bytes: prepared.map(|zones| zones.zone_bytes),
+        capacity_bytes: match (prepared, settings.device_size) {
+            (Some(zones), _) => Some(zones.first_byte + u64::from(zones.zone_count) * zones.zone_bytes),
+            (None, Some(size)) => Some(size),
+            (None, None) if disk.is_block_device() => None,
+            (None, None) => Some(free_share(path)?),
         },
-        overwrite: false,
+        // A prepared disk was given up by a person; an empty one holds nothing.
+        overwrite: prepared.is_some(),
     };
     Device::format(&**disk, env, &options).await.with_context(|| format!("formatting {}", path.display()))?;
     tracing::info!(path = %path.display(), "formatted a new device");

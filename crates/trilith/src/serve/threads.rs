@@ -21,7 +21,8 @@ pub struct Threads {
 
 /// Opens the S3 port and serves it.
 pub fn start(settings: &Settings, service: Arc<ObjectService>, manager: Arc<Manager>, env: &Env) -> anyhow::Result<Threads> {
-    let config = S3Config { region: settings.region.clone(), domain: settings.domain.clone(), ..S3Config::new(settings.s3_address) };
+    let config =
+        S3Config { region: settings.region.clone(), domain: settings.domain.clone(), ..S3Config::new(settings.s3_address) };
     let app = App::new(config, service, manager, env);
     let (listeners, address) = s3::listen(settings.s3_address, settings.cores)?;
     let (shutdown, stopped) = watch::channel(false);

@@ -1,0 +1,120 @@
+//! `trilith bucket`: make, list, remove; policies.
+
+mod policy;
+
+use crate::client::{Call, ClientArgs, Content, S3, element, elements};
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use hyper::Method;
+use std::path::PathBuf;
+
+/// `trilith bucket ...`
+#[derive(Args, Clone, Debug)]
+pub struct BucketArgs {
+    #[command(subcommand)]
+    command: BucketCommand,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum BucketCommand {
+    /// Make buckets
+    #[command(after_help = "Example:\n  trilith bucket make photos backups")]
+    Make {
+        /// 3 to 63 lower-case letters, digits, dots and dashes
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// List the buckets
+    Ls,
+    /// Remove buckets, which must be empty
+    #[command(after_help = "Example:\n  trilith object rm --recursive photos && trilith bucket rm photos")]
+    Rm {
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// What everybody may do with a bucket, without credentials
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum PolicyCommand {
+    /// Print a bucket's policy
+    Get { name: String },
+    /// Set a bucket's policy
+    #[command(after_help = "Examples:\n  trilith bucket policy set photos public-read     # anybody may list and read\n  \
+                            trilith bucket policy set photos private         # nobody without credentials; the default\n  \
+                            trilith bucket policy set photos ./policy.json")]
+    Set {
+        name: String,
+        /// A JSON file, or one of: public-read (list and read), public-read-write (write and delete too), private
+        policy: String,
+    },
+    /// Remove a bucket's policy: nobody may do anything without credentials
+    Rm { name: String },
+}
+
+/// Runs the command.
+pub fn run(args: &BucketArgs) -> anyhow::Result<()> {
+    super::run(async {
+        let s3 = args.client.connect()?;
+        match &args.command {
+            BucketCommand::Make { names } => make(&s3, names).await,
+            BucketCommand::Ls => list(&s3).await,
+            BucketCommand::Rm { names } => remove(&s3, names).await,
+            BucketCommand::Policy(PolicyCommand::Get { name }) => print_policy(&s3, name).await,
+            BucketCommand::Policy(PolicyCommand::Set { name, policy }) => set_policy(&s3, name, policy).await,
+            BucketCommand::Policy(PolicyCommand::Rm { name }) => remove_policy(&s3, name).await,
+        }
+    })
+}
+
+async fn make(s3: &S3, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        s3.call(Call::new(Method::PUT, name, "")).await?.finish().await?;
+        println!("made {name}");
+    }
+    Ok(())
+}
+
+async fn list(s3: &S3) -> anyhow::Result<()> {
+    let xml = s3.call_for_text(Call::new(Method::GET, "", "")).await?;
+    for bucket in elements(&xml, "Bucket") {
+        let text = |name| element(bucket, name).unwrap_or_default();
+        println!("{}  {}", text("CreationDate"), text("Name"));
+    }
+    Ok(())
+}
+
+async fn remove(s3: &S3, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        s3.call(Call::new(Method::DELETE, name, "")).await?.finish().await?;
+        println!("removed {name}");
+    }
+    Ok(())
+}
+
+async fn print_policy(s3: &S3, name: &str) -> anyhow::Result<()> {
+    println!("{}", s3.call_for_text(Call::new(Method::GET, name, "").query("policy", "")).await?);
+    Ok(())
+}
+
+async fn set_policy(s3: &S3, name: &str, policy: &str) -> anyhow::Result<()> {
+    let document = match policy::canned(policy, name) {
+        Some(policy::Canned::Nothing) => return remove_policy(s3, name).await,
+        Some(policy::Canned::Document(document)) => document,
+        None => policy::read(&PathBuf::from(policy))?,
+    };
+    let call = Call::new(Method::PUT, name, "").query("policy", "").content(Content::Memory(Bytes::from(document)));
+    s3.call(call).await?.finish().await?;
+    println!("set the policy of {name}");
+    Ok(())
+}
+
+async fn remove_policy(s3: &S3, name: &str) -> anyhow::Result<()> {
+    s3.call(Call::new(Method::DELETE, name, "").query("policy", "")).await?.finish().await?;
+    println!("{name} is private");
+    Ok(())
+}

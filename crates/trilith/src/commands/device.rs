@@ -1,0 +1,57 @@
+//! `trilith device`: looking at disks that no server uses, and preparing them.
+
+mod format;
+mod inspect;
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Subcommand, Clone, Debug)]
+pub enum DeviceCommand {
+    /// Make a disk ready to be taken by a server. What it held is lost
+    #[command(
+        after_help = "The disk then belongs to nobody. `trilith serve --devices ...,PATH` takes it: it becomes a device of that \
+                            server's cluster.\nA file that does not exist yet needs no formatting: `serve` makes it.\n\nExamples:\n  \
+                            trilith device format /dev/sdb\n  trilith device format disk2.trilith --size 100GiB\n  trilith device format \
+                            /dev/sdb --overwrite     # although something is on it"
+    )]
+    Format(FormatArgs),
+    /// Show who a disk is and how it is used. Reads only
+    #[command(
+        after_help = "The server that uses the disk must be stopped; `trilith status` asks a running one.\n\nExample:\n  trilith \
+                            device inspect trilith-data/device-0.trilith --zones"
+    )]
+    Inspect(InspectArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct FormatArgs {
+    /// Disk, partition, or file
+    path: PathBuf,
+    /// How far a file may grow, such as 100GiB; a disk has its size
+    #[arg(long)]
+    size: Option<String>,
+    /// Zones of this size [default: 64MiB, more on very large disks]
+    #[arg(long)]
+    zone_size: Option<String>,
+    /// Erase what the disk holds
+    #[arg(long)]
+    overwrite: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct InspectArgs {
+    /// Disk, partition, or file
+    path: PathBuf,
+    /// Print every zone that was ever used
+    #[arg(long)]
+    zones: bool,
+}
+
+/// Runs the command.
+pub fn run(command: &DeviceCommand) -> anyhow::Result<()> {
+    match command {
+        DeviceCommand::Format(args) => super::run(format::run(args)),
+        DeviceCommand::Inspect(args) => super::run(inspect::run(args)),
+    }
+}

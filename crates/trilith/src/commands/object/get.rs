@@ -1,0 +1,119 @@
+//! Objects into files.
+
+use super::TRANSFERS_AT_ONCE;
+use crate::client::{Answer, Call, S3};
+use crate::commands::place::ObjectPlace;
+use crate::commands::size::human;
+use anyhow::{Context, bail};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use hyper::Method;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// One object, into a file or to standard output.
+pub async fn one(s3: &S3, source: &str, target: Option<&Path>) -> anyhow::Result<()> {
+    let place = ObjectPlace::object(source)?;
+    if target == Some(Path::new("-")) {
+        let mut answer = s3.call(Call::new(Method::GET, &place.bucket, &place.key)).await?;
+        let mut out = tokio::fs::File::from_std(std::io::stdout().as_fd().try_clone_to_owned()?.into());
+        return pour(&mut answer, &mut out).await.map(drop);
+    }
+    let path = match target {
+        Some(path) if path.is_dir() => path.join(safe_path(place.name())?),
+        Some(path) => path.to_owned(),
+        None => safe_path(place.name())?,
+    };
+    let length = fetch(s3, &place.bucket, &place.key, &path).await?;
+    println!("got {} ({})", path.display(), human(length));
+    Ok(())
+}
+
+/// Every object below a prefix, into a folder.
+pub async fn folder(s3: &S3, source: &str, target: Option<&Path>) -> anyhow::Result<()> {
+    let place = ObjectPlace::any(source)?;
+    let prefix = if place.key.is_empty() || place.key.ends_with('/') { place.key.clone() } else { format!("{}/", place.key) };
+    let folder = target.context("--recursive needs a folder to write into")?;
+    let (mut count, mut bytes, mut next) = (0, 0, None);
+    loop {
+        let page = s3.list(&place.bucket, &prefix, "", next.as_deref()).await?;
+        // A key that ends in a slash is somebody's sign for a folder, and its name is none for a file.
+        let is_file = |key: &String| !key.ends_with('/');
+        let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).filter(is_file).collect();
+        count += keys.len();
+        let fetches = keys.into_iter().map(|key| {
+            let (bucket, prefix) = (&place.bucket, &prefix);
+            async move {
+                let path = folder.join(safe_path(key.strip_prefix(prefix.as_str()).unwrap_or(&key))?);
+                fetch(s3, bucket, &key, &path).await
+            }
+        });
+        let add = async |sum: u64, length: u64| Ok(sum + length);
+        bytes += stream::iter(fetches).buffer_unordered(TRANSFERS_AT_ONCE).try_fold(0, add).await?;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    println!("got {count} objects into {} ({})", folder.display(), human(bytes));
+    Ok(())
+}
+
+/// Fetches an object into a file, which appears only when it is whole.
+async fn fetch(s3: &S3, bucket: &str, key: &str, path: &Path) -> anyhow::Result<u64> {
+    let mut answer = s3.call(Call::new(Method::GET, bucket, key)).await?;
+    if let Some(folder) = path.parent() {
+        let made = tokio::fs::create_dir_all(folder).await;
+        made.with_context(|| format!("making the folder {}: is there an object of that name?", folder.display()))?;
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".trilith-part");
+    let partial = PathBuf::from(partial);
+    let written = async {
+        let mut file = tokio::fs::File::create(&partial).await?;
+        let length = pour(&mut answer, &mut file).await?;
+        tokio::fs::rename(&partial, path).await?;
+        anyhow::Ok(length)
+    };
+    let written = written.await;
+    if written.is_err() {
+        // It may not have been made at all.
+        drop(tokio::fs::remove_file(&partial).await);
+    }
+    written.with_context(|| format!("writing {}", path.display()))
+}
+
+async fn pour(answer: &mut Answer<'_>, out: &mut (impl AsyncWrite + Unpin)) -> anyhow::Result<u64> {
+    let mut length = 0;
+    while let Some(piece) = answer.piece().await? {
+        out.write_all(&piece).await?;
+        length += piece.len() as u64;
+    }
+    out.flush().await?;
+    Ok(length)
+}
+
+/// A key as a path that stays below the folder it is joined to: whoever wrote the key does not choose where we write.
+fn safe_path(key: &str) -> anyhow::Result<PathBuf> {
+    let mut path = PathBuf::new();
+    for part in key.split('/') {
+        if matches!(part, "" | "." | "..") || part.contains('\0') {
+            bail!("the key `{key}` is no path below a folder: fetch it alone and name the file");
+        }
+        path.push(part);
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe_path;
+
+    #[test]
+    fn keys_do_not_lead_out_of_the_folder() {
+        assert_eq!(safe_path("a/b.txt").unwrap().to_str(), Some("a/b.txt"));
+        for bad in ["../a", "a/../../b", "/etc/passwd", "a//b", "", ".", "a/./b", "a\0b"] {
+            assert!(safe_path(bad).is_err(), "{bad}");
+        }
+    }
+}
