@@ -71,6 +71,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     let store = LogStore::open(config, env.clone(), manifests, opened.devices.clone(), &opened.missing).await;
     let store = store.context("starting the log engine")?;
     let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(Arc::new(store.clone())), env.clone()));
+    service.finish_removals().await.context("finishing bucket removals that a crash cut short")?;
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
     let server = threads::start(&settings, service, manager.clone(), &env)?;
