@@ -16,7 +16,6 @@ use crate::failure::{Failure, INVALID_BUCKET_NAME, NO_SUCH_BUCKET};
 use crate::guard::{self, Admitted};
 use crate::library::Library;
 use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
-use crate::query::Query;
 use crate::request_id::{RequestId, RequestIds};
 use crate::response::ResponseBody;
 use crate::server::{BodyFailure, RequestBody};
@@ -83,23 +82,13 @@ impl App {
         if !self.config.short_way {
             return Short::Passed(body);
         }
-        let query = match Query::parse(head.uri.query()) {
-            Ok(query) => query,
-            Err(failure) => return Short::Answered(Err(failure)),
-        };
-        let Some(direct) = Direct::of(head, &admitted.target, &query) else { return Short::Passed(body) };
-        self.do_directly(direct, head, &admitted, &query, body).await
+        let Some(direct) = Direct::of(head, &admitted.target, &admitted.query) else { return Short::Passed(body) };
+        self.do_directly(direct, head, &admitted, body).await
     }
 
-    async fn do_directly(
-        &self,
-        direct: Direct,
-        head: &Parts,
-        admitted: &Admitted<'_>,
-        query: &Query<'_>,
-        body: RequestBody,
-    ) -> Short {
-        let call = |principal| Call { service: &self.service, principal, target: &admitted.target, head, query };
+    async fn do_directly(&self, direct: Direct, head: &Parts, admitted: &Admitted<'_>, body: RequestBody) -> Short {
+        let Admitted { target, query, .. } = admitted;
+        let call = |principal| Call { service: &self.service, principal, target, head, query };
         let Some(claim) = &admitted.claim else {
             let payload = payload_claim(&head.headers).unwrap_or(PayloadClaim::Unsigned);
             let call = call(&Principal::Anonymous);

@@ -11,6 +11,7 @@ use types::limits::MAX_PUT_BYTES;
 
 use crate::config::S3Config;
 use crate::failure::{ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, NOT_IMPLEMENTED};
+use crate::query::Query;
 use crate::sigv4::{Claim, claim_of};
 use crate::target::Target;
 
@@ -22,6 +23,7 @@ pub struct Admitted<'a> {
     pub target: Target<'a>,
     /// Who the request says that it is from; not verified.
     pub claim: Option<Claim<'a>>,
+    pub query: Query<'a>,
 }
 
 /// Checks a request's head.
@@ -29,13 +31,14 @@ pub fn admit<'a>(head: &'a Parts, config: &S3Config) -> Result<Admitted<'a>, Fai
     check_repeated(&head.headers)?;
     check_host(head)?;
     let target = Target::of(head.uri.path(), &head.headers, config.domain.as_deref())?;
+    let query = Query::parse(head.uri.query())?;
     let claim = claim_of(&head.headers, head.uri.query(), &config.region)?;
     if let Some(claim) = &claim {
         check_all_signed(&head.headers, claim)?;
     }
     check_length(&head.headers)?;
     check_form(head)?;
-    Ok(Admitted { target, claim })
+    Ok(Admitted { target, claim, query })
 }
 
 /// Headers that say who asks for what may stand once.

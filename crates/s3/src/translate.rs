@@ -92,9 +92,7 @@ pub fn of_payload(error: &PayloadError) -> Failure {
         PayloadError::Sha256Mismatch => code::X_AMZ_CONTENT_SHA256_MISMATCH.into(),
         PayloadError::Chunk(ChunkError::Signature) => code::SIGNATURE_DOES_NOT_MATCH.into(),
         PayloadError::Chunk(ChunkError::Incomplete | ChunkError::Length { .. }) => code::INCOMPLETE_BODY.into(),
-        PayloadError::Chunk(error @ ChunkError::Framing(_)) => {
-            Failure::with(code::INVALID_REQUEST, sentence(&error.to_string()))
-        }
+        PayloadError::Chunk(ChunkError::Framing(_)) => Failure::with(code::INVALID_REQUEST, BROKEN_FRAMING),
         PayloadError::Library(error) => of_library_text(&error.to_string()),
     }
 }
@@ -109,17 +107,18 @@ pub fn of_body(failure: BodyFailure) -> Failure {
 
 /// The library's errors of bodies have no public types, only words.
 fn of_library_text(text: &str) -> Failure {
-    let code = if text.contains("SignatureMismatch") {
-        code::SIGNATURE_DOES_NOT_MATCH
+    if text.contains("SignatureMismatch") {
+        code::SIGNATURE_DOES_NOT_MATCH.into()
     } else if text.contains("Sha256Mismatch") {
-        code::X_AMZ_CONTENT_SHA256_MISMATCH
+        code::X_AMZ_CONTENT_SHA256_MISMATCH.into()
     } else if text.contains("Incomplete") {
-        code::INCOMPLETE_BODY
+        code::INCOMPLETE_BODY.into()
     } else {
-        code::INVALID_REQUEST
-    };
-    Failure::new(code)
+        Failure::with(code::INVALID_REQUEST, BROKEN_FRAMING)
+    }
 }
+
+const BROKEN_FRAMING: &str = "The aws-chunked framing of the body is broken.";
 
 /// With a capital letter and a full stop.
 fn sentence(text: &str) -> String {

@@ -32,12 +32,9 @@ use crate::response::ResponseBody;
 pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registration>) {
     let stream = Stream::new(socket, registration.clone());
     let mut builder = http1::Builder::new();
-    // Silence is watched by the pulse, without a timer per request.
-    builder
-        .header_read_timeout(None)
-        .pipeline_flush(true)
-        .max_header_size(MAX_HEAD_BYTES)
-        .max_buf_size(MAX_CONNECTION_BUFFER_BYTES);
+    // Silence is watched by the pulse, without a timer per request. No `pipeline_flush`: it keeps an answer back while bytes of
+    // the next request are there, also when that one never comes, or when they are what the answer complains about.
+    builder.header_read_timeout(None).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_CONNECTION_BUFFER_BYTES);
     let service = service_fn(|request| serve(&app, registration.clone(), request));
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = poll_fn(|cx| {
@@ -49,8 +46,9 @@ pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registratio
         http.as_mut().poll(cx)
     });
     if let Err(error) = ended.await {
-        // The client went away, or sent what is not HTTP; what can be answered has been answered.
+        // The client went away, or sent what is not HTTP, which has been answered.
         tracing::debug!(%error, "connection ended");
+        registration.connection.linger_at_end();
     }
 }
 

@@ -1,32 +1,23 @@
-//! A socket that reports to its connection's record when bytes move, and that lingers when it is shut.
+//! A socket that reports to its connection's record when bytes move, and that lingers when its connection says so.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::pulse::Registration;
+use super::pulse::{Order, Registration};
 use crate::config::MAX_LINGER_BYTES;
 
 /// The socket of one connection.
 #[derive(Debug)]
 pub struct Stream {
-    socket: TcpStream,
+    /// Taken out when it is dropped.
+    socket: Option<TcpStream>,
     registration: Arc<Registration>,
-    ending: Ending,
-}
-
-/// How far the end of a connection has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Open,
-    /// Our side is shut; what the client still sends is thrown away.
-    Lingering {
-        drained_bytes: u64,
-    },
 }
 
 /// Bytes of the buffer into which a lingering connection reads.
@@ -34,26 +25,11 @@ const LINGER_BUFFER_BYTES: usize = 16 * 1024;
 
 impl Stream {
     pub fn new(socket: TcpStream, registration: Arc<Registration>) -> Stream {
-        Stream { socket, registration, ending: Ending::Open }
+        Stream { socket: Some(socket), registration }
     }
 
-    /// Takes what the client still sends, so that it finds our answer before it finds the connection reset. Ready when the
-    /// client has ended too, or has sent too much; the clockwork ends it when it takes too long.
-    fn poll_linger(&mut self, cx: &mut Context<'_>, mut drained_bytes: u64) -> Poll<io::Result<()>> {
-        let mut space = [0u8; LINGER_BUFFER_BYTES];
-        while drained_bytes < MAX_LINGER_BYTES {
-            let mut buffer = ReadBuf::new(&mut space);
-            match Pin::new(&mut self.socket).poll_read(cx, &mut buffer) {
-                Poll::Pending => {
-                    self.ending = Ending::Lingering { drained_bytes };
-                    return Poll::Pending;
-                }
-                Poll::Ready(Err(_)) => break,
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => break,
-                Poll::Ready(Ok(())) => drained_bytes += buffer.filled().len() as u64,
-            }
-        }
-        Poll::Ready(Ok(()))
+    fn socket(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(self.socket.as_mut().expect("there until it is dropped"))
     }
 
     fn note_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -66,10 +42,43 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take()
+            && self.registration.connection.must_linger()
+        {
+            tokio::spawn(linger(socket, self.registration.clone()));
+        }
+    }
+}
+
+/// Ends our side and takes what the client still sends, so that it finds our answer before it finds the connection reset. Ends
+/// when the client ends too, or has sent too much, or the clockwork says that it took too long.
+async fn linger(mut socket: TcpStream, registration: Arc<Registration>) {
+    registration.connection.lingering(registration.now());
+    if socket.shutdown().await.is_err() {
+        return;
+    }
+    let mut space = [0u8; LINGER_BUFFER_BYTES];
+    let mut drained_bytes = 0;
+    poll_fn(|cx| {
+        while drained_bytes < MAX_LINGER_BYTES && registration.connection.poll_order(cx.waker()) != Order::Cut {
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut socket).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => drained_bytes += buffer.filled().len() as u64,
+                Poll::Ready(_) => break,
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.socket).poll_read(cx, buf);
+        let read = self.socket().poll_read(cx, buf);
         if buf.filled().len() > before {
             self.registration.connection.received(self.registration.now());
         }
@@ -79,7 +88,7 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        let written = self.socket().poll_write(cx, bytes);
         self.note_write(written)
     }
 
@@ -88,28 +97,19 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, slices);
+        let written = self.socket().poll_write_vectored(cx, slices);
         self.note_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
+        self.socket.as_ref().is_some_and(TcpStream::is_write_vectored)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
+        self.socket().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Ending::Lingering { drained_bytes } = self.ending {
-            return self.poll_linger(cx, drained_bytes);
-        }
-        match Pin::new(&mut self.socket).poll_shutdown(cx) {
-            Poll::Ready(Ok(())) if self.registration.connection.must_linger() => {
-                self.registration.connection.lingering(self.registration.now());
-                self.poll_linger(cx, 0)
-            }
-            shut => shut,
-        }
+        self.socket().poll_shutdown(cx)
     }
 }

@@ -108,6 +108,14 @@ impl Client {
         }
     }
 
+    /// All bytes to the end of the connection.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        // A connection that is cut may end in an error; what came before it counts.
+        self.reader.read_to_end(&mut all).unwrap_or_default();
+        all
+    }
+
     /// Whether the server has ended the connection, without another byte.
     pub fn is_at_end(&mut self) -> bool {
         let mut byte = [0];

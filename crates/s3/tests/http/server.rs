@@ -21,7 +21,7 @@ pub struct Server {
     short: S3Server,
     long: S3Server,
     /// The manager's tasks run here.
-    _runtime: tokio::runtime::Runtime,
+    runtime: tokio::runtime::Runtime,
 }
 
 impl Server {
@@ -31,11 +31,11 @@ impl Server {
 
     pub fn start_with(timeouts: Timeouts) -> Server {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let (short, long) = runtime.block_on(apps(timeouts));
+        let (short, long) = runtime.block_on(apps(timeouts, SocketAddr::from(([127, 0, 0, 1], 0))));
         Server {
             short: S3Server::start(short, 1).expect("a free port"),
             long: S3Server::start(long, 1).expect("a free port"),
-            _runtime: runtime,
+            runtime,
         }
     }
 
@@ -49,6 +49,11 @@ impl Server {
         self.long.address()
     }
 
+    /// What a second server would need, on this address.
+    pub fn another_app(&self, address: SocketAddr) -> Arc<App> {
+        self.runtime.block_on(apps(Timeouts::default(), address)).0
+    }
+
     /// Stops it; returns when both have ended.
     pub fn stop(self) {
         self.short.stop().expect("the server ends");
@@ -56,7 +61,7 @@ impl Server {
     }
 }
 
-async fn apps(timeouts: Timeouts) -> (Arc<App>, Arc<App>) {
+async fn apps(timeouts: Timeouts, address: SocketAddr) -> (Arc<App>, Arc<App>) {
     let env = Env::real();
     let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
     manager.set_root_credential(ACCESS_KEY, SECRET).await.expect("a root");
@@ -74,7 +79,7 @@ async fn apps(timeouts: Timeouts) -> (Arc<App>, Arc<App>) {
     );
     service.put_bucket_policy(&root, PUBLIC, policy.into()).await.expect("a policy");
     let app = |short_way| {
-        let mut config = S3Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut config = S3Config::new(address);
         config.short_way = short_way;
         config.timeouts = timeouts;
         config.domain = Some(DOMAIN.to_owned());
