@@ -1,7 +1,9 @@
 //! `cargo xtask fuzz`: libFuzzer on the decoders, through cargo-fuzz.
 //!
 //! The targets live in `fuzz/`, a workspace of its own, because libFuzzer's instrumentation needs a nightly compiler and
-//! everything else builds on the stable one. The list of targets is read from `fuzz/Cargo.toml`, so that it cannot lag.
+//! everything else builds on the stable one. The list of targets is read from `fuzz/Cargo.toml`, so that it cannot lag. What a
+//! run found interesting is kept in `fuzz/corpus` (not committed); examples to start from may stand in `fuzz/seeds/TARGET` and
+//! words of the language in `fuzz/dictionaries/TARGET.dict`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -96,19 +98,26 @@ fn require_tools() -> Result<()> {
 fn fuzz(root: &Path, target: &str, arguments: &Arguments) -> Result<bool> {
     let seconds = arguments.seconds;
     let sanitizer = if arguments.address { "address" } else { "none" };
+    let corpus = format!("fuzz/corpus/{target}");
+    let seeds = format!("fuzz/seeds/{target}");
+    let dictionary = format!("fuzz/dictionaries/{target}.dict");
+    std::fs::create_dir_all(root.join(&corpus)).with_context(|| format!("cannot make {corpus}"))?;
     println!("--- fuzz {target} for {seconds} s");
-    let status = nightly_cargo()
-        .args(["fuzz", "run", "--sanitizer", sanitizer, "--target-dir", "target/fuzz", target, "--"])
-        .args([
-            format!("-max_total_time={seconds}"),
-            format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"),
-            format!("-max_len={INPUT_BYTES_MAX}"),
-            format!("-timeout={INPUT_LIMIT_S}"),
-            "-print_final_stats=1".to_owned(),
-        ])
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .status()
-        .context("cannot start cargo-fuzz")?;
+    let mut command = nightly_cargo();
+    command.args(["fuzz", "run", "--sanitizer", sanitizer, "--target-dir", "target/fuzz", target, &corpus]);
+    if root.join(&seeds).is_dir() {
+        command.arg(&seeds);
+    }
+    command.arg("--").args([
+        format!("-max_total_time={seconds}"),
+        format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"),
+        format!("-max_len={INPUT_BYTES_MAX}"),
+        format!("-timeout={INPUT_LIMIT_S}"),
+        "-print_final_stats=1".to_owned(),
+    ]);
+    if root.join(&dictionary).is_file() {
+        command.arg(format!("-dict={dictionary}"));
+    }
+    let status = command.current_dir(root).stdin(Stdio::null()).status().context("cannot start cargo-fuzz")?;
     Ok(status.success())
 }
