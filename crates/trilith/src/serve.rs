@@ -20,6 +20,7 @@ use env::Env;
 use logstore::{LogStore, LogStoreConfig};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,6 +44,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn start_logging(settings: &Settings) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log).with_context(|| format!("log = `{}`", settings.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = builder.with_ansi(std::io::stderr().is_terminal());
     if settings.log_json {
         builder.json().init()
     } else {

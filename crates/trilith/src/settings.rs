@@ -13,6 +13,8 @@ const DEFAULT_DATA: &str = "./trilith-data";
 const DEFAULT_S3_ADDRESS: &str = "127.0.0.1:9000";
 const DEFAULT_ADMIN_ADDRESS: &str = "127.0.0.1:9001";
 const DEFAULT_REGION: &str = "us-east-1";
+/// The store of the manager's state tells too much of itself.
+const DEFAULT_LOG: &str = "info,fjall=warn,lsm_tree=warn";
 /// The file in the data folder.
 const CONFIG_FILE: &str = "trilith.toml";
 /// An unknown key at most this many edits from a known one gets a suggestion.
@@ -62,7 +64,7 @@ pub struct ServeArgs {
     /// Threads that serve requests [default: one per processor]
     #[arg(long, env = "TRILITH_CORES")]
     pub cores: Option<String>,
-    /// What to log, e.g. info or logstore=debug,info [default: info]
+    /// What to log, e.g. warn or logstore=debug,info [default: info, less of libraries]
     #[arg(long, env = "TRILITH_LOG")]
     pub log: Option<String>,
     /// How to log: text or json [default: text]
@@ -117,7 +119,7 @@ impl ServeArgs {
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             cores: cores(pick(&self.cores, "cores"))?,
-            log: pick(&self.log, "log").unwrap_or_else(|| "info".to_owned()),
+            log: pick(&self.log, "log").unwrap_or_else(|| DEFAULT_LOG.to_owned()),
             log_json: match log_format.as_str() {
                 "json" => true,
                 "text" => false,

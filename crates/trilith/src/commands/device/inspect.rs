@@ -5,6 +5,7 @@ use crate::commands::size::human;
 use crate::commands::table;
 use crate::prepared::NO_CLUSTER;
 use anyhow::Context;
+use bench::s3::sigv4::Timestamp;
 use device::{Device, ZoneState, ZoneStream};
 use disk::{Disk, DiskErrorKind, DiskExt, FileDisk, OpenOptions, ReadMode};
 use format::superblock::{Region, Superblock, ZoneRegion};
@@ -62,7 +63,8 @@ fn print_identity(disk: &FileDisk, superblock: &Superblock) {
         println!("  cell        {}", superblock.cell);
     }
     println!("  uuid        {}", superblock.device_uuid);
-    println!("  superblock  number {}, made {} ms after 1970", superblock.sequence, superblock.created_ms);
+    let made = Timestamp::from_unix(superblock.created_ms / 1000);
+    println!("  superblock  number {}, made {}", superblock.sequence, made.text());
     println!("  size        {} of the disk or file now", human(disk.size_bytes()));
 }
 

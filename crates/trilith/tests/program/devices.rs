@@ -1,0 +1,97 @@
+//! Disks: prepared, taken, looked at, missing.
+
+use crate::server::{Home, program, text};
+use std::path::Path;
+use std::process::Output;
+
+fn device(arguments: &[&str], path: &Path) -> Output {
+    program().arg("device").args(&arguments[..1]).arg(path).args(&arguments[1..]).output().unwrap()
+}
+
+fn well(output: Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn wrong(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+#[test]
+fn a_prepared_disk_is_taken_by_the_next_server() {
+    let home = Home::new();
+    let (one, two) = (home.path("one"), home.path("two"));
+    let format = ["format", "--size", "200MiB", "--zone-size", "8MiB"];
+    assert!(wrong(device(&["format"], &one)).contains("--size"));
+    well(device(&format, &one));
+    well(device(&format, &two));
+    assert!(well(device(&["inspect"], &one)).contains("no server has taken it yet"));
+    // Nobody has used it, so preparing it again asks for no permission.
+    well(device(&format, &one));
+    let devices = format!("{},{}", one.display(), two.display());
+    let server = home.serve(&["--devices", &devices]);
+    server.make_open_bucket("bucket");
+    let told = server.run(&["status"]);
+    assert!(told.contains("copies   2 of each object"), "{told}");
+    let error = wrong(device(&["inspect"], &two));
+    assert!(error.contains(&format!("in use by process {}", server.pid())), "{error}");
+    server.stop();
+    let inspected = well(device(&["inspect", "--zones"], &two));
+    assert!(inspected.contains("device      1") && inspected.contains("of 8.0 MiB"), "{inspected}");
+    assert!(inspected.contains("finished"), "{inspected}");
+    assert!(wrong(device(&format, &two)).contains("--overwrite erases them"));
+    // Looking changes nothing: the server still takes it.
+    let server = home.serve(&["--devices", &devices]);
+    assert!(server.run(&["bucket", "ls"]).contains("bucket"));
+}
+
+#[test]
+fn foreign_bytes_are_not_overwritten_without_a_word() {
+    let home = Home::new();
+    let path = home.path("disk");
+    let foreign = [vec![0u8; 5000], b"somebody's file system".to_vec(), vec![0u8; 100_000]].concat();
+    std::fs::write(&path, &foreign).unwrap();
+    let format = ["format", "--size", "1GiB"];
+    assert!(wrong(device(&format, &path)).contains("something that is not Trilith's"));
+    let error = text(&home.serve_to_the_end(&["--devices", path.to_str().unwrap()]).stderr);
+    assert!(error.contains("not a Trilith device") && error.contains("trilith device format"), "{error}");
+    assert!(wrong(device(&["inspect"], &path)).contains("not a Trilith device"));
+    assert!(std::fs::read(&path).unwrap() == foreign, "nothing was written");
+    well(device(&["format", "--size", "1GiB", "--overwrite"], &path));
+    home.serve(&["--devices", path.to_str().unwrap()]).stop();
+}
+
+#[test]
+fn a_disk_of_another_cluster_is_refused() {
+    let (home, other) = (Home::new(), Home::new());
+    let path = home.path("disk");
+    home.serve(&["--devices", path.to_str().unwrap()]).stop();
+    let output = other.serve_to_the_end(&["--devices", path.to_str().unwrap()]);
+    let error = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && error.contains("of cluster"), "{error}");
+}
+
+#[test]
+fn a_missing_device_is_told_and_its_copies_are_read_elsewhere() {
+    let home = Home::new();
+    let paths = ["one", "two", "three"].map(|name| home.path(name));
+    let names = paths.each_ref().map(|path| path.to_str().unwrap());
+    let server = home.serve(&["--devices", &names.join(",")]);
+    server.make_open_bucket("bucket");
+    let mut s3 = crate::http::Connection::open(&server.s3).unwrap();
+    for index in 0..50 {
+        assert_eq!(s3.ask("PUT", &format!("/bucket/{index}"), &[], format!("of {index}").as_bytes()).unwrap().status, 200);
+    }
+    server.stop();
+    let server = home.serve(&["--devices", &names[..2].join(",")]);
+    let mut s3 = crate::http::Connection::open(&server.s3).unwrap();
+    for index in 0..50 {
+        let answer = s3.get(&format!("/bucket/{index}")).unwrap();
+        assert!(answer.status == 200 && answer.text() == format!("of {index}"), "{index}: {} {}", answer.status, answer.text());
+    }
+    let output = server.command(&["status"]).output().unwrap();
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("WRONG: device 2") && told.contains("is missing") && told.contains("--devices"), "{told}");
+}

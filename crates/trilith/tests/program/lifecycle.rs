@@ -1,0 +1,99 @@
+//! Starting, stopping, starting again.
+
+use crate::http::Connection;
+use crate::server::{Home, LOOK, PATIENCE, text};
+use std::time::Duration;
+
+#[test]
+fn a_second_server_on_the_same_data_names_the_first() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    let env = env::Env::real_with_cores(1);
+    let begun = env.now();
+    let output = home.serve_to_the_end(&[]);
+    let taken = env.now() - begun;
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.contains(&format!("in use by process {}", server.pid())), "{error}");
+    assert!(error.contains("device-0.trilith"), "{error}");
+    assert!((Duration::from_secs(4)..Duration::from_secs(8)).contains(&taken), "it waited {taken:?}, not about 5 s");
+    server.make_open_bucket("still-served");
+}
+
+#[test]
+fn a_successor_takes_over_when_its_predecessor_ends() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    server.make_open_bucket("bucket");
+    std::thread::scope(|scope| {
+        let successor = scope.spawn(|| home.serve(&[]));
+        server.kill();
+        let successor = successor.join().unwrap();
+        assert!(successor.run(&["bucket", "ls"]).contains("bucket"));
+    });
+}
+
+#[test]
+fn sigterm_finishes_the_request_in_hand() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    server.make_open_bucket("bucket");
+    let body = vec![7; 100_000];
+    let mut slow = Connection::open(&server.s3).unwrap();
+    slow.send_head("PUT", "/bucket/slow", &[("Expect", "100-continue")], body.len()).unwrap();
+    assert_eq!(slow.answer(false).unwrap().status, 100, "the server wants the body: the request is in its hand");
+    slow.send(&body[..40_000]).unwrap();
+    server.terminate();
+    wait_until_not_ready(&server.admin);
+    slow.send(&body[40_000..]).unwrap();
+    assert_eq!(slow.answer(false).unwrap().status, 200);
+    let status = server.ended();
+    assert_eq!(status.code(), Some(0));
+    let server = home.serve(&[]);
+    let answer = Connection::open(&server.s3).unwrap().get("/bucket/slow").unwrap();
+    assert!(answer.status == 200 && answer.body == body);
+}
+
+/// Returns when the server has begun to stop: it says so, or its admin port is gone.
+fn wait_until_not_ready(admin: &str) {
+    let env = env::Env::real_with_cores(1);
+    let deadline = env.now() + PATIENCE;
+    while Connection::open(admin)
+        .and_then(|mut connection| connection.get("/health/ready"))
+        .is_ok_and(|answer| answer.status == 200)
+    {
+        assert!(env.now() < deadline, "the server stays ready after SIGTERM");
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[test]
+fn a_restart_keeps_objects_buckets_and_policies() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    server.make_open_bucket("bucket");
+    let mut s3 = Connection::open(&server.s3).unwrap();
+    let small = |index: usize| format!("content of {index}").into_bytes();
+    for index in 0..300 {
+        assert_eq!(s3.ask("PUT", &format!("/bucket/small-{index:03}"), &[], &small(index)).unwrap().status, 200);
+    }
+    let large: Vec<u8> = (0..9_000_000u32).map(|at| (at / 7) as u8).collect();
+    assert_eq!(s3.ask("PUT", "/bucket/large", &[("x-amz-meta-colour", "green")], &large).unwrap().status, 200);
+    assert_eq!(s3.ask("DELETE", "/bucket/small-007", &[], b"").unwrap().status, 204);
+    server.stop();
+    for round in 0..2 {
+        let server = home.serve(&[]);
+        let mut s3 = Connection::open(&server.s3).unwrap();
+        for index in 0..300 {
+            let answer = s3.get(&format!("/bucket/small-{index:03}")).unwrap();
+            let expected = if index == 7 { 404 } else { 200 };
+            assert_eq!(answer.status, expected, "round {round}, object {index}");
+            assert!(index == 7 || answer.body == small(index), "round {round}, object {index}");
+        }
+        let answer = s3.get("/bucket/large").unwrap();
+        assert!(answer.body == large, "round {round}");
+        assert_eq!(answer.header("x-amz-meta-colour"), Some("green"));
+        assert_eq!(server.run(&["object", "ls", "-r", "bucket"]).lines().count(), 300);
+        server.stop();
+    }
+}

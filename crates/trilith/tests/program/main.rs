@@ -1,0 +1,10 @@
+//! The program as its users run it: the real binary, its command line, its ports, its crashes.
+
+mod admin;
+mod config;
+mod crash;
+mod devices;
+mod http;
+mod lifecycle;
+mod objects;
+mod server;

@@ -1,0 +1,190 @@
+//! A server of a test: its own folder, ports that the system chooses, and a deadline on everything that is waited for.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub const USER: &str = "tester";
+pub const PASSWORD: &str = "tester-secret";
+/// Until a server serves, or ends.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at something that is waited for.
+pub const LOOK: Duration = Duration::from_millis(2);
+
+/// A folder for servers that come after one another.
+pub struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        Home { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// A server on this folder's data, with root credentials and ports of its own; `more` flags come last.
+    pub fn serve(&self, more: &[&str]) -> Server {
+        let known = ["--root-user", USER, "--root-password", PASSWORD];
+        self.serve_bare(&[&known, more].concat())
+    }
+
+    /// The same without credentials.
+    pub fn serve_bare(&self, more: &[&str]) -> Server {
+        Server::start(&self.data(), &self.path("server.log"), more)
+    }
+
+    /// A server that is expected to end by itself.
+    pub fn serve_to_the_end(&self, more: &[&str]) -> Output {
+        serve_command(&self.data(), more).output().expect("the program runs")
+    }
+}
+
+/// The program without a word of the environment that would change its settings.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trilith"));
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+fn serve_command(data: &Path, more: &[&str]) -> Command {
+    let mut command = program();
+    // In the environment, so that flags win.
+    command.env("TRILITH_S3_ADDR", "127.0.0.1:0").env("TRILITH_ADMIN_ADDR", "127.0.0.1:0");
+    command.env("TRILITH_DEVICE_SIZE", "1GiB").env("TRILITH_CORES", "2").env("TRILITH_DATA", data);
+    command.arg("serve").args(more);
+    command
+}
+
+/// A running server. Dropped, it is killed.
+pub struct Server {
+    child: Child,
+    pub s3: String,
+    pub admin: String,
+    data: PathBuf,
+}
+
+impl Server {
+    fn start(data: &Path, log: &Path, more: &[&str]) -> Server {
+        let log_file = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
+        let mut command = serve_command(data, more);
+        let mut child = command.stdout(Stdio::piped()).stderr(log_file).spawn().expect("the program starts");
+        let lines = lines_of(child.stdout.take().expect("piped"));
+        let address = |mark: &str| loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(mark) => {
+                    let rest = line.split("http://").nth(1).expect("the greeting names an address");
+                    break rest.split(' ').next().unwrap_or_default().to_owned();
+                }
+                Ok(_) => {}
+                Err(_) => panic!("no greeting; the log says:\n{}", std::fs::read_to_string(log).unwrap_or_default()),
+            }
+        };
+        let s3 = address("serves S3");
+        let admin = address("admin");
+        Server { child, s3, admin, data: data.to_owned() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A command of the program against this server, with root credentials.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = program();
+        command.env("TRILITH_ENDPOINT", format!("http://{}", self.s3)).env("TRILITH_ADMIN_ADDR", &self.admin);
+        command.env("TRILITH_ROOT_USER", USER).env("TRILITH_ROOT_PASSWORD", PASSWORD).env("TRILITH_DATA", &self.data);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs a command that must succeed; its output.
+    pub fn run(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().expect("the program runs");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Runs a command that must fail; what it complains about.
+    pub fn fail(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// Makes a bucket that everybody may use.
+    pub fn make_open_bucket(&self, name: &str) {
+        self.run(&["bucket", "make", name]);
+        self.run(&["bucket", "policy", "set", name, "public-read-write"]);
+    }
+
+    /// Tells the server to stop.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends the server in the middle of whatever it does.
+    pub fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("a child can be waited for");
+    }
+
+    /// Waits until the server has ended.
+    pub fn ended(mut self) -> ExitStatus {
+        let env = env::Env::real_with_cores(1);
+        let deadline = env.now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            assert!(env.now() < deadline, "the server did not end in {PATIENCE:?}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Stops the server in order.
+    pub fn stop(self) {
+        self.terminate();
+        let status = self.ended();
+        assert!(status.success(), "{status}");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
+        kill_process(pid, signal).expect("our own child can be signalled");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The lines of a pipe, read to its end so that its writer never waits.
+fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(64);
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            // Nobody listens after the greeting.
+            drop(sender.try_send(line));
+        }
+    });
+    receiver
+}
