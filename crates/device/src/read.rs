@@ -134,6 +134,10 @@ enum Unread {
 /// Reads as often as the frame turns out to be longer than was expected: twice at most, for its header and for its payload.
 async fn read_by(inner: &Inner, place: Place, seal: &Seal, expected_bytes: usize, mode: ReadMode) -> Result<FrameBuf, Failure> {
     let room = room(inner, place);
+    // The disk ends before the place: a file that was cut off, or a place from a table that lies.
+    if room < FIXED_HEADER_BYTES {
+        return Err(Failure::Damage(Damage::BeyondZone { frame_bytes: expected_bytes }));
+    }
     let mut len = expected_bytes.clamp(FIXED_HEADER_BYTES, room);
     loop {
         let (buf, start) = read_range(inner, place, len, mode).await.map_err(Failure::Disk)?;

@@ -3,4 +3,8 @@
 mod conformance;
 mod crash;
 mod collection;
+mod history;
+mod mains;
+mod power;
 mod support;
+mod workload;

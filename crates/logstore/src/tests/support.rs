@@ -1,8 +1,9 @@
 //! A gateway over simulated disks that can crash and start again.
 
-use crate::{LogStore, LogStoreConfig, Manifests};
+use super::mains::{Mains, Plugged};
+use crate::{LogStore, LogStoreConfig, Manifests, OpenError};
 use device::{Device, DeviceConfig, FormatOptions};
-use disk::{Disk, SimDisk, SimOptions};
+use disk::{CompletionOrder, Disk, SimDisk, SimOptions};
 use engine::{EngineError, EngineFuture, ObjectKey};
 use env::Env;
 use format::attributes::{Attributes, ETag};
@@ -15,30 +16,79 @@ pub const BUCKET: BucketId = BucketId(7);
 
 /// The manager's part, in memory: it survives crashes of the gateway.
 #[derive(Default)]
-pub struct MemoryManifests(Mutex<(Epoch, Option<Vec<u8>>, u64)>);
+pub struct MemoryManifests(Mutex<Installed>);
 
-impl Manifests for MemoryManifests {
+#[derive(Default)]
+struct Installed {
+    epoch: Epoch,
+    manifest: Option<Vec<u8>>,
+    incarnation: u64,
+}
+
+/// The manager as one start of the gateway sees it: it is on the same mains.
+struct PluggedManifests {
+    memory: Arc<MemoryManifests>,
+    mains: Arc<Mains>,
+}
+
+impl PluggedManifests {
+    /// Counts a change; never ends if the power is off. True if the power goes after it.
+    async fn change(&self, what: u64) -> bool {
+        if self.mains.is_off() {
+            std::future::pending::<()>().await;
+        }
+        self.mains.change([u64::MAX, what, 0, 0])
+    }
+
+    async fn cut(&self) {
+        self.mains.cut();
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Manifests for PluggedManifests {
     fn load(&self) -> Option<Vec<u8>> {
-        self.0.lock().1.clone()
+        self.memory.0.lock().manifest.clone()
     }
 
     fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
         Box::pin(async move {
-            let mut state = self.0.lock();
-            if state.0 != expected {
-                return Err(EngineError::Conflict { reason: format!("epoch {} is installed, not {expected}", state.0) });
+            let goes = self.change(epoch.0).await;
+            // At a cut it is installed or not; each happens.
+            if goes && self.mains.record().1.is_multiple_of(2) {
+                self.cut().await;
             }
-            state.0 = epoch;
-            state.1 = Some(manifest);
-            Ok(())
+            let found = {
+                let mut installed = self.memory.0.lock();
+                let found = installed.epoch;
+                if found == expected {
+                    installed.epoch = epoch;
+                    installed.manifest = Some(manifest);
+                }
+                found
+            };
+            if goes {
+                self.cut().await;
+            }
+            if found == expected {
+                return Ok(());
+            }
+            Err(EngineError::Conflict { reason: format!("epoch {found} is installed, not {expected}") })
         })
     }
 
     fn incarnation(&self) -> EngineFuture<'_, u64> {
         Box::pin(async move {
-            let mut state = self.0.lock();
-            state.2 += 1;
-            Ok(state.2)
+            let goes = self.change(0).await;
+            let incarnation = {
+                let mut installed = self.memory.0.lock();
+                installed.incarnation += 1;
+                installed.incarnation
+            };
+            if goes {
+                self.cut().await;
+            }
+            Ok(incarnation)
         })
     }
 }
@@ -47,6 +97,7 @@ impl Manifests for MemoryManifests {
 pub struct Rig {
     pub env: Env,
     pub disks: Vec<SimDisk>,
+    pub mains: Arc<Mains>,
     pub manifests: Arc<MemoryManifests>,
     pub config: LogStoreConfig,
 }
@@ -54,11 +105,17 @@ pub struct Rig {
 impl Rig {
     /// Freshly formatted devices with zones of this many bytes.
     pub async fn new(seed: u64, devices: u32, zones: u64, zone_bytes: u64) -> Rig {
+        Rig::with_zones(seed, &vec![zones; devices as usize], zone_bytes).await
+    }
+
+    /// Freshly formatted devices, each with this many zones.
+    pub async fn with_zones(seed: u64, zones: &[u64], zone_bytes: u64) -> Rig {
         let env = Env::simulated(seed);
         let mut disks = Vec::new();
-        for id in 1..=devices {
+        for (id, zones) in (1u32..).zip(zones) {
             let capacity_bytes = Some(zones * zone_bytes + 8 * 1024 * 1024);
-            let disk = SimDisk::new(&env, SimOptions { seed: seed + id as u64, capacity_bytes, ..SimOptions::default() });
+            let name = format!("disk {id}");
+            let disk = SimDisk::new(&env, SimOptions { name, seed: seed + id as u64, capacity_bytes, ..SimOptions::default() });
             let options = FormatOptions {
                 cluster: ClusterId([1; 16]),
                 device: DeviceId(id),
@@ -71,27 +128,55 @@ impl Rig {
             disks.push(disk);
         }
         let config = LogStoreConfig { checkpoint_interval: Duration::from_secs(3600), ..LogStoreConfig::default() };
-        Rig { env, disks, manifests: Arc::default(), config }
+        let mains = Mains::on(disks.clone());
+        Rig { env, disks, mains, manifests: Arc::default(), config }
     }
 
-    pub async fn devices(&self) -> Vec<Arc<Device>> {
+    pub async fn device(&self, id: DeviceId) -> Result<Arc<Device>, device::OpenError> {
+        let disk = self.disks[id.0 as usize - 1].clone();
+        let disk: Arc<dyn Disk> = Arc::new(Plugged { disk, mains: self.mains.clone(), number: id.0 as u64 });
+        let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
+        Ok(Arc::new(Device::open(disk, &self.env, config).await?))
+    }
+
+    /// Opens all devices but `missing`, and the engine over them.
+    pub async fn try_open(&self, missing: &[DeviceId]) -> Result<LogStore, OpenError> {
         let mut devices = Vec::new();
-        for disk in &self.disks {
-            let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-            let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
-            devices.push(Arc::new(Device::open(disk, &self.env, config).await.unwrap()));
+        for id in (1..=self.disks.len() as u32).map(DeviceId).filter(|id| !missing.contains(id)) {
+            devices.push(self.device(id).await.unwrap());
         }
-        devices
+        let manifests = Arc::new(PluggedManifests { memory: self.manifests.clone(), mains: self.mains.clone() });
+        LogStore::open(self.config.clone(), self.env.clone(), manifests, devices, missing).await
+    }
+
+    pub async fn open_without(&self, missing: &[DeviceId]) -> LogStore {
+        self.try_open(missing).await.unwrap()
     }
 
     pub async fn open(&self) -> LogStore {
-        let devices = self.devices().await;
-        LogStore::open(self.config.clone(), self.env.clone(), self.manifests.clone(), devices, &[]).await.unwrap()
+        self.open_without(&[]).await
+    }
+
+    pub fn set_order(&self, order: CompletionOrder) {
+        self.disks.iter().for_each(|disk| disk.set_order(order));
+    }
+
+    pub fn set_ignores_flush(&self, ignores_flush: bool) {
+        self.disks.iter().for_each(|disk| disk.set_ignores_flush(ignores_flush));
     }
 
     /// Power cut: what the disks had not made durable is lost in part.
     pub fn crash(&mut self) {
-        self.disks = self.disks.iter().map(|disk| disk.crash()).collect();
+        self.mains.cut();
+        self.restart();
+    }
+
+    /// Only the process ended, unless the power was cut before: all that it wrote is there.
+    pub fn restart(&mut self) {
+        self.mains.end();
+        self.disks = self.disks.iter().map(|disk| disk.restart()).collect();
+        self.set_order(CompletionOrder::Inline);
+        self.mains = Mains::on(self.disks.clone());
     }
 }
 
@@ -104,4 +189,36 @@ pub fn attributes(content: &[u8]) -> Attributes {
     let digest = blake3::hash(content);
     let etag = ETag::Md5(digest.as_bytes()[..16].try_into().unwrap());
     Attributes { etag, modified_ms: 1_700_000_000_000, ..Attributes::default() }
+}
+
+/// Seeded draws (SplitMix64): the same on every machine.
+pub struct Draw(u64);
+
+impl Draw {
+    pub fn new(seed: u64) -> Draw {
+        Draw(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// How many times longer tests run than by default.
+pub fn soak() -> u64 {
+    std::env::var("TRILITH_SOAK").map_or(1, |text| text.parse().expect("TRILITH_SOAK is a number"))
+}
+
+/// Runs a test's future on a runtime of its own, whose clock jumps to the next timer when nothing else is to be done.
+pub fn simulate<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(future)
 }

@@ -1,0 +1,186 @@
+//! Power cuts: after every change that a workload makes, and again while the gateway starts.
+//!
+//! After each: everything acknowledged is there, nothing is there in part, what was deleted stays deleted, the list says what
+//! reads say, no upload of a completed object is open, a second start finds the same, and the gateway works on.
+
+use super::history::Seen;
+use super::support::{Draw, Rig, simulate, soak};
+use super::workload::{Workload, World};
+use std::time::Duration;
+
+const SMALL: Workload = Workload {
+    name: "one device, everything at once",
+    devices: 1,
+    zones: 24,
+    zone_bytes: 128 * 1024,
+    clients: 3,
+    keys: 4,
+    steps: 24,
+    large: 3,
+    uploads: 5,
+    small_bytes: 3000,
+    chunk_bytes: 6000,
+    checkpoint_entries: 8,
+    collect_below_free_percent: 100,
+    latency_us: 0,
+};
+
+const TABLE: &[Workload] = &[
+    SMALL,
+    Workload { name: "three devices, everything at once", devices: 3, ..SMALL },
+    Workload { name: "one device, writes that overtake each other", latency_us: 900, ..SMALL },
+    Workload { name: "three devices, writes that overtake each other", devices: 3, latency_us: 900, ..SMALL },
+    Workload { name: "three devices, small objects only", devices: 3, large: 0, uploads: 0, keys: 2, latency_us: 300, ..SMALL },
+    Workload { name: "three devices, uploads only", devices: 3, large: 0, uploads: 15, keys: 2, latency_us: 300, ..SMALL },
+];
+
+/// Longest simulated time that one life may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// One run: where the power goes in the first life, and in the start after it.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    workload: Workload,
+    seed: u64,
+    cut_after: Option<u64>,
+    ignores_flush: bool,
+}
+
+/// What two runs of one seed must agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Outcome {
+    /// Changes before the end of the first life.
+    changes: u64,
+    records: Vec<(u64, u64)>,
+    seen: Vec<Seen>,
+}
+
+impl Run {
+    fn go(self) -> Result<Outcome, String> {
+        simulate(async {
+            match tokio::time::timeout(PATIENCE, self.run()).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err("it hangs".to_owned()),
+            }
+        })
+        .map_err(|violation| format!("{violation}\nto replay: {self:?}"))
+    }
+
+    async fn run(self) -> Result<Outcome, String> {
+        let (world, mut rig) = World::new(self.workload, self.seed).await;
+        rig.set_ignores_flush(self.ignores_flush);
+        let mut draw = Draw::new(self.seed ^ self.cut_after.unwrap_or(0).wrapping_mul(0x9e37));
+        let mut outcome = Outcome { changes: 0, records: Vec::new(), seen: Vec::new() };
+        if let Some(changes) = self.cut_after {
+            rig.mains.cut_after(changes);
+        }
+        self.first_life(&world, &rig).await?;
+        outcome.changes = rig.mains.record().0;
+        outcome.records.push(rig.mains.record());
+        rig.crash();
+        // The power goes again while the gateway starts, or soon after.
+        rig.mains.cut_after(draw.below(40));
+        let started = start(&rig).await?;
+        outcome.records.push(rig.mains.record());
+        if let Some(store) = started {
+            rig.mains.stay_on();
+            outcome.seen.push(judge(&world, &store).await?);
+        }
+        rig.crash();
+        let Some(store) = start(&rig).await? else { unreachable!("no cut was asked for") };
+        outcome.seen.push(judge(&world, &store).await?);
+        rig.crash();
+        let Some(store) = start(&rig).await? else { unreachable!("no cut was asked for") };
+        outcome.seen.push(judge(&world, &store).await?);
+        if let [.., last, again] = &outcome.seen[..]
+            && last != again
+        {
+            return Err(format!("a start finds {last:?}\nthe next one {again:?}"));
+        }
+        // It works on, and goes in order.
+        let workload = Workload { steps: 6, ..self.workload };
+        World { workload, ..world.clone() }.live(&rig, &store, self.seed + 1).await;
+        check(&world)?;
+        store.close().await;
+        drop(store);
+        rig.restart();
+        let Some(store) = start(&rig).await? else { unreachable!("no cut was asked for") };
+        outcome.seen.push(judge(&world, &store).await?);
+        outcome.records.push(rig.mains.record());
+        Ok(outcome)
+    }
+
+    async fn first_life(&self, world: &World, rig: &Rig) -> Result<(), String> {
+        if let Some(store) = start(rig).await? {
+            world.live(rig, &store, self.seed).await;
+        }
+        check(world)
+    }
+}
+
+/// Starts the gateway; none if the power went first.
+async fn start(rig: &Rig) -> Result<Option<crate::LogStore>, String> {
+    tokio::select! {
+        biased;
+        () = rig.mains.off() => Ok(None),
+        started = rig.try_open(&[]) => started.map(Some).map_err(|error| format!("it does not start: {error}")),
+    }
+}
+
+async fn judge(world: &World, store: &crate::LogStore) -> Result<Seen, String> {
+    let mut history = world.history.lock().clone();
+    let seen = history.judge(store).await?;
+    *world.history.lock() = history;
+    Ok(seen)
+}
+
+fn check(world: &World) -> Result<(), String> {
+    world.violation.lock().take().map_or(Ok(()), Err)
+}
+
+fn run_of(workload: &Workload, seed: u64) -> Run {
+    Run { workload: *workload, seed, cut_after: None, ignores_flush: false }
+}
+
+/// Cuts after every `stride`-th change of a workload's first life.
+fn cut_everywhere(workload: &Workload, seed: u64, stride: usize) {
+    let whole = run_of(workload, seed);
+    let changes = whole.go().unwrap_or_else(|violation| panic!("{}: {violation}", workload.name)).changes;
+    for cut_after in (0..changes).step_by(stride) {
+        let run = Run { cut_after: Some(cut_after), ..whole };
+        if let Err(violation) = run.go() {
+            panic!("{}: {violation}", workload.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_cut() {
+    for workload in TABLE {
+        for seed in 1..=soak() {
+            let started = std::time::Instant::now();
+            cut_everywhere(workload, seed, 1);
+            eprintln!("{}: {:?}", workload.name, started.elapsed());
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_ignores_flushes_is_caught() {
+    for workload in TABLE {
+        let caught = (1..20).any(|seed| {
+            let run = Run { cut_after: Some(60 + 5 * seed), ignores_flush: true, ..run_of(workload, seed) };
+            let outcome = std::panic::catch_unwind(|| run.go());
+            !matches!(outcome, Ok(Ok(_)))
+        });
+        assert!(caught, "{}: cuts of lying disks go unnoticed, so this test tests nothing", workload.name);
+    }
+}
+
+#[test]
+fn a_seed_replays() {
+    for workload in TABLE {
+        let run = Run { cut_after: Some(90), ..run_of(workload, 3) };
+        assert_eq!(run.go().unwrap(), run.go().unwrap(), "{}", workload.name);
+    }
+}
