@@ -1,0 +1,9 @@
+//! Models of the protocols, explored state by state.
+//!
+//! Each file opens with its states, messages and invariants, checks the protocol within small bounds (larger ones with
+//! `TRILITH_SOAK`), and then breaks one rule at a time to show that the check notices.
+
+mod cold_start;
+mod explore;
+mod freeze;
+mod interference;
