@@ -29,6 +29,12 @@ impl Home {
         self.folder.path().join(name)
     }
 
+    /// Keeps the folder for whoever looks into a failure.
+    fn keep_after_failure(&mut self) {
+        self.folder.disable_cleanup(true);
+        println!("what the servers left is in {}", self.folder.path().display());
+    }
+
     pub fn data(&self) -> PathBuf {
         self.path("data")
     }
@@ -47,6 +53,14 @@ impl Home {
     /// A server that is expected to end by itself.
     pub fn serve_to_the_end(&self, more: &[&str]) -> Output {
         serve_command(&self.data(), more).output().expect("the program runs")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep_after_failure();
+        }
     }
 }
 
