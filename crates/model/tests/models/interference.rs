@@ -18,7 +18,7 @@
 //! Steps that commute with all others are taken together, to keep the state space small: what only a gateway that survives
 //! knows and does on devices.
 
-use super::explore::{explore, soaking};
+use super::explore::{assert_broken, assert_sound, soaking};
 use model::linearizability::{CallId, History};
 use model::register::{Call, Outcome, Register};
 use stateright::{Model, Property};
@@ -469,35 +469,35 @@ const PRIMARY_FIRST: Rule = Rule::PrimaryFirst { order_in_headers: true };
 
 #[test]
 fn primary_first_is_sound() {
-    explore(model(PRIMARY_FIRST, &[0, 1])).assert_sound("primary first, two writes");
+    assert_sound("primary first, two writes", model(PRIMARY_FIRST, &[0, 1]));
     let all = Interference { loss: Loss::AllGateways, ..model(PRIMARY_FIRST, &[0, 1]) };
-    explore(all).assert_sound("primary first, all gateways lost, two writes");
+    assert_sound("primary first, all gateways lost, two writes", all);
     if soaking() {
-        explore(model(PRIMARY_FIRST, &[0, 1, 2])).assert_sound("primary first, three writes");
+        assert_sound("primary first, three writes", model(PRIMARY_FIRST, &[0, 1, 2]));
     }
 }
 
 #[test]
 fn primary_first_without_the_order_in_headers_is_not() {
     let rule = Rule::PrimaryFirst { order_in_headers: false };
-    explore(model(rule, &[0, 1])).assert_broken("primary first, headers without order", "linearizable");
+    assert_broken("primary first, headers without order", model(rule, &[0, 1]), "linearizable");
 }
 
 #[test]
 fn judging_at_the_start_alone_is_unsound() {
-    explore(model(Rule::JudgedAtStart, &[0, 1])).assert_broken("judged at the start", "linearizable");
+    assert_broken("judged at the start", model(Rule::JudgedAtStart, &[0, 1]), "linearizable");
 }
 
 #[test]
 fn judging_at_the_acknowledgement_is_sound_while_one_gateway_dies() {
     let rule = Rule::JudgedAtAcknowledgement;
-    explore(model(rule, &[0, 1])).assert_sound("judged at the acknowledgement, two writes");
+    assert_sound("judged at the acknowledgement, two writes", model(rule, &[0, 1]));
     let after_only = Interference { reads: [0, 1], ..model(rule, &[0, 0, 1]) };
-    explore(after_only).assert_sound("judged at the acknowledgement, two of the lost gateway's, reads after it");
+    assert_sound("judged at the acknowledgement, two of the lost gateway's, reads after it", after_only);
     if soaking() {
-        explore(model(rule, &[0, 1, 2])).assert_sound("judged at the acknowledgement, three writes");
-        explore(model(rule, &[0, 0, 1])).assert_sound("judged at the acknowledgement, two of the lost gateway's");
-        explore(model(rule, &[0, 1, 1])).assert_sound("judged at the acknowledgement, two of a survivor's");
+        assert_sound("judged at the acknowledgement, three writes", model(rule, &[0, 1, 2]));
+        assert_sound("judged at the acknowledgement, two of the lost gateway's", model(rule, &[0, 0, 1]));
+        assert_sound("judged at the acknowledgement, two of a survivor's", model(rule, &[0, 1, 1]));
     }
 }
 
@@ -507,7 +507,7 @@ fn judging_at_the_acknowledgement_is_sound_while_one_gateway_dies() {
 fn soak_contradictions_must_be_decided_for_those_that_do_not_list() {
     let rule = Rule::JudgedAtAcknowledgement;
     let listing_wins = Interference { unlisted_win: false, reads: [0, 1], ..model(rule, &[0, 1, 2]) };
-    explore(listing_wins).assert_broken("judged at the acknowledgement, those that list win", "linearizable");
+    assert_broken("judged at the acknowledgement, those that list win", listing_wins, "linearizable");
 }
 
 /// The decision's own words leave this case open: the second write of the lost gateway does not list the first.
@@ -515,17 +515,17 @@ fn soak_contradictions_must_be_decided_for_those_that_do_not_list() {
 fn the_lists_alone_do_not_order_writes_of_the_lost_gateway() {
     let rule = Rule::JudgedAtAcknowledgement;
     let lists_alone = Interference { reads: [0, 1], own_sequence_counts: false, ..model(rule, &[0, 0, 1]) };
-    explore(lists_alone).assert_broken("judged at the acknowledgement, lists alone", "linearizable");
+    assert_broken("judged at the acknowledgement, lists alone", lists_alone, "linearizable");
 }
 
 #[test]
 fn it_depends_on_answers_that_do_not_overtake_notices() {
     let overtaken = Interference { held_overtakes: true, ..model(Rule::JudgedAtAcknowledgement, &[0, 1]) };
-    explore(overtaken).assert_broken("judged at the acknowledgement, answers overtake", "linearizable");
+    assert_broken("judged at the acknowledgement, answers overtake", overtaken, "linearizable");
 }
 
 #[test]
 fn it_does_not_survive_the_loss_of_all_gateways() {
     let all = Interference { loss: Loss::AllGateways, ..model(Rule::JudgedAtAcknowledgement, &[0, 1]) };
-    explore(all).assert_broken("judged at the acknowledgement, all gateways lost", "linearizable");
+    assert_broken("judged at the acknowledgement, all gateways lost", all, "linearizable");
 }
