@@ -6,6 +6,7 @@ use env::Env;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body::Body;
 use manager::Manager;
 use object::{ObjectService, Principal};
 
@@ -19,6 +20,7 @@ use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
 use crate::request_id::{RequestId, RequestIds};
 use crate::response::ResponseBody;
 use crate::server::{BodyFailure, RequestBody};
+use crate::stats::{Answered, Counters, S3Stats};
 use crate::target::Target;
 use crate::translate;
 
@@ -31,41 +33,74 @@ pub struct App {
     authenticator: Arc<Authenticator>,
     library: Library,
     ids: RequestIds,
+    counters: Counters,
+    env: Env,
 }
 
 /// What became of a request on the short way.
 enum Short {
-    Answered(Result<Response<ResponseBody>, Failure>),
-    /// It is for the library.
-    Passed(RequestBody),
+    Refused(Failure),
+    Answered(Direct, Result<Response<ResponseBody>, Failure>),
+    /// It is for the library, which asks back for what is direct.
+    Passed(RequestBody, Option<Direct>),
 }
 
 impl App {
     pub fn new(config: S3Config, service: Arc<ObjectService>, manager: Arc<Manager>, env: &Env) -> Arc<App> {
         let authenticator = Arc::new(Authenticator::new(manager, env.clone()));
         let library = Library::new(&config, service.clone(), authenticator.clone());
-        Arc::new(App { config, service, authenticator, library, ids: RequestIds::new(env.random_u64()) })
+        Arc::new(App {
+            config,
+            service,
+            authenticator,
+            library,
+            ids: RequestIds::new(env.random_u64()),
+            counters: Counters::new(),
+            env: env.clone(),
+        })
     }
 
     pub fn config(&self) -> &S3Config {
         &self.config
     }
 
+    /// What was asked and answered so far.
+    pub fn stats(&self) -> S3Stats {
+        self.counters.stats()
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Answers one request.
-    pub async fn answer(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
+    pub(crate) async fn answer(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
+        let start = self.env.now();
         let id = self.ids.next();
         let (head, body) = request.into_parts();
+        let received_bytes = body.announced().unwrap_or_default();
+        let (mut direct, mut was_refused) = (None, false);
         let mut response = match self.take_short_way(&head, body).await {
-            Short::Answered(Ok(response)) => response,
-            Short::Answered(Err(failure)) => self.refuse(&failure, &Asked::of(&head), &id),
-            Short::Passed(body) => self.ask_library(head, body, &id).await,
+            Short::Passed(body, direct) => self.ask_library(head, body, direct, &id).await,
+            Short::Refused(failure) => {
+                was_refused = true;
+                self.refuse(&failure, &Asked::of(&head), &id)
+            }
+            Short::Answered(done, answer) => {
+                direct = Some(done);
+                answer.unwrap_or_else(|failure| self.refuse(&failure, &Asked::of(&head), &id))
+            }
         };
         response.headers_mut().insert(REQUEST_ID, id.header());
+        let sent_bytes = response.body().size_hint().exact().unwrap_or_default();
+        let took = self.env.now() - start;
+        let status = response.status();
+        self.counters.count(&Answered { direct, was_refused, status, received_bytes, sent_bytes, took });
         response
     }
 
     /// The request's body failed while it was answered: whatever the handler made of it, this is the reason.
-    pub fn replace_after_failed_body(&self, response: &mut Response<ResponseBody>, failure: BodyFailure) {
+    pub(crate) fn replace_after_failed_body(&self, response: &mut Response<ResponseBody>, failure: BodyFailure) {
         if response.status().is_success() {
             return;
         }
@@ -77,13 +112,12 @@ impl App {
     async fn take_short_way(&self, head: &Parts, body: RequestBody) -> Short {
         let admitted = match guard::admit(head, &self.config) {
             Ok(admitted) => admitted,
-            Err(failure) => return Short::Answered(Err(failure)),
+            Err(failure) => return Short::Refused(failure),
         };
-        if !self.config.short_way {
-            return Short::Passed(body);
+        match Direct::of(head, &admitted.target, &admitted.query) {
+            Some(direct) if self.config.short_way => self.do_directly(direct, head, &admitted, body).await,
+            direct => Short::Passed(body, direct),
         }
-        let Some(direct) = Direct::of(head, &admitted.target, &admitted.query) else { return Short::Passed(body) };
-        self.do_directly(direct, head, &admitted, body).await
     }
 
     async fn do_directly(&self, direct: Direct, head: &Parts, admitted: &Admitted<'_>, body: RequestBody) -> Short {
@@ -92,34 +126,46 @@ impl App {
         let Some(claim) = &admitted.claim else {
             let payload = payload_claim(&head.headers).unwrap_or(PayloadClaim::Unsigned);
             let call = call(&Principal::Anonymous);
-            return Short::Answered(match payload {
+            let answer = match payload {
                 _ if !direct.takes_content() => direct.run(call).await,
                 PayloadClaim::Chunked { has_trailers, .. } => run_chunked(direct, call, FromRequest(body), has_trailers).await,
                 PayloadClaim::Unsigned | PayloadClaim::Sha256(_) => {
                     direct.run_with(call, plain(&head.headers, FromRequest(body))).await
                 }
-            });
+            };
+            return Short::Answered(direct, answer);
         };
-        let Some(verified) = self.authenticator.verify(head, claim) else { return Short::Passed(body) };
+        let Some(verified) = self.authenticator.verify(head, claim) else {
+            return Short::Passed(body, Some(direct));
+        };
         let call = call(&verified.principal);
-        Short::Answered(match verified.payload {
+        let answer = match verified.payload {
             _ if !direct.takes_content() => direct.run(call).await,
             PayloadClaim::Unsigned => direct.run_with(call, plain(&head.headers, FromRequest(body))).await,
             PayloadClaim::Sha256(hash) => {
                 direct.run_with(call, plain(&head.headers, Hashed::new(FromRequest(body), hash))).await
             }
             PayloadClaim::Chunked { is_signed, has_trailers } => {
-                let Some(length) = decoded_length(&head.headers) else { return Short::Passed(body) };
+                let Some(length) = decoded_length(&head.headers) else {
+                    return Short::Passed(body, Some(direct));
+                };
                 let signing = is_signed.then(|| verified.chunk_signing(claim));
                 let (pieces, trailers) = Chunked::new(FromRequest(body), signing, length, has_trailers);
                 direct.run_with(call, Content { pieces, length: Some(length), trailers: Some(trailers) }).await
             }
-        })
+        };
+        Short::Answered(direct, answer)
     }
 
-    async fn ask_library(&self, head: Parts, body: RequestBody, id: &RequestId) -> Response<ResponseBody> {
+    async fn ask_library(
+        &self,
+        head: Parts,
+        body: RequestBody,
+        direct: Option<Direct>,
+        id: &RequestId,
+    ) -> Response<ResponseBody> {
         let asked = Asked::of(&head);
-        match self.library.answer(head, body).await {
+        match self.library.answer(head, body, direct).await {
             Ok(response) => response,
             Err(failure) => self.refuse(&failure, &asked, id),
         }

@@ -2,12 +2,14 @@
 //! [`crate::direct`] does not do itself. No type of the library leaves this module and those below it, except in bodies.
 
 mod access;
+mod digest;
 mod operations;
 mod route;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use digest::Document;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
@@ -18,6 +20,7 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 
 use crate::auth::Authenticator;
 use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_XML_BODY_BYTES, S3Config};
+use crate::direct::Direct;
 use crate::failure::{Code, Failure, INTERNAL_ERROR};
 use crate::response::ResponseBody;
 use crate::server::RequestBody;
@@ -52,11 +55,20 @@ impl Library {
         Library { service: builder.build() }
     }
 
-    /// Answers a request that the guard has let pass.
-    pub async fn answer(&self, mut head: Parts, body: RequestBody) -> Result<Response<ResponseBody>, Failure> {
+    /// Answers a request that the guard has let pass. What is `direct` verifies its content itself.
+    pub async fn answer(
+        &self,
+        mut head: Parts,
+        body: RequestBody,
+        direct: Option<Direct>,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let slot = FailureSlot::default();
         head.extensions.insert(slot.clone());
-        let request = Request::from_parts(head, s3s::Body::http_body_unsync(body));
+        let body = match direct {
+            Some(_) => s3s::Body::http_body_unsync(body),
+            None => s3s::Body::http_body_unsync(Document::new(body, &head.headers, slot.clone())?),
+        };
+        let request = Request::from_parts(head, body);
         let response = self.service.call(request).await.map_err(|error| {
             tracing::error!(error = %s3s::StdError::from(error), "the S3 library failed");
             Failure::new(INTERNAL_ERROR)
@@ -75,8 +87,13 @@ impl FailureSlot {
     /// Leaves a failure, and makes the error that the library wants.
     pub(crate) fn put(&self, failure: Failure) -> s3s::S3Error {
         let code = s3s::S3ErrorCode::from_bytes(failure.code.name.as_bytes()).unwrap_or(s3s::S3ErrorCode::InternalError);
-        *self.0.lock() = Some(failure);
+        self.leave(failure);
         s3s::S3Error::new(code)
+    }
+
+    /// Leaves a failure. The first counts: what follows from it says less.
+    pub(crate) fn leave(&self, failure: Failure) {
+        self.0.lock().get_or_insert(failure);
     }
 
     fn take(&self) -> Option<Failure> {

@@ -30,6 +30,7 @@ use crate::response::ResponseBody;
 
 /// Serves requests until the client or an order ends the connection.
 pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registration>) {
+    app.counters().connection_opened();
     let stream = Stream::new(socket, registration.clone());
     let mut builder = http1::Builder::new();
     // Silence is watched by the pulse, without a timer per request. No `pipeline_flush`: it keeps an answer back while bytes of
@@ -50,6 +51,7 @@ pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registratio
         tracing::debug!(%error, "connection ended");
         registration.connection.linger_at_end();
     }
+    app.counters().connection_closed();
 }
 
 async fn serve(
@@ -59,11 +61,14 @@ async fn serve(
 ) -> Result<Response<ResponseBody>, Infallible> {
     registration.connection.serving(registration.now());
     let awaits_continue = request.headers().contains_key(EXPECT);
+    // HTTP lets a server answer at once where no body follows. Clients built on botocore then misread the answer to their next
+    // request on the connection, and wait for a minute; so there is no next request.
+    let is_answered_without_continue = awaits_continue && request.body().is_end_stream();
     let request = request.map(|incoming| RequestBody::new(incoming, registration.clone()));
     let mut response = app.answer(request).await;
     let connection = &registration.connection;
     let settled = match connection.take_outcome() {
-        BodyOutcome::Settled => true,
+        BodyOutcome::Settled => !is_answered_without_continue,
         BodyOutcome::Failed(failure) => {
             app.replace_after_failed_body(&mut response, failure);
             false

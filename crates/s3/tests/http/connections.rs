@@ -66,6 +66,11 @@ fn expect_continue() {
         assert_eq!(client.answer().status, 100);
         client.send(&body);
         assert_eq!(client.answer().status, 200);
+        let mut other = Client::connect(address);
+        let empty = Request::new("PUT", &format!("/{PUBLIC}/empty")).header("expect", "100-continue");
+        other.send(format!("{}\r\n\r\n", empty.anonymous()).as_bytes());
+        let answer = other.answer();
+        assert_eq!((answer.status, answer.header("connection")), (200, Some("close")), "answered without a 100");
         let denied = Request::new("PUT", &format!("/{BUCKET}/denied")).header("expect", "100-continue").body(body.clone());
         client.send(format!("{}\r\n\r\n", denied.anonymous()).as_bytes());
         let answer = client.answer();

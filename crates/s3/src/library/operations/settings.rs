@@ -142,7 +142,9 @@ pub async fn get_object_attributes(
     let principal = operations.principal(&request)?;
     let GetObjectAttributesInput { bucket, key, object_attributes, .. } = &request.input;
     let info = operations.service.head(&principal, bucket, key, &ReadRequest::default()).await?.info;
-    let is_asked = |name: &str| object_attributes.iter().any(|asked| asked.as_str() == name);
+    // The library leaves a list in one header as it is.
+    let is_asked =
+        |name: &str| object_attributes.iter().flat_map(|asked| asked.as_str().split(',')).any(|asked| asked.trim() == name);
     let attributes = &info.attributes;
     let checksum = attributes.checksum.as_ref().filter(|_| is_asked(ObjectAttributes::CHECKSUM)).map(|checksum| {
         let checksums = Checksums::of(Some(checksum));
