@@ -1,0 +1,127 @@
+//! Frames on a byte stream.
+
+use crate::frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_BYTES};
+use crate::network::ByteStream;
+use bytes::{Bytes, BytesMut};
+use env::Env;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+
+/// How long a peer may take to accept the bytes of one frame.
+pub(crate) const WRITE_STALL_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes read from a connection at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("byte {offset} of the connection: {source}")]
+    Frame { offset: u64, source: FrameError },
+    #[error("the connection ends at byte {offset} within a frame: {found} of {expected} bytes")]
+    Torn { offset: u64, expected: usize, found: usize },
+    #[error("the peer closed the connection")]
+    Closed,
+    #[error("the peer accepts no bytes since {WRITE_STALL_LIMIT:?}")]
+    Stalled,
+    #[error("the peer is silent since {0:?}")]
+    Silent(Duration),
+    #[error("the peer sends a {0:?} here")]
+    Unexpected(FrameKind),
+    #[error("the peer speaks version {found}, expected {expected}")]
+    Version { expected: u32, found: u32 },
+    #[error("the peer belongs to cluster {found}, expected {expected}")]
+    Cluster { expected: types::ClusterId, found: types::ClusterId },
+}
+
+/// Reads frames. What it has read of a frame survives when `next` is dropped.
+pub(crate) struct FrameReader {
+    stream: ReadHalf<Box<dyn ByteStream>>,
+    buffer: BytesMut,
+    /// The header of the frame whose payload is being read.
+    header: Option<FrameHeader>,
+    /// Bytes of the connection before the buffer.
+    offset: u64,
+}
+
+impl FrameReader {
+    pub fn new(stream: ReadHalf<Box<dyn ByteStream>>) -> Self {
+        FrameReader { stream, buffer: BytesMut::new(), header: None, offset: 0 }
+    }
+
+    /// The next frame. An end between two frames is [`ConnectionError::Closed`].
+    pub async fn next(&mut self) -> Result<(FrameHeader, Bytes), ConnectionError> {
+        loop {
+            if let Some(frame) = self.take_frame()? {
+                return Ok(frame);
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(self.ended());
+            }
+        }
+    }
+
+    fn take_frame(&mut self) -> Result<Option<(FrameHeader, Bytes)>, ConnectionError> {
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                let Some(bytes) = self.buffer.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
+                let offset = self.offset;
+                let header = FrameHeader::decode(bytes).map_err(|source| ConnectionError::Frame { offset, source })?;
+                self.consume(FRAME_HEADER_BYTES);
+                *self.header.insert(header)
+            }
+        };
+        if self.buffer.len() < header.payload_bytes as usize {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        let payload = self.consume(header.payload_bytes as usize);
+        header.check(&payload).map_err(|source| ConnectionError::Frame { offset, source })?;
+        self.header = None;
+        Ok(Some((header, payload)))
+    }
+
+    fn consume(&mut self, bytes: usize) -> Bytes {
+        self.offset += bytes as u64;
+        self.buffer.split_to(bytes).freeze()
+    }
+
+    fn ended(&self) -> ConnectionError {
+        let expected = self.header.map_or(FRAME_HEADER_BYTES, |header| header.payload_bytes as usize);
+        if self.header.is_none() && self.buffer.is_empty() {
+            return ConnectionError::Closed;
+        }
+        ConnectionError::Torn { offset: self.offset, expected, found: self.buffer.len() }
+    }
+}
+
+/// Writes frames.
+pub(crate) struct FrameWriter {
+    env: Env,
+    stream: WriteHalf<Box<dyn ByteStream>>,
+}
+
+impl FrameWriter {
+    pub fn new(env: &Env, stream: WriteHalf<Box<dyn ByteStream>>) -> Self {
+        FrameWriter { env: env.clone(), stream }
+    }
+
+    /// Writes one frame.
+    pub async fn write(&mut self, kind: FrameKind, id: u64, budget_ms: u32, payload: &[u8]) -> Result<(), ConnectionError> {
+        assert!(payload.len() <= MAX_PAYLOAD_BYTES, "lengths are checked where they come from");
+        let header = FrameHeader::new(kind, id, budget_ms, payload).encode();
+        let write = async {
+            let mut bytes = bytes::Buf::chain(&header[..], payload);
+            self.stream.write_all_buf(&mut bytes).await?;
+            self.stream.flush().await
+        };
+        tokio::select! {
+            written = write => Ok(written?),
+            () = self.env.sleep(WRITE_STALL_LIMIT) => Err(ConnectionError::Stalled),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The seam to the network: byte streams between addresses.
+
+use crate::call::BoxFuture;
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A connection: bytes in order in both directions, until it breaks.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
+
+/// Where connections come from.
+pub trait Network: Send + Sync + 'static {
+    /// Connects to `address`.
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn ByteStream>>>;
+
+    /// Takes `address` for this process.
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
+}
+
+/// An address that others can connect to.
+pub trait Listener: Send {
+    /// The address, with the port that was chosen if port 0 was asked for.
+    fn address(&self) -> String;
+
+    /// The next connection.
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn ByteStream>>>;
+}
+
+/// The operating system's TCP.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpNetwork;
+
+impl Network for TcpNetwork {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn ByteStream>>> {
+        Box::pin(async move { boxed(TcpStream::connect(address).await?) })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let listener = TcpListener::bind(address).await?;
+            let address = listener.local_addr()?.to_string();
+            let listener: Box<dyn Listener> = Box::new(BoundTcp { listener, address });
+            Ok(listener)
+        })
+    }
+}
+
+struct BoundTcp {
+    listener: TcpListener,
+    address: String,
+}
+
+impl Listener for BoundTcp {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn ByteStream>>> {
+        Box::pin(async move { boxed(self.listener.accept().await?.0) })
+    }
+}
+
+/// Small frames must not wait for the acknowledgement of earlier ones.
+fn boxed(stream: TcpStream) -> io::Result<Box<dyn ByteStream>> {
+    stream.set_nodelay(true)?;
+    Ok(Box::new(stream))
+}

@@ -1,0 +1,288 @@
+//! Calls over a connection that is made when it is needed, and made again when it breaks.
+//!
+//! ```text
+//!   call ─ permit ─► queue ─► writer ─► peer        one task owns the connection: it connects, writes what is queued and reads answers;
+//!     ▲                         │ notes             when the connection ends, all that was sent on it is unanswered, and what is still
+//!     └─── answer ◄── reader ◄──┴─ pending          queued goes out on the next one
+//! ```
+
+use crate::call::{BoxFuture, CallError, Caller, Refusal};
+use crate::connection::{ConnectionError, FrameReader, FrameWriter};
+use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
+use crate::hello::{Identity, greet};
+use crate::network::Network;
+use bytes::Bytes;
+use env::{Env, Instant};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Calls of one caller that wait for their answers; more wait for one of them to end.
+pub const MAX_CALLS_IN_FLIGHT: usize = 256;
+/// The peer must say something within this time while calls wait for answers; a living one does so at least every
+/// [`crate::server::ALIVE_INTERVAL`].
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+const _: () = assert!(SILENCE_LIMIT.as_secs() >= 3 * crate::server::ALIVE_INTERVAL.as_secs());
+/// Waiting between two attempts to connect: doubled from the first to the longest, less up to a half by chance.
+const FIRST_RECONNECT_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_RECONNECT_WAIT: Duration = Duration::from_secs(1);
+/// How long an attempt to connect may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// Calls the service at one address.
+pub struct RemoteCaller {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Queued>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    env: Env,
+    network: Arc<dyn Network>,
+    address: String,
+    identity: Identity,
+    permits: Arc<Semaphore>,
+    next_id: AtomicU64,
+    /// Calls that were sent and have no answer. The permit goes with the entry.
+    pending: Mutex<HashMap<u64, Pending>>,
+}
+
+struct Pending {
+    answer: oneshot::Sender<Result<Bytes, CallError>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+struct Queued {
+    id: u64,
+    payload: Bytes,
+    deadline: Instant,
+    pending: Pending,
+    fate: Arc<Fate>,
+}
+
+/// Whether a call was sent or given up: whichever comes first.
+#[derive(Default)]
+struct Fate(AtomicU8);
+
+impl Fate {
+    const QUEUED: u8 = 0;
+    const SENT: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    /// From here on the peer may see it; false if it was given up.
+    fn send(&self) -> bool {
+        self.decide(Self::SENT)
+    }
+
+    /// The peer will never see it; false if it may have.
+    fn give_up(&self) -> bool {
+        self.decide(Self::GIVEN_UP)
+    }
+
+    fn decide(&self, fate: u8) -> bool {
+        self.0.compare_exchange(Self::QUEUED, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl RemoteCaller {
+    /// A caller of `address`. Connects with the first call.
+    pub fn new(env: &Env, network: Arc<dyn Network>, address: &str, identity: Identity) -> Self {
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            network,
+            address: address.to_owned(),
+            identity,
+            permits: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
+            next_id: AtomicU64::new(1),
+            pending: Mutex::default(),
+        });
+        // A permit for each place in the queue: sending never waits.
+        let (queue, queued) = mpsc::channel(MAX_CALLS_IN_FLIGHT);
+        let task = env.spawn(run(shared.clone(), queued));
+        RemoteCaller { shared, queue, task }
+    }
+
+    async fn call_until(&self, payload: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
+        let shared = &self.shared;
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            return Err(CallError::TooLong { bytes: payload.len(), most: MAX_PAYLOAD_BYTES });
+        }
+        let permit = tokio::select! {
+            permit = shared.permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+            () = shared.env.sleep_until(deadline) => {
+                return Err(shared.not_sent(format!("{MAX_CALLS_IN_FLIGHT} calls wait for answers")));
+            }
+        };
+        let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        let pending = Pending { answer, _permit: permit };
+        let fate = Arc::new(Fate::default());
+        if self.queue.try_send(Queued { id, payload, deadline, pending, fate: fate.clone() }).is_err() {
+            return Err(shared.not_sent("the connection's task has ended"));
+        }
+        // The call itself never waits longer than its deadline; the answer that comes later finds nobody.
+        let mut withdrawal = Withdrawal { shared, id, fate, is_over: false };
+        tokio::select! {
+            answer = answered => {
+                withdrawal.is_over = true;
+                answer.unwrap_or_else(|_| Err(shared.unanswered("the connection's task has ended")))
+            }
+            () = shared.env.sleep_until(deadline) => {
+                if withdrawal.fate.give_up() {
+                    Err(shared.not_sent("its deadline passed before it could be sent"))
+                } else {
+                    Err(shared.unanswered("its deadline has passed"))
+                }
+            }
+        }
+    }
+}
+
+impl Caller for RemoteCaller {
+    fn call(&self, payload: Bytes, deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(self.call_until(payload, deadline))
+    }
+}
+
+impl Drop for RemoteCaller {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Forgets a call that nobody waits for any more, so that it holds no permit.
+struct Withdrawal<'a> {
+    shared: &'a Shared,
+    id: u64,
+    fate: Arc<Fate>,
+    is_over: bool,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && !self.fate.give_up() {
+            self.shared.pending.lock().remove(&self.id);
+        }
+    }
+}
+
+impl Shared {
+    fn not_sent(&self, reason: impl ToString) -> CallError {
+        CallError::NotSent { address: self.address.clone(), reason: reason.to_string() }
+    }
+
+    fn unanswered(&self, reason: impl ToString) -> CallError {
+        CallError::Unanswered { address: self.address.clone(), reason: reason.to_string() }
+    }
+
+    fn answer(&self, id: u64, outcome: Result<Bytes, CallError>) {
+        // Nobody there: the deadline passed, and the caller knows.
+        if let Some(pending) = self.pending.lock().remove(&id) {
+            pending.answer.send(outcome).unwrap_or_default();
+        }
+    }
+
+    async fn connect(&self) -> Result<(FrameReader, FrameWriter), ConnectionError> {
+        let connect = async {
+            let stream = self.network.connect(&self.address).await?;
+            greet(&self.env, stream, self.identity).await
+        };
+        tokio::select! {
+            connected = connect => connected,
+            () = self.env.sleep(CONNECT_LIMIT) => Err(ConnectionError::Silent(CONNECT_LIMIT)),
+        }
+    }
+}
+
+/// Owns the connection.
+async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Queued>) {
+    let mut wait = FIRST_RECONNECT_WAIT;
+    while let Some(first) = queue.recv().await {
+        let mut next = Some(first);
+        match shared.connect().await {
+            Ok((reader, writer)) => {
+                wait = FIRST_RECONNECT_WAIT;
+                let ended = tokio::select! {
+                    ended = write_requests(&shared, writer, &mut queue, &mut next) => ended,
+                    ended = read_answers(&shared, reader) => ended,
+                };
+                let Err(error) = ended else { return };
+                fail_pending(&shared, &error);
+            }
+            Err(error) => {
+                // Whoever waits now has waited for this attempt; later calls get their own.
+                while let Some(queued) = next.take().or_else(|| queue.try_recv().ok()) {
+                    queued.pending.answer.send(Err(shared.not_sent(&error))).unwrap_or_default();
+                }
+                let less = shared.env.random_below(wait.as_nanos() as u64 / 2 + 1);
+                shared.env.sleep(wait - Duration::from_nanos(less)).await;
+                wait = (2 * wait).min(LONGEST_RECONNECT_WAIT);
+            }
+        }
+        // Taken from the queue but not written: the connection ended first.
+        if let Some(queued) = next {
+            queued.pending.answer.send(Err(shared.not_sent("the connection ended"))).unwrap_or_default();
+        }
+    }
+}
+
+/// Ends well only when nobody can call any more.
+async fn write_requests(
+    shared: &Shared,
+    mut writer: FrameWriter,
+    queue: &mut mpsc::Receiver<Queued>,
+    next: &mut Option<Queued>,
+) -> Result<(), ConnectionError> {
+    loop {
+        if next.is_none() {
+            *next = queue.recv().await;
+        }
+        let Some(Queued { id, payload, deadline, pending, fate }) = next.take() else { return Ok(()) };
+        if !fate.send() {
+            continue;
+        }
+        let budget = deadline.saturating_duration_since(shared.env.now());
+        let budget_ms = u32::try_from(budget.as_millis()).unwrap_or(u32::MAX);
+        shared.pending.lock().insert(id, pending);
+        writer.write(FrameKind::Request, id, budget_ms, &payload).await?;
+    }
+}
+
+async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), ConnectionError> {
+    let mut silent_since = shared.env.now();
+    loop {
+        tokio::select! {
+            frame = reader.next() => {
+                silent_since = shared.env.now();
+                let (header, payload) = frame?;
+                match header.kind {
+                    FrameKind::Alive => {}
+                    FrameKind::Response => shared.answer(header.id, Ok(payload)),
+                    FrameKind::Refusal => {
+                        let refusal = Refusal(String::from_utf8_lossy(&payload).into_owned());
+                        shared.answer(header.id, Err(CallError::Refused { address: shared.address.clone(), refusal }));
+                    }
+                    other => return Err(ConnectionError::Unexpected(other)),
+                }
+            }
+            () = shared.env.sleep(SILENCE_LIMIT) => {
+                if shared.pending.lock().is_empty() {
+                    silent_since = shared.env.now();
+                } else if shared.env.now() - silent_since >= SILENCE_LIMIT {
+                    return Err(ConnectionError::Silent(SILENCE_LIMIT));
+                }
+            }
+        }
+    }
+}
+
+fn fail_pending(shared: &Shared, error: &ConnectionError) {
+    let pending: Vec<Pending> = shared.pending.lock().drain().map(|(_, pending)| pending).collect();
+    for pending in pending {
+        pending.answer.send(Err(shared.unanswered(error))).unwrap_or_default();
+    }
+}

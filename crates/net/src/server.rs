@@ -1,0 +1,136 @@
+//! Serving requests: connections are accepted up to a limit, requests of each are begun in order up to a limit, and a peer that takes no answers
+//! is read no further.
+
+use crate::call::{Refusal, Request, Service};
+use crate::connection::{ConnectionError, FrameReader, FrameWriter};
+use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
+use crate::hello::{Identity, greet};
+use crate::network::{ByteStream, Listener};
+use bytes::Bytes;
+use env::Env;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Connections of one server; more wait in the operating system's backlog.
+pub const MAX_CONNECTIONS: usize = 1024;
+/// Requests of one connection that are being carried out; more are not read.
+pub const MAX_REQUESTS_PER_CONNECTION: usize = 256;
+/// Answers of one connection that wait to be written.
+const MAX_QUEUED_ANSWERS: usize = 64;
+/// How often a connection says that its requests are still being carried out.
+pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the server waits after an accept that failed, for example for want of file descriptors.
+const ACCEPT_WAIT: Duration = Duration::from_millis(100);
+
+/// Serves connections until the future is dropped; then all of them end.
+pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn Service>, identity: Identity) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= MAX_CONNECTIONS {
+            connections.join_next().await;
+        }
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(stream) => {
+                    let connection = serve_connection(env.clone(), stream, service.clone(), identity);
+                    connections.spawn(connection);
+                }
+                Err(error) => {
+                    tracing::warn!(address = listener.address(), %error, "a connection was not accepted");
+                    env.sleep(ACCEPT_WAIT).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dyn Service>, identity: Identity) {
+    let ended = async {
+        let (reader, writer) = greet(&env, stream, identity).await?;
+        let (answers, queued) = mpsc::channel(MAX_QUEUED_ANSWERS);
+        let running = AtomicUsize::new(0);
+        tokio::select! {
+            ended = read_requests(&env, reader, &*service, answers, &running) => ended,
+            ended = write_answers(&env, writer, queued, &running) => ended,
+        }
+    };
+    match ended.await {
+        Ok(()) | Err(ConnectionError::Closed) => {}
+        Err(error) => tracing::info!(%error, "a connection ended"),
+    }
+}
+
+struct Answer {
+    id: u64,
+    outcome: Result<Bytes, Refusal>,
+}
+
+async fn read_requests(
+    env: &Env,
+    mut reader: FrameReader,
+    service: &dyn Service,
+    answers: mpsc::Sender<Answer>,
+    count: &AtomicUsize,
+) -> Result<(), ConnectionError> {
+    let mut running = FuturesUnordered::new();
+    loop {
+        count.store(running.len(), Ordering::Relaxed);
+        tokio::select! {
+            // Answers first: they make room.
+            biased;
+            Some(()) = running.next() => {}
+            frame = reader.next(), if running.len() < MAX_REQUESTS_PER_CONNECTION => {
+                let (header, payload) = frame?;
+                if header.kind != FrameKind::Request {
+                    return Err(ConnectionError::Unexpected(header.kind));
+                }
+                let deadline = env.now() + Duration::from_millis(u64::from(header.budget_ms));
+                let answers = &answers;
+                running.push(async move {
+                    let outcome = carry_out(env, service, Request { payload, deadline }).await;
+                    // The writer has ended only if the connection has.
+                    answers.send(Answer { id: header.id, outcome }).await.unwrap_or_default();
+                });
+            }
+        }
+    }
+}
+
+async fn carry_out(env: &Env, service: &dyn Service, request: Request) -> Result<Bytes, Refusal> {
+    if env.now() >= request.deadline {
+        return Err(Refusal("the deadline passed before the request began".to_owned()));
+    }
+    let answer = service.handle(request).await?;
+    assert!(answer.len() <= MAX_PAYLOAD_BYTES, "a service's answer fits a frame");
+    Ok(answer)
+}
+
+async fn write_answers(
+    env: &Env,
+    mut writer: FrameWriter,
+    mut queued: mpsc::Receiver<Answer>,
+    running: &AtomicUsize,
+) -> Result<(), ConnectionError> {
+    loop {
+        tokio::select! {
+            answer = queued.recv() => {
+                let Some(Answer { id, outcome }) = answer else { return Ok(()) };
+                match outcome {
+                    Ok(payload) => writer.write(FrameKind::Response, id, 0, &payload).await?,
+                    Err(refusal) => writer.write(FrameKind::Refusal, id, 0, refusal.0.as_bytes()).await?,
+                }
+            }
+            () = env.sleep(ALIVE_INTERVAL) => {
+                if running.load(Ordering::Relaxed) > 0 {
+                    writer.write(FrameKind::Alive, 0, 0, &[]).await?;
+                }
+            }
+        }
+    }
+}
