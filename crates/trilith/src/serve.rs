@@ -10,6 +10,7 @@
 
 mod devices;
 mod manifests;
+mod s3_metrics;
 mod threads;
 
 use crate::credentials::{self, Origin};
@@ -77,6 +78,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
     let server = threads::start(&settings, service, manager.clone(), &env)?;
+    s3_metrics::register(admin.registry(), server.app());
     admin.attach(Sources {
         manager,
         devices: opened.devices.clone(),

@@ -181,3 +181,28 @@ fn pipelined_requests_are_answered_in_order() {
     }
     server.stop();
 }
+
+#[test]
+fn checksums_of_all_algorithms() {
+    let server = Server::start();
+    let path = format!("/{BUCKET}/checked");
+    for (name, value) in [
+        ("x-amz-checksum-crc32", "DUoRhQ=="),
+        ("x-amz-checksum-crc32c", "yZRlqg=="),
+        ("x-amz-checksum-crc64nvme", "jSnVw/bqjr4="),
+        ("x-amz-checksum-sha1", "Kq5sNclPz7QV2+lfQIuc6R7oRu0="),
+        ("x-amz-checksum-sha256", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="),
+    ] {
+        let put = signed(&server, &Request::new("PUT", &path).header(name, value).body("hello world"));
+        assert_eq!((put.status, put.header(name)), (200, Some(value)), "{}", put.text());
+        let get = signed(&server, &Request::new("GET", &path).header("x-amz-checksum-mode", "ENABLED"));
+        assert_eq!((get.header(name), get.header("x-amz-checksum-type")), (Some(value), Some("FULL_OBJECT")));
+        let wrong = signed(&server, &Request::new("PUT", &path).header(name, value).body("hello World"));
+        assert_eq!((wrong.status, wrong.element("Code").as_deref()), (400, Some("BadDigest")), "{name}");
+        let document = "<Delete><Object><Key>checked</Key></Object></Delete>";
+        let spoilt = Request::new("POST", &format!("/{BUCKET}")).query("delete").header(name, value).body(document);
+        let answer = signed(&server, &spoilt);
+        assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("BadDigest")), "a document, {name}");
+    }
+    server.stop();
+}

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 /// The running core threads.
 pub struct Threads {
     address: SocketAddr,
+    app: Arc<App>,
     shutdown: watch::Sender<bool>,
     handles: Vec<JoinHandle<anyhow::Result<()>>>,
 }
@@ -32,7 +33,7 @@ pub fn start(settings: &Settings, service: Arc<ObjectService>, manager: Arc<Mana
         let thread = std::thread::Builder::new().name(format!("core-{core}"));
         handles.push(thread.spawn(move || run_core(core, listener, app, stopped)).context("starting a core thread")?);
     }
-    Ok(Threads { address, shutdown, handles })
+    Ok(Threads { address, app, shutdown, handles })
 }
 
 fn run_core(core: usize, listener: TcpListener, app: Arc<App>, stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
@@ -48,6 +49,11 @@ fn run_core(core: usize, listener: TcpListener, app: Arc<App>, stopped: watch::R
 impl Threads {
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What answers requests, for its figures.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
     }
 
     /// Finishes the requests in hand and ends the threads.
