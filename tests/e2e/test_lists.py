@@ -100,3 +100,14 @@ def test_a_list_follows_every_write(s3, bucket):
             present.add(name)
         found = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
         assert found == sorted(present)
+
+
+def test_versions_of_buckets_without_versions(s3, filled):
+    found = []
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=filled, PaginationConfig={"PageSize": 4}):
+        found += [(entry["Key"], entry["VersionId"], entry["IsLatest"]) for entry in page.get("Versions", [])]
+    assert found == [(name, "null", True) for name in NAMES]
+    s3.delete_object(Bucket=filled, Key="z", VersionId="null")
+    s3.delete_objects(Bucket=filled, Delete={"Objects": [{"Key": "a", "VersionId": "null"}]})
+    names = [entry["Key"] for entry in s3.list_objects_v2(Bucket=filled)["Contents"]]
+    assert names == [name for name in NAMES if name not in ("a", "z")]

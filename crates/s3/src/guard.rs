@@ -88,6 +88,13 @@ fn check_all_signed(headers: &HeaderMap, claim: &Claim<'_>) -> Result<(), Failur
     if !is_signed(HOST.as_str()) {
         return unsigned(HOST.as_str());
     }
+    // A signature covers one value of each header that it names; a second one would be read without being covered.
+    let is_repeated = |name: &&str| headers.get_all(*name).iter().nth(1).is_some();
+    if headers.len() != headers.keys_len()
+        && let Some(name) = claim.signed_headers.split(';').find(is_repeated)
+    {
+        return Err(Failure::with(INVALID_REQUEST, format!("The signed header {name} is repeated.")));
+    }
     for name in headers.keys().map(HeaderName::as_str) {
         if name.starts_with(AMZ) && !is_signed(name) {
             return unsigned(name);

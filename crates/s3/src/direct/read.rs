@@ -1,17 +1,19 @@
 //! GetObject and HeadObject.
 
+use engine::ETagMatch;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    EXPIRES,
+    EXPIRES, IF_RANGE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use object::{Head, ObjectError, Principal, Read, ReadBody, ReadRequest, Select};
 
 use super::Call;
 use crate::answer_headers::{USUAL_HEADERS, describe, describe_checksum};
+use crate::dates::seconds_of_http_date;
 use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, NO_SUCH_VERSION};
 use crate::query::Query;
-use crate::request_headers;
+use crate::request_headers::{self, parse_etag};
 use crate::response::ResponseBody;
 
 /// Query parameters that replace headers of the answer.
@@ -27,10 +29,15 @@ const OVERRIDES: [(&str, HeaderName); 6] = [
 pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     let request = read_request(&call)?;
     let overrides = overrides(call.query, call.principal)?;
-    let Call { service, principal, target, .. } = &call;
-    let read = match service.get_cached(principal, &target.bucket, &target.key, &request) {
-        Some(read) => read,
-        None => service.get(principal, &target.bucket, &target.key, &request).await,
+    let (read, request) = match if_range(&call.head.headers, &request) {
+        None => (read(&call, &request).await, request),
+        Some(unchanged) => match read(&call, &unchanged).await {
+            Err(ObjectError::PreconditionFailed { .. }) => {
+                let all = ReadRequest { select: Select::All, ..request };
+                (read(&call, &all).await, all)
+            }
+            read => (read, unchanged),
+        },
     };
     let Read { info, range, parts, body } = match read {
         Ok(read) => read,
@@ -46,6 +53,31 @@ pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     *response.status_mut() = status(&request.select);
     *response.headers_mut() = headers(&call, &head, &request.select, overrides);
     Ok(response)
+}
+
+async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Read, ObjectError> {
+    let Call { service, principal, target, .. } = call;
+    match service.get_cached(principal, &target.bucket, &target.key, request) {
+        Some(read) => read,
+        None => service.get(principal, &target.bucket, &target.key, request).await,
+    }
+}
+
+/// `If-Range` (RFC 9110, section 13.1.5): the range, if the object is still the one that the client has the rest of; all of it
+/// otherwise. That is a read of the range on condition, and if the condition fails, another of the whole. The condition takes
+/// the place of its kind among the request's own, which is empty where clients resume a download.
+fn if_range(headers: &HeaderMap, request: &ReadRequest) -> Option<ReadRequest> {
+    if !matches!(request.select, Select::Range(_)) || request.conditions.if_match.is_some() {
+        return None;
+    }
+    let text = headers.get(IF_RANGE)?.to_str().ok()?;
+    let mut unchanged = request.clone();
+    match seconds_of_http_date(text) {
+        Some(seconds) => unchanged.conditions.if_unmodified_since = Some(seconds),
+        // A tag that is none of ours matches nothing, and so means all of the object.
+        None => unchanged.conditions.if_match = Some(ETagMatch::OneOf(parse_etag(text).into_iter().collect())),
+    }
+    Some(unchanged)
 }
 
 pub async fn head(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {

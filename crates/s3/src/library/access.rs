@@ -27,7 +27,7 @@ impl S3Auth for Secrets {
 pub struct Access;
 
 /// Operations that the object service authorises itself.
-const AUTHORISED_BELOW: [&str; 12] = [
+const AUTHORISED_BELOW: [&str; 13] = [
     "AbortMultipartUpload",
     "CompleteMultipartUpload",
     "CopyObject",
@@ -37,6 +37,7 @@ const AUTHORISED_BELOW: [&str; 12] = [
     "GetBucketPolicy",
     "HeadBucket",
     "ListMultipartUploads",
+    "ListObjectVersions",
     "ListParts",
     "UploadPartCopy",
     "PutBucketPolicy",

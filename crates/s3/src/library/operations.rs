@@ -7,6 +7,7 @@ mod copy;
 mod delete;
 mod multipart;
 mod settings;
+mod versions;
 
 use std::sync::Arc;
 
@@ -82,6 +83,7 @@ operations! {
     multipart::abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput;
     multipart::list_parts(ListPartsInput) -> ListPartsOutput;
     multipart::list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput;
+    versions::list_object_versions(ListObjectVersionsInput) -> ListObjectVersionsOutput;
     settings::get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput;
     settings::get_bucket_acl(GetBucketAclInput) -> GetBucketAclOutput;
     settings::get_object_acl(GetObjectAclInput) -> GetObjectAclOutput;

@@ -33,6 +33,11 @@ fn put_get_head_delete() {
     let range = signed(&server, &Request::new("GET", &path).header("range", "bytes=6-"));
     assert_eq!((range.status, range.text().as_str()), (206, "world"));
     assert_eq!(range.header("content-range"), Some("bytes 6-10/11"));
+    let resumed = |tag: &str| signed(&server, &Request::new("GET", &path).header("range", "bytes=6-").header("if-range", tag));
+    let unchanged = resumed("\"5eb63bbbe01eeed093cb22bb8f5acdc3\"");
+    assert_eq!((unchanged.status, unchanged.text().as_str()), (206, "world"));
+    let changed = resumed("\"0123456789abcdef0123456789abcdef\"");
+    assert_eq!((changed.status, changed.text().as_str()), (200, "hello world"), "another object, so all of it");
 
     assert_eq!(signed(&server, &Request::new("DELETE", &path)).status, 204);
     let gone = signed(&server, &Request::new("GET", &path));

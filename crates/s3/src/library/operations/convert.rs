@@ -3,10 +3,48 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, ETag, StorageClass};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 
 use crate::answer_headers::{checksum_name, checksum_text, checksum_type};
+use crate::failure::{Failure, INVALID_ARGUMENT};
 use crate::owner::canonical_id;
+
+/// What `encoding-type=url` escapes, and URLs.
+const URL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// How names are shown in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    Plain,
+    Url,
+}
+
+impl Names {
+    pub fn of(encoding: Option<&dto::EncodingType>) -> Result<Names, Failure> {
+        match encoding.map(dto::EncodingType::as_str) {
+            None | Some("") => Ok(Names::Plain),
+            Some("url") => Ok(Names::Url),
+            Some(_) => Err(Failure::with(INVALID_ARGUMENT, "Invalid Encoding Method specified in Request")),
+        }
+    }
+
+    pub fn show(self, name: &str) -> String {
+        match self {
+            Names::Plain => name.to_owned(),
+            Names::Url => escape(name),
+        }
+    }
+
+    pub fn show_bytes(self, name: &[u8]) -> String {
+        self.show(&String::from_utf8_lossy(name))
+    }
+}
+
+/// A name as it stands in a URL.
+pub fn escape(name: &str) -> String {
+    utf8_percent_encode(name, URL_ESCAPED).to_string()
+}
 
 pub fn timestamp(ms_since_1970: u64) -> dto::Timestamp {
     dto::Timestamp::from(UNIX_EPOCH + Duration::from_millis(ms_since_1970))

@@ -3,24 +3,20 @@
 use format::attributes::{Checksum, UploadChecksum};
 use http::HeaderMap;
 use object::{CompleteRequest, ListUploadsRequest, MAX_LIST_ITEMS, NamedPart, UploadMark, UploadName};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumType, CommonPrefix, CompleteMultipartUploadInput,
-    CompleteMultipartUploadOutput, CompletedPart, CreateMultipartUploadInput, CreateMultipartUploadOutput, EncodingType,
-    Initiator, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
+    CompleteMultipartUploadOutput, CompletedPart, CreateMultipartUploadInput, CreateMultipartUploadOutput, Initiator,
+    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
 };
 use s3s::{S3Request, S3Response};
 use types::UploadId;
 use types::limits::MAX_PARTS;
 
-use super::convert::{Checksums, algorithm, etag, owner, storage_class, timestamp};
+use super::convert::{Checksums, Names, algorithm, escape, etag, owner, storage_class, timestamp};
 use super::{Answer, Operations};
 use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, MALFORMED_XML, NO_SUCH_UPLOAD};
 use crate::owner::canonical_id;
 use crate::request_headers::{self, checksum_algorithm, parse_checksum, parse_etag};
-
-/// What `encoding-type=url` escapes.
-const URL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// An id that is none of ours names no upload.
 pub fn upload_id(text: &str) -> Result<UploadId, Failure> {
@@ -95,7 +91,7 @@ pub async fn complete_multipart_upload(
     let checksums = Checksums::of(completed.checksum.as_ref());
     let host = request_headers::text(headers, "host").unwrap_or_default();
     Ok(S3Response::new(CompleteMultipartUploadOutput {
-        location: Some(format!("http://{host}/{bucket}/{}", utf8_percent_encode(key, URL_ESCAPED))),
+        location: Some(format!("http://{host}/{bucket}/{}", escape(key))),
         bucket: Some(bucket.clone()),
         key: Some(key.clone()),
         e_tag: Some(etag(&completed.etag)),
@@ -181,7 +177,7 @@ pub async fn list_parts(operations: &Operations, request: S3Request<ListPartsInp
     }))
 }
 
-fn page_size(name: &'static str, asked: Option<i32>) -> Result<usize, Failure> {
+pub fn page_size(name: &'static str, asked: Option<i32>) -> Result<usize, Failure> {
     let Some(asked) = asked else { return Ok(MAX_LIST_ITEMS) };
     let most = usize::try_from(asked).map_err(|_| {
         Failure::with(INVALID_ARGUMENT, format!("Argument {name} must be an integer between 0 and 2147483647"))
@@ -202,7 +198,7 @@ pub async fn list_multipart_uploads(
     let principal = operations.principal(&request)?;
     let input = request.input;
     let most = page_size("max-uploads", input.max_uploads)?;
-    let is_url = is_url(input.encoding_type.as_ref())?;
+    let names = Names::of(input.encoding_type.as_ref())?;
     let asked = ListUploadsRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
         delimiter: input.delimiter.clone().unwrap_or_default(),
@@ -211,10 +207,8 @@ pub async fn list_multipart_uploads(
     };
     let page = operations.service.list_uploads(&principal, &input.bucket, &asked).await?;
     let bucket = operations.service.find_bucket(&input.bucket)?;
-    let shown = |name: &str| if is_url { utf8_percent_encode(name, URL_ESCAPED).to_string() } else { name.to_owned() };
-    let shown_bytes = |name: &[u8]| shown(&String::from_utf8_lossy(name));
     let uploads = page.uploads.iter().map(|upload| MultipartUpload {
-        key: Some(shown_bytes(&upload.key)),
+        key: Some(names.show_bytes(&upload.key)),
         upload_id: Some(upload.upload.to_string()),
         initiated: Some(timestamp(upload.initiated_ms)),
         initiator: Some(initiator(bucket.owner())),
@@ -222,30 +216,22 @@ pub async fn list_multipart_uploads(
         storage_class: Some(storage_class(format::attributes::StorageClass::Standard)),
         ..MultipartUpload::default()
     });
-    let prefixes = page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(shown_bytes(prefix)) });
+    let prefixes = page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(names.show_bytes(prefix)) });
     Ok(S3Response::new(ListMultipartUploadsOutput {
         uploads: Some(uploads.collect()),
         common_prefixes: Some(prefixes.collect()),
         is_truncated: Some(page.next.is_some()),
         max_uploads: Some(most as i32),
-        prefix: input.prefix.as_deref().map(shown),
-        delimiter: input.delimiter.as_deref().map(shown),
-        key_marker: Some(shown(input.key_marker.as_deref().unwrap_or_default())),
+        prefix: input.prefix.as_deref().map(|name| names.show(name)),
+        delimiter: input.delimiter.as_deref().map(|name| names.show(name)),
+        key_marker: Some(names.show(input.key_marker.as_deref().unwrap_or_default())),
         upload_id_marker: Some(input.upload_id_marker.unwrap_or_default()),
-        next_key_marker: page.next.as_ref().map(|next| shown(&next.key)),
+        next_key_marker: page.next.as_ref().map(|next| names.show(&next.key)),
         next_upload_id_marker: page.next.and_then(|next| next.upload).map(|upload| upload.to_string()),
         encoding_type: input.encoding_type,
         bucket: Some(input.bucket),
         ..ListMultipartUploadsOutput::default()
     }))
-}
-
-fn is_url(encoding: Option<&EncodingType>) -> Result<bool, Failure> {
-    match encoding.map(EncodingType::as_str) {
-        None | Some("") => Ok(false),
-        Some("url") => Ok(true),
-        Some(_) => Err(Failure::with(INVALID_ARGUMENT, "Invalid Encoding Method specified in Request")),
-    }
 }
 
 /// An upload id marker counts only beside a key marker.
