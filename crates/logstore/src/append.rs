@@ -134,7 +134,7 @@ impl LooseAppend {
                 }
                 Ok(Landed { places, frame_bytes: progress.frame_bytes })
             }
-            Gathered::Refused => Err(EngineError::Full),
+            Gathered::Full { .. } => Err(EngineError::Full),
             Gathered::Unknown(reason) => {
                 self.inner.targets.note_failure();
                 Err(EngineError::Unavailable { reason })

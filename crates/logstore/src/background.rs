@@ -6,6 +6,8 @@
 use crate::index::Located;
 use crate::store::Inner;
 use engine::{EngineError, UploadRef};
+use format::attributes::Attributes;
+use format::record::EntryName;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +28,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct Background {
     releases: Mutex<VecDeque<Located>>,
+    /// Uploads whose objects are complete and that are to be ended by these tombstones.
+    complete_uploads: Mutex<VecDeque<(EntryName, Attributes)>>,
     ended_uploads: Mutex<VecDeque<UploadRef>>,
     bytes_since_checkpoint: AtomicU64,
     bytes_before_checkpoint: u64,
@@ -62,6 +66,11 @@ impl Background {
         }
     }
 
+    /// An upload's object is complete, and the upload could not be ended yet.
+    pub fn end_upload(&self, name: EntryName, tombstone: Attributes) {
+        self.complete_uploads.lock().push_back((name, tombstone));
+    }
+
     /// An upload ended: its parts can go.
     pub fn drop_parts(&self, upload: UploadRef) {
         let mut uploads = self.ended_uploads.lock();
@@ -95,9 +104,15 @@ impl Inner {
     /// Drops the parts of ended uploads, now.
     pub(crate) async fn tidy_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
+            let Some((name, tombstone)) = self.background.complete_uploads.lock().front().cloned() else { break };
+            self.drop_entry_as(name, tombstone).await?;
+            self.background.complete_uploads.lock().pop_front();
+        }
+        loop {
             let Some(upload) = self.background.ended_uploads.lock().pop_front() else { return Ok(()) };
             if let Err(error) = self.drop_parts_of(&upload).await {
-                self.background.drop_parts(upload);
+                // Without waking anybody: that would be tried again at once, for ever.
+                self.background.ended_uploads.lock().push_front(upload);
                 return Err(error);
             }
         }
@@ -118,14 +133,29 @@ impl Inner {
         }
     }
 
+    /// Whether zones run short of which only a checkpoint can make some collectable.
+    fn is_cover_wanted(&self) -> bool {
+        self.targets.lacks_cover(|device| {
+            let usage = device.usage();
+            usage.free_data_zones * 100 < usage.zones * u32::from(self.config.collect_below_free_percent)
+        })
+    }
+
     async fn round(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
         self.release_replaced().await;
+        // Collection comes in any case: it makes the room without which the others fail on a full device.
+        let written = self.write_down(checkpoint).await;
+        let collected = self.collect().await;
+        written.and(collected)
+    }
+
+    async fn write_down(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
         self.tidy_uploads().await?;
         if checkpoint {
             self.checkpoint().await?;
             self.merge_runs().await?;
         }
-        self.collect().await
+        Ok(())
     }
 }
 
@@ -139,7 +169,8 @@ pub(crate) async fn run(inner: Weak<Inner>) {
         let Some(inner) = inner.upgrade() else { return };
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
         let old = env.now() - last_checkpoint >= interval;
-        let checkpoint = inner.names.unsaved() > 0 && (stopping || old || inner.background.due());
+        let due = inner.names.unsaved() > 0 && (stopping || old || inner.background.due());
+        let checkpoint = due || inner.is_cover_wanted();
         let outcome = inner.round(checkpoint).await;
         if checkpoint || inner.names.unsaved() == 0 {
             last_checkpoint = env.now();
@@ -151,6 +182,7 @@ pub(crate) async fn run(inner: Weak<Inner>) {
             inner.background.stopped.notify_waiters();
             return;
         }
+        let outcome_failed = outcome.is_err();
         let pause = match outcome {
             Ok(()) => LOOK_INTERVAL,
             Err(error) => {
@@ -158,6 +190,11 @@ pub(crate) async fn run(inner: Weak<Inner>) {
                 RETRY_PAUSE
             }
         };
+        if outcome_failed {
+            // Not woken by writes: each of them would try again what has just failed.
+            env.sleep(pause).await;
+            continue;
+        }
         let wait = async {
             tokio::select! {
                 biased;

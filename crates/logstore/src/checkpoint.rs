@@ -49,7 +49,7 @@ impl Inner {
             Some(unfinished) => unfinished,
             None => {
                 self.background.count_anew();
-                let start = self.targets.log_starts();
+                let start = self.log_starts(&state.manifest);
                 self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
                 let ended = (self.epochs.advance(), start);
                 state.ended = Some(ended.clone());
@@ -58,7 +58,11 @@ impl Inner {
         };
         self.epochs.drained(ended).await;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
-        self.tidy_uploads().await?;
+        // On a full device that has to wait until collection, which needs checkpoints, has made room.
+        match self.tidy_uploads().await {
+            Ok(()) | Err(EngineError::Full) => {}
+            Err(error) => return Err(error),
+        }
         let memtable = self.names.layers().memtables.into_iter().find(|memtable| memtable.epoch() == ended);
         let memtable = memtable.expect("an ended epoch keeps its memtable until it is checkpointed");
         let run_id = state.manifest.next.run;
@@ -84,6 +88,14 @@ impl Inner {
         self.stats.checkpoints.add(1);
         self.stats.checkpoint_entries.add(memtable.len() as u64);
         Ok(())
+    }
+
+    /// Where each log may grow next. A device that is away keeps the vector that it had.
+    fn log_starts(&self, manifest: &Manifest) -> Vec<(DeviceId, Position)> {
+        let mut starts = self.targets.log_starts();
+        starts.extend(manifest.start.iter().filter(|(device, _)| self.targets.device(*device).is_none()));
+        starts.sort_by_key(|(device, _)| *device);
+        starts
     }
 
     async fn write_run(self: &Arc<Self>, memtable: &Memtable, run: RunId) -> Result<Option<Run>, EngineError> {

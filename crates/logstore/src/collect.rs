@@ -21,12 +21,12 @@ use device::{Device, WalkEvent, ZoneInfo, ZoneState, ZoneStream};
 use engine::EngineError;
 use format::chunk_ref::ChunkRef;
 use format::record::{ChunkOwner, EntryName, Record, RecordKind};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{KeyHash, Place, ZoneIndex};
 
-/// A zone is worth collecting when less than this share of it is live, in percent.
+/// A zone is worth collecting when less than this share of what it could hold is live, in percent.
 const MAX_LIVE_PERCENT: u64 = 90;
 /// Zones collected between two checkpoints: the more, the fewer checkpoints.
 const ZONES_PER_CYCLE: usize = 4;
@@ -42,6 +42,12 @@ struct Victim {
     zone: ZoneIndex,
 }
 
+impl Victim {
+    fn holds(&self, place: &Place) -> bool {
+        place.device == self.device.id() && place.zone == self.zone
+    }
+}
+
 /// What a look at a zone found.
 #[derive(Default)]
 struct Look {
@@ -49,8 +55,10 @@ struct Look {
     stays: bool,
     /// Frames that were live when they were looked at.
     live: u64,
+    /// Frames that can't be read: only what names them tells whether they are live.
+    damaged: bool,
     /// Chunks to move, by the record that names them.
-    chunks: HashMap<KeyHash, HashSet<Place>>,
+    chunks: BTreeMap<KeyHash, HashSet<Place>>,
 }
 
 impl Inner {
@@ -62,9 +70,18 @@ impl Inner {
         }
         let mut emptied = Vec::new();
         for victim in victims {
-            if self.empty(&victim).await? {
-                emptied.push(victim);
+            // One zone that can't be emptied must not keep the others from it: the next cycle tries others first.
+            match self.empty(&victim).await {
+                Ok(true) => emptied.push(victim),
+                Ok(false) => self.targets.note_setback(victim.device.id(), victim.zone),
+                Err(error) => {
+                    tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
+                    self.targets.note_setback(victim.device.id(), victim.zone);
+                }
             }
+        }
+        if emptied.is_empty() {
+            return Ok(());
         }
         self.checkpoint().await?;
         let mark = self.pins.mark();
@@ -77,8 +94,9 @@ impl Inner {
         }
         for victim in emptied {
             let look = self.look(&victim, false).await?;
-            if look.live == 0 && !look.stays {
-                self.reset(&victim).await?;
+            match look.live == 0 && !look.stays {
+                true => self.reset(&victim).await?,
+                false => self.targets.note_setback(victim.device.id(), victim.zone),
             }
         }
         Ok(())
@@ -93,15 +111,18 @@ impl Inner {
                 continue;
             }
             let covered = self.targets.covered(device.id());
+            // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
+            let worth = usage.capacity_bytes / u64::from(usage.zones.max(1)) * MAX_LIVE_PERCENT / 100;
+            let setbacks = |zone: &ZoneInfo| self.targets.setbacks(device.id(), zone.zone);
             let mut zones: Vec<(u64, ZoneInfo)> = device
                 .zones()
                 .into_iter()
                 .filter(|zone| zone.state == Some(ZoneState::Finished))
                 .filter(|zone| zone.stream == Some(ZoneStream::Meta) || zone.activation < covered.of(zone.stream).activation)
                 .map(|zone| (self.targets.live_bytes(device.id(), zone.zone), zone))
-                .filter(|(live, zone)| live * 100 < zone.written_bytes.max(1) * MAX_LIVE_PERCENT)
+                .filter(|(live, _)| *live < worth)
                 .collect();
-            zones.sort_by_key(|(live, zone)| (*live, zone.activation));
+            zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
             let chosen = zones.into_iter().take(ZONES_PER_CYCLE);
             victims.extend(chosen.map(|(_, zone)| Victim { device: device.clone(), zone: zone.zone }));
         }
@@ -113,6 +134,9 @@ impl Inner {
         let look = self.look(victim, true).await?;
         for (owner, places) in &look.chunks {
             self.move_chunks(owner, places).await?;
+        }
+        if look.damaged {
+            self.repair(victim).await?;
         }
         Ok(!look.stays)
     }
@@ -136,9 +160,8 @@ impl Inner {
                     let payload = if wanted { Bytes::copy_from_slice(frame.payload()) } else { Bytes::new() };
                     (record, payload, frame.place)
                 }
-                // What can't be read can't be copied from here; if it is live, other copies of it may be.
                 Some(WalkEvent::Damaged { .. } | WalkEvent::Unreadable { .. }) => {
-                    look.stays = true;
+                    look.damaged = true;
                     continue;
                 }
             };
@@ -155,7 +178,54 @@ impl Inner {
             }
             self.pace(started, walked, &look).await;
         }
+        if look.damaged && !moving {
+            look.live += self.named_in(victim).await?.len() as u64;
+        }
+        // A damaged chunk that is staged is named by nothing yet.
+        look.stays |= look.damaged && !self.staging.lock().is_empty();
+        look.stays |= look.damaged && runs.iter().any(|place| victim.holds(place));
         Ok(look)
+    }
+
+    /// What can't be read can't be copied from here. If it is live, another copy of it may do; else the zone stays, for whoever
+    /// knows how to read it. Torn frames that a crash left are named by nothing.
+    async fn repair(self: &Arc<Self>, victim: &Victim) -> Result<(), EngineError> {
+        for (hash, places) in self.named_in(victim).await? {
+            let Some(known) = self.shard(&hash).lock().index().newest(&hash) else { continue };
+            if known.places.as_slice().iter().all(|place| !places.contains(place)) {
+                self.move_chunks(&hash, &places).await?;
+                continue;
+            }
+            let Some(frame) = self.read_copies(&known).await? else { continue };
+            for place in places {
+                self.move_copy(frame.record.clone(), frame.payload.clone(), place, &hash).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The places in a zone that live records have or name, by record. Reads every large object's list: for damaged zones only.
+    async fn named_in(self: &Arc<Self>, victim: &Victim) -> Result<BTreeMap<KeyHash, HashSet<Place>>, EngineError> {
+        let mut named: BTreeMap<KeyHash, HashSet<Place>> = BTreeMap::new();
+        let mut large = Vec::new();
+        for shard in &self.shards {
+            for (hash, located) in shard.lock().index().iter().filter(|(_, located)| located.is_live()) {
+                if let Some(place) = located.places.as_slice().iter().find(|place| victim.holds(place)) {
+                    named.entry(hash).or_default().insert(*place);
+                } else if located.large {
+                    large.push(hash);
+                }
+            }
+        }
+        let mut owners = Owners::default();
+        for hash in large {
+            let places = owners.places(self, &hash).await?;
+            let within: HashSet<Place> = places.iter().filter(|place| victim.holds(place)).copied().collect();
+            if !within.is_empty() {
+                named.insert(hash, within);
+            }
+        }
+        Ok(named)
     }
 
     async fn look_at_named(

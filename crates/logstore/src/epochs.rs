@@ -50,8 +50,8 @@ impl Epochs {
 
     /// Begins the next epoch; returns the one that ended. The epoch before it must have drained.
     pub fn advance(&self) -> Epoch {
+        // That it has drained can't be asserted by its count: a straggler of `enter` may just be counting itself in and out.
         let ended = self.present.load(Ordering::SeqCst);
-        assert!(self.count(ended + 1).load(Ordering::SeqCst) == 0, "an epoch began before its second predecessor drained");
         self.present.store(ended + 1, Ordering::SeqCst);
         Epoch(ended)
     }

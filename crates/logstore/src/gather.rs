@@ -31,8 +31,8 @@ pub struct Gather {
 pub enum Gathered {
     /// Every copy is durable.
     Durable { order: Order, places: Places },
-    /// Nothing was written anywhere.
-    Refused,
+    /// No room on one of the devices at least. Elsewhere copies may stand.
+    Full { partly: bool },
     /// At least one copy may stand somewhere; the reason of the first failure.
     Unknown(String),
 }
@@ -54,16 +54,15 @@ impl Gather {
     pub fn outcome(&self, generation: Generation, order: Option<Order>) -> Gathered {
         assert!(self.missing == 0, "copies are still on their way");
         let outcomes = || self.outcomes[..self.copies].iter().flatten();
-        if outcomes().all(|outcome| *outcome == Err(CopyFailure::Full)) {
-            return Gathered::Refused;
-        }
         let failure = outcomes().find_map(|outcome| match outcome {
             Err(CopyFailure::Unknown(reason)) => Some(reason.clone()),
-            Err(CopyFailure::Full) => Some("one of its devices is full".to_owned()),
-            Ok(_) => None,
+            Err(CopyFailure::Full) | Ok(_) => None,
         });
         if let Some(reason) = failure {
             return Gathered::Unknown(reason);
+        }
+        if outcomes().any(Result::is_err) {
+            return Gathered::Full { partly: outcomes().any(Result::is_ok) };
         }
         let landed: SmallVec<[(Place, Position); MAX_REPLICAS]> = outcomes().flatten().copied().collect();
         let places: SmallVec<[Place; MAX_REPLICAS]> = landed.iter().map(|(place, _)| *place).collect();

@@ -45,8 +45,11 @@ impl Inner {
             match self.scan_cached(&layers, scope, &mut progress, visit) {
                 Ok(()) => return Ok(()),
                 Err(Missing { run, block }) => {
-                    let rows = run.rows(self, block).await?;
-                    self.names.cache.insert(run.id(), block, Arc::new(rows));
+                    let rows = run.rows(self, block).await;
+                    // A run that was merged meanwhile may be gone from its zones: what was read there counts only if it was not.
+                    if self.names.layers().runs.iter().any(|known| Arc::ptr_eq(known, &run)) {
+                        self.names.cache.insert(run.id(), block, Arc::new(rows?));
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@
 use crate::index::Located;
 use crate::large::LargeReader;
 use crate::machine::Stable;
+use crate::pins::Pin;
 use crate::store::Inner;
 use crate::targets::{ReadFailure, RecordFrame};
 use engine::{Content, EngineError, Found, ObjectInfo, ObjectKey};
@@ -64,9 +65,42 @@ impl Inner {
         Err(EngineError::Busy { reason: "the object kept moving while it was read".to_owned() })
     }
 
+    /// [`Inner::read_newest`], with a pin on the chunks if there are any.
+    pub(crate) async fn read_pinned(
+        &self,
+        name: &EntryName,
+        hash: &KeyHash,
+    ) -> Result<(Located, RecordFrame, Option<Pin>), EngineError> {
+        for _ in 0..MAX_LOOKUPS {
+            let (located, frame) = self.read_newest(name, hash).await?;
+            if let Some(pin) = self.pin_content(hash, &located, &frame) {
+                return Ok((located, frame, pin?));
+            }
+        }
+        Err(EngineError::Busy { reason: "the object kept moving while it was read".to_owned() })
+    }
+
+    /// Pins the chunks that a descriptor names. Collection moves chunks, publishes the new list, and then waits for the pins that
+    /// are older: so a list is good from here on if it is still the published one after the pin was taken. `None`: it is not.
+    pub(crate) fn pin_content(
+        &self,
+        hash: &KeyHash,
+        located: &Located,
+        frame: &RecordFrame,
+    ) -> Option<Result<Option<Pin>, EngineError>> {
+        if frame.record.tree_height == 0 {
+            return Some(Ok(None));
+        }
+        let pin = self.pins.pin();
+        match self.locate(hash) {
+            Ok(now) => (now == *located).then_some(Ok(Some(pin))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// Reads the first good copy. `Ok(None)`: its zone was reset, look up again.
     pub(crate) async fn read_copies(&self, located: &Located) -> Result<Option<RecordFrame>, EngineError> {
-        let mut failure = None;
+        let (mut failure, mut moved) = (None, false);
         for place in located.places.as_slice() {
             match self.targets.read(place, located.frame_bytes).await {
                 Ok(frame) => {
@@ -75,7 +109,8 @@ impl Inner {
                     }
                     return Ok(Some(frame));
                 }
-                Err(ReadFailure::Moved) => return Ok(None),
+                // The other copies may still stand where they were.
+                Err(ReadFailure::Moved) => moved = true,
                 Err(other) => {
                     self.stats.failed_copies.add(1);
                     tracing::warn!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), error = %other, "a copy can't be read");
@@ -83,10 +118,13 @@ impl Inner {
                 }
             }
         }
+        if moved {
+            return Ok(None);
+        }
         Err(match failure.expect("a record has at least one copy") {
             ReadFailure::Corrupt(detail) => EngineError::Corrupt { detail },
             ReadFailure::Unavailable(reason) => EngineError::Unavailable { reason },
-            ReadFailure::Moved => unreachable!("returned above"),
+            ReadFailure::Moved => unreachable!("noted above"),
         })
     }
 
@@ -119,12 +157,17 @@ impl Inner {
     }
 
     /// Makes an answer of a record.
-    pub(crate) fn found(self: &Arc<Self>, key: &ObjectKey, order: Order, frame: RecordFrame) -> Result<Found, EngineError> {
+    pub(crate) fn found(
+        self: &Arc<Self>,
+        key: &ObjectKey,
+        order: Order,
+        frame: RecordFrame,
+        pin: Option<Pin>,
+    ) -> Result<Found, EngineError> {
         let info = info_of(&frame.record, order)?;
-        let content = if frame.record.tree_height == 0 {
-            Content::Whole(frame.payload)
-        } else {
-            Content::Chunked(Box::new(LargeReader::new(self, key.clone(), info.order, &frame)?))
+        let content = match pin {
+            None => Content::Whole(frame.payload),
+            Some(pin) => Content::Chunked(Box::new(LargeReader::new(self, key.clone(), info.order, &frame, pin)?)),
         };
         Ok(Found { info, content })
     }

@@ -5,10 +5,9 @@
 //!   manifest ─► runs into the full map ─► walk every device from the start vector ─► decide each write ─► publish
 //! ```
 //!
-//! A write that stands on its primary is rolled forward: missing copies are made again, then it is published. One that does
-//! not, although the primary can be read, was never acknowledged and is discarded (decision 8); the next checkpoint moves the start
-//! vector past it. One whose primary device is missing can't be decided, and its key is unavailable until the device is back.
-//! Which of these it is depends only on what stands on the devices, so a start that is itself interrupted decides alike.
+//! What may have been acknowledged is rolled forward: missing copies are made again, then it is published. The rest is discarded;
+//! the next checkpoint moves the start vector past it. [`decide`] has the rules. They depend only on what stands on the
+//! devices, so a start that is itself interrupted decides alike.
 
 pub(crate) mod decide;
 mod walk;
@@ -33,6 +32,7 @@ use format::entry::EntryState;
 use format::manifest::Manifest;
 use format::run_index::RunId;
 use parking_lot::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use topology::TableError;
 use types::limits::MAX_REPLICAS;
@@ -72,7 +72,7 @@ impl LogStore {
     ) -> Result<LogStore, OpenError> {
         let manifest = load_manifest(&config, &*manifests)?;
         let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
-        let found = walk::walk_all(&devices, &vectors_of(&manifest.start)).await?;
+        let found = walk::walk_all(&devices, &vectors_of(&manifest.start), manifest.epoch).await?;
         let epoch = Epoch(manifest.epoch.0.max(found.newest_epoch.0) + 1);
         // A start may find another set of devices, so it writes under a generation of its own (decision 2).
         let generation = Generation(manifest.generation.0.max(found.newest_generation.0) + 1);
@@ -81,7 +81,7 @@ impl LogStore {
         let copies = targets.table().copies().max(found.most_copies).max(most_copies(&manifest));
         let cell = Arc::new(Cell::new(config.gateway, vec![config.gateway]));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
-        let undecidable = decide::undecidable(&found, missing);
+        let undecidable = decide::undecidable(&found, missing, config.gateway);
         let shard = || Mutex::new(Shard::new(cell.clone(), sequences.clone(), ShardIndex::new(copies.min(MAX_REPLICAS))));
         let inner = Arc::new(Inner {
             background: Background::new(&config),
@@ -97,6 +97,8 @@ impl LogStore {
             pins: Pins::default(),
             stats: LogStoreStats::default(),
             undecidable,
+            first_generation: generation,
+            some_write_failed: AtomicBool::new(false),
             checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, ended: None, graves: Vec::new() }),
             staging: Mutex::default(),
             open_uploads: Mutex::default(),

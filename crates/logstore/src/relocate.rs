@@ -12,6 +12,8 @@ use format::frame;
 use format::record::{Record, RecordFlags};
 use format::replicas::{Places, ReplicaDevices};
 use std::sync::Arc;
+use smallvec::SmallVec;
+use types::limits::MAX_REPLICAS;
 use types::{DeviceId, KeyHash, Order, Place};
 
 /// A copy of a record that is to be made.
@@ -56,9 +58,11 @@ impl Inner {
     ) -> Result<bool, EngineError> {
         let epoch = self.epochs.enter();
         let outcome = async {
-            let devices: Vec<DeviceId> = old_places.as_slice().iter().map(|place| place.device).collect();
-            record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places");
-            let mut places = old_places;
+            let devices = self.devices_for(&old_places)?;
+            record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places, or fewer");
+            // A recovery tells this list of chunks from others by the write.
+            record.write = self.next_write_id();
+            let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
             let mut frame_bytes = 0;
             for (replica, device) in devices.iter().enumerate() {
                 let copy = Recopy {
@@ -70,14 +74,31 @@ impl Inner {
                     moved: true,
                 };
                 let appended = self.recopy(copy).await?;
-                places.as_mut_slice()[replica] = appended.place;
+                places.push(appended.place);
                 frame_bytes = frame_bytes.max(appended.frame_bytes as u32);
             }
+            let places = Places::new(&places).expect("one for each device");
             self.publish_places(&record, order, &old_places, places, frame_bytes, epoch)
         };
         let outcome = outcome.await;
         self.epochs.leave(epoch);
         outcome
+    }
+
+    /// Where the copies of a rewritten record go: where they are, but another device for one that takes no writes, or none if
+    /// all that do have a copy.
+    fn devices_for(&self, places: &Places) -> Result<Vec<DeviceId>, EngineError> {
+        let mut devices: Vec<DeviceId> =
+            places.as_slice().iter().map(|place| place.device).filter(|device| self.targets.is_writable(*device)).collect();
+        for device in self.targets.table().devices() {
+            if devices.len() < places.len() && !devices.contains(device) && self.targets.is_writable(*device) {
+                devices.push(*device);
+            }
+        }
+        match devices.is_empty() {
+            true => Err(EngineError::Unavailable { reason: "no device takes writes".to_owned() }),
+            false => Ok(devices),
+        }
     }
 
     /// Copies one copy of a record within its device. Publishes its new place unless the record was replaced meanwhile.

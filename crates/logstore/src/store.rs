@@ -22,9 +22,10 @@ use format::attributes::{Attributes, ETag};
 use format::entry::Entry;
 use format::record::{EntryName, RecordKind, WriteId};
 use parking_lot::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use types::limits::MAX_SMALL_BYTES;
-use types::{BucketId, KeyHash, Sequence, UploadId};
+use types::{BucketId, Generation, KeyHash, Sequence, UploadId};
 
 /// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
 pub(crate) const SHARDS: usize = 256;
@@ -50,6 +51,10 @@ pub(crate) struct Inner {
     pub stats: LogStoreStats,
     /// Keys that a missing device makes undecidable (zstore.md, decision 21); empty in normal life.
     pub undecidable: hashbrown::HashSet<KeyHash>,
+    /// The generation that this start began with; no earlier start wrote under it.
+    pub first_generation: Generation,
+    /// A write ended with an unknown outcome: copies of it may stand, and a start may roll it forward.
+    pub some_write_failed: AtomicBool,
     pub background: crate::background::Background,
     pub checkpoints: tokio::sync::Mutex<crate::checkpoint::CheckpointState>,
     /// Writes whose chunks no record names yet.
@@ -182,16 +187,20 @@ impl ObjectEngine for LogStore {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
+        let pin = match self.inner.pin_content(&hash, &located, &frame)? {
+            Ok(pin) => pin,
+            Err(error) => return Some(Err(error)),
+        };
         self.inner.stats.cached_reads.add(1);
-        Some(self.inner.found(key, located.order, frame))
+        Some(self.inner.found(key, located.order, frame, pin))
     }
 
     fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
         Box::pin(async move {
             let name = EntryName::object(key.bucket(), key.key().clone());
-            let (located, frame) = self.inner.read_newest(&name, &name.hash()).await?;
+            let (located, frame, pin) = self.inner.read_pinned(&name, &name.hash()).await?;
             self.inner.stats.device_reads.add(1);
-            self.inner.found(key, located.order, frame)
+            self.inner.found(key, located.order, frame, pin)
         })
     }
 

@@ -4,14 +4,16 @@
 use crate::index::Located;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use device::{AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried};
+use device::{
+    AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream,
+};
 use format::frame;
 use format::manifest::ZoneLive;
 use format::record::Record;
 use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::Arc;
 use topology::{ReplicaTable, TableError};
 use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
@@ -36,7 +38,8 @@ pub(crate) enum ReadFailure {
 /// The devices of the cell.
 pub(crate) struct Targets {
     cell: CellId,
-    by_id: HashMap<DeviceId, One>,
+    /// Ordered, so that one seed gives one history.
+    by_id: BTreeMap<DeviceId, One>,
     table: ArcSwap<ReplicaTable>,
     /// Everything below is in the installed checkpoint.
     covered: Mutex<HashMap<DeviceId, LogVector>>,
@@ -52,6 +55,8 @@ struct One {
 struct LiveBytes {
     records: AtomicI64,
     chunks: AtomicI64,
+    /// How often collection tried to empty the zone and could not.
+    setbacks: AtomicU32,
 }
 
 thread_local! {
@@ -80,6 +85,11 @@ impl Targets {
 
     pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.by_id.values().map(|one| &one.device)
+    }
+
+    /// Whether a device is there and takes writes.
+    pub fn is_writable(&self, id: DeviceId) -> bool {
+        self.device(id).is_some_and(|device| device.poisoned_by().is_none())
     }
 
     pub fn device(&self, id: DeviceId) -> Option<&Arc<Device>> {
@@ -168,6 +178,19 @@ impl Targets {
         *self.covered.lock() = vectors_of(starts);
     }
 
+    /// Whether a device that runs short of zones has finished ones that only a checkpoint makes collectable: after many quick
+    /// starts, each of which sealed its open zones.
+    pub fn lacks_cover(&self, is_short: impl Fn(&Device) -> bool) -> bool {
+        self.devices().any(|device| {
+            let covered = self.covered(device.id());
+            let is_beyond = |zone: &ZoneInfo| {
+                let is_log = matches!(zone.stream, Some(ZoneStream::Ordered | ZoneStream::Relocated));
+                is_log && zone.state == Some(ZoneState::Finished) && zone.activation >= covered.of(zone.stream).activation
+            };
+            is_short(device) && device.zones().iter().any(is_beyond)
+        })
+    }
+
     /// Below this a device holds nothing that the installed checkpoint lacks.
     pub fn covered(&self, device: DeviceId) -> LogVector {
         self.covered.lock().get(&device).copied().unwrap_or(LogVector::START)
@@ -223,7 +246,21 @@ impl Targets {
         if let Some(live) = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize)) {
             live.records.store(0, Ordering::Relaxed);
             live.chunks.store(0, Ordering::Relaxed);
+            live.setbacks.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Collection could not empty the zone.
+    pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex) {
+        if let Some(live) = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize)) {
+            live.setbacks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often collection could not empty the zone.
+    pub fn setbacks(&self, device: DeviceId, zone: ZoneIndex) -> u32 {
+        let live = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize));
+        live.map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
     }
 
     /// What the index can't tell after a restart: live bytes of chunks.

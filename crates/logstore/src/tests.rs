@@ -2,9 +2,11 @@
 
 mod conformance;
 mod crash;
+mod faults;
 mod collection;
 mod history;
 mod mains;
 mod power;
+mod script;
 mod support;
 mod workload;

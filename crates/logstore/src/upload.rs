@@ -135,7 +135,21 @@ impl Inner {
         Ok(numbers)
     }
 
+    /// Completes an upload. The work is the engine's own: a client that goes away between the object's record and the end of
+    /// its upload must not leave the upload open.
     pub(crate) async fn complete(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        parts: Vec<CompletePart>,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> Result<Committed, EngineError> {
+        let (inner, upload) = (self.clone(), upload.clone());
+        let completing = self.env.spawn(async move { inner.complete_here(&upload, parts, attributes, condition).await });
+        completing.await.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }))
+    }
+
+    async fn complete_here(
         self: &Arc<Self>,
         upload: &UploadRef,
         parts: Vec<CompletePart>,
@@ -148,6 +162,10 @@ impl Inner {
             Err(EngineError::NoSuchUpload) => return self.first_outcome(upload).await,
             Err(error) => return Err(error),
         };
+        // An earlier Complete may have made the object and failed to end the upload.
+        if let Ok(committed) = self.outcome_of_object(upload).await {
+            return self.end_completed(upload, turn, committed).await;
+        }
         if parts.is_empty() || !parts.is_sorted_by(|one, next| one.number < next.number) {
             return Err(EngineError::Invalid { reason: "parts are listed in ascending order, at least one".to_owned() });
         }
@@ -167,17 +185,30 @@ impl Inner {
             ..LogStore::object_draft(&upload.key, &attributes)
         };
         let committed = self.write(draft, condition).await?.committed;
-        // From here the object exists: the rest is tidying, which recovery also does.
+        self.end_completed(upload, turn, committed).await
+    }
+
+    /// The object exists: the rest is tidying, which recovery also does.
+    async fn end_completed(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        turn: UploadTurn,
+        committed: Committed,
+    ) -> Result<Committed, EngineError> {
         turn.finish(Some(&committed)).await?;
         self.background.drop_parts(upload.clone());
         Ok(committed)
     }
 
     pub(crate) async fn abort(self: &Arc<Self>, upload: &UploadRef) -> Result<(), EngineError> {
-        let turn = self.take_upload(upload).await?;
-        turn.finish(None).await?;
-        self.background.drop_parts(upload.clone());
-        Ok(())
+        let (inner, upload) = (self.clone(), upload.clone());
+        let aborting = self.env.spawn(async move {
+            let turn = inner.take_upload(&upload).await?;
+            turn.finish(None).await?;
+            inner.background.drop_parts(upload);
+            Ok(())
+        });
+        aborting.await.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }))
     }
 
     /// Ends all parts of an upload that has ended.
@@ -191,6 +222,11 @@ impl Inner {
     /// Appends a tombstone for a name, if something stands there.
     pub(crate) async fn drop_entry(self: &Arc<Self>, name: EntryName) -> Result<(), EngineError> {
         let attributes = Attributes { modified_ms: self.env.wall_clock_ms(), ..Attributes::default() };
+        self.drop_entry_as(name, attributes).await
+    }
+
+    /// [`Inner::drop_entry`] with a tombstone that says more.
+    pub(crate) async fn drop_entry_as(self: &Arc<Self>, name: EntryName, attributes: Attributes) -> Result<(), EngineError> {
         self.write(draft(RecordKind::Tombstone, name, &attributes), Condition::None).await?;
         Ok(())
     }
@@ -222,6 +258,11 @@ impl Inner {
             let Some(order) = attributes.expected else { return Err(EngineError::NoSuchUpload) };
             return Ok(Committed { etag: attributes.etag, order, modified_ms: attributes.modified_ms });
         }
+        self.outcome_of_object(upload).await
+    }
+
+    /// The outcome of a Complete whose object is still the newest.
+    async fn outcome_of_object(&self, upload: &UploadRef) -> Result<Committed, EngineError> {
         let name = EntryName::object(upload.key.bucket(), upload.key.key().clone());
         let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
         let attributes = info_of(&frame.record, located.order)?.attributes;

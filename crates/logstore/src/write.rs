@@ -24,6 +24,7 @@ use format::replicas::ReplicaDevices;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::future::poll_fn;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use types::{Epoch, Generation, KeyHash};
@@ -150,8 +151,10 @@ impl WriteOp {
             return;
         }
         let absent = newest.is_none_or(|newest| !newest.is_live());
-        if self.draft.kind == RecordKind::Tombstone && absent && self.inner.is_alone() {
-            // Nothing to delete, and nobody else who could be writing it: no record is needed.
+        let failed = self.inner.some_write_failed.load(Ordering::Acquire);
+        if self.draft.kind == RecordKind::Tombstone && absent && self.inner.is_alone() && !failed {
+            // Nothing to delete, nobody else who could be writing it, and no failed write that a start could roll forward over
+            // this delete: no record is needed.
             let committed = Committed { etag: self.draft.etag, order: Default::default(), modified_ms: self.draft.modified_ms };
             self.give_up(Ok(Outcome { committed, replaced: None }));
             return;
@@ -194,11 +197,18 @@ impl WriteOp {
         let class = if self.draft.kind == RecordKind::Tombstone { AppendClass::Tombstone } else { AppendClass::Data };
         let pieces: smallvec::SmallVec<[&[u8]; 2]> = self.draft.payload.iter().map(|piece| &piece[..]).collect();
         let mut record = self.record(write, epoch, generation, devices);
-        for (index, device) in devices.as_slice().iter().enumerate() {
+        // The primary last: what a secondary refuses at once is then on no primary.
+        let mut refused: Option<AppendError> = None;
+        for (index, device) in devices.as_slice().iter().enumerate().rev() {
             record.replica_index = index as u8;
             let done: Arc<dyn AppendDone> = self.clone();
-            if let Err(error) = self.inner.targets.append(*device, class, &record, &pieces, done, index as u64) {
-                self.appended(index as u64, Err(error));
+            let appended = match &refused {
+                Some(error) => Err(error.clone()),
+                None => self.inner.targets.append(*device, class, &record, &pieces, done, index as u64),
+            };
+            if let Err(error) = appended {
+                self.appended(index as u64, Err(error.clone()));
+                refused = Some(error);
             }
         }
     }
@@ -240,12 +250,14 @@ impl WriteOp {
                 self.inner.publish(entry);
                 self.inner.epochs.leave(appending.epoch);
             }
-            Gathered::Refused => {
+            Gathered::Full { partly } => {
+                self.inner.some_write_failed.fetch_or(partly, Ordering::AcqRel);
                 self.inner.epochs.leave(appending.epoch);
                 self.give_up(Err(EngineError::Full));
             }
             Gathered::Unknown(reason) => {
                 self.inner.epochs.leave(appending.epoch);
+                self.inner.some_write_failed.store(true, Ordering::Release);
                 self.inner.targets.note_failure();
                 self.give_up(Err(EngineError::Unavailable { reason }));
             }

@@ -57,7 +57,13 @@ impl Leaf {
 }
 
 impl LargeReader {
-    pub fn new(inner: &Arc<Inner>, key: ObjectKey, order: Order, frame: &RecordFrame) -> Result<Self, EngineError> {
+    pub fn new(
+        inner: &Arc<Inner>,
+        key: ObjectKey,
+        order: Order,
+        frame: &RecordFrame,
+        pin: Pin,
+    ) -> Result<Self, EngineError> {
         let top = decode(&frame.payload)?;
         let attributes = crate::read::info_of(&frame.record, order)?.attributes;
         Ok(LargeReader {
@@ -69,7 +75,7 @@ impl LargeReader {
             top,
             leaf: Mutex::new(None),
             part_count: attributes.part_count,
-            _pin: inner.pins.pin(),
+            _pin: pin,
         })
     }
 

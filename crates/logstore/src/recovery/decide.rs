@@ -1,6 +1,23 @@
 //! Deciding what was under way: roll forward, discard, or wait for a missing device (zstore.md, decision 8).
+//!
+//! A gateway has at most one outstanding write of a key, and numbers its writes. So of one gateway's writes of a key that no
+//! checkpoint covers the one with the highest sequence is the newest, whatever is known of its order, and the others don't matter.
+//!
+//! | what stands                                         | was acknowledged | decision                                |
+//! |-----------------------------------------------------|------------------|-----------------------------------------|
+//! | the primary, or a copy that carries the order       | perhaps          | roll forward with that order            |
+//! | no primary; at most one readable copy is lacking    | perhaps          | roll forward, ordered before this start |
+//! | no primary; two or more readable copies are lacking | no               | discard, look at the one before         |
+//!
+//! Decision 8 would discard in the second row too when the primary can be read. But a copy that is lacking may also have
+//! rotted since it was acknowledged, which one lacking copy can't be told from a torn write. To roll forward is right in both
+//! cases: a write that nobody acknowledged may take effect until its key is read. Its position on the primary being lost, it gets
+//! an order of this start's own generation before every write that this start will see: after all that came before, because
+//! their generations are lower. Another gateway's write with its primary on a missing device stays undecidable: only orders
+//! tell its place among ours.
 
 use super::walk::{FoundCopy, FoundRecords, FoundWrite};
+use std::collections::HashMap;
 use crate::relocate::Recopy;
 use crate::store::Inner;
 use engine::{EngineError, ObjectKey, UploadRef};
@@ -12,12 +29,46 @@ use format::replicas::Places;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, KeyHash, Order, Place, UploadId};
+use types::{DeviceId, GatewayId, KeyHash, Order, Place, UploadId};
 
-/// Keys whose newest record can't be told: a write of theirs has its primary on a missing device.
-pub(super) fn undecidable(found: &FoundRecords, missing: &[DeviceId]) -> hashbrown::HashSet<KeyHash> {
-    let lost = |write: &&FoundWrite| missing.contains(&write.record.replica_devices.primary()) && write.base().is_none();
+/// Keys whose newest record can't be told: another gateway's write of theirs has its primary on a missing device.
+pub(super) fn undecidable(found: &FoundRecords, missing: &[DeviceId], me: GatewayId) -> hashbrown::HashSet<KeyHash> {
+    let lost = |write: &&FoundWrite| {
+        let is_missing = missing.contains(&write.record.replica_devices.primary());
+        write.record.write.gateway != me && is_missing && write.known_order().is_none()
+    };
     found.written.iter().filter(lost).map(|write| write.record.hash).collect()
+}
+
+/// Most readable copies that a write without its primary may lack and still be rolled forward.
+const MAX_LACKING: usize = 1;
+
+/// Whether a write can't have been acknowledged, and nothing says that it is to stay.
+fn is_discarded(write: &FoundWrite, opened: &[DeviceId]) -> bool {
+    write.known_order().is_none() && write.lacking(opened) > MAX_LACKING
+}
+
+/// The newest write of each key, in the order in which they were found, and how many others are discarded.
+fn newest(found: &FoundRecords) -> (Vec<&FoundWrite>, u64) {
+    let mut by_key: HashMap<KeyHash, &FoundWrite> = HashMap::new();
+    let mut discarded = 0;
+    for write in &found.written {
+        if is_discarded(write, &found.opened) {
+            discarded += 1;
+            continue;
+        }
+        by_key.entry(write.record.hash).and_modify(|known| if is_newer(write, known) { *known = write }).or_insert(write);
+    }
+    let is_newest = |write: &&FoundWrite| by_key.get(&write.record.hash).is_some_and(|known| std::ptr::eq(*known, *write));
+    (found.written.iter().filter(is_newest).collect(), discarded)
+}
+
+/// Of two writes of a key: by sequence if one gateway made them, else by order.
+fn is_newer(write: &FoundWrite, known: &FoundWrite) -> bool {
+    match write.record.write.gateway == known.record.write.gateway {
+        true => write.record.write.sequence > known.record.write.sequence,
+        false => write.known_order() > known.known_order(),
+    }
 }
 
 impl Inner {
@@ -26,43 +77,33 @@ impl Inner {
         for (place, frame_bytes) in &found.chunks {
             self.targets.add_live_chunk(place, *frame_bytes as u64);
         }
-        for write in &found.written {
-            self.stats.recovered_records.add(1);
-            if self.undecidable.contains(&write.record.hash) {
-                continue;
-            }
-            match write.base() {
-                Some((base, order)) => self.publish_found(write, &base, order).await?,
-                None => self.stats.discarded_writes.add(1),
+        self.stats.recovered_records.add(found.written.len() as u64);
+        let (newest, discarded) = newest(&found);
+        self.stats.discarded_writes.add(discarded);
+        for write in newest {
+            if !self.undecidable.contains(&write.record.hash) {
+                self.publish_found(write).await?;
             }
         }
-        for ((hash, order), write) in &found.relocated {
+        // By order and, for descriptors, by rewriting: later ones replace earlier ones.
+        for ((hash, order, _), write) in &found.relocated {
             self.apply_relocation(hash, *order, write)?;
         }
         self.finish_uploads(&found).await
     }
 
-    async fn publish_found(self: &Arc<Self>, write: &FoundWrite, base: &FoundCopy, order: Order) -> Result<(), EngineError> {
+    async fn publish_found(self: &Arc<Self>, write: &FoundWrite) -> Result<(), EngineError> {
         let record = &write.record;
+        let base = write.base().expect("a write is found by a copy");
+        let order = self.order_of_found(write);
+        if self.shard(&record.hash).lock().index().newest(&record.hash).is_some_and(|known| known.order >= order) {
+            return Ok(());
+        }
         let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
-        for (index, device) in record.replica_devices.as_slice().iter().enumerate() {
+        for index in 0..record.replica_devices.len() {
             match write.copies[index] {
                 Some(copy) => places.push(copy.place),
-                None if self.targets.device(*device).is_some_and(|device| device.poisoned_by().is_none()) => {
-                    let frame = self.targets.read(&base.place, base.frame_bytes).await;
-                    let frame = frame.map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
-                    let copy = Recopy {
-                        record: frame.record,
-                        payload: frame.payload,
-                        order: Some(order),
-                        replica: index,
-                        device: *device,
-                        moved: false,
-                    };
-                    places.push(self.recopy(copy).await?.place);
-                    self.stats.recopied.add(1);
-                }
-                None => {}
+                None => places.extend(self.make_again(write, &base, order, index).await?),
             }
         }
         let places = Places::new(&places).expect("the base is one of them");
@@ -70,6 +111,40 @@ impl Inner {
             self.stats.rolled_forward.add(1);
         }
         Ok(())
+    }
+
+    /// A write's order. One whose position is lost comes after everything of earlier generations, and before all of this one.
+    fn order_of_found(&self, write: &FoundWrite) -> Order {
+        let lost = || Order { generation: self.first_generation, ..Order::default() };
+        write.known_order().unwrap_or_else(lost)
+    }
+
+    /// Makes a missing copy again. None if its device can't take it: the write has its other copies, and a full device must
+    /// not keep the gateway from starting.
+    async fn make_again(
+        self: &Arc<Self>,
+        write: &FoundWrite,
+        base: &FoundCopy,
+        order: Order,
+        replica: usize,
+    ) -> Result<Option<Place>, EngineError> {
+        let device = write.record.replica_devices.as_slice()[replica];
+        if !self.targets.is_writable(device) {
+            return Ok(None);
+        }
+        let frame = self.targets.read(&base.place, base.frame_bytes).await.map_err(corrupt)?;
+        let copy =
+            Recopy { record: frame.record, payload: frame.payload, order: Some(order), replica, device, moved: false };
+        match self.recopy(copy).await {
+            Ok(appended) => {
+                self.stats.recopied.add(1);
+                Ok(Some(appended.place))
+            }
+            Err(error) => {
+                tracing::warn!(device = device.0, %error, "a copy that is missing can't be made again");
+                Ok(None)
+            }
+        }
     }
 
     /// Takes a record into index and names as one of the present epoch; false if something newer is known.
@@ -94,13 +169,19 @@ impl Inner {
         if record.tree_height > 0 && !all {
             return Ok(());
         }
+        let copies = || write.copies.iter().flatten();
         let mut places = known.places;
-        for (index, place) in places.as_mut_slice().iter_mut().enumerate() {
-            if let Some(copy) = write.copies[index] {
+        if record.tree_height > 0 {
+            let rewritten: SmallVec<[Place; MAX_REPLICAS]> = copies().map(|copy| copy.place).collect();
+            places = Places::new(&rewritten).expect("all copies stand");
+        }
+        // A single copy moves within its device.
+        for place in places.as_mut_slice() {
+            if let Some(copy) = copies().find(|copy| copy.place.device == place.device) {
                 *place = copy.place;
             }
         }
-        let longest = write.copies.iter().flatten().map(|copy| copy.frame_bytes).max().unwrap_or(0);
+        let longest = copies().map(|copy| copy.frame_bytes).max().unwrap_or(0);
         let entry = entry_of(record, order, places, known.frame_bytes.max(longest), self.epochs.present());
         if self.shard(hash).lock().index_mut().relocate(&known.places, entry) {
             self.names.insert(entry.epoch, name_entry_of(record, entry)?);
@@ -110,7 +191,7 @@ impl Inner {
 
     /// Ends the uploads whose objects were committed, and drops the parts of those that ended (zstore.md, decision 15).
     async fn finish_uploads(self: &Arc<Self>, found: &FoundRecords) -> Result<(), EngineError> {
-        for write in found.written.iter().filter(|write| write.base().is_some()) {
+        for write in found.written.iter().filter(|write| !is_discarded(write, &found.opened)) {
             let record = &write.record;
             let ended = match (record.kind, record.name.space) {
                 (RecordKind::Descriptor, Space::Object) => {
@@ -127,7 +208,16 @@ impl Inner {
             let Some((key, upload)) = ended else { continue };
             let name = EntryName::upload(record.name.bucket, &key, upload);
             if self.shard(&name.hash()).lock().index().newest(&name.hash()).is_some_and(|known| known.is_live()) {
-                self.drop_entry(name).await?;
+                // It remembers the outcome, for a Complete that is tried again.
+                let outcome = Attributes::decode(record.attributes.clone()).map_err(corrupt)?;
+                let expected = Some(self.order_of_found(write));
+                let Attributes { etag, modified_ms, .. } = outcome;
+                let tombstone = Attributes { etag, modified_ms, expected, ..Attributes::default() };
+                match self.drop_entry_as(name.clone(), tombstone.clone()).await {
+                    // A full device must not keep the gateway from starting.
+                    Err(EngineError::Full) => self.background.end_upload(name, tombstone),
+                    ended => ended?,
+                }
             }
             let key = ObjectKey::new(record.name.bucket, key).map_err(corrupt)?;
             self.background.drop_parts(UploadRef { key, upload });

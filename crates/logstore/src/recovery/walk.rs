@@ -4,7 +4,7 @@ use super::OpenError;
 use bytes::Bytes;
 use device::{Device, LogVector, WalkEvent, WalkedFrame};
 use format::record::{Record, RecordKind, WriteId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, Generation, KeyHash, Order, Place, Position};
@@ -15,8 +15,9 @@ pub(super) struct FoundRecords {
     /// Records as they were written, by write; in the order in which their first copy was found.
     pub written: Vec<FoundWrite>,
     by_write: HashMap<WriteId, usize>,
-    /// Copies that were moved, by the order that they kept.
-    pub relocated: HashMap<(KeyHash, Order), FoundWrite>,
+    /// Copies that were moved, by the order that they kept and by the write that made them: a descriptor that was rewritten
+    /// has other chunks, and copies of two rewritings must not be mixed.
+    pub relocated: BTreeMap<(KeyHash, Order, WriteId), FoundWrite>,
     /// Chunks found, with the bytes of their frames: they count as live until collection knows better.
     pub chunks: Vec<(Place, u32)>,
     pub opened: Vec<DeviceId>,
@@ -24,6 +25,8 @@ pub(super) struct FoundRecords {
     pub newest_generation: Generation,
     pub most_copies: usize,
     pub damaged: u64,
+    /// Writes of this epoch and before are decided: the checkpoint has them, or they were never acknowledged.
+    covered: Epoch,
 }
 
 /// One record and the copies of it that were found.
@@ -36,11 +39,20 @@ pub(super) struct FoundWrite {
 }
 
 impl FoundWrite {
-    /// A copy that proves the write, and its order: the primary's, or one that carries its order.
-    pub fn base(&self) -> Option<(FoundCopy, Order)> {
-        let generation = self.record.generation;
-        let primary = self.copies[0].map(|copy| (copy, self.order.unwrap_or(Order::new(generation, copy.position))));
-        primary.or_else(|| Some((self.copies.iter().flatten().next().copied()?, self.order?)))
+    /// A copy to make others of; the primary's, if it stands.
+    pub fn base(&self) -> Option<FoundCopy> {
+        self.copies.iter().flatten().next().copied()
+    }
+
+    /// The write's order, if anything that stands tells it: the primary's position, or a copy that carries it.
+    pub fn known_order(&self) -> Option<Order> {
+        self.order.or(self.copies[0].map(|copy| Order::new(self.record.generation, copy.position)))
+    }
+
+    /// Copies that should stand on devices that can be read, and do not.
+    pub fn lacking(&self, opened: &[DeviceId]) -> usize {
+        let devices = self.record.replica_devices.as_slice().iter().enumerate();
+        devices.filter(|(index, device)| self.copies[*index].is_none() && opened.contains(device)).count()
     }
 }
 
@@ -55,8 +67,9 @@ pub(super) struct FoundCopy {
 pub(super) async fn walk_all(
     devices: &[Arc<Device>],
     from: &HashMap<DeviceId, LogVector>,
+    covered: Epoch,
 ) -> Result<FoundRecords, OpenError> {
-    let mut found = FoundRecords { most_copies: 1, ..FoundRecords::default() };
+    let mut found = FoundRecords { most_copies: 1, covered, ..FoundRecords::default() };
     for device in devices {
         found.opened.push(device.id());
         let start = from.get(&device.id()).copied().unwrap_or(LogVector::START);
@@ -100,8 +113,10 @@ impl FoundRecords {
         let (index, order) = (record.replica_index as usize, record.order);
         let write = match (record.flags.relocated, record.order) {
             (true, Some(order)) => {
-                self.relocated.entry((record.hash, order)).or_insert_with(|| FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] })
+                self.relocated.entry((record.hash, order, record.write)).or_insert_with(|| FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] })
             }
+            // A device that was away, or a log whose vector is older than the checkpoint.
+            _ if record.epoch <= self.covered => return Ok(()),
             _ => {
                 let next = self.written.len();
                 let at = *self.by_write.entry(record.write).or_insert(next);

@@ -63,6 +63,8 @@ struct Attempt {
 pub struct Register {
     settled: Option<Value>,
     attempts: Vec<Attempt>,
+    /// Values from before the settled one.
+    past: Vec<Value>,
 }
 
 impl Register {
@@ -94,9 +96,26 @@ impl Register {
         (allowed.len() == 1).then(|| allowed.remove(0))
     }
 
-    /// This was seen: what came before does not matter any more.
+    /// Everything that was ever tried.
+    pub fn ever(&self) -> Vec<Value> {
+        let tried = self.attempts.iter().filter_map(|attempt| attempt.value.as_ref());
+        self.past.iter().chain(&self.settled).chain(tried).cloned().collect()
+    }
+
+    /// This was seen: what came before does not matter any more. What failed may still take effect at a start.
     fn settle(&mut self, value: Option<Value>) {
-        *self = Register { settled: value, attempts: Vec::new() };
+        let past = self.ever();
+        let from = self.attempts.iter().rposition(|attempt| attempt.acknowledged).map_or(0, |from| from + 1);
+        let mut failed = self.attempts.split_off(from);
+        if let Some(effective) = failed.iter().rposition(|attempt| attempt.value == value) {
+            failed.drain(..=effective);
+        }
+        *self = Register { settled: value, attempts: failed, past };
+    }
+
+    /// A start has decided what had failed.
+    fn decide(&mut self) {
+        self.attempts.clear();
     }
 }
 
@@ -148,6 +167,14 @@ impl History {
     pub fn value(&mut self, length: usize) -> Value {
         self.next_number += 1;
         Value::new(self.next_number, length)
+    }
+
+    /// As [`History::judge`], just after a start: what was under way is decided.
+    pub async fn judge_start(&mut self, store: &LogStore) -> Result<Seen, Violation> {
+        let seen = self.judge(store).await?;
+        let parts = self.uploads.iter_mut().flat_map(|upload| upload.parts.values_mut());
+        self.objects.values_mut().chain(parts).for_each(Register::decide);
+        Ok(seen)
     }
 
     /// Looks at everything, judges it, and takes what was seen as the state from here on.
