@@ -37,6 +37,13 @@ pub const MIN_ZONE_BYTES: u64 = 16 * BLOCK_BYTES as u64;
 /// Zone size where the caller names none.
 pub const DEFAULT_ZONE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// On small devices the default zone size halves until there are this many zones, so that the reserve is a small share of them,
+/// or until zones are as small as [`LEAST_DEFAULT_ZONE_BYTES`].
+pub const WANTED_ZONES: u32 = 128;
+
+/// Smallest zone that is chosen by default: a few chunks.
+pub const LEAST_DEFAULT_ZONE_BYTES: u64 = 8 * 1024 * 1024;
+
 /// Most zones of a device; the default zone size doubles until the zones are no more than this.
 pub const MAX_ZONES: u32 = 64 * 1024;
 

@@ -10,7 +10,7 @@ use types::limits::BLOCK_BYTES;
 use crate::config::FormatOptions;
 use crate::error::{FormatError, NotesIoError, OpenError};
 use crate::geometry::MAX_ZONE_BYTES;
-use crate::limits::{DEFAULT_ZONE_BYTES, MAX_ZONES, MIN_ZONE_BYTES, MIN_ZONES};
+use crate::limits::{DEFAULT_ZONE_BYTES, LEAST_DEFAULT_ZONE_BYTES, MAX_ZONES, MIN_ZONE_BYTES, MIN_ZONES, WANTED_ZONES};
 
 /// Makes a device of a disk: new identity, new secret, no zone ever used. Old zones need no erasing: their headers and frames
 /// belong to another device.
@@ -115,6 +115,9 @@ fn zone_region(disk: &dyn Disk, options: &FormatOptions) -> Result<ZoneRegion, F
     let room = capacity.saturating_sub(FIRST_REGION_BYTE);
     let zone_bytes = options.zone_bytes.unwrap_or_else(|| {
         let mut zone_bytes = DEFAULT_ZONE_BYTES;
+        while room / zone_bytes < u64::from(WANTED_ZONES) && zone_bytes > LEAST_DEFAULT_ZONE_BYTES {
+            zone_bytes /= 2;
+        }
         while room / zone_bytes > u64::from(MAX_ZONES) {
             zone_bytes *= 2;
         }

@@ -151,9 +151,11 @@ impl Inner {
     pub(crate) async fn merge_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
             let runs = self.names.layers().runs;
-            let Some(level) = runs.iter().map(|run| run.level()).find(|level| {
-                runs.iter().filter(|run| run.level() == *level).count() >= RUNS_PER_LEVEL
-            }) else {
+            let Some(level) = runs
+                .iter()
+                .map(|run| run.level())
+                .find(|level| runs.iter().filter(|run| run.level() == *level).count() >= RUNS_PER_LEVEL)
+            else {
                 return Ok(());
             };
             let same: Vec<Arc<Run>> = runs.iter().filter(|run| run.level() == level).cloned().collect();

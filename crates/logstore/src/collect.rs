@@ -14,7 +14,7 @@
 //! - A zone is reset only after a checkpoint that has the new places, so that no start needs what is gone.
 
 use crate::index::Located;
-use crate::large::{collect_refs, LogStaged};
+use crate::large::{LogStaged, collect_refs};
 use crate::store::Inner;
 use bytes::Bytes;
 use device::{Device, WalkEvent, ZoneInfo, ZoneState, ZoneStream};
@@ -24,12 +24,18 @@ use format::record::{ChunkOwner, EntryName, Record, RecordKind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{KeyHash, Place, ZoneIndex};
+use types::{DeviceId, KeyHash, Place, ZoneIndex};
 
 /// A zone is worth collecting when less than this share of what it could hold is live, in percent.
 const MAX_LIVE_PERCENT: u64 = 90;
 /// Zones collected between two checkpoints: the more, the fewer checkpoints.
 const ZONES_PER_CYCLE: usize = 4;
+/// Free zones of a device with which a cycle takes on another zone: one to copy into, one for the checkpoint, one to spare.
+const FREE_ZONES_FOR_ANOTHER: u32 = 3;
+/// Free zones that copying leaves: one for the checkpoint.
+const FREE_ZONES_LEFT: u32 = 1;
+/// Records copied at once, so that the device writes many with one request: alone, each would be padded to a block.
+const MOVES_AT_ONCE: usize = 64;
 /// How long a cycle waits for readers of moved chunks before it leaves the zones for a later one.
 const PIN_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks whether they are gone.
@@ -57,6 +63,8 @@ struct Look {
     live: u64,
     /// Frames that can't be read: only what names them tells whether they are live.
     damaged: bool,
+    /// Named records to move.
+    moves: Vec<(Record, Bytes, Place)>,
     /// Chunks to move, by the record that names them.
     chunks: BTreeMap<KeyHash, HashSet<Place>>,
 }
@@ -70,6 +78,10 @@ impl Inner {
         }
         let mut emptied = Vec::new();
         for victim in victims {
+            // The copies must fit beside a zone for the checkpoint that makes them count, or nothing is ever freed again.
+            if !emptied.is_empty() && victim.device.usage().free_zones < FREE_ZONES_FOR_ANOTHER {
+                break;
+            }
             // One zone that can't be emptied must not keep the others from it: the next cycle tries others first.
             match self.empty(&victim).await {
                 Ok(true) => emptied.push(victim),
@@ -107,7 +119,9 @@ impl Inner {
         let mut victims = Vec::new();
         for device in self.targets.devices() {
             let usage = device.usage();
-            if device.poisoned_by().is_some() || usage.free_data_zones * 100 >= usage.zones * self.config.collect_below_free_percent as u32 {
+            if device.poisoned_by().is_some()
+                || usage.free_data_zones * 100 >= usage.zones * self.config.collect_below_free_percent as u32
+            {
                 continue;
             }
             let covered = self.targets.covered(device.id());
@@ -178,6 +192,7 @@ impl Inner {
             }
             self.pace(started, walked, &look).await;
         }
+        self.move_named(std::mem::take(&mut look.moves)).await?;
         if look.damaged && !moving {
             look.live += self.named_in(victim).await?.len() as u64;
         }
@@ -248,9 +263,38 @@ impl Inner {
             // Walked without its payload's checksums, because most of a victim is garbage: what is copied is checked here.
             let frame = self.targets.read(&place, 0).await;
             let payload = frame.map_or(payload, |frame| frame.payload);
-            self.move_copy(record, payload, place, &hash).await?;
+            look.moves.push((record, payload, place));
+            if look.moves.len() >= MOVES_AT_ONCE {
+                self.move_named(std::mem::take(&mut look.moves)).await?;
+            }
         }
         Ok(())
+    }
+
+    async fn move_named(self: &Arc<Self>, moves: Vec<(Record, Bytes, Place)>) -> Result<(), EngineError> {
+        let mut moving = tokio::task::JoinSet::new();
+        for (record, payload, place) in moves {
+            self.check_room(place.device)?;
+            let inner = self.clone();
+            moving.spawn(async move {
+                let hash = record.hash;
+                inner.move_copy(record, payload, place, &hash).await
+            });
+        }
+        let mut outcome = Ok(());
+        while let Some(moved) = moving.join_next().await {
+            let moved = moved.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }));
+            outcome = outcome.and(moved.map(|_| ()));
+        }
+        outcome
+    }
+
+    /// Whether copying within a device may go on.
+    fn check_room(&self, device: DeviceId) -> Result<(), EngineError> {
+        match self.targets.device(device).is_some_and(|device| device.usage().free_zones <= FREE_ZONES_LEFT) {
+            true => Err(EngineError::Full),
+            false => Ok(()),
+        }
     }
 
     /// A chunk is live when the object or the open part that it was written for names it.
@@ -302,6 +346,7 @@ impl Inner {
     }
 
     async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize) -> Result<(), EngineError> {
+        self.check_room(chunk.places.as_slice()[replica].device)?;
         let frame = self.read_chunk_frame(chunk).await?;
         let from = chunk.places.as_slice()[replica];
         let copy = crate::relocate::Recopy {
@@ -325,7 +370,10 @@ impl Inner {
 
     fn run_places(&self) -> HashSet<Place> {
         let runs = self.names.layers().runs;
-        runs.iter().flat_map(|run| run.frames().collect::<Vec<_>>()).flat_map(|(places, _)| places.as_slice().to_vec()).collect()
+        runs.iter()
+            .flat_map(|run| run.frames().collect::<Vec<_>>())
+            .flat_map(|(places, _)| places.as_slice().to_vec())
+            .collect()
     }
 
     /// Keeps collection to its share of bandwidth, unless free zones run out.

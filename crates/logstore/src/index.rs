@@ -7,7 +7,7 @@
 mod full;
 mod table;
 
-pub use full::FullMap;
+use full::FullMap;
 
 use format::entry::{Entry, EntryState, Places};
 use types::{KeyHash, Order};
@@ -61,11 +61,6 @@ impl ShardIndex {
             Some(entry) => Some(Located::from(entry)),
             None => self.full.get(hash),
         }
-    }
-
-    /// The newest record of a key if no checkpoint covers it yet.
-    pub fn unsaved(&self, hash: &KeyHash) -> Option<&Entry> {
-        self.current.get(hash)
     }
 
     /// Takes an entry in if its order is newer than what is known; returns what it replaced. `Err` gives it back as stale.

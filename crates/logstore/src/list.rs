@@ -5,7 +5,7 @@ use crate::store::Inner;
 use bytes::Bytes;
 use engine::{EngineError, ListItem, ListPage, ListQuery, ListedObject, ListedUpload, UploadPage, UploadQuery};
 use format::entry::EntryState;
-use format::record::{split_compound, EntryName, Space};
+use format::record::{EntryName, Space, split_compound};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use types::{BucketId, UploadId};

@@ -10,8 +10,8 @@ use crate::machine::Stable;
 use crate::pins::Pin;
 use crate::store::Inner;
 use crate::targets::{ReadFailure, RecordFrame};
-use engine::{Content, EngineError, Found, ObjectInfo, ObjectKey};
 use bytes::Bytes;
+use engine::{Content, EngineError, Found, ObjectInfo, ObjectKey};
 use format::attributes::Attributes;
 use format::chunk_ref::ChunkRef;
 use format::entry::EntryState;
@@ -19,7 +19,7 @@ use format::record::{EntryName, Record};
 use format::replicas::Places;
 use std::ops::Range;
 use std::sync::Arc;
-use types::{KeyHash, Order, Position};
+use types::{KeyHash, Order};
 
 /// How often a read looks up again because the record moved under it. Each time needs a relocation and a zone reset between
 /// two steps of one read.
@@ -183,11 +183,6 @@ pub(crate) fn info_of(record: &Record, order: Order) -> Result<ObjectInfo, Engin
     let attributes = Attributes::decode(record.attributes.clone())
         .map_err(|error| EngineError::Corrupt { detail: format!("attributes of {:?}: {error}", record.name.name) })?;
     Ok(ObjectInfo { length: record.length, attributes, order })
-}
-
-/// The order of a record that stands at `position`: its own, or the position on the primary.
-pub(crate) fn order_of(record: &Record, position: Position) -> Order {
-    record.order.unwrap_or(Order::new(record.generation, position))
 }
 
 /// Bytes of a chunk record's header: it has no name, no attributes and no order.

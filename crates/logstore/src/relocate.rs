@@ -11,8 +11,8 @@ use engine::EngineError;
 use format::frame;
 use format::record::{Record, RecordFlags};
 use format::replicas::{Places, ReplicaDevices};
-use std::sync::Arc;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, KeyHash, Order, Place};
 
@@ -114,7 +114,8 @@ impl Inner {
             // Looked up within the epoch: a tombstone that comes after this is younger than the copy (decision 13).
             let Some(known) = self.shard(hash).lock().index().newest(hash) else { return Ok(false) };
             let Some(replica) = known.places.as_slice().iter().position(|place| *place == from) else { return Ok(false) };
-            let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: from.device, moved: true };
+            let copy =
+                Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: from.device, moved: true };
             let appended = self.recopy(copy).await?;
             let mut places = known.places;
             places.as_mut_slice()[replica] = appended.place;

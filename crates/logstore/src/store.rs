@@ -14,16 +14,16 @@ use crate::targets::Targets;
 use crate::write::{Draft, Outcome, TurnGuard, WriteOp};
 use bytes::Bytes;
 use engine::{
-    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
-    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, Unmet, UploadPage, UploadQuery, UploadRef,
+    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
+    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, Unmet, UploadPage, UploadQuery, UploadRef,
 };
 use env::Env;
 use format::attributes::{Attributes, ETag};
 use format::entry::Entry;
 use format::record::{EntryName, RecordKind, WriteId};
 use parking_lot::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use types::limits::MAX_SMALL_BYTES;
 use types::{BucketId, Generation, KeyHash, Sequence, UploadId};
 
@@ -222,7 +222,9 @@ impl ObjectEngine for LogStore {
         Box::pin(async move {
             let length = payload.iter().map(Bytes::len).sum::<usize>();
             if length > MAX_SMALL_BYTES {
-                return Err(EngineError::Invalid { reason: format!("{length} bytes in one record, at most {MAX_SMALL_BYTES}") });
+                return Err(EngineError::Invalid {
+                    reason: format!("{length} bytes in one record, at most {MAX_SMALL_BYTES}"),
+                });
             }
             let draft = Draft { length: length as u64, payload, ..LogStore::object_draft(key, &attributes) };
             Ok(self.inner.write(draft, condition).await?.committed)

@@ -4,17 +4,15 @@
 use crate::index::Located;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use device::{
-    AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream,
-};
+use device::{AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream};
 use format::frame;
 use format::manifest::ZoneLive;
 use format::record::Record;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use topology::{ReplicaTable, TableError};
 use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
 
@@ -297,4 +295,3 @@ pub(crate) fn vectors_of(starts: &[(DeviceId, Position)]) -> HashMap<DeviceId, L
     };
     positions.into_iter().map(|(device, positions)| (device, vector(positions))).collect()
 }
-

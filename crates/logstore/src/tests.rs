@@ -1,9 +1,9 @@
 //! The engine as a whole, on simulated disks.
 
+mod collection;
 mod conformance;
 mod crash;
 mod faults;
-mod collection;
 mod history;
 mod mains;
 mod power;

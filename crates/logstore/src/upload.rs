@@ -8,24 +8,22 @@
 //! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
 
 use crate::index::Located;
-use crate::large::{collect_refs, LogStaged, Staging};
+use crate::large::{LogStaged, Staging, collect_refs};
 use crate::list::{Scope, Step};
 use crate::names::Merged;
 use crate::pins::Pin;
 use crate::read::info_of;
-use crate::store::{draft, own_staged, Inner, LogStore};
+use crate::store::{Inner, LogStore, draft, own_staged};
 use crate::write::{Draft, TurnGuard, WriteOp};
-use engine::{
-    Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef,
-};
+use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef};
 use format::attributes::Attributes;
 use format::chunk_ref::ChunkRef;
 use format::entry::EntryState;
 use format::name_entry::NameEntry;
-use format::record::{split_compound, EntryName, RecordKind, Space};
+use format::record::{EntryName, RecordKind, Space, split_compound};
 use std::sync::Arc;
-use types::limits::MAX_PARTS;
 use types::UploadId;
+use types::limits::MAX_PARTS;
 
 fn upload_name(upload: &UploadRef) -> EntryName {
     EntryName::upload(upload.key.bucket(), upload.key.key(), upload.upload)
@@ -50,7 +48,11 @@ impl Inner {
         };
     }
 
-    pub(crate) async fn create_upload(self: &Arc<Self>, key: &ObjectKey, attributes: Attributes) -> Result<UploadId, EngineError> {
+    pub(crate) async fn create_upload(
+        self: &Arc<Self>,
+        key: &ObjectKey,
+        attributes: Attributes,
+    ) -> Result<UploadId, EngineError> {
         let mut id = [0u8; 16];
         self.env.fill_random(&mut id);
         let upload = UploadRef { key: key.clone(), upload: UploadId(id) };

@@ -13,6 +13,7 @@ use crate::gather::{CopyFailure, Gather, Gathered};
 use crate::index::Located;
 use crate::machine::{Output, Outputs};
 use crate::store::Inner;
+use bytes::Bytes;
 use device::AppendClass;
 use device::{AppendDone, AppendError, Appended};
 use engine::{Committed, EngineError, Payload};
@@ -21,11 +22,10 @@ use format::entry::{Entry, EntryState};
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordFlags, RecordKind, WriteId};
 use format::replicas::ReplicaDevices;
-use bytes::Bytes;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use types::{Epoch, Generation, KeyHash};
 
@@ -56,8 +56,6 @@ impl Draft {
 
 /// One write of one key.
 pub(crate) struct WriteOp {
-    /// This operation itself: what completes it hands it on.
-    this: Weak<WriteOp>,
     inner: Arc<Inner>,
     draft: Draft,
     /// The request evaluates a condition when the turn comes.
@@ -98,11 +96,7 @@ impl WriteOp {
     pub fn new(inner: &Arc<Inner>, draft: Draft, decides: bool) -> Arc<Self> {
         let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None });
         let amended = OnceLock::new();
-        Arc::new_cyclic(|this| WriteOp { this: this.clone(), inner: inner.clone(), draft, decides, amended, progress })
-    }
-
-    pub fn hash(&self) -> KeyHash {
-        self.draft.hash
+        Arc::new(WriteOp { inner: inner.clone(), draft, decides, amended, progress })
     }
 
     /// Waits for the end.
@@ -190,7 +184,8 @@ impl WriteOp {
     fn append_as(self: &Arc<Self>, write: WriteId) {
         let epoch = self.inner.epochs.enter();
         let table = self.inner.targets.table();
-        let devices = ReplicaDevices::new(table.set_of(&self.draft.hash).devices()).expect("a replica set has one to three devices");
+        let devices =
+            ReplicaDevices::new(table.set_of(&self.draft.hash).devices()).expect("a replica set has one to three devices");
         let generation = table.generation();
         let gather = Gather::new(&devices);
         self.progress.lock().stage = Stage::Appending(Appending { write, epoch, generation, gather });

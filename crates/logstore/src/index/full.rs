@@ -9,8 +9,8 @@
 //!
 //! A missing copy has device 0xffff.
 
-use super::table::HashTable;
 use super::Located;
+use super::table::HashTable;
 use format::entry::{EntryState, Places};
 use types::limits::{MAX_REPLICAS, UNIT_BYTES};
 use types::{Activation, DeviceId, Generation, KeyHash, Order, Place, ZoneIndex, ZoneOffset};

@@ -16,7 +16,7 @@
 //! spill slots follow the last home, as many as its cluster needs. The table grows by a quarter when it is 85% full, so that it is between 68% and 85% full for as long as it grows: 20 + value + 1 bytes become at most 1.47
 //! times that a key.
 
-use types::{KeyHash, KEY_HASH_BYTES};
+use types::{KEY_HASH_BYTES, KeyHash};
 
 /// A table grows when more than this share of its home slots is occupied, in percent.
 const MAX_LOAD_PERCENT: usize = 85;

@@ -57,13 +57,7 @@ impl Leaf {
 }
 
 impl LargeReader {
-    pub fn new(
-        inner: &Arc<Inner>,
-        key: ObjectKey,
-        order: Order,
-        frame: &RecordFrame,
-        pin: Pin,
-    ) -> Result<Self, EngineError> {
+    pub fn new(inner: &Arc<Inner>, key: ObjectKey, order: Order, frame: &RecordFrame, pin: Pin) -> Result<Self, EngineError> {
         let top = decode(&frame.payload)?;
         let attributes = crate::read::info_of(&frame.record, order)?.attributes;
         Ok(LargeReader {

@@ -4,7 +4,7 @@ use super::staging::LogStaged;
 use crate::store::Inner;
 use bytes::Bytes;
 use engine::{EngineError, Payload};
-use format::chunk_ref::{encode_list, ChunkList, ChunkRef, MAX_REFS_PER_DESCRIPTOR};
+use format::chunk_ref::{ChunkList, ChunkRef, MAX_REFS_PER_DESCRIPTOR, encode_list};
 use smallvec::smallvec;
 
 /// The payload of the descriptor over these chunks, and its height.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::{GatewayId, KeyHash, Sequence};
+use types::{GatewayId, KeyHash};
 
 /// Most writes of one key that wait for their turn at one gateway; more are refused as busy.
 pub const MAX_QUEUED_WRITES_PER_KEY: usize = 1024;
@@ -57,11 +57,6 @@ impl SequenceSource {
     /// Draws a number.
     pub fn draw(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The next number that will be handed out.
-    pub fn peek(&self) -> Sequence {
-        Sequence(self.0.load(Ordering::Relaxed))
     }
 }
 

@@ -119,10 +119,10 @@ impl<Op: Clone> Shard<Op> {
 
     pub(super) fn concluded_by_peer(&mut self, hash: KeyHash, write: WriteId, entry: Option<Entry>, out: &mut Outputs<Op>) {
         self.state(&hash).peers().announced.retain(|announced| *announced != write);
-        if let Some(entry) = entry {
-            if let Ok(replaced) = self.index.publish(entry) {
-                out.push(Output::Published { entry, replaced });
-            }
+        if let Some(entry) = entry
+            && let Ok(replaced) = self.index.publish(entry)
+        {
+            out.push(Output::Published { entry, replaced });
         }
     }
 

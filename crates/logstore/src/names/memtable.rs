@@ -45,11 +45,6 @@ impl Memtable {
         self.names.read().get(name).filter(|entry| entry.entry.order == order).map(|entry| entry.etag)
     }
 
-    /// What is known of a name.
-    pub fn get(&self, name: &EntryName) -> Option<NameEntry> {
-        self.names.read().get(name).cloned()
-    }
-
     pub fn read(&self) -> RwLockReadGuard<'_, BTreeMap<EntryName, NameEntry>> {
         self.names.read()
     }

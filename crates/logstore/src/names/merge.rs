@@ -3,12 +3,12 @@
 //! The merge runs without waiting: what it needs of a run must be in the block cache. A block that is not ends the attempt with
 //! [`Missing`]; the caller loads it and begins again at the name it had reached.
 
-use super::{BlockCache, Run, Rows};
+use super::{BlockCache, Rows, Run};
+use bytes::Bytes;
 use format::attributes::ETag;
 use format::entry::EntryState;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
-use bytes::Bytes;
 use std::collections::btree_map::{BTreeMap, Range};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -97,10 +97,10 @@ impl<'a> Merger<'a> {
     fn least(&self) -> Option<usize> {
         let mut least: Option<(usize, &[u8])> = None;
         for (at, source) in self.sources.iter().enumerate() {
-            if let Some(name) = source.name(self.bucket, self.space) {
-                if least.is_none_or(|(_, known)| name < known) {
-                    least = Some((at, name));
-                }
+            if let Some(name) = source.name(self.bucket, self.space)
+                && least.is_none_or(|(_, known)| name < known)
+            {
+                least = Some((at, name));
             }
         }
         least.map(|(at, _)| at)

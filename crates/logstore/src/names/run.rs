@@ -6,7 +6,7 @@ use crate::store::Inner;
 use bytes::Bytes;
 use engine::EngineError;
 use format::manifest::{IndexPiece, RunSummary};
-use format::name_entry::{NameEntry, Row, SortKey};
+use format::name_entry::{NameEntry, SortKey};
 use format::record::{RecordKind, WriteId};
 use format::replicas::Places;
 use format::run_block::{RunBlock, RunBlockBuilder};
@@ -35,14 +35,6 @@ impl Run {
         self.summary.level
     }
 
-    pub fn entries(&self) -> u64 {
-        self.summary.entries
-    }
-
-    pub fn max_epoch(&self) -> Epoch {
-        self.index.header().max_epoch
-    }
-
     pub fn blocks(&self) -> usize {
         self.index.len()
     }
@@ -53,7 +45,8 @@ impl Run {
 
     /// Frames of the run on the log: places and length of each.
     pub fn frames(&self) -> impl Iterator<Item = (Places, u32)> {
-        let blocks = (0..self.blocks()).filter_map(|block| self.index.get(block)).map(|block| (block.places, block.frame_bytes));
+        let blocks =
+            (0..self.blocks()).filter_map(|block| self.index.get(block)).map(|block| (block.places, block.frame_bytes));
         blocks.chain(self.summary.index.iter().map(|piece| (piece.places, piece.frame_bytes)))
     }
 
@@ -135,15 +128,6 @@ impl RunWriter {
             assert!(self.block.push(entry), "an empty block takes any row");
         }
         self.note(entry.entry.epoch);
-        Ok(())
-    }
-
-    pub async fn push_row(&mut self, row: &Row<'_>) -> Result<(), EngineError> {
-        if !self.block.push_row(row) {
-            self.end_block().await?;
-            assert!(self.block.push_row(row), "an empty block takes any row");
-        }
-        self.note(row.entry().epoch);
         Ok(())
     }
 

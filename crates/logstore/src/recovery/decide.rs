@@ -17,16 +17,16 @@
 //! tell its place among ours.
 
 use super::walk::{FoundCopy, FoundRecords, FoundWrite};
-use std::collections::HashMap;
 use crate::relocate::Recopy;
 use crate::store::Inner;
 use engine::{EngineError, ObjectKey, UploadRef};
 use format::attributes::Attributes;
 use format::entry::{Entry, EntryState};
 use format::name_entry::NameEntry;
-use format::record::{split_compound, EntryName, Record, RecordKind, Space};
+use format::record::{EntryName, Record, RecordKind, Space, split_compound};
 use format::replicas::Places;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, GatewayId, KeyHash, Order, Place, UploadId};
@@ -57,7 +57,14 @@ fn newest(found: &FoundRecords) -> (Vec<&FoundWrite>, u64) {
             discarded += 1;
             continue;
         }
-        by_key.entry(write.record.hash).and_modify(|known| if is_newer(write, known) { *known = write }).or_insert(write);
+        by_key
+            .entry(write.record.hash)
+            .and_modify(|known| {
+                if is_newer(write, known) {
+                    *known = write
+                }
+            })
+            .or_insert(write);
     }
     let is_newest = |write: &&FoundWrite| by_key.get(&write.record.hash).is_some_and(|known| std::ptr::eq(*known, *write));
     (found.written.iter().filter(is_newest).collect(), discarded)
@@ -133,8 +140,7 @@ impl Inner {
             return Ok(None);
         }
         let frame = self.targets.read(&base.place, base.frame_bytes).await.map_err(corrupt)?;
-        let copy =
-            Recopy { record: frame.record, payload: frame.payload, order: Some(order), replica, device, moved: false };
+        let copy = Recopy { record: frame.record, payload: frame.payload, order: Some(order), replica, device, moved: false };
         match self.recopy(copy).await {
             Ok(appended) => {
                 self.stats.recopied.add(1);
@@ -164,7 +170,9 @@ impl Inner {
     /// it counts only when all its copies have it.
     fn apply_relocation(&self, hash: &KeyHash, order: Order, write: &FoundWrite) -> Result<(), EngineError> {
         let record = &write.record;
-        let Some(known) = self.shard(hash).lock().index().newest(hash).filter(|known| known.order == order) else { return Ok(()) };
+        let Some(known) = self.shard(hash).lock().index().newest(hash).filter(|known| known.order == order) else {
+            return Ok(());
+        };
         let all = (0..record.replica_devices.len()).all(|index| write.copies[index].is_some());
         if record.tree_height > 0 && !all {
             return Ok(());

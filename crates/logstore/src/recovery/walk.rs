@@ -112,9 +112,11 @@ impl FoundRecords {
         let copy = FoundCopy { place: frame.place, position: frame.position, frame_bytes };
         let (index, order) = (record.replica_index as usize, record.order);
         let write = match (record.flags.relocated, record.order) {
-            (true, Some(order)) => {
-                self.relocated.entry((record.hash, order, record.write)).or_insert_with(|| FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] })
-            }
+            (true, Some(order)) => self.relocated.entry((record.hash, order, record.write)).or_insert_with(|| FoundWrite {
+                order: record.order,
+                record,
+                copies: [None; MAX_REPLICAS],
+            }),
             // A device that was away, or a log whose vector is older than the checkpoint.
             _ if record.epoch <= self.covered => return Ok(()),
             _ => {

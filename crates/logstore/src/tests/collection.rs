@@ -1,4 +1,4 @@
-use super::support::{attributes, key, Rig};
+use super::support::{Rig, attributes, key};
 use bytes::Bytes;
 use engine::{Condition, Content, ObjectEngine};
 use smallvec::smallvec;

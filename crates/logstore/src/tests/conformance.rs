@@ -1,8 +1,9 @@
 use super::support::Rig;
 use crate::LogStore;
-use engine::conformance::run_all;
-use std::sync::atomic::{AtomicU64, Ordering};
+use engine::conformance::{run_all, run_restarts};
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ZONE_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -20,4 +21,55 @@ async fn one_device_conforms() {
 #[tokio::test]
 async fn three_devices_conform() {
     run_all(async || engine_over(3).await).await;
+}
+
+/// How a gateway ends.
+#[derive(Clone, Copy)]
+enum End {
+    Closed,
+    Killed,
+    PowerCut,
+}
+
+/// Restarts must keep what was acknowledged, in whatever way the gateway ended.
+async fn restarts_conform(devices: u32, end: End) {
+    let rig: Mutex<Option<Rig>> = Mutex::new(None);
+    let factory = async || {
+        let mut fresh = Rig::new(77, devices, 64, ZONE_BYTES).await;
+        fresh.config.checkpoint_entries = 50;
+        let store = Arc::new(fresh.open().await);
+        *rig.lock() = Some(fresh);
+        store
+    };
+    let restart = async |store: Arc<LogStore>| {
+        let mut ended = rig.lock().take().expect("the factory made one");
+        match end {
+            End::Closed => {
+                store.close().await;
+                ended.restart();
+            }
+            End::Killed => ended.restart(),
+            End::PowerCut => ended.crash(),
+        }
+        drop(store);
+        let store = Arc::new(ended.open().await);
+        *rig.lock() = Some(ended);
+        store
+    };
+    run_restarts(factory, restart).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn orderly_restarts_conform() {
+    restarts_conform(1, End::Closed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarts_after_a_kill_conform() {
+    restarts_conform(3, End::Killed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarts_after_a_power_cut_conform() {
+    restarts_conform(3, End::PowerCut).await;
 }

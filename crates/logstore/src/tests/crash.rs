@@ -1,4 +1,4 @@
-use super::support::{attributes, key, Rig, BUCKET};
+use super::support::{BUCKET, Rig, attributes, key};
 use bytes::Bytes;
 use engine::{Condition, Content, ListItem, ListQuery, ObjectEngine};
 use smallvec::smallvec;
@@ -34,13 +34,8 @@ async fn acknowledged_writes_survive_a_crash() {
         let expected = (index != 7).then(|| Bytes::copy_from_slice(&(250 + index).to_le_bytes()));
         assert_eq!(get(&store, &format!("key-{index}")).await, expected, "key-{index}");
     }
-    let query = ListQuery {
-        bucket: BUCKET,
-        prefix: Bytes::new(),
-        start_after: Bytes::new(),
-        delimiter: Bytes::new(),
-        max_items: 1000,
-    };
+    let query =
+        ListQuery { bucket: BUCKET, prefix: Bytes::new(), start_after: Bytes::new(), delimiter: Bytes::new(), max_items: 1000 };
     let page = store.list(&query).await.unwrap();
     assert_eq!(page.items.len(), 49);
     assert!(page.items.iter().all(|item| matches!(item, ListItem::Object(_))));

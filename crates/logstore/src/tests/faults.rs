@@ -253,7 +253,8 @@ async fn rot_everything(devices: u32, checkpoint: bool) {
         rig.crash();
         let frames = frames(&rig).await;
         let least = frames.iter().map(|frame| covered.get(&(frame.kind as u8)).copied().unwrap_or(0)).min().unwrap();
-        let rare: Vec<_> = frames.iter().filter(|frame| covered.get(&(frame.kind as u8)).copied().unwrap_or(0) == least).collect();
+        let rare: Vec<_> =
+            frames.iter().filter(|frame| covered.get(&(frame.kind as u8)).copied().unwrap_or(0) == least).collect();
         let frame = rare[draw.below(rare.len() as u64) as usize];
         *covered.entry(frame.kind as u8).or_default() += 1;
         rot(&rig, frame, round % 2 == 0);
@@ -296,77 +297,88 @@ fn rot_on_a_single_device_is_an_error_and_never_wrong_bytes() {
     });
 }
 
-/// Fills up with one large device and others that are smaller, deletes, and goes on.
-async fn fill_up(zones: &[u64]) {
+/// Stores objects until they are refused; how many.
+async fn store_until_full(script: &mut Script, store: &LogStore) -> u64 {
+    for stored in 0..5000 {
+        // Frames that fill whole blocks: what is stored can't be packed any better.
+        if let Err(refused) = script.put(store, &format!("key-{stored:04}"), 3800).await {
+            assert!(matches!(refused, EngineError::Full), "refused by {refused}");
+            return stored;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it never fills up");
+}
+
+async fn full_rig(zones: &[u64]) -> Rig {
     let mut rig = Rig::with_zones(100, zones, ZONE_BYTES).await;
     rig.config.checkpoint_entries = 40;
     rig.config.collect_below_free_percent = 50;
-    let mut script = Script::default();
-    let store = rig.open().await;
-    let mut stored = 0;
-    let refused = loop {
-        let name = format!("key-{stored:04}");
-        let put = match stored % 5 {
-            0 => script.put_large(&store, &name, 3 * CHUNK).await,
-            _ => script.put(&store, &name, 5000).await,
-        };
-        match put {
-            Ok(()) => stored += 1,
-            Err(error) => break error,
-        }
-        tokio::task::yield_now().await;
-        assert!(stored < 5000, "it never fills up");
-    };
-    assert!(matches!(refused, EngineError::Full), "{zones:?}: refused by {refused}");
-    for _ in 0..50 {
-        let again = script.put(&store, "more", 5000).await;
-        assert!(again.is_ok() || matches!(again, Err(EngineError::Full)), "{again:?}");
-        rig.env.sleep(std::time::Duration::from_millis(100)).await;
-    }
-    // Reads go on, and so does a restart.
-    script.judge(&store).await;
-    drop(store);
-    rig.crash();
-    let store = rig.open().await;
-    script.judge(&store).await;
-    for number in (0..stored).filter(|number| number % 3 > 0) {
-        // The start has sealed the zone that deletes were kept room in: the first ones may have to wait for collection.
-        let mut tries = 0;
-        while let Err(error) = script.delete(&store, &format!("key-{number:04}")).await {
-            tries += 1;
-            assert!(matches!(error, EngineError::Full) && tries < 20, "delete {number}: {error}");
-            rig.env.sleep(std::time::Duration::from_millis(500)).await;
-        }
-        tokio::task::yield_now().await;
-    }
-    let mut tries = 0;
-    for number in 0..stored / 2 {
-        while let Err(error) = script.put(&store, &format!("new-{number:04}"), 4000).await {
-            assert!(matches!(error, EngineError::Full), "{error}");
-            tries += 1;
-            assert!(tries < 300, "collection frees nothing: {number} of {stored} were written again");
-            rig.env.sleep(std::time::Duration::from_millis(500)).await;
-        }
-    }
-    script.judge(&store).await;
-    drop(store);
-    rig.crash();
-    script.judge(&rig.open().await).await;
+    rig
 }
 
 #[test]
-#[ignore]
-fn a_full_device_reads_deletes_and_recovers() {
+fn a_full_device_says_so_reads_deletes_and_starts() {
     simulate(async {
-        fill_up(&[20]).await;
+        for zones in [&[20u64][..], &[24, 24, 16], &[16, 24, 24]] {
+            let mut rig = full_rig(zones).await;
+            let mut script = Script::default();
+            let store = rig.open().await;
+            let stored = store_until_full(&mut script, &store).await;
+            for _ in 0..50 {
+                let again = script.put(&store, "more", 3800).await;
+                assert!(again.is_ok() || matches!(again, Err(EngineError::Full)), "{again:?}");
+                rig.env.sleep(std::time::Duration::from_millis(100)).await;
+            }
+            script.judge(&store).await;
+            for number in 0..10 {
+                let name = format!("key-{:04}", number * stored / 10);
+                script.delete(&store, &name).await.unwrap_or_else(|error| panic!("{zones:?}: delete {name}: {error}"));
+            }
+            script.judge(&store).await;
+            drop(store);
+            rig.crash();
+            for _ in 0..3 {
+                script.judge(&rig.open().await).await;
+                rig.crash();
+            }
+        }
     });
 }
 
+/// Deletes two thirds of what a full device holds, then writes again.
 #[test]
-#[ignore]
-fn the_smallest_of_three_devices_fills_up_first() {
+#[ignore = "the zone that a stream has open is not counted into the reserve, so tombstones are refused before collection frees a zone"]
+fn a_full_device_is_emptied_by_deletes() {
     simulate(async {
-        fill_up(&[24, 24, 16]).await;
-        fill_up(&[16, 24, 24]).await;
+        let mut rig = full_rig(&[20]).await;
+        let mut script = Script::default();
+        let store = rig.open().await;
+        let stored = store_until_full(&mut script, &store).await;
+        drop(store);
+        rig.crash();
+        let store = rig.open().await;
+        for number in (0..stored).filter(|number| number % 3 > 0) {
+            let mut tries = 0;
+            while let Err(error) = script.delete(&store, &format!("key-{number:04}")).await {
+                tries += 1;
+                assert!(matches!(error, EngineError::Full) && tries < 20, "delete {number}: {error}");
+                rig.env.sleep(std::time::Duration::from_millis(500)).await;
+            }
+            tokio::task::yield_now().await;
+        }
+        let mut tries = 0;
+        for number in 0..stored / 2 {
+            while let Err(error) = script.put(&store, &format!("new-{number:04}"), 3800).await {
+                assert!(matches!(error, EngineError::Full), "{error}");
+                tries += 1;
+                assert!(tries < 300, "collection frees nothing: {number} of {stored} were written again");
+                rig.env.sleep(std::time::Duration::from_millis(500)).await;
+            }
+        }
+        script.judge(&store).await;
+        drop(store);
+        rig.crash();
+        script.judge(&rig.open().await).await;
     });
 }

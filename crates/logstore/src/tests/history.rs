@@ -212,7 +212,9 @@ impl History {
                 return Err(format!("listed: {is_listed}, though ended: {ended}: {upload:?}"));
             }
             match &mut upload.ending {
-                Some(Ending::Completed { acknowledged, .. } | Ending::Aborted { acknowledged }) if ended => *acknowledged = true,
+                Some(Ending::Completed { acknowledged, .. } | Ending::Aborted { acknowledged }) if ended => {
+                    *acknowledged = true
+                }
                 _ => {
                     upload.ending = None;
                     open.insert((upload.key.clone(), upload.id), judge_parts(store, upload).await?);
@@ -270,13 +272,8 @@ pub async fn whole(content: Content, length: u64) -> Result<Vec<u8>, Violation> 
 /// The list says what reads say.
 async fn judge_list(store: &LogStore, objects: &BTreeMap<String, Value>) -> Result<(), Violation> {
     let mut listed = Vec::new();
-    let mut query = ListQuery {
-        bucket: BUCKET,
-        prefix: Bytes::new(),
-        start_after: Bytes::new(),
-        delimiter: Bytes::new(),
-        max_items: 5,
-    };
+    let mut query =
+        ListQuery { bucket: BUCKET, prefix: Bytes::new(), start_after: Bytes::new(), delimiter: Bytes::new(), max_items: 5 };
     loop {
         let page = store.list(&query).await.map_err(|error| format!("list: {error}"))?;
         for item in page.items {
@@ -316,9 +313,7 @@ async fn judge_parts(store: &LogStore, upload: &mut Upload) -> Result<Vec<(u16, 
         let part = parts.iter().find(|part| part.number == *number);
         let allowed = register.allowed();
         let is_it = |value: &&Option<Value>| match (part, value) {
-            (Some(part), Some(value)) => {
-                part.attributes.etag == value.tag() && part.length == value.bytes.len() as u64
-            }
+            (Some(part), Some(value)) => part.attributes.etag == value.tag() && part.length == value.bytes.len() as u64,
             (part, value) => part.is_none() && value.is_none(),
         };
         let Some(found) = allowed.iter().find(is_it) else {

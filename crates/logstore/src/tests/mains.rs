@@ -117,8 +117,8 @@ impl Disk for Plugged {
 
     fn submit(&self, request: Request, done: Done) {
         let (offset, len) = request.range();
-        let goes = request.operation() != Operation::Read
-            && self.mains.change([self.number, request.operation() as u64, offset, len]);
+        let goes =
+            request.operation() != Operation::Read && self.mains.change([self.number, request.operation() as u64, offset, len]);
         if !goes {
             return self.disk.submit(request, done);
         }

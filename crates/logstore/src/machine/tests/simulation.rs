@@ -54,6 +54,13 @@ fn three_gateways_are_linearizable() {
     assert!(total.resends > 100, "{total:?}");
 }
 
+/// Primary first, the protocol does not need the order between answers and notices that RFD 3 speaks of.
+#[test]
+fn answers_may_overtake_notices() {
+    run_all(&Setup { overtaking: true, ..Setup::usual() }, SEEDS);
+    run_all(&Setup { overtaking: true, keys: 1, clients: 8, mix: [3, 1, 3, 6], ..Setup::usual() }, SEEDS / 2);
+}
+
 #[test]
 fn one_hot_key_is_linearizable() {
     let setup = Setup { keys: 1, clients: 8, calls_per_client: 5, mix: [3, 1, 3, 6], ..Setup::usual() };

@@ -46,6 +46,9 @@ pub struct Setup {
     pub uneven: bool,
     /// Whether the network may reorder; else each stream hands over one message at a time, in order.
     pub rough: bool,
+    /// Whether "the announcement is held" reaches the writer at once, before notices that were sent earlier: as an answer to the batch does
+    /// that does not travel on the stream.
+    pub overtaking: bool,
     /// What is wrong on purpose.
     pub mutant: Option<Mutant>,
     /// Whether invariants are asserted, or histories alone decide.
@@ -66,6 +69,7 @@ impl Setup {
             impatient: 3,
             uneven: true,
             rough: true,
+            overtaking: false,
             mutant: None,
             invariants: true,
         }
@@ -507,7 +511,12 @@ impl World {
                     if let Some(mutant) = self.setup.mutant {
                         mutant.on_send(gateway, to.0 as usize, &message, &mut forged);
                     }
-                    self.send(gateway, to.0 as usize, message)?;
+                    let to = to.0 as usize;
+                    if self.setup.overtaking && matches!(message, Message::Announced { .. }) {
+                        forged.push(super::mutant::Forged { from: gateway, to, message, at_once: true });
+                    } else {
+                        self.send(gateway, to, message)?;
+                    }
                 }
             }
         }
