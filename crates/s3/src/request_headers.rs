@@ -285,3 +285,6 @@ pub fn checksum_algorithm(name: &str) -> Result<ChecksumAlgorithm, Failure> {
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
+
+#[cfg(test)]
+mod tests;

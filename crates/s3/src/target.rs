@@ -93,3 +93,6 @@ fn split(path: Cow<'_, str>) -> Target<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

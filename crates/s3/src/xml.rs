@@ -123,3 +123,6 @@ const PLAIN: [bool; 256] = {
     plain[b'"' as usize] = false;
     plain
 };
+
+#[cfg(test)]
+mod tests;

@@ -92,6 +92,12 @@ async fn body<P: Pieces>(mut pieces: P, length: u64) -> Body {
 
 /// Which checksum the client wants: given beforehand, to follow, or only named.
 fn wish(headers: &HeaderMap, trailers: Option<Trailers>) -> Result<ChecksumWish, Failure> {
+    // One look at the names is cheaper than to ask for each header that is usually absent.
+    let is_about_checksums =
+        |name: &str| name.starts_with("x-amz-") && (name.contains("-checksum-") || name == "x-amz-trailer");
+    if !headers.keys().any(|name| is_about_checksums(name.as_str())) {
+        return Ok(ChecksumWish::None);
+    }
     let given = request_headers::given_checksum(headers)?;
     let announced = announced_trailer(headers, trailers)?;
     match (given, announced) {

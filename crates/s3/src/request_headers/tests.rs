@@ -1,0 +1,106 @@
+use engine::{Condition, ETagMatch};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use object::ByteRange;
+
+use super::{attributes, content_md5, given_checksum, parse_etag, parse_range, write_condition};
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let name = |name: &str| HeaderName::from_bytes(name.as_bytes()).expect("a name");
+    pairs.iter().map(|(key, value)| (name(key), HeaderValue::from_str(value).expect("a value"))).collect()
+}
+
+#[test]
+fn ranges() {
+    for (text, expected) in [
+        ("bytes=0-0", Some(ByteRange::Between(0, 0))),
+        ("bytes=5-", Some(ByteRange::From(5))),
+        ("bytes=-7", Some(ByteRange::Last(7))),
+        ("bytes= 1 - 2 ", Some(ByteRange::Between(1, 2))),
+        ("bytes=0-99999999999999999999999", Some(ByteRange::Between(0, u64::MAX))),
+        ("bytes=5-4", None),
+        ("bytes=-", None),
+        ("bytes=a-b", None),
+        ("bytes=+1-2", None),
+        ("bytes=1-2,4-5", None),
+        ("items=1-2", None),
+        ("bytes", None),
+        ("", None),
+    ] {
+        assert_eq!(parse_range(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn tags_of_entities() {
+    let digits = "5eb63bbbe01eeed093cb22bb8f5acdc3";
+    let plain = parse_etag(digits).expect("digits");
+    for text in [format!("\"{digits}\""), format!(" \"{digits}\" "), format!("W/\"{digits}\"")] {
+        assert_eq!(parse_etag(&text), Some(plain), "{text}");
+    }
+    assert_eq!(parse_etag(&format!("\"{digits}-3\"")).expect("of parts").suffix(), Some(3));
+    for text in ["", "\"\"", "abc", "\"5EB63BBBE01EEED093CB22BB8F5ACDC3\""] {
+        assert_eq!(parse_etag(text), None, "{text}");
+    }
+}
+
+#[test]
+fn conditions_of_writes() {
+    let digits = "5eb63bbbe01eeed093cb22bb8f5acdc3";
+    let tag = parse_etag(digits).expect("digits");
+    let condition = |pairs: &[(&str, &str)]| write_condition(&headers(pairs)).map_err(|failure| failure.code.name);
+    assert_eq!(condition(&[]), Ok(Condition::None));
+    assert_eq!(condition(&[("if-none-match", "*")]), Ok(Condition::Absent));
+    assert_eq!(condition(&[("if-match", "*")]), Ok(Condition::Match(ETagMatch::Any)));
+    assert_eq!(condition(&[("if-match", digits)]), Ok(Condition::Match(ETagMatch::OneOf(vec![tag]))));
+    assert_eq!(condition(&[("if-match", "\"none of ours\"")]), Ok(Condition::Match(ETagMatch::OneOf(vec![]))));
+    assert_eq!(condition(&[("if-none-match", &format!("\"x\", \"{digits}\""))]), Ok(Condition::NoneMatch(vec![tag])));
+    assert_eq!(condition(&[("if-match", "*"), ("if-none-match", "*")]), Err("NotImplemented"));
+}
+
+#[test]
+fn encodings_without_the_framing() {
+    for (given, expected) in [
+        ("aws-chunked", None),
+        ("aws-chunked,gzip", Some("gzip")),
+        ("gzip, aws-chunked", Some("gzip")),
+        ("gzip,aws-chunked,br", Some("gzip,br")),
+        ("gzip, br", Some("gzip, br")),
+    ] {
+        let found = attributes(&headers(&[("content-encoding", given)])).expect("fine").content_encoding;
+        assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{given}");
+    }
+}
+
+#[test]
+fn tags_of_objects() {
+    let tags = |text: &str| {
+        let found = attributes(&headers(&[("x-amz-tagging", text)])).map_err(|failure| failure.code.name)?;
+        Ok(found.tags.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        tags("a=1&b+c=%C3%A9&d"),
+        Ok(vec![(b"a".to_vec(), b"1".to_vec()), (b"b c".to_vec(), "é".as_bytes().to_vec()), (b"d".to_vec(), Vec::new()),])
+    );
+    let eleven: Vec<String> = (0..11).map(|number| format!("k{number}=v")).collect();
+    for wrong in
+        ["a=1&a=2", "=1", &eleven.join("&"), &format!("{}=1", "k".repeat(129)), &format!("k={}", "v".repeat(257)), "a=%ff"]
+    {
+        assert_eq!(tags(wrong), Err("InvalidTag"), "{wrong}");
+    }
+}
+
+#[test]
+fn digests() {
+    let md5 = |text: &str| content_md5(&headers(&[("content-md5", text)])).map_err(|failure| failure.code.name);
+    assert_eq!(md5("AAAAAAAAAAAAAAAAAAAAAA=="), Ok(Some([0; 16])));
+    for wrong in ["", "AAAA", "nonsense!", "AAAAAAAAAAAAAAAAAAAAAAA="] {
+        assert_eq!(md5(wrong), Err("InvalidDigest"), "{wrong}");
+    }
+    let checksum = |pairs: &[(&str, &str)]| given_checksum(&headers(pairs)).map_err(|failure| failure.code.name);
+    assert_eq!(checksum(&[]), Ok(None));
+    assert_eq!(checksum(&[("x-amz-checksum-mode", "ENABLED"), ("x-amz-checksum-type", "FULL_OBJECT")]), Ok(None));
+    let crc = checksum(&[("x-amz-checksum-crc32", "DUoRhQ==")]).expect("fine").expect("given");
+    assert_eq!(crc.value(), [0x0d, 0x4a, 0x11, 0x85]);
+    assert_eq!(checksum(&[("x-amz-checksum-crc32", "AA==")]), Err("InvalidRequest"));
+    assert_eq!(checksum(&[("x-amz-checksum-crc32", "DUoRhQ=="), ("x-amz-checksum-crc32c", "yZRlqg==")]), Err("InvalidRequest"));
+}
