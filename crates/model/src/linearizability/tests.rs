@@ -157,3 +157,67 @@ fn apply(register: &mut Option<u32>, call: &Call<u32>) -> Outcome<u32> {
         Call::Swap { .. } => Outcome::Differs { found: *register },
     }
 }
+
+/// Whether some order of the calls explains the history: tries them all.
+fn explained_by_trying(history: &Key, state: Option<u32>, placed: &mut Vec<usize>) -> bool {
+    let open = |placed: &[usize]| (0..history.calls.len()).filter(|call| !placed.contains(call)).collect::<Vec<_>>();
+    let left = open(placed);
+    if left.iter().all(|call| history.calls[*call].answer.is_none()) {
+        return true;
+    }
+    for &call in &left {
+        let recorded = &history.calls[call];
+        let preceded = |other: &&usize| history.calls[**other].answer.as_ref().is_some_and(|(at, _)| *at < recorded.called_at);
+        if left.iter().find(preceded).is_some() {
+            continue;
+        }
+        let outcome = recorded.answer.as_ref().map(|(_, outcome)| outcome);
+        let Some(after) = <Register<u32> as crate::linearizability::Specification>::step(&state, &recorded.call, outcome)
+        else {
+            continue;
+        };
+        placed.push(call);
+        let explained = explained_by_trying(history, after, placed);
+        placed.pop();
+        if explained {
+            return true;
+        }
+    }
+    false
+}
+
+/// Random histories with random outcomes, some right, some wrong: the search says what trying all orders says.
+#[test]
+fn agrees_with_trying_all_orders() {
+    let mut verdicts = [0, 0];
+    for seed in 0..3_000 {
+        let mut choices = Seeded::new(seed);
+        let mut history = Key::default();
+        let mut open: Vec<(CallId, Call<u32>)> = Vec::new();
+        for _ in 0..10 {
+            if open.is_empty() || (open.len() < 4 && choices.percent(55)) {
+                let value = |choices: &mut Seeded| [None, Some(1), Some(2)][choices.below(3)];
+                let call = match choices.below(3) {
+                    0 => Call::Read,
+                    1 => Call::Write(value(&mut choices)),
+                    _ => Call::Swap { expected: value(&mut choices), new: value(&mut choices) },
+                };
+                open.push((history.call(call.clone()), call));
+            } else {
+                let (id, call) = open.swap_remove(choices.below(open.len()));
+                let found = [None, Some(1), Some(2)][choices.below(3)];
+                let outcome = match call {
+                    Call::Read => Outcome::Read(found),
+                    Call::Write(_) => Outcome::Written,
+                    Call::Swap { .. } if choices.percent(50) => Outcome::Swapped,
+                    Call::Swap { .. } => Outcome::Differs { found },
+                };
+                history.answer(id, outcome);
+            }
+        }
+        let expected = explained_by_trying(&history, None, &mut Vec::new());
+        assert_eq!(history.check(None).is_ok(), expected, "seed {seed}:\n{history}");
+        verdicts[usize::from(expected)] += 1;
+    }
+    assert!(verdicts.iter().all(|count| *count > 300), "{verdicts:?}");
+}

@@ -472,6 +472,8 @@ fn primary_first_is_sound() {
     assert_sound("primary first, two writes", model(PRIMARY_FIRST, &[0, 1]));
     let all = Interference { loss: Loss::AllGateways, ..model(PRIMARY_FIRST, &[0, 1]) };
     assert_sound("primary first, all gateways lost, two writes", all);
+    let overtaken = Interference { held_overtakes: true, ..model(PRIMARY_FIRST, &[0, 1]) };
+    assert_sound("primary first, answers overtake notices", overtaken);
     if soaking() {
         assert_sound("primary first, three writes", model(PRIMARY_FIRST, &[0, 1, 2]));
     }
