@@ -18,7 +18,7 @@ use engine::EngineError;
 use format::entry::EntryState;
 use format::manifest::{Manifest, NextIds};
 use format::name_entry::NameEntry;
-use format::record::EntryName;
+use format::record::{EntryName, Space};
 use format::run_index::RunId;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ use types::{DeviceId, Epoch, KeyHash, Order, Position};
 const RUNS_PER_LEVEL: usize = 4;
 /// Epochs for which a tombstone stays after its own.
 const TOMBSTONE_EPOCHS: u64 = 2;
+/// The same for the tombstone of an upload, which remembers the outcome of its Complete for one that is tried again.
+const UPLOAD_TOMBSTONE_EPOCHS: u64 = 64;
 /// Names copied out of a memtable at a time.
 const COPY_BATCH: usize = 512;
 
@@ -37,7 +39,7 @@ pub(crate) struct CheckpointState {
     pub manifest: Manifest,
     /// An epoch that has ended but is in no manifest yet, and its start vector.
     pub ended: Option<(Epoch, Vec<(DeviceId, Position)>)>,
-    /// Tombstones in the full map, by epoch, until they may be forgotten.
+    /// Tombstones in the full map, and the epoch with which each may be forgotten.
     pub graves: Vec<(Epoch, KeyHash, Order)>,
 }
 
@@ -120,10 +122,11 @@ impl Inner {
             let batch = next_batch(memtable, after.as_ref());
             let Some(last) = batch.last() else { break };
             after = Some(last.name.clone());
-            for NameEntry { entry, .. } in &batch {
+            for name in &batch {
+                let entry = &name.entry;
                 self.shard(&entry.hash).lock().index_mut().settle(entry);
                 if entry.state == EntryState::Tombstone {
-                    graves.push((entry.epoch, entry.hash, entry.order));
+                    graves.push((forgotten_with(name), entry.hash, entry.order));
                 }
             }
             tokio::task::yield_now().await;
@@ -135,7 +138,7 @@ impl Inner {
 
     fn forget_tombstones(&self, saved: Epoch, graves: &mut Vec<(Epoch, KeyHash, Order)>) {
         graves.retain(|(epoch, hash, order)| {
-            let keep = epoch.0 + TOMBSTONE_EPOCHS > saved.0;
+            let keep = *epoch > saved;
             if !keep {
                 self.shard(hash).lock().index_mut().forget_tombstone(hash, *order);
             }
@@ -175,9 +178,8 @@ impl Inner {
             sources.push(RunCursor::open(self, run.clone()).await?);
         }
         while let Some(entry) = next_merged(self, &mut sources).await? {
-            let forgotten = entry.entry.state == EntryState::Tombstone
-                && is_bottom
-                && entry.entry.epoch.0 + TOMBSTONE_EPOCHS <= state.manifest.epoch.0;
+            let forgotten =
+                entry.entry.state == EntryState::Tombstone && is_bottom && forgotten_with(&entry) <= state.manifest.epoch;
             if !forgotten {
                 writer.push(&entry).await?;
             }
@@ -198,6 +200,12 @@ impl Inner {
         self.stats.merged_runs.add(runs.len() as u64);
         Ok(())
     }
+}
+
+/// The epoch with whose checkpoint a tombstone may be forgotten.
+pub(crate) fn forgotten_with(tombstone: &NameEntry) -> Epoch {
+    let stays = if tombstone.name.space == Space::Upload { UPLOAD_TOMBSTONE_EPOCHS } else { TOMBSTONE_EPOCHS };
+    Epoch(tombstone.entry.epoch.0 + stays)
 }
 
 /// The next names of a memtable that no longer changes.

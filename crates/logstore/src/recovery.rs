@@ -13,7 +13,7 @@ pub(crate) mod decide;
 mod walk;
 
 use crate::background::{self, Background};
-use crate::checkpoint::{CheckpointState, read_block};
+use crate::checkpoint::{CheckpointState, forgotten_with, read_block};
 use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
 use crate::index::{Located, ShardIndex};
@@ -148,7 +148,7 @@ impl Inner {
                     let entry = &name.entry;
                     self.shard(&entry.hash).lock().index_mut().load(&entry.hash, &Located::from(entry));
                     if entry.state == EntryState::Tombstone {
-                        graves.push((entry.epoch, entry.hash, entry.order));
+                        graves.push((forgotten_with(&name), entry.hash, entry.order));
                     }
                     self.note_open_upload(&name);
                 }
