@@ -7,6 +7,7 @@ mod faults;
 mod history;
 mod mains;
 mod power;
+mod races;
 mod script;
 mod support;
 mod workload;

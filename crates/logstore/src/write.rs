@@ -72,7 +72,12 @@ struct Progress {
 
 enum Stage {
     Queued,
-    Deciding { write: WriteId, newest: Option<Located> },
+    /// Given up after its turn had come, before it heard of it.
+    Withdrawn(EngineError),
+    Deciding {
+        write: WriteId,
+        newest: Option<Located>,
+    },
     Appending(Appending),
     Done(Result<Outcome, EngineError>),
 }
@@ -134,15 +139,7 @@ impl WriteOp {
     /// The write's turn has come.
     pub fn dispatched(self: &Arc<Self>, write: WriteId, newest: Option<Located>) {
         if self.decides {
-            let waker = {
-                let mut progress = self.progress.lock();
-                progress.stage = Stage::Deciding { write, newest };
-                progress.waker.take()
-            };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-            return;
+            return self.decide(write, newest);
         }
         let absent = newest.is_none_or(|newest| !newest.is_live());
         let failed = self.inner.some_write_failed.load(Ordering::Acquire);
@@ -154,6 +151,27 @@ impl WriteOp {
             return;
         }
         self.append_as(write);
+    }
+
+    /// Lets the request decide, unless it has gone away.
+    fn decide(self: &Arc<Self>, write: WriteId, newest: Option<Located>) {
+        let (withdrawn, waker) = {
+            let mut progress = self.progress.lock();
+            let withdrawn = match &progress.stage {
+                Stage::Withdrawn(error) => Some(error.clone()),
+                _ => None,
+            };
+            if withdrawn.is_none() {
+                progress.stage = Stage::Deciding { write, newest };
+            }
+            (withdrawn, progress.waker.take())
+        };
+        if let Some(error) = withdrawn {
+            self.give_up(Err(error));
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// Gives a deciding write other attributes than its draft has.
@@ -176,7 +194,19 @@ impl WriteOp {
             self.finish(Err(error));
             return;
         }
-        if matches!(self.progress.lock().stage, Stage::Deciding { .. }) {
+        let is_deciding = {
+            let mut progress = self.progress.lock();
+            match progress.stage {
+                Stage::Deciding { .. } => true,
+                // Its turn has come, and the thread that will say so is on its way: it ends the turn.
+                Stage::Queued => {
+                    progress.stage = Stage::Withdrawn(error.clone());
+                    false
+                }
+                Stage::Withdrawn(_) | Stage::Appending(_) | Stage::Done(_) => false,
+            }
+        };
+        if is_deciding {
             self.give_up(Err(error));
         }
     }
@@ -399,7 +429,7 @@ impl Inner {
     }
 
     /// Does what the machine asked for, without its lock.
-    fn perform(self: &Arc<Self>, out: Outputs<Arc<WriteOp>>) {
+    pub(crate) fn perform(self: &Arc<Self>, out: Outputs<Arc<WriteOp>>) {
         for output in out {
             match output {
                 Output::Dispatch { op, write, newest } => op.dispatched(write, newest),

@@ -40,3 +40,23 @@ async fn acknowledged_writes_survive_a_crash() {
     assert_eq!(page.items.len(), 49);
     assert!(page.items.iter().all(|item| matches!(item, ListItem::Object(_))));
 }
+
+#[tokio::test]
+async fn a_request_that_leaves_as_its_turn_comes_holds_nobody_up() {
+    let rig = Rig::new(6, 1, 32, 1024 * 1024).await;
+    let store = rig.open().await;
+    let draft = crate::LogStore::object_draft(&key("key"), &attributes(b"never"));
+    let op = crate::write::WriteOp::new(&store.inner, draft, true);
+    let hash = key_hash("key");
+    let mut out = crate::machine::Outputs::new();
+    store.inner.shard(&hash).lock().request(hash, op.clone(), true, &mut out).unwrap();
+    // The turn is granted; before its thread says so, the request goes away.
+    op.withdraw(engine::EngineError::Unavailable { reason: "gone".to_owned() });
+    store.inner.perform(out);
+    put(&store, "key", b"next").await;
+    assert_eq!(get(&store, "key").await.as_deref(), Some(&b"next"[..]));
+}
+
+fn key_hash(name: &str) -> types::KeyHash {
+    crate::LogStore::object_hash(&key(name))
+}

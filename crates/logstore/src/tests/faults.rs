@@ -202,15 +202,15 @@ fn a_copy_that_cannot_be_read_is_replaced_by_another() {
 }
 
 /// A frame on a device.
-struct Frame {
+pub struct Frame {
     device: usize,
-    place: Place,
-    kind: RecordKind,
+    pub place: Place,
+    pub kind: RecordKind,
     bytes: u64,
 }
 
 /// Every frame on every device, by its kind.
-async fn frames(rig: &Rig) -> Vec<Frame> {
+pub async fn frames(rig: &Rig) -> Vec<Frame> {
     let mut frames = Vec::new();
     for device in 1..=rig.disks.len() as u32 {
         let opened = rig.device(DeviceId(device)).await.unwrap();
@@ -226,7 +226,7 @@ async fn frames(rig: &Rig) -> Vec<Frame> {
 }
 
 /// Rot in the header, or in the last sector, of a frame.
-fn rot(rig: &Rig, frame: &Frame, header: bool) {
+pub fn rot(rig: &Rig, frame: &Frame, header: bool) {
     let opened = rig.disks[frame.device].clone();
     let region = disk_offset(frame.place);
     match header {
