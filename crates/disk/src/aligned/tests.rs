@@ -16,11 +16,12 @@ fn an_empty_buffer_allocates_nothing_and_is_aligned() {
 }
 
 #[test]
-fn capacities_are_powers_of_two_up_to_a_mebibyte_and_whole_blocks_beyond() {
+fn capacities_are_powers_of_two_up_to_the_largest_recycled_and_whole_blocks_beyond() {
     assert_eq!(AlignedBuf::with_capacity(1).capacity(), 4096);
     assert_eq!(AlignedBuf::with_capacity(4097).capacity(), 8192);
     assert_eq!(AlignedBuf::with_capacity(1 << 20).capacity(), 1 << 20);
-    assert_eq!(AlignedBuf::with_capacity((1 << 20) + 1).capacity(), (1 << 20) + 4096);
+    assert_eq!(AlignedBuf::with_capacity((1 << 20) + 1).capacity(), 2 << 20);
+    assert_eq!(AlignedBuf::with_capacity((2 << 20) + 1).capacity(), (2 << 20) + 4096);
 }
 
 #[test]
