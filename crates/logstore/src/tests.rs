@@ -10,4 +10,5 @@ mod power;
 mod races;
 mod script;
 mod support;
+mod threads;
 mod workload;

@@ -208,3 +208,16 @@ fn a_seed_replays() {
         assert_eq!(run.go().unwrap(), run.go().unwrap(), "{}", workload.name);
     }
 }
+
+/// Many seeds with one cut each; `TRILITH_SOAK` times a thousand.
+#[test]
+#[ignore = "long"]
+fn soak_single_cuts_of_many_seeds() {
+    for seed in 0..1000 * soak() {
+        let workload = &TABLE[seed as usize % TABLE.len()];
+        let cut_after = Some(Draw::new(seed).below(500));
+        if let Err(violation) = (Run { cut_after, ..run_of(workload, seed) }).go() {
+            panic!("{}: {violation}", workload.name);
+        }
+    }
+}

@@ -25,6 +25,38 @@ struct Installed {
     incarnation: u64,
 }
 
+impl MemoryManifests {
+    fn replace(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> Result<(), EngineError> {
+        let mut installed = self.0.lock();
+        if installed.epoch != expected {
+            return Err(EngineError::Conflict { reason: format!("epoch {} is installed, not {expected}", installed.epoch) });
+        }
+        installed.epoch = epoch;
+        installed.manifest = Some(manifest);
+        Ok(())
+    }
+
+    fn next_incarnation(&self) -> u64 {
+        let mut installed = self.0.lock();
+        installed.incarnation += 1;
+        installed.incarnation
+    }
+}
+
+impl Manifests for MemoryManifests {
+    fn load(&self) -> Option<Vec<u8>> {
+        self.0.lock().manifest.clone()
+    }
+
+    fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
+        Box::pin(async move { self.replace(expected, epoch, manifest) })
+    }
+
+    fn incarnation(&self) -> EngineFuture<'_, u64> {
+        Box::pin(async move { Ok(self.next_incarnation()) })
+    }
+}
+
 /// The manager as one start of the gateway sees it: it is on the same mains.
 struct PluggedManifests {
     memory: Arc<MemoryManifests>,
@@ -48,7 +80,7 @@ impl PluggedManifests {
 
 impl Manifests for PluggedManifests {
     fn load(&self) -> Option<Vec<u8>> {
-        self.memory.0.lock().manifest.clone()
+        self.memory.load()
     }
 
     fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
@@ -58,33 +90,18 @@ impl Manifests for PluggedManifests {
             if goes && self.mains.record().1.is_multiple_of(2) {
                 self.cut().await;
             }
-            let found = {
-                let mut installed = self.memory.0.lock();
-                let found = installed.epoch;
-                if found == expected {
-                    installed.epoch = epoch;
-                    installed.manifest = Some(manifest);
-                }
-                found
-            };
+            let outcome = self.memory.replace(expected, epoch, manifest);
             if goes {
                 self.cut().await;
             }
-            if found == expected {
-                return Ok(());
-            }
-            Err(EngineError::Conflict { reason: format!("epoch {found} is installed, not {expected}") })
+            outcome
         })
     }
 
     fn incarnation(&self) -> EngineFuture<'_, u64> {
         Box::pin(async move {
             let goes = self.change(0).await;
-            let incarnation = {
-                let mut installed = self.memory.0.lock();
-                installed.incarnation += 1;
-                installed.incarnation
-            };
+            let incarnation = self.memory.next_incarnation();
             if goes {
                 self.cut().await;
             }
