@@ -1,19 +1,20 @@
 //! Digests of content on its way in: the entity tag, what the client gave to verify it, the checksum it wants kept.
 //!
 //! One pass feeds all of them, piece by piece, while the piece is in the cache. MD5 is by far the slowest (0.9 GB/s a core on
-//! the reference machine, performance.md), so it is computed once even where both the tag and `Content-MD5` need it, and not
-//! at all where neither does.
+//! the reference machine, performance.md), so it is computed once even where both the tag and `Content-MD5` need it, not
+//! at all where neither does, and together with the other contents that arrive ([`crate::lanes`]).
 
+use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, ETag};
 use manager::EtagMode;
-use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::body::ChecksumWish;
 use crate::error::ObjectError;
+use crate::lanes::Md5Content;
 
 /// How the entity tag of some content comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(crate) enum TagSource {
 /// Digests under way.
 pub(crate) struct Digests {
     tag: TagSource,
-    md5: Option<Md5>,
+    md5: Option<Md5Content>,
     fast: Option<Box<Xxh3Default>>,
     checksum: Option<ChecksumDigest>,
 }
@@ -62,27 +63,30 @@ impl Digests {
     pub(crate) fn new(tag: TagSource, verifies_md5: bool, checksum: Option<ChecksumAlgorithm>) -> Self {
         Digests {
             tag,
-            md5: (verifies_md5 || tag == TagSource::Md5).then(Md5::new),
+            md5: (verifies_md5 || tag == TagSource::Md5).then(Md5Content::new),
             fast: (tag == TagSource::Fast).then(|| Box::new(Xxh3Default::new())),
             checksum: checksum.map(ChecksumDigest::new),
         }
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        if let Some(md5) = &mut self.md5 {
-            md5.update(bytes);
-        }
+    pub(crate) async fn update(&mut self, piece: Bytes) {
         if let Some(fast) = &mut self.fast {
-            fast.update(bytes);
+            fast.update(&piece);
         }
         if let Some(checksum) = &mut self.checksum {
-            checksum.update(bytes);
+            checksum.update(&piece);
+        }
+        if let Some(md5) = &mut self.md5 {
+            md5.update(piece).await;
         }
     }
 
     /// Ends the digests and compares them with what the client gave.
-    pub(crate) fn finish(self, given_md5: Option<[u8; 16]>, wish: ChecksumWish) -> Result<Digested, ObjectError> {
-        let md5: Option<[u8; 16]> = self.md5.map(|md5| md5.finalize().into());
+    pub(crate) async fn finish(self, given_md5: Option<[u8; 16]>, wish: ChecksumWish) -> Result<Digested, ObjectError> {
+        let md5 = match self.md5 {
+            Some(md5) => Some(md5.finish().await),
+            None => None,
+        };
         if given_md5.is_some() && given_md5 != md5 {
             return Err(ObjectError::BadDigest { what: "Content-MD5" });
         }

@@ -40,10 +40,10 @@ impl Intake<'_> {
             Body::Whole(bytes) => self.take_whole(bytes, declared, &mut digests).await?,
             Body::Stream(stream) => self.take_stream(stream, declared, &mut digests).await?,
         };
-        self.conclude(content, length, digests, md5, checksum)
+        self.conclude(content, length, digests, md5, checksum).await
     }
 
-    fn conclude(
+    async fn conclude(
         self,
         content: PartContent,
         length: u64,
@@ -51,7 +51,7 @@ impl Intake<'_> {
         md5: Option<[u8; 16]>,
         checksum: ChecksumWish,
     ) -> Result<Received, ObjectError> {
-        let digested = digests.finish(md5, checksum)?;
+        let digested = digests.finish(md5, checksum).await?;
         Ok(Received { content, length, digested })
     }
 
@@ -67,14 +67,14 @@ impl Intake<'_> {
             return Err(ObjectError::EntityTooLarge { limit: MAX_PUT_BYTES });
         }
         if bytes.len() <= MAX_SMALL_BYTES {
-            digests.update(&bytes);
+            digests.update(bytes.clone()).await;
             return Ok((PartContent::Whole(smallvec![bytes]), length));
         }
         let mut cutter = Cutter::new(self, Some(length));
         let mut rest = bytes;
         while !rest.is_empty() {
             let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
-            digests.update(&chunk);
+            digests.update(chunk.clone()).await;
             cutter.push(chunk).await?;
         }
         Ok((PartContent::Staged(cutter.finish().await?), length))
@@ -98,7 +98,7 @@ impl Intake<'_> {
                 check_length(declared, length)?;
                 return Err(ObjectError::EntityTooLarge { limit });
             }
-            digests.update(&piece);
+            digests.update(piece.clone()).await;
             match &mut cutter {
                 Some(cutter) => cutter.push(piece).await?,
                 None => gathered.push(piece),

@@ -23,6 +23,7 @@ mod copy;
 mod delete;
 mod digest;
 mod intake;
+mod lanes;
 mod put;
 
 mod conditions;

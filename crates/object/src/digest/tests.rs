@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, ETag};
 
 use super::{Digests, TagSource, crc_value};
@@ -13,6 +14,14 @@ const VECTORS: [(ChecksumAlgorithm, &str, &str); 5] = [
     (ChecksumAlgorithm::Sha256, "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
 ];
 
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
+fn update(digests: &mut Digests, piece: &[u8]) {
+    block_on(digests.update(Bytes::copy_from_slice(piece)));
+}
+
 fn bytes_of(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal")).collect()
 }
@@ -20,9 +29,9 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 fn checksum_of(algorithm: ChecksumAlgorithm, pieces: &[&str]) -> Checksum {
     let mut digests = Digests::new(TagSource::Md5, false, Some(algorithm));
     for piece in pieces {
-        digests.update(piece.as_bytes());
+        update(&mut digests, piece.as_bytes());
     }
-    let digested = digests.finish(None, ChecksumWish::Compute(algorithm)).expect("nothing was given");
+    let digested = block_on(digests.finish(None, ChecksumWish::Compute(algorithm))).expect("nothing was given");
     digested.checksum.expect("it was asked for")
 }
 
@@ -45,9 +54,9 @@ fn published_values() {
 fn tags_of_every_source() {
     let tag_of = |source| {
         let mut digests = Digests::new(source, false, None);
-        digests.update(b"ab");
-        digests.update(b"c");
-        digests.finish(None, ChecksumWish::None).expect("nothing was given").etag
+        update(&mut digests, b"ab");
+        update(&mut digests, b"c");
+        block_on(digests.finish(None, ChecksumWish::None)).expect("nothing was given").etag
     };
     let md5 = ETag::Md5(bytes_of("900150983cd24fb0d6963f7d28e17f72").try_into().expect("16 bytes"));
     assert_eq!(tag_of(TagSource::Md5), md5);
@@ -62,8 +71,8 @@ fn content_md5_is_compared_whatever_the_tag_is() {
     for source in [TagSource::Md5, TagSource::Fast, TagSource::Known(ETag::default())] {
         for (given, is_right) in [(md5, true), ([0; 16], false)] {
             let mut digests = Digests::new(source, true, None);
-            digests.update(b"abc");
-            let outcome = digests.finish(Some(given), ChecksumWish::None);
+            update(&mut digests, b"abc");
+            let outcome = block_on(digests.finish(Some(given), ChecksumWish::None));
             match outcome {
                 Ok(_) => assert!(is_right, "{source:?}"),
                 Err(ObjectError::BadDigest { what }) => assert_eq!((what, is_right), ("Content-MD5", false)),
@@ -82,8 +91,8 @@ fn given_and_trailing_checksums_are_compared() {
             let wishes = [ChecksumWish::Given(value), ChecksumWish::Trailing(algorithm, Box::new(move || Some(value)))];
             for wish in wishes {
                 let mut digests = Digests::new(TagSource::Md5, false, wish.algorithm());
-                digests.update(content.as_bytes());
-                match digests.finish(None, wish) {
+                update(&mut digests, content.as_bytes());
+                match block_on(digests.finish(None, wish)) {
                     Ok(digested) => assert!(is_right && digested.checksum == Some(value), "{algorithm:?}"),
                     Err(ObjectError::BadDigest { .. }) => assert!(!is_right, "{algorithm:?}"),
                     Err(error) => panic!("{error}"),
@@ -91,8 +100,8 @@ fn given_and_trailing_checksums_are_compared() {
             }
         }
         let mut digests = Digests::new(TagSource::Md5, false, Some(algorithm));
-        digests.update(content.as_bytes());
-        let outcome = digests.finish(None, ChecksumWish::Trailing(algorithm, Box::new(|| None)));
+        update(&mut digests, content.as_bytes());
+        let outcome = block_on(digests.finish(None, ChecksumWish::Trailing(algorithm, Box::new(|| None))));
         assert!(matches!(outcome, Err(ObjectError::InvalidRequest { .. })), "a missing trailer: {outcome:?}");
     }
 }
