@@ -7,7 +7,8 @@
 //! The search is Wing and Gong's (1993) with Lowe's memory (2017): try each call that nothing unplaced had to precede, remember
 //! every (set of placed calls, state) that led nowhere. Exponential at worst, fast for the short histories of one key.
 //!
-//! A call without an outcome (its client or gateway died) may have taken effect at any time after it was made, or never.
+//! A call without an outcome (its client or gateway died) may have taken effect at any time after it was made, or never. If it is
+//! known when the last of it died, it took effect before that moment or never (strict linearizability, Aguilera and Frølund 2003).
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -34,7 +35,15 @@ struct Recorded<S: Specification> {
     call: S::Call,
     called_at: usize,
     answer: Option<(usize, S::Outcome)>,
+    /// When it became certain that it has no effect that it has not had.
+    lost_at: Option<usize>,
     withdrawn: bool,
+}
+
+impl<S: Specification> Recorded<S> {
+    fn is_open(&self) -> bool {
+        self.answer.is_none() && self.lost_at.is_none() && !self.withdrawn
+    }
 }
 
 /// What clients did, in the order in which an observer of everything saw it.
@@ -70,7 +79,7 @@ impl<S: Specification> History<S> {
     /// A client makes a call.
     pub fn call(&mut self, call: S::Call) -> CallId {
         self.now += 1;
-        self.calls.push(Recorded { call, called_at: self.now, answer: None, withdrawn: false });
+        self.calls.push(Recorded { call, called_at: self.now, answer: None, lost_at: None, withdrawn: false });
         CallId(self.calls.len() - 1)
     }
 
@@ -78,15 +87,23 @@ impl<S: Specification> History<S> {
     pub fn answer(&mut self, id: CallId, outcome: S::Outcome) {
         self.now += 1;
         let recorded = &mut self.calls[id.0];
-        assert!(recorded.answer.is_none() && !recorded.withdrawn, "call {id:?} ends twice");
+        assert!(recorded.is_open(), "call {id:?} ends twice");
         recorded.answer = Some((self.now, outcome));
     }
 
     /// The call ended in a way that promises that it had no effect.
     pub fn withdraw(&mut self, id: CallId) {
         let recorded = &mut self.calls[id.0];
-        assert!(recorded.answer.is_none() && !recorded.withdrawn, "call {id:?} ends twice");
+        assert!(recorded.is_open(), "call {id:?} ends twice");
         recorded.withdrawn = true;
+    }
+
+    /// Nobody will ever hear of the call, and what it has not done by now it never does: whoever worked on it has died.
+    pub fn lose(&mut self, id: CallId) {
+        self.now += 1;
+        let recorded = &mut self.calls[id.0];
+        assert!(recorded.is_open(), "call {id:?} ends twice");
+        recorded.lost_at = Some(self.now);
     }
 
     /// Calls recorded.
@@ -115,7 +132,10 @@ impl<S: Specification> std::fmt::Display for History<S> {
             write!(f, "  {number:3}  {:4} to ", recorded.called_at)?;
             match &recorded.answer {
                 Some((at, outcome)) => writeln!(f, "{at:4}  {:?} -> {outcome:?}", recorded.call)?,
-                None => writeln!(f, "   ?  {:?}", recorded.call)?,
+                None => match recorded.lost_at {
+                    Some(at) => writeln!(f, "{at:4}? {:?}", recorded.call)?,
+                    None => writeln!(f, "   ?  {:?}", recorded.call)?,
+                },
             }
         }
         Ok(())
@@ -200,12 +220,14 @@ impl<'a, S: Specification> Search<'a, S> {
     fn next(&mut self, state: &S::State, from: usize) -> Option<(usize, S::State)> {
         // A call may come now if it was made before the first answer among those that are not placed.
         let first_answer = self.open().filter_map(|call| self.history.calls[call].answer.as_ref()).map(|(at, _)| *at).min()?;
+        let last_made = self.placed.iter().map(|step| self.history.calls[step.call].called_at).max().unwrap_or(0);
         for call in from..self.history.calls.len() {
             let recorded = &self.history.calls[call];
             if recorded.called_at > first_answer {
                 return None;
             }
-            if self.done.contains(call) || recorded.withdrawn {
+            let is_too_late = recorded.lost_at.is_some_and(|lost_at| lost_at < last_made);
+            if self.done.contains(call) || recorded.withdrawn || is_too_late {
                 continue;
             }
             let outcome = recorded.answer.as_ref().map(|(_, outcome)| outcome);

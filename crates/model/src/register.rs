@@ -32,6 +32,8 @@ pub enum Outcome<V> {
     Differs {
         found: Option<V>,
     },
+    /// The key held something else, and the answer does not say what; it was not absent (HTTP's 412).
+    Occupied,
 }
 
 impl<V: Clone + Eq + Hash + Debug> Specification for Register<V> {
@@ -46,6 +48,9 @@ impl<V: Clone + Eq + Hash + Debug> Specification for Register<V> {
             (Call::Swap { expected, new }, Some(Outcome::Swapped)) => (expected == state).then(|| new.clone()),
             (Call::Swap { expected, .. }, Some(Outcome::Differs { found })) => {
                 (found == state && expected != state).then(|| state.clone())
+            }
+            (Call::Swap { expected, .. }, Some(Outcome::Occupied)) => {
+                (state.is_some() && expected != state).then(|| state.clone())
             }
             (Call::Read, None) => Some(state.clone()),
             (Call::Write(new), None) => Some(new.clone()),

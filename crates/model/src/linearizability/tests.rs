@@ -70,6 +70,42 @@ fn a_write_without_an_answer_may_come_late_but_only_once() {
 }
 
 #[test]
+fn a_lost_write_comes_before_its_loss_or_never() {
+    for found in [None, Some(1)] {
+        let mut history = Key::default();
+        let writing = history.call(Call::Write(Some(1)));
+        history.lose(writing);
+        read(&mut history, found);
+        read(&mut history, found);
+        history.check(None).unwrap();
+        read(&mut history, if found.is_none() { Some(1) } else { None });
+        assert!(history.check(None).is_err());
+    }
+    let mut history = Key::default();
+    let writing = history.call(Call::Write(Some(1)));
+    write(&mut history, Some(2));
+    history.lose(writing);
+    write(&mut history, Some(3));
+    read(&mut history, Some(1));
+    assert!(history.check(None).is_err());
+}
+
+#[test]
+fn a_refusal_that_does_not_say_what_it_found_found_something_else() {
+    for (expected, new) in [(None, true), (Some(1), false), (Some(2), true)] {
+        let mut history = Key::default();
+        write(&mut history, Some(1));
+        let swap = history.call(Call::Swap { expected, new: Some(3) });
+        history.answer(swap, Outcome::Occupied);
+        assert_eq!(history.check(None).is_ok(), new, "{history}");
+    }
+    let mut history = Key::default();
+    let swap = history.call(Call::Swap { expected: Some(1), new: Some(3) });
+    history.answer(swap, Outcome::Occupied);
+    assert!(history.check(None).is_err(), "nothing was there");
+}
+
+#[test]
 fn a_withdrawn_write_never_happened() {
     let mut history = Key::default();
     let writing = history.call(Call::Write(Some(1)));
@@ -168,7 +204,8 @@ fn explained_by_trying(history: &Key, state: Option<u32>, placed: &mut Vec<usize
     for &call in &left {
         let recorded = &history.calls[call];
         let preceded = |other: &&usize| history.calls[**other].answer.as_ref().is_some_and(|(at, _)| *at < recorded.called_at);
-        if left.iter().find(preceded).is_some() {
+        let is_later = |other: &usize| recorded.lost_at.is_some_and(|lost_at| lost_at < history.calls[*other].called_at);
+        if left.iter().find(preceded).is_some() || placed.iter().any(is_later) {
             continue;
         }
         let outcome = recorded.answer.as_ref().map(|(_, outcome)| outcome);
@@ -205,11 +242,16 @@ fn agrees_with_trying_all_orders() {
                 open.push((history.call(call.clone()), call));
             } else {
                 let (id, call) = open.swap_remove(choices.below(open.len()));
+                if choices.percent(15) {
+                    history.lose(id);
+                    continue;
+                }
                 let found = [None, Some(1), Some(2)][choices.below(3)];
                 let outcome = match call {
                     Call::Read => Outcome::Read(found),
                     Call::Write(_) => Outcome::Written,
                     Call::Swap { .. } if choices.percent(50) => Outcome::Swapped,
+                    Call::Swap { .. } if choices.percent(30) => Outcome::Occupied,
                     Call::Swap { .. } => Outcome::Differs { found },
                 };
                 history.answer(id, outcome);

@@ -5,6 +5,7 @@
 //! moments of the kills).
 
 use crate::http::{Answer, Connection};
+use crate::listing::{Listed, list};
 use crate::server::{Home, LOOK, PATIENCE, Server, program};
 use bench::random::{Random, mix64};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ const KEYS_PER_WORKER: u64 = 24;
 /// Operations acknowledged before the kill, at least and at most.
 const OPERATIONS: (u64, u64) = (40, 400);
 const BUCKET: &str = "crash";
+/// Keys a page: several pages, the last one not full.
+const LIST_PAGE: u64 = 37;
 
 /// What an object holds: a function of these two numbers and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,35 +125,12 @@ fn verify(server: &Server, workers: &mut [Worker], round: u64) {
         assert!(possible.contains(&found), "round {round}: {key} holds {found:?}, not one of {possible:?}");
         *possible = vec![found];
         if found.is_some() {
-            present.insert(key.clone(), (answer.header("etag").unwrap().to_owned(), answer.body.len().to_string()));
+            let etag = answer.header("etag").unwrap().to_owned();
+            present.insert(key.clone(), Listed { etag, size: answer.body.len().to_string() });
         }
     }
-    assert_eq!(list(&mut connection), present, "round {round}: LIST and GET disagree");
-}
-
-fn list(connection: &mut Connection) -> BTreeMap<String, (String, String)> {
-    let mut names = BTreeMap::new();
-    let mut token = String::new();
-    loop {
-        let answer = connection.get(&format!("/{BUCKET}?list-type=2&max-keys=37{token}")).unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let xml = answer.text();
-        for item in xml.split("<Contents>").skip(1) {
-            let size = element(item, "Size").to_owned();
-            names.insert(element(item, "Key").to_owned(), (element(item, "ETag").replace("&quot;", "\""), size));
-        }
-        if element(&xml, "IsTruncated") == "false" {
-            return names;
-        }
-        token =
-            format!("&continuation-token={}", element(&xml, "NextContinuationToken").replace('+', "%2B").replace('=', "%3D"));
-    }
-}
-
-fn element<'a>(xml: &'a str, name: &str) -> &'a str {
-    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
-    let start = xml.find(&open).unwrap_or_else(|| panic!("no {name} in {xml}")) + open.len();
-    &xml[start..start + xml[start..].find(&close).unwrap()]
+    let listed = list(&mut connection, BUCKET, "", LIST_PAGE).unwrap();
+    assert_eq!(listed, present, "round {round}: LIST and GET disagree");
 }
 
 /// Counts a worker that panics, so that nobody waits for its work.

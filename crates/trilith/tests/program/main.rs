@@ -6,5 +6,7 @@ mod crash;
 mod devices;
 mod http;
 mod lifecycle;
+mod linear;
+mod listing;
 mod objects;
 mod server;
