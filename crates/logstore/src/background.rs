@@ -9,7 +9,7 @@ use engine::{EngineError, UploadRef};
 use format::attributes::Attributes;
 use format::record::EntryName;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use tokio::sync::Notify;
 
 /// Replaced large objects whose chunks are still counted as live. Beyond this they are forgotten: the counts are hints.
 const MAX_RELEASES_QUEUED: usize = 256 * 1024;
-/// Ended uploads whose parts wait to be dropped. Beyond this the next start finds them.
+/// Uploads that wait to be ended, and ended ones whose parts wait to be dropped. Beyond this the next start finds the former, and
+/// merging runs the latter.
 const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
 /// How often the task looks around without being woken.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,7 +30,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Background {
     releases: Mutex<VecDeque<Located>>,
     /// Uploads whose objects are complete and that are to be ended by these tombstones.
-    complete_uploads: Mutex<VecDeque<(EntryName, Attributes)>>,
+    complete_uploads: Mutex<BTreeMap<EntryName, Attributes>>,
     ended_uploads: Mutex<VecDeque<UploadRef>>,
     bytes_since_checkpoint: AtomicU64,
     bytes_before_checkpoint: u64,
@@ -66,15 +67,28 @@ impl Background {
         }
     }
 
-    /// An upload's object is complete, and the upload could not be ended yet.
+    /// An upload's object is complete: whoever asks for the upload is told that it has ended, from now on.
     pub fn end_upload(&self, name: EntryName, tombstone: Attributes) {
-        self.complete_uploads.lock().push_back((name, tombstone));
+        let mut ending = self.complete_uploads.lock();
+        if ending.len() < MAX_UPLOADS_QUEUED {
+            ending.insert(name, tombstone);
+        }
+    }
+
+    /// The upload's tombstone is durable.
+    pub fn upload_ended(&self, name: &EntryName) {
+        self.complete_uploads.lock().remove(name);
+    }
+
+    /// The tombstone of an upload that waits to be ended because its object is complete.
+    pub fn ending(&self, name: &EntryName) -> Option<Attributes> {
+        self.complete_uploads.lock().get(name).cloned()
     }
 
     /// An upload ended: its parts can go.
     pub fn drop_parts(&self, upload: UploadRef) {
         let mut uploads = self.ended_uploads.lock();
-        if uploads.len() < MAX_UPLOADS_QUEUED {
+        if uploads.len() < MAX_UPLOADS_QUEUED && uploads.back() != Some(&upload) {
             uploads.push_back(upload);
         }
         self.wake.notify_one();
@@ -104,9 +118,15 @@ impl Inner {
     /// Drops the parts of ended uploads, now.
     pub(crate) async fn tidy_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
-            let Some((name, tombstone)) = self.background.complete_uploads.lock().front().cloned() else { break };
-            self.drop_entry_as(name, tombstone).await?;
-            self.background.complete_uploads.lock().pop_front();
+            let first = self
+                .background
+                .complete_uploads
+                .lock()
+                .first_key_value()
+                .map(|(name, tombstone)| (name.clone(), tombstone.clone()));
+            let Some((name, tombstone)) = first else { break };
+            self.drop_entry_as(name.clone(), tombstone).await?;
+            self.background.upload_ended(&name);
         }
         loop {
             let Some(upload) = self.background.ended_uploads.lock().pop_front() else { return Ok(()) };

@@ -173,6 +173,8 @@ impl Inner {
         let is_bottom = oldest == runs.last().map(|run| run.id());
         let run_id = state.manifest.next.run;
         let mut writer = RunWriter::new(self, run_id, level);
+        // What is on a device that is away is not known to be gone.
+        let is_whole = state.manifest.start.iter().all(|(device, _)| self.targets.device(*device).is_some());
         let mut sources = Vec::new();
         for run in &runs {
             sources.push(RunCursor::open(self, run.clone()).await?);
@@ -180,6 +182,9 @@ impl Inner {
         while let Some(entry) = next_merged(self, &mut sources).await? {
             let forgotten =
                 entry.entry.state == EntryState::Tombstone && is_bottom && forgotten_with(&entry) <= state.manifest.epoch;
+            if is_whole && entry.name.space == Space::Part && entry.entry.state == EntryState::Live {
+                self.note_part(&entry.name);
+            }
             if !forgotten {
                 writer.push(&entry).await?;
             }

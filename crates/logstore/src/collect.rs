@@ -364,7 +364,7 @@ impl Inner {
         Ok(())
     }
 
-    fn live_large(&self, hash: &KeyHash) -> Option<Located> {
+    pub(crate) fn live_large(&self, hash: &KeyHash) -> Option<Located> {
         self.shard(hash).lock().index().newest(hash).filter(|known| known.is_live() && known.large)
     }
 

@@ -120,7 +120,11 @@ impl Inner {
     pub(crate) async fn is_bucket_empty(&self, bucket: BucketId) -> Result<bool, EngineError> {
         let mut empty = true;
         for space in [Space::Object, Space::Version, Space::Upload] {
-            let mut visit = |_: &[u8], _: &Merged| {
+            let mut visit = |name: &[u8], _: &Merged| {
+                let is_ending = || self.background.ending(&upload_named(bucket, name)).is_some();
+                if space == Space::Upload && is_ending() {
+                    return Step::Next;
+                }
                 empty = false;
                 Step::Stop
             };
@@ -145,6 +149,7 @@ impl Inner {
         // Names of uploads are escaped keys, so the prefix is compared with the key below.
         let scope = Scope { bucket: query.bucket, space: Space::Upload, prefix: Vec::new() };
         let mut last_prefix: Option<Vec<u8>> = None;
+        let is_ending = |name: &[u8]| self.background.ending(&upload_named(query.bucket, name)).is_some();
         let mut visit = |name: &[u8], row: &Merged| {
             let (key, suffix) = match split_compound(Space::Upload, name) {
                 Ok(parts) => parts,
@@ -156,7 +161,7 @@ impl Inner {
             if !key.starts_with(&query.prefix) {
                 return if *key > *query.prefix { Step::Stop } else { Step::Next };
             }
-            if after.as_ref().is_some_and(|after| name <= after) {
+            if after.as_ref().is_some_and(|after| name <= after) || is_ending(name) {
                 return Step::Next;
             }
             let rolled_up = roll_up(&key, query.prefix.len(), &query.delimiter);
@@ -190,6 +195,10 @@ impl Inner {
             None => Ok(page),
         }
     }
+}
+
+fn upload_named(bucket: BucketId, name: &[u8]) -> EntryName {
+    EntryName { bucket, space: Space::Upload, name: Bytes::copy_from_slice(name) }
 }
 
 fn item_of(item: &[u8], rolled_up: bool, row: &Merged) -> ListItem {

@@ -105,6 +105,7 @@ impl LogStore {
         });
         inner.load_runs().await.map_err(OpenError::Checkpoint)?;
         inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
+        inner.end_complete_uploads().await.map_err(OpenError::RollForward)?;
         inner.count_live().await;
         inner.env.spawn(background::run(Arc::downgrade(&inner)));
         Ok(LogStore { inner })

@@ -9,6 +9,7 @@ mod mains;
 mod power;
 mod races;
 mod script;
+mod space;
 mod support;
 mod threads;
 mod workload;

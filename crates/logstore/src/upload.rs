@@ -60,8 +60,17 @@ impl Inner {
         Ok(upload.upload)
     }
 
+    /// Whether an upload takes parts: one whose object is complete has ended, whether or not its tombstone has found room.
+    fn check_open(&self, name: &EntryName) -> Result<(), EngineError> {
+        match self.background.ending(name) {
+            Some(_) => Err(EngineError::NoSuchUpload),
+            None => self.locate(&name.hash()).map(|_| ()).map_err(no_such_upload),
+        }
+    }
+
     pub(crate) async fn upload_attributes(&self, upload: &UploadRef) -> Result<Attributes, EngineError> {
         let name = upload_name(upload);
+        self.check_open(&name)?;
         let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
         Ok(info_of(&frame.record, located.order)?.attributes)
     }
@@ -76,7 +85,7 @@ impl Inner {
         if !(1..=MAX_PARTS).contains(&number) {
             return Err(EngineError::Invalid { reason: format!("part number {number} is not between 1 and {MAX_PARTS}") });
         }
-        self.locate(&upload_name(upload).hash()).map_err(no_such_upload)?;
+        self.check_open(&upload_name(upload))?;
         let mut part = draft(RecordKind::Part, part_name(upload, number), &attributes);
         let _kept: Option<(Pin, Staging)> = match content {
             PartContent::Whole(payload) => {
@@ -94,7 +103,7 @@ impl Inner {
         };
         let length = part.length;
         let committed = self.write(part, Condition::None).await?.committed;
-        if self.locate(&upload_name(upload).hash()).is_err() {
+        if self.check_open(&upload_name(upload)).is_err() {
             // The upload ended while the part was on its way: it would be an orphan.
             self.drop_entry(part_name(upload, number)).await?;
             return Err(EngineError::NoSuchUpload);
@@ -103,7 +112,7 @@ impl Inner {
     }
 
     pub(crate) async fn parts(&self, upload: &UploadRef, after: u16, max_parts: usize) -> Result<Vec<PartInfo>, EngineError> {
-        self.locate(&upload_name(upload).hash()).map_err(no_such_upload)?;
+        self.check_open(&upload_name(upload))?;
         let mut parts = Vec::new();
         for number in self.part_numbers(upload, after, max_parts).await? {
             let name = part_name(upload, number);
@@ -164,7 +173,10 @@ impl Inner {
             Err(EngineError::NoSuchUpload) => return self.first_outcome(upload).await,
             Err(error) => return Err(error),
         };
-        // An earlier Complete may have made the object and failed to end the upload.
+        // An earlier Complete may have made the object and failed to end the upload; the object may even be overwritten since.
+        if let Some(committed) = self.background.ending(&upload_name(upload)).as_ref().and_then(committed_of) {
+            return self.end_completed(upload, turn, committed).await;
+        }
         if let Ok(committed) = self.outcome_of_object(upload).await {
             return self.end_completed(upload, turn, committed).await;
         }
@@ -197,7 +209,12 @@ impl Inner {
         turn: UploadTurn,
         committed: Committed,
     ) -> Result<Committed, EngineError> {
-        turn.finish(Some(&committed)).await?;
+        // Before the turn ends, so that the next Complete in the queue knows of it.
+        self.background.end_upload(upload_name(upload), outcome_of(&committed));
+        match turn.finish(Some(&committed)).await {
+            Ok(()) => self.background.upload_ended(&upload_name(upload)),
+            Err(error) => tracing::warn!(%error, "an upload whose object is complete is ended later"),
+        }
         self.background.drop_parts(upload.clone());
         Ok(committed)
     }
@@ -206,11 +223,25 @@ impl Inner {
         let (inner, upload) = (self.clone(), upload.clone());
         let aborting = self.env.spawn(async move {
             let turn = inner.take_upload(&upload).await?;
+            inner.check_open(&upload_name(&upload))?;
             turn.finish(None).await?;
             inner.background.drop_parts(upload);
             Ok(())
         });
         aborting.await.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }))
+    }
+
+    /// A merge meets a live part: if its upload has ended, the part was left over by a full device and a crash, and nothing else
+    /// leads to it any more.
+    pub(crate) fn note_part(&self, name: &EntryName) {
+        let Ok((key, suffix)) = split_compound(Space::Part, &name.name) else { return };
+        let upload = UploadId(suffix[..size_of::<UploadId>()].try_into().expect("split_compound checked the length"));
+        let Ok(key) = ObjectKey::new(name.bucket, bytes::Bytes::copy_from_slice(&key)) else { return };
+        let upload = UploadRef { key, upload };
+        if !self.open_uploads.lock().contains_key(&upload.upload) && self.check_decidable(&upload_name(&upload).hash()).is_ok()
+        {
+            self.background.drop_parts(upload);
+        }
     }
 
     /// Ends all parts of an upload that has ended.
@@ -257,10 +288,35 @@ impl Inner {
             && frame.record.name == name
         {
             let attributes = info_of(&frame.record, tombstone.order)?.attributes;
-            let Some(order) = attributes.expected else { return Err(EngineError::NoSuchUpload) };
-            return Ok(Committed { etag: attributes.etag, order, modified_ms: attributes.modified_ms });
+            return committed_of(&attributes).ok_or(EngineError::NoSuchUpload);
         }
         self.outcome_of_object(upload).await
+    }
+
+    /// Ends open uploads whose objects are complete: their Completes found no room for the tombstone, and the checkpoint that came
+    /// after them hides their descriptors from recovery's walk.
+    pub(crate) async fn end_complete_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
+        let open: Vec<EntryName> = self.open_uploads.lock().values().cloned().collect();
+        for name in open {
+            let (key, suffix) = split_compound(Space::Upload, &name.name).map_err(|error| corrupt(&error))?;
+            let id = UploadId(suffix.try_into().expect("split_compound checked the length"));
+            let key = ObjectKey::new(name.bucket, bytes::Bytes::copy_from_slice(&key)).map_err(|error| corrupt(&error))?;
+            let object = LogStore::object_hash(&key);
+            // Only a descriptor can name an upload; most open uploads have no object yet. What a missing device makes undecidable
+            // waits for that device.
+            if self.live_large(&object).is_none() || self.check_decidable(&name.hash()).is_err() {
+                continue;
+            }
+            let upload = UploadRef { key, upload: id };
+            if let Ok(committed) = self.outcome_of_object(&upload).await {
+                self.background.end_upload(name, outcome_of(&committed));
+                self.background.drop_parts(upload);
+            }
+        }
+        match self.tidy_uploads().await {
+            Ok(()) | Err(EngineError::Full) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The outcome of a Complete whose object is still the newest.
@@ -309,16 +365,29 @@ struct UploadTurn {
 impl UploadTurn {
     /// Appends the tombstone; that of a completed upload remembers the outcome.
     async fn finish(self, outcome: Option<&Committed>) -> Result<(), EngineError> {
-        if let Some(Committed { etag, order, modified_ms }) = outcome {
-            let attributes =
-                Attributes { etag: *etag, modified_ms: *modified_ms, expected: Some(*order), ..Attributes::default() };
-            self.op.amend(attributes.to_bytes());
+        if let Some(committed) = outcome {
+            self.op.amend(outcome_of(committed).to_bytes());
         }
         self.guard.disarm();
         self.op.append();
         self.op.finished().await?;
         Ok(())
     }
+}
+
+fn corrupt(error: &impl std::fmt::Display) -> EngineError {
+    EngineError::Corrupt { detail: error.to_string() }
+}
+
+/// What the tombstone of a completed upload remembers.
+fn outcome_of(committed: &Committed) -> Attributes {
+    let Committed { etag, order, modified_ms } = *committed;
+    Attributes { etag, modified_ms, expected: Some(order), ..Attributes::default() }
+}
+
+/// The inverse of [`outcome_of`]; none if the upload was aborted.
+fn committed_of(tombstone: &Attributes) -> Option<Committed> {
+    tombstone.expected.map(|order| Committed { etag: tombstone.etag, order, modified_ms: tombstone.modified_ms })
 }
 
 fn no_such_upload(error: EngineError) -> EngineError {

@@ -1,0 +1,135 @@
+//! Devices that are full, or nearly.
+
+use super::script::Script;
+use super::support::{BUCKET, Rig, key, simulate};
+use crate::LogStore;
+use bytes::Bytes;
+use device::{Device, ZoneState, ZoneStream};
+use engine::{Committed, CompletePart, Condition, EngineError, ObjectEngine, PartContent, UploadQuery, UploadRef};
+use format::record::EntryName;
+use smallvec::smallvec;
+use std::sync::Arc;
+use std::time::Duration;
+use types::KeyHash;
+use types::limits::BLOCK_BYTES;
+
+const ZONE_BYTES: u64 = 128 * 1024;
+/// How long a condition that the background brings about may take, in simulated time.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Waits until the background has brought something about.
+async fn until(rig: &Rig, what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = rig.env.now() + DEADLINE;
+    while !is_so() {
+        assert!(rig.env.now() < deadline, "not within {DEADLINE:?}: {what}");
+        rig.env.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn device_of(store: &LogStore) -> Arc<Device> {
+    store.inner.targets.devices().next().unwrap().clone()
+}
+
+fn is_live(store: &LogStore, hash: &KeyHash) -> bool {
+    store.inner.shard(hash).lock().index().newest(hash).is_some_and(|known| known.is_live())
+}
+
+/// Takes free zones by copies of something that nobody knows, until so many are left.
+async fn leave_free_zones(store: &LogStore, zones: u32) {
+    let name = EntryName::object(BUCKET, Bytes::from_static(b"filler"));
+    let (known, frame) = store.inner.read_newest(&name, &name.hash()).await.unwrap();
+    let device = device_of(store);
+    while device.usage().free_zones > zones {
+        let mut record = frame.record.clone();
+        record.hash = EntryName::object(BUCKET, Bytes::from_static(b"nobody")).hash();
+        let payload = Bytes::from(vec![7; ZONE_BYTES as usize * 5 / 8]);
+        let order = Some(known.order);
+        let copy = crate::relocate::Recopy { record, payload, order, replica: 0, device: device.id(), moved: true };
+        store.inner.recopy(copy).await.unwrap();
+    }
+}
+
+/// Puts until the open zone of objects has room for so many blocks.
+async fn leave_blocks(script: &mut Script, store: &LogStore, blocks: u64) {
+    let device = device_of(store);
+    let usage = device.usage();
+    let room = || {
+        let is_open = |zone: &device::ZoneInfo| zone.state == Some(ZoneState::Open) && zone.stream == Some(ZoneStream::Ordered);
+        let open = device.zones().into_iter().find(is_open).unwrap();
+        (usage.capacity_bytes / u64::from(usage.zones) - open.written_bytes) / BLOCK_BYTES as u64
+    };
+    while room() > blocks {
+        script.put(store, "filler", 500).await.unwrap();
+    }
+    assert_eq!(room(), blocks);
+}
+
+async fn open_uploads(store: &LogStore) -> usize {
+    let query = UploadQuery { bucket: BUCKET, prefix: Bytes::new(), after: None, delimiter: Bytes::new(), max_items: 10 };
+    store.uploads(&query).await.unwrap().uploads.len()
+}
+
+async fn complete(store: &LogStore, upload: &UploadRef, parts: &[CompletePart]) -> Committed {
+    store.complete(upload, parts.to_vec(), Default::default(), Condition::None).await.unwrap()
+}
+
+/// The device has room for the object of a Complete, but not for the tombstone of its upload, or not for that of the part.
+#[test]
+fn an_upload_whose_tombstones_find_no_room_has_ended_all_the_same() {
+    simulate(async {
+        // The part's chunk and the descriptor take a block each, then the upload's tombstone one.
+        for blocks in [2, 3] {
+            let mut rig = Rig::new(200, 1, 24, ZONE_BYTES).await;
+            rig.config.collect_below_free_percent = 0;
+            let mut script = Script::default();
+            let store = rig.open().await;
+            script.put(&store, "filler", 500).await.unwrap();
+            let upload = UploadRef {
+                key: key("joined"),
+                upload: store.create_upload(&key("joined"), Default::default()).await.unwrap(),
+            };
+            let bytes = Bytes::from_static(b"what the part holds");
+            let content = || PartContent::Whole(smallvec![bytes.clone()]);
+            let part = store.put_part(&upload, 1, Default::default(), content()).await.unwrap();
+            let parts = [CompletePart { number: 1, order: part.order }];
+            let part_hash = EntryName::part(BUCKET, b"joined", upload.upload, 1).hash();
+            leave_free_zones(&store, 3).await;
+            leave_blocks(&mut script, &store, blocks).await;
+
+            let committed = complete(&store, &upload, &parts).await;
+            assert_eq!(open_uploads(&store).await, 0, "room for {blocks}");
+            assert_eq!(complete(&store, &upload, &parts).await, committed, "a Complete that is tried again");
+            for refused in [
+                store.put_part(&upload, 2, Default::default(), content()).await.map(|_| ()),
+                store.abort(&upload).await,
+                store.upload(&upload).await.map(|_| ()),
+            ] {
+                assert!(matches!(refused, Err(EngineError::NoSuchUpload)), "room for {blocks}: {refused:?}");
+            }
+            store.inner.checkpoint().await.unwrap();
+            let upload_hash = EntryName::upload(BUCKET, b"joined", upload.upload).hash();
+            assert_eq!(is_live(&store, &upload_hash), blocks == 2, "otherwise this tests nothing");
+            assert!(is_live(&store, &part_hash), "otherwise this tests nothing");
+            drop(store);
+            rig.crash();
+
+            rig.config.collect_below_free_percent = 50;
+            let store = rig.open().await;
+            assert_eq!(open_uploads(&store).await, 0, "room for {blocks}, after a start");
+            assert_eq!(complete(&store, &upload, &parts).await, committed, "after a start");
+            until(&rig, "collection makes room", || device_of(&store).usage().free_data_zones > 0).await;
+            for _ in 0..4 {
+                script.put(&store, "filler", 500).await.unwrap();
+                store.inner.checkpoint().await.unwrap();
+            }
+            store.inner.merge_runs().await.unwrap();
+            until(&rig, "upload and part end", || !is_live(&store, &upload_hash) && !is_live(&store, &part_hash)).await;
+            assert_eq!(store.info(&key("joined")).await.unwrap().length, bytes.len() as u64);
+            drop(store);
+            rig.crash();
+            let store = rig.open().await;
+            assert_eq!((open_uploads(&store).await, is_live(&store, &part_hash)), (0, false));
+            assert_eq!(store.info(&key("joined")).await.unwrap().length, bytes.len() as u64);
+        }
+    });
+}
