@@ -1,0 +1,39 @@
+use std::sync::atomic::AtomicU64;
+
+use proptest::prelude::any;
+
+use super::{BitArray, mask};
+use crate::word::Word;
+
+const BITS: u64 = 1_000;
+
+fn array(seed: u64) -> BitArray<AtomicU64> {
+    let array = BitArray::new(BITS);
+    (0..array.words()).for_each(|index| array.set_word(index, crate::hash::fold(seed ^ index as u64, !seed | 1)));
+    array
+}
+
+#[test]
+fn lines_are_cache_lines() {
+    assert_eq!(size_of::<super::Line<AtomicU64>>(), 64);
+    assert_eq!(align_of::<super::Line<AtomicU64>>(), 64);
+    assert_eq!(array(1).memory_bytes(), 128);
+    assert_eq!(<AtomicU64 as Word>::new(3).into_inner(), 3);
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_field_is_what_was_written_and_others_stay(offset in 0..BITS - 64, width in 1..=64_u32, value: u64, seed in any::<u64>()) {
+        let array = array(seed);
+        let before: Vec<u32> = (0..BITS).map(|bit| array.bit(bit)).collect();
+        array.set_field(offset, width, value);
+        assert_eq!(array.field(offset, width), value & mask(width));
+        for bit in 0..BITS {
+            let inside = (offset..offset + u64::from(width)).contains(&bit);
+            let expected = if inside { (value >> (bit - offset)) as u32 & 1 } else { before[bit as usize] };
+            assert_eq!(array.bit(bit), expected, "bit {bit}");
+        }
+        array.flip(offset);
+        assert_eq!(array.bit(offset), value as u32 & 1 ^ 1);
+    }
+}

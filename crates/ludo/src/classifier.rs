@@ -1,0 +1,63 @@
+//! The classifier: one bit for every key, the bucket it is in, from two bits of memory and no key.
+//!
+//! An Othello: a bipartite graph with a node for every bit of two arrays and an edge for every key, between the two nodes its
+//! digest names. While the graph has no cycle, the bits can be chosen so that the exclusive or over each edge is the key's
+//! choice, for any choices; [`crate::forest`] keeps the graph. A key whose edge would close a cycle is held by the overlay.
+
+use crate::bits::BitArray;
+use crate::hash::Digest;
+use crate::overlay::Overlay;
+use crate::shape::Shape;
+use crate::word::Word;
+
+#[derive(Debug)]
+pub struct Classifier<W> {
+    seed: u64,
+    side_a: u64,
+    side_b: u64,
+    bits: BitArray<W>,
+    overlay: Overlay<W>,
+}
+
+impl<W: Word> Classifier<W> {
+    pub fn new(shape: &Shape, seed: u64) -> Self {
+        let (side_a, side_b) = (shape.side_a(), shape.side_b());
+        Self { seed, side_a, side_b, bits: BitArray::new(side_a + side_b), overlay: Overlay::new() }
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub fn array(&self) -> &BitArray<W> {
+        &self.bits
+    }
+
+    pub fn overlay(&self) -> &Overlay<W> {
+        &self.overlay
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.bits.memory_bytes() + size_of::<Self>()
+    }
+
+    #[inline(always)]
+    pub fn nodes(&self, digest: Digest) -> [u64; 2] {
+        digest.nodes(self.seed, self.side_a, self.side_b)
+    }
+
+    /// The choice that the two nodes stand for.
+    #[inline(always)]
+    pub fn of_nodes(&self, nodes: [u64; 2]) -> u32 {
+        self.bits.bit(nodes[0]) ^ self.bits.bit(nodes[1])
+    }
+
+    /// The bucket choice of a key, 0 or 1. Any of the two for a key that is not present.
+    #[inline(always)]
+    pub fn choice(&self, digest: Digest) -> u32 {
+        match self.overlay.choice(digest) {
+            None => self.of_nodes(self.nodes(digest)),
+            Some(choice) => choice,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! One generation of a lookup structure: a classifier over the table of buckets, under one sequence lock.
+//!
+//! A generation's classifier seed never changes; when the classifier must be built anew, a new generation takes the table over
+//! and this one is retired. Readers of a retired generation are sent on (see [`crate::lookup`]).
+
+use std::sync::Arc;
+
+use crate::classifier::Classifier;
+use crate::hash::{Digest, Hasher};
+use crate::sequence::{Look, Sequence};
+use crate::shape::Shape;
+use crate::table::Table;
+use crate::value::PackedValue;
+use crate::word::Word;
+
+/// Keys whose memory accesses overlap in a batched lookup. More than a core keeps in flight gains nothing.
+pub const GROUP: usize = 16;
+
+#[derive(Debug)]
+pub struct Generation<W> {
+    pub number: u64,
+    pub shape: Shape,
+    pub hasher: Hasher,
+    pub sequence: Sequence<W>,
+    pub classifier: Classifier<W>,
+    /// Shared with the generations before and after that differ in the classifier alone.
+    pub table: Arc<Table<W>>,
+    buckets: u64,
+}
+
+/// The generation has been replaced.
+#[derive(Debug)]
+pub struct Retired;
+
+impl<W: Word> Generation<W> {
+    pub fn new(number: u64, shape: Shape, hasher: Hasher, classifier: Classifier<W>, table: Arc<Table<W>>) -> Self {
+        Self { number, shape, hasher, sequence: Sequence::new(), classifier, table, buckets: shape.buckets() }
+    }
+
+    /// Runs `read` until no change came between.
+    #[inline(always)]
+    fn stable<R>(&self, mut read: impl FnMut() -> R) -> Result<R, Retired> {
+        let mut round = 0;
+        loop {
+            match self.sequence.look() {
+                Look::Stable(number) => {
+                    let result = read();
+                    if self.sequence.unchanged(number) {
+                        return Ok(result);
+                    }
+                }
+                Look::Changing => {}
+                Look::Retired => return Err(Retired),
+            }
+            W::pause(round);
+            round = round.saturating_add(1);
+        }
+    }
+
+    /// The place of a key, as far as the structure knows: bucket and slot.
+    #[inline(always)]
+    pub fn locate(&self, digest: Digest) -> (u64, usize) {
+        let bucket = digest.bucket(self.classifier.choice(digest), self.buckets);
+        (bucket, digest.slot(self.table.seed(bucket)))
+    }
+
+    #[inline(always)]
+    fn read<V: PackedValue>(&self, digest: Digest, (bucket, slot): (u64, usize)) -> Option<V> {
+        let value = self.table.value(bucket, slot);
+        let bits = self.shape.fingerprint_bits();
+        if bits > 0 && self.table.fingerprint(bucket, slot) != digest.fingerprint(bits) {
+            return None;
+        }
+        Some(value)
+    }
+
+    #[inline(always)]
+    pub fn get<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
+        self.stable(|| self.read(digest, self.locate(digest)))
+    }
+
+    /// Up to [`GROUP`] lookups at once, stage by stage, so that the cache misses of a stage overlap.
+    #[inline(always)]
+    pub fn get_group<V: PackedValue>(&self, digests: &[Digest], found: &mut [Option<V>]) -> Result<(), Retired> {
+        assert!(digests.len() <= GROUP && digests.len() == found.len(), "a group of lookups and as many places");
+        self.stable(|| {
+            let mut places = [(0, 0); GROUP];
+            for (place, digest) in places.iter_mut().zip(digests) {
+                place.0 = digest.bucket(self.classifier.choice(*digest), self.buckets);
+            }
+            for (place, digest) in places.iter_mut().zip(digests) {
+                place.1 = digest.slot(self.table.seed(place.0));
+            }
+            for ((found, digest), place) in found.iter_mut().zip(digests).zip(places) {
+                *found = self.read(*digest, place);
+            }
+        })
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.classifier.memory_bytes() + self.table.memory_bytes()
+    }
+}
