@@ -57,14 +57,16 @@ impl<W: Word> BitArray<W> {
     }
 
     /// A field of 1 to 64 bits.
+    ///
+    /// Without a branch: whether a field crosses words is as good as random, and a branch that is mispredicted after a cache miss
+    /// throws away the lookups that the core has begun behind it.
     #[inline(always)]
     pub fn field(&self, offset: u64, width: u32) -> u64 {
-        let (index, shift) = ((offset / 64) as usize, (offset % 64) as u32);
-        let mut value = self.word(index) >> shift;
-        if shift + width > 64 {
-            value |= self.word(index + 1) << (64 - shift);
-        }
-        value & mask(width)
+        let shift = (offset % 64) as u32;
+        let low = self.word((offset / 64) as usize) >> shift;
+        // The word of the last bit: the next one, or the same again, whose bits then land above the mask.
+        let high = self.word(((offset + u64::from(width) - 1) / 64) as usize) << 1 << (63 - shift);
+        (low | high) & mask(width)
     }
 
     pub fn set_field(&self, offset: u64, width: u32, value: u64) {

@@ -105,8 +105,12 @@ impl Forest {
         }
     }
 
-    /// Both trees are walked in turn, so that the cost is that of the smaller one.
+    /// Both trees are walked in turn, so that the cost is that of the smaller one. Often one is a single node; that is seen
+    /// without fetching a key.
     fn ties_without(&self, excluded: u32, ends: Ends, ends_of: impl Fn(u32) -> Ends) -> Ties {
+        if let Some(alone) = (0..2).find(|side| self.is_alone(ends[*side], *side, excluded)) {
+            return Ties::Apart(vec![ends[alone]]);
+        }
         let mut walks = [0, 1].map(|side| Walk { found: vec![(ends[side], excluded)], visited: 0, target: ends[1 - side] });
         loop {
             for walk in &mut walks {
@@ -117,6 +121,12 @@ impl Forest {
                 }
             }
         }
+    }
+
+    /// Whether a node has no edge but `excluded`.
+    fn is_alone(&self, node: u32, side: usize, excluded: u32) -> bool {
+        let first = self.heads[node as usize];
+        first == NONE || (first == excluded && self.links[first as usize][side] == NONE)
     }
 
     fn step(&self, walk: &mut Walk, ends_of: impl Fn(u32) -> Ends) -> Step {

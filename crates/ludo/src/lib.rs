@@ -1,4 +1,92 @@
 //! Ludo hashing: a dynamic map that is looked up in without its keys.
+//!
+//! A *lookup structure* of n keys with values of l bits takes about 3.76 + 1.05 · l bits a key, whatever the keys' length, and
+//! answers with three memory accesses. A *maintenance structure* holds the keys and changes a lookup structure in constant
+//! expected time; to lookup structures elsewhere it sends [`Update`]s of a few tens of bytes. After Shi and Qian, "Ludo Hashing"
+//! (2020), as used in Liu et al., "Smash" (2023), sections 2.2 and 4.
+//!
+//! ```
+//! use ludo::{Config, Lookup, Maintenance, Shape, Update};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let shape = Shape::new(1_000, 60, 0)?; // up to 1,000 keys, values of 60 bits, no fingerprint
+//! let entries = (0..900_u64).map(|number| (number.to_le_bytes(), number * 7));
+//! let mut keyed = Maintenance::build(Config { key_bytes: 8, shape, seed: 42 }, entries)?;
+//!
+//! // Elsewhere: a snapshot, then messages.
+//! let mut remote = Lookup::from_snapshot(&keyed.lookup().snapshot())?;
+//! let mut reader = remote.reader::<u64>()?;
+//! let mut message = Vec::new();
+//! keyed.insert(&5_000_u64.to_le_bytes(), 1)?.encode(&shape, &mut message);
+//! remote.apply(&Update::decode(&message, &shape)?)?;
+//! assert_eq!(reader.get(&5_000_u64.to_le_bytes()), Some(1));
+//! assert_eq!(reader.get(&3_u64.to_le_bytes()), Some(21));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a lookup promises
+//!
+//! A key that is present yields its value. A key that is not (an *alien*) yields the value of some other key: the structure has
+//! nothing to compare with. Whoever uses the value compares the full key that stands beside the data. A fingerprint of f bits
+//! turns all but 2⁻ᶠ of the aliens away and costs 1.05 · f bits a key. Removed keys are aliens. [`Maintenance::get`] is exact.
+//!
+//! # How it works
+//!
+//! ```text
+//! key ──hash──▶ two classifier nodes ──xor──▶ 0 or 1: which of two buckets
+//!          └──▶ bucket: [ seed | value | value | value | value ] ──hash(seed, key)──▶ which slot
+//! ```
+//!
+//! - A (2,4)-cuckoo table puts every key into one of two buckets, four to a bucket. Insertions almost surely succeed up to
+//!   98.03% load; buckets are ⌈0.263 · n⌉, a load of 95%.
+//! - The *classifier* is an Othello: two bit arrays of 1.33 · n and n; a key's bit is the exclusive or of one bit of each. Keys
+//!   are edges of a bipartite graph, which must have no cycle. The number of cycles is Poisson with mean −½ ln(1 − c), where
+//!   c = n² / (1.33 · n · n) = 0.75: mean 0.69, so a random seed is free of cycles with probability √(1 − c) = 1/2 and a build
+//!   needs two attempts in expectation. Of 64 attempts all fail with 2⁻⁶⁴.
+//! - The *seed* of a bucket sends its keys to different slots: four keys with probability 4!/4⁴ = 9.4%, three with 37.5%. All
+//!   31 seeds of five bits fail for (1 − 0.094)³¹ = 4.7% of the full buckets, about 1.05% of the keys at 95% load; their longer
+//!   seeds stand in an exact overflow table. A lookup reads two classifier words and a bucket, and the overflow table for the 4%
+//!   of the buckets that are escaped: 3.04 accesses (the paper prints 3.016).
+//!
+//! # Sizes
+//!
+//! | part | bits a key at capacity |
+//! |---|---|
+//! | classifier | 2.33 |
+//! | seeds | 5 / 3.8 = 1.32 |
+//! | overflow table, 64-bit places at 78% | 0.86 |
+//! | values and fingerprints | (l + f) / 0.95 |
+//!
+//! That is 4.51 + 1.053 · (l + f). The paper's 3.76 counts an overflow table of 0.11 bits a key; the exact one, with the number of
+//! its bucket in every entry, costs 0.75 more: 1.4% at l = 60, 0.8% at l = 126. A bucket is padded to whole words where that
+//! costs at most 1%: values of 126 bits make it one cache line. A maintenance structure takes beside its lookup structure
+//! 1.053 · key bytes for the keys and 17.7 bytes a key for the forest ([`Maintenance::memory_bytes`]).
+//!
+//! # What can fail, and how often
+//!
+//! | event | how often | what happens |
+//! |---|---|---|
+//! | an insertion closes a cycle of the classifier | −½ d/dn ln(1 − n²/(1.33 N²)): 0.7 times while N keys come in, then every N/3 insertions | the key goes to the exact overlay of 64; [`Maintenance::renew`] builds a new classifier in steps |
+//! | the overlay is full | after 21 · N insertions without a renewal | [`InsertError::NeedsRebuild`] |
+//! | no room in the cuckoo table below capacity | not seen from 10⁵ keys on; with few keys, it happens | [`InsertError::NeedsRebuild`]; a build takes another hash seed |
+//! | the overflow table is full | 27% above its mean: beyond 8 standard deviations from 10⁵ keys on | as above |
+//! | two keys have one digest | n² · 2⁻¹²⁹ | no seed separates them: as above |
+//!
+//! Keys that others choose need a secret [`Config::seed`]: it is part of both factors of every mixing step.
+//!
+//! # Readers
+//!
+//! [`Reader`]s write nothing and take no lock while they look up: a sequence number covers classifier, overlay, seeds and slots
+//! together, and a lookup that a change overtakes is repeated. A writer that stops in the middle of a change stops its readers;
+//! a change is some tens of word writes. A new generation is a new classifier over the same table, or a new structure; readers of
+//! the old one are sent on, copying one pointer under a lock, once.
+//!
+//! # Messages
+//!
+//! Updates are numbered without gaps within a generation. [`Lookup::apply`] ignores repeated ones and refuses later ones; who has
+//! a gap that stays asks for a snapshot. A renewal reaches lookup structures as [`Maintenance::classifier_snapshot`] (2.33 bits a
+//! key), a rebuild as [`Lookup::snapshot`].
 #![forbid(unsafe_code)]
 
 mod bits;

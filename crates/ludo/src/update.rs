@@ -167,7 +167,8 @@ impl BucketChange {
             put_varint(out, u64::from(seed));
         }
         if let Some((_, content)) = &self.write {
-            let value: Vec<u8> = content.value.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let mut value = [0; VALUE_WORDS * 8];
+            value.chunks_exact_mut(8).zip(content.value).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
             out.extend_from_slice(&value[..shape.value_bits().div_ceil(8) as usize]);
             out.extend_from_slice(&content.fingerprint.to_le_bytes()[..shape.fingerprint_bits().div_ceil(8) as usize]);
         }

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::{Strategy, any, prop_oneof};
 
@@ -212,6 +213,53 @@ fn values_that_do_not_fit_are_refused() {
     assert!(matches!(maintenance.insert(&[1; 3], 1), Err(InsertError::KeyBytes { expected: KEY_BYTES, found: 3 })));
     assert!(maintenance.lookup().reader::<u32>().is_err(), "60 bits do not fit into 32");
     assert_eq!(maintenance.len(), 0);
+}
+
+#[test]
+fn a_reader_during_many_updates_never_sees_a_wrong_value() {
+    let count = 2_000;
+    let turns = 60_000;
+    let shape = config(2 * count, 60, 0).shape;
+    let entries = (0..count).map(|number| (key(number), number << 20));
+    let mut maintenance = Maintenance::build(Config { shape, ..config(1, 1, 0) }, entries).expect("builds");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let mut reader = maintenance.lookup().reader::<u64>().expect("wide enough");
+                let done = &done;
+                scope.spawn(move || {
+                    let mut lowest = vec![0; count as usize];
+                    let mut lookups = 0_u64;
+                    while !done.load(Ordering::Relaxed) {
+                        let number = lookups % count;
+                        let found = reader.get(&key(number)).expect("no fingerprints");
+                        assert_eq!(found >> 20, number, "the value of another key");
+                        let version = found & 0xf_ffff;
+                        assert!(version >= lowest[number as usize], "an older value than was seen before");
+                        lowest[number as usize] = version;
+                        lookups += 1;
+                    }
+                    lookups
+                })
+            })
+            .collect();
+        // Keys that come and go beside the ones that stay, so that those are moved about; and new classifiers.
+        for turn in 0..turns {
+            if turn >= count {
+                maintenance.remove(&key(turn)).expect("inserted so many turns ago");
+            }
+            maintenance.insert(&key(turn + count), u64::MAX >> 4).expect("room");
+            maintenance.change(&key(turn % count), (turn % count) << 20 | (turn / count + 1)).expect("present");
+            if maintenance.needs_renewal() || maintenance.is_renewing() {
+                maintenance.renew(50);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        let lookups = readers.into_iter().map(|reader| reader.join().expect("the reader saw right values"));
+        assert!(lookups.min().is_some_and(|lookups| lookups > 0), "both readers ran");
+    });
+    assert!(maintenance.lookup().generation() > 0, "readers have passed through a renewal");
 }
 
 #[derive(Clone, Debug)]
