@@ -22,6 +22,8 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Manifest: log point", crate::manifest::LogPointLayout::FIELDS),
     ("Manifest: watermark", crate::manifest::WatermarkLayout::FIELDS),
     ("Manifest: zone", crate::manifest::ZoneLiveLayout::FIELDS),
+    ("Manifest: table", crate::manifest::RecordedTableLayout::FIELDS),
+    ("Notes", crate::superblock::notes::Record::FIELDS),
     ("Notice batch", crate::notice::NoticeBatchLayout::FIELDS),
 ];
 

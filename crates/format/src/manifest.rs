@@ -4,13 +4,16 @@
 //!
 //! ```text
 //! 0        64
-//! ├─ head ─┼─ runs, each with its index pieces ─┼─ start ─┼─ watermarks ─┼─ live bytes ─┼─ uploads ┤
+//! ├─ head ─┼─ runs, each with its index pieces ─┼─ start ─┼─ watermarks ─┼─ live bytes ─┼─ uploads ─┼─ tables ┤
 //! ```
 //!
 //! Invariants:
 //! - Everything that stands below `start` on its device, and every write at or below its gateway's watermark, is in the runs.
 //! - Runs stand newest first: the first run that has a name has its newest entry of all runs.
 //! - A write above its gateway's watermark may also be in a run; publishing it again changes nothing, because orders decide.
+//! - Every write of `covered` and before is decided: it is in the runs, or it was never acknowledged. `covered` lags behind `epoch`
+//!   after a start that could not decide everything.
+//! - A write that is not covered went to devices of one of `tables`, which were here before it was made.
 //! - `uploads` bounds what the walk for open uploads must still read; the log below it holds no part of an open upload.
 
 use crc_fast::crc32_iscsi;
@@ -49,6 +52,17 @@ pub struct Manifest {
     pub live: Vec<ZoneLive>,
     /// Below this, a device holds nothing of an open upload.
     pub uploads: Vec<(DeviceId, Position)>,
+    /// Writes of this and all earlier epochs are decided; at most `epoch`.
+    pub covered: Epoch,
+    /// Which devices the writes went to that are not covered.
+    pub tables: Vec<RecordedTable>,
+}
+
+/// The devices that a generation writes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedTable {
+    pub generation: Generation,
+    pub devices: Vec<DeviceId>,
 }
 
 /// The lowest ids that were never given out.
@@ -109,7 +123,8 @@ fixed_layout! {
         40 watermarks: U32,
         44 live: U32,
         48 uploads: U32,
-        52 reserved_c: [u8; 12],
+        52 tables: U32,
+        56 covered: U64,
     }
 }
 
@@ -162,6 +177,14 @@ fixed_layout! {
     }
 }
 
+fixed_layout! {
+    /// Numbers of devices follow, 4 bytes each.
+    pub(crate) struct RecordedTableLayout: 8 {
+        0 generation: U32,
+        4 devices: U32,
+    }
+}
+
 impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -181,6 +204,9 @@ impl Manifest {
         }
         for point in &self.uploads {
             out.extend_from_slice(LogPointLayout::new(*point).as_bytes());
+        }
+        for table in &self.tables {
+            write_table(table, &mut out);
         }
         let crc = crc32_iscsi(&out[CRC_BYTES..]);
         out[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -205,6 +231,9 @@ impl Manifest {
         })?;
         let live = list(&mut reader, 44, head.live, "live", ZoneLiveLayout::get)?;
         let uploads = list(&mut reader, 48, head.uploads, "uploads", LogPointLayout::get)?;
+        let tables = head.tables.get() as usize;
+        reader.check_count(52, tables, size_of::<RecordedTableLayout>(), "tables")?;
+        let tables = (0..tables).map(|_| read_table(&mut reader)).collect::<Result<_, _>>()?;
         reader.finish()?;
         Ok(Manifest {
             cell: CellId(head.cell.get()),
@@ -216,6 +245,8 @@ impl Manifest {
             watermarks,
             live,
             uploads,
+            covered: Epoch(head.covered.get()),
+            tables,
         })
     }
 
@@ -236,7 +267,8 @@ impl Manifest {
             watermarks: count(self.watermarks.len()),
             live: count(self.live.len()),
             uploads: count(self.uploads.len()),
-            reserved_c: [0; 12],
+            tables: count(self.tables.len()),
+            covered: self.covered.0.into(),
         }
     }
 }
@@ -309,6 +341,21 @@ fn read_run(reader: &mut Reader<'_>) -> Result<RunSummary, DecodeError> {
         max_epoch: Epoch(head.max_epoch.get()),
         index,
     })
+}
+
+fn write_table(table: &RecordedTable, out: &mut Vec<u8>) {
+    let head = RecordedTableLayout { generation: table.generation.0.into(), devices: count(table.devices.len()) };
+    out.extend_from_slice(head.as_bytes());
+    for device in &table.devices {
+        out.extend_from_slice(U32::new(device.0).as_bytes());
+    }
+}
+
+fn read_table(reader: &mut Reader<'_>) -> Result<RecordedTable, DecodeError> {
+    let at = reader.offset();
+    let head: &RecordedTableLayout = reader.fixed("table")?;
+    let devices = list(reader, at + 4, head.devices, "devices", |device: &U32| DeviceId(device.get()))?;
+    Ok(RecordedTable { generation: Generation(head.generation.get()), devices })
 }
 
 impl LogPointLayout {

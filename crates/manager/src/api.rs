@@ -10,7 +10,8 @@ use crate::operation::bucket::{
     BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
 };
 use crate::operation::cell::{
-    InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError, TakeToken, TakeTokenError,
+    BeginStart, BeginStartError, InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError,
+    TakeToken, TakeTokenError,
 };
 use crate::operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 use crate::operation::credential::{AddCredential, CredentialError, RemoveCredential, SetRootCredential};
@@ -166,6 +167,11 @@ impl Manager {
         bytes: Vec<u8>,
     ) -> Result<(), ManagerError<InstallReplicaTableError>> {
         self.propose(InstallReplicaTable { expected, generation, bytes }).await
+    }
+
+    /// Counts a start of a cell; which one it is, from 1. No two starts get the same number.
+    pub async fn begin_start(&self, cell: CellId) -> Result<u64, ManagerError<BeginStartError>> {
+        self.propose(BeginStart { cell }).await
     }
 
     /// A token greater than all that were handed out before.

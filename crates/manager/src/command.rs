@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::operation::Operation;
 use crate::operation::bucket::{CreateBucket, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy};
-use crate::operation::cell::{InstallManifest, InstallReplicaTable, TakeToken};
+use crate::operation::cell::{BeginStart, InstallManifest, InstallReplicaTable, TakeToken};
 use crate::operation::cluster::{InitCluster, RaiseFormatVersion, SetConfig};
 use crate::operation::credential::{AddCredential, RemoveCredential, SetRootCredential};
 use crate::operation::device::{AddDevice, RemoveDevice, SetDeviceState, UpdateDevice};
@@ -34,6 +34,10 @@ macro_rules! commands {
         })*
 
         impl Command {
+            /// The kinds of commands, each at the place that its number says.
+            #[cfg(test)]
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($operation)),*];
+
             /// Carries out a command whose proposer is gone, or is another member. True if it was not refused.
             pub(crate) fn carry_out(&self, index: CommandIndex, edit: &mut Edit<'_>) -> bool {
                 match self {
@@ -63,6 +67,7 @@ commands![
     InstallReplicaTable,
     TakeToken,
     SetConfig,
+    BeginStart,
 ];
 
 /// Bytes that are no command of a version that this binary knows.

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A copy may be older than the state that was lost. Ids and tokens that were handed out after it must not be handed out again:
-//! a bucket made anew under a lost bucket's id would show that bucket's objects, and a token would stop fencing. So an import
+//! a bucket made anew under a lost bucket's id would show that bucket's objects, and a token would stop fencing, and
+//! a start would write under another's generation. So an import
 //! skips more of them than any manager can have handed out between two copies.
 
 use std::collections::HashMap;
@@ -32,6 +33,9 @@ pub const IMPORT_SKIPPED_BUCKETS: u64 = 1 << 32;
 /// Device numbers that an import skips.
 pub const IMPORT_SKIPPED_DEVICES: u32 = 1 << 12;
 
+/// Starts of each cell that an import skips: a generation is never used for two of them.
+pub const IMPORT_SKIPPED_STARTS: u64 = 1 << 10;
+
 const MAGIC: [u8; 8] = *b"TRILMGR\0";
 const BODY_OFFSET: usize = 16;
 
@@ -46,6 +50,7 @@ struct Body {
     manifests: Vec<(CellId, ManifestRecord)>,
     replica_table: Option<ReplicaTableRecord>,
     config: Vec<(String, String)>,
+    starts: Vec<(CellId, u64)>,
 }
 
 /// Bytes that are no state.
@@ -74,6 +79,7 @@ impl Snapshot {
             manifests: self.manifests().map(|(cell, record)| (cell, ManifestRecord::clone(record))).collect(),
             replica_table: self.replica_table.as_deref().cloned(),
             config: self.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            starts: self.starts.iter().map(|(cell, starts)| (*cell, *starts)).collect(),
         };
         let mut bytes = Vec::from(MAGIC);
         bytes.extend_from_slice(&EXPORT_VERSION.to_le_bytes());
@@ -110,6 +116,7 @@ impl Snapshot {
             manifests: Arc::new(body.manifests.into_iter().map(|(cell, record)| (cell, Arc::new(record))).collect()),
             replica_table: body.replica_table.map(Arc::new),
             config: Arc::new(body.config.into_iter().collect()),
+            starts: Arc::new(body.starts.into_iter().collect()),
         })
     }
 
@@ -118,6 +125,7 @@ impl Snapshot {
         self.applied.0 += IMPORT_SKIPPED_COMMANDS;
         self.next.bucket += IMPORT_SKIPPED_BUCKETS;
         self.next.device += IMPORT_SKIPPED_DEVICES;
+        Arc::make_mut(&mut self.starts).values_mut().for_each(|starts| *starts += IMPORT_SKIPPED_STARTS);
         self
     }
 }

@@ -1,4 +1,4 @@
-//! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens.
+//! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens, starts.
 //!
 //! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
 //! asks for the time or for chance. [`Manager`] is its shell, with one member: a command is durable in `wal` before it is
@@ -25,7 +25,10 @@ mod tests;
 pub use api::NewBucket;
 pub use command::{COMMAND_VERSION, Command, CommandError, apply};
 pub use error::{ImportError, ManagerError, OpenError, ProposeError};
-pub use export::{DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES};
+pub use export::{
+    DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES,
+    IMPORT_SKIPPED_STARTS,
+};
 pub use manager::Manager;
 pub use name::{
     InvalidBucketName, InvalidCredential, MAX_BUCKET_NAME_BYTES, MIN_BUCKET_NAME_BYTES, check_bucket_name, check_credential,
@@ -35,7 +38,8 @@ pub use operation::bucket::{
     BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
 };
 pub use operation::cell::{
-    InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError, TakeToken, TakeTokenError,
+    BeginStart, BeginStartError, InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError,
+    TakeToken, TakeTokenError,
 };
 pub use operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};

@@ -13,6 +13,8 @@
 //! - A proposal whose future is dropped runs to its end all the same.
 
 use std::collections::VecDeque;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +37,9 @@ use crate::table;
 /// Folders within the manager's folder.
 const LOG_FOLDER: &str = "log";
 const STATE_FOLDER: &str = "state";
+
+/// Permissions of the manager's folder.
+const OWNER_ONLY: u32 = 0o700;
 
 /// Segments of the log of a manager in memory: two in use, two being given up, some more for commands on their way.
 const MEMORY_LOG_SEGMENTS: usize = 8;
@@ -298,7 +303,10 @@ fn propose_error(error: AppendError) -> ProposeError {
 }
 
 fn open_log(folder: &Path) -> Result<Arc<dyn SegmentStore>, OpenError> {
-    std::fs::create_dir_all(folder).map_err(|cause| OpenError::Folder { path: folder.to_path_buf(), cause })?;
+    // It holds secret keys.
+    let made =
+        std::fs::create_dir_all(folder).and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(OWNER_ONLY)));
+    made.map_err(|cause| OpenError::Folder { path: folder.to_path_buf(), cause })?;
     Ok(Arc::new(FolderStore::open(&folder.join(LOG_FOLDER), LOG_SEGMENT_BYTES)?))
 }
 

@@ -26,6 +26,7 @@ pub struct Snapshot {
     pub(crate) manifests: Arc<BTreeMap<CellId, Arc<ManifestRecord>>>,
     pub(crate) replica_table: Option<Arc<ReplicaTableRecord>>,
     pub(crate) config: Arc<BTreeMap<String, String>>,
+    pub(crate) starts: Arc<BTreeMap<CellId, u64>>,
 }
 
 /// Ids that were never given out, and never will be twice.
@@ -102,6 +103,11 @@ impl Snapshot {
         self.manifests.iter().map(|(cell, manifest)| (*cell, manifest))
     }
 
+    /// How often a cell was started.
+    pub fn starts(&self, cell: CellId) -> u64 {
+        self.starts.get(&cell).copied().unwrap_or(0)
+    }
+
     /// The replica-set table; none before the first.
     pub fn replica_table(&self) -> Option<&Arc<ReplicaTableRecord>> {
         self.replica_table.as_ref()
@@ -129,6 +135,7 @@ pub(crate) enum RecordKey {
     Manifest(CellId),
     ReplicaTable,
     Config(String),
+    Starts(CellId),
 }
 
 /// A state under change. It notes which records were touched, so that exactly those are materialised.
@@ -193,6 +200,11 @@ impl Edit<'_> {
     pub(crate) fn set_replica_table(&mut self, table: ReplicaTableRecord) {
         self.touched.push(RecordKey::ReplicaTable);
         self.state.replica_table = Some(Arc::new(table));
+    }
+
+    pub(crate) fn set_starts(&mut self, cell: CellId, starts: u64) {
+        self.touched.push(RecordKey::Starts(cell));
+        Arc::make_mut(&mut self.state.starts).insert(cell, starts);
     }
 
     pub(crate) fn set_config(&mut self, key: &str, value: Option<&str>) {

@@ -32,6 +32,22 @@ const CREDENTIAL: u8 = 6;
 const MANIFEST: u8 = 7;
 const REPLICA_TABLE: u8 = 8;
 const CONFIG: u8 = 9;
+const STARTS: u8 = 10;
+
+/// The tables as docs/format.md shows them.
+#[cfg(test)]
+pub(crate) const TABLES: &[(u8, &str)] = &[
+    (APPLIED, "applied"),
+    (NEXT_IDS, "next ids"),
+    (CLUSTER, "cluster"),
+    (DEVICE, "device"),
+    (BUCKET, "bucket"),
+    (CREDENTIAL, "credential"),
+    (MANIFEST, "manifest"),
+    (REPLICA_TABLE, "replica table"),
+    (CONFIG, "configuration"),
+    (STARTS, "starts"),
+];
 
 /// The state could not be read back.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +89,7 @@ pub(crate) fn all_records(state: &Snapshot) -> Vec<RecordKey> {
     records.extend(state.credentials.keys().cloned().map(RecordKey::Credential));
     records.extend(state.manifests.keys().copied().map(RecordKey::Manifest));
     records.extend(state.config.keys().cloned().map(RecordKey::Config));
+    records.extend(state.starts.keys().copied().map(RecordKey::Starts));
     records
 }
 
@@ -116,6 +133,10 @@ fn load_entry(state: &mut Snapshot, key: &[u8], value: &[u8]) -> Result<(), Load
             let name = str::from_utf8(name).map_err(|_| unknown())?;
             Arc::make_mut(&mut state.config).insert(name.to_owned(), decode(key, value)?);
         }
+        STARTS => {
+            let cell = CellId(u16::from_be_bytes(name.try_into().map_err(|_| unknown())?));
+            Arc::make_mut(&mut state.starts).insert(cell, decode(key, value)?);
+        }
         _ => return Err(unknown()),
     }
     Ok(())
@@ -132,6 +153,7 @@ fn key(record: &RecordKey) -> Vec<u8> {
         RecordKey::Manifest(CellId(cell)) => in_table(MANIFEST, &cell.to_be_bytes()),
         RecordKey::ReplicaTable => vec![REPLICA_TABLE],
         RecordKey::Config(name) => in_table(CONFIG, name.as_bytes()),
+        RecordKey::Starts(CellId(cell)) => in_table(STARTS, &cell.to_be_bytes()),
     }
 }
 
@@ -146,6 +168,7 @@ fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
         RecordKey::Manifest(cell) => state.manifests.get(cell).map(|record| encode(record.as_ref())),
         RecordKey::ReplicaTable => state.replica_table.as_deref().map(encode),
         RecordKey::Config(name) => state.config.get(name).map(encode),
+        RecordKey::Starts(cell) => state.starts.get(cell).map(encode),
     }
 }
 

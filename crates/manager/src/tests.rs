@@ -1,6 +1,7 @@
 //! The shell and the machine together.
 
 mod crash;
+mod document;
 mod equivalence;
 mod format;
 mod machine;

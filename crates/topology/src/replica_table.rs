@@ -77,6 +77,11 @@ impl ReplicaTable {
         self.set(hash.placement_bits() as usize % REPLICA_SLOTS)
     }
 
+    /// The sets of all slots.
+    pub fn sets(&self) -> impl Iterator<Item = ReplicaSet> {
+        (0..REPLICA_SLOTS).map(|slot| self.set(slot))
+    }
+
     fn set(&self, slot: usize) -> ReplicaSet {
         let count = self.devices.len();
         let primary = slot % count;

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use types::{Activation, CellId, DeviceId, Epoch, GatewayId, Generation, Place, Position, Sequence, ZoneIndex, ZoneOffset};
 
-use super::{IndexPiece, Manifest, NextIds, RunSummary, ZoneLive};
+use super::{IndexPiece, Manifest, NextIds, RecordedTable, RunSummary, ZoneLive};
 use crate::decode::Fault;
 use crate::entry::tests::any_places;
 use crate::replicas::Places;
@@ -38,9 +38,11 @@ fn any_manifest() -> impl Strategy<Value = Manifest> {
         activation: Activation(activation),
         live_bytes,
     });
-    let lists = (vec(any_run(), 0..4), any_points(), vec(watermark, 0..4), vec(live, 0..4), any_points());
-    (any::<(u16, u64, u32, u64, u16)>(), lists).prop_map(
-        |((cell, epoch, generation, run, gateway), (runs, start, watermarks, live, uploads))| Manifest {
+    let table = (any::<u32>(), vec(any::<u32>().prop_map(DeviceId), 0..4))
+        .prop_map(|(generation, devices)| RecordedTable { generation: Generation(generation), devices });
+    let lists = (vec(any_run(), 0..4), any_points(), vec(watermark, 0..4), vec(live, 0..4), any_points(), vec(table, 0..3));
+    (any::<(u16, u64, u32, u64, u16, u64)>(), lists).prop_map(
+        |((cell, epoch, generation, run, gateway, covered), (runs, start, watermarks, live, uploads, tables))| Manifest {
             cell: CellId(cell),
             epoch: Epoch(epoch),
             generation: Generation(generation),
@@ -50,6 +52,8 @@ fn any_manifest() -> impl Strategy<Value = Manifest> {
             watermarks,
             live,
             uploads,
+            covered: Epoch(covered),
+            tables,
         },
     )
 }
@@ -122,11 +126,13 @@ fn golden_manifest() {
         watermarks: vec![(GatewayId(14), Sequence(15))],
         live: vec![ZoneLive { device: DeviceId(16), zone: ZoneIndex(17), activation: Activation(18), live_bytes: 19 }],
         uploads: vec![point(20)],
+        covered: Epoch(21),
+        tables: vec![RecordedTable { generation: Generation(22), devices: vec![DeviceId(23), DeviceId(24)] }],
     };
     #[rustfmt::skip]
     let after_crc = [
         1, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0,
-        1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 21, 0, 0, 0, 0, 0, 0, 0,
         6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
         10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
         12, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0,
@@ -135,10 +141,11 @@ fn golden_manifest() {
         14, 0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 0,
         16, 0, 0, 0, 17, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 19, 0, 0, 0, 0, 0, 0, 0,
         20, 0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
+        22, 0, 0, 0, 2, 0, 0, 0, 23, 0, 0, 0, 24, 0, 0, 0,
     ];
     let bytes = manifest.encode();
     assert_eq!(bytes[4..], after_crc);
-    assert_eq!(bytes[..4], [188, 218, 23, 24]);
+    assert_eq!(bytes[..4], [23, 1, 80, 167]);
 }
 
 #[test]

@@ -22,7 +22,9 @@ use crc_fast::crc32_iscsi;
 use types::DeviceUuid;
 use types::limits::BLOCK_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::layout::fixed_layout;
 
 /// Version written; 1: the first.
 pub const NOTES_VERSION: u8 = 1;
@@ -52,7 +54,7 @@ impl NotesKind {
     pub const fn max_bytes(self) -> usize {
         match self {
             NotesKind::Fences => 60 * 1024,
-            NotesKind::Manager => 1024 * 1024,
+            NotesKind::Manager => 2 * 1024 * 1024 - NOTES_DATA_START,
         }
     }
 
@@ -79,24 +81,22 @@ pub struct NotesHeader {
     pub bytes_crc: u32,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Record {
-    crc: U32,
-    magic: [u8; 4],
-    version: u8,
-    kind: u8,
-    reserved_a: U16,
-    length: U32,
-    sequence: U64,
-    device_uuid: [u8; 16],
-    bytes_crc: U32,
-    reserved_b: [u8; 20],
+fixed_layout! {
+    pub(crate) struct Record: 64 {
+        0 crc: U32,
+        4 magic: [u8; 4],
+        8 version: u8,
+        9 kind: u8,
+        10 reserved_a: U16,
+        12 length: U32,
+        16 sequence: U64,
+        24 device_uuid: [u8; 16],
+        40 bytes_crc: U32,
+        44 reserved_b: [u8; 20],
+    }
 }
 
 const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
-const _: () = assert!(std::mem::offset_of!(Record, sequence) == 16);
-const _: () = assert!(std::mem::offset_of!(Record, bytes_crc) == 40);
 
 /// Why a slot may not be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

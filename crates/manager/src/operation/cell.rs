@@ -1,4 +1,4 @@
-//! What cells ask of the manager: checkpoint manifests, the replica-set table, tokens.
+//! What cells ask of the manager: checkpoint manifests, the replica-set table, tokens, the numbers of their starts.
 
 use serde::{Deserialize, Serialize};
 use types::{CellId, Epoch, ErrorKind, Generation, Token};
@@ -133,5 +133,37 @@ impl Operation for TakeToken {
 
     fn apply(&self, index: CommandIndex, _: &mut Edit<'_>) -> Result<Token, TakeTokenError> {
         Ok(Token(index.0))
+    }
+}
+
+/// Counts a start of a cell, and says which it is: 1 for the first. What the start writes under that number is its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginStart {
+    pub cell: CellId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BeginStartError {
+    #[error("the cluster has {MAX_CELLS} cells and takes no more")]
+    TooManyCells,
+}
+
+impl Refusal for BeginStartError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Full
+    }
+}
+
+impl Operation for BeginStart {
+    type Reply = u64;
+    type Refusal = BeginStartError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<u64, BeginStartError> {
+        let starts = edit.state.starts(self.cell);
+        if starts == 0 && edit.state.starts.len() >= MAX_CELLS {
+            return Err(BeginStartError::TooManyCells);
+        }
+        edit.set_starts(self.cell, starts + 1);
+        Ok(starts + 1)
     }
 }

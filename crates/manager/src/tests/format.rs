@@ -7,8 +7,8 @@ use types::{BucketId, CellId, Epoch};
 
 use crate::command::CommandError;
 use crate::{
-    AddCredential, BucketEngine, Command, CommandIndex, CreateBucket, EtagMode, InstallManifest, MarkBucketDeleting, SetConfig,
-    Snapshot, TakeToken, apply, table,
+    AddCredential, BeginStart, BucketEngine, Command, CommandIndex, CreateBucket, EtagMode, InstallManifest,
+    MarkBucketDeleting, SetConfig, Snapshot, TakeToken, apply, table,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -22,12 +22,13 @@ fn create() -> Command {
 
 #[test]
 fn golden_commands() {
-    let golden: [(Command, &str); 5] = [
+    let golden: [(Command, &str); 6] = [
         (create(), "010603616263026d650101ac02"),
         (MarkBucketDeleting { name: "abc".to_owned(), id: BucketId(1) }.into(), "01070361626301"),
         (InstallManifest { cell: CellId(2), expected: Epoch(0), epoch: Epoch(3), bytes: vec![9] }.into(), "010e0200030109"),
         (TakeToken {}.into(), "0110"),
         (SetConfig { key: "k".to_owned(), value: None }.into(), "0111016b00"),
+        (BeginStart { cell: CellId(2) }.into(), "011202"),
     ];
     for (command, bytes) in golden {
         assert_eq!(hex(&command.encode()), bytes, "{command:?}");
@@ -40,16 +41,20 @@ fn a_golden_copy() {
     let mut state = Snapshot::default();
     apply(CommandIndex(1), &create(), &mut state);
     apply(CommandIndex(2), &credential.into(), &mut state);
+    for index in 3..6 {
+        apply(CommandIndex(index), &BeginStart { cell: CellId(2) }.into(), &mut state);
+    }
     let body = [
-        "02",   // applied
+        "05",   // applied
         "0200", // next bucket and device
         "00",   // no cluster
         "00",   // no devices
         "010103616263ac02026d6501010000",
         "01034b4559083132333435363738017500",
-        "00", // no manifests
-        "00", // no table
-        "00", // no configuration
+        "00",     // no manifests
+        "00",     // no table
+        "00",     // no configuration
+        "010203", // three starts of cell 2
     ];
     let copy = hex(&state.export());
     assert_eq!(&copy[..24], "5452494c4d47520001000000");
@@ -70,6 +75,7 @@ fn golden_records() {
     let manifest = InstallManifest { cell: CellId(258), expected: Epoch(0), epoch: Epoch(3), bytes: vec![9] };
     apply(CommandIndex(2), &manifest.into(), &mut state);
     apply(CommandIndex(3), &SetConfig { key: "k".to_owned(), value: Some("v".to_owned()) }.into(), &mut state);
+    apply(CommandIndex(4), &BeginStart { cell: CellId(258) }.into(), &mut state);
     let kv = MemoryKv::new();
     kv.commit(table::batch(&state, table::all_records(&state))).unwrap();
     let mut entries = Vec::new();
@@ -79,11 +85,12 @@ fn golden_records() {
     };
     kv.scan_prefix(&[], &mut push).unwrap();
     let golden = [
-        ("01", "0103"),
+        ("01", "0104"),
         ("02", "010200"),
         ("05616263", "010103616263ac02026d6501010000"),
         ("070102", "01030109"),
         ("096b", "010176"),
+        ("0a0102", "0101"),
     ];
     assert_eq!(entries, golden.map(|(key, value)| (key.to_owned(), value.to_owned())));
     assert_eq!(table::load(&kv).unwrap(), state);

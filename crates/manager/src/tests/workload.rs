@@ -6,9 +6,10 @@ use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AddCredential, AddDevice, BucketEngine, Command, CreateBucket, DeviceState, EtagMode, InitCluster, InstallManifest,
-    InstallReplicaTable, MarkBucketDeleting, RaiseFormatVersion, ReactivateBucket, RemoveBucket, RemoveCredential,
-    RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
+    AddCredential, AddDevice, BeginStart, BucketEngine, Command, CreateBucket, DeviceState, EtagMode, InitCluster,
+    InstallManifest, InstallReplicaTable, MarkBucketDeleting, RaiseFormatVersion, ReactivateBucket, RemoveBucket,
+    RemoveCredential, RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken, TakeTokenError,
+    UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -22,7 +23,7 @@ impl Operation for Command {
 }
 
 /// Kinds of commands in [`random_command`].
-const KINDS: u64 = 18;
+const KINDS: u64 = 19;
 
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
@@ -60,6 +61,7 @@ pub(super) fn random_command(env: &Env) -> Command {
             let expected = (below(2) > 0).then(|| Generation(below(3) as u32));
             InstallReplicaTable { expected, generation: Generation(below(4) as u32), bytes: bytes() }.into()
         }
+        17 => BeginStart { cell: CellId(below(3) as u16) }.into(),
         _ if below(2) == 0 => TakeToken {}.into(),
         _ => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
     }

@@ -93,3 +93,61 @@ proptest! {
         prop_assert!(SegmentHeader::decode(&garbage).is_err());
     }
 }
+
+/// The rows of a table in docs/format.md: offset, bytes (none if it varies) and name.
+fn shown(heading: &str) -> Vec<(usize, Option<usize>, String)> {
+    let (_, section) = include_str!("../../../../docs/format.md").split_once(&format!("\n### {heading}\n")).expect("a section");
+    let mut rows = Vec::new();
+    for line in section.lines().take_while(|line| !line.starts_with('#')) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, at, bytes, name, ..] = cells[..] else { continue };
+        if let Ok(at) = at.parse() {
+            rows.push((at, bytes.parse().ok(), name.trim_matches('`').to_owned()));
+        }
+    }
+    rows
+}
+
+/// Looks for each field's bytes where the document shows it. Checksums are compared with the golden bytes above.
+fn compare(heading: &str, bytes: &[u8], fields: &[(&str, &[u8])]) {
+    let mut end = 0;
+    let shown = shown(heading);
+    assert_eq!(shown.len(), fields.len(), "{heading}");
+    for ((at, len, name), (field, value)) in shown.iter().zip(fields) {
+        let len = len.unwrap_or(value.len());
+        assert_eq!((name.as_str(), *at, len), (*field, end, value.len()), "{heading}");
+        assert!(*field == "checksum" || bytes[*at..at + len] == **value, "{heading}: {field}");
+        end = at + len;
+    }
+}
+
+#[test]
+fn the_document_shows_segments_frames_and_records() {
+    let header =
+        SegmentHeader { log_id: LogId([7; 16]), sequence: SegmentSequence(3), first_lsn: Lsn(11), segment_bytes: 1 << 20 };
+    let (three, eleven, megabyte) = (3u64.to_le_bytes(), 11u64.to_le_bytes(), (1u64 << 20).to_le_bytes());
+    let of_segment: [(&str, &[u8]); 7] = [
+        ("magic", b"TRILWAL\0"),
+        ("version", &[1, 0, 0, 0]),
+        ("checksum", &[0; 4]),
+        ("log_id", &[7; 16]),
+        ("sequence", &three),
+        ("first_lsn", &eleven),
+        ("segment_bytes", &megabyte),
+    ];
+    compare("Log segment", &header.encode(), &of_segment);
+    let frame = encode_frame(&header.seed(), 4096, Lsn(11), &[b"one".to_vec(), b"three".to_vec()]);
+    let of_frame: [(&str, &[u8]); 8] = [
+        ("magic", b"WFRM"),
+        ("checksum", &[0; 4]),
+        ("sequence", &three),
+        ("first_lsn", &eleven),
+        ("records", &[2, 0, 0, 0]),
+        ("bytes", &[0, 16, 0, 0]),
+        ("used", &[40 + 8 + 3 + 8 + 5, 0, 0, 0]),
+        ("zero", &[0; 4]),
+    ];
+    compare("Log frame", &frame, &of_frame);
+    let of_record: [(&str, &[u8]); 3] = [("length", &[3, 0, 0, 0]), ("checksum", &[0; 4]), ("payload", b"one")];
+    compare("Log record", &frame[40..], &of_record);
+}

@@ -1,0 +1,102 @@
+//! Compares `docs/format.md` with the code.
+
+use std::fmt::Debug;
+
+use env::Env;
+use types::{BucketId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation};
+
+use super::workload::random_command;
+use crate::{
+    BucketEngine, BucketRecord, BucketState, ClusterRecord, Command, Credential, DeviceRecord, DeviceState, EtagMode,
+    ManifestRecord, ReplicaTableRecord, Snapshot, table,
+};
+
+const DOCUMENT: &str = include_str!("../../../../docs/format.md");
+/// What `Debug` keeps to itself.
+const HIDDEN: &str = "secret";
+
+/// The rows of the table under a heading whose first cell is a number: that, the second cell, the rest.
+fn rows(heading: &str) -> Vec<(u8, String, String)> {
+    let (_, section) = DOCUMENT.split_once(&format!("\n### {heading}\n")).expect("a section");
+    let mut rows = Vec::new();
+    for line in section.lines().take_while(|line| !line.starts_with('#')) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, number, name, rest, ..] = cells[..] else { continue };
+        if let Ok(number) = number.parse() {
+            rows.push((number, name.trim_matches('`').to_owned(), rest.to_owned()));
+        }
+    }
+    rows
+}
+
+/// The names between backticks, without those that [`Debug`] hides.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).filter(|name| *name != HIDDEN).map(str::to_owned).collect()
+}
+
+/// The names of a structure's fields in their order, which is the order in which they are encoded.
+fn fields(record: &impl Debug) -> Vec<String> {
+    let text = format!("{record:#?}");
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let lines =
+        || text.lines().filter(|line| line.contains(": ") && line.trim_start().starts_with(|c: char| c.is_ascii_lowercase()));
+    let Some(least) = lines().map(depth).min() else {
+        // Those that hide something write themselves in one line.
+        let one_line = text.split_once("{ ").map_or("", |(_, fields)| fields);
+        return one_line.split(", ").filter_map(|field| field.split_once(": ")).map(|(name, _)| name.to_owned()).collect();
+    };
+    let names = lines().filter(|line| depth(line) == least).filter_map(|line| line.trim_start().split_once(": "));
+    names.map(|(name, _)| name.to_owned()).filter(|name| name != HIDDEN).collect()
+}
+
+#[test]
+fn the_document_shows_the_commands() {
+    let shown = rows("Manager's commands");
+    let names: Vec<_> = shown.iter().map(|(number, name, _)| (*number as usize, name.as_str())).collect();
+    let expected: Vec<_> = Command::NAMES.iter().copied().enumerate().collect();
+    assert_eq!(names, expected);
+    let env = Env::simulated(3);
+    let mut seen = vec![false; shown.len()];
+    while seen.contains(&false) {
+        let command = random_command(&env);
+        let number = command.encode()[1];
+        let (_, name, text) = &shown[number as usize];
+        assert!(format!("{command:?}").starts_with(&format!("{name}(")), "{command:?}");
+        assert_eq!(quoted(text), fields(&command), "{name}");
+        seen[number as usize] = true;
+    }
+}
+
+#[test]
+fn the_document_shows_the_records() {
+    let shown = rows("Manager's state");
+    let names: Vec<_> = shown.iter().map(|(number, name, _)| (*number, name.as_str())).collect();
+    assert_eq!(names, table::TABLES);
+    let check = |name: &str, expected: Vec<String>| {
+        let (_, _, text) = shown.iter().find(|(_, shown, _)| shown == name).expect("a row");
+        assert_eq!(quoted(text), expected, "{name}");
+    };
+    let (path, access_key, bytes) = ("path".to_owned(), "key".to_owned(), vec![1]);
+    let (id, uuid, capacity_bytes) = (DeviceId(1), DeviceUuid([1; 16]), 1);
+    let (owner, engine, etag, created_ms) = ("owner".to_owned(), BucketEngine::Log, EtagMode::Md5, 1);
+    check("next ids", fields(&Snapshot::default().next));
+    check("cluster", fields(&ClusterRecord { id: ClusterId([1; 16]), format_version: 1, created_ms }));
+    check("device", fields(&DeviceRecord { id, uuid, path, state: DeviceState::Active, capacity_bytes }));
+    let (name, policy, state) = ("name".to_owned(), None, BucketState::Active);
+    check("bucket", fields(&BucketRecord { id: BucketId(1), name, created_ms, owner, engine, etag, policy, state }));
+    let (secret, user) = ("secret".to_owned(), "user".to_owned());
+    check("credential", fields(&Credential { access_key, secret, user, is_root: true }));
+    check("manifest", fields(&ManifestRecord { epoch: Epoch(1), bytes: bytes.clone() }));
+    check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
+}
+
+#[test]
+fn the_document_shows_the_copy() {
+    let copy = Snapshot::default().export();
+    let shown = rows("Manager's copy");
+    let at: Vec<_> = shown.iter().map(|(at, bytes, field)| (*at, bytes.as_str(), field.as_str())).collect();
+    assert_eq!(at, [(0, "8", "`magic`"), (8, "4", "`version`"), (12, "4", "`checksum`"), (16, "to the end", "`body`")]);
+    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &1u32.to_le_bytes()[..]));
+    let checksum = crc_fast::crc32_iscsi(&[&copy[8..12], &copy[16..]].concat());
+    assert_eq!(copy[12..16], checksum.to_le_bytes());
+}
