@@ -43,7 +43,7 @@ impl OverlayDisk {
         DiskError { kind, device: self.describe().into(), operation, offset, len, cause: None }
     }
 
-    fn read(&self, offset: u64, mut buf: AlignedBuf, mode: ReadMode, done: Done) {
+    fn start_read(&self, offset: u64, mut buf: AlignedBuf, mode: ReadMode, done: Done) {
         let wanted = buf.len();
         let written = self.written.clone();
         let finish = move |mut buf: AlignedBuf| {
@@ -117,7 +117,7 @@ impl Disk for OverlayDisk {
             return done(Completion { result: Err(error), buf: request.into_buf() });
         }
         match request {
-            Request::Read { offset, buf, mode } => self.read(offset, buf, mode, done),
+            Request::Read { offset, buf, mode } => self.start_read(offset, buf, mode, done),
             Request::Write { offset, buf, .. } => {
                 self.written.lock().write(offset, &buf);
                 done(Completion { result: Ok(()), buf: Some(buf) });
