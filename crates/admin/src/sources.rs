@@ -69,11 +69,12 @@ impl Sources {
 
     fn warnings(&self, status: &Status) -> Vec<Warning> {
         let mut warnings: Vec<Warning> = status.devices.iter().flat_map(warnings_of).collect();
-        let undecidable = status.engine.as_ref().map_or(0, |engine| engine.undecidable_keys);
-        if undecidable > 0 {
+        let waits_for: Vec<String> = self.store.waits_for().iter().map(DeviceId::to_string).collect();
+        if !waits_for.is_empty() {
+            let devices = waits_for.join(", ");
             warnings.push(Warning::error(
-                format!("{undecidable} keys can't be answered: their newest version may be on a device that is missing"),
-                "bring the missing device back: name it with --devices and start again",
+                format!("objects can't be answered: their newest version may be on a device that is missing ({devices})"),
+                "bring it back: name it with --devices and start again; only if it is gone for good: trilith device forget",
             ));
         }
         warnings.extend(self.notices.iter().cloned());

@@ -19,6 +19,9 @@ pub enum EngineError {
     Full,
     #[error("temporarily unavailable: {reason}")]
     Unavailable { reason: String },
+    /// A device that may hold the answer is missing, and nobody else can tell.
+    #[error("{reason}")]
+    DeviceMissing { reason: String },
     #[error("stored data is corrupt and no other copy could answer: {detail}")]
     Corrupt { detail: String },
     #[error("too many requests queued: {reason}")]
@@ -37,7 +40,7 @@ impl EngineError {
             EngineError::PreconditionFailed => ErrorKind::PreconditionFailed,
             EngineError::Conflict { .. } => ErrorKind::Conflict,
             EngineError::Full => ErrorKind::Full,
-            EngineError::Unavailable { .. } => ErrorKind::Unavailable,
+            EngineError::Unavailable { .. } | EngineError::DeviceMissing { .. } => ErrorKind::Unavailable,
             EngineError::Corrupt { .. } => ErrorKind::Corrupt,
             EngineError::Busy { .. } => ErrorKind::Busy,
             EngineError::Invalid { .. } | EngineError::InvalidPart { .. } => ErrorKind::Invalid,

@@ -93,8 +93,16 @@ impl LooseAppend {
         self.payload_bytes
     }
 
-    /// Waits until every copy is durable.
+    /// Waits until every copy is durable. After a failure also until appends go around the device that failed.
     pub async fn finished(&self) -> Result<Landed, EngineError> {
+        let outcome = self.ended().await;
+        if outcome.is_err() {
+            self.inner.targets.failures_settled().await;
+        }
+        outcome
+    }
+
+    async fn ended(&self) -> Result<Landed, EngineError> {
         poll_fn(|context| {
             let mut progress = self.progress.lock();
             match &progress.outcome {

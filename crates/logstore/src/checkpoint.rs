@@ -9,7 +9,7 @@
 //! Invariants:
 //! - The manifest names only runs that are durable, and a start vector behind which everything stands that they lack.
 //! - Until the manifest is installed nothing has happened: the memtable stays a layer and the entries stay unsaved.
-//! - A tombstone leaves the bottom run two epochs after its own at the earliest: then every start vector has passed the
+//! - A tombstone leaves the bottom run when what is covered has passed it by two epochs at the earliest: then no walk finds the
 //!   versions and late relocations that it hides.
 
 use crate::names::{Memtable, Run, RunWriter};
@@ -52,6 +52,7 @@ impl Inner {
             None => {
                 self.background.count_anew();
                 let start = self.log_starts(&state.manifest);
+                self.remembered.note_end(self.targets.table().generation());
                 self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
                 let ended = (self.epochs.advance(), start);
                 state.ended = Some(ended.clone());
@@ -80,20 +81,22 @@ impl Inner {
         if let Some(run) = &run {
             manifest.runs.insert(0, run.summary.clone());
         }
-        self.install(&state.manifest, &manifest).await?;
-        state.manifest = manifest;
+        state.manifest = self.remembered.install(manifest).await?;
         state.ended = None;
         self.settle(&memtable, &mut state.graves).await;
         self.names.end_epoch(ended, run);
-        self.forget_tombstones(ended, &mut state.graves);
+        self.forget_tombstones(self.remembered.covered(), &mut state.graves);
         self.targets.set_covered(&start);
         self.stats.checkpoints.add(1);
         self.stats.checkpoint_entries.add(memtable.len() as u64);
         Ok(())
     }
 
-    /// Where each log may grow next. A device that is away keeps the vector that it had.
+    /// Where each log may grow next. A device that is away keeps the vector that it had, and all do while something can't be decided.
     fn log_starts(&self, manifest: &Manifest) -> Vec<(DeviceId, Position)> {
+        if self.remembered.holds_back() {
+            return manifest.start.clone();
+        }
         let mut starts = self.targets.log_starts();
         starts.extend(manifest.start.iter().filter(|(device, _)| self.targets.device(*device).is_none()));
         starts.sort_by_key(|(device, _)| *device);
@@ -146,10 +149,6 @@ impl Inner {
         });
     }
 
-    async fn install(&self, old: &Manifest, new: &Manifest) -> Result<(), EngineError> {
-        self.manifests.install(old.epoch, new.epoch, new.encode()).await
-    }
-
     /// Merges the runs of every level that has enough of them.
     pub(crate) async fn merge_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
@@ -181,7 +180,7 @@ impl Inner {
         }
         while let Some(entry) = next_merged(self, &mut sources).await? {
             let forgotten =
-                entry.entry.state == EntryState::Tombstone && is_bottom && forgotten_with(&entry) <= state.manifest.epoch;
+                entry.entry.state == EntryState::Tombstone && is_bottom && forgotten_with(&entry) <= self.remembered.covered();
             if is_whole && entry.name.space == Space::Part && entry.entry.state == EntryState::Live {
                 self.note_part(&entry.name);
             }
@@ -194,8 +193,7 @@ impl Inner {
         let first = manifest.runs.iter().position(|run| run.run == runs[0].id()).expect("merged runs stand in the manifest");
         manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
         manifest.next.run = RunId(run_id.0 + 1);
-        self.install(&state.manifest, &manifest).await?;
-        state.manifest = manifest;
+        state.manifest = self.remembered.install(manifest).await?;
         self.names.merge_runs(&runs, merged);
         for run in &runs {
             for (places, frame_bytes) in run.frames() {

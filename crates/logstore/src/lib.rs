@@ -9,11 +9,12 @@
 //! ```
 //!
 //! Reading order: `machine`, `index`, `names`, `write`, `read`, `large`, `upload`, `list`, `epochs`, `checkpoint`, `recovery`,
-//! `collect`.
+//! `remembered`, `collect`, `check`.
 #![forbid(unsafe_code)]
 
 mod append;
 mod background;
+mod check;
 mod checkpoint;
 mod collect;
 mod config;
@@ -29,12 +30,14 @@ mod pins;
 mod read;
 mod recovery;
 mod relocate;
+mod remembered;
 mod stats;
 mod store;
 mod targets;
 mod upload;
 mod write;
 
+pub use check::{CheckFinding, CheckReport};
 pub use config::LogStoreConfig;
 pub use manifests::Manifests;
 pub use recovery::OpenError;

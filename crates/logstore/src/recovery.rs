@@ -7,9 +7,11 @@
 //!
 //! What may have been acknowledged is rolled forward: missing copies are made again, then it is published. The rest is discarded;
 //! the next checkpoint moves the start vector past it. [`decide`] has the rules. They depend only on what stands on the
-//! devices, so a start that is itself interrupted decides alike.
+//! devices, so a start that is itself interrupted decides alike. [`undecidable`] tells what a start can't decide because devices are
+//! missing, and [`crate::remembered`] what the next start must know of this one.
 
 pub(crate) mod decide;
+pub(crate) mod undecidable;
 mod walk;
 
 use crate::background::{self, Background};
@@ -21,9 +23,10 @@ use crate::machine::{Cell, SequenceSource, Shard};
 use crate::manifests::Manifests;
 use crate::names::{Names, Run};
 use crate::pins::Pins;
+use crate::remembered::{self, Remembered};
 use crate::stats::LogStoreStats;
 use crate::store::{Inner, LogStore, SHARDS};
-use crate::targets::{Targets, vectors_of};
+use crate::targets::Targets;
 use device::Device;
 use engine::EngineError;
 use env::Env;
@@ -37,6 +40,7 @@ use std::sync::atomic::AtomicBool;
 use topology::TableError;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, Generation, KeyHash};
+use undecidable::Undecidable;
 
 /// An incarnation's sequences begin at this multiple of its number: room for 2^40 writes.
 const SEQUENCES_PER_INCARNATION: u64 = 1 << 40;
@@ -58,6 +62,15 @@ pub enum OpenError {
     RollForward(#[source] EngineError),
     #[error("the manager gives no incarnation: {0}")]
     Incarnation(#[source] EngineError),
+    #[error("this cell was started {incarnation} times, which uses up its generations")]
+    Incarnations { incarnation: u64 },
+    #[error(
+        "the manager's state is older than what stands on the devices: it gives generation {given}, and generation {found} has \
+         written already; bring the newest state back, or rebuild it: trilith fsck --rebuild"
+    )]
+    ManagerBehind { given: Generation, found: Generation },
+    #[error("the manager can't record which devices this start writes to: {0}")]
+    Record(#[source] EngineError),
 }
 
 impl LogStore {
@@ -71,23 +84,54 @@ impl LogStore {
         missing: &[DeviceId],
     ) -> Result<LogStore, OpenError> {
         let manifest = load_manifest(&config, &*manifests)?;
+        let opened: Vec<DeviceId> = devices.iter().map(|device| device.id()).collect();
+        let is_gone = |device: &DeviceId| !opened.contains(device) && !missing.contains(device);
+        let may_be_lost = manifest.start.iter().any(|(device, _)| is_gone(device))
+            || manifest.tables.iter().any(|table| table.devices.iter().any(is_gone));
+        let (again, disks) = (manifests.clone(), devices.clone());
+        match LogStore::open_from(manifest.clone(), config.clone(), env.clone(), manifests, devices, missing).await {
+            Err(OpenError::Checkpoint(error @ EngineError::Unavailable { .. })) if may_be_lost => {
+                tracing::error!(%error, "the checkpoint was lost with a device that is gone for good: reading all logs from their starts");
+                LogStore::open_from(without_checkpoint(manifest), config, env, again, disks, missing).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_from(
+        manifest: Manifest,
+        config: LogStoreConfig,
+        env: Env,
+        manifests: Arc<dyn Manifests>,
+        devices: Vec<Arc<Device>>,
+        missing: &[DeviceId],
+    ) -> Result<LogStore, OpenError> {
         let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
-        let found = walk::walk_all(&devices, &vectors_of(&manifest.start), manifest.epoch).await?;
+        let found = walk::walk_all(&devices, &manifest).await?;
         let epoch = Epoch(manifest.epoch.0.max(found.newest_epoch.0) + 1);
-        // A start may find another set of devices, so it writes under a generation of its own (decision 2).
-        let generation = Generation(manifest.generation.0.max(found.newest_generation.0) + 1);
+        // A start may find another set of devices, so it writes under a generation of its own (decision 2). Counted, not taken
+        // from what was found: a missing device may hold a newer one.
+        let generation = remembered::first_generation(incarnation).ok_or(OpenError::Incarnations { incarnation })?;
+        let newest = manifest.generation.max(found.newest_generation);
+        if generation <= newest {
+            return Err(OpenError::ManagerBehind { given: generation, found: newest });
+        }
         let targets = Targets::new(config.cell, devices, generation)?;
         targets.set_covered(&manifest.start);
+        let undecidable = Undecidable::find(&found, &manifest.tables, missing, config.gateway)?;
+        let holds_back = !undecidable.is_empty();
+        if holds_back {
+            targets.hold_cover();
+        }
         let copies = targets.table().copies().max(found.most_copies).max(most_copies(&manifest));
         let cell = Arc::new(Cell::new(config.gateway, vec![config.gateway]));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
-        let undecidable = decide::undecidable(&found, missing, config.gateway);
         let shard = || Mutex::new(Shard::new(cell.clone(), sequences.clone(), ShardIndex::new(copies.min(MAX_REPLICAS))));
         let inner = Arc::new(Inner {
             background: Background::new(&config),
             config,
             env,
-            manifests,
+            remembered: Remembered::new(manifests, manifest.clone(), holds_back),
             targets,
             cell: cell.clone(),
             sequences: sequences.clone(),
@@ -98,12 +142,23 @@ impl LogStore {
             stats: LogStoreStats::default(),
             undecidable,
             first_generation: generation,
-            some_write_failed: AtomicBool::new(false),
+            // What a missing device holds may be rolled forward by a later start.
+            some_write_failed: AtomicBool::new(!missing.is_empty()),
             checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, ended: None, graves: Vec::new() }),
             staging: Mutex::default(),
             open_uploads: Mutex::default(),
         });
-        inner.load_runs().await.map_err(OpenError::Checkpoint)?;
+        if let Err(error) = inner.load_runs().await {
+            if missing.is_empty() {
+                return Err(OpenError::Checkpoint(error));
+            }
+            // Nothing is written, so there is nothing to record and nothing to do in the background.
+            tracing::error!(%error, "the checkpoint can't be read while a device is missing: everything waits for it");
+            inner.undecidable.set_unreadable(&error);
+            return Ok(LogStore { inner });
+        }
+        inner.remembered.record(&inner.targets.table()).await.map_err(OpenError::Record)?;
+        inner.env.spawn(remembered::keep_tables(Arc::downgrade(&inner), inner.targets.failures()));
         inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
         inner.end_complete_uploads().await.map_err(OpenError::RollForward)?;
         inner.count_live().await;
@@ -113,6 +168,9 @@ impl LogStore {
 
     /// Writes a last checkpoint, so that the next start has little to walk. Nothing is lost without it.
     pub async fn close(&self) {
+        if self.inner.undecidable.is_unreadable() {
+            return;
+        }
         self.inner.background.stop().await;
     }
 }
@@ -130,10 +188,17 @@ fn load_manifest(config: &LogStoreConfig, manifests: &dyn Manifests) -> Result<M
     Ok(manifest)
 }
 
+/// A manifest of which nothing is left but what was given out. Everything is decided anew, by what stands on the devices; versions
+/// whose tombstones have gone come back.
+fn without_checkpoint(manifest: Manifest) -> Manifest {
+    Manifest { runs: Vec::new(), start: Vec::new(), live: Vec::new(), uploads: Vec::new(), covered: Epoch(0), ..manifest }
+}
+
 /// The most copies that any record of a checkpoint may have: the index must have room for as many.
 fn most_copies(manifest: &Manifest) -> usize {
     let devices: std::collections::HashSet<DeviceId> = manifest.start.iter().map(|(device, _)| *device).collect();
-    devices.len().clamp(1, MAX_REPLICAS)
+    let most = manifest.tables.iter().map(|table| table.devices.len()).chain([devices.len()]).max().unwrap_or(1);
+    most.clamp(1, MAX_REPLICAS)
 }
 
 impl Inner {

@@ -5,10 +5,11 @@ use crate::epochs::Epochs;
 use crate::index::Located;
 use crate::large::LogStaged;
 use crate::machine::{Cell, SequenceSource, Shard};
-use crate::manifests::Manifests;
 use crate::names::Names;
 use crate::pins::Pins;
 use crate::read::info_of;
+use crate::recovery::undecidable::{Undecidable, until};
+use crate::remembered::Remembered;
 use crate::stats::LogStoreStats;
 use crate::targets::Targets;
 use crate::write::{Draft, Outcome, TurnGuard, WriteOp};
@@ -25,7 +26,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use types::limits::MAX_SMALL_BYTES;
-use types::{BucketId, Generation, KeyHash, Sequence, UploadId};
+use types::{BucketId, Generation, KeyHash, Order, Sequence, UploadId};
 
 /// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
 pub(crate) const SHARDS: usize = 256;
@@ -40,7 +41,7 @@ pub struct LogStore {
 pub(crate) struct Inner {
     pub config: LogStoreConfig,
     pub env: Env,
-    pub manifests: Arc<dyn Manifests>,
+    pub remembered: Remembered,
     pub targets: Targets,
     pub cell: Arc<Cell>,
     pub sequences: Arc<SequenceSource>,
@@ -49,8 +50,8 @@ pub(crate) struct Inner {
     pub names: Names,
     pub pins: Pins,
     pub stats: LogStoreStats,
-    /// Keys that a missing device makes undecidable (zstore.md, decision 21); empty in normal life.
-    pub undecidable: hashbrown::HashSet<KeyHash>,
+    /// What missing devices make undecidable (zstore.md, decision 21); empty in normal life.
+    pub undecidable: Undecidable,
     /// The generation that this start began with; no earlier start wrote under it.
     pub first_generation: Generation,
     /// A write ended with an unknown outcome: copies of it may stand, and a start may roll it forward.
@@ -80,12 +81,32 @@ impl Inner {
 
     /// Refuses a key of which nobody can say which record is the newest.
     pub fn check_decidable(&self, hash: &KeyHash) -> Result<(), EngineError> {
-        if !self.undecidable.is_empty() && self.undecidable.contains(hash) {
-            return Err(EngineError::Unavailable {
-                reason: "a device that may hold this object's newest version is missing: bring it back".to_owned(),
-            });
+        if self.is_decidable(hash) {
+            return Ok(());
         }
-        Ok(())
+        self.undecidable.check_readable()?;
+        let reason = until(&self.undecidable.waits_for(hash));
+        Err(EngineError::DeviceMissing { reason: format!("{reason}: it may hold this object's newest version") })
+    }
+
+    /// Whether the newest record of a key is known: nothing is missing that may hold a newer one, or this start has written it.
+    pub fn is_decidable(&self, hash: &KeyHash) -> bool {
+        if self.undecidable.is_empty() || self.undecidable.waits_for(hash).is_empty() {
+            return true;
+        }
+        // What was rolled forward without a known order has exactly this one.
+        let before_all = Order { generation: self.first_generation, ..Order::default() };
+        self.shard(hash).lock().index().newest(hash).is_some_and(|newest| newest.order > before_all)
+    }
+
+    /// Refuses what needs all names of a bucket or an upload while some may be on missing devices only.
+    pub fn check_complete(&self) -> Result<(), EngineError> {
+        if self.undecidable.is_empty() {
+            return Ok(());
+        }
+        self.undecidable.check_readable()?;
+        let reason = until(&self.undecidable.lists_wait_for());
+        Err(EngineError::DeviceMissing { reason: format!("{reason}: it may hold objects that a list would lack") })
     }
 
     /// Notes what an acknowledged write stored and what it made garbage.
@@ -104,7 +125,7 @@ impl Inner {
 
     /// Runs one write to its end, evaluating its condition when its turn has come.
     pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Outcome, EngineError> {
-        self.check_decidable(&draft.hash)?;
+        self.undecidable.check_readable()?;
         let name = draft.name.clone();
         let op = WriteOp::new(self, draft, !condition.is_blind());
         self.start(&op)?;
@@ -278,11 +299,17 @@ impl ObjectEngine for LogStore {
     }
 
     fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
-        Box::pin(self.inner.list(query))
+        Box::pin(async move {
+            self.inner.check_complete()?;
+            self.inner.list(query).await
+        })
     }
 
     fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
-        Box::pin(self.inner.is_bucket_empty(bucket))
+        Box::pin(async move {
+            self.inner.check_complete()?;
+            self.inner.is_bucket_empty(bucket).await
+        })
     }
 
     fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId> {
@@ -304,7 +331,10 @@ impl ObjectEngine for LogStore {
     }
 
     fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
-        Box::pin(self.inner.parts(upload, after, max_parts))
+        Box::pin(async move {
+            self.inner.check_complete()?;
+            self.inner.parts(upload, after, max_parts).await
+        })
     }
 
     fn complete<'a>(
@@ -314,7 +344,10 @@ impl ObjectEngine for LogStore {
         attributes: Attributes,
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
-        Box::pin(self.inner.complete(upload, parts, attributes, condition))
+        Box::pin(async move {
+            self.inner.check_complete()?;
+            self.inner.complete(upload, parts, attributes, condition).await
+        })
     }
 
     fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
@@ -322,7 +355,10 @@ impl ObjectEngine for LogStore {
     }
 
     fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
-        Box::pin(self.inner.uploads(query))
+        Box::pin(async move {
+            self.inner.check_complete()?;
+            self.inner.uploads(query).await
+        })
     }
 }
 
@@ -347,18 +383,26 @@ pub struct LogStoreSize {
     /// Names that no checkpoint covers.
     pub unsaved_names: usize,
     pub epoch: types::Epoch,
-    /// Keys that a missing device makes undecidable.
+    /// Keys of which a record was found that a missing device makes undecidable.
     pub undecidable_keys: usize,
+    /// The share of all keys, existing or not, that missing devices make undecidable: 0 to 1.
+    pub undecidable_share: f64,
 }
 
 impl LogStore {
+    /// The missing devices without which something can't be answered; empty in normal life.
+    pub fn waits_for(&self) -> Vec<types::DeviceId> {
+        self.inner.undecidable.lists_wait_for()
+    }
+
     /// The size of the maps. Takes each shard's lock for a moment.
     pub fn size(&self) -> LogStoreSize {
         let inner = &self.inner;
         let mut size = LogStoreSize {
             unsaved_names: inner.names.unsaved(),
             epoch: inner.epochs.present(),
-            undecidable_keys: inner.undecidable.len(),
+            undecidable_keys: inner.undecidable.keys(),
+            undecidable_share: inner.undecidable.share(),
             ..LogStoreSize::default()
         };
         for shard in &inner.shards {

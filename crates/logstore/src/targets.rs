@@ -2,6 +2,7 @@
 //! of each zone is live.
 
 use crate::index::Located;
+use crate::remembered::next_generation;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use device::{AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream};
@@ -12,7 +13,8 @@ use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use tokio::sync::watch;
 use topology::{ReplicaTable, TableError};
 use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
 
@@ -39,8 +41,13 @@ pub(crate) struct Targets {
     /// Ordered, so that one seed gives one history.
     by_id: BTreeMap<DeviceId, One>,
     table: ArcSwap<ReplicaTable>,
+    /// Failures that ask for another table, and those whose table is in force or was given up.
+    failures: watch::Sender<u64>,
+    settled_failures: watch::Sender<u64>,
     /// Everything below is in the installed checkpoint.
     covered: Mutex<HashMap<DeviceId, LogVector>>,
+    /// Start vectors don't move until a later start (docs/rfd/0004).
+    cover_is_held: AtomicBool,
 }
 
 struct One {
@@ -73,7 +80,15 @@ impl Targets {
                 (device.id(), One { device, live })
             })
             .collect();
-        Ok(Targets { cell, by_id, table: ArcSwap::from_pointee(table), covered: Mutex::new(HashMap::new()) })
+        Ok(Targets {
+            cell,
+            by_id,
+            table: ArcSwap::from_pointee(table),
+            failures: watch::Sender::default(),
+            settled_failures: watch::Sender::default(),
+            covered: Mutex::default(),
+            cover_is_held: AtomicBool::new(false),
+        })
     }
 
     /// Where writes go at present.
@@ -94,20 +109,45 @@ impl Targets {
         self.by_id.get(&id).map(|one| &one.device)
     }
 
-    /// A device failed: writes go to the others from here on, under the next generation (zstore.md, decision 2). With no other
-    /// left the table stays, and every write says why it fails.
+    /// A device failed: writes are to go to the others from here on. They do once the table without it is recorded.
     pub fn note_failure(&self) {
-        self.table.rcu(|table| {
-            let is_well = |id: &&DeviceId| self.device(**id).is_some_and(|device| device.poisoned_by().is_none());
-            let well: Vec<DeviceId> = table.devices().iter().filter(is_well).copied().collect();
-            if well.len() == table.devices().len() {
-                return table.clone();
-            }
-            match ReplicaTable::new(Generation(table.generation().0 + 1), well) {
-                Ok(next) => Arc::new(next),
-                Err(TableError::NoDevice | TableError::TooManyDevices { .. }) => table.clone(),
-            }
-        });
+        if self.next_table().is_some() {
+            self.failures.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Counts the failures that ask for another table.
+    pub fn failures(&self) -> watch::Receiver<u64> {
+        self.failures.subscribe()
+    }
+
+    /// The table without the devices that have failed, under the next generation (zstore.md, decision 2). None if none has, or
+    /// no other is left: then the table stays, and every write says why it fails.
+    pub fn next_table(&self) -> Option<ReplicaTable> {
+        let table = self.table();
+        let is_well = |id: &&DeviceId| self.device(**id).is_some_and(|device| device.poisoned_by().is_none());
+        let well: Vec<DeviceId> = table.devices().iter().filter(is_well).copied().collect();
+        if well.len() == table.devices().len() {
+            return None;
+        }
+        ReplicaTable::new(next_generation(table.generation())?, well).ok()
+    }
+
+    /// Writes go by this table, which is recorded.
+    pub fn set_table(&self, table: ReplicaTable) {
+        self.table.store(Arc::new(table));
+    }
+
+    /// So many failures have the table that they asked for, or will not get it.
+    pub fn settle_failures(&self, count: u64) {
+        self.settled_failures.send_replace(count);
+    }
+
+    /// Waits until every failure noted so far is settled, so that who tries again after a failed write does not meet the same device.
+    pub async fn failures_settled(&self) {
+        let noted = *self.failures.borrow();
+        // The sender is ours, so the wait ends by the count alone.
+        drop(self.settled_failures.subscribe().wait_for(|settled| *settled >= noted).await);
     }
 
     /// Appends one copy of a record.
@@ -176,17 +216,24 @@ impl Targets {
         *self.covered.lock() = vectors_of(starts);
     }
 
+    /// From here on nothing more gets covered.
+    pub fn hold_cover(&self) {
+        self.cover_is_held.store(true, Ordering::Relaxed);
+    }
+
     /// Whether a device that runs short of zones has finished ones that only a checkpoint makes collectable: after many quick
     /// starts, each of which sealed its open zones.
     pub fn lacks_cover(&self, is_short: impl Fn(&Device) -> bool) -> bool {
-        self.devices().any(|device| {
-            let covered = self.covered(device.id());
-            let is_beyond = |zone: &ZoneInfo| {
-                let is_log = matches!(zone.stream, Some(ZoneStream::Ordered | ZoneStream::Relocated));
-                is_log && zone.state == Some(ZoneState::Finished) && zone.activation >= covered.of(zone.stream).activation
-            };
-            is_short(device) && device.zones().iter().any(is_beyond)
-        })
+        let is_held = self.cover_is_held.load(Ordering::Relaxed);
+        !is_held
+            && self.devices().any(|device| {
+                let covered = self.covered(device.id());
+                let is_beyond = |zone: &ZoneInfo| {
+                    let is_log = matches!(zone.stream, Some(ZoneStream::Ordered | ZoneStream::Relocated));
+                    is_log && zone.state == Some(ZoneState::Finished) && zone.activation >= covered.of(zone.stream).activation
+                };
+                is_short(device) && device.zones().iter().any(is_beyond)
+            })
     }
 
     /// Below this a device holds nothing that the installed checkpoint lacks.

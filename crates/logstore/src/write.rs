@@ -104,8 +104,16 @@ impl WriteOp {
         Arc::new(WriteOp { inner: inner.clone(), draft, decides, amended, progress })
     }
 
-    /// Waits for the end.
+    /// Waits for the end. After a failure also until writes go around the device that failed.
     pub async fn finished(&self) -> Result<Outcome, EngineError> {
+        let outcome = self.ended().await;
+        if outcome.is_err() {
+            self.inner.targets.failures_settled().await;
+        }
+        outcome
+    }
+
+    async fn ended(&self) -> Result<Outcome, EngineError> {
         poll_fn(|context| {
             let mut progress = self.progress.lock();
             match &progress.stage {
@@ -120,8 +128,14 @@ impl WriteOp {
     }
 
     /// Waits for the turn of a deciding write; the newest record of the key. The caller goes on with [`WriteOp::append`] or
-    /// [`WriteOp::withdraw`].
+    /// [`WriteOp::withdraw`]. Fails if the newest record can't be told.
     pub async fn turn(&self) -> Result<Option<Located>, EngineError> {
+        let newest = self.turn_comes().await?;
+        self.inner.check_decidable(&self.draft.hash)?;
+        Ok(newest)
+    }
+
+    async fn turn_comes(&self) -> Result<Option<Located>, EngineError> {
         poll_fn(|context| {
             let mut progress = self.progress.lock();
             match &progress.stage {
@@ -142,10 +156,10 @@ impl WriteOp {
             return self.decide(write, newest);
         }
         let absent = newest.is_none_or(|newest| !newest.is_live());
-        let failed = self.inner.some_write_failed.load(Ordering::Acquire);
-        if self.draft.kind == RecordKind::Tombstone && absent && self.inner.is_alone() && !failed {
-            // Nothing to delete, nobody else who could be writing it, and no failed write that a start could roll forward over
-            // this delete: no record is needed.
+        let unseen = self.inner.some_write_failed.load(Ordering::Acquire) || !self.inner.is_decidable(&self.draft.hash);
+        if self.draft.kind == RecordKind::Tombstone && absent && self.inner.is_alone() && !unseen {
+            // Nothing to delete, nobody else who could be writing it, no failed write that a start could roll forward over this
+            // delete, and no version on a missing device: no record is needed.
             let committed = Committed { etag: self.draft.etag, order: Default::default(), modified_ms: self.draft.modified_ms };
             self.give_up(Ok(Outcome { committed, replaced: None }));
             return;

@@ -76,6 +76,9 @@ pub enum ObjectError {
     SlowDown { reason: String },
     #[error("temporarily unavailable: {reason}")]
     ServiceUnavailable { reason: String },
+    /// A device that may hold the answer is missing.
+    #[error("{reason}")]
+    DeviceMissing { reason: String },
     #[error("internal error: {detail}")]
     InternalError { detail: String },
 }
@@ -90,6 +93,7 @@ impl From<EngineError> for ObjectError {
             EngineError::Conflict { reason } => ObjectError::Conflict { reason },
             EngineError::Full => ObjectError::Full,
             EngineError::Unavailable { reason } => ObjectError::ServiceUnavailable { reason },
+            EngineError::DeviceMissing { reason } => ObjectError::DeviceMissing { reason },
             EngineError::Busy { reason } => ObjectError::SlowDown { reason },
             // The service has checked what a client can get wrong, so these are ours.
             EngineError::Invalid { reason } => ObjectError::InternalError { detail: reason },

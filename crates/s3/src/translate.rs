@@ -78,6 +78,7 @@ fn of_content(error: ObjectError) -> Failure {
             tracing::warn!(%error, "cannot serve");
             code::SERVICE_UNAVAILABLE.into()
         }
+        ObjectError::DeviceMissing { .. } => say(code::SERVICE_UNAVAILABLE, &error),
         error => {
             tracing::error!(%error, "internal error");
             code::INTERNAL_ERROR.into()

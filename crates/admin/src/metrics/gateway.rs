@@ -36,6 +36,9 @@ const GAUGES: &[(&str, &str, Measure)] = &[
     ("unsaved_names", "Names that no checkpoint covers", |size| size.unsaved_names as f64),
     ("epoch_number", "The present epoch", |size| size.epoch.0 as f64),
     ("undecidable_keys", "Keys that can't be answered while a device is missing", |size| size.undecidable_keys as f64),
+    ("undecidable_share", "Share of all keys that can't be answered while devices are missing, 0 to 1", |size| {
+        size.undecidable_share
+    }),
 ];
 
 pub fn register(registry: &Registry, store: &LogStore) {

@@ -29,16 +29,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, GatewayId, KeyHash, Order, Place, UploadId};
-
-/// Keys whose newest record can't be told: another gateway's write of theirs has its primary on a missing device.
-pub(super) fn undecidable(found: &FoundRecords, missing: &[DeviceId], me: GatewayId) -> hashbrown::HashSet<KeyHash> {
-    let lost = |write: &&FoundWrite| {
-        let is_missing = missing.contains(&write.record.replica_devices.primary());
-        write.record.write.gateway != me && is_missing && write.known_order().is_none()
-    };
-    found.written.iter().filter(lost).map(|write| write.record.hash).collect()
-}
+use types::{DeviceId, KeyHash, Order, Place, UploadId};
 
 /// Most readable copies that a write without its primary may lack and still be rolled forward.
 const MAX_LACKING: usize = 1;
@@ -88,7 +79,7 @@ impl Inner {
         let (newest, discarded) = newest(&found);
         self.stats.discarded_writes.add(discarded);
         for write in newest {
-            if !self.undecidable.contains(&write.record.hash) {
+            if !self.undecidable.is_key(&write.record.hash) {
                 self.publish_found(write).await?;
             }
         }

@@ -1,8 +1,10 @@
 //! Reading the logs: what stands on each device behind the start vector.
 
 use super::OpenError;
+use crate::targets::vectors_of;
 use bytes::Bytes;
 use device::{Device, LogVector, WalkEvent, WalkedFrame};
+use format::manifest::Manifest;
 use format::record::{Record, RecordKind, WriteId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub(super) struct FoundRecords {
     pub damaged: u64,
     /// Writes of this epoch and before are decided: the checkpoint has them, or they were never acknowledged.
     covered: Epoch,
+    /// There is a checkpoint that names what was moved. Without one, a copy that was moved is all that is known of its record.
+    has_places: bool,
 }
 
 /// One record and the copies of it that were found.
@@ -63,13 +67,11 @@ pub(super) struct FoundCopy {
     pub frame_bytes: u32,
 }
 
-/// Walks all devices from their vectors.
-pub(super) async fn walk_all(
-    devices: &[Arc<Device>],
-    from: &HashMap<DeviceId, LogVector>,
-    covered: Epoch,
-) -> Result<FoundRecords, OpenError> {
-    let mut found = FoundRecords { most_copies: 1, covered, ..FoundRecords::default() };
+/// Walks all devices from where the manifest says.
+pub(super) async fn walk_all(devices: &[Arc<Device>], manifest: &Manifest) -> Result<FoundRecords, OpenError> {
+    let from = vectors_of(&manifest.start);
+    let has_places = !manifest.runs.is_empty();
+    let mut found = FoundRecords { most_copies: 1, covered: manifest.covered, has_places, ..FoundRecords::default() };
     for device in devices {
         found.opened.push(device.id());
         let start = from.get(&device.id()).copied().unwrap_or(LogVector::START);
@@ -112,11 +114,10 @@ impl FoundRecords {
         let copy = FoundCopy { place: frame.place, position: frame.position, frame_bytes };
         let (index, order) = (record.replica_index as usize, record.order);
         let write = match (record.flags.relocated, record.order) {
-            (true, Some(order)) => self.relocated.entry((record.hash, order, record.write)).or_insert_with(|| FoundWrite {
-                order: record.order,
-                record,
-                copies: [None; MAX_REPLICAS],
-            }),
+            (true, Some(order)) if self.has_places => self
+                .relocated
+                .entry((record.hash, order, record.write))
+                .or_insert_with(|| FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] }),
             // A device that was away, or a log whose vector is older than the checkpoint.
             _ if record.epoch <= self.covered => return Ok(()),
             _ => {

@@ -7,6 +7,7 @@ use disk::{CompletionOrder, Disk, SimDisk, SimOptions};
 use engine::{EngineError, EngineFuture, ObjectKey};
 use env::Env;
 use format::attributes::{Attributes, ETag};
+use format::manifest::Manifest;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,13 @@ impl MemoryManifests {
         let mut installed = self.0.lock();
         installed.incarnation += 1;
         installed.incarnation
+    }
+}
+
+impl MemoryManifests {
+    /// What a start would find.
+    pub fn installed(&self) -> Manifest {
+        self.load().map_or_else(Manifest::default, |bytes| Manifest::decode(&bytes).unwrap())
     }
 }
 
@@ -158,8 +166,17 @@ impl Rig {
 
     /// Opens all devices but `missing`, and the engine over them.
     pub async fn try_open(&self, missing: &[DeviceId]) -> Result<LogStore, OpenError> {
+        self.open_among(missing, missing).await
+    }
+
+    /// Opens the engine after a person has said that these devices are gone for good.
+    pub async fn open_forgetting(&self, gone: &[DeviceId]) -> LogStore {
+        self.open_among(gone, &[]).await.unwrap()
+    }
+
+    async fn open_among(&self, without: &[DeviceId], missing: &[DeviceId]) -> Result<LogStore, OpenError> {
         let mut devices = Vec::new();
-        for id in (1..=self.disks.len() as u32).map(DeviceId).filter(|id| !missing.contains(id)) {
+        for id in (1..=self.disks.len() as u32).map(DeviceId).filter(|id| !without.contains(id)) {
             devices.push(self.device(id).await.unwrap());
         }
         let manifests = Arc::new(PluggedManifests { memory: self.manifests.clone(), mains: self.mains.clone() });

@@ -1,0 +1,245 @@
+//! What a start remembers for the next one (docs/rfd/0004): a key may be unavailable, never old.
+
+use super::support::{BUCKET, MemoryManifests, Rig, attributes, key, simulate};
+use crate::{LogStore, OpenError};
+use bytes::Bytes;
+use disk::{Fault, FaultRule, Operation};
+use engine::{Condition, Content, EngineError, ListQuery, ObjectEngine};
+use smallvec::smallvec;
+use std::sync::Arc;
+use types::DeviceId;
+
+const ONE: DeviceId = DeviceId(1);
+const TWO: DeviceId = DeviceId(2);
+
+/// How a start ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    /// With a last checkpoint.
+    Close,
+    Crash,
+}
+
+async fn end(rig: &mut Rig, store: LogStore, how: End) {
+    if how == End::Close {
+        store.close().await;
+    }
+    drop(store);
+    rig.crash();
+}
+
+async fn rig() -> Rig {
+    Rig::new(11, 2, 32, 1024 * 1024).await
+}
+
+async fn try_put(store: &LogStore, name: &str, content: &str, condition: Condition) -> Result<(), EngineError> {
+    let payload = smallvec![Bytes::copy_from_slice(content.as_bytes())];
+    store.put(&key(name), attributes(content.as_bytes()), payload, condition).await.map(drop)
+}
+
+async fn put(store: &LogStore, name: &str, content: &str) {
+    try_put(store, name, content, Condition::None).await.unwrap();
+}
+
+async fn try_get(store: &LogStore, name: &str) -> Result<Option<String>, EngineError> {
+    match store.open(&key(name)).await {
+        Ok(found) => match found.content {
+            Content::Whole(bytes) => Ok(Some(String::from_utf8(bytes.to_vec()).unwrap())),
+            Content::Chunked(_) => panic!("small objects are whole"),
+        },
+        Err(EngineError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn get(store: &LogStore, name: &str) -> Option<String> {
+    try_get(store, name).await.unwrap()
+}
+
+async fn list(store: &LogStore) -> Result<usize, EngineError> {
+    let none = Bytes::new;
+    let query = ListQuery { bucket: BUCKET, prefix: none(), start_after: none(), delimiter: none(), max_items: 1000 };
+    store.list(&query).await.map(|page| page.items.len())
+}
+
+fn waits_for_two<T: std::fmt::Debug>(outcome: Result<T, EngineError>) {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, EngineError::DeviceMissing { .. }), "{error}");
+    assert!(error.to_string().contains("unavailable until device 2 is back"), "{error}");
+}
+
+/// Device 1 has the old version of `key` and not `late`; device 2 alone has what came after.
+async fn overwritten_without_one(rig: &mut Rig, how: End) {
+    let store = rig.open().await;
+    put(&store, "key", "old").await;
+    put(&store, "untouched", "same").await;
+    end(rig, store, End::Close).await;
+    let store = rig.open_without(&[ONE]).await;
+    put(&store, "key", "new").await;
+    put(&store, "late", "new").await;
+    end(rig, store, how).await;
+}
+
+#[test]
+fn a_start_without_the_newest_writes_answers_nothing_old() {
+    simulate(async {
+        for how in [End::Crash, End::Close] {
+            let mut rig = rig().await;
+            overwritten_without_one(&mut rig, how).await;
+            // Twice: a start that can't decide leaves the next one no wiser.
+            for _ in 0..2 {
+                let store = rig.open_without(&[TWO]).await;
+                for name in ["key", "late", "untouched"] {
+                    waits_for_two(try_get(&store, name).await);
+                    waits_for_two(try_put(&store, name, "else", Condition::Absent).await);
+                }
+                waits_for_two(list(&store).await);
+                waits_for_two(store.is_empty(BUCKET).await);
+                assert_eq!(store.waits_for(), [TWO]);
+                assert_eq!(store.size().undecidable_share, 1.0);
+                end(&mut rig, store, how).await;
+            }
+            let store = rig.open().await;
+            assert_eq!(store.waits_for(), []);
+            assert_eq!(get(&store, "key").await.as_deref(), Some("new"), "{how:?}");
+            assert_eq!(get(&store, "late").await.as_deref(), Some("new"), "{how:?}");
+            assert_eq!(get(&store, "untouched").await.as_deref(), Some("same"), "{how:?}");
+            assert_eq!(list(&store).await.unwrap(), 3);
+            end(&mut rig, store, End::Close).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_written_meanwhile_can_be_read_and_wins() {
+    simulate(async {
+        for how in [End::Crash, End::Close] {
+            let mut rig = rig().await;
+            overwritten_without_one(&mut rig, End::Crash).await;
+            let before = rig.manifests.installed();
+            let store = rig.open_without(&[TWO]).await;
+            put(&store, "key", "newest").await;
+            assert_eq!(get(&store, "key").await.as_deref(), Some("newest"));
+            // Nothing is known of it here, and yet the delete must be more than a word.
+            store.delete(&key("late"), Condition::None).await.unwrap();
+            assert_eq!(get(&store, "late").await, None);
+            waits_for_two(try_get(&store, "untouched").await);
+            store.inner.checkpoint().await.unwrap();
+            let held = rig.manifests.installed();
+            assert!(held.epoch > before.epoch);
+            assert_eq!((held.start, held.covered), (before.start, before.covered), "nothing counts as covered");
+            assert!(held.tables.len() > before.tables.len(), "{:?}", held.tables);
+            end(&mut rig, store, how).await;
+            for round in 0..3 {
+                let store = rig.open().await;
+                assert_eq!(get(&store, "key").await.as_deref(), Some("newest"), "{how:?}, round {round}");
+                assert_eq!(get(&store, "late").await, None, "{how:?}, round {round}");
+                assert_eq!(get(&store, "untouched").await.as_deref(), Some("same"));
+                put(&store, "more", "more").await;
+                end(&mut rig, store, End::Close).await;
+                let after = rig.manifests.installed();
+                assert_eq!((after.covered, after.tables.len()), (after.epoch, 1), "all is decided");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_device_that_fails_is_out_of_the_recorded_table_before_the_next_write() {
+    simulate(async {
+        let mut rig = rig().await;
+        let store = rig.open().await;
+        put(&store, "key", "old").await;
+        rig.disks[0].add_rule(FaultRule::next(Operation::Write, Fault::FailTorn));
+        try_put(&store, "other", "lost", Condition::None).await.unwrap_err();
+        put(&store, "key", "new").await;
+        assert_eq!(store.inner.targets.table().devices(), [TWO]);
+        end(&mut rig, store, End::Crash).await;
+        // Device 1 is well again, and knows nothing of the newer version.
+        let store = rig.open_without(&[TWO]).await;
+        waits_for_two(try_get(&store, "key").await);
+        end(&mut rig, store, End::Crash).await;
+        assert_eq!(get(&rig.open().await, "key").await.as_deref(), Some("new"));
+    });
+}
+
+#[test]
+fn a_device_that_is_gone_for_good_is_waited_for_no_longer() {
+    simulate(async {
+        let mut rig = rig().await;
+        overwritten_without_one(&mut rig, End::Crash).await;
+        let store = rig.open_without(&[TWO]).await;
+        waits_for_two(try_get(&store, "key").await);
+        end(&mut rig, store, End::Crash).await;
+        let store = rig.open_forgetting(&[TWO]).await;
+        assert_eq!(store.waits_for(), []);
+        assert_eq!(get(&store, "key").await.as_deref(), Some("old"), "what the device had is lost with it");
+        put(&store, "key", "next").await;
+        end(&mut rig, store, End::Close).await;
+        let after = rig.manifests.installed();
+        assert_eq!(after.covered, after.epoch, "vectors move again");
+        assert_eq!(get(&rig.open_forgetting(&[TWO]).await, "key").await.as_deref(), Some("next"));
+    });
+}
+
+#[test]
+fn a_checkpoint_that_is_lost_with_a_device_is_made_anew_of_the_logs() {
+    simulate(async {
+        let mut rig = rig().await;
+        overwritten_without_one(&mut rig, End::Close).await;
+        // What the last checkpoint wrote stands on device 2 alone.
+        let store = rig.open_without(&[TWO]).await;
+        waits_for_two(try_put(&store, "key", "else", Condition::None).await);
+        end(&mut rig, store, End::Close).await;
+        for round in 0..2 {
+            let store = rig.open_forgetting(&[TWO]).await;
+            assert_eq!(get(&store, "key").await.as_deref(), Some("old"), "what the device had is lost with it");
+            assert_eq!(get(&store, "untouched").await.as_deref(), Some("same"));
+            assert_eq!(list(&store).await.unwrap(), 2 + round);
+            put(&store, &format!("more-{round}"), "more").await;
+            end(&mut rig, store, End::Close).await;
+        }
+    });
+}
+
+#[test]
+fn of_four_devices_only_keys_whose_copies_are_all_away_wait() {
+    simulate(async {
+        let mut rig = Rig::new(12, 4, 32, 1024 * 1024).await;
+        let store = rig.open().await;
+        for number in 0..64 {
+            put(&store, &format!("key-{number}"), "old").await;
+        }
+        end(&mut rig, store, End::Crash).await;
+        // Three copies of four devices: each key is without a copy on one of them.
+        let away = [DeviceId(2), DeviceId(3), DeviceId(4)];
+        let store = rig.open_without(&away).await;
+        let mut waiting = 0;
+        for number in 0..64 {
+            match try_get(&store, &format!("key-{number}")).await {
+                Ok(found) => assert_eq!(found.as_deref(), Some("old")),
+                Err(error) => {
+                    assert!(error.to_string().contains("until devices 2, 3, 4 are back"), "{error}");
+                    waiting += 1;
+                }
+            }
+        }
+        assert!((4..32).contains(&waiting), "a quarter of the keys has no copy on device 1: {waiting}");
+        assert_eq!(store.size().undecidable_share, 0.25);
+        assert!(list(&store).await.is_err());
+    });
+}
+
+#[test]
+fn a_manager_that_went_back_in_time_is_refused() {
+    simulate(async {
+        let mut rig = rig().await;
+        let store = rig.open().await;
+        put(&store, "key", "value").await;
+        end(&mut rig, store, End::Crash).await;
+        rig.manifests = Arc::new(MemoryManifests::default());
+        let refused = rig.try_open(&[]).await.err().expect("generations would repeat");
+        assert!(matches!(refused, OpenError::ManagerBehind { .. }), "{refused}");
+        assert!(refused.to_string().contains("trilith fsck --rebuild"), "{refused}");
+    });
+}
