@@ -29,6 +29,7 @@ fn golden_bytes() {
     let overflow = 33 * 8;
     let arrays = &snapshot[HEAD_BYTES..snapshot.len() - 4 - overflow];
     assert_eq!(hex(arrays), GOLDEN_ARRAYS);
+    assert!(snapshot[HEAD_BYTES + arrays.len()..snapshot.len() - 4].iter().all(|byte| *byte == 0), "no long seed");
     assert_eq!(hex(&snapshot[snapshot.len() - 4..]), GOLDEN_CHECKSUM);
 }
 
