@@ -2,6 +2,7 @@
 
 pub mod bucket;
 pub mod device;
+pub mod fsck;
 pub mod object;
 pub mod status;
 

@@ -13,6 +13,7 @@ mod commands;
 use clap::{Parser, Subcommand};
 use commands::bucket::{self, BucketArgs};
 use commands::device::{self, DeviceCommand};
+use commands::fsck::{self, FsckArgs};
 use commands::object::{self, ObjectArgs};
 use commands::status::{self, StatusArgs};
 use std::process::ExitCode;
@@ -44,9 +45,11 @@ enum Command {
     Bucket(BucketArgs),
     /// Store, fetch, list, remove and copy objects
     Object(ObjectArgs),
-    /// Prepare disks, or look at one that no server uses
+    /// Prepare disks, look at one that no server uses, give one up
     #[command(subcommand)]
     Device(DeviceCommand),
+    /// Check everything that a stopped server keeps, or rebuild what it has lost
+    Fsck(FsckArgs),
     /// Print what a server says of itself, and what to do about what is wrong
     Status(StatusArgs),
     /// Measure: an S3 endpoint, the limit of bare HTTP, a disk
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bucket(args) => bucket::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Fsck(args) => fsck::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Bench(command) => bench::run(command).map(|()| ExitCode::SUCCESS),
     };

@@ -8,8 +8,9 @@
 //!
 //! The S3 port opens last: whoever can connect is served.
 
-mod devices;
-mod manifests;
+pub mod devices;
+pub mod manifests;
+pub mod notes;
 mod s3_metrics;
 mod threads;
 
@@ -70,11 +71,15 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     manager.set_root_credential(&root.user, &root.password).await?;
 
     let config = LogStoreConfig::default();
-    let manifests = Arc::new(manifests::ManagerManifests::new(manager.clone(), config.cell));
+    let notes = notes::Notes::new(manager.clone(), opened.devices.clone());
+    let manifests = Arc::new(manifests::ManagerManifests::new(manager.clone(), Some(notes.clone()), config.cell));
     let store = LogStore::open(config, env.clone(), manifests, opened.devices.clone(), &opened.missing).await;
     let store = store.context("starting the log engine")?;
+    env.spawn(notes.clone().keep(env.clone()));
     let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(Arc::new(store.clone())), env.clone()));
-    service.finish_removals().await.context("finishing bucket removals that a crash cut short")?;
+    if store.waits_for().is_empty() {
+        service.finish_removals().await.context("finishing bucket removals that a crash cut short")?;
+    }
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
     let server = threads::start(&settings, service, manager.clone(), &env)?;
@@ -97,6 +102,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     admin.set_ready(false);
     tokio::task::spawn_blocking(move || server.stop()).await??;
     close(&store, &opened).await;
+    notes.write().await;
     admin_server.stop();
     tracing::info!("stopped");
     Ok(())

@@ -1,5 +1,6 @@
-//! `trilith device`: looking at disks that no server uses, and preparing them.
+//! `trilith device`: looking at disks that no server uses, preparing them, and giving them up.
 
+mod forget;
 mod format;
 mod inspect;
 
@@ -22,6 +23,33 @@ pub enum DeviceCommand {
                             device inspect trilith-data/device-0.trilith --zones"
     )]
     Inspect(InspectArgs),
+    /// Declare that a missing device is gone for good. What it alone held is lost
+    #[command(
+        after_help = "While a device is missing, what it alone may know of can't be answered, and the logs of the others are kept for it. Bring it\n\
+                      back if you can. If it is broken for good, this ends the waiting: its objects are served from their other copies,\n\
+                      and where it held the only copy of the newest version, an older one is served again, or none.\n\nThe server must \
+                      be stopped. `trilith status` and the server's log tell the device's number.\n\nExample:\n  trilith device forget \
+                      1 --data /srv/trilith --yes"
+    )]
+    Forget(ForgetArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ForgetArgs {
+    /// The device's number
+    id: u32,
+    /// The data folder [default: ./trilith-data]
+    #[arg(long, env = "TRILITH_DATA")]
+    data: Option<PathBuf>,
+    /// Configuration file [default: trilith.toml in the data folder, if there is one]
+    #[arg(long, env = "TRILITH_CONFIG")]
+    config: Option<PathBuf>,
+    /// The server's disks that are there, separated by commas [default: one file in the data folder]
+    #[arg(long, env = "TRILITH_DEVICES")]
+    devices: Option<String>,
+    /// Yes, what it alone held is lost
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -53,5 +81,6 @@ pub fn run(command: &DeviceCommand) -> anyhow::Result<()> {
     match command {
         DeviceCommand::Format(args) => super::run(format::run(args)),
         DeviceCommand::Inspect(args) => super::run(inspect::run(args)),
+        DeviceCommand::Forget(args) => super::run(forget::run(args)),
     }
 }

@@ -29,11 +29,15 @@ pub struct NamedDisk {
     disk: Arc<FileDisk>,
 }
 
+/// Where a server's disks are.
+pub fn paths(settings: &Settings) -> Vec<PathBuf> {
+    if settings.devices.is_empty() { vec![settings.data.join(DEFAULT_DEVICE)] } else { settings.devices.clone() }
+}
+
 /// Opens and locks all disks. A disk that is in use is tried again for the given time.
 pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
-    let paths = if settings.devices.is_empty() { vec![settings.data.join(DEFAULT_DEVICE)] } else { settings.devices.clone() };
     let mut disks = Vec::new();
-    for path in paths {
+    for path in paths(settings) {
         let is_new = !path.exists();
         let capacity_bytes = match (settings.device_size, is_new) {
             (Some(size), _) => Some(size),
@@ -43,6 +47,7 @@ pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> a
         };
         let options = OpenOptions { create: true, capacity_bytes, direct: true };
         let disk = FileDisk::open_waiting(env, &path, &options, patience).await?;
+        super::notes::hide_from_others(&path).with_context(|| format!("setting the permissions of {}", path.display()))?;
         disks.push(NamedDisk { path, disk: Arc::new(disk) });
     }
     Ok(disks)

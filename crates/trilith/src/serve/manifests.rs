@@ -1,5 +1,6 @@
-//! The log engine's manifests, kept by the manager.
+//! The log engine's manifests, kept by the manager and copied to the devices before they count.
 
+use super::notes::Notes;
 use engine::{EngineError, EngineFuture};
 use logstore::Manifests;
 use manager::Manager;
@@ -9,12 +10,14 @@ use types::{CellId, Epoch};
 /// One cell's manifest with the manager of this process.
 pub struct ManagerManifests {
     manager: Arc<Manager>,
+    /// None where nothing is to be copied: somebody only looks.
+    notes: Option<Arc<Notes>>,
     cell: CellId,
 }
 
 impl ManagerManifests {
-    pub fn new(manager: Arc<Manager>, cell: CellId) -> Self {
-        ManagerManifests { manager, cell }
+    pub fn new(manager: Arc<Manager>, notes: Option<Arc<Notes>>, cell: CellId) -> Self {
+        ManagerManifests { manager, notes, cell }
     }
 }
 
@@ -26,14 +29,19 @@ impl Manifests for ManagerManifests {
     fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
         Box::pin(async move {
             let installed = self.manager.install_manifest(self.cell, expected, epoch, manifest).await;
-            installed.map_err(|error| EngineError::Unavailable { reason: format!("installing a checkpoint: {error}") })
+            installed.map_err(|error| EngineError::Unavailable { reason: format!("installing a checkpoint: {error}") })?;
+            // Collection resets zones after this, which the manifest before may need.
+            if let Some(notes) = &self.notes {
+                notes.write().await;
+            }
+            Ok(())
         })
     }
 
     fn incarnation(&self) -> EngineFuture<'_, u64> {
         Box::pin(async move {
-            let token = self.manager.take_token().await;
-            token.map(|token| token.0).map_err(|error| EngineError::Unavailable { reason: format!("taking a token: {error}") })
+            let start = self.manager.begin_start(self.cell).await;
+            start.map_err(|error| EngineError::Unavailable { reason: format!("counting the start: {error}") })
         })
     }
 }

@@ -1,0 +1,79 @@
+//! `trilith fsck`: reading everything that a stopped server would serve, and rebuilding what it has lost.
+
+mod check;
+mod folder_copy;
+mod look;
+mod rebuild;
+
+use super::verdict;
+use crate::serve::devices::paths;
+use crate::settings::{ServeArgs, Settings};
+use clap::Args;
+use env::Env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The manager's folder within the data folder.
+const MANAGER: &str = "manager";
+
+/// Check everything that is kept, or rebuild a lost manager folder
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "The server must be stopped. Without --rebuild nothing is changed: what a start would repair is repaired in memory, and then\n\
+                  every copy of every object is read and compared with its checksums. It takes as long as reading all that is stored.\n\
+                  \n\
+                  Exit code: 0 if all is well, 1 if something is wrong (a line that begins with WRONG says what) or could not be looked at.\n\
+                  \n\
+                  --rebuild is for a data folder whose `manager` folder is lost or unusable. Every device holds a copy of it, which is at\n\
+                  most a second old and never older than the last checkpoint; what was written later is found in the logs. All\n\
+                  devices are needed, because the one that is not there may hold the newest copy.\n\
+                  \n\
+                  Examples:\n  \
+                  trilith fsck --data /srv/trilith\n  \
+                  trilith fsck --data /srv/trilith --devices /dev/sda,/dev/sdb\n  \
+                  mv /srv/trilith/manager /srv/trilith/manager.broken && trilith fsck --rebuild --data /srv/trilith\n  \
+                  trilith fsck --rebuild --data /srv/trilith --devices /dev/sda --without 1   # device 1 is gone for good"
+)]
+pub struct FsckArgs {
+    /// The data folder [default: ./trilith-data]
+    #[arg(long, env = "TRILITH_DATA")]
+    data: Option<PathBuf>,
+    /// Configuration file [default: trilith.toml in the data folder, if there is one]
+    #[arg(long, env = "TRILITH_CONFIG")]
+    config: Option<PathBuf>,
+    /// The server's disks, partitions or files, separated by commas [default: one file in the data folder]
+    #[arg(long, env = "TRILITH_DEVICES")]
+    devices: Option<String>,
+    /// Make the manager's folder anew from the copies that the devices hold, then check everything
+    #[arg(long)]
+    rebuild: bool,
+    /// With --rebuild: the device of this number is gone for good; what it alone held is lost
+    #[arg(long, value_name = "ID", requires = "rebuild")]
+    without: Vec<u32>,
+}
+
+/// Runs the command.
+pub fn run(args: &FsckArgs) -> anyhow::Result<ExitCode> {
+    let given = ServeArgs {
+        data: args.data.clone(),
+        config: args.config.clone(),
+        devices: args.devices.clone(),
+        ..ServeArgs::default()
+    };
+    let settings = given.settle()?;
+    super::run(async {
+        let is_well = fsck(&settings, args).await?;
+        println!("\n{}", if is_well { "All is well." } else { "Something is wrong: see the lines that begin with WRONG." });
+        Ok(verdict(is_well))
+    })
+}
+
+async fn fsck(settings: &Settings, args: &FsckArgs) -> anyhow::Result<bool> {
+    let env = Env::real_with_cores(1);
+    let disks = look::open_all(&paths(settings)).await?;
+    let folder = settings.data.join(MANAGER);
+    if args.rebuild {
+        rebuild::run(&env, &folder, &disks, &args.without).await?;
+    }
+    check::run(&env, &folder, &disks).await
+}

@@ -1,0 +1,84 @@
+//! Making the manager's folder anew of the copies that the devices hold.
+//!
+//! The newest copy counts. It is not older than the last checkpoint, because a checkpoint is copied before anything relies on it; what
+//! was written after it is found in the logs, by the same walk as after a crash.
+
+use super::look::{Looked, manager_copy};
+use anyhow::{Context, bail};
+use env::Env;
+use manager::{DeviceState, Manager, Snapshot};
+use std::fs;
+use std::path::Path;
+use types::DeviceId;
+
+/// Makes `folder`, which must not exist.
+pub async fn run(env: &Env, folder: &Path, disks: &[Looked], without: &[u32]) -> anyhow::Result<()> {
+    if folder.exists() {
+        bail!(
+            "{0} is there, and a copy may be older than it is. Only if it can't be used: move it away (mv {0} {0}.broken) and try again",
+            folder.display()
+        );
+    }
+    let (copy, state, from) = newest_copy(env, disks).await?;
+    check_presence(&state, disks, without)?;
+    println!("rebuilding {} from the copy of state {} on device {from}", folder.display(), state.applied().0);
+    // Under another name until it is whole.
+    let unfinished = folder.with_extension("rebuilding");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished)
+            .with_context(|| format!("removing what is left of an earlier rebuilding in {}", unfinished.display()))?;
+    }
+    let manager = Manager::import(env, &unfinished, &copy).await?;
+    for id in without {
+        manager.set_device_state(DeviceId(*id), DeviceState::Failed).await?;
+        manager.remove_device(DeviceId(*id)).await?;
+    }
+    manager.persist().await?;
+    drop(manager);
+    fs::rename(&unfinished, folder).with_context(|| format!("renaming {} to {}", unfinished.display(), folder.display()))?;
+    let parent = folder.parent().context("the manager's folder is in the data folder")?;
+    fs::File::open(parent)?.sync_all()?;
+    Ok(())
+}
+
+async fn newest_copy(env: &Env, disks: &[Looked]) -> anyhow::Result<(Vec<u8>, Snapshot, DeviceId)> {
+    let mut newest: Option<(Vec<u8>, Snapshot, DeviceId)> = None;
+    for disk in disks {
+        let device = disk.device(env).await?;
+        match manager_copy(&device).await {
+            Ok(Some((bytes, state))) => {
+                if newest.as_ref().is_none_or(|(_, known, _)| known.applied() < state.applied()) {
+                    newest = Some((bytes, state, device.id()));
+                }
+            }
+            Ok(None) => println!("device {} holds no copy of the manager's state", device.id()),
+            Err(error) => println!("device {}: {error:#}", device.id()),
+        }
+    }
+    newest.context("no device holds a copy of the manager's state that can be used")
+}
+
+/// A device that is not here may hold a newer copy, and newer versions that nothing here knows of.
+fn check_presence(state: &Snapshot, disks: &[Looked], without: &[u32]) -> anyhow::Result<()> {
+    for id in without {
+        if state.device(DeviceId(*id)).is_none() {
+            bail!("--without {id}: the cluster has no device {id}");
+        }
+    }
+    for record in state.devices() {
+        let is_here = disks.iter().any(|disk| disk.superblock.device_uuid == record.uuid);
+        let is_given_up = without.contains(&record.id.0);
+        if is_here && is_given_up {
+            bail!("--without {0}: device {0} is here", record.id);
+        }
+        if !is_here && !is_given_up {
+            bail!(
+                "device {0} ({1}) is not among the disks, and may hold a newer copy: name it with --devices. If it is gone for good: \
+                 --without {0}; what it alone held is lost then",
+                record.id,
+                record.path
+            );
+        }
+    }
+    Ok(())
+}
