@@ -44,6 +44,18 @@ pub fn ludo<const BYTES: usize, V: Value>(case: &Case) {
     Row { name: "ludo", bits_a_key, single, batched, inserts, seconds: taken, note }.print(case);
 }
 
+/// Lookups in a structure without keys: the same accesses, except the 4% that also go to the overflow table, and no answers to
+/// check. For sizes whose filling takes too long.
+pub fn ludo_unfilled<const BYTES: usize, V: Value>(case: &Case) {
+    let snapshot = Maintenance::<V>::new(config(case)).lookup().snapshot();
+    let (lookup, taken) = seconds(|| Lookup::from_snapshot(&snapshot).expect("a snapshot"));
+    drop(snapshot);
+    let (single, batched) = rates::<BYTES, V>(case, &lookup);
+    let bits_a_key = lookup.memory_bytes() as f64 * 8.0 / case.keys as f64;
+    let note = "no keys in it: the accesses alone; made in: from a snapshot".to_owned();
+    Row { name: "ludo, unfilled", bits_a_key, single, batched, inserts: f64::NAN, seconds: taken, note }.print(case);
+}
+
 fn lookups<const BYTES: usize, V: Value>(case: &Case, lookup: &Lookup) -> (f64, f64) {
     let mut reader = lookup.reader::<V>().expect("wide enough");
     let numbers = queries(case);
@@ -56,6 +68,14 @@ fn lookups<const BYTES: usize, V: Value>(case: &Case, lookup: &Lookup) -> (f64, 
             assert_eq!(reader.get(key), *found);
         }
     }
+    rates::<BYTES, V>(case, lookup)
+}
+
+/// Million lookups a second: one by one, and many at once.
+fn rates<const BYTES: usize, V: Value>(case: &Case, lookup: &Lookup) -> (f64, f64) {
+    let mut reader = lookup.reader::<V>().expect("wide enough");
+    let keys: Vec<[u8; BYTES]> = queries(case).into_iter().map(key).collect();
+    let mut found = vec![None; BATCH];
     let count = keys.len() as u64;
     let single = best_rate(count, || {
         for key in &keys {
