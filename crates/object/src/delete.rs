@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use crate::directory::Bucket;
 use crate::error::ObjectError;
 use crate::principal::{Action, Principal};
-use crate::service::{ObjectService, enter, object_key};
+use crate::service::{ObjectService, object_key};
 
 /// Most keys of one multiple delete (S3).
 pub const MAX_DELETE_KEYS: usize = 1000;
@@ -59,8 +59,6 @@ impl ObjectService {
 
     async fn delete_in(&self, bucket: &Bucket, key: &str, condition: Condition) -> Result<Deleted, ObjectError> {
         let key = object_key(bucket, key)?;
-        let engine = self.engine(bucket)?;
-        let _entered = enter(bucket).await?;
-        Ok(engine.delete(&key, condition).await?)
+        self.inside(bucket, |engine| Box::pin(async move { engine.delete(&key, condition).await })).await
     }
 }

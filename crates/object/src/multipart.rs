@@ -14,7 +14,7 @@ use types::UploadId;
 use crate::directory::Bucket;
 use crate::error::ObjectError;
 use crate::principal::{Action, Principal};
-use crate::service::{ObjectService, check_attributes, enter, object_key};
+use crate::service::{ObjectService, check_attributes, object_key};
 
 pub use complete::{CompleteRequest, Completed, NamedPart};
 pub use listing::{ListUploadsRequest, PartsPage, UploadMark, UploadsPage};
@@ -44,18 +44,14 @@ impl ObjectService {
         if let Some(wanted) = checksum {
             checksum::check_supported(wanted)?;
         }
-        let engine = self.engine(&bucket)?;
-        let _entered = enter(&bucket).await?;
         let attributes = Attributes { modified_ms: self.now_ms(), upload_checksum: checksum, ..attributes };
-        Ok(engine.create_upload(&key, attributes).await?)
+        self.inside(&bucket, |engine| Box::pin(async move { engine.create_upload(&key, attributes).await })).await
     }
 
     /// Ends an upload and drops its parts.
     pub async fn abort_upload(&self, principal: &Principal, name: UploadName<'_>) -> Result<(), ObjectError> {
         let (bucket, upload) = self.upload(principal, Action::AbortMultipartUpload, name)?;
-        let engine = self.engine(&bucket)?;
-        let _entered = enter(&bucket).await?;
-        Ok(engine.abort(&upload).await?)
+        self.inside(&bucket, |engine| Box::pin(async move { engine.abort(&upload).await })).await
     }
 
     /// The upload's bucket and the engine's name of it, if the principal may do this.

@@ -1,6 +1,8 @@
 //! Writing objects.
 
-use engine::{Committed, Condition, ObjectEngine, ObjectKey, PartContent, Unmet};
+use std::sync::Arc;
+
+use engine::{Committed, Condition, EngineFuture, ObjectEngine, ObjectKey, PartContent, Unmet};
 use format::attributes::{Attributes, Checksum, ETag};
 use types::limits::MAX_SMALL_BYTES;
 
@@ -9,7 +11,7 @@ use crate::directory::Bucket;
 use crate::error::ObjectError;
 use crate::intake::{Intake, Received};
 use crate::principal::{Action, Principal};
-use crate::service::{ObjectService, check_attributes, enter, object_key};
+use crate::service::{ObjectService, check_attributes, object_key};
 
 /// An object to write.
 pub struct PutRequest {
@@ -60,16 +62,18 @@ impl ObjectService {
         condition: Condition,
     ) -> Result<Written, ObjectError> {
         let Received { content, length, digested } = received;
-        let engine = self.engine(bucket)?;
-        let entered = enter(bucket).await?;
         let attributes =
             Attributes { etag: digested.etag, modified_ms: self.now_ms(), checksum: digested.checksum, ..attributes };
-        let committed = match content {
-            PartContent::Whole(payload) => engine.put(key, attributes, payload, condition).await,
-            PartContent::Staged(staged) => engine.commit(key, staged, attributes, condition).await,
+        let key = key.clone();
+        let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
+            Box::pin(async move {
+                match content {
+                    PartContent::Whole(payload) => engine.put(&key, attributes, payload, condition).await,
+                    PartContent::Staged(staged) => engine.commit(&key, staged, attributes, condition).await,
+                }
+            })
         };
-        drop(entered);
-        let Committed { etag, modified_ms, .. } = committed?;
+        let Committed { etag, modified_ms, .. } = self.inside(bucket, write).await?;
         Ok(Written { etag, modified_ms, checksum: digested.checksum, length })
     }
 }

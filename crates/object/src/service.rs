@@ -1,9 +1,10 @@
 //! The service: one meaning per operation, whatever protocol asked for it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{ObjectEngine, ObjectKey};
+use engine::{EngineFuture, ObjectEngine, ObjectKey};
 use env::Env;
 use format::attributes::Attributes;
 use manager::{BucketEngine, BucketState, Manager};
@@ -78,6 +79,45 @@ pub(crate) async fn enter(bucket: &Bucket) -> Result<Entered, ObjectError> {
         return Err(ObjectError::Conflict { reason: "the bucket is being deleted".to_owned() });
     }
     Ok(entered)
+}
+
+impl ObjectService {
+    /// A write inside the bucket's gate. A client that goes away ends its wait, not the write: that goes on to its end and is counted
+    /// inside the gate until then, so that the bucket is not removed beneath it and nothing lands in a bucket that is gone.
+    pub(crate) async fn inside<T: Send + 'static>(
+        &self,
+        bucket: &Bucket,
+        write: impl FnOnce(Arc<dyn ObjectEngine>) -> EngineFuture<'static, T>,
+    ) -> Result<T, ObjectError> {
+        let engine = Arc::clone(self.engine_of(bucket)?);
+        let entered = enter(bucket).await?;
+        let mut finishing = Finishing { env: self.env.clone(), write: Some((write(engine), entered)) };
+        let outcome = poll_fn(|context| {
+            let (write, _) = finishing.write.as_mut().expect("polled until it is ready");
+            write.as_mut().poll(context)
+        })
+        .await;
+        finishing.write = None;
+        Ok(outcome?)
+    }
+}
+
+/// A write that goes on by itself when the request that waits for it is dropped.
+struct Finishing<T: Send + 'static> {
+    env: Env,
+    write: Option<(EngineFuture<'static, T>, Entered)>,
+}
+
+impl<T: Send + 'static> Drop for Finishing<T> {
+    fn drop(&mut self) {
+        if let Some((write, entered)) = self.write.take() {
+            drop(self.env.spawn(async move {
+                // Nobody is left to hear of it.
+                drop(write.await);
+                drop(entered);
+            }));
+        }
+    }
 }
 
 pub(crate) fn object_key(bucket: &Bucket, key: &str) -> Result<ObjectKey, ObjectError> {

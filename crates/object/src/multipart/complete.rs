@@ -10,7 +10,7 @@ use super::{UploadName, checksum};
 use crate::digest::name_of;
 use crate::error::ObjectError;
 use crate::principal::{Action, Principal};
-use crate::service::{ObjectService, enter};
+use crate::service::ObjectService;
 
 /// A part as a client names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,6 @@ impl ObjectService {
         let (bucket, upload) = self.upload(principal, Action::PutObject, name)?;
         let engine = self.engine(&bucket)?;
         check_order(&request.parts)?;
-        let _entered = enter(&bucket).await?;
         let (attributes, stored) = match stored_parts(engine, &upload).await {
             Err(ObjectError::NoSuchUpload) => return first_outcome(engine, &upload).await,
             outcome => outcome?,
@@ -73,7 +72,10 @@ impl ObjectService {
             part_count: Some(joined.parts.len() as u16),
             ..attributes
         };
-        let committed = engine.complete(&upload, joined.parts, attributes, request.condition).await?;
+        let (parts, condition) = (joined.parts, request.condition);
+        let committed = self
+            .inside(&bucket, |engine| Box::pin(async move { engine.complete(&upload, parts, attributes, condition).await }))
+            .await?;
         Ok(Completed { etag: committed.etag, modified_ms: committed.modified_ms, checksum: joined.checksum })
     }
 }

@@ -1,6 +1,8 @@
 //! Writing parts.
 
-use engine::{Found, PartInfo, UploadRef};
+use std::sync::Arc;
+
+use engine::{EngineFuture, Found, ObjectEngine, PartInfo, UploadRef};
 use format::attributes::{Attributes, Checksum, ETag, UploadChecksum};
 use types::limits::MAX_PARTS;
 
@@ -13,7 +15,7 @@ use crate::intake::{Intake, Received};
 use crate::principal::{Action, Principal};
 use crate::range::ByteRange;
 use crate::read::body_of;
-use crate::service::{ObjectService, enter};
+use crate::service::ObjectService;
 
 /// A part that is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,15 +99,17 @@ impl ObjectService {
         received: Received,
     ) -> Result<WrittenPart, ObjectError> {
         let Received { content, length, digested } = received;
-        let engine = self.engine(bucket)?;
-        let _entered = enter(bucket).await?;
         let attributes = Attributes {
             etag: digested.etag,
             modified_ms: self.now_ms(),
             checksum: digested.checksum,
             ..Attributes::default()
         };
-        let PartInfo { attributes, .. } = engine.put_part(upload, number, attributes, content).await?;
+        let upload = upload.clone();
+        let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, PartInfo> {
+            Box::pin(async move { engine.put_part(&upload, number, attributes, content).await })
+        };
+        let PartInfo { attributes, .. } = self.inside(bucket, write).await?;
         Ok(WrittenPart { etag: attributes.etag, modified_ms: attributes.modified_ms, checksum: digested.checksum, length })
     }
 }

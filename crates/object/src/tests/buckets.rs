@@ -1,7 +1,13 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
+use engine::{Committed, Condition, EngineFuture, ObjectEngine, Payload};
+use format::attributes::Attributes;
 use manager::{BucketEngine, BucketState, EtagMode};
+use tokio::sync::Notify;
 
 use super::{World, put_request, root, user};
+use crate::service::object_key;
 use crate::{BucketOptions, ObjectError, Principal, ReadRequest};
 
 fn names(world: &World, principal: &Principal) -> Vec<String> {
@@ -112,6 +118,42 @@ async fn no_write_is_lost_in_a_removed_bucket() {
             (Err(ObjectError::BucketNotEmpty), Ok(_)) => assert!(!is_empty, "round {round}: an acknowledged write is gone"),
             _ => panic!("round {round}: removed {removed:?}, written {written:?}"),
         }
+    }
+}
+
+/// A client goes away while its write is on its way: the write goes on, and the bucket is not removed beneath it.
+#[tokio::test]
+async fn a_write_whose_client_went_away_ends_before_its_bucket_goes() {
+    for goes_away in [false, true] {
+        let world = World::with_bucket().await;
+        let bucket = world.service.find_bucket("box").expect("there");
+        let may_end = Arc::new(Notify::new());
+        let (told, key) = (may_end.clone(), object_key(&bucket, "key").expect("a key"));
+        let (service, inside) = (world.service.clone(), bucket.clone());
+        let writing = tokio::spawn(async move {
+            let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
+                Box::pin(async move {
+                    told.notified().await;
+                    engine.put(&key, Attributes::default(), Payload::new(), Condition::None).await
+                })
+            };
+            service.inside(&inside, write).await.map(|_| ())
+        });
+        tokio::task::yield_now().await;
+        if goes_away {
+            writing.abort();
+            assert!(writing.await.expect_err("it is gone").is_cancelled());
+        }
+        let (service, alice) = (world.service.clone(), user("alice"));
+        let mut removed = Box::pin(service.delete_bucket(&alice, "box"));
+        for _ in 0..100 {
+            assert!(futures_util::poll!(&mut removed).is_pending(), "the bucket goes while a write is on its way");
+            tokio::task::yield_now().await;
+        }
+        may_end.notify_one();
+        let removed = removed.await;
+        assert!(matches!(removed, Err(ObjectError::BucketNotEmpty)), "gone away: {goes_away}: {removed:?}");
+        assert!(service.get(&user("alice"), "box", "key", &ReadRequest::default()).await.is_ok());
     }
 }
 
