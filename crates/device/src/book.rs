@@ -23,7 +23,7 @@ use types::{Activation, Position, ZoneIndex, ZoneOffset};
 
 use crate::class::{AppendClass, STREAMS, stream_index};
 use crate::geometry::Geometry;
-use crate::limits::{ALLOCATION_RETRY, NEXT_ZONE_ROOM_BYTES};
+use crate::limits::{ALLOCATION_RETRY, NEXT_ZONE_ROOM_BYTES, RESERVE_COPY_ZONES, RESERVE_META_ZONES};
 
 /// What a zone is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl ZoneBook {
                 }
                 NextZone::Ready(_) | NextZone::Activating { .. } => return (Placement::Full, plan),
                 NextZone::None => {
-                    if self.available(&now) <= class.free_zones_kept() {
+                    if self.available(&now) <= self.kept(class) {
                         return (Placement::Full, plan);
                     }
                     plan.activate = self.take_free(stream, &now);
@@ -200,6 +200,34 @@ impl ZoneBook {
                 }
             }
         }
+    }
+
+    /// How many free zones the class must leave. What a stream has open, with room in it, was taken from the reserve that is kept
+    /// for that stream, and serves the same end: were it not counted, a device at rest with both streams open would have nothing
+    /// left for tombstones. Data leaves everything, so that the reserve is whole when the others begin.
+    pub(crate) fn kept(&self, class: AppendClass) -> usize {
+        let kept_for = |stream, zones: usize| if self.has_room(stream) { 0 } else { zones };
+        match class {
+            AppendClass::Tombstone => {
+                let relocation = kept_for(ZoneStream::Relocated, RESERVE_COPY_ZONES);
+                // A checkpoint makes room of what tombstones have filled; so one is kept for it in any case.
+                (relocation + kept_for(ZoneStream::Meta, RESERVE_META_ZONES)).max(RESERVE_META_ZONES)
+            }
+            AppendClass::Meta => kept_for(ZoneStream::Relocated, RESERVE_COPY_ZONES),
+            AppendClass::Data | AppendClass::Relocation => class.free_zones_kept(),
+        }
+    }
+
+    /// Bytes that the open zone of a stream still takes.
+    pub(crate) fn open_room(&self, stream: ZoneStream) -> u64 {
+        self.heads[stream_index(stream)].current.map_or(0, |open| self.geometry.zone_bytes() - open.next)
+    }
+
+    /// Whether a stream has a zone with at least half of its room left.
+    fn has_room(&self, stream: ZoneStream) -> bool {
+        let head = &self.heads[stream_index(stream)];
+        let is_roomy = |open: OpenZone| self.geometry.zone_bytes() - open.next >= self.geometry.zone_bytes() / 2;
+        !matches!(head.next, NextZone::None) || head.current.is_some_and(is_roomy)
     }
 
     /// The header of an activation is durable.
@@ -271,6 +299,18 @@ impl ZoneBook {
                 plan.finish.push(open.zone);
                 self.retire(open);
             }
+        }
+        plan
+    }
+
+    /// Takes the ordered stream's zone from its head, to be finished, if it was opened from the reserve and holds something.
+    pub(crate) fn finish_reserved(&mut self) -> Plan {
+        let mut plan = Plan::default();
+        let head = &mut self.heads[stream_index(ZoneStream::Ordered)];
+        let is_reserved = |open: &mut OpenZone| open.from_reserve && open.next > ZONE_DATA_START;
+        if let Some(open) = head.current.take_if(is_reserved) {
+            plan.finish.push(open.zone);
+            self.retire(open);
         }
         plan
     }

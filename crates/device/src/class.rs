@@ -6,7 +6,7 @@
 
 use format::zone_header::ZoneStream;
 
-use crate::limits::{RESERVE_META_ZONES, RESERVE_RELOCATION_ZONES, RESERVE_TOMBSTONE_ZONES};
+use crate::limits::{RESERVE_COPY_ZONES, RESERVE_META_ZONES, RESERVE_RELOCATION_ZONES, RESERVE_TOMBSTONE_ZONES};
 
 /// What is appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,12 +39,13 @@ impl AppendClass {
         }
     }
 
-    /// The class may take a free zone only while more than this many are free.
+    /// The class may take a free zone only while more than this many are free and no zones of the reserve are in use. Zones that
+    /// the streams behind the reserve have open count for them: see the book.
     pub const fn free_zones_kept(self) -> usize {
         match self {
             AppendClass::Data => RESERVE_RELOCATION_ZONES + RESERVE_META_ZONES + RESERVE_TOMBSTONE_ZONES,
-            AppendClass::Tombstone => RESERVE_RELOCATION_ZONES + RESERVE_META_ZONES,
-            AppendClass::Meta => RESERVE_RELOCATION_ZONES,
+            AppendClass::Tombstone => RESERVE_COPY_ZONES + RESERVE_META_ZONES,
+            AppendClass::Meta => RESERVE_COPY_ZONES,
             AppendClass::Relocation => 0,
         }
     }

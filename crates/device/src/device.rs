@@ -14,7 +14,7 @@ use types::limits::UNIT_BYTES;
 use types::{CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
 
 use crate::admission::Ticket;
-use crate::book::{ZoneBook, ZoneUse};
+use crate::book::{Plan, ZoneBook, ZoneUse};
 use crate::class::AppendClass;
 use crate::combiner;
 use crate::config::{DeviceConfig, FormatOptions, SyncMode};
@@ -247,6 +247,11 @@ impl Device {
         self.inner.geometry.zones().map(|zone| ZoneInfo::of(&zones.book, zone)).collect()
     }
 
+    /// Bytes that the open zone of a stream still takes, before another one is opened.
+    pub fn open_room(&self, stream: ZoneStream) -> u64 {
+        self.inner.zones.lock().book.open_room(stream)
+    }
+
     /// How much the device holds and how much it could.
     pub fn usage(&self) -> Usage {
         let mut zones = self.inner.zones.lock();
@@ -266,6 +271,18 @@ impl Device {
     /// returns. For a recovery that wants a sealed log to walk (zstore.md, decision 7).
     pub async fn finish_open_zones(&self) -> Result<(), Arc<DiskError>> {
         let plan = self.inner.zones.lock().book.finish_open();
+        self.finish(plan).await
+    }
+
+    /// Finishes the zone that tombstones have opened from the reserve, durably, if there is one. What it holds is behind the log's
+    /// floor then, so that a checkpoint covers it.
+    pub async fn finish_reserved_zone(&self) -> Result<(), Arc<DiskError>> {
+        let plan = self.inner.zones.lock().book.finish_reserved();
+        self.finish(plan).await
+    }
+
+    /// Finishes zones that were taken from their heads, and waits until that is durable.
+    async fn finish(&self, plan: Plan) -> Result<(), Arc<DiskError>> {
         let zones = plan.finish.clone();
         zone_io::carry_out(&self.inner, plan);
         self.wait_until(|inner| {

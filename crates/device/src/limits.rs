@@ -19,15 +19,15 @@ pub const MAX_LARGE_IN_FLIGHT: usize = 16;
 /// Most large frames of a device that wait; then they are refused as busy.
 pub const MAX_LARGE_QUEUED: usize = 64;
 
-/// Free zones that only relocation may take (zstore.md, decision 22): without them a full device could not be collected.
+/// Free zones that data leaves for relocation (zstore.md, decision 22): without them a full device could not be collected.
 pub const RESERVE_RELOCATION_ZONES: usize = 2;
-
-/// Free zones that only relocation and meta appends may take: without one a full device could not be checkpointed.
+/// Of those, the ones that tombstones and meta appends leave too: to copy into. Tombstones may have the other one, because what they
+/// fill is free again after a checkpoint, without a copy.
+pub const RESERVE_COPY_ZONES: usize = 1;
+/// Free zones that data and tombstones leave for meta appends: without one a full device could not be checkpointed.
 pub const RESERVE_META_ZONES: usize = 1;
-
-/// Free zones that only relocation, meta and tombstone appends may take: without one a full device could not delete.
+/// Free zones that data leaves for tombstones: without one a full device could not delete.
 pub const RESERVE_TOMBSTONE_ZONES: usize = 1;
-
 /// Fewest zones of a device: the reserves, one open zone for each stream and one to spare.
 pub const MIN_ZONES: u32 = (RESERVE_RELOCATION_ZONES + RESERVE_META_ZONES + RESERVE_TOMBSTONE_ZONES + 4) as u32;
 
@@ -71,6 +71,7 @@ pub const WALK_READS: usize = 2;
 /// Damage that one scrub report lists; the rest is counted.
 pub const MAX_SCRUB_FINDINGS: usize = 256;
 
+const _: () = assert!(RESERVE_COPY_ZONES <= RESERVE_RELOCATION_ZONES);
 const _: () = assert!(BATCH_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(WALK_CHUNK_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(LARGE_FRAME_BYTES <= BATCH_BYTES);

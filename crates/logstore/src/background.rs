@@ -4,6 +4,7 @@
 //! checkpoints between its steps.
 
 use crate::index::Located;
+use crate::room::Room;
 use crate::store::Inner;
 use engine::{EngineError, UploadRef};
 use format::attributes::Attributes;
@@ -36,6 +37,7 @@ pub(crate) struct Background {
     bytes_before_checkpoint: u64,
     entries_before_checkpoint: u64,
     entries_since_checkpoint: AtomicU64,
+    pub room: Room,
     wake: Notify,
     stopping: AtomicBool,
     stopped: Notify,
@@ -91,6 +93,11 @@ impl Background {
         if uploads.len() < MAX_UPLOADS_QUEUED && uploads.back() != Some(&upload) {
             uploads.push_back(upload);
         }
+        self.wake.notify_one();
+    }
+
+    /// Lets the next round begin now.
+    pub fn wake(&self) {
         self.wake.notify_one();
     }
 
@@ -155,18 +162,32 @@ impl Inner {
 
     /// Whether zones run short of which only a checkpoint can make some collectable.
     fn is_cover_wanted(&self) -> bool {
-        self.targets.lacks_cover(|device| {
-            let usage = device.usage();
-            usage.free_data_zones * 100 < usage.zones * u32::from(self.config.collect_below_free_percent)
-        })
+        self.targets.lacks_cover(|device| self.wants_zones(device))
     }
 
-    async fn round(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
+    fn is_short(&self) -> bool {
+        self.targets.devices().any(|device| device.poisoned_by().is_none() && self.wants_zones(device))
+    }
+
+    /// One round of everything. True: another one at once is worth it, because zones run short and this one has freed some.
+    async fn round(self: &Arc<Self>, is_due: bool) -> Result<bool, EngineError> {
+        self.background.room.round_begins();
+        if self.background.room.take_wanted() {
+            self.finish_reserves().await;
+        }
         self.release_replaced().await;
         // Collection comes in any case: it makes the room without which the others fail on a full device.
-        let written = self.write_down(checkpoint).await;
+        let written = self.write_down(is_due || self.is_cover_wanted()).await;
         let collected = self.collect().await;
-        written.and(collected)
+        let has_freed = collected.as_ref().is_ok_and(|collected| collected.zones > 0);
+        // What failed for want of room is tried again with what was freed.
+        let outcome = match collected {
+            Ok(collected) if collected.is_worth_more() && self.is_short() => Ok(true),
+            Ok(_) => written.map(|()| false),
+            Err(error) => written.and(Err(error)),
+        };
+        self.background.room.round_ends(outcome.is_err() && !has_freed);
+        outcome
     }
 
     async fn write_down(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
@@ -190,9 +211,8 @@ pub(crate) async fn run(inner: Weak<Inner>) {
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
         let old = env.now() - last_checkpoint >= interval;
         let due = inner.names.unsaved() > 0 && (stopping || old || inner.background.due());
-        let checkpoint = due || inner.is_cover_wanted();
-        let outcome = inner.round(checkpoint).await;
-        if checkpoint || inner.names.unsaved() == 0 {
+        let outcome = inner.round(due).await;
+        if due || inner.names.unsaved() == 0 {
             last_checkpoint = env.now();
         }
         if stopping {
@@ -202,26 +222,19 @@ pub(crate) async fn run(inner: Weak<Inner>) {
             inner.background.stopped.notify_waiters();
             return;
         }
-        let outcome_failed = outcome.is_err();
-        let pause = match outcome {
-            Ok(()) => LOOK_INTERVAL,
-            Err(error) => {
-                tracing::warn!(%error, "background work failed and is tried again");
-                RETRY_PAUSE
-            }
-        };
-        if outcome_failed {
-            // Not woken by writes: each of them would try again what has just failed.
-            env.sleep(pause).await;
-            continue;
-        }
-        let wait = async {
-            tokio::select! {
+        match outcome {
+            // Clients' work comes first where both share a thread.
+            Ok(true) => tokio::task::yield_now().await,
+            Ok(false) => tokio::select! {
                 biased;
                 () = inner.background.wake.notified() => {}
-                () = env.sleep(pause) => {}
+                () = env.sleep(LOOK_INTERVAL) => {}
+            },
+            Err(error) => {
+                tracing::warn!(%error, "background work failed and is tried again");
+                // Not woken by writes: each of them would try again what has just failed.
+                env.sleep(RETRY_PAUSE).await;
             }
-        };
-        wait.await;
+        }
     }
 }

@@ -15,12 +15,13 @@
 
 use crate::index::Located;
 use crate::large::{LogStaged, collect_refs};
+use crate::pins::Stamp;
 use crate::store::Inner;
 use bytes::Bytes;
 use device::{Device, WalkEvent, ZoneInfo, ZoneState, ZoneStream};
 use engine::EngineError;
 use format::chunk_ref::ChunkRef;
-use format::record::{ChunkOwner, EntryName, Record, RecordKind};
+use format::record::{ChunkOwner, EntryName, Record, RecordKind, WriteId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +31,17 @@ use types::{DeviceId, KeyHash, Place, ZoneIndex};
 const MAX_LIVE_PERCENT: u64 = 90;
 /// Zones collected between two checkpoints: the more, the fewer checkpoints.
 const ZONES_PER_CYCLE: usize = 4;
+/// Another cycle follows at once if at least this share of the zones freed was gained, not filled with copies, in percent: else it
+/// would copy all the time what hardly ever dies.
+const MIN_GAIN_PERCENT: u64 = 25;
+/// Copying is not held back any more when free zones are fewer than the wanted ones by this factor.
+const PRESSED_FACTOR: u32 = 4;
 /// Free zones of a device with which a cycle takes on another zone: one to copy into, one for the checkpoint, one to spare.
 const FREE_ZONES_FOR_ANOTHER: u32 = 3;
 /// Free zones that copying leaves: one for the checkpoint.
 const FREE_ZONES_LEFT: u32 = 1;
+/// What a copy takes beside its payload: its header, and what is lost to padding.
+const COPY_EXTRA_BYTES: u64 = 4096;
 /// Records copied at once, so that the device writes many with one request: alone, each would be padded to a block.
 const MOVES_AT_ONCE: usize = 64;
 /// How long a cycle waits for readers of moved chunks before it leaves the zones for a later one.
@@ -54,6 +62,14 @@ impl Victim {
     }
 }
 
+/// How emptying a zone ended.
+struct Emptied {
+    /// Something live could not be moved now.
+    stays: bool,
+    /// Readers may hold places in it.
+    has_chunks: bool,
+}
+
 /// What a look at a zone found.
 #[derive(Default)]
 struct Look {
@@ -63,67 +79,123 @@ struct Look {
     live: u64,
     /// Frames that can't be read: only what names them tells whether they are live.
     damaged: bool,
+    /// Frames that are chunks, or may be: who reads a large object holds their places.
+    has_chunks: bool,
     /// Named records to move.
     moves: Vec<(Record, Bytes, Place)>,
     /// Chunks to move, by the record that names them.
     chunks: BTreeMap<KeyHash, HashSet<Place>>,
 }
 
+/// What one cycle of collection did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Collected {
+    pub zones: u64,
+    /// Bytes that these zones can hold.
+    zone_bytes: u64,
+    /// Bytes copied out of them.
+    copied_bytes: u64,
+}
+
+impl Collected {
+    /// Whether another cycle promises to gain something.
+    pub fn is_worth_more(&self) -> bool {
+        self.zones > 0 && self.zone_bytes.saturating_sub(self.copied_bytes) * 100 >= self.zone_bytes * MIN_GAIN_PERCENT
+    }
+}
+
 impl Inner {
-    /// Collects zones until enough are free again.
-    pub(crate) async fn collect(self: &Arc<Self>) -> Result<(), EngineError> {
+    /// Collects zones if devices run short of free ones.
+    pub(crate) async fn collect(self: &Arc<Self>) -> Result<Collected, EngineError> {
+        let mut collected = Collected::default();
+        let copied_before = self.stats.relocated_bytes.get();
         let victims = self.choose();
         if victims.is_empty() {
-            return Ok(());
+            return Ok(collected);
         }
-        let mut emptied = Vec::new();
+        let (mut emptied, mut read_by_some) = (Vec::new(), Vec::new());
         for victim in victims {
             // The copies must fit beside a zone for the checkpoint that makes them count, or nothing is ever freed again.
-            if !emptied.is_empty() && victim.device.usage().free_zones < FREE_ZONES_FOR_ANOTHER {
-                break;
+            let is_first = !emptied.iter().chain(&read_by_some).any(|other: &Victim| other.device.id() == victim.device.id());
+            if !is_first && victim.device.usage().free_zones < FREE_ZONES_FOR_ANOTHER {
+                continue;
             }
             // One zone that can't be emptied must not keep the others from it: the next cycle tries others first.
             match self.empty(&victim).await {
-                Ok(true) => emptied.push(victim),
-                Ok(false) => self.targets.note_setback(victim.device.id(), victim.zone),
+                Ok(Emptied { stays: false, has_chunks: false }) => emptied.push(victim),
+                Ok(Emptied { stays: false, has_chunks: true }) => read_by_some.push(victim),
+                Ok(Emptied { stays: true, .. }) => self.targets.note_setback(victim.device.id(), victim.zone),
                 Err(error) => {
                     tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
                     self.targets.note_setback(victim.device.id(), victim.zone);
                 }
             }
         }
-        if emptied.is_empty() {
-            return Ok(());
+        if emptied.is_empty() && read_by_some.is_empty() {
+            return Ok(collected);
         }
         self.checkpoint().await?;
         let mark = self.pins.mark();
+        collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
+        // A slow reader of a large object holds up the zones with chunks alone.
+        self.reset_dead(emptied, &mut collected).await?;
+        if !read_by_some.is_empty() && self.pins_released(mark).await {
+            self.reset_dead(read_by_some, &mut collected).await?;
+        }
+        Ok(collected)
+    }
+
+    /// Waits for pins older than the mark; false if some are still held.
+    async fn pins_released(&self, mark: Stamp) -> bool {
         let deadline = self.env.now() + PIN_PATIENCE;
         while !self.pins.released_before(mark) {
             if self.env.now() >= deadline {
-                return Ok(());
+                return false;
             }
             self.env.sleep(PIN_LOOK).await;
         }
-        for victim in emptied {
+        true
+    }
+
+    /// Resets the zones in which nothing is live any more.
+    async fn reset_dead(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) -> Result<(), EngineError> {
+        for victim in victims {
             let look = self.look(&victim, false).await?;
-            match look.live == 0 && !look.stays {
-                true => self.reset(&victim).await?,
-                false => self.targets.note_setback(victim.device.id(), victim.zone),
+            if look.live > 0 || look.stays {
+                self.targets.note_setback(victim.device.id(), victim.zone);
+                continue;
             }
+            self.reset(&victim).await?;
+            collected.zones += 1;
+            collected.zone_bytes += victim.device.usage().zone_bytes;
         }
         Ok(())
+    }
+
+    /// Whether a device has fewer free zones than are wanted.
+    pub(crate) fn wants_zones(&self, device: &Device) -> bool {
+        let usage = device.usage();
+        usage.free_data_zones * 100 < usage.zones * u32::from(self.config.collect_below_free_percent)
+    }
+
+    /// A write was refused. What tombstones have filled of the reserve is needed no more once it is in a run: finishing it lets a
+    /// checkpoint cover it, so that it can be reset without a copy.
+    pub(crate) async fn finish_reserves(&self) {
+        for device in self.targets.devices() {
+            if let Err(error) = device.finish_reserved_zone().await {
+                tracing::warn!(device = device.id().0, %error, "a zone of the reserve can't be finished");
+            }
+        }
     }
 
     /// The zones with the least live data on devices that run short of free ones.
     fn choose(&self) -> Vec<Victim> {
         let mut victims = Vec::new();
         for device in self.targets.devices() {
-            let usage = device.usage();
-            if device.poisoned_by().is_some()
-                || usage.free_data_zones * 100 >= usage.zones * self.config.collect_below_free_percent as u32
-            {
+            if device.poisoned_by().is_some() || !self.wants_zones(device) {
                 continue;
             }
+            let usage = device.usage();
             let covered = self.targets.covered(device.id());
             // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
             let worth = usage.capacity_bytes / u64::from(usage.zones.max(1)) * MAX_LIVE_PERCENT / 100;
@@ -143,8 +215,8 @@ impl Inner {
         victims
     }
 
-    /// Moves everything live out of a zone; false if something must stay for now.
-    async fn empty(self: &Arc<Self>, victim: &Victim) -> Result<bool, EngineError> {
+    /// Moves everything live out of a zone.
+    async fn empty(self: &Arc<Self>, victim: &Victim) -> Result<Emptied, EngineError> {
         let look = self.look(victim, true).await?;
         for (owner, places) in &look.chunks {
             self.move_chunks(owner, places).await?;
@@ -152,13 +224,16 @@ impl Inner {
         if look.damaged {
             self.repair(victim).await?;
         }
-        Ok(!look.stays)
+        Ok(Emptied { stays: look.stays, has_chunks: look.has_chunks || look.damaged })
     }
 
     /// Walks a zone and finds what is live. With `moving`, named records are moved on the way and chunks are gathered.
     async fn look(self: &Arc<Self>, victim: &Victim, moving: bool) -> Result<Look, EngineError> {
         let mut look = Look::default();
         let runs = self.run_places();
+        // From before the owners are asked. A chunk's put is either here, or has ended, and then its owner tells. One that begins
+        // later has nothing in a finished zone.
+        let staged = self.staging.lock().clone();
         let mut owners = Owners::default();
         let mut walk = victim.device.walk_zone(victim.zone, false);
         let started = self.env.now();
@@ -185,21 +260,31 @@ impl Inner {
                     look.live += runs.contains(&place) as u64;
                 }
                 RecordKind::Chunk | RecordKind::DescriptorNode => {
+                    look.has_chunks = true;
                     let chunk = record.chunk.expect("chunks and nodes name their owner");
-                    self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?;
+                    match staged.contains(&chunk.put) {
+                        true => look.stays = true,
+                        false => self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?,
+                    }
                 }
                 _ => self.look_at_named(record, payload, place, moving, &mut look).await?,
             }
-            self.pace(started, walked, &look).await;
+            self.pace(started, walked).await;
         }
         self.move_named(std::mem::take(&mut look.moves)).await?;
         if look.damaged && !moving {
             look.live += self.named_in(victim).await?.len() as u64;
         }
-        // A damaged chunk that is staged is named by nothing yet.
-        look.stays |= look.damaged && !self.staging.lock().is_empty();
+        look.stays |= look.damaged && self.may_hold_staged(victim, &staged);
         look.stays |= look.damaged && runs.iter().any(|place| victim.holds(place));
         Ok(look)
+    }
+
+    /// A damaged chunk that is staged is named by nothing yet. Only stagings that were there when the zone took appends can have
+    /// chunks in it: those younger than the first look at the finished zone have none.
+    fn may_hold_staged(&self, victim: &Victim, staged: &hashbrown::HashSet<WriteId>) -> bool {
+        let first_look = self.targets.first_look(victim.device.id(), victim.zone, || self.sequences.draw());
+        staged.iter().any(|put| put.sequence.0 < first_look)
     }
 
     /// What can't be read can't be copied from here. If it is live, another copy of it may do; else the zone stays, for whoever
@@ -273,8 +358,11 @@ impl Inner {
 
     async fn move_named(self: &Arc<Self>, moves: Vec<(Record, Bytes, Place)>) -> Result<(), EngineError> {
         let mut moving = tokio::task::JoinSet::new();
+        if let Some((_, _, place)) = moves.first() {
+            let bytes = moves.iter().map(|(_, payload, _)| payload.len() as u64 + COPY_EXTRA_BYTES).sum();
+            self.check_room(place.device, bytes)?;
+        }
         for (record, payload, place) in moves {
-            self.check_room(place.device)?;
             let inner = self.clone();
             moving.spawn(async move {
                 let hash = record.hash;
@@ -289,9 +377,14 @@ impl Inner {
         outcome
     }
 
-    /// Whether copying within a device may go on.
-    fn check_room(&self, device: DeviceId) -> Result<(), EngineError> {
-        match self.targets.device(device).is_some_and(|device| device.usage().free_zones <= FREE_ZONES_LEFT) {
+    /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others only as long as
+    /// enough stay free.
+    fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
+        let Some(device) = self.targets.device(device) else { return Ok(()) };
+        let usage = device.usage();
+        let beyond = bytes.saturating_sub(device.open_room(ZoneStream::Relocated));
+        let zones = beyond.div_ceil(usage.capacity_bytes / u64::from(usage.zones.max(1))) as u32;
+        match zones > 0 && usage.free_zones < FREE_ZONES_LEFT + zones {
             true => Err(EngineError::Full),
             false => Ok(()),
         }
@@ -305,10 +398,6 @@ impl Inner {
         owners: &mut Owners,
         look: &mut Look,
     ) -> Result<(), EngineError> {
-        if self.staging.lock().contains(&chunk.put) {
-            look.stays = true;
-            return Ok(());
-        }
         let part = chunk.upload.and_then(|upload| {
             let open = self.open_uploads.lock();
             let name = open.get(&upload)?;
@@ -346,7 +435,8 @@ impl Inner {
     }
 
     async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize) -> Result<(), EngineError> {
-        self.check_room(chunk.places.as_slice()[replica].device)?;
+        let bytes = u64::from(chunk.payload_bytes) + COPY_EXTRA_BYTES;
+        self.check_room(chunk.places.as_slice()[replica].device, bytes)?;
         let frame = self.read_chunk_frame(chunk).await?;
         let from = chunk.places.as_slice()[replica];
         let copy = crate::relocate::Recopy {
@@ -377,19 +467,27 @@ impl Inner {
     }
 
     /// Keeps collection to its share of bandwidth, unless free zones run out.
-    async fn pace(&self, started: env::Instant, walked: u64, look: &Look) {
+    async fn pace(&self, started: env::Instant, walked: u64) {
         let due = Duration::from_micros(walked.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));
-        let pressed = self.targets.devices().any(|device| device.usage().free_data_zones <= 1);
         let elapsed = self.env.now() - started;
-        if !pressed && look.live > 0 && elapsed < due {
+        if elapsed < due && !self.is_pressed() {
             self.env.sleep(due - elapsed).await;
         }
+    }
+
+    fn is_pressed(&self) -> bool {
+        self.targets.devices().any(|device| {
+            let usage = device.usage();
+            let wanted = usage.zones * u32::from(self.config.collect_below_free_percent) / 100;
+            usage.free_data_zones <= (wanted / PRESSED_FACTOR).max(1)
+        })
     }
 
     async fn reset(&self, victim: &Victim) -> Result<(), EngineError> {
         let reset = victim.device.reset(victim.zone).await;
         reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
         self.targets.forget_zone(victim.device.id(), victim.zone);
+        self.background.room.zone_freed();
         self.stats.collected_zones.add(1);
         Ok(())
     }

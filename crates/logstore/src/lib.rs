@@ -31,6 +31,7 @@ mod read;
 mod recovery;
 mod relocate;
 mod remembered;
+mod room;
 mod stats;
 mod store;
 mod targets;

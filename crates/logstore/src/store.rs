@@ -10,6 +10,7 @@ use crate::pins::Pins;
 use crate::read::info_of;
 use crate::recovery::undecidable::{Undecidable, until};
 use crate::remembered::Remembered;
+use crate::room::Patience;
 use crate::stats::LogStoreStats;
 use crate::targets::Targets;
 use crate::write::{Draft, Outcome, TurnGuard, WriteOp};
@@ -123,16 +124,32 @@ impl Inner {
         self.background.note_write(entry.frame_bytes as u64);
     }
 
-    /// Runs one write to its end, evaluating its condition when its turn has come.
+    /// Runs one write of a client to its end. Where a device is full it waits for collection.
     pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Outcome, EngineError> {
         self.undecidable.check_readable()?;
-        let name = draft.name.clone();
-        let op = WriteOp::new(self, draft, !condition.is_blind());
-        self.start(&op)?;
+        let mut op = WriteOp::new(self, draft, !condition.is_blind());
+        let mut patience = Patience::default();
+        loop {
+            match self.attempt(&op, &condition).await {
+                Err(EngineError::Full) if patience.wait(self).await => op = op.anew(),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Runs one write of the engine's own to its end. It does not wait for room: collection may be waiting for it.
+    pub async fn write_now(self: &Arc<Self>, draft: Draft) -> Result<Outcome, EngineError> {
+        self.undecidable.check_readable()?;
+        self.attempt(&WriteOp::new(self, draft, false), &Condition::None).await
+    }
+
+    /// Evaluates the condition when the write's turn has come.
+    async fn attempt(self: &Arc<Self>, op: &Arc<WriteOp>, condition: &Condition) -> Result<Outcome, EngineError> {
+        self.start(op)?;
         if !condition.is_blind() {
             let guard = TurnGuard::new(op.clone());
             let newest = op.turn().await?;
-            if let Err(error) = self.evaluate(&name, newest, &condition).await {
+            if let Err(error) = self.evaluate(op.name(), newest, condition).await {
                 guard.withdraw(error.clone());
                 return Err(error);
             }

@@ -87,7 +87,7 @@ impl Inner {
         }
         self.check_open(&upload_name(upload))?;
         let mut part = draft(RecordKind::Part, part_name(upload, number), &attributes);
-        let _kept: Option<(Pin, Staging)> = match content {
+        let _kept: Option<(Option<Pin>, Staging)> = match content {
             PartContent::Whole(payload) => {
                 part.length = payload.iter().map(|piece| piece.len() as u64).sum();
                 part.payload = payload;
@@ -260,7 +260,7 @@ impl Inner {
 
     /// [`Inner::drop_entry`] with a tombstone that says more.
     pub(crate) async fn drop_entry_as(self: &Arc<Self>, name: EntryName, attributes: Attributes) -> Result<(), EngineError> {
-        self.write(draft(RecordKind::Tombstone, name, &attributes), Condition::None).await?;
+        self.write_now(draft(RecordKind::Tombstone, name, &attributes)).await?;
         Ok(())
     }
 

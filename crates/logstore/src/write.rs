@@ -30,6 +30,7 @@ use std::task::{Poll, Waker};
 use types::{Epoch, Generation, KeyHash};
 
 /// What to write.
+#[derive(Clone)]
 pub(crate) struct Draft {
     pub kind: RecordKind,
     pub name: EntryName,
@@ -102,6 +103,11 @@ impl WriteOp {
         let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None });
         let amended = OnceLock::new();
         Arc::new(WriteOp { inner: inner.clone(), draft, decides, amended, progress })
+    }
+
+    /// The same write once more, after it was refused.
+    pub fn anew(&self) -> Arc<Self> {
+        WriteOp::new(&self.inner, self.draft.clone(), self.decides)
     }
 
     /// Waits for the end. After a failure also until writes go around the device that failed.
@@ -319,6 +325,10 @@ impl WriteOp {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    pub fn name(&self) -> &EntryName {
+        &self.draft.name
     }
 
     /// What the listing says of this write.

@@ -3,6 +3,7 @@
 use crate::append::{LooseAppend, LooseRecord};
 use crate::large::tree;
 use crate::pins::Pin;
+use crate::room::Patience;
 use crate::store::Inner;
 use bytes::Bytes;
 use engine::{EngineError, Payload, Staged};
@@ -27,11 +28,21 @@ pub(crate) struct LogStaged {
     part: PartOf,
     put: WriteId,
     next_index: u32,
-    in_flight: VecDeque<Arc<LooseAppend>>,
+    in_flight: VecDeque<Chunk>,
     refs: Vec<ChunkRef>,
     length: u64,
-    pin: Pin,
+    pin: Option<Pin>,
     staging: Staging,
+}
+
+/// A chunk or a node on its way. The bytes are kept until it has landed, for another try where a device is full.
+struct Chunk {
+    kind: RecordKind,
+    index: u32,
+    bytes: Bytes,
+    /// Of the content that it holds, or that the node is above.
+    length: u64,
+    append: Arc<LooseAppend>,
 }
 
 /// The payload of the record that makes staged chunks an object or part.
@@ -40,11 +51,12 @@ pub(crate) struct StagedContent {
     pub tree_height: u8,
     pub length: u64,
     /// Keep the chunks until their record is published.
-    pub pin: Pin,
+    pub pin: Option<Pin>,
     pub staging: Staging,
 }
 
-/// Says that chunks of a write are named by no record yet: collection leaves their zones alone.
+/// Says that chunks of a write are named by no record yet: collection leaves their zones alone. No pin is needed beside it, and none
+/// may be held: collection waits for pins, and a put on a full device waits for collection.
 pub(crate) struct Staging {
     inner: Arc<Inner>,
     put: WriteId,
@@ -86,14 +98,14 @@ impl LogStaged {
             in_flight: VecDeque::new(),
             refs: Vec::new(),
             length: 0,
-            pin: inner.pins.pin(),
+            pin: None,
         }
     }
 
     /// Chunks that are durable already: the parts of an upload. `pin` was taken before they were looked up.
     pub fn from_refs(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
         let length = refs.iter().map(|chunk| chunk.payload_bytes as u64).sum();
-        LogStaged { refs, length, pin, ..LogStaged::new(inner, owner, None) }
+        LogStaged { refs, length, pin: Some(pin), ..LogStaged::new(inner, owner, None) }
     }
 
     /// Waits for all chunks; no record is built over them.
@@ -138,30 +150,46 @@ impl LogStaged {
     }
 
     fn append(&mut self, kind: RecordKind, bytes: Bytes, length: u64) {
+        let index = self.next_index;
+        self.next_index += 1;
+        let append = self.start(kind, index, bytes.clone(), length);
+        self.in_flight.push_back(Chunk { kind, index, bytes, length, append });
+    }
+
+    fn start(&self, kind: RecordKind, index: u32, bytes: Bytes, length: u64) -> Arc<LooseAppend> {
         // Chunks of one object spread over all devices: each is placed by a hash of its own.
         let record = LooseRecord {
             kind,
             write: self.put,
-            hash: chunk_hash(self.put, self.next_index),
+            hash: chunk_hash(self.put, index),
             length,
             chunk: Some(ChunkOwner {
                 owner: self.owner,
                 upload: self.part.map(|(upload, _)| upload),
                 part: self.part.map_or(0, |(_, number)| number),
-                index: self.next_index,
+                index,
                 put: self.put,
             }),
         };
-        self.next_index += 1;
-        self.in_flight.push_back(LooseAppend::start(&self.inner, record, bytes));
+        LooseAppend::start(&self.inner, record, bytes)
     }
 
     async fn settle_one(&mut self) -> Result<(), EngineError> {
-        if let Some(oldest) = self.in_flight.front() {
-            let landed = oldest.finished().await?;
-            let payload_bytes = oldest.payload_bytes();
-            self.in_flight.pop_front();
-            self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
+        let mut patience = Patience::default();
+        while let Some(oldest) = self.in_flight.front() {
+            match oldest.append.finished().await {
+                Ok(landed) => {
+                    let payload_bytes = oldest.append.payload_bytes();
+                    self.in_flight.pop_front();
+                    self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
+                    return Ok(());
+                }
+                Err(EngineError::Full) if patience.wait(&self.inner).await => {
+                    let again = self.start(oldest.kind, oldest.index, oldest.bytes.clone(), oldest.length);
+                    self.in_flight.front_mut().expect("looked at above").append = again;
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

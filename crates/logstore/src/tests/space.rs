@@ -1,6 +1,6 @@
 //! Devices that are full, or nearly.
 
-use super::script::Script;
+use super::script::{CHUNK, Script};
 use super::support::{BUCKET, Rig, key, simulate};
 use crate::LogStore;
 use bytes::Bytes;
@@ -93,7 +93,7 @@ fn an_upload_whose_tombstones_find_no_room_has_ended_all_the_same() {
             let part = store.put_part(&upload, 1, Default::default(), content()).await.unwrap();
             let parts = [CompletePart { number: 1, order: part.order }];
             let part_hash = EntryName::part(BUCKET, b"joined", upload.upload, 1).hash();
-            leave_free_zones(&store, 3).await;
+            leave_free_zones(&store, 2).await;
             leave_blocks(&mut script, &store, blocks).await;
 
             let committed = complete(&store, &upload, &parts).await;
@@ -131,5 +131,56 @@ fn an_upload_whose_tombstones_find_no_room_has_ended_all_the_same() {
             assert_eq!((open_uploads(&store).await, is_live(&store, &part_hash)), (0, false));
             assert_eq!(store.info(&key("joined")).await.unwrap().length, bytes.len() as u64);
         }
+    });
+}
+
+/// Longest that a put may take while there is enough to collect, in simulated time.
+const PUT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Overwrites a few objects again and again; the device sees much more than it can hold.
+async fn overwrite(rig: &Rig, store: &LogStore, script: &mut Script, rounds: usize, is_large: bool, pause: Duration) {
+    for round in 0..rounds {
+        let began = rig.env.now();
+        let written = match is_large {
+            true => script.put_large(store, &format!("large-{}", round % 3), 3 * CHUNK + round).await,
+            false => script.put(store, &format!("key-{:02}", round * 7 % 60), 3800).await,
+        };
+        let took = rig.env.now() - began;
+        written.unwrap_or_else(|error| panic!("put {round} of {rounds}: {error}"));
+        assert!(took < PUT_PATIENCE, "put {round} of {rounds} took {took:?}");
+        match pause.is_zero() {
+            true => tokio::task::yield_now().await,
+            false => rig.env.sleep(pause).await,
+        }
+    }
+}
+
+#[test]
+fn overwriting_neither_stalls_nor_is_refused_while_much_is_dead() {
+    simulate(async {
+        for (devices, is_large, pause) in [(1, false, 0), (1, false, 2), (3, false, 2), (1, true, 0), (3, true, 4)] {
+            let rig = Rig::new(210, devices, 32, ZONE_BYTES).await;
+            let mut script = Script::default();
+            let store = rig.open().await;
+            let rounds = if is_large { 600 } else { 3000 };
+            overwrite(&rig, &store, &mut script, rounds, is_large, Duration::from_millis(pause)).await;
+            assert!(store.stats().collected_zones.get() > 50, "otherwise this tests nothing");
+            script.judge(&store).await;
+        }
+    });
+}
+
+/// A reader that takes for ever holds up the zones that have chunks, and no others.
+#[test]
+fn a_slow_reader_does_not_hold_up_the_zones_of_small_objects() {
+    simulate(async {
+        let rig = Rig::new(211, 1, 32, ZONE_BYTES).await;
+        let mut script = Script::default();
+        let store = rig.open().await;
+        script.put_large(&store, "read", 3 * CHUNK).await.unwrap();
+        let slow = store.open(&key("read")).await.unwrap();
+        overwrite(&rig, &store, &mut script, 3000, false, Duration::from_millis(2)).await;
+        drop(slow);
+        script.judge(&store).await;
     });
 }

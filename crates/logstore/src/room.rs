@@ -1,0 +1,83 @@
+//! Waiting for room (zstore.md, decision 22): a write that a full device refuses waits for collection as long as that gets
+//! anywhere, and is refused when it does not.
+//!
+//! The background works in rounds and counts what they free. Who waits asks for a round of its own: one that had begun before may
+//! have looked before there was anything to free.
+
+use crate::store::Inner;
+use env::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a write waits for room in all.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the rounds of the background have done.
+#[derive(Clone, Copy, Default)]
+struct Rounds {
+    begun: u64,
+    ended: u64,
+    freed_zones: u64,
+    /// The last one failed, and the next one is a while away.
+    has_failed: bool,
+}
+
+/// Who waits for room, and what there is to be told.
+#[derive(Default)]
+pub(crate) struct Room {
+    rounds: watch::Sender<Rounds>,
+    is_wanted: AtomicBool,
+}
+
+impl Room {
+    /// Whether a write has been refused since the last time that this was asked.
+    pub fn take_wanted(&self) -> bool {
+        self.is_wanted.swap(false, Ordering::AcqRel)
+    }
+
+    pub fn round_begins(&self) {
+        self.rounds.send_modify(|rounds| rounds.begun += 1);
+    }
+
+    pub fn zone_freed(&self) {
+        self.rounds.send_modify(|rounds| rounds.freed_zones += 1);
+    }
+
+    pub fn round_ends(&self, has_failed: bool) {
+        self.rounds.send_modify(|rounds| {
+            rounds.ended += 1;
+            rounds.has_failed = has_failed;
+        });
+    }
+}
+
+/// The patience of one write.
+#[derive(Default)]
+pub(crate) struct Patience {
+    ends: Option<Instant>,
+}
+
+impl Patience {
+    /// A device is full: true when there is room again, or may be, false when the write is to be refused.
+    pub async fn wait(&mut self, inner: &Inner) -> bool {
+        let room = &inner.background.room;
+        let mut rounds = room.rounds.subscribe();
+        let seen = *rounds.borrow();
+        let now = inner.env.now();
+        let ends = *self.ends.get_or_insert(now + ROOM_PATIENCE);
+        if seen.has_failed || now >= ends {
+            return false;
+        }
+        room.is_wanted.store(true, Ordering::Release);
+        inner.background.wake();
+        tokio::select! {
+            biased;
+            // The sender lives as long as the engine.
+            after = rounds.wait_for(|now| now.freed_zones > seen.freed_zones || now.ended > seen.begun) => {
+                after.is_ok_and(|after| after.freed_zones > seen.freed_zones)
+            }
+            () = inner.env.sleep(ends - now) => false,
+        }
+    }
+}
