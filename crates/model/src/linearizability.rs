@@ -83,6 +83,11 @@ impl<S: Specification> History<S> {
         CallId(self.calls.len() - 1)
     }
 
+    /// What was asked.
+    pub fn asked(&self, id: CallId) -> &S::Call {
+        &self.calls[id.0].call
+    }
+
     /// The call is answered.
     pub fn answer(&mut self, id: CallId, outcome: S::Outcome) {
         self.now += 1;

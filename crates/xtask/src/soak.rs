@@ -66,6 +66,11 @@ const SUITES: &[Suite] = &[
         proves: "the protocols' models, explored to their full size, and the wrong twins that must fail",
     },
     Suite {
+        name: "sim",
+        package: "sim",
+        proves: "the whole of one machine under power cuts, kills and disk faults: histories are linearizable, LIST and GET agree",
+    },
+    Suite {
         name: "program",
         package: "trilith",
         proves: "kill -9 under mixed load, 500 times: nothing acknowledged is lost, LIST and GET agree; histories across kills \

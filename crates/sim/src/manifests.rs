@@ -1,0 +1,39 @@
+//! The log engine's manifests, kept by the manager, as the program wires them.
+
+use engine::{EngineError, EngineFuture};
+use logstore::Manifests;
+use manager::Manager;
+use std::sync::Arc;
+use types::{CellId, Epoch};
+
+/// One cell's manifest with the manager of this process.
+pub struct ManagerManifests {
+    manager: Arc<Manager>,
+    cell: CellId,
+}
+
+impl ManagerManifests {
+    pub fn new(manager: Arc<Manager>, cell: CellId) -> Self {
+        ManagerManifests { manager, cell }
+    }
+}
+
+impl Manifests for ManagerManifests {
+    fn load(&self) -> Option<Vec<u8>> {
+        self.manager.snapshot().manifest(self.cell).map(|manifest| manifest.bytes.clone())
+    }
+
+    fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
+        Box::pin(async move {
+            let installed = self.manager.install_manifest(self.cell, expected, epoch, manifest).await;
+            installed.map_err(|error| EngineError::Unavailable { reason: format!("installing a checkpoint: {error}") })
+        })
+    }
+
+    fn incarnation(&self) -> EngineFuture<'_, u64> {
+        Box::pin(async move {
+            let token = self.manager.take_token().await;
+            token.map(|token| token.0).map_err(|error| EngineError::Unavailable { reason: format!("taking a token: {error}") })
+        })
+    }
+}
