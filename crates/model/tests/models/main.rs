@@ -7,3 +7,4 @@ mod cold_start;
 mod explore;
 mod freeze;
 mod interference;
+mod views;
