@@ -1,0 +1,55 @@
+//! Which zones a cycle empties: those with the least live data, by counts that are hints.
+
+use super::Victim;
+use crate::store::Inner;
+use device::{Device, ZoneInfo, ZoneState, ZoneStream};
+
+/// A zone is worth collecting when less than this share of what it could hold is live, in percent.
+const MAX_LIVE_PERCENT: u64 = 90;
+/// Zones collected between two checkpoints: the more, the fewer checkpoints.
+const ZONES_PER_CYCLE: usize = 4;
+
+impl Inner {
+    /// Whether a device has fewer free zones than are wanted.
+    pub(crate) fn wants_zones(&self, device: &Device) -> bool {
+        let usage = device.usage();
+        usage.free_data_zones * 100 < usage.zones * u32::from(self.config.collect_below_free_percent)
+    }
+
+    /// A write was refused. What tombstones have filled of the reserve is needed no more once it is in a run: finishing it lets a
+    /// checkpoint cover it, so that it can be reset without a copy.
+    pub(crate) async fn finish_reserves(&self) {
+        for device in self.targets.devices() {
+            if let Err(error) = device.finish_reserved_zone().await {
+                tracing::warn!(device = device.id().0, %error, "a zone of the reserve can't be finished");
+            }
+        }
+    }
+
+    /// The zones with the least live data on devices that run short of free ones.
+    pub(super) fn choose(&self) -> Vec<Victim> {
+        let mut victims = Vec::new();
+        for device in self.targets.devices() {
+            if device.poisoned_by().is_some() || !self.wants_zones(device) {
+                continue;
+            }
+            let usage = device.usage();
+            let covered = self.targets.covered(device.id());
+            // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
+            let worth = usage.capacity_bytes / u64::from(usage.zones.max(1)) * MAX_LIVE_PERCENT / 100;
+            let setbacks = |zone: &ZoneInfo| self.targets.setbacks(device.id(), zone.zone);
+            let mut zones: Vec<(u64, ZoneInfo)> = device
+                .zones()
+                .into_iter()
+                .filter(|zone| zone.state == Some(ZoneState::Finished))
+                .filter(|zone| zone.stream == Some(ZoneStream::Meta) || zone.activation < covered.of(zone.stream).activation)
+                .map(|zone| (self.targets.live_bytes(device.id(), zone.zone), zone))
+                .filter(|(live, _)| *live < worth)
+                .collect();
+            zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
+            let chosen = zones.into_iter().take(ZONES_PER_CYCLE);
+            victims.extend(chosen.map(|(_, zone)| Victim { device: device.clone(), zone: zone.zone }));
+        }
+        victims
+    }
+}

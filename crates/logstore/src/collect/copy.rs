@@ -1,0 +1,109 @@
+//! Copying what is live out of a zone, to other zones of the same device.
+
+use super::Victim;
+use crate::large::{LogStaged, collect_refs};
+use crate::relocate::Recopy;
+use crate::store::Inner;
+use bytes::Bytes;
+use device::ZoneStream;
+use engine::EngineError;
+use format::chunk_ref::ChunkRef;
+use format::record::Record;
+use std::collections::HashSet;
+use std::sync::Arc;
+use types::{DeviceId, KeyHash, Place};
+
+/// Free zones that copying leaves: one for the checkpoint.
+const FREE_ZONES_LEFT: u32 = 1;
+/// What a copy takes beside its payload: its header, and what is lost to padding.
+const COPY_EXTRA_BYTES: u64 = 4096;
+/// Records copied at once, so that the device writes many with one request: alone, each would be padded to a block.
+pub(super) const MOVES_AT_ONCE: usize = 64;
+
+impl Inner {
+    pub(super) async fn move_named(self: &Arc<Self>, moves: Vec<(Record, Bytes, Place)>) -> Result<(), EngineError> {
+        let mut moving = tokio::task::JoinSet::new();
+        if let Some((_, _, place)) = moves.first() {
+            let bytes = moves.iter().map(|(_, payload, _)| payload.len() as u64 + COPY_EXTRA_BYTES).sum();
+            self.check_room(place.device, bytes)?;
+        }
+        for (record, payload, place) in moves {
+            let inner = self.clone();
+            moving.spawn(async move {
+                let hash = record.hash;
+                inner.move_copy(record, payload, place, &hash).await
+            });
+        }
+        let mut outcome = Ok(());
+        while let Some(moved) = moving.join_next().await {
+            let moved = moved.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }));
+            outcome = outcome.and(moved.map(|_| ()));
+        }
+        outcome
+    }
+
+    /// Copies chunks of one record and gives the record a new list.
+    pub(super) async fn move_chunks(self: &Arc<Self>, owner: &KeyHash, moving: &HashSet<Place>) -> Result<(), EngineError> {
+        let Some(known) = self.live_large(owner) else { return Ok(()) };
+        let Some(frame) = self.read_copies(&known).await? else { return Ok(()) };
+        let mut refs = collect_refs(self, &frame.payload, frame.record.tree_height, false).await?;
+        for chunk in &mut refs {
+            for replica in 0..chunk.places.len() {
+                if moving.contains(&chunk.places.as_slice()[replica]) {
+                    self.move_chunk(chunk, replica).await?;
+                }
+            }
+        }
+        let pin = self.pins.pin();
+        let content = LogStaged::from_refs(self, *owner, refs, pin).into_content().await?;
+        let payload = content.payload.concat();
+        let mut record = frame.record;
+        record.tree_height = content.tree_height;
+        self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await?;
+        Ok(())
+    }
+
+    async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize) -> Result<(), EngineError> {
+        let bytes = u64::from(chunk.payload_bytes) + COPY_EXTRA_BYTES;
+        self.check_room(chunk.places.as_slice()[replica].device, bytes)?;
+        let frame = self.read_chunk_frame(chunk).await?;
+        let from = chunk.places.as_slice()[replica];
+        let copy =
+            Recopy { record: frame.record, payload: frame.payload, order: None, replica, device: from.device, moved: true };
+        let appended = self.recopy(copy).await?;
+        chunk.places.as_mut_slice()[replica] = appended.place;
+        self.targets.add_live_chunk(&appended.place, appended.frame_bytes as u64);
+        self.stats.relocated_bytes.add(appended.frame_bytes as u64);
+        Ok(())
+    }
+
+    /// What can't be read can't be copied from here. If it is live, another copy of it may do; else the zone stays, for whoever
+    /// knows how to read it. Torn frames that a crash left are named by nothing.
+    pub(super) async fn repair(self: &Arc<Self>, victim: &Victim) -> Result<(), EngineError> {
+        for (hash, places) in self.named_in(victim).await? {
+            let Some(known) = self.shard(&hash).lock().index().newest(&hash) else { continue };
+            if known.places.as_slice().iter().all(|place| !places.contains(place)) {
+                self.move_chunks(&hash, &places).await?;
+                continue;
+            }
+            let Some(frame) = self.read_copies(&known).await? else { continue };
+            for place in places {
+                self.move_copy(frame.record.clone(), frame.payload.clone(), place, &hash).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others only as long as
+    /// enough stay free.
+    fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
+        let Some(device) = self.targets.device(device) else { return Ok(()) };
+        let usage = device.usage();
+        let beyond = bytes.saturating_sub(device.open_room(ZoneStream::Relocated));
+        let zones = beyond.div_ceil(usage.capacity_bytes / u64::from(usage.zones.max(1))) as u32;
+        match zones > 0 && usage.free_zones < FREE_ZONES_LEFT + zones {
+            true => Err(EngineError::Full),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Walking a zone and finding what in it is live: by what owns it, never by counts.
+
+use super::Victim;
+use super::copy::MOVES_AT_ONCE;
+use super::owners::Owners;
+use crate::store::Inner;
+use bytes::Bytes;
+use device::WalkEvent;
+use engine::EngineError;
+use format::record::{ChunkOwner, EntryName, Record, RecordKind, WriteId};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{KeyHash, Place};
+
+/// Copying is not held back any more when free zones are fewer than the wanted ones by this factor.
+const PRESSED_FACTOR: u32 = 4;
+
+/// What a look at a zone found.
+#[derive(Default)]
+pub(super) struct Look {
+    /// Something live could not be moved now.
+    pub stays: bool,
+    /// Frames that were live when they were looked at.
+    pub live: u64,
+    /// Frames that can't be read: only what names them tells whether they are live.
+    pub damaged: bool,
+    /// Frames that are chunks, or may be: who reads a large object holds their places.
+    pub has_chunks: bool,
+    /// Named records to move.
+    pub moves: Vec<(Record, Bytes, Place)>,
+    /// Chunks to move, by the record that names them.
+    pub chunks: BTreeMap<KeyHash, HashSet<Place>>,
+}
+
+impl Inner {
+    /// Walks a zone and finds what is live. With `moving`, named records are moved on the way and chunks are gathered.
+    pub(super) async fn look(self: &Arc<Self>, victim: &Victim, moving: bool) -> Result<Look, EngineError> {
+        let mut look = Look::default();
+        let runs = self.run_places();
+        // From before the owners are asked. A chunk's put is either here, or has ended, and then its owner tells. One that begins
+        // later has nothing in a finished zone.
+        let staged = self.staging.lock().clone();
+        let mut owners = Owners::default();
+        let mut walk = victim.device.walk_zone(victim.zone, false);
+        let started = self.env.now();
+        let mut walked = 0u64;
+        loop {
+            let (record, payload, place) = match walk.next().await {
+                None => break,
+                Some(WalkEvent::Frame(frame)) => {
+                    let header = Bytes::copy_from_slice(frame.engine_header());
+                    let record = Record::decode(&header).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
+                    walked += frame.view.frame_bytes() as u64;
+                    let wanted = moving && record.chunk.is_none();
+                    let payload = if wanted { Bytes::copy_from_slice(frame.payload()) } else { Bytes::new() };
+                    (record, payload, frame.place)
+                }
+                Some(WalkEvent::Damaged { .. } | WalkEvent::Unreadable { .. }) => {
+                    look.damaged = true;
+                    continue;
+                }
+            };
+            match record.kind {
+                RecordKind::RunBlock | RecordKind::RunIndex => {
+                    look.stays |= runs.contains(&place);
+                    look.live += runs.contains(&place) as u64;
+                }
+                RecordKind::Chunk | RecordKind::DescriptorNode => {
+                    look.has_chunks = true;
+                    let chunk = record.chunk.expect("chunks and nodes name their owner");
+                    match staged.contains(&chunk.put) {
+                        true => look.stays = true,
+                        false => self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?,
+                    }
+                }
+                _ => self.look_at_named(record, payload, place, moving, &mut look).await?,
+            }
+            self.pace(started, walked).await;
+        }
+        self.move_named(std::mem::take(&mut look.moves)).await?;
+        if look.damaged && !moving {
+            look.live += self.named_in(victim).await?.len() as u64;
+        }
+        look.stays |= look.damaged && self.may_hold_staged(victim, &staged);
+        look.stays |= look.damaged && runs.iter().any(|place| victim.holds(place));
+        Ok(look)
+    }
+
+    /// A damaged chunk that is staged is named by nothing yet. Only stagings that were there when the zone took appends can have
+    /// chunks in it: those younger than the first look at the finished zone have none.
+    fn may_hold_staged(&self, victim: &Victim, staged: &hashbrown::HashSet<WriteId>) -> bool {
+        let first_look = self.targets.first_look(victim.device.id(), victim.zone, || self.sequences.draw());
+        staged.iter().any(|put| put.sequence.0 < first_look)
+    }
+
+    async fn look_at_named(
+        self: &Arc<Self>,
+        record: Record,
+        payload: Bytes,
+        place: Place,
+        moving: bool,
+        look: &mut Look,
+    ) -> Result<(), EngineError> {
+        let hash = record.hash;
+        let known = self.shard(&hash).lock().index().newest(&hash);
+        // A tombstone's record is not needed any more: it is in a run.
+        let is_live = known.is_some_and(|known| known.is_live() && known.places.as_slice().contains(&place));
+        if !is_live {
+            return Ok(());
+        }
+        look.live += 1;
+        if moving {
+            // Walked without its payload's checksums, because most of a victim is garbage: what is copied is checked here.
+            let frame = self.targets.read(&place, 0).await;
+            let payload = frame.map_or(payload, |frame| frame.payload);
+            look.moves.push((record, payload, place));
+            if look.moves.len() >= MOVES_AT_ONCE {
+                self.move_named(std::mem::take(&mut look.moves)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A chunk is live when the object or the open part that it was written for names it.
+    async fn look_at_chunk(
+        self: &Arc<Self>,
+        chunk: &ChunkOwner,
+        place: Place,
+        owners: &mut Owners,
+        look: &mut Look,
+    ) -> Result<(), EngineError> {
+        let part = chunk.upload.and_then(|upload| {
+            let open = self.open_uploads.lock();
+            let name = open.get(&upload)?;
+            let key = name.key().ok()?.into_owned();
+            Some(EntryName::part(name.bucket, &key, upload, chunk.part).hash())
+        });
+        for owner in [Some(chunk.owner), part].into_iter().flatten() {
+            if owners.places(self, &owner).await?.contains(&place) {
+                look.live += 1;
+                look.chunks.entry(owner).or_default().insert(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn run_places(&self) -> HashSet<Place> {
+        let runs = self.names.layers().runs;
+        runs.iter()
+            .flat_map(|run| run.frames().collect::<Vec<_>>())
+            .flat_map(|(places, _)| places.as_slice().to_vec())
+            .collect()
+    }
+
+    /// Keeps collection to its share of bandwidth, unless free zones run out.
+    async fn pace(&self, started: env::Instant, walked: u64) {
+        let due = Duration::from_micros(walked.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));
+        let elapsed = self.env.now() - started;
+        if elapsed < due && !self.is_pressed() {
+            self.env.sleep(due - elapsed).await;
+        }
+    }
+
+    fn is_pressed(&self) -> bool {
+        self.targets.devices().any(|device| {
+            let usage = device.usage();
+            let wanted = usage.zones * u32::from(self.config.collect_below_free_percent) / 100;
+            usage.free_data_zones <= (wanted / PRESSED_FACTOR).max(1)
+        })
+    }
+}
