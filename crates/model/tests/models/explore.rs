@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// Most states of a run in an ordinary test.
-const MAX_STATES: usize = 3_000_000;
-/// Most states of a run with `TRILITH_SOAK`.
-const MAX_SOAK_STATES: usize = 60_000_000;
+/// Most steps of a run in an ordinary test: each leads to a state, most often to one that is known.
+const MAX_STEPS: usize = 3_000_000;
+/// Most steps of a run with `TRILITH_SOAK`.
+const MAX_SOAK_STEPS: usize = 200_000_000;
 
 /// Whether to take the larger bounds.
 pub fn soaking() -> bool {
@@ -50,7 +50,7 @@ where
     M::State: Clone + Debug + Hash + Send + Sync + PartialEq + 'static,
     M::Action: Clone + Debug + Send + Sync + PartialEq + 'static,
 {
-    let most = if soaking() { MAX_SOAK_STATES } else { MAX_STATES };
+    let most = if soaking() { MAX_SOAK_STEPS } else { MAX_STEPS };
     let wanted = match &until {
         HasDiscoveries::AnyOf(properties) => properties.first().copied(),
         _ => None,
@@ -60,7 +60,9 @@ where
     let mut discoveries = checker.discoveries();
     let found = wanted.filter(|property| discoveries.contains_key(property)).or_else(|| discoveries.keys().next().copied());
     let broken = found.and_then(|property| discoveries.remove(property).map(|path| (property, path)));
-    assert!(broken.is_some() || states < most, "more than {most} states: the bound cut the exploration short");
+    // The bound is on steps, of which there are more than states.
+    let steps = checker.state_count();
+    assert!(broken.is_some() || steps < most, "more than {most} steps to {states} states: the bound cut the exploration short");
     let lines = |(property, path): (&'static str, stateright::Path<M::State, M::Action>)| {
         let actions: Vec<String> = path.into_actions().iter().map(|action| format!("  {action:?}")).collect();
         (property, actions.join("\n"))
