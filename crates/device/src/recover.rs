@@ -30,7 +30,11 @@ pub(crate) struct Recovery<'a> {
 
 impl Recovery<'_> {
     /// The state of every zone, with none open.
+    ///
+    /// What a process left on its way when it died can be read, but a power cut may still take it: it is made durable before anybody
+    /// reads and relies on it.
     pub(crate) async fn zones(&self) -> Result<Vec<ZoneEntry>, OpenError> {
+        self.disk.flush().await?;
         let reads = futures_util::stream::iter(self.geometry.zones()).map(|zone| self.read_header(zone));
         let mut headers = reads.buffered(OPEN_READS);
         let mut entries = Vec::with_capacity(self.geometry.zone_count() as usize);
