@@ -22,6 +22,7 @@ use crate::error::{AppendError, FormatError, NotesIoError, OpenError, ReadError,
 use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
+use crate::piece::{self, FramePiece, PieceOfFrame};
 use crate::position_vector::LogVector;
 use crate::read::{self, FrameBuf, Tried};
 use crate::recover::Recovery;
@@ -203,6 +204,11 @@ impl Device {
     /// Reads the frame at `place`, checked. `expected_bytes` is a guess of its length: if it is good, it is one read.
     pub async fn read(&self, place: Place, expected_bytes: usize) -> Result<FrameBuf, ReadError> {
         read::read(&self.inner, place, expected_bytes).await
+    }
+
+    /// Reads a piece of the payload of the frame at `place`: its header, and of its blocks those that hold the piece, checked.
+    pub async fn read_piece(&self, place: Place, wanted: &PieceOfFrame) -> Result<FramePiece, ReadError> {
+        piece::read_piece(&self.inner, place, wanted).await
     }
 
     /// Walks all zones that hold frames, from a vector on, in the order of their activations. Zones must not be reset meanwhile.

@@ -16,7 +16,7 @@
 //! - A failed write or flush ends all writing. It is never retried.
 //! - What a read returns has proved that it is the frame written at that place in that activation.
 //!
-//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `device`.
+//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `piece`, `device`.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -31,6 +31,7 @@ mod geometry;
 mod inner;
 mod launch;
 pub mod limits;
+mod piece;
 mod position_vector;
 mod prewrite;
 mod read;
@@ -47,6 +48,7 @@ pub use crate::config::{DeviceConfig, FormatOptions, SyncMode};
 pub use crate::device::{AppendOrder, Device};
 pub use crate::error::{AppendError, Damage, FormatError, NotesIoError, OpenError, ReadError, ResetError};
 pub use crate::launch::{AppendDone, Appended};
+pub use crate::piece::{FramePiece, MAX_GAP_BYTES, PieceOfFrame};
 pub use crate::position_vector::LogVector;
 pub use crate::read::{FrameBuf, Tried};
 pub use crate::scrub::{NoSuchZone, ScrubFinding, ScrubReport};

@@ -4,6 +4,7 @@
 //! A frame that does not check is read once more around the page cache before it is called corrupt: a buffered read that ran
 //! beside the direct write of a neighbour may have left an old page in the cache.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -96,16 +97,28 @@ pub(crate) async fn read(inner: &Arc<Inner>, place: Place, expected_bytes: usize
         Err(Failure::Disk(error)) => return Err(error.into()),
         Err(Failure::Damage(damage)) => damage,
     };
-    match read_by(inner, place, &seal, expected_bytes, ReadMode::Direct).await {
-        Ok(frame) => {
+    let second = read_by(inner, place, &seal, expected_bytes, ReadMode::Direct).await;
+    settle(inner, place, &seal, first, second)
+}
+
+/// The outcome of a read whose first answer was damaged, and whose second came from the medium.
+pub(crate) fn settle<T>(
+    inner: &Inner,
+    place: Place,
+    seal: &Seal,
+    first: Damage,
+    second: Result<T, Failure>,
+) -> Result<T, ReadError> {
+    match second {
+        Ok(read) => {
             inner.stats.repeated_reads.add(1);
             tracing::warn!(?place, damage = %first, "a frame in the page cache was wrong, on the medium it is right");
-            Ok(frame)
+            Ok(read)
         }
         Err(Failure::Disk(error)) => Err(error.into()),
         Err(Failure::Damage(damage)) => {
             let is_misplaced = matches!(damage, Damage::Header(FrameError::Misplaced { .. }));
-            if is_misplaced || is_stale(inner, place, &seal) {
+            if is_misplaced || is_stale(inner, place, seal) {
                 return Err(ReadError::Stale { place });
             }
             inner.stats.corrupt_reads.add(1);
@@ -120,9 +133,16 @@ fn is_stale(inner: &Inner, place: Place, seal: &Seal) -> bool {
     seal_of(inner, place).as_ref().ok() != Some(seal) || place.offset.bytes() >= inner.zones.lock().book.end(place.zone)
 }
 
-enum Failure {
+/// Why one try to read did not give a frame.
+pub(crate) enum Failure {
     Disk(disk::DiskError),
     Damage(Damage),
+}
+
+impl From<disk::DiskError> for Failure {
+    fn from(error: disk::DiskError) -> Self {
+        Failure::Disk(error)
+    }
 }
 
 /// Why a buffer does not hold a frame.
@@ -140,7 +160,7 @@ async fn read_by(inner: &Inner, place: Place, seal: &Seal, expected_bytes: usize
     }
     let mut len = expected_bytes.clamp(FIXED_HEADER_BYTES, room);
     loop {
-        let (buf, start) = read_range(inner, place, len, mode).await.map_err(Failure::Disk)?;
+        let (buf, start) = read_at(inner, place, 0..len, mode).await?;
         match check(&buf[start..start + len], seal) {
             Ok(view) => return Ok(FrameBuf { buf, start, view }),
             Err(Unread::Damage(damage)) => return Err(Failure::Damage(damage)),
@@ -155,19 +175,36 @@ async fn read_by(inner: &Inner, place: Place, seal: &Seal, expected_bytes: usize
     }
 }
 
-/// `len` bytes from `place` on, and where they start in the buffer.
-async fn read_range(inner: &Inner, place: Place, len: usize, mode: ReadMode) -> Result<(AlignedBuf, usize), disk::DiskError> {
-    let offset = inner.geometry.disk_offset(place.zone, place.offset.bytes());
+/// A range of bytes, counted from `place` on, and where they start in the buffer.
+async fn read_at(
+    inner: &Inner,
+    place: Place,
+    range: Range<usize>,
+    mode: ReadMode,
+) -> Result<(AlignedBuf, usize), disk::DiskError> {
+    let offset = inner.geometry.disk_offset(place.zone, place.offset.bytes()) + range.start as u64;
     match mode {
-        ReadMode::Cached => Ok((inner.disk.read_cached(offset, len).await?, 0)),
+        ReadMode::Cached => Ok((inner.disk.read_cached(offset, range.len()).await?, 0)),
         ReadMode::Direct => {
             let block = BLOCK_BYTES as u64;
             let from = offset / block * block;
-            let to = (offset + len as u64).next_multiple_of(block);
+            let to = (offset + range.len() as u64).next_multiple_of(block);
             let buf = inner.disk.read(from, (to - from) as usize, ReadMode::Direct).await?;
             Ok((buf, (offset - from) as usize))
         }
     }
+}
+
+/// A range of bytes, counted from `place` on, unchecked.
+pub(crate) async fn read_range(
+    inner: &Inner,
+    place: Place,
+    range: Range<usize>,
+    mode: ReadMode,
+) -> Result<Bytes, disk::DiskError> {
+    let len = range.len();
+    let (buf, start) = read_at(inner, place, range, mode).await?;
+    Ok(Bytes::from_owner(buf).slice(start..start + len))
 }
 
 fn check(bytes: &[u8], seal: &Seal) -> Result<FrameView, Unread> {
@@ -186,7 +223,7 @@ fn check(bytes: &[u8], seal: &Seal) -> Result<FrameView, Unread> {
     }
 }
 
-fn seal_of(inner: &Inner, place: Place) -> Result<Seal, ReadError> {
+pub(crate) fn seal_of(inner: &Inner, place: Place) -> Result<Seal, ReadError> {
     if place.device != inner.device() || !inner.geometry.holds(place) {
         return Err(ReadError::NoSuchPlace { device: inner.device(), place });
     }
@@ -194,7 +231,7 @@ fn seal_of(inner: &Inner, place: Place) -> Result<Seal, ReadError> {
 }
 
 /// Bytes from `place` to its zone's end, or to the end of the disk where that ends within the zone.
-fn room(inner: &Inner, place: Place) -> usize {
+pub(crate) fn room(inner: &Inner, place: Place) -> usize {
     let end = crate::walk::readable_end(&*inner.disk, inner.geometry, place.zone);
     end.saturating_sub(place.offset.bytes()) as usize
 }

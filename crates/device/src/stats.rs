@@ -41,7 +41,7 @@ pub struct DeviceStats {
     pub zone_waits: Counter,
     /// Bytes of zeros written ahead of the head.
     pub prewritten_bytes: Counter,
-    /// Frames read, and how many of them came from the page cache on the caller's thread.
+    /// Frames read, whole or a piece, and how many came whole from the page cache on the caller's thread.
     pub reads: Counter,
     pub cached_reads: Counter,
     /// Reads whose first answer was wrong and whose second, from the medium, was right.

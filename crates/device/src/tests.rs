@@ -4,5 +4,6 @@ mod append;
 mod crash;
 mod damage;
 mod full;
+mod piece;
 mod support;
 mod walk;

@@ -79,7 +79,7 @@ async fn a_damaged_header_hides_one_frame() {
 }
 
 /// Changes one byte on the disk.
-fn flip(disk: &disk::SimDisk, at: u64) {
+pub fn flip(disk: &disk::SimDisk, at: u64) {
     let block = at / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
     let mut bytes = disk.peek(block, BLOCK_BYTES);
     bytes[(at - block) as usize] ^= 0x40;
