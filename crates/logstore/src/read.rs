@@ -4,6 +4,8 @@
 //! is then another record, or nothing, and never passes for the one that was looked up, because the record carries its name;
 //! the reader looks up again. A copy that is corrupt or on a failed device is replaced by the next copy.
 
+mod piece;
+
 use crate::index::Located;
 use crate::large::LargeReader;
 use crate::machine::Stable;
@@ -19,7 +21,7 @@ use format::record::{EntryName, Record};
 use format::replicas::Places;
 use std::ops::Range;
 use std::sync::Arc;
-use types::{KeyHash, Order};
+use types::{KeyHash, Order, Place};
 
 /// How often a read looks up again because the record moved under it. Each time needs a relocation and a zone reset between
 /// two steps of one read.
@@ -100,14 +102,23 @@ impl Inner {
 
     /// Reads the first good copy. `Ok(None)`: its zone was reset, look up again.
     pub(crate) async fn read_copies(&self, located: &Located) -> Result<Option<RecordFrame>, EngineError> {
+        let frame_bytes = located.frame_bytes;
+        self.first_good(&located.places, |place| async move { self.targets.read(&place, frame_bytes).await }).await
+    }
+
+    /// What `read` gives of the first copy of which it gives something. `Ok(None)`: nothing, and a zone was reset.
+    async fn first_good<T, R>(&self, places: &Places, read: impl Fn(Place) -> R) -> Result<Option<T>, EngineError>
+    where
+        R: Future<Output = Result<T, ReadFailure>>,
+    {
         let (mut failure, mut moved) = (None, false);
-        for place in located.places.as_slice() {
-            match self.targets.read(place, located.frame_bytes).await {
-                Ok(frame) => {
+        for place in places.as_slice() {
+            match read(*place).await {
+                Ok(found) => {
                     if failure.is_some() {
                         self.stats.repaired_reads.add(1);
                     }
-                    return Ok(Some(frame));
+                    return Ok(Some(found));
                 }
                 // The other copies may still stand where they were.
                 Err(ReadFailure::Moved) => moved = true,
@@ -133,7 +144,7 @@ impl Inner {
         let located = Located { order: Order::default(), places: *places, frame_bytes, state: EntryState::Live, large: false };
         match self.read_copies(&located).await? {
             Some(frame) => Ok(frame),
-            None => Err(EngineError::Corrupt { detail: format!("nothing stands at {:?} any more", places.primary()) }),
+            None => Err(nothing_stands_at(places)),
         }
     }
 
@@ -148,11 +159,11 @@ impl Inner {
 
     /// Reads a range of a chunk's bytes.
     pub(crate) async fn read_chunk(&self, chunk: &ChunkRef, within: Range<usize>) -> Result<Bytes, EngineError> {
-        let frame = self.read_chunk_frame(chunk).await?;
-        if frame.payload.len() != chunk.payload_bytes as usize {
-            let detail = format!("chunk of {} bytes, expected {}", frame.payload.len(), chunk.payload_bytes);
-            return Err(EngineError::Corrupt { detail });
+        if within.len() < chunk.payload_bytes as usize {
+            return self.read_chunk_piece(chunk, within).await;
         }
+        let frame = self.read_chunk_frame(chunk).await?;
+        check_chunk_length(chunk, frame.payload.len())?;
         Ok(frame.payload.slice(within))
     }
 
@@ -173,6 +184,19 @@ impl Inner {
     }
 }
 
+/// The chunk that stands there is as long as its list says.
+fn check_chunk_length(chunk: &ChunkRef, found: usize) -> Result<(), EngineError> {
+    if found != chunk.payload_bytes as usize {
+        let detail = format!("chunk of {found} bytes, expected {}", chunk.payload_bytes);
+        return Err(EngineError::Corrupt { detail });
+    }
+    Ok(())
+}
+
+fn nothing_stands_at(places: &Places) -> EngineError {
+    EngineError::Corrupt { detail: format!("nothing stands at {:?} any more", places.primary()) }
+}
+
 /// Whether a record is the one that the name means. Its order need not be compared: a name's older record is never looked up.
 fn is_it(record: &Record, name: &EntryName) -> bool {
     record.name == *name
@@ -186,7 +210,7 @@ pub(crate) fn info_of(record: &Record, order: Order) -> Result<ObjectInfo, Engin
 }
 
 /// Bytes of a chunk record's header: it has no name, no attributes and no order.
-const CHUNK_HEADER_BYTES: usize = 84 + 52;
+pub(crate) const CHUNK_HEADER_BYTES: usize = 84 + 52;
 
 /// Bytes of a chunk's frame: what one read gets. A wrong guess would cost a second read, no more.
 pub(crate) fn chunk_frame_bytes(payload_bytes: u32) -> u32 {

@@ -8,6 +8,7 @@ mod history;
 mod mains;
 mod power;
 mod races;
+mod ranges;
 mod remembering;
 mod script;
 mod space;
