@@ -6,8 +6,8 @@
 //! ```
 //!
 //! What may have been acknowledged is rolled forward: missing copies are made again, then it is published. The rest is discarded;
-//! the next checkpoint moves the start vector past it. [`decide`] has the rules. They depend only on what stands on the
-//! devices, so a start that is itself interrupted decides alike. [`undecidable`] tells what a start can't decide because devices are
+//! a checkpoint moves the start vector past it before anything is served. [`decide`] has the rules. They depend only on what stands on
+//! the devices, so a start that is itself interrupted decides alike. [`undecidable`] tells what a start can't decide because devices are
 //! missing, and [`crate::remembered`] what the next start must know of this one.
 
 pub(crate) mod decide;
@@ -60,6 +60,8 @@ pub enum OpenError {
     Walk { device: DeviceId, detail: String },
     #[error("rolling forward: {0}")]
     RollForward(#[source] EngineError),
+    #[error("writing down what this start decided: {0}")]
+    Settle(#[source] EngineError),
     #[error("the manager gives no incarnation: {0}")]
     Incarnation(#[source] EngineError),
     #[error("this cell was started {incarnation} times, which uses up its generations")]
@@ -159,9 +161,12 @@ impl LogStore {
         }
         inner.remembered.record(&inner.targets.table()).await.map_err(OpenError::Record)?;
         inner.env.spawn(remembered::keep_tables(Arc::downgrade(&inner), inner.targets.failures()));
-        inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
+        let is_passed_over = inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
         inner.end_complete_uploads().await.map_err(OpenError::RollForward)?;
         inner.count_live().await;
+        if is_passed_over && !holds_back {
+            inner.settle_decisions().await?;
+        }
         inner.env.spawn(background::run(Arc::downgrade(&inner)));
         Ok(LogStore { inner })
     }
@@ -202,6 +207,19 @@ fn most_copies(manifest: &Manifest) -> usize {
 }
 
 impl Inner {
+    /// A checkpoint before anything is served: what this start passed over is behind it then. The next start may judge otherwise,
+    /// because a device is missing or a bad block can be read again, and what a client did not find must not come back.
+    async fn settle_decisions(self: &Arc<Self>) -> Result<(), OpenError> {
+        match self.checkpoint().await {
+            // A full device must not keep the gateway from starting.
+            Err(error @ EngineError::Full) => {
+                tracing::warn!(%error, "no room for a checkpoint at the start: the next start decides anew what this one passed over");
+                Ok(())
+            }
+            settled => settled.map_err(OpenError::Settle),
+        }
+    }
+
     /// Puts what the runs hold into the full map, oldest run first.
     async fn load_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;

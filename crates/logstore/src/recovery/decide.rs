@@ -70,8 +70,9 @@ fn is_newer(write: &FoundWrite, known: &FoundWrite) -> bool {
 }
 
 impl Inner {
-    /// Publishes what stands on its primary, after making its missing copies again.
-    pub(super) async fn roll_forward(self: &Arc<Self>, found: FoundRecords) -> Result<(), EngineError> {
+    /// Publishes what stands on its primary, after making its missing copies again. Says whether anything was passed over:
+    /// writes that were discarded, frames that could not be read.
+    pub(super) async fn roll_forward(self: &Arc<Self>, found: FoundRecords) -> Result<bool, EngineError> {
         for (place, frame_bytes) in &found.chunks {
             self.targets.add_live_chunk(place, *frame_bytes as u64);
         }
@@ -87,7 +88,8 @@ impl Inner {
         for ((hash, order, _), write) in &found.relocated {
             self.apply_relocation(hash, *order, write)?;
         }
-        self.finish_uploads(&found).await
+        self.finish_uploads(&found).await?;
+        Ok(discarded > 0 || found.damaged > 0)
     }
 
     async fn publish_found(self: &Arc<Self>, write: &FoundWrite) -> Result<(), EngineError> {

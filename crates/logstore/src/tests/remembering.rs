@@ -7,6 +7,7 @@ use disk::{Fault, FaultRule, Operation};
 use engine::{Condition, Content, EngineError, ListQuery, ObjectEngine};
 use smallvec::smallvec;
 use std::sync::Arc;
+use std::time::Duration;
 use types::DeviceId;
 
 const ONE: DeviceId = DeviceId(1);
@@ -241,5 +242,44 @@ fn a_manager_that_went_back_in_time_is_refused() {
         let refused = rig.try_open(&[]).await.err().expect("generations would repeat");
         assert!(matches!(refused, OpenError::ManagerBehind { .. }), "{refused}");
         assert!(refused.to_string().contains("trilith fsck --rebuild"), "{refused}");
+    });
+}
+
+/// A write that stands on one of three devices. Whatever the first start makes of it, the next ones may not think better of it
+/// because they see less.
+#[test]
+fn what_one_start_did_not_find_stays_away_when_a_device_is_missing() {
+    simulate(async {
+        let mut discarded = 0;
+        for survivor in 0..3 {
+            for missing in (1..=3).map(DeviceId) {
+                let mut rig = Rig::new(12, 3, 32, 1024 * 1024).await;
+                let store = rig.open().await;
+                let names: Vec<String> = (0..6).map(|number| format!("key {number}")).collect();
+                for name in &names {
+                    put(&store, name, "old").await;
+                }
+                let dead = (0..3).filter(|disk| *disk != survivor);
+                dead.for_each(|disk| rig.disks[disk].power_cut());
+                for name in &names {
+                    let lost = tokio::time::timeout(Duration::from_secs(1), put(&store, name, "new"));
+                    lost.await.expect_err("two of three copies never land");
+                }
+                end(&mut rig, store, End::Crash).await;
+                let store = rig.open().await;
+                let mut seen = Vec::new();
+                for name in &names {
+                    seen.push(get(&store, name).await);
+                }
+                discarded += seen.iter().filter(|value| value.as_deref() == Some("old")).count();
+                end(&mut rig, store, End::Crash).await;
+                let store = rig.open_without(&[missing]).await;
+                for (name, seen) in names.iter().zip(seen) {
+                    assert_eq!(get(&store, name).await, seen, "{name}, survivor {survivor}, without {missing}");
+                }
+                end(&mut rig, store, End::Crash).await;
+            }
+        }
+        assert!(discarded > 0, "a copy that is not the primary's and stands alone is discarded");
     });
 }
