@@ -93,7 +93,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
         notices: notices(&settings),
     });
     admin.set_ready(true);
-    greet(&settings, &server, &admin_server, &origin, &root);
+    greet(&settings, &server, &admin_server, &origin, &root)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -155,7 +155,7 @@ fn greet(
     admin: &AdminServer,
     origin: &Origin,
     root: &credentials::Credentials,
-) {
+) -> anyhow::Result<()> {
     println!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
     println!("  admin      http://{} (/status, /metrics, /health/ready)", admin.address());
     println!("  data       {}", settings.data.display());
@@ -164,8 +164,16 @@ fn greet(
             println!("  access key {}", root.user);
             println!("  secret key {}", root.password);
             println!("             shown this once; kept in {}", path.display());
+            credentials::note_shown(&settings.data, root)?;
         }
         Origin::File => println!("  access key {} (secret in {}/credentials)", root.user, settings.data.display()),
-        Origin::Settings => println!("  access key {} (from the settings)", root.user),
+        Origin::Settings => {
+            println!("  access key {} (from the settings)", root.user);
+            if credentials::kept(&settings.data).is_ok_and(|kept| kept.is_some_and(|kept| kept != *root)) {
+                let data = settings.data.display();
+                println!("             {data}/credentials holds another pair, which is not valid while the settings name one");
+            }
+        }
     }
+    Ok(())
 }

@@ -28,7 +28,10 @@ impl S3Error {
 
     fn advice(&self) -> Option<&'static str> {
         Some(match self.code.as_str() {
-            "InvalidAccessKeyId" => "no such access key: check --access-key or TRILITH_ROOT_USER",
+            "InvalidAccessKeyId" => {
+                "no such access key: check --access-key or TRILITH_ROOT_USER; the data folder's `credentials` file is not valid \
+                 while the server's settings name another pair"
+            }
             "SignatureDoesNotMatch" => "the secret key is wrong: check --secret-key or TRILITH_ROOT_PASSWORD",
             "RequestTimeTooSkewed" => "set this machine's clock",
             "NoSuchBucket" => "`trilith bucket ls` shows what is there; `trilith bucket make NAME` makes one",

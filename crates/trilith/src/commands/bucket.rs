@@ -4,9 +4,12 @@ mod policy;
 
 use crate::client::{Call, ClientArgs, Content, S3, element, elements};
 use bytes::Bytes;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use std::path::PathBuf;
+
+/// The header with which a request for a new bucket chooses how its ETags are made; absent, they are MD5.
+const ETAG_MODE_HEADER: &str = "x-trilith-etag";
 
 /// `trilith bucket ...`
 #[derive(Args, Clone, Debug)]
@@ -20,11 +23,20 @@ pub struct BucketArgs {
 #[derive(Subcommand, Clone, Debug)]
 enum BucketCommand {
     /// Make buckets
-    #[command(after_help = "Example:\n  trilith bucket make photos backups")]
+    #[command(
+        visible_alias = "create",
+        after_help = "Examples:\n  trilith bucket make photos backups\n  trilith bucket make scratch --etag fast\n\n\
+                      With --etag fast, the ETag of an object is no MD5 but a faster hash, written HASH-1: storing costs less, and a\n\
+                      client that compares ETags with an MD5 of its own takes the object for an uploaded one and compares nothing.\n\
+                      The choice is for good. What else changes: docs/semantics.md, \"Fast ETags\"."
+    )]
     Make {
         /// 3 to 63 lower-case letters, digits, dots and dashes
         #[arg(required = true)]
         names: Vec<String>,
+        /// How the ETags of the objects are made
+        #[arg(long, value_enum, default_value_t = Etag::Md5)]
+        etag: Etag,
     },
     /// List the buckets
     Ls,
@@ -37,6 +49,15 @@ enum BucketCommand {
     /// What everybody may do with a bucket, without credentials
     #[command(subcommand)]
     Policy(PolicyCommand),
+}
+
+/// How the ETags of a bucket's objects are made, from its creation on.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Etag {
+    /// The MD5 of the content, as S3's clients know it
+    Md5,
+    /// A faster hash with `-1` behind it
+    Fast,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -61,7 +82,7 @@ pub fn run(args: &BucketArgs) -> anyhow::Result<()> {
     super::run(async {
         let s3 = args.client.connect()?;
         match &args.command {
-            BucketCommand::Make { names } => make(&s3, names).await,
+            BucketCommand::Make { names, etag } => make(&s3, names, *etag).await,
             BucketCommand::Ls => list(&s3).await,
             BucketCommand::Rm { names } => remove(&s3, names).await,
             BucketCommand::Policy(PolicyCommand::Get { name }) => print_policy(&s3, name).await,
@@ -71,9 +92,14 @@ pub fn run(args: &BucketArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn make(s3: &S3, names: &[String]) -> anyhow::Result<()> {
+async fn make(s3: &S3, names: &[String], etag: Etag) -> anyhow::Result<()> {
     for name in names {
-        s3.call(Call::new(Method::PUT, name, "")).await?.finish().await?;
+        let call = Call::new(Method::PUT, name, "");
+        let call = match etag {
+            Etag::Md5 => call,
+            Etag::Fast => call.header(ETAG_MODE_HEADER, "fast"),
+        };
+        s3.call(call).await?.finish().await?;
         println!("made {name}");
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! The program as its users run it: the real binary, its command line, its ports, its crashes.
 
 mod admin;
+mod buckets;
 mod config;
 mod crash;
+mod credentials;
 mod devices;
 mod fsck;
 mod http;

@@ -86,6 +86,8 @@ pub struct Server {
     pub s3: String,
     pub admin: String,
     data: PathBuf,
+    /// What it has printed so far, and what comes.
+    printed: Option<(Vec<String>, Receiver<String>)>,
 }
 
 impl Server {
@@ -94,19 +96,24 @@ impl Server {
         let mut command = serve_command(data, more);
         let mut child = command.stdout(Stdio::piped()).stderr(log_file).spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
-        let address = |mark: &str| loop {
+        let mut seen = Vec::new();
+        let mut address = |mark: &str| loop {
             match lines.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(mark) => {
-                    let rest = line.split("http://").nth(1).expect("the greeting names an address");
-                    break rest.split(' ').next().unwrap_or_default().to_owned();
+                Ok(line) => {
+                    let rest =
+                        line.contains(mark).then(|| line.split("http://").nth(1).expect("the greeting names an address"));
+                    let address = rest.map(|rest| rest.split(' ').next().unwrap_or_default().to_owned());
+                    seen.push(line);
+                    if let Some(address) = address {
+                        break address;
+                    }
                 }
-                Ok(_) => {}
                 Err(_) => panic!("no greeting; the log says:\n{}", std::fs::read_to_string(log).unwrap_or_default()),
             }
         };
         let s3 = address("serves S3");
         let admin = address("admin");
-        Server { child, s3, admin, data: data.to_owned() }
+        Server { child, s3, admin, data: data.to_owned(), printed: Some((seen, lines)) }
     }
 
     pub fn pid(&self) -> u32 {
@@ -171,6 +178,15 @@ impl Server {
         self.terminate();
         let status = self.ended();
         assert!(status.success(), "{status}");
+    }
+
+    /// Stops the server in order; all that it printed.
+    pub fn stop_and_tell(mut self) -> String {
+        let (mut seen, rest) = self.printed.take().expect("taken here only");
+        self.stop();
+        // The pipe ends with the process.
+        seen.extend(rest);
+        seen.join("\n")
     }
 
     fn signal(&self, signal: Signal) {
