@@ -60,8 +60,8 @@ class ReadmeTour(unittest.TestCase):
         self.fail(f"the server does not listen: {(self.folder / 'server.log').read_text()}")
 
     def run_block(self, command, text, environment):
-        """Runs a block with the server's real port and a folder of its own for what it writes."""
-        text = text.replace("127.0.0.1:9000", f"127.0.0.1:{self.s3_port}").replace("/tmp/", f"{self.folder}/")
+        """Runs a block with the server's real port; what it writes goes to HOME and TMPDIR."""
+        text = text.replace("127.0.0.1:9000", f"127.0.0.1:{self.s3_port}")
         done = subprocess.run(
             [*command, text], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TOUR_LIMIT_S
         )
@@ -72,7 +72,7 @@ class ReadmeTour(unittest.TestCase):
         server = self.serve()
         environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-        environment["HOME"] = str(self.folder)
+        environment["HOME"] = environment["TMPDIR"] = str(self.folder)
         shell_said = self.run_block(["bash", "-euo", "pipefail", "-c"], self.shell, environment)
         self.assertIn("byte for byte the same", shell_said)
         self.assertIn("somebody has it", shell_said)
