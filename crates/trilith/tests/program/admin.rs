@@ -2,6 +2,8 @@
 
 use crate::http::Connection;
 use crate::server::{Home, Server, program, text};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 fn get(server: &Server, path: &str) -> crate::http::Answer {
     Connection::open(&server.admin).unwrap().get(path).unwrap()
@@ -14,6 +16,21 @@ fn metric(server: &Server, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
+/// All files below a folder, with what is in them.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
 #[test]
 fn health_status_and_metrics_follow_what_happens() {
     let home = Home::new();
@@ -23,12 +40,15 @@ fn health_status_and_metrics_follow_what_happens() {
     server.make_open_bucket("bucket");
     let before = metric(&server, "trilith_gateway_writes_total");
     let appends = metric(&server, "trilith_target_appends_total{device=\"0\"}");
+    let manager = contents(&home.data().join("manager"));
+    assert!(!manager.is_empty());
     let mut s3 = Connection::open(&server.s3).unwrap();
     for index in 0..5 {
         assert_eq!(s3.ask("PUT", &format!("/bucket/{index}"), &[], b"12345").unwrap().status, 200);
     }
     assert_eq!(metric(&server, "trilith_gateway_writes_total"), before + 5.0);
     assert_eq!(metric(&server, "trilith_target_appends_total{device=\"0\"}"), appends + 5.0, "one append a small put");
+    assert!(manager == contents(&home.data().join("manager")), "a small put touches nothing of the manager's");
     assert_eq!(metric(&server, "trilith_manager_buckets"), 1.0);
     assert_eq!(metric(&server, "trilith_target_read_only_state{device=\"0\"}"), 0.0);
     let status: serde_json::Value = serde_json::from_slice(&get(&server, "/status").body).unwrap();
