@@ -86,6 +86,10 @@ enum Wrong {
     JoinsWithoutMaps,
     /// A gateway that joins writes before it knows what is frozen.
     JoinsWithoutFreezes,
+    /// A gateway that joins reads and writes although a member that was removed before it could tell what it knows is undecided.
+    JoinsUndecided,
+    /// A gateway that holds a freeze goes ahead although it has answered another one.
+    HoldersDoNotStop,
 }
 
 /// The bounds.
@@ -96,8 +100,8 @@ struct Views {
     writes: Vec<(usize, Kind)>,
     /// Who is removed, one a view.
     removals: Vec<usize>,
-    /// Whether a new gateway joins when all removed ones are decided; its number is `gateways`.
-    joins: bool,
+    /// After how many removals a new gateway joins, once they are decided; its number is `gateways`.
+    joins_after: Option<usize>,
     /// Picks the key's home among the members.
     key: usize,
     reads: u8,
@@ -298,15 +302,16 @@ impl Views {
         let settled = |member: usize| {
             state.gateways[member].view == current && state.gateways[member].decided & state.removed == state.removed
         };
-        self.joins
+        self.joins_after == Some(state.removed.count_ones() as usize)
             && state.gateways[self.gateways].view == 0
-            && state.removed.count_ones() as usize == self.removals.len()
             && each(state.views[state.views.len() - 1]).all(settled)
     }
 
     fn membership_actions(&self, state: &State, actions: &mut Vec<Action>) {
         let removed = state.removed.count_ones() as usize;
-        if let Some(next) = self.removals.get(removed) {
+        if let Some(next) = self.removals.get(removed)
+            && state.views[state.views.len() - 1] != bit(*next)
+        {
             actions.push(Action::Remove(*next));
         }
         if self.may_join(state) {
@@ -320,17 +325,15 @@ impl Views {
         actions.extend(each(state.views[current - 1]).filter(behind).map(Action::Install));
     }
 
-    /// Takes a gateway out of the cell, or the one that joins in.
-    fn commit(&self, state: &mut State, members: Mask) {
-        state.views.push(members);
-        if has(members, self.gateways) {
-            let view = state.views.len() as u8;
-            let lease = self.wrong == Wrong::JoinsWithoutMaps;
-            let decided = state.removed;
-            let carried = bit(self.gateways);
-            state.gateways[self.gateways] = Gateway { view, lease, decided, carried, ..Gateway::default() };
-            self.send_all(state, self.gateways, Message::Carried { newest: 0 });
-        }
+    /// A new gateway is a member of the next view.
+    fn join(&self, state: &mut State) {
+        state.views.push(state.views[state.views.len() - 1] | bit(self.gateways));
+        let view = state.views.len() as u8;
+        let lease = self.wrong == Wrong::JoinsWithoutMaps;
+        let decided = state.removed;
+        let carried = bit(self.gateways);
+        state.gateways[self.gateways] = Gateway { view, lease, decided, carried, ..Gateway::default() };
+        self.send_all(state, self.gateways, Message::Carried { newest: 0 });
     }
 }
 
@@ -343,7 +346,7 @@ impl Model for Views {
         let members: Mask = (0..self.gateways).map(bit).sum();
         let member = Gateway { view: 1, lease: true, carried: members, ..Gateway::default() };
         let mut gateways = vec![member; self.gateways];
-        gateways.extend(self.joins.then(Gateway::default));
+        gateways.extend(self.joins_after.map(|_| Gateway::default()));
         assert!(gateways.len() <= MAX_GATEWAYS, "streams are numbered for at most {MAX_GATEWAYS} gateways");
         vec![State {
             writes: vec![write; self.writes.len()],
@@ -397,13 +400,9 @@ impl Model for Views {
             Action::Remove(gateway) => {
                 state.removed |= bit(gateway);
                 state.gateways[gateway].lease = self.wrong == Wrong::NoWaitForLease;
-                let members = state.views[state.views.len() - 1] & !bit(gateway);
-                self.commit(&mut state, members);
+                state.views.push(state.views[state.views.len() - 1] & !bit(gateway));
             }
-            Action::Join => {
-                let members = state.views[state.views.len() - 1] | bit(self.gateways);
-                self.commit(&mut state, members);
-            }
+            Action::Join => self.join(&mut state),
             Action::LosePrimary => state.primary_lost = true,
             Action::Install(member) => self.install(&mut state, member),
             Action::Fence { recovery, target } => state.fences[target] |= state.recoveries[recovery].of,

@@ -1,6 +1,6 @@
 //! What gateways tell each other: writes, reads, freezes.
 
-use super::{Frozen, Gateway, MAX_GATEWAYS, Mask, Order, PendingRead, Stage, State, Views, Wrong, bit, each};
+use super::{Frozen, Gateway, MAX_GATEWAYS, Mask, Order, PendingRead, Stage, State, Views, Wrong, bit, each, has};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
@@ -99,11 +99,17 @@ impl Views {
             return self.ask_home(state, write);
         }
         let here = &state.gateways[gateway];
-        let knows_freezes = here.carried & self.members(state, gateway) == self.members(state, gateway);
-        let new = gateway == self.gateways && !knows_freezes && self.wrong != Wrong::JoinsWithoutFreezes;
+        let new = !self.has_joined(state, gateway) && self.wrong != Wrong::JoinsWithoutFreezes;
         if !here.frozen.iter().any(|frozen| frozen.answered) && self.may_start(state, gateway) && !new {
             self.dispatch(state, write, 0);
         }
+    }
+
+    /// Whether a gateway knows what every member knows; only one that joined a moment ago does not.
+    pub fn has_joined(&self, state: &State, gateway: usize) -> bool {
+        let (here, members) = (&state.gateways[gateway], self.members(state, gateway));
+        let decided = self.undecided(state, gateway) == 0 || self.wrong == Wrong::JoinsUndecided;
+        gateway != self.gateways || here.lease || here.carried & members == members && decided
     }
 
     fn may_start(&self, state: &State, gateway: usize) -> bool {
@@ -295,9 +301,17 @@ impl Views {
         let gateway = self.writer(write);
         let all = self.members(state, gateway);
         let Stage::Freezing { answered, learned } = state.writes[write].stage else { return };
-        if answered & all == all && self.may_start(state, gateway) {
+        let stopped = state.gateways[gateway].frozen.iter().any(|frozen| frozen.answered);
+        let waits = stopped && self.wrong != Wrong::HoldersDoNotStop;
+        if answered & all == all && self.may_start(state, gateway) && !waits {
             self.dispatch(state, write, learned);
         }
+    }
+
+    /// Whoever joins gets a lease when it has every member's map and knows what they know.
+    pub fn lend(&self, state: &mut State, member: usize) {
+        state.gateways[member].lease |=
+            member == self.gateways && !has(state.removed, member) && self.has_joined(state, member);
     }
 
     /// A member holds this freeze in the present view.
@@ -313,15 +327,14 @@ impl Views {
 
     /// A member has told all that it holds: what else was answered to it in an older view is over.
     fn carried(&self, state: &mut State, from: usize, member: usize, newest: Order) {
-        let members = self.members(state, member);
         let here = &mut state.gateways[member];
         let view = here.view;
         here.carried |= bit(from);
         here.frozen.retain(|frozen| self.writer(frozen.write) != from || frozen.view == view);
         if member == self.gateways {
             here.newest = newest.max(here.newest);
-            here.lease |= here.carried & members == members;
         }
+        self.lend(state, member);
         self.grant(state, member);
         self.go_on(state, member);
     }

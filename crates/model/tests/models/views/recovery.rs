@@ -52,6 +52,7 @@ impl Views {
         {
             self.conclude(state, write);
         }
+        self.lend(state, member);
         self.go_on(state, member);
     }
 
@@ -189,6 +190,7 @@ impl Views {
         here.held &= !of;
         here.announced &= !of;
         here.frozen.retain(|frozen| !has(of, frozen.write));
+        self.lend(state, member);
         self.told(state, member, decided, 0);
         self.go_on(state, member);
     }

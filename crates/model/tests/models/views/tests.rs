@@ -9,7 +9,7 @@ fn views(writes: &[(usize, Kind)], removals: &[usize], reads: u8) -> Views {
         gateways: 3,
         writes: writes.to_vec(),
         removals: removals.to_vec(),
-        joins: false,
+        joins_after: None,
         key: 0,
         reads,
         loses_primary: false,
@@ -23,7 +23,12 @@ fn losing_primary(writes: &[(usize, Kind)], removals: &[usize]) -> Views {
 
 /// Gateway 2 is removed, then gateway 3 joins.
 fn joined(writes: &[(usize, Kind)], reads: u8) -> Views {
-    Views { joins: true, ..views(writes, &[2], reads) }
+    Views { joins_after: Some(1), ..views(writes, &[2], reads) }
+}
+
+/// Of two gateways the first is removed and gateway 2 joins; then the second one is removed, which may be before it has said anything.
+fn join_and_removal(writes: &[(usize, Kind)], reads: u8) -> Views {
+    Views { gateways: 2, joins_after: Some(1), ..views(writes, &[0, 1], reads) }
 }
 
 #[test]
@@ -62,6 +67,10 @@ fn a_gateway_may_join_when_all_is_decided() {
     assert_sound("a join beside a write", joined(&[(1, Ordinary)], 2));
     assert_sound("a join after the removed gateway's write", joined(&[(2, Ordinary)], 2));
     assert_sound("a join beside a freeze", joined(&[(1, Conditional), (3, Ordinary)], 1));
+    assert_sound("a join, then a removal", join_and_removal(&[(1, Ordinary)], 2));
+    if soaking() {
+        assert_sound("a join, then a removal, beside a freeze", join_and_removal(&[(1, Conditional), (2, Ordinary)], 1));
+    }
 }
 
 #[test]
@@ -117,6 +126,9 @@ fn wrong_freezes_across_views_are_found() {
     wrong(Wrong::ForgetsFreezes, of_a_member.clone(), "atomic");
     wrong(Wrong::OldAnswersCount, of_a_member, "atomic");
     wrong(Wrong::HoldersDoNotHoldBack, beside_the_removed.clone(), "atomic");
+    let of_two = Views { gateways: 2, ..views(&[(0, Conditional), (1, Conditional)], &[0], 1) };
+    assert_sound("two freezes of two gateways", of_two.clone());
+    wrong(Wrong::HoldersDoNotStop, of_two, "atomic");
     wrong(Wrong::StartsUndecided, beside_the_removed, "atomic");
 }
 
@@ -124,5 +136,7 @@ fn wrong_freezes_across_views_are_found() {
 fn wrong_joins_are_found() {
     wrong(Wrong::KeepsAcknowledgements, joined(&[(1, Ordinary)], 1), "linearizable");
     wrong(Wrong::JoinsWithoutMaps, joined(&[(1, Ordinary)], 1), "linearizable");
+    wrong(Wrong::JoinsUndecided, join_and_removal(&[(1, Ordinary)], 2), "linearizable");
+    wrong(Wrong::JoinsUndecided, join_and_removal(&[(1, Conditional), (2, Ordinary)], 1), "atomic");
     wrong(Wrong::JoinsWithoutFreezes, joined(&[(1, Conditional), (3, Ordinary)], 0), "atomic");
 }
