@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Runs inside a virtual machine: verifies what earlier lives acknowledged, then writes until the machine dies.
 
-    inside.py TRILITH SHARED LIFE
+    inside.py TRILITH SHARED LIFE SYNC
 
-TRILITH is the program, SHARED a folder of the host that outlives the machine, LIFE the number of this life, from 0. The log's
-device is /dev/vda, raw; the manager's state is on a file system on /dev/vdb. Every acknowledgement is written to
+TRILITH is the program, SHARED a folder of the host that outlives the machine, LIFE the number of this life, from 0, SYNC the
+server's --sync. The log's device is a loop device over /dev/vda: it takes writes into this machine's memory and makes them durable
+when it is flushed, like a disk with a volatile cache (a direct write to /dev/vda itself survives the machine unflushed). The
+manager's state is on a file system on /dev/vdb. Every acknowledgement is written to
 SHARED/acks-LIFE before the next request of its thread, so what the host finds there had been acknowledged.
 """
 import hashlib
@@ -16,7 +18,8 @@ import sys
 import threading
 import time
 
-TRILITH, SHARED, LIFE = sys.argv[1], sys.argv[2], int(sys.argv[3])
+TRILITH, SHARED, LIFE, SYNC = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+DEVICE = "/dev/loop0"
 ADDRESS = ("127.0.0.1", 9000)
 THREADS = 4
 KEYS_PER_THREAD = 40
@@ -28,9 +31,13 @@ def run(*command):
 
 
 def mount():
+    # Only a flush writes the cache back.
+    with open("/proc/sys/vm/dirty_writeback_centisecs", "w") as period:
+        period.write("0")
+    run("losetup", "--direct-io=off", DEVICE, "/dev/vda")
     if subprocess.run(["blkid", "/dev/vdb"], capture_output=True).returncode != 0:
         run("mkfs.ext4", "-q", "/dev/vdb")
-        run(TRILITH, "device", "format", "/dev/vda")
+        run(TRILITH, "device", "format", DEVICE)
     os.makedirs("/mnt/state", exist_ok=True)
     run("mount", "/dev/vdb", "/mnt/state")
 
@@ -39,7 +46,7 @@ def start_server():
     environment = dict(os.environ, TRILITH_ROOT_USER="root-user", TRILITH_ROOT_PASSWORD="root-password")
     log = open(f"{SHARED}/server-{LIFE}.log", "w")
     subprocess.Popen(
-        [TRILITH, "serve", "--data", "/mnt/state/trilith", "--devices", "/dev/vda", "--default-buckets", BUCKET],
+        [TRILITH, "serve", "--data", "/mnt/state/trilith", "--devices", DEVICE, "--default-buckets", BUCKET, "--sync", SYNC],
         stdout=log, stderr=log, env=environment,
     )
     for _ in range(600):
@@ -80,27 +87,38 @@ def read_lives():
     return acknowledged, attempted
 
 
+def get(key):
+    """Status and body; status 0 if the answer breaks off."""
+    try:
+        return request("GET", f"/{BUCKET}/{key}")
+    except http.client.HTTPException:
+        return 0, b""
+
+
 def verify():
     acknowledged, attempted = read_lives()
     listed = list_all()
-    wrong = 0
+    lost = other = 0
     for key in sorted(attempted):
         least = acknowledged.get(key, (0, ""))[0]
         most = attempted[key][0]
-        status, body = request("GET", f"/{BUCKET}/{key}")
+        status, body = get(key)
         # Every fifth version deletes: absent is right when a deletion is among the versions that may be the newest.
         versions = range(least, most + 1)
         allowed = [v for v in versions if v % 5 != 0 and status == 200 and body == content(key, v)]
         absent = status == 404 and any(v % 5 == 0 for v in versions)
         if not allowed and not absent:
-            wrong += 1
+            # Nothing, an error, or what was there before: what was acknowledged is gone. Else somebody made it up.
+            is_lost = key in acknowledged and (status != 200 or any(body == content(key, v) for v in range(least)))
+            lost += is_lost
+            other += not is_lost
             print(f"WRONG {key}: status {status}, {len(body)} bytes, acknowledged {least}, attempted {most}", flush=True)
         if (status == 200) != (key in listed) or (status == 200 and listed[key] != len(body)):
-            wrong += 1
+            other += 1
             print(f"WRONG {key}: GET and LIST disagree", flush=True)
-    print(f"VERIFIED life {LIFE}: {len(attempted)} keys, {wrong} wrong", flush=True)
+    print(f"VERIFIED life {LIFE}: {len(attempted)} keys, {lost} lost, {other} otherwise wrong", flush=True)
     with open(f"{SHARED}/verdict-{LIFE}", "w") as verdict:
-        verdict.write(f"{len(attempted)} {wrong}\n")
+        verdict.write(f"{len(attempted)} {lost} {other}\n")
 
 
 def list_all():
