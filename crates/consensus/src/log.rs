@@ -1,0 +1,217 @@
+//! The log that all groups of a process share: one `wal`, so that one write and one flush serve them all.
+//!
+//! ```text
+//!   group 1 ─┐                                   ┌─ base: replay begins at record 40
+//!   group 2 ─┼─► records, interleaved ─► wal ────┤
+//!   group 3 ─┘                                   └─ segments before record 40 are used again
+//! ```
+//!
+//! Invariants
+//! - Memory holds what the log holds of each group (votes, entries, snapshots): the log is read only when it is opened.
+//! - A record that a group needs is never given up. `keep_from` in the base moves first, durably, and only to where the oldest
+//!   needed record stands; what replaces older records is durable before that.
+//! - A group that is quiet does not hold the log up: what it needs of old segments is said again at the log's end.
+//! - Nobody fills the log: what may be long claims room first, and what frees room has some of its own.
+//! - After a failed write nothing is written: every group of this process stops, and a restart finds out what is on the medium.
+
+mod base;
+mod group;
+mod recycle;
+mod room;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use disk::Disk;
+use env::Env;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use wal::{AppendError, OpenOptions, Pending, SegmentStore, Wal};
+
+pub(crate) use base::Base;
+pub use base::{BASE_BYTES, BaseError, SlotError};
+pub(crate) use group::GroupLog;
+pub(crate) use room::Claim;
+pub use state::ReplayError;
+pub(crate) use state::{Snapshot, snapshot_checksum};
+
+use crate::id::{GroupId, NodeId};
+use crate::limits::{
+    MAX_BATCH_BYTES, MAX_COMMAND_BYTES, MAX_GROUPS, MAX_LOG_SEGMENTS, RESERVED_SEGMENTS, SNAPSHOT_PIECE_BYTES,
+};
+use crate::record::{Change, RECORD_OVERHEAD_BYTES, Record, RecordError};
+use state::GroupState;
+
+/// The longest record: a command in an entry of its own, with room for a membership.
+const LONGEST_RECORD_BYTES: usize = MAX_COMMAND_BYTES + 2 * RECORD_OVERHEAD_BYTES;
+
+const _: () = assert!(MAX_BATCH_BYTES <= MAX_COMMAND_BYTES);
+
+const _: () = assert!(SNAPSHOT_PIECE_BYTES + RECORD_OVERHEAD_BYTES <= LONGEST_RECORD_BYTES);
+
+/// Where the shared log lies.
+#[derive(Clone)]
+pub struct LogPlace {
+    /// The segments of the log.
+    pub segments: Arc<dyn SegmentStore>,
+    /// [`BASE_BYTES`] that say where replay begins; zeros before the log's first use.
+    pub base: Arc<dyn Disk>,
+    /// Segments that there is room for, at most [`MAX_LOG_SEGMENTS`].
+    pub most_segments: usize,
+}
+
+/// The shared log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error(transparent)]
+    Base(#[from] BaseError),
+    #[error(transparent)]
+    Wal(#[from] wal::OpenError),
+    #[error("record {lsn} of the consensus log")]
+    Record {
+        lsn: u64,
+        #[source]
+        cause: RecordError,
+    },
+    #[error("record {lsn} of the consensus log")]
+    Replay {
+        lsn: u64,
+        #[source]
+        cause: ReplayError,
+    },
+    #[error(
+        "segments of {segment_bytes} bytes take records of {found} bytes; {} are needed",
+        LONGEST_RECORD_BYTES + SNAPSHOT_PIECE_BYTES
+    )]
+    SmallSegments { segment_bytes: u64, found: usize },
+    #[error("room for {found} segments; at least {} are needed, at most {MAX_LOG_SEGMENTS} are used", 2 * RESERVED_SEGMENTS)]
+    Segments { found: usize },
+    #[error("{found} groups stand in the consensus log, at most {MAX_GROUPS} are allowed")]
+    Groups { found: usize },
+}
+
+/// The shared log. Clones share it.
+#[derive(Clone)]
+pub(crate) struct SharedLog {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    wal: Wal,
+    base: Base,
+    segment_bytes: u64,
+    most_segments: usize,
+    groups: Mutex<BTreeMap<GroupId, Arc<Mutex<GroupState>>>>,
+    /// Somebody gave something up.
+    untidy: Notify,
+    /// One at a time tidies up.
+    tidying: tokio::sync::Mutex<()>,
+    base_failed: AtomicBool,
+    is_closed: AtomicBool,
+    /// Room that was promised and may not be filled yet.
+    claimed_bytes: AtomicU64,
+    /// Bytes of the longest snapshot that a group may have to write.
+    longest_snapshot: AtomicU64,
+}
+
+impl SharedLog {
+    /// Opens the log of `node` and reads it.
+    pub(crate) async fn open(env: &Env, node: NodeId, place: &LogPlace) -> Result<SharedLog, LogError> {
+        if !(2 * RESERVED_SEGMENTS..=MAX_LOG_SEGMENTS).contains(&place.most_segments) {
+            return Err(LogError::Segments { found: place.most_segments });
+        }
+        let base = Base::open(Arc::clone(&place.base), node).await?;
+        let mut groups: BTreeMap<GroupId, GroupState> = BTreeMap::new();
+        let mut refused = None;
+        let mut take = |lsn: wal::Lsn, bytes: &[u8]| {
+            if refused.is_some() {
+                return;
+            }
+            refused = match Record::decode(bytes) {
+                Err(cause) => Some(LogError::Record { lsn: lsn.0, cause }),
+                Ok(Record { change: Change::Mark, .. }) => None,
+                Ok(Record { group, change }) => {
+                    let replayed = groups.entry(group).or_default().replay(group, change, lsn);
+                    replayed.err().map(|cause| LogError::Replay { lsn: lsn.0, cause })
+                }
+            };
+        };
+        let options = OpenOptions { keep_from: base.keep_from(), ..OpenOptions::default() };
+        let wal = Wal::open(env, Arc::clone(&place.segments), options, &mut take).await?;
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let found = wal.max_record_bytes();
+        if found < LONGEST_RECORD_BYTES + SNAPSHOT_PIECE_BYTES {
+            return Err(LogError::SmallSegments { segment_bytes: place.segments.segment_bytes(), found });
+        }
+        for (group, state) in &mut groups {
+            state.check(*group).map_err(|cause| LogError::Replay { lsn: wal.durable_lsn().0, cause })?;
+        }
+        groups.retain(|_, state| !state.is_empty());
+        if groups.len() > MAX_GROUPS {
+            return Err(LogError::Groups { found: groups.len() });
+        }
+        let inner = Inner {
+            env: env.clone(),
+            wal,
+            base,
+            segment_bytes: place.segments.segment_bytes(),
+            most_segments: place.most_segments,
+            groups: Mutex::new(groups.into_iter().map(|(group, state)| (group, Arc::new(Mutex::new(state)))).collect()),
+            untidy: Notify::new(),
+            tidying: tokio::sync::Mutex::new(()),
+            base_failed: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            claimed_bytes: AtomicU64::new(0),
+            longest_snapshot: AtomicU64::new(0),
+        };
+        let log = SharedLog { inner: Arc::new(inner) };
+        log.measure();
+        Ok(log)
+    }
+
+    /// Groups that the log knows.
+    pub(crate) fn groups(&self) -> Vec<GroupId> {
+        self.inner.groups.lock().keys().copied().collect()
+    }
+
+    /// The part of one group.
+    pub(crate) fn group(&self, group: GroupId) -> GroupLog {
+        let state = Arc::clone(self.inner.groups.lock().entry(group).or_default());
+        GroupLog::new(self.clone(), group, state)
+    }
+
+    /// Forgets a group, durably. Nobody may use its [`GroupLog`] afterwards.
+    pub(crate) async fn remove(&self, group: GroupId) -> Result<(), AppendError> {
+        self.append(group, Change::Remove).await?.await?;
+        self.inner.groups.lock().remove(&group);
+        self.inner.untidy.notify_one();
+        Ok(())
+    }
+
+    /// Whether groups should give up what they can, before proposals must wait.
+    pub(crate) fn is_pressed(&self) -> bool {
+        2 * self.inner.wal.live_segment_count() > self.inner.most_segments
+    }
+
+    /// Has the log looked after soon.
+    pub(crate) fn call_housekeeping(&self) {
+        self.inner.untidy.notify_one();
+    }
+
+    /// Segments in use.
+    pub(crate) fn live_segments(&self) -> usize {
+        self.inner.wal.live_segment_count()
+    }
+
+    /// Queues a record that nothing in memory refers to.
+    async fn append(&self, group: GroupId, change: Change) -> Result<Pending, AppendError> {
+        let bytes = Record { group, change }.encode();
+        let room = self.inner.wal.reserve(bytes.len()).await?;
+        room.append(bytes)
+    }
+}

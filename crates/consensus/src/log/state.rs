@@ -1,0 +1,325 @@
+//! What the log holds of one group, in memory: the log itself is read only when it is opened.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use crc_fast::{CrcAlgorithm, checksum};
+use wal::Lsn;
+
+use crate::id::{GroupId, LogIndex, LogPosition, NodeId};
+use crate::limits::MAX_SNAPSHOT_BYTES;
+use crate::record::{Change, Content, Entry, SnapshotSummary, Vote};
+
+/// A snapshot with its contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) summary: SnapshotSummary,
+    pub(crate) bytes: Bytes,
+}
+
+/// The checksum of a snapshot's contents.
+pub(crate) fn snapshot_checksum(bytes: &[u8]) -> u64 {
+    checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// The records of one group do not fit together: something between them is missing or was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    #[error("group {group}: entry {found} where {expected} should come")]
+    Hole { group: GroupId, expected: u64, found: u64 },
+    #[error("group {group}: entries begin at {first}, and no snapshot covers what came before")]
+    Uncovered { group: GroupId, first: u64 },
+    #[error("group {group}: a piece of snapshot {number} at byte {found}, expected at {expected}")]
+    Piece { group: GroupId, number: u64, expected: u64, found: u64 },
+    #[error("group {group}: snapshot {number} is announced with {bytes} bytes, at most {MAX_SNAPSHOT_BYTES} are allowed")]
+    SnapshotLength { group: GroupId, number: u64, bytes: u64 },
+    #[error("group {group}: snapshot {number} has checksum {found:016x}, expected {expected:016x}")]
+    SnapshotChecksum { group: GroupId, number: u64, expected: u64, found: u64 },
+}
+
+/// A value and the record that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held<T> {
+    value: T,
+    lsn: Lsn,
+}
+
+#[derive(Clone, Debug)]
+struct HeldEntry {
+    entry: Entry,
+    lsn: Lsn,
+}
+
+/// A snapshot of which records were read, but not the last.
+#[derive(Debug)]
+struct Partial {
+    summary: SnapshotSummary,
+    bytes: u64,
+    checksum: u64,
+    first_lsn: Lsn,
+    received: BytesMut,
+}
+
+/// One group's part of the log.
+#[derive(Debug, Default)]
+pub(crate) struct GroupState {
+    vote: Option<Held<Vote>>,
+    committed: Option<LogPosition>,
+    purged: Option<Held<LogPosition>>,
+    /// Consecutive.
+    entries: VecDeque<HeldEntry>,
+    entry_bytes: usize,
+    snapshot: Option<Held<Snapshot>>,
+    /// Snapshots on their way into the log, by their numbers, with their first records.
+    unfinished: BTreeMap<u64, Lsn>,
+    /// While the log is read.
+    partial: BTreeMap<u64, Partial>,
+    next_snapshot: u64,
+}
+
+impl GroupState {
+    pub(crate) fn vote(&self) -> Option<Vote> {
+        self.vote.map(|held| held.value)
+    }
+
+    pub(crate) fn set_vote(&mut self, vote: Vote, lsn: Lsn) {
+        self.vote = Some(Held { value: vote, lsn });
+    }
+
+    pub(crate) fn committed(&self) -> Option<LogPosition> {
+        self.committed
+    }
+
+    pub(crate) fn set_committed(&mut self, committed: Option<LogPosition>) {
+        self.committed = committed;
+    }
+
+    pub(crate) fn purged(&self) -> Option<LogPosition> {
+        self.purged.map(|held| held.value)
+    }
+
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref().map(|held| &held.value)
+    }
+
+    /// Bytes that entries take.
+    pub(crate) fn entry_bytes(&self) -> usize {
+        self.entry_bytes
+    }
+
+    /// Bytes that a log with nothing but this group's contents would hold.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.entry_bytes + self.snapshot().map_or(0, |snapshot| snapshot.bytes.len())
+    }
+
+    /// The position of the last entry, purged ones included.
+    pub(crate) fn last(&self) -> Option<LogPosition> {
+        self.entries.back().map(|held| held.entry.position).or(self.purged())
+    }
+
+    /// The index of the first entry that is there, or of the next one.
+    pub(crate) fn first_index(&self) -> u64 {
+        match (self.entries.front(), self.purged()) {
+            (Some(first), _) => first.entry.position.index.0,
+            (None, Some(purged)) => purged.index.0 + 1,
+            (None, None) => 0,
+        }
+    }
+
+    /// Entries with an index in `range`, as far as they are there, until they have `most_bytes`; at least one.
+    pub(crate) fn entries(&self, range: Range<u64>, most_bytes: usize) -> Vec<Entry> {
+        let first = self.first_index();
+        let skip = range.start.saturating_sub(first) as usize;
+        let take = range.end.saturating_sub(range.start.max(first)) as usize;
+        let mut bytes = 0;
+        let mut found = Vec::new();
+        for held in self.entries.iter().skip(skip).take(take) {
+            bytes += held.entry.bytes();
+            if !found.is_empty() && bytes > most_bytes {
+                break;
+            }
+            found.push(held.entry.clone());
+        }
+        found
+    }
+
+    /// Puts an entry in its place: the next one, or one that is there.
+    pub(crate) fn put(&mut self, group: GroupId, entry: Entry, lsn: Lsn) -> Result<(), ReplayError> {
+        let index = entry.position.index.0;
+        if self.purged().is_some_and(|purged| index <= purged.index.0) {
+            return Ok(());
+        }
+        // The oldest records are gone: the first entry that is left may have any index, which `check` judges at the end.
+        let first = if self.entries.is_empty() && self.purged.is_none() { index } else { self.first_index() };
+        let expected = first + self.entries.len() as u64;
+        if index > expected || index < first {
+            return Err(ReplayError::Hole { group, expected, found: index });
+        }
+        self.entry_bytes += entry.bytes();
+        if index == expected {
+            self.entries.push_back(HeldEntry { entry, lsn });
+        } else {
+            let place = &mut self.entries[(index - first) as usize];
+            self.entry_bytes -= place.entry.bytes();
+            *place = HeldEntry { entry, lsn };
+        }
+        Ok(())
+    }
+
+    /// Drops entries after `last`; all, if there is none.
+    pub(crate) fn truncate(&mut self, last: Option<LogPosition>) {
+        let keep = last.map_or(0, |last| (last.index.0 + 1).saturating_sub(self.first_index())) as usize;
+        while self.entries.len() > keep {
+            let dropped = self.entries.pop_back().expect("there is one");
+            self.entry_bytes -= dropped.entry.bytes();
+        }
+    }
+
+    /// Drops entries through `last`, which may lie beyond the last one.
+    pub(crate) fn purge(&mut self, last: LogPosition, lsn: Lsn) {
+        while self.entries.front().is_some_and(|first| first.entry.position.index <= last.index) {
+            let dropped = self.entries.pop_front().expect("there is one");
+            self.entry_bytes -= dropped.entry.bytes();
+        }
+        if self.purged().is_none_or(|purged| purged.index <= last.index) {
+            self.purged = Some(Held { value: last, lsn });
+        }
+    }
+
+    /// A number for a snapshot that is about to be written.
+    pub(crate) fn number_snapshot(&mut self) -> u64 {
+        self.next_snapshot += 1;
+        self.next_snapshot
+    }
+
+    /// The first record of a snapshot is `lsn`: the log must not forget it from here on.
+    pub(crate) fn begin_snapshot(&mut self, number: u64, lsn: Lsn) {
+        self.unfinished.insert(number, lsn);
+    }
+
+    /// All of a snapshot is in the log. It counts unless a later one does.
+    pub(crate) fn end_snapshot(&mut self, number: u64, snapshot: Snapshot) {
+        let Some(lsn) = self.unfinished.remove(&number) else { return };
+        if self.snapshot().is_none_or(|current| current.summary.last <= snapshot.summary.last) {
+            self.snapshot = Some(Held { value: snapshot, lsn });
+        }
+    }
+
+    /// A snapshot will not be finished.
+    pub(crate) fn abandon_snapshot(&mut self, number: u64) {
+        self.unfinished.remove(&number);
+    }
+
+    /// The oldest record with an entry that is needed. Entries that were written again lie out of order.
+    pub(crate) fn oldest_entry(&self) -> Option<Lsn> {
+        self.entries.iter().map(|held| held.lsn).min()
+    }
+
+    /// The oldest record that this group needs.
+    pub(crate) fn floor(&self) -> Option<Lsn> {
+        let single =
+            [self.vote.map(|held| held.lsn), self.purged.map(|held| held.lsn), self.snapshot.as_ref().map(|held| held.lsn)];
+        single.into_iter().chain([self.oldest_entry(), self.unfinished.values().min().copied()]).flatten().min()
+    }
+
+    /// Takes in one record while the log is read.
+    pub(crate) fn replay(&mut self, group: GroupId, change: Change, lsn: Lsn) -> Result<(), ReplayError> {
+        match change {
+            Change::Vote(vote) => self.set_vote(vote, lsn),
+            Change::Entries { committed, entries } => {
+                self.committed = self.committed.max(committed);
+                for entry in entries {
+                    self.put(group, entry, lsn)?;
+                }
+            }
+            Change::Truncate { last } => self.truncate(last),
+            Change::Purge { last } => self.purge(last, lsn),
+            Change::SnapshotBegin { number, summary, bytes, checksum } => {
+                if bytes > MAX_SNAPSHOT_BYTES as u64 {
+                    return Err(ReplayError::SnapshotLength { group, number, bytes });
+                }
+                self.next_snapshot = self.next_snapshot.max(number);
+                let received = BytesMut::with_capacity(bytes as usize);
+                self.partial.insert(number, Partial { summary, bytes, checksum, first_lsn: lsn, received });
+            }
+            Change::SnapshotPiece { number, offset, piece } => {
+                // Without its first record it is one that is not needed any more.
+                let Some(partial) = self.partial.get_mut(&number) else { return Ok(()) };
+                let expected = partial.received.len() as u64;
+                if offset != expected || offset + piece.0.len() as u64 > partial.bytes {
+                    return Err(ReplayError::Piece { group, number, expected, found: offset });
+                }
+                partial.received.extend_from_slice(&piece.0);
+            }
+            Change::SnapshotEnd { number } => self.replay_snapshot(group, number)?,
+            Change::Remove => *self = GroupState::default(),
+            Change::Mark => {}
+        }
+        Ok(())
+    }
+
+    fn replay_snapshot(&mut self, group: GroupId, number: u64) -> Result<(), ReplayError> {
+        let Some(partial) = self.partial.remove(&number) else { return Ok(()) };
+        let found = snapshot_checksum(&partial.received);
+        let is_whole = partial.received.len() as u64 == partial.bytes;
+        if found != partial.checksum || !is_whole {
+            return Err(ReplayError::SnapshotChecksum { group, number, expected: partial.checksum, found });
+        }
+        self.begin_snapshot(number, partial.first_lsn);
+        self.end_snapshot(number, Snapshot { summary: partial.summary, bytes: partial.received.freeze() });
+        Ok(())
+    }
+
+    /// Ends the reading of the log: snapshots without an end were never counted on, and what is there must be whole.
+    pub(crate) fn check(&mut self, group: GroupId) -> Result<(), ReplayError> {
+        self.partial.clear();
+        let covered = self.snapshot().and_then(|snapshot| snapshot.summary.last).map_or(0, |last| last.index.0 + 1);
+        let first = self.first_index();
+        if first > covered {
+            return Err(ReplayError::Uncovered { group, first });
+        }
+        Ok(())
+    }
+
+    /// Whether `node` is the only voter in every membership that the log holds, so that it can have promised nothing to anybody else.
+    pub(crate) fn is_alone(&self, node: NodeId) -> bool {
+        let written = self.entries.iter().filter_map(|held| match &held.entry.content {
+            Content::Membership(membership) => Some(membership),
+            _ => None,
+        });
+        let covered = self.snapshot().map(|snapshot| &snapshot.summary.membership);
+        let mut memberships = written.chain(covered).peekable();
+        memberships.peek().is_some() && memberships.all(|membership| membership.voters == [[node]])
+    }
+
+    /// Whether nothing is known of the group.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vote.is_none() && self.entries.is_empty() && self.snapshot.is_none() && self.purged.is_none()
+    }
+
+    /// The first entry at or after `index`.
+    pub(crate) fn next_index(&self, index: u64) -> Option<u64> {
+        let first = self.first_index().max(index);
+        (first < self.first_index() + self.entries.len() as u64).then_some(first)
+    }
+
+    /// Entries in `range` now stand in record `lsn`.
+    pub(crate) fn moved(&mut self, range: Range<LogIndex>, lsn: Lsn) {
+        for held in &mut self.entries {
+            if range.contains(&held.entry.position.index) {
+                held.lsn = lsn;
+            }
+        }
+    }
+
+    /// The purge now stands in record `lsn`.
+    pub(crate) fn moved_purge(&mut self, lsn: Lsn) {
+        if let Some(held) = &mut self.purged {
+            held.lsn = lsn;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! A node: the groups of one process, their shared log, their way to other nodes, and the tasks that look after them.
+//!
+//! ```text
+//!   Node ── groups ── Core (Raft) ──┬── GroupLog ──► SharedLog ──► wal
+//!    │                              └── Links ─────► Transport ──► other nodes
+//!    └── tasks: heartbeats of all led groups · the log's housekeeping · snapshots of long logs
+//! ```
+//!
+//! Invariants
+//! - A node that comes back does not vote, nor stands for election, for [`LEADER_LEASE`]: what it promised to a leader before it
+//!   went down is not in its log, and the leader relies on it for reads.
+//! - A message for another node, or for a group that is not here, is refused.
+
+mod serve;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use env::{Env, Instant};
+use futures_util::future::join_all;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use crate::error::{OpenError, RemoveError, StartError};
+use crate::group::Group;
+use crate::id::{GroupId, NodeId};
+use crate::inbox::Inbox;
+use crate::limits::{
+    HEARTBEAT_GATHERING, HEARTBEAT_INTERVAL, HOUSEKEEPING_INTERVAL, LEADER_LEASE, MAX_GROUPS, MAX_PROPOSALS,
+    SNAPSHOT_AFTER_BYTES,
+};
+use crate::links::Links;
+use crate::log::{Claim, LogPlace, SharedLog};
+use crate::machine::{ErasedMachine, SharedMachine, StateMachine};
+use crate::raft::Core;
+use crate::transport::Transport;
+
+/// The groups of one process. Clones share it.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    env: Env,
+    node: NodeId,
+    log: SharedLog,
+    links: Links,
+    inbox: Inbox,
+    groups: Mutex<BTreeMap<GroupId, Slot>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Somebody saw that the log gets full.
+    pressed: Notify,
+}
+
+/// A group's place on this node.
+enum Slot {
+    /// It is being started or stopped.
+    Busy,
+    Running(Member),
+    ShutDown,
+}
+
+/// A running group.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) core: Core,
+    /// Until then it votes for nobody.
+    pub(crate) silent_until: Option<Instant>,
+}
+
+/// What a node has sent and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests to peers, heartbeats not included.
+    pub requests: u64,
+    /// Messages with heartbeats.
+    pub heartbeat_messages: u64,
+    /// Heartbeats in these messages.
+    pub heartbeats: u64,
+    /// Segments of the shared log that are in use.
+    pub live_segments: usize,
+}
+
+impl Node {
+    /// Opens a node on its log. Groups that stand in it run when they are started.
+    pub async fn open(env: &Env, node: NodeId, place: &LogPlace, transport: Arc<dyn Transport>) -> Result<Node, OpenError> {
+        let opened = SharedLog::open(env, node, place).await;
+        let log = opened.map_err(|cause| OpenError::Log { node, cause: Box::new(cause) })?;
+        let inner = Inner {
+            env: env.clone(),
+            node,
+            log: log.clone(),
+            links: Links::new(env, node, transport),
+            inbox: Inbox::new(env),
+            groups: Mutex::default(),
+            tasks: Mutex::default(),
+            pressed: Notify::new(),
+        };
+        let node = Node { inner: Arc::new(inner) };
+        let tasks = [
+            env.spawn(log.keep_house()),
+            env.spawn(Arc::clone(&node.inner).send_heartbeats()),
+            env.spawn(Arc::clone(&node.inner).make_snapshots()),
+        ];
+        node.inner.tasks.lock().extend(tasks);
+        Ok(node)
+    }
+
+    pub fn id(&self) -> NodeId {
+        self.inner.node
+    }
+
+    /// Groups that stand in the log of this node.
+    pub fn known_groups(&self) -> Vec<GroupId> {
+        self.inner.log.groups()
+    }
+
+    pub fn counters(&self) -> Counters {
+        let counters = self.inner.links.counters();
+        Counters {
+            requests: counters.requests.load(Ordering::Relaxed),
+            heartbeat_messages: counters.heartbeat_messages.load(Ordering::Relaxed),
+            heartbeats: counters.heartbeats.load(Ordering::Relaxed),
+            live_segments: self.inner.log.live_segments(),
+        }
+    }
+
+    /// Starts a group with a state machine in its first state: the log brings it to where it was. A group that is new to the log
+    /// waits for members: from [`Group::initialize`], or from the leader that adds this node.
+    pub async fn start_group<S: StateMachine>(&self, group: GroupId, machine: S) -> Result<Group<S>, StartError> {
+        let inner = &self.inner;
+        inner.take_slot(group)?;
+        let machine = Arc::new(RwLock::new(machine));
+        let (progress, applied) = watch::channel(None);
+        let log = inner.log.group(group);
+        let (is_new, is_alone) = {
+            let state = log.state();
+            (state.is_empty(), state.is_alone(inner.node))
+        };
+        let erased: Arc<dyn ErasedMachine> = Arc::new(SharedMachine(Arc::clone(&machine)));
+        let started = Core::start(&inner.env, inner.node, group, log, inner.links.clone(), erased, progress).await;
+        let core = match started {
+            Ok(core) => core,
+            Err(reason) => {
+                inner.groups.lock().remove(&group);
+                return Err(StartError::Raft { group, reason });
+            }
+        };
+        let is_silent = !is_new && !is_alone;
+        let silent_until = is_silent.then(|| inner.env.now() + LEADER_LEASE);
+        inner.groups.lock().insert(group, Slot::Running(Member { core: core.clone(), silent_until }));
+        if let Some(silent_until) = silent_until {
+            core.set_electable(false);
+            let (core, env) = (core.clone(), inner.env.clone());
+            inner.env.spawn(async move {
+                env.sleep_until(silent_until).await;
+                core.set_electable(true);
+            });
+        } else if is_alone {
+            core.elect().await;
+        }
+        let proposals = Arc::new(Semaphore::new(MAX_PROPOSALS));
+        Ok(Group { node: self.clone(), group, core, machine, applied, proposals })
+    }
+
+    /// Stops a group on this node; its log stays.
+    pub async fn stop_group(&self, group: GroupId) {
+        let member = {
+            let mut groups = self.inner.groups.lock();
+            match groups.get(&group) {
+                Some(Slot::Running(member)) => {
+                    let member = member.clone();
+                    groups.insert(group, Slot::Busy);
+                    member
+                }
+                _ => return,
+            }
+        };
+        member.core.stop().await;
+        self.inner.groups.lock().remove(&group);
+    }
+
+    /// Stops a group and forgets it for good. The group must not count on this node any more: its vote is forgotten, too.
+    pub async fn remove_group(&self, group: GroupId) -> Result<(), RemoveError> {
+        if !self.inner.log.groups().contains(&group) {
+            return Err(RemoveError::Unknown(group));
+        }
+        self.stop_group(group).await;
+        Ok(self.inner.log.remove(group).await?)
+    }
+
+    /// Stops all groups and tasks. What was acknowledged stays in the log.
+    pub async fn shut_down(&self) {
+        let members: Vec<Member> = {
+            let mut groups = self.inner.groups.lock();
+            let running = groups.values().filter_map(|slot| match slot {
+                Slot::Running(member) => Some(member.clone()),
+                _ => None,
+            });
+            let running = running.collect();
+            groups.values_mut().for_each(|slot| *slot = Slot::ShutDown);
+            running
+        };
+        self.inner.log.close();
+        self.inner.tasks.lock().drain(..).for_each(|task| task.abort());
+        join_all(members.iter().map(|member| member.core.stop())).await;
+    }
+}
+
+impl Inner {
+    fn take_slot(&self, group: GroupId) -> Result<(), StartError> {
+        let mut groups = self.groups.lock();
+        if self.tasks.lock().is_empty() {
+            return Err(StartError::ShutDown);
+        }
+        if groups.contains_key(&group) {
+            return Err(StartError::Running(group));
+        }
+        if groups.len() >= MAX_GROUPS {
+            return Err(StartError::TooMany);
+        }
+        groups.insert(group, Slot::Busy);
+        Ok(())
+    }
+
+    pub(crate) fn member(&self, group: GroupId) -> Option<Member> {
+        match self.groups.lock().get(&group) {
+            Some(Slot::Running(member)) => Some(member.clone()),
+            _ => None,
+        }
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let groups = self.groups.lock();
+        let running = groups.values().filter_map(|slot| match slot {
+            Slot::Running(member) => Some(member.clone()),
+            _ => None,
+        });
+        running.collect()
+    }
+
+    /// Room in the log for entries of a group. Whoever sees the log get full has groups give up what they can.
+    pub(crate) fn claim(&self, core: &Core, bytes: usize) -> Option<Claim> {
+        let claim = core.log().claim(bytes);
+        if claim.is_none() || self.log.is_pressed() {
+            self.pressed.notify_one();
+            self.log.call_housekeeping();
+        }
+        claim
+    }
+
+    /// Once a tick, all groups that are led here say so, in one message for each peer.
+    async fn send_heartbeats(self: Arc<Self>) {
+        let mut next = self.env.now();
+        loop {
+            next = next + HEARTBEAT_INTERVAL;
+            let led: Vec<Core> = self.members().into_iter().map(|member| member.core).filter(Core::is_leader).collect();
+            self.links.begin_gathering();
+            tokio::select! {
+                biased;
+                // A group whose queue is full is heard when it has room again.
+                _ = join_all(led.iter().map(Core::send_heartbeat)) => self.env.sleep(HEARTBEAT_GATHERING).await,
+                () = self.env.sleep(HEARTBEAT_GATHERING) => {}
+            }
+            self.links.end_gathering();
+            // Ticks that were missed are not made up for.
+            next = next.max(self.env.now());
+            self.env.sleep_until(next).await;
+        }
+    }
+
+    /// Groups whose entries take much room make a snapshot and give them up, earlier if the shared log gets full.
+    async fn make_snapshots(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.pressed.notified() => {}
+                () = self.env.sleep(HOUSEKEEPING_INTERVAL) => {}
+            }
+            let middle = self.log.is_pressed().then(|| self.log.middle());
+            for member in self.members() {
+                let (is_long, covered) = {
+                    let state = member.core.log().state();
+                    let is_pinning = middle.is_some_and(|middle| state.oldest_entry().is_some_and(|oldest| oldest < middle));
+                    let covered = state.snapshot().and_then(|snapshot| snapshot.summary.last);
+                    (is_pinning || state.entry_bytes() > SNAPSHOT_AFTER_BYTES, covered)
+                };
+                if is_long {
+                    member.core.make_snapshot().await;
+                    if let Some(covered) = covered {
+                        member.core.purge(covered.index).await;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Answers to other nodes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use net::{BoxFuture, Refusal, Service};
+
+use super::{Inner, Member, Node};
+use crate::id::{GroupId, LogPosition};
+use crate::inbox::Received;
+use crate::limits::{HEARTBEAT_ANSWER_LIMIT, MAX_BATCH_ENTRIES, MAX_HEARTBEATS_PER_MESSAGE, MAX_SNAPSHOT_BYTES};
+use crate::message::{Answer, Append, AppendAnswer, Ask, Request, decode, encode};
+use crate::raft::Refused;
+use crate::record::{Entry, Vote};
+
+impl Node {
+    /// What answers the requests of other nodes; to be served at the address that they know.
+    pub fn service(&self) -> Arc<dyn Service> {
+        Arc::new(NodeService(Arc::clone(&self.inner)))
+    }
+}
+
+struct NodeService(Arc<Inner>);
+
+impl Service for NodeService {
+    fn handle(&self, request: net::Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let request: Request = decode(&request.payload).map_err(|error| Refusal(error.to_string()))?;
+            let node = self.0.node;
+            if request.to != node {
+                return Err(Refusal(format!("this is node {node}, not node {}", request.to)));
+            }
+            if request.from == node {
+                return Err(Refusal(format!("two nodes call themselves {node}")));
+            }
+            let answer = self.0.answer(request.ask).await.map_err(Refusal)?;
+            Ok(Bytes::from(encode(&answer)))
+        })
+    }
+}
+
+impl Inner {
+    async fn answer(&self, ask: Ask) -> Result<Answer, Refused> {
+        match ask {
+            Ask::Append { append, entries } => {
+                if entries.len() > MAX_BATCH_ENTRIES {
+                    return Err(format!("{} entries in a message, at most {MAX_BATCH_ENTRIES} are allowed", entries.len()));
+                }
+                let member = self.running(append.group)?;
+                let bytes = entries.iter().map(Entry::bytes).sum();
+                let Some(_claim) = self.claim(&member.core, bytes) else { return Err(self.log_is_full()) };
+                member.core.take_append(append, entries).await.map(Answer::Append)
+            }
+            Ask::Heartbeats(heartbeats) => {
+                if heartbeats.len() > MAX_HEARTBEATS_PER_MESSAGE {
+                    return Err(format!("{} heartbeats in a message", heartbeats.len()));
+                }
+                let answers = heartbeats.into_iter().map(|heartbeat| self.answer_heartbeat(heartbeat));
+                Ok(Answer::Heartbeats(join_all(answers).await))
+            }
+            Ask::Vote { group, vote, last, is_transfer } => {
+                let member = self.running(group)?;
+                // A leader that hands over has stopped answering reads.
+                if !is_transfer && let Some(refusal) = self.silence(&member) {
+                    return Ok(refusal);
+                }
+                member.core.take_vote(vote, last, is_transfer).await
+            }
+            Ask::PreVote { group, vote, last } => {
+                let member = self.running(group)?;
+                match self.silence(&member) {
+                    Some(refusal) => Ok(refusal),
+                    None => member.core.take_pre_vote(vote, last).await,
+                }
+            }
+            Ask::Transfer { group, vote, to, last } => self.running(group)?.core.take_transfer(vote, to, last).await,
+            Ask::Snapshot { group, vote, snapshot, offset, piece } => {
+                let member = self.running(group)?;
+                // Held until all of it is in the log; a piece asks for nothing but whether it is worth while.
+                let bytes = usize::try_from(snapshot.bytes).unwrap_or(usize::MAX / 4);
+                let Some(_claim) = self.log.claim_for_snapshot(bytes.min(MAX_SNAPSHOT_BYTES)) else {
+                    return Err(self.log_is_full());
+                };
+                match self.inbox.take(group, snapshot, offset, &piece.0).map_err(|error| error.to_string())? {
+                    Received::Partly { bytes } => Ok(Answer::SnapshotReceived { bytes }),
+                    Received::Whole(snapshot) => member.core.take_snapshot(vote, snapshot).await,
+                }
+            }
+        }
+    }
+
+    fn running(&self, group: GroupId) -> Result<Member, Refused> {
+        self.member(group).ok_or_else(|| format!("group {group} does not run on node {}", self.node))
+    }
+
+    fn log_is_full(&self) -> Refused {
+        format!("the log of node {} is nearly full", self.node)
+    }
+
+    /// One slow group must not silence the others.
+    async fn answer_heartbeat(&self, heartbeat: Append) -> Option<AppendAnswer> {
+        let member = self.member(heartbeat.group)?;
+        tokio::select! {
+            biased;
+            answer = member.core.take_append(heartbeat, Vec::new()) => answer.ok(),
+            () = self.env.sleep(HEARTBEAT_ANSWER_LIMIT) => None,
+        }
+    }
+
+    /// What a node answers to candidates while it may have promised itself to a leader that it does not remember.
+    fn silence(&self, member: &Member) -> Option<Answer> {
+        let is_silent = member.silent_until.is_some_and(|until| self.env.now() < until);
+        let state = member.core.log().state();
+        let own: Option<(Vote, Option<LogPosition>)> = state.vote().map(|vote| (vote, state.last()));
+        let (vote, last) = own.filter(|_| is_silent)?;
+        Some(Answer::Vote { vote, is_granted: false, last })
+    }
+}

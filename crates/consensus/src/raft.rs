@@ -1,0 +1,13 @@
+//! openraft, and all that touches its types. Nothing of it leaves this module.
+
+mod core;
+mod machine;
+mod network;
+mod runtime;
+mod storage;
+mod types;
+
+pub(crate) use self::core::{Core, Refused};
+
+#[cfg(test)]
+mod tests;

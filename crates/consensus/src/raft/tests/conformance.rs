@@ -1,0 +1,58 @@
+//! openraft's own suite for log storage and state machines, on the shared log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use disk::{SimDisk, SimOptions};
+use env::Env;
+use openraft::StorageError;
+use openraft::testing::log::{StoreBuilder, Suite};
+use tokio::sync::watch;
+use wal::RegionStore;
+
+use crate::id::{GroupId, LogIndex, NodeId};
+use crate::log::{BASE_BYTES, LogPlace, SharedLog};
+use crate::machine::{ErasedMachine, FrozenState, MachineError, Reply};
+use crate::raft::machine::Machine;
+use crate::raft::storage::LogStorage;
+use crate::raft::types::Types;
+
+/// Remembers nothing: the suite looks at positions and memberships.
+struct Nothing;
+
+impl ErasedMachine for Nothing {
+    fn apply(&self, _: LogIndex, _: &[u8]) -> Result<Reply, MachineError> {
+        Ok(Reply::none())
+    }
+
+    fn snapshot(&self) -> FrozenState {
+        Box::new(Vec::new)
+    }
+
+    fn restore(&self, _: &Bytes) -> Result<(), MachineError> {
+        Ok(())
+    }
+}
+
+struct Stores {
+    env: Env,
+}
+
+impl StoreBuilder<Types, LogStorage, Machine> for Stores {
+    async fn build(&self) -> Result<((), LogStorage, Machine), StorageError<Types>> {
+        let segment_bytes = 1 << 20;
+        let disk = Arc::new(SimDisk::new(&self.env, SimOptions { size_bytes: 8 << 20, ..SimOptions::default() }));
+        let base = Arc::new(SimDisk::new(&self.env, SimOptions { size_bytes: BASE_BYTES, ..SimOptions::default() }));
+        let segments = Arc::new(RegionStore::new(disk, 0, segment_bytes, 8));
+        let place = LogPlace { segments, base, most_segments: 8 };
+        let log = SharedLog::open(&self.env, NodeId(0), &place).await.expect("an empty disk");
+        let group = log.group(GroupId(7));
+        let (progress, _) = watch::channel(None);
+        Ok(((), LogStorage::new(&self.env, group.clone()), Machine::new(group, Arc::new(Nothing), progress)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn openraft_suite_for_storage() {
+    Suite::test_all(Stores { env: Env::simulated(1) }).await.expect("the suite passes");
+}

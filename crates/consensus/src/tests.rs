@@ -1,0 +1,11 @@
+mod cluster;
+mod store;
+
+mod basics;
+mod faults;
+mod framed;
+mod heartbeats;
+mod leases;
+mod log_space;
+mod membership;
+mod snapshots;

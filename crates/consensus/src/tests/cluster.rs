@@ -1,0 +1,184 @@
+//! A cluster in one thread, on simulated disks and a simulated network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::{SimDisk, SimOptions};
+use env::Env;
+use wal::RegionStore;
+
+use super::store::{Command, Store};
+use crate::error::{OpenError, ProposeError};
+use crate::group::Group;
+use crate::id::{GroupId, NodeId};
+use crate::log::{BASE_BYTES, LogPlace};
+use crate::node::Node;
+use crate::transport::{SimulatedTransport, Transport};
+
+pub(super) const SEGMENT_BYTES: u64 = 2 << 20;
+pub(super) const SEGMENTS: usize = 16;
+pub(super) const GROUP: GroupId = GroupId(1);
+
+/// A machine with a disk, and perhaps a node that runs on it.
+pub(super) struct Host {
+    pub(super) id: NodeId,
+    pub(super) disk: SimDisk,
+    pub(super) node: Option<Node>,
+    pub(super) groups: BTreeMap<GroupId, Group<Store>>,
+    starts: u64,
+}
+
+pub(super) struct Cluster {
+    pub(super) env: Env,
+    pub(super) network: SimulatedTransport,
+    pub(super) hosts: Vec<Host>,
+    segments: usize,
+}
+
+pub(super) fn address(node: NodeId) -> String {
+    format!("node-{node}")
+}
+
+/// The disk of one host: the base, then the segments, so that one power cut hits both.
+pub(super) fn new_disk(env: &Env, segments: usize) -> SimDisk {
+    let size_bytes = BASE_BYTES + SEGMENT_BYTES * segments as u64;
+    SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() })
+}
+
+pub(super) fn place_on(disk: &SimDisk, segments: usize) -> LogPlace {
+    let disk = Arc::new(disk.clone());
+    let store = RegionStore::new(disk.clone(), BASE_BYTES, SEGMENT_BYTES, segments);
+    LogPlace { segments: Arc::new(store), base: disk, most_segments: segments }
+}
+
+impl Cluster {
+    /// Hosts 1 to `count`, none of them running.
+    pub(super) fn new(env: &Env, count: u64, segments: usize) -> Cluster {
+        let host = |id| {
+            let disk = new_disk(env, segments);
+            Host { id: NodeId(id), disk, node: None, groups: BTreeMap::new(), starts: 0 }
+        };
+        let hosts = (1..=count).map(host).collect();
+        Cluster { env: env.clone(), network: SimulatedTransport::new(env), hosts, segments }
+    }
+
+    /// A cluster of three with one group, and a leader.
+    pub(super) async fn of_three(env: &Env) -> Cluster {
+        let mut cluster = Cluster::new(env, 3, SEGMENTS);
+        cluster.start_all(&[GROUP]).await;
+        cluster.initialize(GROUP, 3).await;
+        cluster.leader(GROUP).await;
+        cluster
+    }
+
+    pub(super) fn host(&self, id: NodeId) -> &Host {
+        &self.hosts[id.0 as usize - 1]
+    }
+
+    pub(super) fn host_mut(&mut self, id: NodeId) -> &mut Host {
+        &mut self.hosts[id.0 as usize - 1]
+    }
+
+    pub(super) fn group(&self, id: NodeId, group: GroupId) -> &Group<Store> {
+        &self.host(id).groups[&group]
+    }
+
+    pub(super) async fn start_all(&mut self, groups: &[GroupId]) {
+        for id in self.ids() {
+            self.start(id, groups).await.unwrap();
+        }
+    }
+
+    pub(super) fn ids(&self) -> Vec<NodeId> {
+        self.hosts.iter().map(|host| host.id).collect()
+    }
+
+    /// Starts a node with the groups that its log knows, and these.
+    pub(super) async fn start(&mut self, id: NodeId, groups: &[GroupId]) -> Result<(), OpenError> {
+        let segments = self.segments;
+        let port: Arc<dyn Transport> = self.network.port(id);
+        let seed = self.env.random_u64();
+        let elapsed = self.env.simulation().map(|simulation| simulation.elapsed());
+        let env = elapsed.map_or_else(|| self.env.clone(), |elapsed| Env::simulated_after(seed, elapsed));
+        let host = self.host_mut(id);
+        host.starts += 1;
+        let node = Node::open(&env, id, &place_on(&host.disk, segments), port).await?;
+        let mut all: BTreeSet<GroupId> = node.known_groups().into_iter().collect();
+        all.extend(groups);
+        for group in all {
+            let started = node.start_group(group, Store::default()).await.unwrap();
+            host.groups.insert(group, started);
+        }
+        host.node = Some(node.clone());
+        self.network.plug_in(id, node.service());
+        Ok(())
+    }
+
+    /// The power of a host goes: what was not durable is lost.
+    pub(super) async fn crash(&mut self, id: NodeId) {
+        self.network.unplug(id);
+        let host = self.host_mut(id);
+        host.disk.power_cut();
+        if let Some(node) = host.node.take() {
+            node.shut_down().await;
+        }
+        host.groups.clear();
+        host.disk = host.disk.restart();
+    }
+
+    pub(super) async fn initialize(&self, group: GroupId, count: u64) {
+        let members = (1..=count).map(|id| (NodeId(id), address(NodeId(id)))).collect();
+        self.group(NodeId(1), group).initialize(&members).await.unwrap();
+    }
+
+    /// Waits for a leader that a quorum confirms.
+    pub(super) async fn leader(&self, group: GroupId) -> NodeId {
+        for _ in 0..300 {
+            for host in self.hosts.iter().filter(|host| host.node.is_some()) {
+                let Some(member) = host.groups.get(&group) else { continue };
+                if member.status().is_leader && member.read(crate::ReadMode::Confirmed, |_| ()).await.is_ok() {
+                    return host.id;
+                }
+            }
+            self.env.sleep(Duration::from_millis(50)).await;
+        }
+        panic!("group {group} has no leader");
+    }
+
+    /// Proposes at whoever leads, again and again until it is done. The command may be carried out more than once.
+    pub(super) async fn propose(&self, group: GroupId, command: &Command) {
+        let mut last = None;
+        for _ in 0..300 {
+            let leader = self.leader(group).await;
+            match self.group(leader, group).propose(command).await {
+                Ok(_) => return,
+                Err(ProposeError::Length { found }) => panic!("a command of {found} bytes"),
+                Err(error) => last = Some(error),
+            }
+            self.env.sleep(Duration::from_millis(50)).await;
+        }
+        panic!("nobody took a command: {last:?}");
+    }
+
+    /// Waits until all running members of a group have applied the same and returns that state.
+    pub(super) async fn settled(&self, group: GroupId) -> Store {
+        for _ in 0..600 {
+            let running = self.hosts.iter().filter_map(|host| host.groups.get(&group));
+            let states: Vec<Store> = running.map(|member| member.look(Store::clone)).collect();
+            if states.iter().all(|state| *state == states[0]) {
+                return states[0].clone();
+            }
+            self.env.sleep(Duration::from_millis(50)).await;
+        }
+        panic!("members of group {group} differ");
+    }
+
+    pub(super) async fn shut_down(&mut self) {
+        for host in &mut self.hosts {
+            if let Some(node) = host.node.take() {
+                node.shut_down().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The shared log's room: given up, carried on, full.
+
+use std::time::Duration;
+
+use disk::{Fault, FaultRule, Operation};
+use env::Env;
+
+use super::cluster::{Cluster, GROUP, SEGMENT_BYTES};
+use super::store::Command;
+use crate::error::ProposeError;
+use crate::id::{GroupId, NodeId};
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_group_and_a_quiet_one_share_a_small_log_for_ever() {
+    let env = Env::simulated(41);
+    let segments = 10;
+    let mut cluster = Cluster::new(&env, 3, segments);
+    let quiet = GroupId(2);
+    cluster.start_all(&[GROUP, quiet]).await;
+    cluster.initialize(GROUP, 3).await;
+    cluster.initialize(quiet, 3).await;
+    cluster.propose(quiet, &Command::write(5, 55)).await;
+    // Twice what the log holds, in commands that leave next to nothing behind.
+    let command = Command::Write { register: 1, value: Some(1) };
+    let padding = 2 * segments as u64 * SEGMENT_BYTES / 4096;
+    for _ in 0..padding {
+        cluster.propose(GROUP, &command).await;
+    }
+    for id in cluster.ids() {
+        let live = cluster.host(id).node.as_ref().unwrap().counters().live_segments;
+        assert!(live < segments, "node {id} uses {live} segments");
+    }
+    for id in cluster.ids() {
+        cluster.crash(id).await;
+    }
+    cluster.start_all(&[]).await;
+    let leader = cluster.leader(quiet).await;
+    assert_eq!(cluster.group(leader, quiet).look(|store| store.registers[&5]), 55);
+    assert_eq!(cluster.settled(GROUP).await.registers[&1], 1);
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_too_small_for_its_contents_refuses_proposals_and_stays_well() {
+    let env = Env::simulated(42);
+    let mut cluster = Cluster::new(&env, 1, 6);
+    cluster.start_all(&[GROUP]).await;
+    cluster.initialize(GROUP, 1).await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP).clone();
+    let mut taken = 0;
+    let refused = loop {
+        match group.propose(&Command::Ballast(vec![1; 100_000])).await {
+            Ok(_) => taken += 1,
+            Err(error) => break error,
+        }
+        assert!(taken < 100, "ten times what the log holds");
+    };
+    assert!(matches!(refused, ProposeError::LogFull), "{refused}");
+    assert!(refused.is_definite());
+    env.sleep(Duration::from_secs(10)).await;
+    assert_eq!(group.status().stopped, None);
+    cluster.crash(leader).await;
+    cluster.start(leader, &[]).await.unwrap();
+    cluster.leader(GROUP).await;
+    assert_eq!(cluster.group(leader, GROUP).look(|store| store.ballast.len()), taken * 100_000);
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_stops_the_node_and_the_others_go_on() {
+    let env = Env::simulated(43);
+    let mut cluster = Cluster::of_three(&env).await;
+    let leader = cluster.leader(GROUP).await;
+    cluster.host(leader).disk.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
+    let group = cluster.group(leader, GROUP).clone();
+    let failed = group.propose(&Command::write(1, 1)).await;
+    assert!(matches!(failed, Ok(_) | Err(ProposeError::Unknown { .. })), "{failed:?}");
+    env.sleep(Duration::from_secs(4)).await;
+    assert!(group.status().stopped.is_some(), "{:?}", group.status());
+    cluster.network.unplug(leader);
+    cluster.host_mut(leader).groups.clear();
+    let next = cluster.leader(GROUP).await;
+    assert_ne!(next, leader);
+    cluster.group(next, GROUP).propose(&Command::write(2, 2)).await.unwrap();
+    cluster.crash(leader).await;
+    cluster.start(leader, &[]).await.unwrap();
+    assert_eq!(cluster.settled(GROUP).await.registers[&2], 2);
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_group_is_forgotten_and_its_room_comes_back() {
+    let env = Env::simulated(44);
+    let mut cluster = Cluster::new(&env, 1, 8);
+    let other = GroupId(2);
+    cluster.start_all(&[GROUP, other]).await;
+    cluster.initialize(GROUP, 1).await;
+    cluster.initialize(other, 1).await;
+    cluster.propose(other, &Command::write(1, 1)).await;
+    for _ in 0..20 {
+        cluster.propose(GROUP, &Command::Ballast(vec![1; 100_000])).await;
+    }
+    let node = cluster.host(NodeId(1)).node.clone().unwrap();
+    node.remove_group(GROUP).await.unwrap();
+    assert!(matches!(node.remove_group(GROUP).await, Err(crate::RemoveError::Unknown(GROUP))));
+    assert_eq!(node.known_groups(), vec![other]);
+    env.sleep(Duration::from_secs(5)).await;
+    assert!(node.counters().live_segments <= 4, "{:?}", node.counters());
+    cluster.crash(NodeId(1)).await;
+    cluster.start(NodeId(1), &[]).await.unwrap();
+    assert_eq!(cluster.host(NodeId(1)).node.as_ref().unwrap().known_groups(), vec![other]);
+    cluster.leader(other).await;
+    cluster.shut_down().await;
+}
