@@ -23,16 +23,21 @@
 //! 3. A write is acknowledged only when its copies are durable and every member of the view holds its notice (decision 4).
 //! 4. A read is answered from the index alone only if no member has announced a write of the key that is still in flight.
 //! 5. Between the grant of a freeze and its release, no member dispatches a write of the key but the holder (decision 18).
+//! 6. What a view that left a gateway out has not decided about it is in flight: not served, and no write starts beside it (RFD 5).
 
+mod cell;
 mod freeze;
 mod message;
 mod read;
+mod recovered;
 mod shard;
+mod view;
 mod write;
 
-pub use message::{FreezeId, Message, ReadId};
+pub use cell::{Cell, SequenceSource};
+pub use message::{CellMessage, FreezeId, Message, ReadId};
 pub use read::Stable;
-pub use shard::{Cell, Output, Outputs, SequenceSource, Shard};
+pub use shard::{Output, Outputs, Shard};
 pub use write::QueueFull;
 
 #[cfg(test)]

@@ -37,9 +37,9 @@ use format::run_index::RunId;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use topology::TableError;
+use topology::{TableError, View};
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, Epoch, Generation, KeyHash};
+use types::{DeviceId, Epoch, GatewayId, Generation, KeyHash, ViewNumber};
 use undecidable::Undecidable;
 
 /// An incarnation's sequences begin at this multiple of its number: room for 2^40 writes.
@@ -126,7 +126,7 @@ impl LogStore {
             targets.hold_cover();
         }
         let copies = targets.table().copies().max(found.most_copies).max(most_copies(&manifest));
-        let cell = Arc::new(Cell::new(config.gateway, vec![config.gateway]));
+        let cell = Arc::new(Cell::new(config.gateway, alone(config.gateway)));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
         let shard = || Mutex::new(Shard::new(cell.clone(), sequences.clone(), ShardIndex::new(copies.min(MAX_REPLICAS))));
         let inner = Arc::new(Inner {
@@ -178,6 +178,11 @@ impl LogStore {
         }
         self.inner.background.stop().await;
     }
+}
+
+/// The view of a cell of one gateway.
+fn alone(gateway: GatewayId) -> View {
+    View::new(ViewNumber(1), vec![gateway]).expect("one gateway makes a view")
 }
 
 fn load_manifest(config: &LogStoreConfig, manifests: &dyn Manifests) -> Result<Manifest, OpenError> {

@@ -461,7 +461,7 @@ impl Inner {
                     self.account(&entry, replaced.as_ref());
                     op.acknowledged(&entry, replaced);
                 }
-                Output::Answer { .. } | Output::Published { .. } | Output::Send { .. } => {
+                Output::Answer { .. } | Output::Published { .. } | Output::Send { .. } | Output::RecoveredHeld => {
                     unreachable!("a cell of one gateway exchanges no messages")
                 }
             }

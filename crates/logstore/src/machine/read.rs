@@ -9,7 +9,8 @@ use types::{GatewayId, KeyHash};
 /// What is known of a key without asking anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stable {
-    /// Nobody else is writing the key: this is its newest record.
+    /// Nobody else is writing the key: this is its newest record. It may leave only while the shell's lease permits reads of
+    /// [`Shard::view`], asked after this look.
     Newest(Option<Located>),
     /// A member has announced a write: use [`Shard::read`].
     InFlight,
@@ -18,10 +19,12 @@ pub enum Stable {
 impl<Op: Clone> Shard<Op> {
     /// The fast path: answers if the key is stable, changes nothing.
     pub fn stable(&self, hash: &KeyHash) -> Stable {
-        let in_flight =
-            |state: &super::shard::KeyState<Op>| state.peers.as_ref().is_some_and(|peers| !peers.announced.is_empty());
+        let in_flight = |state: &super::shard::KeyState<Op>| {
+            state.peers.as_ref().is_some_and(|peers| !peers.announced.is_empty() || !peers.held.is_empty())
+        };
         // In a one-gateway cell nobody announces anything, so the key's state need not be looked up.
-        if !self.cell.others().is_empty() && self.keys.get(hash).is_some_and(in_flight) {
+        let alone = self.cell.others().is_empty() && self.change.is_none();
+        if !alone && self.keys.get(hash).is_some_and(in_flight) {
             return Stable::InFlight;
         }
         Stable::Newest(self.index.newest(hash))
@@ -30,16 +33,19 @@ impl<Op: Clone> Shard<Op> {
     /// Answers a read at once if the key is stable, else after asking every gateway that announced a write of it.
     pub fn read(&mut self, hash: KeyHash, op: Op, out: &mut Outputs<Op>) {
         if let Stable::Newest(newest) = self.stable(&hash) {
-            out.push(Output::Answer { op, newest });
+            out.push(Output::Answer { op, newest, view: self.cell.number() });
             return;
         }
-        let read = ReadId(self.sequences.draw());
+        let read = ReadId(self.sequences.draw_question());
         let newest = self.index.newest(&hash);
+        let cell = self.cell.clone();
         let peers = self.state(&hash).peers();
         let mut missing: Vec<GatewayId> = peers.announced.iter().map(|write| write.gateway).collect();
+        missing.extend(peers.held.iter().map(|entry| entry.write.gateway));
         missing.sort_unstable();
         missing.dedup();
-        for &to in &missing {
+        // For a removed gateway the decision answers.
+        for &to in missing.iter().filter(|asked| cell.view().contains(**asked)) {
             out.push(Output::Send { to, message: Message::Ask { hash, read } });
         }
         peers.reads.push(PendingRead { op, read, missing, newest });
@@ -48,6 +54,9 @@ impl<Op: Clone> Shard<Op> {
     /// A member asks. The answer waits until every member holds our announcement: only then can an entry that we are about
     /// to publish not be missed by a later read elsewhere (paper section 3.2, monotonic reads).
     pub(super) fn asked(&mut self, from: GatewayId, hash: KeyHash, read: ReadId, out: &mut Outputs<Op>) {
+        if !self.cell.view().contains(from) {
+            return;
+        }
         self.state(&hash).peers().asks.push((from, read));
         let unheard = self.keys[&hash]
             .active
@@ -69,6 +78,7 @@ impl<Op: Clone> Shard<Op> {
 
     pub(super) fn told(&mut self, from: GatewayId, hash: KeyHash, read: ReadId, told: Option<Located>, out: &mut Outputs<Op>) {
         let own = self.index.newest(&hash);
+        let view = self.cell.number();
         let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
         let Some(at) = peers.reads.iter().position(|pending| pending.read == read) else { return };
         let pending = &mut peers.reads[at];
@@ -76,7 +86,7 @@ impl<Op: Clone> Shard<Op> {
         pending.missing.retain(|member| *member != from);
         if pending.missing.is_empty() {
             let done = peers.reads.swap_remove(at);
-            out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(own) });
+            out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(own), view });
             self.retire(&hash);
         }
     }

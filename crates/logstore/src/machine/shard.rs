@@ -1,64 +1,18 @@
 //! One shard's state and what its steps put out.
 
-use super::message::{FreezeId, Message, ReadId};
+use super::cell::{Cell, SequenceSource};
+use super::message::{CellMessage, FreezeId, Message, ReadId};
+use super::view::Change;
 use crate::index::{HashBits, Located, ShardIndex};
 use format::entry::Entry;
 use format::record::WriteId;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use types::{GatewayId, KeyHash};
+use types::{GatewayId, KeyHash, ViewNumber};
 
 /// Most writes of one key that wait for their turn at one gateway; more are refused as busy.
 pub const MAX_QUEUED_WRITES_PER_KEY: usize = 1024;
-
-/// The members of a cell's view, as one of them sees it.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    me: GatewayId,
-    others: Vec<GatewayId>,
-    all: Vec<GatewayId>,
-}
-
-impl Cell {
-    /// `members` includes `me`.
-    pub fn new(me: GatewayId, mut members: Vec<GatewayId>) -> Self {
-        members.sort_unstable();
-        members.dedup();
-        assert!(members.contains(&me), "a gateway is a member of its own view");
-        let others = members.iter().copied().filter(|member| *member != me).collect();
-        Cell { me, others, all: members }
-    }
-
-    pub fn me(&self) -> GatewayId {
-        self.me
-    }
-
-    pub fn others(&self) -> &[GatewayId] {
-        &self.others
-    }
-
-    /// The member that serialises the freezes of a key (decision 18).
-    pub fn home(&self, hash: &KeyHash) -> GatewayId {
-        self.all[hash.placement_bits() as usize % self.all.len()]
-    }
-}
-
-/// A gateway's counter of writes, reads and freezes, shared by its shards. Starts above everything an earlier incarnation used.
-#[derive(Debug)]
-pub struct SequenceSource(AtomicU64);
-
-impl SequenceSource {
-    pub fn starting_at(first: u64) -> Self {
-        SequenceSource(AtomicU64::new(first))
-    }
-
-    /// Draws a number.
-    pub fn draw(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
 
 /// What the shell has to do, in this order.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,10 +23,13 @@ pub enum Output<Op> {
     Acknowledge { op: Op, entry: Entry, replaced: Option<Located> },
     /// A write made elsewhere is published.
     Published { entry: Entry, replaced: Option<Located> },
-    /// The read's answer: the newest record, a tombstone, or nothing.
-    Answer { op: Op, newest: Option<Located> },
+    /// The read's answer: the newest record, a tombstone, or nothing. It was looked up under `view`: it may leave only while the
+    /// shell's lease permits reads of that view, asked after this output (RFD 5, rule 8).
+    Answer { op: Op, newest: Option<Located>, view: ViewNumber },
     /// A message for another gateway.
     Send { to: GatewayId, message: Message },
+    /// This shard holds what was recovered. Once all have said so, the leader is told.
+    RecoveredHeld,
 }
 
 /// A list of outputs; a write of a one-gateway cell makes at most two.
@@ -85,11 +42,13 @@ pub struct Shard<Op> {
     pub(super) index: ShardIndex,
     /// Keys with something going on; all others are stable.
     pub(super) keys: hashbrown::HashMap<KeyHash, KeyState<Op>, HashBits>,
+    /// A change of the view that is not over; nothing in normal life.
+    pub(super) change: Option<Box<Change>>,
 }
 
 impl<Op: Clone> Shard<Op> {
     pub fn new(cell: Arc<Cell>, sequences: Arc<SequenceSource>, index: ShardIndex) -> Self {
-        Shard { cell, sequences, index, keys: hashbrown::HashMap::with_hasher(HashBits) }
+        Shard { cell, sequences, index, keys: hashbrown::HashMap::with_hasher(HashBits), change: None }
     }
 
     /// The index: for checkpoints, relocations and statistics. Reads of clients go through [`Shard::read`].
@@ -101,25 +60,50 @@ impl<Op: Clone> Shard<Op> {
         &mut self.index
     }
 
-    /// Takes in a message of another gateway.
+    /// Takes in a message of another gateway. One of a newer view than the installed one must wait on its stream.
     pub fn receive(&mut self, from: GatewayId, message: Message, out: &mut Outputs<Op>) {
+        if let Some(view) = message.view() {
+            assert!(view <= self.cell.number(), "a message of a view that is not installed");
+            if view < self.cell.number() {
+                return;
+            }
+        }
         match message {
-            Message::Announce { hash, write } => self.announced_by_peer(from, hash, write, out),
-            Message::Announced { hash, write } => self.announcement_held(from, hash, write, out),
+            Message::Announce { hash, write, .. } => self.announced_by_peer(from, hash, write, out),
+            Message::Announced { hash, write, .. } => self.announcement_held(from, hash, write, out),
             Message::Conclude { hash, write, entry, freeze } => {
                 self.concluded_by_peer(hash, write, entry, out);
                 if let Some(freeze) = freeze {
                     self.freeze_ended(from, hash, freeze, out);
                 }
-                self.next_turn(hash, out);
-                self.answer_freeze(hash, out);
+                self.go_on(hash, out);
             }
             Message::Ask { hash, read } => self.asked(from, hash, read, out),
             Message::Told { hash, read, newest } => self.told(from, hash, read, newest, out),
-            Message::FreezeAsk { hash, freeze } => self.freeze_asked(from, hash, freeze, out),
-            Message::Freeze { hash, holder, freeze } => self.freeze(hash, holder, freeze, out),
-            Message::Frozen { hash, freeze, newest } => self.frozen(from, hash, freeze, newest, out),
+            Message::FreezeAsk { hash, freeze, .. } => self.freeze_asked(from, hash, freeze, out),
+            Message::Freeze { hash, holder, freeze, .. } => self.freeze(hash, holder, freeze, out),
+            Message::Frozen { hash, freeze, newest, .. } => self.frozen(from, hash, freeze, newest, out),
+            Message::Carry { hash, freeze, .. } => self.carry(from, hash, freeze),
+            Message::Recovered { entry } => self.recovered(entry),
         }
+    }
+
+    /// Takes in a message about all keys. [`CellMessage::RecoveredHeld`] is the shell's own: it counts the members.
+    pub fn receive_for_all(&mut self, from: GatewayId, message: &CellMessage, out: &mut Outputs<Op>) {
+        assert!(message.view().is_none_or(|view| view <= self.cell.number()), "a message of a view that is not installed");
+        match message {
+            CellMessage::Carried { view } => self.carried(from, *view, out),
+            CellMessage::AllRecovered { view } => self.all_recovered(*view, out),
+            CellMessage::RecoveredHeld { .. } => {}
+            CellMessage::Decided { gateways } => self.decided(gateways, out),
+        }
+    }
+
+    /// Lets what waits at a key go on after something ended.
+    pub(super) fn go_on(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+        self.dispatch_frozen(hash, out);
+        self.next_turn(hash, out);
+        self.answer_freeze(hash, out);
     }
 
     /// Drops a key's state when nothing is going on any more.
@@ -152,6 +136,8 @@ pub(super) struct Waiting<Op> {
 pub(super) struct Active<Op> {
     pub op: Op,
     pub write: WriteId,
+    /// Made under a condition that its turn was granted for.
+    pub exclusive: bool,
     pub stage: Stage,
 }
 
@@ -166,6 +152,8 @@ pub(super) enum Stage {
 pub(super) struct PeerState<Op> {
     /// Writes announced by others and not concluded.
     pub announced: Vec<WriteId>,
+    /// Entries that removed gateways left, until these are decided.
+    pub held: Vec<Entry>,
     /// Reads of ours that wait for others' answers.
     pub reads: Vec<PendingRead<Op>>,
     /// Others' reads that wait until all members hold our announcement.
@@ -188,6 +176,8 @@ pub(super) struct Frozen {
     pub holder: GatewayId,
     pub freeze: FreezeId,
     pub answered: bool,
+    /// The view that granted or carried it.
+    pub view: ViewNumber,
 }
 
 impl<Op> Default for KeyState<Op> {
@@ -205,6 +195,7 @@ impl<Op> KeyState<Op> {
         self.peers.get_or_insert_with(|| {
             Box::new(PeerState {
                 announced: Vec::new(),
+                held: Vec::new(),
                 reads: Vec::new(),
                 asks: Vec::new(),
                 frozen: Vec::new(),
@@ -223,6 +214,7 @@ impl<Op> KeyState<Op> {
 impl<Op> PeerState<Op> {
     fn is_idle(&self) -> bool {
         self.announced.is_empty()
+            && self.held.is_empty()
             && self.reads.is_empty()
             && self.asks.is_empty()
             && self.frozen.is_empty()

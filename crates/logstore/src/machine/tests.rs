@@ -1,8 +1,11 @@
 //! The machine alone: turns of one gateway, scenarios of several, and seeded simulations of a whole cell.
 
+mod cell_world;
 mod checks;
+mod membership;
 mod mutant;
 mod scenario;
 mod simulation;
 mod turns;
+mod view_changes;
 mod world;

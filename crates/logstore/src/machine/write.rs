@@ -55,9 +55,11 @@ impl<Op: Clone> Shard<Op> {
         dropped
     }
 
-    /// Starts the next queued write if no write is active and, for a blind one, we have not told another gateway that we stopped.
+    /// Starts the next queued write if no write is active and, for a blind one, we have not told another gateway that we stopped and no
+    /// removed gateway's write is undecided.
     pub(super) fn next_turn(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
         let alone = self.cell.others().is_empty();
+        let must_wait = self.must_wait(&hash);
         let state = self.state(&hash);
         if state.active.is_some() {
             return;
@@ -68,18 +70,18 @@ impl<Op: Clone> Shard<Op> {
         if next.exclusive && !alone {
             return self.begin_freeze(hash, out);
         }
-        if state.has_stopped() {
+        if must_wait || state.has_stopped() {
             return;
         }
-        let op = state.queue.pop_front().expect("looked at above").op;
-        self.dispatch(hash, op, None, None, out);
+        let next = state.queue.pop_front().expect("looked at above");
+        self.dispatch(hash, next, None, None, out);
     }
 
     /// Announces a write and hands it to the shell. `learned` is the newest entry that a freeze gathered.
     pub(super) fn dispatch(
         &mut self,
         hash: KeyHash,
-        op: Op,
+        Waiting { op, exclusive }: Waiting<Op>,
         freeze: Option<FreezeId>,
         learned: Option<crate::index::Located>,
         out: &mut Outputs<Op>,
@@ -87,20 +89,22 @@ impl<Op: Clone> Shard<Op> {
         let write = WriteId { gateway: self.cell.me(), sequence: Sequence(self.sequences.draw()) };
         let newest = self.index.newest(&hash).max_by_order(learned);
         let unheard = self.cell.others().to_vec();
+        let view = self.cell.number();
         for &to in &unheard {
-            out.push(Output::Send { to, message: Message::Announce { hash, write } });
+            out.push(Output::Send { to, message: Message::Announce { hash, write, view } });
         }
         let stage = Stage::Writing { freeze, unheard, durable: None };
-        self.state(&hash).active = Some(Active { op: op.clone(), write, stage });
+        self.state(&hash).active = Some(Active { op: op.clone(), write, exclusive, stage });
         out.push(Output::Dispatch { op, write, newest });
     }
 
     pub(super) fn announced_by_peer(&mut self, from: GatewayId, hash: KeyHash, write: WriteId, out: &mut Outputs<Op>) {
+        let view = self.cell.number();
         let peers = self.state(&hash).peers();
         if !peers.announced.contains(&write) {
             peers.announced.push(write);
         }
-        out.push(Output::Send { to: from, message: Message::Announced { hash, write } });
+        out.push(Output::Send { to: from, message: Message::Announced { hash, write, view } });
     }
 
     pub(super) fn announcement_held(&mut self, from: GatewayId, hash: KeyHash, held: WriteId, out: &mut Outputs<Op>) {
@@ -110,10 +114,16 @@ impl<Op: Clone> Shard<Op> {
         }
         if let Stage::Writing { unheard, .. } = &mut active.stage {
             unheard.retain(|member| *member != from);
-            if unheard.is_empty() {
-                self.answer_asks(hash, out);
-                self.acknowledge_if_complete(hash, out);
-            }
+            self.unless_unheard(hash, out);
+        }
+    }
+
+    /// If every member has heard of the active write, nothing waits for that any more.
+    pub(super) fn unless_unheard(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+        let active = self.keys.get(&hash).and_then(|state| state.active.as_ref());
+        if active.is_some_and(|active| matches!(&active.stage, Stage::Writing { unheard, .. } if unheard.is_empty())) {
+            self.answer_asks(hash, out);
+            self.acknowledge_if_complete(hash, out);
         }
     }
 
@@ -158,6 +168,9 @@ impl<Op: Clone> Shard<Op> {
         self.answer_asks(hash, out);
         if let Some(freeze) = freeze {
             self.freeze_ended(self.cell.me(), hash, freeze, out);
+        }
+        if active.exclusive {
+            self.answer_recovery(out);
         }
         self.answer_freeze(hash, out);
         self.next_turn(hash, out);

@@ -52,8 +52,8 @@ pub struct Forged {
 impl Mutant {
     /// What the wrong gateway `from` does beside sending `message`.
     pub fn on_send(self, from: usize, to: usize, message: &Message, forged: &mut Vec<Forged>) {
-        if let (Mutant::AcknowledgesUnheard, Message::Announce { hash, write }) = (self, message) {
-            let message = Message::Announced { hash: *hash, write: *write };
+        if let (Mutant::AcknowledgesUnheard, Message::Announce { hash, write, view }) = (self, message) {
+            let message = Message::Announced { hash: *hash, write: *write, view: *view };
             forged.push(Forged { from: to, to: from, message, at_once: true });
         }
     }
@@ -73,8 +73,8 @@ impl Mutant {
                 reply(Message::Told { hash, read, newest: shard.index().newest(&hash) });
                 None
             }
-            (Mutant::ForgetsAnnouncements, Message::Announce { hash, write }) => {
-                reply(Message::Announced { hash, write });
+            (Mutant::ForgetsAnnouncements, Message::Announce { hash, write, view }) => {
+                reply(Message::Announced { hash, write, view });
                 None
             }
             (Mutant::ReleasesOnOrdinaryConclude, Message::Conclude { hash, write, entry, freeze: None }) => {
@@ -83,19 +83,19 @@ impl Mutant {
                 let freeze: Option<FreezeId> = held.map(|frozen| frozen.freeze);
                 Some(Message::Conclude { hash, write, entry, freeze })
             }
-            (Mutant::StopsWithoutDraining, Message::Freeze { hash, holder, freeze }) => {
-                let message = Message::Frozen { hash, freeze, newest: shard.index().newest(&hash) };
+            (Mutant::StopsWithoutDraining, Message::Freeze { hash, holder, freeze, view }) => {
+                let message = Message::Frozen { hash, freeze, newest: shard.index().newest(&hash), view };
                 forged.push(Forged { from: to, to: holder.0 as usize, message, at_once: false });
-                Some(Message::Freeze { hash, holder, freeze })
+                Some(Message::Freeze { hash, holder, freeze, view })
             }
-            (Mutant::IgnoresFreezes, Message::Freeze { hash, holder, freeze }) => {
-                let message = Message::Frozen { hash, freeze, newest: shard.index().newest(&hash) };
+            (Mutant::IgnoresFreezes, Message::Freeze { hash, holder, freeze, view }) => {
+                let message = Message::Frozen { hash, freeze, newest: shard.index().newest(&hash), view };
                 forged.push(Forged { from: to, to: holder.0 as usize, message, at_once: false });
                 None
             }
-            (Mutant::FreezesWithoutHome, Message::FreezeAsk { hash, freeze }) => {
+            (Mutant::FreezesWithoutHome, Message::FreezeAsk { hash, freeze, view }) => {
                 for member in 0..shard.cell.others().len() + 1 {
-                    let message = Message::Freeze { hash, holder: gateway_id(from), freeze };
+                    let message = Message::Freeze { hash, holder: gateway_id(from), freeze, view };
                     // The holder tells itself at once.
                     forged.push(Forged { from, to: member, message, at_once: member == to || member == from });
                 }

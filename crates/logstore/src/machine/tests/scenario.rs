@@ -2,7 +2,7 @@
 
 use super::super::{Cell, Message, Output, Outputs, SequenceSource, Shard, Stable};
 use super::turns::entry;
-use super::world::{gateway_id, key_hash};
+use super::world::{gateway_id, key_hash, view};
 use crate::index::{Located, ShardIndex};
 use format::record::WriteId;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,12 +22,17 @@ const KEY: usize = 0;
 
 impl Trio {
     fn new() -> Self {
-        let members: Vec<_> = (0..3).map(gateway_id).collect();
+        let view = view(1, &[0, 1, 2]);
         let shard = |me: &types::GatewayId| {
-            let cell = Arc::new(Cell::new(*me, members.clone()));
+            let cell = Arc::new(Cell::new(*me, view.clone()));
             Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(1))
         };
-        Trio { shards: members.iter().map(shard).collect(), wires: BTreeMap::new(), seen: Vec::new(), writes: BTreeMap::new() }
+        Trio {
+            shards: view.members().iter().map(shard).collect(),
+            wires: BTreeMap::new(),
+            seen: Vec::new(),
+            writes: BTreeMap::new(),
+        }
     }
 
     fn put(&mut self, gateway: usize, op: u32) {
@@ -93,8 +98,8 @@ impl Trio {
                     self.seen.push(format!("dispatch {op}"));
                 }
                 Output::Acknowledge { op, .. } => self.seen.push(format!("acknowledge {op}")),
-                Output::Answer { op, newest } => self.seen.push(format!("answer {op}: {}", offset_of(newest))),
-                Output::Published { .. } => {}
+                Output::Answer { op, newest, .. } => self.seen.push(format!("answer {op}: {}", offset_of(newest))),
+                Output::Published { .. } | Output::RecoveredHeld => {}
                 Output::Send { to, message } => {
                     self.wires.entry((gateway, to.0 as usize)).or_default().push_back(message);
                 }
@@ -367,4 +372,19 @@ fn two_freezes_and_a_blind_write() {
     trio.settle();
     trio.assert_idle();
     assert_eq!([trio.newest(0), trio.newest(1), trio.newest(2)], ["8", "8", "8"]);
+}
+
+/// A checkpoint's watermark is the end of a run without holes (decision 11).
+#[test]
+fn reads_and_freezes_leave_no_holes_in_the_sequence_of_writes() {
+    let mut trio = Trio::new();
+    trio.put(0, 1);
+    trio.settle();
+    trio.get(1, 100);
+    trio.durable(1, 5);
+    trio.settle();
+    trio.put_if(1, 2);
+    trio.settle();
+    assert_eq!(trio.seen(), ["dispatch 1", "acknowledge 1", "answer 100: 5", "dispatch 2"]);
+    assert_eq!(trio.writes[&2].1.sequence.0, 1, "the first write of gateway 1, after a slow read and a freeze");
 }

@@ -2,7 +2,7 @@
 
 use super::super::shard::MAX_QUEUED_WRITES_PER_KEY;
 use super::super::{Cell, Output, Outputs, QueueFull, SequenceSource, Shard, Stable};
-use super::world::{gateway_id, key_hash};
+use super::world::{gateway_id, key_hash, view};
 use crate::index::{Located, ShardIndex};
 use format::entry::{Entry, EntryState, Places};
 use format::record::WriteId;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use types::{Activation, DeviceId, Epoch, Generation, Order, Place, Sequence, ZoneIndex, ZoneOffset};
 
 fn alone() -> Shard<u32> {
-    let cell = Arc::new(Cell::new(gateway_id(0), vec![gateway_id(0)]));
+    let cell = Arc::new(Cell::new(gateway_id(0), view(1, &[0])));
     Shard::new(cell, Arc::new(SequenceSource::starting_at(10)), ShardIndex::new(1))
 }
 

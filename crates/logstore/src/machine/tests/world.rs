@@ -18,7 +18,8 @@ use model::register::{Call, Outcome, Register};
 use net::{Arrival, Incoming, Outgoing, StreamNumber};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Activation, DeviceId, Epoch, GatewayId, Generation, KeyHash, Order, Place, ZoneIndex, ZoneOffset};
+use topology::View;
+use types::{Activation, DeviceId, Epoch, GatewayId, Generation, KeyHash, Order, Place, ViewNumber, ZoneIndex, ZoneOffset};
 
 pub type OpId = usize;
 pub type Value = u32;
@@ -163,9 +164,9 @@ pub struct World {
 
 impl World {
     pub fn new(setup: Setup, choices: &mut dyn Choose) -> Self {
-        let members: Vec<GatewayId> = (0..setup.gateways).map(gateway_id).collect();
-        let gateways = members.iter().map(|me| {
-            let cell = Arc::new(Cell::new(*me, members.clone()));
+        let view = view(1, &(0..setup.gateways).collect::<Vec<_>>());
+        let gateways = view.members().iter().map(|me| {
+            let cell = Arc::new(Cell::new(*me, view.clone()));
             Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(1))
         });
         let gateways = gateways.collect();
@@ -505,8 +506,8 @@ impl World {
                     };
                     self.answer(op, outcome);
                 }
-                Output::Published { .. } => {}
-                Output::Answer { op, newest } => self.answer(op, Outcome::Read(self.value_of(newest))),
+                Output::Published { .. } | Output::RecoveredHeld => {}
+                Output::Answer { op, newest, .. } => self.answer(op, Outcome::Read(self.value_of(newest))),
                 Output::Send { to, message } => {
                     if let Some(mutant) = self.setup.mutant {
                         mutant.on_send(gateway, to.0 as usize, &message, &mut forged);
@@ -567,6 +568,10 @@ impl World {
 
 pub fn gateway_id(gateway: usize) -> GatewayId {
     GatewayId(gateway as u16)
+}
+
+pub fn view(number: u64, members: &[usize]) -> View {
+    View::new(ViewNumber(number), members.iter().map(|member| gateway_id(*member)).collect()).unwrap()
 }
 
 /// Key `k` of a three-gateway cell has gateway `k mod 3` as its home.

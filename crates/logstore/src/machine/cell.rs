@@ -1,0 +1,68 @@
+//! What a gateway's shards share: the view that they have installed, and the counters.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use topology::View;
+use types::{GatewayId, KeyHash, ViewNumber};
+
+/// One view of a cell, as a member of it sees it.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    me: GatewayId,
+    view: View,
+    others: Vec<GatewayId>,
+}
+
+impl Cell {
+    /// `me` is a member of the view: a gateway outside of it serves nothing (RFD 5, rule 9).
+    pub fn new(me: GatewayId, view: View) -> Self {
+        assert!(view.contains(me), "a gateway is a member of its own view");
+        let others = view.members().iter().copied().filter(|member| *member != me).collect();
+        Cell { me, view, others }
+    }
+
+    pub fn me(&self) -> GatewayId {
+        self.me
+    }
+
+    pub fn others(&self) -> &[GatewayId] {
+        &self.others
+    }
+
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub fn number(&self) -> ViewNumber {
+        self.view.number()
+    }
+
+    /// The member that serialises the freezes of a key (decision 18).
+    pub fn home(&self, hash: &KeyHash) -> GatewayId {
+        self.view.home(hash)
+    }
+}
+
+/// A gateway's counters, shared by its shards. Both start above everything an earlier incarnation used.
+#[derive(Debug)]
+pub struct SequenceSource {
+    /// Writes alone: a checkpoint's watermark of a gateway is the end of a run without holes (decision 11).
+    writes: AtomicU64,
+    /// Reads and freezes.
+    questions: AtomicU64,
+}
+
+impl SequenceSource {
+    pub fn starting_at(first: u64) -> Self {
+        SequenceSource { writes: AtomicU64::new(first), questions: AtomicU64::new(first) }
+    }
+
+    /// Draws a write's number.
+    pub fn draw(&self) -> u64 {
+        self.writes.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Draws the number of a read or a freeze.
+    pub(super) fn draw_question(&self) -> u64 {
+        self.questions.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,99 @@
+//! What a removed gateway had under way is decided once for all members (RFD 5, rules 3 to 6).
+//!
+//! ```text
+//!   leader: fence, drain, seal, walk, copy ── Recovered* ─ AllRecovered ──► every member holds the entries: in flight, not served
+//!                                      ◄──────────────── RecoveredHeld ──── unless it writes one of their keys under a freeze
+//!                                          ── Decided ──► publishes what it holds, forgets what else was announced
+//! ```
+//!
+//! Served as it arrives, an entry would be seen at one member while another, which never heard its announcement, still answers with
+//! the version before. And a conditional write that was evaluated before the entry arrived stands above it in the log: until it is concluded the
+//! entry must not be seen, so the holder of a freeze answers after its conclusion.
+//!
+//! All of it may come again, and from two leaders: the next one repeats what a leader that died has begun.
+
+use super::message::Message;
+use super::shard::{Active, Output, Outputs, Shard, Stage};
+use super::write::NewerOf;
+use format::entry::Entry;
+use types::{GatewayId, KeyHash, ViewNumber};
+
+impl<Op: Clone> Shard<Op> {
+    /// At the leader: a record that counts is durable with all its copies. Tells every member, and holds it here.
+    pub fn recover(&mut self, entry: Entry, out: &mut Outputs<Op>) {
+        for &to in self.cell.others() {
+            out.push(Output::Send { to, message: Message::Recovered { entry } });
+        }
+        self.recovered(entry);
+    }
+
+    /// Holds an entry until its gateway is decided.
+    pub(super) fn recovered(&mut self, entry: Entry) {
+        // Of a gateway that is decided it is a former leader's, late.
+        if !self.change.as_ref().is_some_and(|change| change.undecided.contains(&entry.write.gateway)) {
+            return;
+        }
+        let peers = self.state(&entry.hash).peers();
+        if !peers.held.iter().any(|held| held.write == entry.write) {
+            peers.held.push(entry);
+        }
+    }
+
+    /// The leader has told everything. The answer is [`Output::RecoveredHeld`]; at the leader too.
+    pub(super) fn all_recovered(&mut self, view: ViewNumber, out: &mut Outputs<Op>) {
+        if view < self.cell.number() {
+            return;
+        }
+        self.change.get_or_insert_default().owes_held = true;
+        self.answer_recovery(out);
+    }
+
+    pub(super) fn answer_recovery(&mut self, out: &mut Outputs<Op>) {
+        let Some(change) = self.change.as_mut().filter(|change| change.owes_held) else { return };
+        let is_held = |state: &super::shard::KeyState<Op>| state.peers.as_ref().is_some_and(|peers| !peers.held.is_empty());
+        let decides = |active: &Active<Op>| active.exclusive && matches!(active.stage, Stage::Writing { .. });
+        if self.keys.values().any(|state| is_held(state) && state.active.as_ref().is_some_and(decides)) {
+            return;
+        }
+        change.owes_held = false;
+        out.push(Output::RecoveredHeld);
+        self.end_change();
+    }
+
+    /// What these gateways had under way is recovered or void. Their freezes end.
+    pub(super) fn decided(&mut self, gateways: &[GatewayId], out: &mut Outputs<Op>) {
+        let Some(change) = &mut self.change else { return };
+        let before = change.undecided.len();
+        change.undecided.retain(|gateway| !gateways.contains(gateway));
+        if change.undecided.len() == before {
+            return;
+        }
+        for hash in self.busy() {
+            self.decide(hash, gateways, out);
+            self.go_on(hash, out);
+        }
+        self.end_change();
+    }
+
+    fn decide(&mut self, hash: KeyHash, gateways: &[GatewayId], out: &mut Outputs<Op>) {
+        let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
+        peers.announced.retain(|write| !gateways.contains(&write.gateway));
+        peers.frozen.retain(|frozen| !gateways.contains(&frozen.holder));
+        let recovered: Vec<Entry> = peers.held.extract_if(.., |entry| gateways.contains(&entry.write.gateway)).collect();
+        for entry in recovered {
+            if let Ok(replaced) = self.index.publish(entry) {
+                out.push(Output::Published { entry, replaced });
+            }
+        }
+        // Nobody else will answer for them.
+        let newest = self.index.newest(&hash);
+        let view = self.cell.number();
+        let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
+        for read in &mut peers.reads {
+            read.missing.retain(|asked| !gateways.contains(asked));
+        }
+        for done in peers.reads.extract_if(.., |read| read.missing.is_empty()) {
+            out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(newest), view });
+        }
+    }
+}
