@@ -30,6 +30,12 @@ pub const MAX_LINGER_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest time for that.
 pub const MAX_LINGER_MS: u64 = 2_000;
 
+/// Fewest bytes per second that a client must send of a body that is due, or take of an answer.
+pub const MIN_BYTES_PER_SECOND: u64 = 1024;
+
+/// Over how much waiting on the client its pace is judged; also its grace, since nothing is judged before the first window ends.
+pub const PACE_WINDOW_MS: u64 = 30_000;
+
 /// How far a signature's time may be from ours (S3: 15 minutes).
 pub const MAX_CLOCK_SKEW_SECONDS: u64 = 15 * 60;
 
@@ -50,7 +56,7 @@ pub struct S3Config {
     pub short_way: bool,
 }
 
-/// How long a connection may be silent. Checked once per [`Timeouts::TICK`].
+/// How long a connection may be silent, and how slow. Checked once per [`Timeouts::TICK`].
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// From the first byte of a request to the end of its headers.
@@ -59,8 +65,18 @@ pub struct Timeouts {
     pub idle: Duration,
     /// Without a byte of a body that is due, or without the client taking a byte of an answer.
     pub stall: Duration,
+    /// The slowest pace of a body that is due and of an answer that is being taken.
+    pub pace: MinimumPace,
     /// From the order to stop until connections are cut.
     pub drain: Duration,
+}
+
+/// The slowest pace at which a client may send or take bytes. Only time in which we wait for the client counts.
+#[derive(Clone, Copy, Debug)]
+pub struct MinimumPace {
+    pub bytes_per_second: u64,
+    /// How much such time is judged at once.
+    pub window: Duration,
 }
 
 impl S3Config {
@@ -81,6 +97,7 @@ impl Default for Timeouts {
             head: Duration::from_secs(20),
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(30),
+            pace: MinimumPace { bytes_per_second: MIN_BYTES_PER_SECOND, window: Duration::from_millis(PACE_WINDOW_MS) },
             drain: Duration::from_secs(20),
         }
     }

@@ -40,6 +40,6 @@ mod translate;
 mod xml;
 
 pub use app::App;
-pub use config::{S3Config, Timeouts};
+pub use config::{MinimumPace, S3Config, Timeouts};
 pub use server::{ListenError, S3Server, listen, serve_core};
 pub use stats::{OPERATIONS, OperationStats, S3Stats};

@@ -7,6 +7,7 @@
 mod body;
 mod connection;
 mod listen;
+mod pace;
 mod pulse;
 mod stream;
 

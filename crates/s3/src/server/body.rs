@@ -22,7 +22,7 @@ pub struct RequestBody {
 /// Why a body's next bytes did not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyFailure {
-    #[error("the client sent no byte of its request body for too long")]
+    #[error("the client sent no byte of its request body for too long, or sent it too slowly")]
     Stalled,
     #[error("the request body ended before its announced length, or its framing is broken")]
     Broken,
@@ -66,12 +66,12 @@ impl Body for RequestBody {
             }
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => {
-                connection.body_received();
+                connection.body_received(0);
                 this.incoming = None;
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Ok(frame))) => {
-                connection.body_received();
+                connection.body_received(frame.data_ref().map_or(0, Bytes::len));
                 if this.incoming.as_ref().is_some_and(Incoming::is_end_stream) {
                     this.incoming = None;
                 }

@@ -6,8 +6,8 @@
 //! ```text
 //!            first byte            headers complete           answer written
 //!   Idle ───────────────▶ Head ───────────────────▶ Serving ───────────────▶ Idle
-//!    │ idle time            │ head time               │ body or socket stalls for the stall time
-//!    ▼                      ▼                         ▼
+//!    │ idle time            │ head time               │ body or socket stalls for the stall time, or is slower
+//!    ▼                      ▼                         ▼ than the minimum pace
 //!   cut                    cut                 body: RequestTimeout is answered; socket: cut
 //! ```
 
@@ -22,6 +22,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 
 use super::body::BodyFailure;
+use super::pace::Pace;
 use crate::config::{MAX_LINGER_MS, Timeouts};
 
 /// One core's connections and its count of ticks.
@@ -49,6 +50,8 @@ pub struct Connection {
     write_blocked_since: AtomicU32,
     body_awaited_since: AtomicU32,
     body_stalled: AtomicBool,
+    body_pace: Pace,
+    write_pace: Pace,
     order: AtomicU8,
     task: AtomicWaker,
     body: AtomicWaker,
@@ -170,7 +173,8 @@ impl Connection {
     }
 
     /// Bytes went.
-    pub fn sent(&self, now: u32) {
+    pub fn sent(&self, bytes: usize, now: u32) {
+        self.write_pace.moved(bytes);
         self.since.store(now, Ordering::Relaxed);
         self.write_blocked_since.store(0, Ordering::Relaxed);
     }
@@ -184,6 +188,8 @@ impl Connection {
     pub fn serving(&self, now: u32) {
         self.enter(Phase::Serving, now);
         self.body_stalled.store(false, Ordering::Relaxed);
+        // The answers' pace goes on: with requests one behind the other, an answer may still be on its way.
+        self.body_pace.restart();
     }
 
     /// The answer is on its way.
@@ -192,15 +198,16 @@ impl Connection {
         self.enter(Phase::Idle, now);
     }
 
-    /// The body's next bytes are awaited; `true` if they have been for too long.
+    /// The body's next bytes are awaited; `true` if they have been for too long, or come too slowly.
     pub fn body_awaited(&self, now: u32, waker: &Waker) -> bool {
         note_first(&self.body_awaited_since, now);
         self.body.register(waker);
         self.body_stalled.load(Ordering::Relaxed)
     }
 
-    /// The body's next bytes came.
-    pub fn body_received(&self) {
+    /// The body's next bytes came; none at its end.
+    pub fn body_received(&self, bytes: usize) {
+        self.body_pace.moved(bytes);
         self.body_awaited_since.store(0, Ordering::Relaxed);
     }
 
@@ -252,11 +259,11 @@ impl Connection {
     fn check(&self, now: u32, timeouts: &Timeouts) {
         let waited = |since: u32| Timeouts::TICK * now.saturating_sub(since);
         let blocked = self.write_blocked_since.load(Ordering::Relaxed);
-        if blocked != 0 && waited(blocked) > timeouts.stall {
+        if blocked != 0 && (waited(blocked) > timeouts.stall || self.write_pace.is_too_slow(&timeouts.pace)) {
             return self.tell(Order::Cut);
         }
         let awaited = self.body_awaited_since.load(Ordering::Relaxed);
-        if awaited != 0 && waited(awaited) > timeouts.stall {
+        if awaited != 0 && (waited(awaited) > timeouts.stall || self.body_pace.is_too_slow(&timeouts.pace)) {
             self.body_stalled.store(true, Ordering::Relaxed);
             self.body.wake();
         }
@@ -292,3 +299,6 @@ fn note_first(since: &AtomicU32, now: u32) {
         since.store(now, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ impl Stream {
     fn note_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let connection = &self.registration.connection;
         match written {
-            Poll::Ready(_) => connection.sent(self.registration.now()),
+            Poll::Ready(ref written) => connection.sent(*written.as_ref().unwrap_or(&0), self.registration.now()),
             Poll::Pending => connection.send_blocked(self.registration.now()),
         }
         written

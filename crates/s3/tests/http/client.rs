@@ -38,6 +38,19 @@ impl Client {
         self.reader.get_mut().write_all(bytes).is_ok()
     }
 
+    /// The same connection, to send from another thread.
+    pub fn sender(&self) -> Client {
+        Client { reader: BufReader::new(self.reader.get_ref().try_clone().expect("a second handle")) }
+    }
+
+    /// Reads so many bytes, or fewer at the connection's end; how many.
+    pub fn take(&mut self, bytes: u64) -> usize {
+        let mut taken = Vec::new();
+        // A connection that is cut may end in an error; what came before it counts.
+        self.reader.by_ref().take(bytes).read_to_end(&mut taken).unwrap_or_default();
+        taken.len()
+    }
+
     pub fn end_sending(&mut self) {
         self.reader.get_mut().shutdown(Shutdown::Write).expect("shuts");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use s3::{App, ListenError, S3Server, Timeouts};
+use s3::{App, ListenError, MinimumPace, S3Server, Timeouts};
 
 use crate::client::Client;
 use crate::server::{BUCKET, PUBLIC, Server};
@@ -12,6 +12,16 @@ const SHORT: Timeouts = Timeouts {
     head: Duration::from_millis(500),
     idle: Duration::from_millis(1000),
     stall: Duration::from_millis(700),
+    pace: MinimumPace { bytes_per_second: 1024, window: Duration::from_secs(30) },
+    drain: Duration::from_millis(2000),
+};
+
+/// Where silence is allowed and slowness is not.
+const BRISK: Timeouts = Timeouts {
+    head: Duration::from_secs(60),
+    idle: Duration::from_secs(60),
+    stall: Duration::from_secs(60),
+    pace: MinimumPace { bytes_per_second: 100_000, window: Duration::from_millis(1000) },
     drain: Duration::from_millis(2000),
 };
 
@@ -128,6 +138,84 @@ fn a_reader_that_does_not_read_is_cut() {
     std::thread::sleep(Duration::from_millis(2500));
     assert!(client.rest().len() < body.len(), "the server gave up");
     server.stop();
+}
+
+#[test]
+fn a_sender_that_trickles_is_ended() {
+    let server = Server::start_with(BRISK);
+    let path = format!("/{PUBLIC}/trickled");
+    for address in [server.address(), server.long_address()] {
+        let mut client = Client::connect(address);
+        let put = Request::new("PUT", &path).header("content-length", "1000000");
+        client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
+        let mut sender = client.sender();
+        let trickling = std::thread::spawn(move || while sender.try_send(b"x") && pause(20) {});
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("RequestTimeout")), "{}", answer.text());
+        let message = "Your socket connection to the server was not read from or written to within the timeout period.";
+        assert!(answer.element("Message").is_some_and(|found| found.starts_with(message)), "{}", answer.text());
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert!(client.is_at_end());
+        trickling.join().expect("the sender finds the connection ended");
+    }
+    let head = Request::new("HEAD", &path);
+    assert_eq!(crate::client::request(server.address(), &head.anonymous(), b"").status, 404, "half a body is no object");
+    server.stop();
+}
+
+#[test]
+fn a_sender_that_is_slow_but_fast_enough_is_served() {
+    let server = Server::start_with(BRISK);
+    for address in [server.address(), server.long_address()] {
+        let mut client = Client::connect(address);
+        // Three windows at more than three times the least pace.
+        let (piece, pieces) = (vec![7; 20_000], 60);
+        let put = Request::new("PUT", &format!("/{PUBLIC}/slow")).header("content-length", "1200000");
+        client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
+        for _ in 0..pieces {
+            client.send(&piece);
+            pause(50);
+        }
+        assert_eq!(client.answer().status, 200);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_reader_that_trickles_is_cut_and_a_slow_one_is_served() {
+    let server = Server::start_with(BRISK);
+    let path = format!("/{PUBLIC}/large");
+    let body = vec![4; 40_000_000];
+    let put = Request::new("PUT", &path).body(body.clone());
+    assert_eq!(crate::client::request(server.address(), &put.anonymous(), &body).status, 200);
+    let get = format!("{}\r\n\r\n", Request::new("GET", &path).header("connection", "close").anonymous());
+    let mut trickling = Client::connect(server.address());
+    trickling.send(get.as_bytes());
+    let mut taken = 0;
+    for _ in 0..60 {
+        taken += trickling.take(1000);
+        pause(50);
+    }
+    assert!(taken + trickling.rest().len() < body.len(), "the server gave up on less than 20,000 bytes per second");
+    let mut slow = Client::connect(server.address());
+    slow.send(get.as_bytes());
+    let mut taken = 0;
+    // Ten million bytes per second: the kernel's buffers hold some millions, and move them in large steps.
+    loop {
+        match slow.take(500_000) {
+            0 => break,
+            bytes => taken += bytes,
+        }
+        pause(50);
+    }
+    assert!(taken > body.len(), "the whole answer came");
+    server.stop();
+}
+
+/// Waits; always true, for loops.
+fn pause(ms: u64) -> bool {
+    std::thread::sleep(Duration::from_millis(ms));
+    true
 }
 
 #[test]
