@@ -99,8 +99,11 @@ impl Verified<'_> {
     }
 }
 
+/// The header that says what was signed of the payload.
+pub const CONTENT_SHA256: &str = "x-amz-content-sha256";
+
 fn content_sha256(headers: &HeaderMap) -> Option<&str> {
-    headers.get("x-amz-content-sha256")?.to_str().ok()
+    headers.get(CONTENT_SHA256)?.to_str().ok()
 }
 
 /// `None` when nothing is said, or something that is not understood here.

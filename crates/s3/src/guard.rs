@@ -9,8 +9,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Version};
 use types::limits::MAX_PUT_BYTES;
 
+use crate::auth::{CONTENT_SHA256, payload_claim};
 use crate::config::S3Config;
-use crate::failure::{ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, NOT_IMPLEMENTED};
+use crate::failure::{ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_ARGUMENT, INVALID_REQUEST, NOT_IMPLEMENTED};
 use crate::query::Query;
 use crate::sigv4::{Claim, claim_of};
 use crate::target::Target;
@@ -36,6 +37,7 @@ pub fn admit<'a>(head: &'a Parts, config: &S3Config) -> Result<Admitted<'a>, Fai
     if let Some(claim) = &claim {
         check_all_signed(&head.headers, claim)?;
     }
+    check_payload_kind(&head.headers)?;
     check_length(&head.headers)?;
     check_form(head)?;
     Ok(Admitted { target, claim, query })
@@ -101,6 +103,19 @@ fn check_all_signed(headers: &HeaderMap, claim: &Claim<'_>) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// The library takes a kind of payload that it does not know for a wrong signature.
+fn check_payload_kind(headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(kind) = headers.get(CONTENT_SHA256) else { return Ok(()) };
+    let is_hash = kind.len() == 64 && kind.as_bytes().iter().all(u8::is_ascii_hexdigit);
+    if is_hash || payload_claim(headers).is_some() {
+        return Ok(());
+    }
+    let name = CONTENT_SHA256;
+    let message =
+        format!("The header {name} must be UNSIGNED-PAYLOAD, a STREAMING kind of HMAC-SHA256, or a SHA-256 in hexadecimal.");
+    Err(Failure::with(INVALID_ARGUMENT, message).detail("ArgumentName", name))
 }
 
 fn check_length(headers: &HeaderMap) -> Result<(), Failure> {

@@ -103,12 +103,10 @@ fn signed_content_that_is_not_what_was_signed() {
     let large = Request::new("PUT", &path).body(vec![1; 500_000]);
     refused(&server, "large", &large.signed().0, &vec![2; 500_000], (400, "XAmzContentSHA256Mismatch"));
     let other = Request { content_sha256: Some(String::from("STREAMING-SOMETHING")), ..put.clone() };
-    let answer = both(&server, &other.signed().0, b"as signed");
-    assert!(answer.status >= 400, "an unknown kind of payload: {}", answer.text());
+    refused(&server, "an unknown kind of payload", &other.signed().0, b"as signed", (400, "InvalidArgument"));
     let (head, _) = put.signed();
     let without = head.lines().filter(|line| !line.starts_with("x-amz-content-sha256")).collect::<Vec<_>>().join("\r\n");
-    let answer = both(&server, &without, b"as signed");
-    assert_eq!(answer.status, 400, "without a payload hash: {}", answer.text());
+    refused(&server, "without a payload hash", &without, b"as signed", (400, "InvalidRequest"));
     assert_eq!(both(&server, &Request::new("GET", &path).signed().0, b"").status, 404, "nothing was written");
     server.stop();
 }
@@ -279,16 +277,14 @@ fn signed_chunks() {
     body[90] ^= 1;
     refused(&server, "a changed byte", &head, &body, (403, "SignatureDoesNotMatch"));
     let (head, body) = streamed(&bad, 12, |put, seed| chunks(put, seed, &[b"hello world", b""]));
-    let answer = both(&server, &head, &body);
-    assert_eq!(answer.status, 400, "fewer bytes than declared: {}", answer.text());
+    refused(&server, "fewer bytes than declared", &head, &body, (400, "IncompleteBody"));
     let (head, body) = streamed(&bad, 11, |put, seed| chunks(put, seed, &[b"hello world"]));
     // The library does not miss the last chunk: the length was signed, and is right. Requests reach it only if their path or
     // query is not in canonical form.
     let answer = request(server.address(), &head, &body);
     assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("IncompleteBody")), "without the last chunk");
-    let (head, _) = streamed(&bad, 11, |_, _| b"xyz\r\nhello world\r\n0\r\n\r\n".to_vec());
-    let answer = both(&server, &head, b"xyz\r\nhello world\r\n0\r\n\r\n");
-    assert!((400..404).contains(&answer.status), "broken framing: {}", answer.text());
+    let (head, body) = streamed(&bad, 11, |_, _| b"xyz\r\nhello world\r\n0\r\n\r\n".to_vec());
+    refused(&server, "broken framing", &head, &body, (400, "InvalidRequest"));
     assert_eq!(both(&server, &Request::new("HEAD", &bad).signed().0, b"").status, 404, "nothing was written");
     server.stop();
 }
