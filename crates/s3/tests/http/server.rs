@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use engine::ObjectEngine;
 use engine::memory::MemoryEngine;
 use env::Env;
 use manager::Manager;
@@ -30,8 +31,17 @@ impl Server {
     }
 
     pub fn start_with(timeouts: Timeouts) -> Server {
+        Server::start_as(timeouts, Arc::new(MemoryEngine::new()))
+    }
+
+    /// Over this engine.
+    pub fn start_over(engine: Arc<dyn ObjectEngine>) -> Server {
+        Server::start_as(Timeouts::default(), engine)
+    }
+
+    fn start_as(timeouts: Timeouts, engine: Arc<dyn ObjectEngine>) -> Server {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let (short, long) = runtime.block_on(apps(timeouts, SocketAddr::from(([127, 0, 0, 1], 0))));
+        let (short, long) = runtime.block_on(apps(timeouts, SocketAddr::from(([127, 0, 0, 1], 0)), engine));
         Server {
             short: S3Server::start(short, 1).expect("a free port"),
             long: S3Server::start(long, 1).expect("a free port"),
@@ -51,7 +61,7 @@ impl Server {
 
     /// What a second server would need, on this address.
     pub fn another_app(&self, address: SocketAddr) -> Arc<App> {
-        self.runtime.block_on(apps(Timeouts::default(), address)).0
+        self.runtime.block_on(apps(Timeouts::default(), address, Arc::new(MemoryEngine::new()))).0
     }
 
     /// Stops it; returns when both have ended.
@@ -61,12 +71,12 @@ impl Server {
     }
 }
 
-async fn apps(timeouts: Timeouts, address: SocketAddr) -> (Arc<App>, Arc<App>) {
+async fn apps(timeouts: Timeouts, address: SocketAddr, engine: Arc<dyn ObjectEngine>) -> (Arc<App>, Arc<App>) {
     let env = Env::real();
     let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
     manager.set_root_credential(ACCESS_KEY, SECRET).await.expect("a root");
     manager.add_credential("alice-key", "alice-secret", "alice").await.expect("a user");
-    let engines = Engines::log(Arc::new(MemoryEngine::new()));
+    let engines = Engines::log(engine);
     let service = Arc::new(ObjectService::new(manager.clone(), engines, env.clone()));
     let root = Principal::User { name: Arc::from("root"), is_root: true };
     for bucket in [BUCKET, PUBLIC] {

@@ -1,0 +1,202 @@
+//! A device without room: writes are refused with one clear error, everything else goes on.
+//!
+//! What fills up here is an engine in memory that holds no more than it is told; how real devices fill up is tested with the
+//! engine of logs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use engine::memory::MemoryEngine;
+use engine::{
+    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
+    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
+};
+use format::attributes::Attributes;
+use parking_lot::Mutex;
+use types::{BucketId, UploadId};
+
+use crate::client::{Answer, Client, request};
+use crate::server::{PUBLIC, Server};
+use crate::signing::Request;
+
+/// Holds at most so many bytes of objects.
+struct SmallEngine {
+    memory: MemoryEngine,
+    capacity: u64,
+    lengths: Mutex<BTreeMap<ObjectKey, u64>>,
+}
+
+impl SmallEngine {
+    fn new(capacity: u64) -> SmallEngine {
+        SmallEngine { memory: MemoryEngine::new(), capacity, lengths: Mutex::default() }
+    }
+
+    /// Refuses what does not fit beside the objects that are there.
+    fn check_room(&self, bytes: u64) -> Result<(), EngineError> {
+        let used: u64 = self.lengths.lock().values().sum();
+        if used + bytes > self.capacity { Err(EngineError::Full) } else { Ok(()) }
+    }
+}
+
+impl ObjectEngine for SmallEngine {
+    fn open_cached(&self, key: &ObjectKey) -> Option<Result<Found, EngineError>> {
+        self.memory.open_cached(key)
+    }
+
+    fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
+        self.memory.open(key)
+    }
+
+    fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
+        self.memory.info(key)
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        attributes: Attributes,
+        payload: Payload,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        Box::pin(async move {
+            let bytes = payload.iter().map(|piece| piece.len() as u64).sum();
+            self.check_room(bytes)?;
+            let committed = self.memory.put(key, attributes, payload, condition).await?;
+            self.lengths.lock().insert(key.clone(), bytes);
+            Ok(committed)
+        })
+    }
+
+    fn stage(&self, key: &ObjectKey, part: Option<(UploadId, u16)>) -> StagedChunks {
+        self.memory.stage(key, part)
+    }
+
+    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+        Box::pin(async move {
+            self.check_room(staged.length + bytes.len() as u64)?;
+            self.memory.stage_chunk(staged, bytes).await
+        })
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        staged: StagedChunks,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        Box::pin(async move {
+            let bytes = staged.length;
+            let committed = self.memory.commit(key, staged, attributes, condition).await?;
+            self.lengths.lock().insert(key.clone(), bytes);
+            Ok(committed)
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+        Box::pin(async move {
+            let deleted = self.memory.delete(key, condition).await?;
+            self.lengths.lock().remove(key);
+            Ok(deleted)
+        })
+    }
+
+    fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
+        self.memory.list(query)
+    }
+
+    fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
+        self.memory.is_empty(bucket)
+    }
+
+    fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId> {
+        self.memory.create_upload(key, attributes)
+    }
+
+    fn upload<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, Attributes> {
+        self.memory.upload(upload)
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        upload: &'a UploadRef,
+        number: u16,
+        attributes: Attributes,
+        content: PartContent,
+    ) -> EngineFuture<'a, PartInfo> {
+        Box::pin(async move {
+            let bytes = match &content {
+                PartContent::Whole(payload) => payload.iter().map(|piece| piece.len() as u64).sum(),
+                PartContent::Staged(staged) => staged.length,
+            };
+            self.check_room(bytes)?;
+            self.memory.put_part(upload, number, attributes, content).await
+        })
+    }
+
+    fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
+        self.memory.parts(upload, after, max_parts)
+    }
+
+    fn complete<'a>(
+        &'a self,
+        upload: &'a UploadRef,
+        parts: Vec<CompletePart>,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        self.memory.complete(upload, parts, attributes, condition)
+    }
+
+    fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
+        self.memory.abort(upload)
+    }
+
+    fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
+        self.memory.uploads(query)
+    }
+}
+
+fn assert_full(case: &str, answer: &Answer) {
+    assert_eq!((answer.status, answer.element("Code").as_deref()), (507, Some("XTrilithStorageFull")), "{case}");
+    assert_eq!(answer.header("content-type"), Some("application/xml"), "{case}");
+    assert!(answer.element("Message").is_some_and(|message| message.contains("No space is left")), "{case}: {}", answer.text());
+    assert_eq!(answer.element("RequestId").as_deref(), answer.header("x-amz-request-id"), "{case}");
+}
+
+#[test]
+fn a_full_device_refuses_writes_until_something_is_deleted() {
+    const CAPACITY: u64 = 6_000_000;
+    let server = Server::start_over(Arc::new(SmallEngine::new(CAPACITY)));
+    let ways = [server.address(), server.long_address()];
+    let (kept, other) = (format!("/{PUBLIC}/kept"), format!("/{PUBLIC}/other"));
+    let put = |address, path: &str, body: &[u8]| request(address, &Request::new("PUT", path).body(body).anonymous(), body);
+    let ask = |address, method, path: &str| request(address, &Request::new(method, path).anonymous(), b"");
+    let large = vec![3; 5_999_990];
+    for address in ways {
+        assert_eq!(put(address, &kept, &large).status, 200);
+        assert_full("a small object", &put(address, &other, b"eleven bytes"));
+        let mut client = Client::connect(address);
+        let head = Request::new("PUT", &other).body(large.clone()).anonymous();
+        client.send(format!("{head}\r\n\r\n").as_bytes());
+        client.try_send(&large);
+        assert_full("a large object", &client.answer());
+        let signed = |method: &str, query: &str, body: &[u8]| {
+            let asked = Request::new(method, &other).query(query).body(body);
+            request(address, &asked.signed().0, body)
+        };
+        let upload = signed("POST", "uploads", b"").element("UploadId").expect("an upload");
+        assert_full("a part", &signed("PUT", &format!("partNumber=1&uploadId={upload}"), b"eleven bytes"));
+        assert_eq!(signed("DELETE", &format!("uploadId={upload}"), b"").status, 204);
+
+        assert_eq!(ask(address, "GET", &kept).body, large, "reads go on");
+        assert_eq!(ask(address, "HEAD", &other).status, 404, "nothing of what was refused is there");
+        assert_eq!(ask(address, "GET", &format!("/{PUBLIC}")).elements("Key"), ["kept"]);
+        assert_eq!(ask(address, "DELETE", &kept).status, 204);
+        assert_eq!(put(address, &other, b"eleven bytes").status, 200, "there is room again");
+        assert_eq!(ask(address, "GET", &other).text(), "eleven bytes");
+        assert_eq!(ask(address, "DELETE", &other).status, 204);
+    }
+    server.stop();
+}
