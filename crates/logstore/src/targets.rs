@@ -5,7 +5,10 @@ use crate::index::Located;
 use crate::remembered::next_generation;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use device::{AppendClass, AppendDone, AppendError, Device, LogVector, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream};
+use device::{
+    AppendClass, AppendDone, AppendError, Device, FramePiece, LogVector, PieceOfFrame, ReadError, Tried, ZoneInfo, ZoneState,
+    ZoneStream,
+};
 use format::frame;
 use format::manifest::ZoneLive;
 use format::record::Record;
@@ -33,6 +36,16 @@ pub(crate) enum ReadFailure {
     Corrupt(String),
     #[error("{0}")]
     Unavailable(String),
+}
+
+impl From<ReadError> for ReadFailure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Stale { .. } => ReadFailure::Moved,
+            ReadError::Corrupt { .. } => ReadFailure::Corrupt(error.to_string()),
+            error => ReadFailure::Unavailable(error.to_string()),
+        }
+    }
 }
 
 /// The devices of the cell.
@@ -191,19 +204,19 @@ impl Targets {
 
     /// Reads a copy.
     pub async fn read(&self, place: &Place, frame_bytes: u32) -> Result<RecordFrame, ReadFailure> {
-        let Some(one) = self.by_id.get(&place.device) else {
-            return Err(ReadFailure::Unavailable(format!("device {} is missing", place.device)));
-        };
-        match one.device.read(*place, frame_bytes as usize).await {
-            Ok(frame) => {
-                let header = Bytes::copy_from_slice(frame.engine_header());
-                let record = Record::decode(&header).map_err(|error| ReadFailure::Corrupt(error.to_string()))?;
-                Ok(RecordFrame { record, payload: frame.into_payload() })
-            }
-            Err(ReadError::Stale { .. }) => Err(ReadFailure::Moved),
-            Err(error @ ReadError::Corrupt { .. }) => Err(ReadFailure::Corrupt(error.to_string())),
-            Err(error) => Err(ReadFailure::Unavailable(error.to_string())),
-        }
+        let frame = self.holder(place)?.read(*place, frame_bytes as usize).await?;
+        let header = Bytes::copy_from_slice(frame.engine_header());
+        let record = Record::decode(&header).map_err(|error| ReadFailure::Corrupt(error.to_string()))?;
+        Ok(RecordFrame { record, payload: frame.into_payload() })
+    }
+
+    /// Reads a piece of a copy.
+    pub async fn read_piece(&self, place: &Place, wanted: &PieceOfFrame) -> Result<FramePiece, ReadFailure> {
+        Ok(self.holder(place)?.read_piece(*place, wanted).await?)
+    }
+
+    fn holder(&self, place: &Place) -> Result<&Arc<Device>, ReadFailure> {
+        self.device(place.device).ok_or_else(|| ReadFailure::Unavailable(format!("device {} is missing", place.device)))
     }
 
     /// For each device, where its log may grow next: one position a stream. To be read before an epoch advances.

@@ -8,6 +8,7 @@ pub mod status;
 
 mod place;
 mod size;
+mod stopped_server;
 mod table;
 
 use std::future::Future;

@@ -4,9 +4,8 @@
 
 use super::CHUNK_HEADER_BYTES;
 use crate::store::Inner;
-use crate::targets::ReadFailure;
 use bytes::Bytes;
-use device::{PieceOfFrame, ReadError};
+use device::PieceOfFrame;
 use engine::EngineError;
 use format::chunk_ref::ChunkRef;
 use std::ops::Range;
@@ -17,22 +16,13 @@ impl Inner {
     pub(super) async fn read_chunk_piece(&self, chunk: &ChunkRef, within: Range<usize>) -> Result<Bytes, EngineError> {
         let payload_bytes = chunk.payload_bytes as usize;
         let wanted = PieceOfFrame { engine_header_bytes: CHUNK_HEADER_BYTES, payload_bytes, range: within };
-        let piece = self.first_good(&chunk.places, |place| self.read_piece(place, &wanted)).await?;
-        let (found, bytes) = piece.ok_or_else(|| super::nothing_stands_at(&chunk.places))?;
-        super::check_chunk_length(chunk, found)?;
-        Ok(bytes)
-    }
-
-    /// The wanted bytes of one copy, and the length of its whole payload.
-    async fn read_piece(&self, place: Place, wanted: &PieceOfFrame) -> Result<(usize, Bytes), ReadFailure> {
-        let Some(device) = self.targets.device(place.device) else {
-            return Err(ReadFailure::Unavailable(format!("device {} is missing", place.device)));
+        let targets = &self.targets;
+        let read = |place: Place| {
+            let wanted = &wanted;
+            async move { targets.read_piece(&place, wanted).await }
         };
-        match device.read_piece(place, wanted).await {
-            Ok(piece) => Ok((piece.view().payload().len(), piece.into_payload())),
-            Err(ReadError::Stale { .. }) => Err(ReadFailure::Moved),
-            Err(error @ ReadError::Corrupt { .. }) => Err(ReadFailure::Corrupt(error.to_string())),
-            Err(error) => Err(ReadFailure::Unavailable(error.to_string())),
-        }
+        let piece = self.first_good(&chunk.places, read).await?.ok_or_else(|| super::nothing_stands_at(&chunk.places))?;
+        super::check_chunk_length(chunk, piece.view().payload().len())?;
+        Ok(piece.into_payload())
     }
 }

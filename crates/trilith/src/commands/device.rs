@@ -4,6 +4,7 @@ mod forget;
 mod format;
 mod inspect;
 
+use super::stopped_server::StoppedServer;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -38,15 +39,8 @@ pub enum DeviceCommand {
 pub struct ForgetArgs {
     /// The device's number
     id: u32,
-    /// The data folder [default: ./trilith-data]
-    #[arg(long, env = "TRILITH_DATA")]
-    data: Option<PathBuf>,
-    /// Configuration file [default: trilith.toml in the data folder, if there is one]
-    #[arg(long, env = "TRILITH_CONFIG")]
-    config: Option<PathBuf>,
-    /// The server's disks that are there, separated by commas [default: one file in the data folder]
-    #[arg(long, env = "TRILITH_DEVICES")]
-    devices: Option<String>,
+    #[command(flatten)]
+    place: StoppedServer,
     /// Yes, what it alone held is lost
     #[arg(long)]
     yes: bool,

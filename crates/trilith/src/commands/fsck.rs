@@ -5,12 +5,12 @@ mod folder_copy;
 mod look;
 mod rebuild;
 
+use super::stopped_server::StoppedServer;
 use super::verdict;
 use crate::serve::devices::paths;
-use crate::settings::{ServeArgs, Settings};
+use crate::settings::Settings;
 use clap::Args;
 use env::Env;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The manager's folder within the data folder.
@@ -35,15 +35,8 @@ const MANAGER: &str = "manager";
                   trilith fsck --rebuild --data /srv/trilith --devices /dev/sda --without 1   # device 1 is gone for good"
 )]
 pub struct FsckArgs {
-    /// The data folder [default: ./trilith-data]
-    #[arg(long, env = "TRILITH_DATA")]
-    data: Option<PathBuf>,
-    /// Configuration file [default: trilith.toml in the data folder, if there is one]
-    #[arg(long, env = "TRILITH_CONFIG")]
-    config: Option<PathBuf>,
-    /// The server's disks, partitions or files, separated by commas [default: one file in the data folder]
-    #[arg(long, env = "TRILITH_DEVICES")]
-    devices: Option<String>,
+    #[command(flatten)]
+    place: StoppedServer,
     /// Make the manager's folder anew from the copies that the devices hold, then check everything
     #[arg(long)]
     rebuild: bool,
@@ -54,13 +47,7 @@ pub struct FsckArgs {
 
 /// Runs the command.
 pub fn run(args: &FsckArgs) -> anyhow::Result<ExitCode> {
-    let given = ServeArgs {
-        data: args.data.clone(),
-        config: args.config.clone(),
-        devices: args.devices.clone(),
-        ..ServeArgs::default()
-    };
-    let settings = given.settle()?;
+    let settings = args.place.settle()?;
     super::run(async {
         let is_well = fsck(&settings, args).await?;
         println!("\n{}", if is_well { "All is well." } else { "Something is wrong: see the lines that begin with WRONG." });

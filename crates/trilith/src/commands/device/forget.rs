@@ -2,7 +2,6 @@
 
 use super::ForgetArgs;
 use crate::serve::devices::paths;
-use crate::settings::ServeArgs;
 use anyhow::{Context, bail};
 use device::{Device, OpenError};
 use disk::{FileDisk, OpenOptions};
@@ -12,13 +11,7 @@ use std::path::{Path, PathBuf};
 use types::DeviceId;
 
 pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
-    let given = ServeArgs {
-        data: args.data.clone(),
-        config: args.config.clone(),
-        devices: args.devices.clone(),
-        ..ServeArgs::default()
-    };
-    let settings = given.settle()?;
+    let settings = args.place.settle()?;
     let folder = settings.data.join("manager");
     if !folder.is_dir() {
         bail!("there is no {}: is --data right?", folder.display());
