@@ -47,18 +47,26 @@ impl Inner {
     /// Writes down everything of the present epoch and before.
     pub(crate) async fn checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
-        let (ended, start) = match state.ended.clone() {
-            Some(unfinished) => unfinished,
-            None => {
-                self.background.count_anew();
-                let start = self.log_starts(&state.manifest);
-                self.remembered.note_end(self.targets.table().generation());
-                self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
-                let ended = (self.epochs.advance(), start);
-                state.ended = Some(ended.clone());
-                ended
-            }
-        };
+        if let Some((ended, start)) = state.ended.clone() {
+            // One that failed on its way. It has nothing of the epoch that is the present one, on which the caller counts.
+            self.write_down_epoch(ended, start, &mut state).await?;
+        }
+        self.background.count_anew();
+        let start = self.log_starts(&state.manifest);
+        self.remembered.note_end(self.targets.table().generation());
+        self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
+        let ended = self.epochs.advance();
+        state.ended = Some((ended, start.clone()));
+        self.write_down_epoch(ended, start, &mut state).await
+    }
+
+    /// Writes down an epoch that has ended. To be called again, with the same, if it fails.
+    async fn write_down_epoch(
+        self: &Arc<Self>,
+        ended: Epoch,
+        start: Vec<(DeviceId, Position)>,
+        state: &mut CheckpointState,
+    ) -> Result<(), EngineError> {
         self.epochs.drained(ended).await;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
         // On a full device that has to wait until collection, which needs checkpoints, has made room.

@@ -16,5 +16,5 @@ mod staging;
 mod tree;
 
 pub(crate) use reader::LargeReader;
-pub(crate) use staging::{LogStaged, Staging};
+pub(crate) use staging::{Kept, LogStaged};
 pub(crate) use tree::collect_refs;

@@ -36,6 +36,7 @@ mod stats;
 mod store;
 mod targets;
 mod upload;
+mod watched;
 mod write;
 
 pub use check::{CheckFinding, CheckReport};

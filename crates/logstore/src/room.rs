@@ -5,10 +5,10 @@
 //! have looked before there was anything to free.
 
 use crate::store::Inner;
+use crate::watched::Watched;
 use env::Instant;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// How long a write waits for room in all.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ struct Rounds {
 /// Who waits for room, and what there is to be told.
 #[derive(Default)]
 pub(crate) struct Room {
-    rounds: watch::Sender<Rounds>,
+    rounds: Watched<Rounds>,
     is_wanted: AtomicBool,
 }
 
@@ -37,15 +37,15 @@ impl Room {
     }
 
     pub fn round_begins(&self) {
-        self.rounds.send_modify(|rounds| rounds.begun += 1);
+        self.rounds.change(|rounds| rounds.begun += 1);
     }
 
     pub fn zone_freed(&self) {
-        self.rounds.send_modify(|rounds| rounds.freed_zones += 1);
+        self.rounds.change(|rounds| rounds.freed_zones += 1);
     }
 
     pub fn round_ends(&self, has_failed: bool) {
-        self.rounds.send_modify(|rounds| {
+        self.rounds.change(|rounds| {
             rounds.ended += 1;
             rounds.has_failed = has_failed;
         });
@@ -62,8 +62,7 @@ impl Patience {
     /// A device is full: true when there is room again, or may be, false when the write is to be refused.
     pub async fn wait(&mut self, inner: &Inner) -> bool {
         let room = &inner.background.room;
-        let mut rounds = room.rounds.subscribe();
-        let seen = *rounds.borrow();
+        let seen = room.rounds.get();
         let now = inner.env.now();
         let ends = *self.ends.get_or_insert(now + ROOM_PATIENCE);
         if seen.has_failed || now >= ends {
@@ -73,9 +72,8 @@ impl Patience {
         inner.background.wake();
         tokio::select! {
             biased;
-            // The sender lives as long as the engine.
-            after = rounds.wait_for(|now| now.freed_zones > seen.freed_zones || now.ended > seen.begun) => {
-                after.is_ok_and(|after| after.freed_zones > seen.freed_zones)
+            after = room.rounds.wait_for(|now| now.freed_zones > seen.freed_zones || now.ended > seen.begun) => {
+                after.freed_zones > seen.freed_zones
             }
             () = inner.env.sleep(ends - now) => false,
         }

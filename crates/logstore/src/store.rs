@@ -24,6 +24,7 @@ use format::attributes::{Attributes, ETag};
 use format::entry::Entry;
 use format::record::{EntryName, RecordKind, WriteId};
 use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use types::limits::MAX_SMALL_BYTES;
@@ -60,9 +61,9 @@ pub(crate) struct Inner {
     pub background: crate::background::Background,
     pub checkpoints: tokio::sync::Mutex<crate::checkpoint::CheckpointState>,
     /// Writes whose chunks no record names yet.
-    pub staging: Mutex<hashbrown::HashSet<WriteId>>,
+    pub staging: Mutex<BTreeSet<WriteId>>,
     /// Names of open uploads: collection finds the owners of their chunks by them.
-    pub open_uploads: Mutex<hashbrown::HashMap<UploadId, EntryName>>,
+    pub open_uploads: Mutex<BTreeMap<UploadId, EntryName>>,
 }
 
 impl Inner {
@@ -198,6 +199,7 @@ pub(crate) fn draft(kind: RecordKind, name: EntryName, attributes: &Attributes) 
         length: 0,
         tree_height: 0,
         payload: Payload::new(),
+        kept: None,
     }
 }
 
@@ -298,11 +300,10 @@ impl ObjectEngine for LogStore {
                 length: content.length,
                 tree_height: content.tree_height,
                 payload: content.payload,
+                kept: Some(content.kept),
                 ..LogStore::object_draft(key, &attributes)
             };
-            let outcome = self.inner.write(draft, condition).await;
-            drop((content.pin, content.staging));
-            Ok(outcome?.committed)
+            Ok(self.inner.write(draft, condition).await?.committed)
         })
     }
 

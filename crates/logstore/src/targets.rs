@@ -3,6 +3,7 @@
 
 use crate::index::Located;
 use crate::remembered::next_generation;
+use crate::watched::Watched;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use device::{
@@ -56,7 +57,7 @@ pub(crate) struct Targets {
     table: ArcSwap<ReplicaTable>,
     /// Failures that ask for another table, and those whose table is in force or was given up.
     failures: watch::Sender<u64>,
-    settled_failures: watch::Sender<u64>,
+    settled_failures: Watched<u64>,
     /// Everything below is in the installed checkpoint.
     covered: Mutex<HashMap<DeviceId, LogVector>>,
     /// Start vectors don't move until a later start (docs/rfd/0004).
@@ -100,7 +101,7 @@ impl Targets {
             by_id,
             table: ArcSwap::from_pointee(table),
             failures: watch::Sender::default(),
-            settled_failures: watch::Sender::default(),
+            settled_failures: Watched::default(),
             covered: Mutex::default(),
             cover_is_held: AtomicBool::new(false),
         })
@@ -155,14 +156,13 @@ impl Targets {
 
     /// So many failures have the table that they asked for, or will not get it.
     pub fn settle_failures(&self, count: u64) {
-        self.settled_failures.send_replace(count);
+        self.settled_failures.change(|settled| *settled = count);
     }
 
     /// Waits until every failure noted so far is settled, so that who tries again after a failed write does not meet the same device.
     pub async fn failures_settled(&self) {
         let noted = *self.failures.borrow();
-        // The sender is ours, so the wait ends by the count alone.
-        drop(self.settled_failures.subscribe().wait_for(|settled| *settled >= noted).await);
+        self.settled_failures.wait_for(|settled| *settled >= noted).await;
     }
 
     /// Appends one copy of a record.

@@ -12,6 +12,7 @@ mod ranges;
 mod remembering;
 mod script;
 mod space;
+mod staged;
 mod support;
 mod threads;
 mod workload;

@@ -8,10 +8,9 @@
 //! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
 
 use crate::index::Located;
-use crate::large::{LogStaged, Staging, collect_refs};
+use crate::large::{LogStaged, collect_refs};
 use crate::list::{Scope, Step};
 use crate::names::Merged;
-use crate::pins::Pin;
 use crate::read::info_of;
 use crate::store::{Inner, LogStore, draft, own_staged};
 use crate::write::{Draft, TurnGuard, WriteOp};
@@ -87,20 +86,19 @@ impl Inner {
         }
         self.check_open(&upload_name(upload))?;
         let mut part = draft(RecordKind::Part, part_name(upload, number), &attributes);
-        let _kept: Option<(Option<Pin>, Staging)> = match content {
+        match content {
             PartContent::Whole(payload) => {
                 part.length = payload.iter().map(|piece| piece.len() as u64).sum();
                 part.payload = payload;
-                None
             }
             PartContent::Staged(staged) => {
                 let content = own_staged(staged)?.into_content().await?;
                 part.length = content.length;
                 part.tree_height = content.tree_height;
                 part.payload = content.payload;
-                Some((content.pin, content.staging))
+                part.kept = Some(content.kept);
             }
-        };
+        }
         let length = part.length;
         let committed = self.write(part, Condition::None).await?.committed;
         if self.check_open(&upload_name(upload)).is_err() {
@@ -196,6 +194,7 @@ impl Inner {
             length: content.length,
             tree_height: content.tree_height,
             payload: content.payload,
+            kept: Some(content.kept),
             ..LogStore::object_draft(&upload.key, &attributes)
         };
         let committed = self.write(draft, condition).await?.committed;

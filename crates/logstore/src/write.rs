@@ -11,6 +11,7 @@
 
 use crate::gather::{CopyFailure, Gather, Gathered};
 use crate::index::Located;
+use crate::large::Kept;
 use crate::machine::{Output, Outputs};
 use crate::store::Inner;
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub(crate) struct Draft {
     pub length: u64,
     pub tree_height: u8,
     pub payload: Payload,
+    /// The chunks that the payload lists stay while the write lives.
+    pub kept: Option<Arc<Kept>>,
 }
 
 impl Draft {

@@ -9,7 +9,7 @@ use device::ZoneStream;
 use engine::EngineError;
 use format::chunk_ref::ChunkRef;
 use format::record::Record;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::{DeviceId, KeyHash, Place};
 
@@ -43,7 +43,7 @@ impl Inner {
     }
 
     /// Copies chunks of one record and gives the record a new list.
-    pub(super) async fn move_chunks(self: &Arc<Self>, owner: &KeyHash, moving: &HashSet<Place>) -> Result<(), EngineError> {
+    pub(super) async fn move_chunks(self: &Arc<Self>, owner: &KeyHash, moving: &BTreeSet<Place>) -> Result<(), EngineError> {
         let Some(known) = self.live_large(owner) else { return Ok(()) };
         let Some(frame) = self.read_copies(&known).await? else { return Ok(()) };
         let mut refs = collect_refs(self, &frame.payload, frame.record.tree_height, false).await?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use device::WalkEvent;
 use engine::EngineError;
 use format::record::{ChunkOwner, EntryName, Record, RecordKind, WriteId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{KeyHash, Place};
@@ -30,7 +30,7 @@ pub(super) struct Look {
     /// Named records to move.
     pub moves: Vec<(Record, Bytes, Place)>,
     /// Chunks to move, by the record that names them.
-    pub chunks: BTreeMap<KeyHash, HashSet<Place>>,
+    pub chunks: BTreeMap<KeyHash, BTreeSet<Place>>,
 }
 
 impl Inner {
@@ -89,7 +89,7 @@ impl Inner {
 
     /// A damaged chunk that is staged is named by nothing yet. Only stagings that were there when the zone took appends can have
     /// chunks in it: those younger than the first look at the finished zone have none.
-    fn may_hold_staged(&self, victim: &Victim, staged: &hashbrown::HashSet<WriteId>) -> bool {
+    fn may_hold_staged(&self, victim: &Victim, staged: &BTreeSet<WriteId>) -> bool {
         let first_look = self.targets.first_look(victim.device.id(), victim.zone, || self.sequences.draw());
         staged.iter().any(|put| put.sequence.0 < first_look)
     }
@@ -145,7 +145,7 @@ impl Inner {
         Ok(())
     }
 
-    fn run_places(&self) -> HashSet<Place> {
+    fn run_places(&self) -> BTreeSet<Place> {
         let runs = self.names.layers().runs;
         runs.iter()
             .flat_map(|run| run.frames().collect::<Vec<_>>())

@@ -5,16 +5,16 @@ use crate::index::Located;
 use crate::large::collect_refs;
 use crate::store::Inner;
 use engine::EngineError;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::{KeyHash, Place};
 
 /// The chunks and nodes that records name, as far as this look has asked.
 #[derive(Default)]
-pub(super) struct Owners(HashMap<KeyHash, HashSet<Place>>);
+pub(super) struct Owners(BTreeMap<KeyHash, BTreeSet<Place>>);
 
 impl Owners {
-    pub async fn places(&mut self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<&HashSet<Place>, EngineError> {
+    pub async fn places(&mut self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<&BTreeSet<Place>, EngineError> {
         if !self.0.contains_key(owner) {
             let places = self.read(inner, owner).await?;
             self.0.insert(*owner, places);
@@ -22,9 +22,9 @@ impl Owners {
         Ok(&self.0[owner])
     }
 
-    async fn read(&self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<HashSet<Place>, EngineError> {
-        let Some(known) = inner.live_large(owner) else { return Ok(HashSet::new()) };
-        let Some(frame) = inner.read_copies(&known).await? else { return Ok(HashSet::new()) };
+    async fn read(&self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<BTreeSet<Place>, EngineError> {
+        let Some(known) = inner.live_large(owner) else { return Ok(BTreeSet::new()) };
+        let Some(frame) = inner.read_copies(&known).await? else { return Ok(BTreeSet::new()) };
         let refs = collect_refs(inner, &frame.payload, frame.record.tree_height, true).await?;
         Ok(refs.iter().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
     }
@@ -32,8 +32,8 @@ impl Owners {
 
 impl Inner {
     /// The places in a zone that live records have or name, by record. Reads every large object's list: for damaged zones only.
-    pub(super) async fn named_in(self: &Arc<Self>, victim: &Victim) -> Result<BTreeMap<KeyHash, HashSet<Place>>, EngineError> {
-        let mut named: BTreeMap<KeyHash, HashSet<Place>> = BTreeMap::new();
+    pub(super) async fn named_in(self: &Arc<Self>, victim: &Victim) -> Result<BTreeMap<KeyHash, BTreeSet<Place>>, EngineError> {
+        let mut named: BTreeMap<KeyHash, BTreeSet<Place>> = BTreeMap::new();
         let mut large = Vec::new();
         for shard in &self.shards {
             for (hash, located) in shard.lock().index().iter().filter(|(_, located)| located.is_live()) {
@@ -47,7 +47,7 @@ impl Inner {
         let mut owners = Owners::default();
         for hash in large {
             let places = owners.places(self, &hash).await?;
-            let within: HashSet<Place> = places.iter().filter(|place| victim.holds(place)).copied().collect();
+            let within: BTreeSet<Place> = places.iter().filter(|place| victim.holds(place)).copied().collect();
             if !within.is_empty() {
                 named.insert(hash, within);
             }

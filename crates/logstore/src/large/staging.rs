@@ -50,14 +50,18 @@ pub(crate) struct StagedContent {
     pub payload: Payload,
     pub tree_height: u8,
     pub length: u64,
-    /// Keep the chunks until their record is published.
-    pub pin: Option<Pin>,
-    pub staging: Staging,
+    pub kept: Arc<Kept>,
+}
+
+/// Keeps chunks until the record over them is published or given up: the write of that record holds it, whoever else goes away.
+pub(crate) struct Kept {
+    _pin: Option<Pin>,
+    _staging: Staging,
 }
 
 /// Says that chunks of a write are named by no record yet: collection leaves their zones alone. No pin is needed beside it, and none
 /// may be held: collection waits for pins, and a put on a full device waits for collection.
-pub(crate) struct Staging {
+struct Staging {
     inner: Arc<Inner>,
     put: WriteId,
 }
@@ -138,7 +142,8 @@ impl LogStaged {
         let refs = std::mem::take(&mut self.refs);
         let length = self.length;
         let (payload, tree_height) = tree::build(&mut self, refs).await?;
-        Ok(StagedContent { payload, tree_height, length, pin: self.pin, staging: self.staging })
+        let kept = Arc::new(Kept { _pin: self.pin, _staging: self.staging });
+        Ok(StagedContent { payload, tree_height, length, kept })
     }
 
     /// Appends an inner node of the tree and waits for it. `covers` is the length of the content below it.

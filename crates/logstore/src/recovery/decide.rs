@@ -23,10 +23,10 @@ use engine::{EngineError, ObjectKey, UploadRef};
 use format::attributes::Attributes;
 use format::entry::{Entry, EntryState};
 use format::name_entry::NameEntry;
-use format::record::{EntryName, Record, RecordKind, Space, split_compound};
+use format::record::{EntryName, Record, RecordKind, Space, WriteId, split_compound};
 use format::replicas::Places;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, KeyHash, Order, Place, UploadId};
@@ -79,7 +79,7 @@ impl Inner {
         self.stats.recovered_records.add(found.written.len() as u64);
         let (newest, discarded) = newest(&found);
         self.stats.discarded_writes.add(discarded);
-        for write in newest {
+        for write in &newest {
             if !self.undecidable.is_key(&write.record.hash) {
                 self.publish_found(write).await?;
             }
@@ -88,7 +88,11 @@ impl Inner {
         for ((hash, order, _), write) in &found.relocated {
             self.apply_relocation(hash, *order, write)?;
         }
-        self.finish_uploads(&found).await?;
+        // A write that lacks copies and was followed by another of its key had failed.
+        let is_incomplete = |write: &&FoundWrite| write.lacking(&found.opened) > 0;
+        let made_whole: BTreeSet<WriteId> = newest.into_iter().filter(is_incomplete).map(|write| write.record.write).collect();
+        let has_committed = |write: &&FoundWrite| !is_incomplete(write) || made_whole.contains(&write.record.write);
+        self.finish_uploads(found.written.iter().filter(has_committed)).await?;
         Ok(discarded > 0 || found.damaged > 0)
     }
 
@@ -191,8 +195,8 @@ impl Inner {
     }
 
     /// Ends the uploads whose objects were committed, and drops the parts of those that ended (zstore.md, decision 15).
-    async fn finish_uploads(self: &Arc<Self>, found: &FoundRecords) -> Result<(), EngineError> {
-        for write in found.written.iter().filter(|write| !is_discarded(write, &found.opened)) {
+    async fn finish_uploads(self: &Arc<Self>, committed: impl Iterator<Item = &FoundWrite>) -> Result<(), EngineError> {
+        for write in committed {
             let record = &write.record;
             let ended = match (record.kind, record.name.space) {
                 (RecordKind::Descriptor, Space::Object) => {

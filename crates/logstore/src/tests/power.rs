@@ -204,8 +204,10 @@ fn a_disk_that_ignores_flushes_is_caught() {
 #[test]
 fn a_seed_replays() {
     for workload in TABLE {
-        let run = Run { cut_after: Some(90), ..run_of(workload, 3) };
-        assert_eq!(run.go().unwrap(), run.go().unwrap(), "{}", workload.name);
+        for cut_after in [Some(90), Some(700), None] {
+            let run = Run { cut_after, ..run_of(workload, 3) };
+            assert_eq!(run.go().unwrap(), run.go().unwrap(), "{}", workload.name);
+        }
     }
 }
 
@@ -215,7 +217,8 @@ fn a_seed_replays() {
 fn soak_single_cuts_of_many_seeds() {
     for seed in 0..1000 * soak() {
         let workload = &TABLE[seed as usize % TABLE.len()];
-        let cut_after = Some(Draw::new(seed).below(500));
+        // About as many changes as the workload makes.
+        let cut_after = Some(Draw::new(seed).below(40 * workload.steps));
         if let Err(violation) = (Run { cut_after, ..run_of(workload, seed) }).go() {
             panic!("{}: {violation}", workload.name);
         }

@@ -24,11 +24,15 @@ struct Installed {
     epoch: Epoch,
     manifest: Option<Vec<u8>>,
     incarnation: u64,
+    is_refusing: bool,
 }
 
 impl MemoryManifests {
     fn replace(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> Result<(), EngineError> {
         let mut installed = self.0.lock();
+        if installed.is_refusing {
+            return Err(EngineError::Unavailable { reason: "the manager takes nothing now".to_owned() });
+        }
         if installed.epoch != expected {
             return Err(EngineError::Conflict { reason: format!("epoch {} is installed, not {expected}", installed.epoch) });
         }
@@ -48,6 +52,11 @@ impl MemoryManifests {
     /// What a start would find.
     pub fn installed(&self) -> Manifest {
         self.load().map_or_else(Manifest::default, |bytes| Manifest::decode(&bytes).unwrap())
+    }
+
+    /// From here on manifests are refused, or taken again.
+    pub fn set_refusing(&self, is_refusing: bool) {
+        self.0.lock().is_refusing = is_refusing;
     }
 }
 
