@@ -67,13 +67,9 @@ fn seeds_of_every_scenario() {
     }
 }
 
-/// Open: when a device fails a write, clients that wait for it are told in an order that the seed does not decide. What they are told,
-/// and what the disks are asked for, was the same. Seen in the first of these; the others fail writes too.
-const TOLD_IN_ANY_ORDER: &[&str] = &["a device fails writes", "everything at once", "a device has no space"];
-
 #[test]
 fn a_seed_replays() {
-    for scenario in SCENARIOS.iter().filter(|scenario| !TOLD_IN_ANY_ORDER.contains(&scenario.name)) {
+    for scenario in SCENARIOS {
         let run = |seed| simulate(scenario, seed).unwrap_or_else(|failure| panic!("{failure}"));
         let first = run(100);
         assert_eq!(first, run(100), "{}", scenario.name);
