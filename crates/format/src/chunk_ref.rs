@@ -23,7 +23,10 @@ use crate::replicas::{PLACE_BYTES, PlaceLayout, Places, check_count};
 pub const CHUNK_LIST_VERSION: u8 = 1;
 
 /// Most references of one descriptor or node, so that its payload fits one small record with any number of replicas.
-pub const MAX_REFS_PER_DESCRIPTOR: usize = (MAX_SMALL_BYTES - size_of::<ChunkListLayout>()) / (HEAD_BYTES + 3 * PLACE_BYTES);
+pub const MAX_REFS_PER_DESCRIPTOR: usize = (MAX_SMALL_BYTES - size_of::<ChunkListLayout>()) / MAX_REF_BYTES;
+
+/// Bytes of a reference in the widest list.
+pub const MAX_REF_BYTES: usize = HEAD_BYTES + 3 * PLACE_BYTES;
 
 /// Longest payload of a chunk.
 pub const MAX_CHUNK_PAYLOAD_BYTES: u32 = PAYLOAD_MASK;

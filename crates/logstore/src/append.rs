@@ -49,13 +49,9 @@ struct Progress {
 }
 
 impl LooseAppend {
-    pub fn start(inner: &Arc<Inner>, loose: LooseRecord, payload: Bytes) -> Arc<Self> {
+    pub fn start(inner: &Arc<Inner>, loose: LooseRecord, class: AppendClass, payload: Bytes) -> Arc<Self> {
         let table = inner.targets.table();
         let devices = ReplicaDevices::new(table.set_of(&loose.hash).devices()).expect("a replica set has one to three devices");
-        let class = match loose.kind {
-            RecordKind::RunBlock | RecordKind::RunIndex => AppendClass::Meta,
-            _ => AppendClass::Data,
-        };
         let mut record = Record {
             kind: loose.kind,
             flags: RecordFlags::default(),
@@ -75,7 +71,7 @@ impl LooseAppend {
         let append = Arc::new(LooseAppend {
             inner: inner.clone(),
             payload_bytes: payload.len() as u32,
-            is_chunk: class == AppendClass::Data,
+            is_chunk: loose.chunk.is_some(),
             generation: record.generation,
             progress: Mutex::new(Progress { gather: Gather::new(&devices), frame_bytes: 0, outcome: None, waker: None }),
         });

@@ -4,6 +4,7 @@
 //! checkpoints between its steps.
 
 use crate::index::Located;
+use crate::large::read_tree;
 use crate::room::Room;
 use crate::store::Inner;
 use engine::{EngineError, UploadRef};
@@ -151,12 +152,8 @@ impl Inner {
             let Some(replaced) = self.background.releases.lock().pop_front() else { return };
             // A descriptor that can't be read any more leaves a count too high: collection corrects it.
             let Ok(Some(frame)) = self.read_copies(&replaced).await else { continue };
-            let refs = crate::large::collect_refs(self, &frame.payload, frame.record.tree_height, true).await;
-            for chunk in refs.unwrap_or_default() {
-                for place in chunk.places.as_slice() {
-                    self.targets.remove_live_chunk(place, crate::read::chunk_frame_bytes(chunk.payload_bytes) as u64);
-                }
-            }
+            let Ok(tree) = read_tree(self, &frame.payload, frame.record.tree_height).await else { continue };
+            tree.all().for_each(|chunk| self.targets.remove_live_ref(chunk));
         }
     }
 

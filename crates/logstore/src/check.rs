@@ -4,7 +4,7 @@
 //! acknowledged, and is not looked at.
 
 use crate::index::Located;
-use crate::large::collect_refs;
+use crate::large::read_tree;
 use crate::read::chunk_frame_bytes;
 use crate::store::{Inner, LogStore};
 use crate::targets::RecordFrame;
@@ -85,15 +85,15 @@ async fn check_record(inner: &Arc<Inner>, report: &mut CheckReport, hash: &KeyHa
     if frame.record.tree_height == 0 {
         return;
     }
-    let chunks = match collect_refs(inner, &frame.payload, frame.record.tree_height, true).await {
-        Ok(chunks) => chunks,
+    let tree = match read_tree(inner, &frame.payload, frame.record.tree_height).await {
+        Ok(tree) => tree,
         Err(error) => {
             report.lost += 1;
             report.note(CheckFinding { owner: Some(owner), bad: vec![(located.places.primary(), error.to_string())], good: 0 });
             return;
         }
     };
-    for chunk in chunks {
+    for chunk in tree.all() {
         report.chunks += 1;
         let has_length = |frame: &RecordFrame| match frame.payload.len() == chunk.payload_bytes as usize {
             true => Ok(()),

@@ -1,5 +1,6 @@
 //! What a person can set, with the defaults that the engine starts with.
 
+use format::chunk_ref::MAX_REFS_PER_DESCRIPTOR;
 use std::time::Duration;
 use types::{CellId, GatewayId};
 
@@ -18,6 +19,9 @@ pub struct LogStoreConfig {
     pub collect_below_free_percent: u8,
     /// Bytes a second that garbage collection copies at most; nothing limits it when free zones run out.
     pub collect_bytes_per_second: u64,
+    /// Longest list of one descriptor or node; Shorter ones than [`MAX_REFS_PER_DESCRIPTOR`] make deeper
+    /// trees, for tests.
+    pub refs_per_list: usize,
 }
 
 impl Default for LogStoreConfig {
@@ -30,6 +34,7 @@ impl Default for LogStoreConfig {
             checkpoint_interval: Duration::from_secs(30),
             collect_below_free_percent: 25,
             collect_bytes_per_second: 200 * 1024 * 1024,
+            refs_per_list: MAX_REFS_PER_DESCRIPTOR,
         }
     }
 }

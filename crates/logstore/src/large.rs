@@ -17,4 +17,4 @@ mod tree;
 
 pub(crate) use reader::LargeReader;
 pub(crate) use staging::{Kept, LogStaged};
-pub(crate) use tree::collect_refs;
+pub(crate) use tree::{Tree, read_tree};

@@ -2,6 +2,7 @@
 //! of each zone is live.
 
 use crate::index::Located;
+use crate::read::chunk_frame_bytes;
 use crate::remembered::next_generation;
 use crate::watched::Watched;
 use arc_swap::ArcSwap;
@@ -10,6 +11,7 @@ use device::{
     AppendClass, AppendDone, AppendError, Device, FramePiece, LogVector, PieceOfFrame, ReadError, Tried, ZoneInfo, ZoneState,
     ZoneStream,
 };
+use format::chunk_ref::ChunkRef;
 use format::frame;
 use format::manifest::ZoneLive;
 use format::record::Record;
@@ -287,6 +289,20 @@ impl Targets {
 
     pub fn remove_live_chunk(&self, place: &Place, bytes: u64) {
         self.change(place, |live| &live.chunks, -(bytes as i64));
+    }
+
+    /// A tree names this chunk or node.
+    pub fn add_live_ref(&self, chunk: &ChunkRef) {
+        chunk
+            .places
+            .as_slice()
+            .iter()
+            .for_each(|place| self.add_live_chunk(place, chunk_frame_bytes(chunk.payload_bytes) as u64));
+    }
+
+    pub fn remove_live_ref(&self, chunk: &ChunkRef) {
+        let frame_bytes = chunk_frame_bytes(chunk.payload_bytes) as u64;
+        chunk.places.as_slice().iter().for_each(|place| self.remove_live_chunk(place, frame_bytes));
     }
 
     fn change(&self, place: &Place, of: impl Fn(&LiveBytes) -> &AtomicI64, by: i64) {

@@ -15,4 +15,5 @@ mod space;
 mod staged;
 mod support;
 mod threads;
+mod trees;
 mod workload;

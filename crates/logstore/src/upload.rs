@@ -8,7 +8,7 @@
 //! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
 
 use crate::index::Located;
-use crate::large::{LogStaged, collect_refs};
+use crate::large::{LogStaged, read_tree};
 use crate::list::{Scope, Step};
 use crate::names::Merged;
 use crate::read::info_of;
@@ -181,9 +181,13 @@ impl Inner {
         if parts.is_empty() || !parts.is_sorted_by(|one, next| one.number < next.number) {
             return Err(EngineError::Invalid { reason: "parts are listed in ascending order, at least one".to_owned() });
         }
-        let mut refs = Vec::new();
+        let (mut refs, mut shared) = (Vec::new(), Vec::new());
         for part in &parts {
-            refs.extend(self.part_refs(upload, part).await?);
+            let of_part = self.part_refs(upload, part).await?;
+            refs.extend_from_slice(&of_part.refs);
+            if of_part.are_shared {
+                shared.extend(of_part.refs);
+            }
         }
         attributes.upload = Some(upload.upload);
         attributes.part_count = Some(parts.len() as u16);
@@ -198,6 +202,8 @@ impl Inner {
             ..LogStore::object_draft(&upload.key, &attributes)
         };
         let committed = self.write(draft, condition).await?.committed;
+        // Two trees name them until the parts are dropped.
+        shared.iter().for_each(|chunk| self.targets.add_live_ref(chunk));
         self.end_completed(upload, turn, committed).await
     }
 
@@ -330,15 +336,16 @@ impl Inner {
     }
 
     /// The chunks of a part, if it is still the one that the caller looked at.
-    async fn part_refs(self: &Arc<Self>, upload: &UploadRef, part: &CompletePart) -> Result<Vec<ChunkRef>, EngineError> {
+    async fn part_refs(self: &Arc<Self>, upload: &UploadRef, part: &CompletePart) -> Result<PartRefs, EngineError> {
         let name = part_name(upload, part.number);
         let invalid = |_| EngineError::InvalidPart { number: part.number };
         let (located, frame): (Located, _) = self.read_newest(&name, &name.hash()).await.map_err(invalid)?;
         if located.order != part.order {
             return Err(EngineError::InvalidPart { number: part.number });
         }
-        let mut refs = if frame.record.tree_height > 0 {
-            collect_refs(self, &frame.payload, frame.record.tree_height, false).await?
+        let are_shared = frame.record.tree_height > 0;
+        let mut refs = if are_shared {
+            read_tree(self, &frame.payload, frame.record.tree_height).await?.chunks
         } else if frame.payload.is_empty() {
             Vec::new()
         } else {
@@ -351,8 +358,15 @@ impl Inner {
         if let Some(first) = refs.first_mut() {
             first.first_of_part = true;
         }
-        Ok(refs)
+        Ok(PartRefs { refs, are_shared })
     }
+}
+
+/// The chunks of a part.
+struct PartRefs {
+    refs: Vec<ChunkRef>,
+    /// The part's own tree names them too.
+    are_shared: bool,
 }
 
 /// The right to end an upload.

@@ -1,13 +1,14 @@
 //! Copying what is live out of a zone, to other zones of the same device.
 
 use super::Victim;
-use crate::large::{LogStaged, collect_refs};
+use crate::large::{LogStaged, Tree, read_tree};
+use crate::read::chunk_frame_bytes;
 use crate::relocate::Recopy;
 use crate::store::Inner;
 use bytes::Bytes;
 use device::ZoneStream;
 use engine::EngineError;
-use format::chunk_ref::ChunkRef;
+use format::chunk_ref::{ChunkRef, MAX_REF_BYTES};
 use format::record::Record;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,38 +43,57 @@ impl Inner {
         outcome
     }
 
-    /// Copies chunks of one record and gives the record a new list.
+    /// Copies chunks of one record and gives the record a new tree over them.
     pub(super) async fn move_chunks(self: &Arc<Self>, owner: &KeyHash, moving: &BTreeSet<Place>) -> Result<(), EngineError> {
         let Some(known) = self.live_large(owner) else { return Ok(()) };
         let Some(frame) = self.read_copies(&known).await? else { return Ok(()) };
-        let mut refs = collect_refs(self, &frame.payload, frame.record.tree_height, false).await?;
-        for chunk in &mut refs {
+        let Tree { nodes, mut chunks } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
+        let mut moves = Moves { inner: self.clone(), old: Vec::new(), new: Vec::new() };
+        for chunk in &mut chunks {
             for replica in 0..chunk.places.len() {
                 if moving.contains(&chunk.places.as_slice()[replica]) {
-                    self.move_chunk(chunk, replica).await?;
+                    self.move_chunk(chunk, replica, &mut moves).await?;
                 }
             }
         }
+        self.check_room_for_nodes(chunks.len())?;
         let pin = self.pins.pin();
-        let content = LogStaged::from_refs(self, *owner, refs, pin).into_content().await?;
+        let content = LogStaged::from_moved(self, *owner, chunks, pin).into_content().await?;
+        moves.new.extend(places_of(&content.nodes));
         let payload = content.payload.concat();
         let mut record = frame.record;
         record.tree_height = content.tree_height;
-        self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await?;
+        if self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await? {
+            moves.old.extend(places_of(&nodes));
+            moves.came_into_force();
+        }
         Ok(())
     }
 
-    async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize) -> Result<(), EngineError> {
+    async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize, moves: &mut Moves) -> Result<(), EngineError> {
         let bytes = u64::from(chunk.payload_bytes) + COPY_EXTRA_BYTES;
-        self.check_room(chunk.places.as_slice()[replica].device, bytes)?;
-        let frame = self.read_chunk_frame(chunk).await?;
         let from = chunk.places.as_slice()[replica];
+        self.check_room(from.device, bytes)?;
+        let frame = self.read_chunk_frame(chunk).await?;
         let copy =
             Recopy { record: frame.record, payload: frame.payload, order: None, replica, device: from.device, moved: true };
         let appended = self.recopy(copy).await?;
         chunk.places.as_mut_slice()[replica] = appended.place;
-        self.targets.add_live_chunk(&appended.place, appended.frame_bytes as u64);
-        self.stats.relocated_bytes.add(appended.frame_bytes as u64);
+        let frame_bytes = appended.frame_bytes as u64;
+        self.targets.add_live_chunk(&appended.place, frame_bytes);
+        self.stats.relocated_bytes.add(frame_bytes);
+        moves.old.push((from, frame_bytes));
+        moves.new.push((appended.place, frame_bytes));
+        Ok(())
+    }
+
+    /// Whether the nodes over so many chunks find room, wherever they are placed.
+    fn check_room_for_nodes(&self, chunks: usize) -> Result<(), EngineError> {
+        let nodes = chunks.div_ceil(self.config.refs_per_list);
+        if nodes > 1 {
+            let bytes = (chunks * MAX_REF_BYTES) as u64 + nodes as u64 * COPY_EXTRA_BYTES;
+            self.targets.devices().try_for_each(|device| self.check_room(device.id(), bytes))?;
+        }
         Ok(())
     }
 
@@ -106,4 +126,31 @@ impl Inner {
             false => Ok(()),
         }
     }
+}
+
+/// Places that a tree gave up and took, with the bytes of their frames. Unless the new tree comes into force, what was made for
+/// it is garbage.
+struct Moves {
+    inner: Arc<Inner>,
+    old: Vec<(Place, u64)>,
+    new: Vec<(Place, u64)>,
+}
+
+impl Moves {
+    fn came_into_force(mut self) {
+        std::mem::swap(&mut self.old, &mut self.new);
+    }
+}
+
+impl Drop for Moves {
+    fn drop(&mut self) {
+        self.new.iter().for_each(|(place, bytes)| self.inner.targets.remove_live_chunk(place, *bytes));
+    }
+}
+
+fn places_of(refs: &[ChunkRef]) -> impl Iterator<Item = (Place, u64)> {
+    refs.iter().flat_map(|node| {
+        let bytes = u64::from(chunk_frame_bytes(node.payload_bytes));
+        node.places.as_slice().iter().map(move |place| (*place, bytes))
+    })
 }

@@ -2,7 +2,7 @@
 
 use super::Victim;
 use crate::index::Located;
-use crate::large::collect_refs;
+use crate::large::read_tree;
 use crate::store::Inner;
 use engine::EngineError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +25,8 @@ impl Owners {
     async fn read(&self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<BTreeSet<Place>, EngineError> {
         let Some(known) = inner.live_large(owner) else { return Ok(BTreeSet::new()) };
         let Some(frame) = inner.read_copies(&known).await? else { return Ok(BTreeSet::new()) };
-        let refs = collect_refs(inner, &frame.payload, frame.record.tree_height, true).await?;
-        Ok(refs.iter().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
+        let tree = read_tree(inner, &frame.payload, frame.record.tree_height).await?;
+        Ok(tree.all().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
     }
 }
 

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use engine::{ContentReader, EngineError, EngineFuture, ObjectKey};
 use format::chunk_ref::ChunkRef;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use types::Order;
+use types::{Order, Place};
 
 /// One version of a large object. The pin keeps its chunks where they are, or at least readable there.
 pub(crate) struct LargeReader {
@@ -23,6 +24,8 @@ pub(crate) struct LargeReader {
     top: Vec<ChunkRef>,
     /// The leaf list that holds the place last read, so that sequential reads decode each list once.
     leaf: Mutex<Option<Arc<Leaf>>>,
+    /// Bytes of content below the nodes that were read, so that none is read again only to be passed.
+    covers: Mutex<HashMap<Place, u64>>,
     part_count: Option<u16>,
     _pin: Pin,
 }
@@ -68,6 +71,7 @@ impl LargeReader {
             height: frame.record.tree_height,
             top,
             leaf: Mutex::new(None),
+            covers: Mutex::default(),
             part_count: attributes.part_count,
             _pin: pin,
         })
@@ -92,7 +96,13 @@ impl LargeReader {
     /// The list of the node that holds `offset`; `start` moves to where its content begins.
     async fn descend(&self, nodes: Vec<ChunkRef>, start: &mut u64, offset: u64) -> Result<Vec<ChunkRef>, EngineError> {
         for node in &nodes {
+            let known = self.covers.lock().get(&node.places.primary()).copied();
+            if let Some(covers) = known.filter(|covers| *start + covers <= offset) {
+                *start += covers;
+                continue;
+            }
             let frame = self.inner.read_chunk_frame(node).await?;
+            self.covers.lock().insert(node.places.primary(), frame.record.length);
             if offset < *start + frame.record.length {
                 return decode(&frame.payload);
             }

@@ -6,6 +6,7 @@ use crate::pins::Pin;
 use crate::room::Patience;
 use crate::store::Inner;
 use bytes::Bytes;
+use device::AppendClass;
 use engine::{EngineError, Payload, Staged};
 use format::chunk_ref::ChunkRef;
 use format::record::{ChunkOwner, EntryName, RecordKind, Space, WriteId};
@@ -33,6 +34,7 @@ pub(crate) struct LogStaged {
     length: u64,
     pin: Option<Pin>,
     staging: Staging,
+    class: AppendClass,
 }
 
 /// A chunk or a node on its way. The bytes are kept until it has landed, for another try where a device is full.
@@ -50,6 +52,8 @@ pub(crate) struct StagedContent {
     pub payload: Payload,
     pub tree_height: u8,
     pub length: u64,
+    /// Those that were appended for this tree.
+    pub nodes: Vec<ChunkRef>,
     pub kept: Arc<Kept>,
 }
 
@@ -103,6 +107,7 @@ impl LogStaged {
             refs: Vec::new(),
             length: 0,
             pin: None,
+            class: AppendClass::Data,
         }
     }
 
@@ -110,6 +115,16 @@ impl LogStaged {
     pub fn from_refs(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
         let length = refs.iter().map(|chunk| chunk.payload_bytes as u64).sum();
         LogStaged { refs, length, pin: Some(pin), ..LogStaged::new(inner, owner, None) }
+    }
+
+    /// Chunks that collection moved: the nodes above them use the room that is kept for copies, and wait for none.
+    pub fn from_moved(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
+        LogStaged { class: AppendClass::Relocation, ..LogStaged::from_refs(inner, owner, refs, pin) }
+    }
+
+    /// Longest list of a descriptor or node.
+    pub fn refs_per_list(&self) -> usize {
+        self.inner.config.refs_per_list
     }
 
     /// Waits for all chunks; no record is built over them.
@@ -141,9 +156,9 @@ impl LogStaged {
         }
         let refs = std::mem::take(&mut self.refs);
         let length = self.length;
-        let (payload, tree_height) = tree::build(&mut self, refs).await?;
+        let tree::Built { payload, height: tree_height, nodes } = tree::build(&mut self, refs).await?;
         let kept = Arc::new(Kept { _pin: self.pin, _staging: self.staging });
-        Ok(StagedContent { payload, tree_height, length, kept })
+        Ok(StagedContent { payload, tree_height, length, nodes, kept })
     }
 
     /// Appends an inner node of the tree and waits for it. `covers` is the length of the content below it.
@@ -176,7 +191,12 @@ impl LogStaged {
                 put: self.put,
             }),
         };
-        LooseAppend::start(&self.inner, record, bytes)
+        LooseAppend::start(&self.inner, record, self.class, bytes)
+    }
+
+    /// Collection makes the room that others wait for.
+    fn may_wait(&self) -> bool {
+        self.class == AppendClass::Data
     }
 
     async fn settle_one(&mut self) -> Result<(), EngineError> {
@@ -189,7 +209,7 @@ impl LogStaged {
                     self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
                     return Ok(());
                 }
-                Err(EngineError::Full) if patience.wait(&self.inner).await => {
+                Err(EngineError::Full) if self.may_wait() && patience.wait(&self.inner).await => {
                     let again = self.start(oldest.kind, oldest.index, oldest.bytes.clone(), oldest.length);
                     self.in_flight.front_mut().expect("looked at above").append = again;
                 }

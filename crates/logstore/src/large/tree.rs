@@ -4,26 +4,35 @@ use super::staging::LogStaged;
 use crate::store::Inner;
 use bytes::Bytes;
 use engine::{EngineError, Payload};
-use format::chunk_ref::{ChunkList, ChunkRef, MAX_REFS_PER_DESCRIPTOR, encode_list};
+use format::chunk_ref::{ChunkList, ChunkRef, encode_list};
 use smallvec::smallvec;
 
-/// The payload of the descriptor over these chunks, and its height.
-pub(super) async fn build(staged: &mut LogStaged, mut refs: Vec<ChunkRef>) -> Result<(Payload, u8), EngineError> {
+/// The payload of the descriptor over these chunks, and its height; the nodes between them are appended.
+pub(super) async fn build(staged: &mut LogStaged, mut refs: Vec<ChunkRef>) -> Result<Built, EngineError> {
+    let longest = staged.refs_per_list();
     let mut covers: Vec<u64> = refs.iter().map(|chunk| chunk.payload_bytes as u64).collect();
-    let mut height = 1;
-    while refs.len() > MAX_REFS_PER_DESCRIPTOR {
+    let (mut height, mut all_nodes) = (1, Vec::new());
+    while refs.len() > longest {
         let mut nodes = Vec::new();
         let mut node_covers = Vec::new();
-        for (below, lengths) in refs.chunks(MAX_REFS_PER_DESCRIPTOR).zip(covers.chunks(MAX_REFS_PER_DESCRIPTOR)) {
+        for (below, lengths) in refs.chunks(longest).zip(covers.chunks(longest)) {
             let length = lengths.iter().sum();
             nodes.push(staged.push_node(encoded(below), length).await?);
             node_covers.push(length);
         }
+        all_nodes.extend_from_slice(&nodes);
         refs = nodes;
         covers = node_covers;
         height += 1;
     }
-    Ok((smallvec![encoded(&refs)], height))
+    Ok(Built { payload: smallvec![encoded(&refs)], height, nodes: all_nodes })
+}
+
+/// A tree that was built.
+pub(super) struct Built {
+    pub payload: Payload,
+    pub height: u8,
+    pub nodes: Vec<ChunkRef>,
 }
 
 fn encoded(refs: &[ChunkRef]) -> Bytes {
@@ -32,24 +41,34 @@ fn encoded(refs: &[ChunkRef]) -> Bytes {
     Bytes::from(list)
 }
 
-/// All chunks below a descriptor's payload, in order: for completing an upload, relocation and accounting. With `nodes`, the
-/// inner nodes' own references come before those of their chunks.
-pub(crate) async fn collect_refs(inner: &Inner, payload: &[u8], height: u8, nodes: bool) -> Result<Vec<ChunkRef>, EngineError> {
-    let mut level = decode(payload)?;
-    let mut inner_nodes = Vec::new();
+/// What stands below a descriptor.
+pub(crate) struct Tree {
+    /// Inner nodes, higher ones first.
+    pub nodes: Vec<ChunkRef>,
+    /// In the order of the content.
+    pub chunks: Vec<ChunkRef>,
+}
+
+impl Tree {
+    pub fn all(&self) -> impl Iterator<Item = &ChunkRef> {
+        self.nodes.iter().chain(&self.chunks)
+    }
+}
+
+/// Reads the tree below a descriptor's payload: for completing an upload, relocation and accounting.
+pub(crate) async fn read_tree(inner: &Inner, payload: &[u8], height: u8) -> Result<Tree, EngineError> {
+    let mut chunks = decode(payload)?;
+    let mut nodes = Vec::new();
     for _ in 1..height {
         let mut below = Vec::new();
-        for node in &level {
+        for node in &chunks {
             let frame = inner.read_chunk_frame(node).await?;
             below.extend(decode(&frame.payload)?);
         }
-        if nodes {
-            inner_nodes.append(&mut level);
-        }
-        level = below;
+        nodes.append(&mut chunks);
+        chunks = below;
     }
-    inner_nodes.extend(level);
-    Ok(inner_nodes)
+    Ok(Tree { nodes, chunks })
 }
 
 pub(super) fn decode(payload: &[u8]) -> Result<Vec<ChunkRef>, EngineError> {

@@ -4,6 +4,7 @@ use crate::append::{LooseAppend, LooseRecord};
 use crate::names::Rows;
 use crate::store::Inner;
 use bytes::Bytes;
+use device::AppendClass;
 use engine::EngineError;
 use format::manifest::{IndexPiece, RunSummary};
 use format::name_entry::{NameEntry, SortKey};
@@ -197,7 +198,7 @@ impl RunWriter {
         let hash = frame_hash(self.header.run, self.next_frame);
         self.next_frame += 1;
         let record = LooseRecord { kind, write: self.write, hash, length: payload.len() as u64, chunk: None };
-        LooseAppend::start(&self.inner, record, payload)
+        LooseAppend::start(&self.inner, record, AppendClass::Meta, payload)
     }
 }
 

@@ -6,6 +6,7 @@
 use super::history::Seen;
 use super::support::{Draw, Rig, simulate, soak};
 use super::workload::{Workload, World};
+use format::chunk_ref::MAX_REFS_PER_DESCRIPTOR;
 use std::time::Duration;
 
 const SMALL: Workload = Workload {
@@ -20,6 +21,7 @@ const SMALL: Workload = Workload {
     uploads: 5,
     small_bytes: 3000,
     chunk_bytes: 6000,
+    refs_per_list: MAX_REFS_PER_DESCRIPTOR,
     checkpoint_entries: 8,
     collect_below_free_percent: 100,
     latency_us: 0,
@@ -35,6 +37,19 @@ const TABLE: &[Workload] = &[
     Workload {
         name: "three devices of few small zones",
         devices: 3,
+        zones: 16,
+        zone_bytes: 64 * 1024,
+        keys: 2,
+        steps: 40,
+        latency_us: 300,
+        ..SMALL
+    },
+    Workload { name: "one device, deep trees", refs_per_list: 3, chunk_bytes: 2000, zones: 14, keys: 2, ..SMALL },
+    Workload {
+        name: "three devices, deep trees",
+        devices: 3,
+        refs_per_list: 3,
+        chunk_bytes: 2000,
         zones: 16,
         zone_bytes: 64 * 1024,
         keys: 2,

@@ -28,6 +28,8 @@ pub struct Workload {
     /// Longest small object and longest chunk.
     pub small_bytes: u64,
     pub chunk_bytes: u64,
+    /// Longest list of a descriptor or node.
+    pub refs_per_list: usize,
     pub checkpoint_entries: usize,
     pub collect_below_free_percent: u8,
     /// Writes take up to so long, and overtake each other; 0: they are done at once.
@@ -56,6 +58,7 @@ impl World {
     pub async fn new(workload: Workload, seed: u64) -> (World, Rig) {
         let mut rig = Rig::new(seed, workload.devices, workload.zones, workload.zone_bytes).await;
         rig.config.checkpoint_entries = workload.checkpoint_entries;
+        rig.config.refs_per_list = workload.refs_per_list;
         rig.config.collect_below_free_percent = workload.collect_below_free_percent;
         let mut history = History::default();
         for client in 0..workload.clients {
