@@ -157,13 +157,18 @@ impl Inner {
         self.read_loose(&chunk.places, frame_bytes).await
     }
 
-    /// Reads a range of a chunk's bytes.
-    pub(crate) async fn read_chunk(&self, chunk: &ChunkRef, within: Range<usize>) -> Result<Bytes, EngineError> {
+    /// Reads a range of the bytes of a chunk that was written for the object `owner`.
+    pub(crate) async fn read_chunk(
+        &self,
+        owner: &KeyHash,
+        chunk: &ChunkRef,
+        within: Range<usize>,
+    ) -> Result<Bytes, EngineError> {
         if within.len() < chunk.payload_bytes as usize {
-            return self.read_chunk_piece(chunk, within).await;
+            return self.read_chunk_piece(owner, chunk, within).await;
         }
         let frame = self.read_chunk_frame(chunk).await?;
-        check_chunk_length(chunk, frame.payload.len())?;
+        check_chunk(owner, chunk, &frame.record, frame.payload.len())?;
         Ok(frame.payload.slice(within))
     }
 
@@ -184,13 +189,19 @@ impl Inner {
     }
 }
 
-/// The chunk that stands there is as long as its list says.
-fn check_chunk_length(chunk: &ChunkRef, found: usize) -> Result<(), EngineError> {
-    if found != chunk.payload_bytes as usize {
-        let detail = format!("chunk of {found} bytes, expected {}", chunk.payload_bytes);
+/// What stands there is a chunk of this object, as long as its list says. Pins see to that; but should one ever fail to, a reader gets
+/// an error, not another object's bytes.
+fn check_chunk(owner: &KeyHash, chunk: &ChunkRef, found: &Record, payload_bytes: usize) -> Result<(), EngineError> {
+    if payload_bytes != chunk.payload_bytes as usize {
+        let detail = format!("chunk of {payload_bytes} bytes, expected {}", chunk.payload_bytes);
         return Err(EngineError::Corrupt { detail });
     }
-    Ok(())
+    match found.chunk.is_some_and(|found| found.owner == *owner) {
+        true => Ok(()),
+        false => {
+            Err(EngineError::Corrupt { detail: format!("a chunk of another object stands at {:?}", chunk.places.primary()) })
+        }
+    }
 }
 
 fn nothing_stands_at(places: &Places) -> EngineError {

@@ -8,8 +8,7 @@ use crate::watched::Watched;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use device::{
-    AppendClass, AppendDone, AppendError, Device, FramePiece, LogVector, PieceOfFrame, ReadError, Tried, ZoneInfo, ZoneState,
-    ZoneStream,
+    AppendClass, AppendDone, AppendError, Device, LogVector, PieceOfFrame, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream,
 };
 use format::chunk_ref::ChunkRef;
 use format::frame;
@@ -28,6 +27,18 @@ use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
 pub(crate) struct RecordFrame {
     pub record: Record,
     pub payload: Bytes,
+}
+
+/// A piece of a record's payload.
+pub(crate) struct RecordPiece {
+    pub record: Record,
+    /// Of the whole payload.
+    pub payload_bytes: usize,
+    pub piece: Bytes,
+}
+
+fn decoded(engine_header: &[u8]) -> Result<Record, ReadFailure> {
+    Record::decode(&Bytes::copy_from_slice(engine_header)).map_err(|error| ReadFailure::Corrupt(error.to_string()))
 }
 
 /// Why one copy could not be read.
@@ -207,14 +218,14 @@ impl Targets {
     /// Reads a copy.
     pub async fn read(&self, place: &Place, frame_bytes: u32) -> Result<RecordFrame, ReadFailure> {
         let frame = self.holder(place)?.read(*place, frame_bytes as usize).await?;
-        let header = Bytes::copy_from_slice(frame.engine_header());
-        let record = Record::decode(&header).map_err(|error| ReadFailure::Corrupt(error.to_string()))?;
-        Ok(RecordFrame { record, payload: frame.into_payload() })
+        Ok(RecordFrame { record: decoded(frame.engine_header())?, payload: frame.into_payload() })
     }
 
     /// Reads a piece of a copy.
-    pub async fn read_piece(&self, place: &Place, wanted: &PieceOfFrame) -> Result<FramePiece, ReadFailure> {
-        Ok(self.holder(place)?.read_piece(*place, wanted).await?)
+    pub async fn read_piece(&self, place: &Place, wanted: &PieceOfFrame) -> Result<RecordPiece, ReadFailure> {
+        let piece = self.holder(place)?.read_piece(*place, wanted).await?;
+        let record = decoded(piece.engine_header())?;
+        Ok(RecordPiece { record, payload_bytes: piece.view().payload().len(), piece: piece.into_payload() })
     }
 
     fn holder(&self, place: &Place) -> Result<&Arc<Device>, ReadFailure> {

@@ -11,12 +11,13 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use types::{Order, Place};
+use types::{KeyHash, Order, Place};
 
 /// One version of a large object. The pin keeps its chunks where they are, or at least readable there.
 pub(crate) struct LargeReader {
     inner: Arc<Inner>,
     key: ObjectKey,
+    owner: KeyHash,
     order: Order,
     length: u64,
     height: u8,
@@ -66,6 +67,7 @@ impl LargeReader {
         Ok(LargeReader {
             inner: inner.clone(),
             key,
+            owner: frame.record.hash,
             order,
             length: frame.record.length,
             height: frame.record.tree_height,
@@ -122,7 +124,7 @@ impl LargeReader {
         })?;
         let chunk_start = end - chunk.payload_bytes as u64;
         let within = (range.start - chunk_start) as usize..(range.end.min(end) - chunk_start) as usize;
-        self.inner.read_chunk(&chunk, within).await
+        self.inner.read_chunk(&self.owner, &chunk, within).await
     }
 
     async fn part_range(&self, number: u16) -> Result<Option<(Range<u64>, u16)>, EngineError> {

@@ -9,11 +9,16 @@ use device::PieceOfFrame;
 use engine::EngineError;
 use format::chunk_ref::ChunkRef;
 use std::ops::Range;
-use types::Place;
+use types::{KeyHash, Place};
 
 impl Inner {
     /// Reads a range of a chunk, shorter than the chunk, from the first copy whose blocks there are good.
-    pub(super) async fn read_chunk_piece(&self, chunk: &ChunkRef, within: Range<usize>) -> Result<Bytes, EngineError> {
+    pub(super) async fn read_chunk_piece(
+        &self,
+        owner: &KeyHash,
+        chunk: &ChunkRef,
+        within: Range<usize>,
+    ) -> Result<Bytes, EngineError> {
         let payload_bytes = chunk.payload_bytes as usize;
         let wanted = PieceOfFrame { engine_header_bytes: CHUNK_HEADER_BYTES, payload_bytes, range: within };
         let targets = &self.targets;
@@ -22,7 +27,7 @@ impl Inner {
             async move { targets.read_piece(&place, wanted).await }
         };
         let piece = self.first_good(&chunk.places, read).await?.ok_or_else(|| super::nothing_stands_at(&chunk.places))?;
-        super::check_chunk_length(chunk, piece.view().payload().len())?;
-        Ok(piece.into_payload())
+        super::check_chunk(owner, chunk, &piece.record, piece.payload_bytes)?;
+        Ok(piece.piece)
     }
 }

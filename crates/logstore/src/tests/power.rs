@@ -53,7 +53,6 @@ const TABLE: &[Workload] = &[
         zones: 16,
         zone_bytes: 64 * 1024,
         keys: 2,
-        steps: 40,
         latency_us: 300,
         ..SMALL
     },

@@ -6,11 +6,11 @@ use super::support::{BUCKET, Rig, key, simulate};
 use crate::LogStore;
 use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
-use engine::{CompletePart, Condition, EngineError, ObjectEngine, PartContent, StagedChunks, UploadQuery, UploadRef};
+use engine::{CompletePart, Condition, Content, EngineError, ObjectEngine, PartContent, StagedChunks, UploadQuery, UploadRef};
 use format::attributes::Attributes;
 use smallvec::smallvec;
 use std::time::Duration;
-use types::DeviceId;
+use types::{DeviceId, ZoneIndex};
 
 const ZONE_BYTES: u64 = 128 * 1024;
 /// Enough for whatever waits for nothing.
@@ -130,5 +130,28 @@ fn a_failed_complete_that_was_overwritten_leaves_its_upload_open() {
         assert_eq!(read(&store, "joined").await, overwritten.bytes);
         store.complete(&upload, parts, Attributes::default(), Condition::None).await.unwrap();
         assert_eq!(read(&store, "joined").await, vec![7; CHUNK]);
+    });
+}
+
+/// Pins keep the zones of chunks that are being read. Should one ever be reset all the same, nobody gets another object's bytes.
+#[test]
+fn a_reader_whose_zone_was_reset_gets_an_error() {
+    simulate(async {
+        let mut rig = Rig::new(5, 1, 8, ZONE_BYTES).await;
+        rig.config.collect_below_free_percent = 0;
+        let store = rig.open().await;
+        let mut script = Script::default();
+        script.put_large(&store, "read", CHUNK).await.unwrap();
+        let (whole_chunk, piece) = (0..CHUNK as u64, 0..100);
+        let readers = [store.open(&key("read")).await.unwrap().content, store.open(&key("read")).await.unwrap().content];
+        let [Content::Chunked(first), Content::Chunked(second)] = readers else { panic!("it is large") };
+        close_zones(&store).await;
+        let device = store.inner.targets.devices().next().unwrap();
+        device.reset(ZoneIndex(0)).await.unwrap();
+        while script.put_large(&store, "other", CHUNK).await.is_ok() {}
+        for read in [first.read(whole_chunk).await, second.read(piece).await] {
+            let Err(EngineError::Corrupt { detail }) = read else { panic!("{read:?}") };
+            assert!(detail.contains("another object"), "{detail}");
+        }
     });
 }
