@@ -18,6 +18,11 @@ pub enum Mismatch {
     RecordChecksum { lsn: Lsn, expected: u32, found: u32 },
     #[error("expected at most {most} bytes, found a length of {found}")]
     Length { most: usize, found: usize },
+    #[error("expected a frame of whole blocks, found a length of {found}")]
+    Blocks { found: usize },
+    /// Of a record or of a segment. Checksums prove what was written, not that it makes sense.
+    #[error("expected a number from 1 to {most}, found {found}")]
+    Number { most: u64, found: u64 },
     #[error("expected layout version {newest} or older, found {found}; use a newer Trilith")]
     Version { newest: u32, found: u32 },
     #[error("expected record {expected}, found record {found}")]

@@ -30,7 +30,7 @@
 use disk::{AlignedBuf, BLOCK_BYTES};
 
 use crate::error::Mismatch;
-use crate::{LogId, Lsn, MAX_SEGMENT_BYTES};
+use crate::{LogId, Lsn, MAX_NUMBER, MAX_SEGMENT_BYTES};
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = BLOCK_BYTES;
 pub(crate) const FRAME_HEADER_BYTES: usize = 40;
@@ -91,8 +91,8 @@ impl SegmentHeader {
         }
         Ok(SegmentHeader {
             log_id: LogId(block[16..32].try_into().expect("sixteen bytes")),
-            sequence: SegmentSequence(u64_at(block, 32)),
-            first_lsn: Lsn(u64_at(block, 40)),
+            sequence: SegmentSequence(number_at(block, 32)?),
+            first_lsn: Lsn(number_at(block, 40)?),
             segment_bytes: u64_at(block, 48),
         })
     }
@@ -193,10 +193,13 @@ pub(crate) fn decode_frame<'a>(seed: &Seed, offset: u64, bytes: &'a [u8]) -> Res
     if expected != found {
         return Err(Mismatch::HeaderChecksum { expected, found });
     }
-    let first_lsn = Lsn(u64_at(bytes, 16));
+    let first_lsn = Lsn(number_at(bytes, 16)?);
     let (records, frame_bytes, used) = (u32_at(bytes, 24), u32_at(bytes, 28) as usize, u32_at(bytes, 32) as usize);
     if frame_bytes > bytes.len() || used > frame_bytes || used < FRAME_HEADER_BYTES {
         return Err(Mismatch::Length { most: bytes.len(), found: frame_bytes });
+    }
+    if !frame_bytes.is_multiple_of(BLOCK_BYTES) {
+        return Err(Mismatch::Blocks { found: frame_bytes });
     }
     let mut payloads = Vec::new();
     let mut rest = &bytes[FRAME_HEADER_BYTES..used];
@@ -224,6 +227,15 @@ fn segment_checksum(block: &[u8]) -> u32 {
     digest.update(&block[0..12]);
     digest.update(&block[16..]);
     digest.finalize() as u32
+}
+
+/// The number of a record or of a segment.
+fn number_at(bytes: &[u8], at: usize) -> Result<u64, Mismatch> {
+    let found = u64_at(bytes, at);
+    if found == 0 || found > MAX_NUMBER {
+        return Err(Mismatch::Number { most: MAX_NUMBER, found });
+    }
+    Ok(found)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -55,6 +55,10 @@ pub const QUEUE_UNIT_BYTES: usize = 1024;
 /// Segments that a new log is given. The second is there so that the first change of segment has to make none.
 pub const INITIAL_SEGMENTS: usize = 2;
 
+/// Largest number of a record or of an incarnation of a segment. A log never gets there: a billion a second take 292 years. So a
+/// number that is read and is larger is wrong, and one that passes can be counted on from without an overflow.
+pub(crate) const MAX_NUMBER: u64 = 1 << 63;
+
 /// The number of a record: 1 for the first, consecutive. 0 means "none".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);

@@ -99,7 +99,8 @@ async fn sort_segments(segments: Vec<Segment>, segment_bytes: u64) -> Result<(Ve
         let block = segment.disk.read(0, SEGMENT_HEADER_BYTES, ReadMode::Direct).await?;
         let header = match SegmentHeader::decode(&block) {
             Ok(header) => header,
-            Err(mismatch @ Mismatch::Version { .. }) => return Err(unusable(mismatch)),
+            // Whole, and yet not ours: no write that was cut short leaves that.
+            Err(mismatch @ (Mismatch::Version { .. } | Mismatch::Number { .. })) => return Err(unusable(mismatch)),
             Err(_) => {
                 blank.push(segment);
                 continue;
@@ -175,6 +176,8 @@ async fn walk_segment(
     while offset < bytes.len() {
         let frame = match decode_frame(&seed, offset as u64, &bytes[offset..]) {
             Ok(frame) => frame,
+            // Its header is whole, so this is no unfinished write.
+            Err(mismatch @ (Mismatch::Blocks { .. } | Mismatch::Number { .. })) => return Err(corrupt(offset, mismatch)),
             Err(mismatch) => {
                 end = Some(mismatch);
                 break;

@@ -7,7 +7,7 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::{Seed, SegmentHeader, SegmentSequence, decode_frame, encode_frame, frame_header_is_valid};
 use crate::error::Mismatch;
-use crate::{LogId, Lsn};
+use crate::{LogId, Lsn, MAX_NUMBER};
 
 const SEED: Seed = Seed { log_id: LogId([0xa5; 16]), sequence: SegmentSequence(3) };
 
@@ -52,6 +52,42 @@ fn a_header_of_a_newer_layout_says_so() {
     let checksum = super::segment_checksum(&block);
     block[12..16].copy_from_slice(&checksum.to_le_bytes());
     assert_eq!(SegmentHeader::decode(&block), Err(Mismatch::Version { newest: 1, found: 2 }));
+}
+
+/// A header with a good checksum over a bad number at this place.
+fn forged_header(at: usize, number: u64) -> Result<SegmentHeader, Mismatch> {
+    let header =
+        SegmentHeader { log_id: LogId([1; 16]), sequence: SegmentSequence(1), first_lsn: Lsn(1), segment_bytes: 16_384 };
+    let mut block = header.encode();
+    block[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    let checksum = super::segment_checksum(&block);
+    block[12..16].copy_from_slice(&checksum.to_le_bytes());
+    SegmentHeader::decode(&block)
+}
+
+#[test]
+fn a_header_counts_from_one_and_leaves_room_to_count_on() {
+    for at in [32, 40] {
+        assert_eq!(forged_header(at, 0), Err(Mismatch::Number { most: MAX_NUMBER, found: 0 }));
+        assert_eq!(forged_header(at, u64::MAX), Err(Mismatch::Number { most: MAX_NUMBER, found: u64::MAX }));
+        assert!(forged_header(at, MAX_NUMBER).is_ok());
+    }
+}
+
+/// A frame of one record with a good checksum over bad fields.
+fn forged_frame(at: usize, value: &[u8]) -> Mismatch {
+    let mut frame = encode_frame(&SEED, 4096, Lsn(1), &[vec![7; 100]]);
+    frame[at..at + value.len()].copy_from_slice(value);
+    let checksum = SEED.frame_checksum(4096, &frame);
+    frame[4..8].copy_from_slice(&checksum.to_le_bytes());
+    decode_frame(&SEED, 4096, &frame).unwrap_err()
+}
+
+#[test]
+fn a_frames_fields_are_checked_even_under_a_good_checksum() {
+    assert_eq!(forged_frame(28, &1000u32.to_le_bytes()), Mismatch::Blocks { found: 1000 });
+    assert_eq!(forged_frame(16, &u64::MAX.to_le_bytes()), Mismatch::Number { most: MAX_NUMBER, found: u64::MAX });
+    assert_eq!(forged_frame(28, &8192u32.to_le_bytes()), Mismatch::Length { most: 4096, found: 8192 });
 }
 
 proptest! {

@@ -1,10 +1,11 @@
 //! Decay of what was durable: an error with the place, never a shorter log.
 
-use disk::{BLOCK_BYTES, SimDisk};
+use disk::{AlignedBuf, BLOCK_BYTES, DiskExt, Durability, SimDisk};
 use env::Env;
 
 use super::{SEGMENT_BYTES, new_disk, open, open_from};
-use crate::{Lsn, Mismatch, OpenError};
+use crate::layout::{SegmentHeader, SegmentSequence, encode_frame};
+use crate::{LogId, Lsn, MAX_NUMBER, Mismatch, OpenError};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -95,12 +96,41 @@ async fn a_bad_last_frame_is_a_torn_tail_unless_the_owner_knows_better() {
     assert_eq!(records[4], (Lsn(5), b"again".to_vec()));
 }
 
+/// The error of opening a log whose block at `offset` is this one: whole by its checksum, and yet nonsense.
+async fn forged(offset: u64, block: AlignedBuf) -> OpenError {
+    let env = Env::simulated(1);
+    let disk = filled(&env, 2).await;
+    disk.write(offset, block, Durability::Durable).await.unwrap();
+    open(&env, &disk).await.err().expect("nonsense must not go unnoticed")
+}
+
+#[tokio::test]
+async fn a_whole_header_with_an_impossible_number_is_no_unused_segment() {
+    for (sequence, first_lsn) in [(0, 1), (1, 0), (1, u64::MAX), (u64::MAX, 1)] {
+        let (sequence, first_lsn) = (SegmentSequence(sequence), Lsn(first_lsn));
+        let header = SegmentHeader { log_id: LogId([1; 16]), sequence, first_lsn, segment_bytes: SEGMENT_BYTES };
+        let error = forged(0, header.encode()).await;
+        assert!(matches!(&error, OpenError::Segment { mismatch: Mismatch::Number { .. }, .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_frame_with_an_impossible_number_is_no_torn_tail() {
+    let env = Env::simulated(1);
+    let header = SegmentHeader::decode(&filled(&env, 2).await.peek(0, BLOCK_BYTES)).unwrap();
+    let frame = encode_frame(&header.seed(), 3 * BLOCK, Lsn(MAX_NUMBER + 1), &[b"one".to_vec()]);
+    let error = forged(3 * BLOCK, frame).await;
+    let is_named =
+        matches!(&error, OpenError::Corrupt { offset, mismatch: Mismatch::Number { .. }, .. } if *offset == 3 * BLOCK);
+    assert!(is_named, "{error}");
+}
+
 #[tokio::test]
 async fn segments_of_two_logs_do_not_mix() {
     let env = Env::simulated(1);
     let (ours, theirs) = (filled(&env, 9).await, filled(&Env::simulated(2), 9).await);
-    let stranger = disk::AlignedBuf::copy_of(&theirs.peek(SEGMENT_BYTES, SEGMENT_BYTES as usize));
-    disk::DiskExt::write(&ours, SEGMENT_BYTES, stranger, disk::Durability::Durable).await.unwrap();
+    let stranger = AlignedBuf::copy_of(&theirs.peek(SEGMENT_BYTES, SEGMENT_BYTES as usize));
+    ours.write(SEGMENT_BYTES, stranger, Durability::Durable).await.unwrap();
     let error = open(&env, &ours).await.err().unwrap();
     assert!(matches!(&error, OpenError::Segment { mismatch: Mismatch::ForeignLog { .. }, .. }), "{error}");
 }
