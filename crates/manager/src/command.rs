@@ -80,11 +80,13 @@ pub enum CommandError {
 }
 
 impl Command {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The command as it stands in the log.
+    pub fn encode(&self) -> Vec<u8> {
         postcard::to_extend(self, vec![COMMAND_VERSION]).expect("encoding into memory cannot fail")
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Command, CommandError> {
+    /// The command that [`Command::encode`] wrote. Says nothing of whether it would be refused.
+    pub fn decode(bytes: &[u8]) -> Result<Command, CommandError> {
         match bytes.split_first() {
             Some((&COMMAND_VERSION, body)) => postcard::from_bytes(body).map_err(CommandError::Body),
             other => Err(CommandError::Version { found: other.map(|(version, _)| *version) }),

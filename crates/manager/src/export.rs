@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use types::CellId;
 
 use crate::record::{BucketRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, ReplicaTableRecord};
-use crate::snapshot::{CommandIndex, NextIds, Snapshot};
+use crate::snapshot::{CommandIndex, ImpossibleNumber, NextIds, Snapshot};
 
 /// The version that is written; 1: the first.
 pub const EXPORT_VERSION: u32 = 1;
@@ -64,6 +64,8 @@ pub enum DecodeExportError {
     Version { found: u32 },
     #[error("a manager's state that cannot be decoded")]
     Body(#[source] postcard::Error),
+    #[error(transparent)]
+    Number(#[from] ImpossibleNumber),
 }
 
 impl Snapshot {
@@ -106,7 +108,7 @@ impl Snapshot {
         let body: Body = postcard::from_bytes(&bytes[BODY_OFFSET..]).map_err(DecodeExportError::Body)?;
         let buckets: HashMap<_, _> = body.buckets.into_iter().map(|record| (record.name.clone(), Arc::new(record))).collect();
         let credentials = body.credentials.into_iter().map(|record| (record.access_key.clone(), Arc::new(record)));
-        Ok(Snapshot {
+        let state = Snapshot {
             applied: CommandIndex(body.applied),
             next: body.next,
             cluster: body.cluster.map(Arc::new),
@@ -117,16 +119,20 @@ impl Snapshot {
             replica_table: body.replica_table.map(Arc::new),
             config: Arc::new(body.config.into_iter().collect()),
             starts: Arc::new(body.starts.into_iter().collect()),
-        })
+        };
+        state.check_numbers()?;
+        Ok(state)
     }
 
     /// This state as the beginning of a manager that knows nothing later: with everything skipped that may have been handed out.
-    pub(crate) fn skip_lost(mut self) -> Snapshot {
+    /// An error if that leads to numbers with which the manager could not be opened again.
+    pub(crate) fn skip_lost(mut self) -> Result<Snapshot, ImpossibleNumber> {
         self.applied.0 += IMPORT_SKIPPED_COMMANDS;
         self.next.bucket += IMPORT_SKIPPED_BUCKETS;
         self.next.device += IMPORT_SKIPPED_DEVICES;
         Arc::make_mut(&mut self.starts).values_mut().for_each(|starts| *starts += IMPORT_SKIPPED_STARTS);
-        self
+        self.check_numbers()?;
+        Ok(self)
     }
 }
 

@@ -48,5 +48,5 @@ pub use record::{
     BucketEngine, BucketRecord, BucketState, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, ManifestRecord,
     ReplicaTableRecord,
 };
-pub use snapshot::{CommandIndex, Snapshot};
+pub use snapshot::{CommandIndex, ImpossibleNumber, Snapshot};
 pub use table::LoadError;

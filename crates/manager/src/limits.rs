@@ -48,6 +48,13 @@ pub const MAX_CONFIG_KEY_BYTES: usize = 128;
 /// Longest value of a configuration entry.
 pub const MAX_CONFIG_VALUE_BYTES: usize = 4096;
 
+/// Numbers of commands, of buckets' incarnations and of cells' starts stay below this. No manager gets there: a billion a second
+/// take 146 years. So a state that holds a larger one is wrong, and one that passes can be counted on from without an overflow.
+pub const NUMBER_LIMIT: u64 = 1 << 62;
+
+/// As [`NUMBER_LIMIT`], for devices.
+pub const DEVICE_NUMBER_LIMIT: u32 = 1 << 31;
+
 /// Bytes of a segment of the manager's log.
 pub const LOG_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 

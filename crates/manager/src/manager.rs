@@ -28,6 +28,7 @@ use wal::{AppendError, FolderStore, Lsn, OpenOptions, RegionStore, SegmentStore,
 
 use crate::command::{Command, apply_noting, replay};
 use crate::error::{ImportError, ManagerError, OpenError, ProposeError};
+use crate::export::DecodeExportError;
 use crate::limits::{LOG_SEGMENT_BYTES, PERSIST_INTERVAL_COMMANDS, PERSIST_INTERVAL_SEGMENTS};
 use crate::operation::Operation;
 use crate::record::BucketRecord;
@@ -115,7 +116,7 @@ impl Manager {
         if found != Snapshot::default() {
             return Err(ImportError::NotEmpty { applied: found.applied });
         }
-        let state = Snapshot::from_export(copy)?.skip_lost();
+        let state = Snapshot::from_export(copy)?.skip_lost().map_err(DecodeExportError::from)?;
         // The log comes first: one that begins after the copy, with an empty state beside it, is refused by `open`, and
         // importing again goes on from there. The other way round a state would stand beside a log that lacks its past.
         let next = Lsn(state.applied.0).next();

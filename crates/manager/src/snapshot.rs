@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use types::{CellId, DeviceId};
 
+use crate::limits::{DEVICE_NUMBER_LIMIT, NUMBER_LIMIT};
 use crate::record::{BucketRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, ReplicaTableRecord};
 
 /// The number of a command in the manager's log: 1 for the first. 0 means "none yet".
@@ -43,7 +44,33 @@ impl Default for NextIds {
     }
 }
 
+/// A state with a number that no manager can have handed out: what would be handed out next is in use, or comes round to zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the state has {what} {found}; expected a number below {limit}")]
+pub struct ImpossibleNumber {
+    pub what: &'static str,
+    pub found: u64,
+    pub limit: u64,
+}
+
 impl Snapshot {
+    /// For a state that was read: whether its numbers can have come about.
+    pub(crate) fn check_numbers(&self) -> Result<(), ImpossibleNumber> {
+        check_number("command", self.applied.0, NUMBER_LIMIT)?;
+        check_number("next bucket", self.next.bucket, NUMBER_LIMIT)?;
+        check_number("next device", u64::from(self.next.device), u64::from(DEVICE_NUMBER_LIMIT))?;
+        for starts in self.starts.values() {
+            check_number("start", *starts, NUMBER_LIMIT)?;
+        }
+        for bucket in self.buckets.values() {
+            check_number("bucket", bucket.id.0, self.next.bucket)?;
+        }
+        for device in self.devices.keys() {
+            check_number("device", u64::from(device.0), u64::from(self.next.device))?;
+        }
+        Ok(())
+    }
+
     /// The last command that this snapshot holds.
     pub fn applied(&self) -> CommandIndex {
         self.applied
@@ -122,6 +149,10 @@ impl Snapshot {
     pub fn config_entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.config.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
+}
+
+fn check_number(what: &'static str, found: u64, limit: u64) -> Result<(), ImpossibleNumber> {
+    if found < limit { Ok(()) } else { Err(ImpossibleNumber { what, found, limit }) }
 }
 
 /// Which record of the state.

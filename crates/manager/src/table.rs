@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use types::{CellId, DeviceId};
 
 use crate::record::{BucketRecord, Credential, DeviceRecord, ManifestRecord};
-use crate::snapshot::{CommandIndex, RecordKey, Snapshot};
+use crate::snapshot::{CommandIndex, ImpossibleNumber, RecordKey, Snapshot};
 
 /// The version of a record's value that is written; 1: the first.
 const RECORD_VERSION: u8 = 1;
@@ -64,6 +64,8 @@ pub enum LoadError {
         #[source]
         cause: postcard::Error,
     },
+    #[error("{0}; restore the manager's state from a copy or a superblock")]
+    Number(#[from] ImpossibleNumber),
 }
 
 /// The batch that brings `kv` from the state before to `state`, of which the records `touched` differ.
@@ -101,7 +103,9 @@ pub(crate) fn load(kv: &dyn Kv) -> Result<Snapshot, LoadError> {
         outcome = load_entry(&mut state, key, value);
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    outcome.map(|()| state)
+    outcome?;
+    state.check_numbers()?;
+    Ok(state)
 }
 
 fn load_entry(state: &mut Snapshot, key: &[u8], value: &[u8]) -> Result<(), LoadError> {

@@ -1,14 +1,17 @@
 //! The durable bytes, so that a change of them is seen.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use kv::{Batch, Kv, KvRead, MemoryKv};
-use types::{BucketId, CellId, Epoch};
+use types::{BucketId, CellId, DeviceUuid, Epoch};
 
 use crate::command::CommandError;
+use crate::limits::NUMBER_LIMIT;
 use crate::{
-    AddCredential, BeginStart, BucketEngine, Command, CommandIndex, CreateBucket, EtagMode, InstallManifest,
-    MarkBucketDeleting, SetConfig, Snapshot, TakeToken, apply, table,
+    AddCredential, AddDevice, BeginStart, BucketEngine, Command, CommandIndex, CreateBucket, DecodeExportError, EtagMode,
+    IMPORT_SKIPPED_COMMANDS, ImpossibleNumber, InstallManifest, LoadError, MarkBucketDeleting, SetConfig, Snapshot, TakeToken,
+    apply, table,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -94,6 +97,51 @@ fn golden_records() {
     ];
     assert_eq!(entries, golden.map(|(key, value)| (key.to_owned(), value.to_owned())));
     assert_eq!(table::load(&kv).unwrap(), state);
+}
+
+/// States that no manager can have come to; counting on from them would hand out what is in use, or begin again at zero.
+fn impossible_states() -> Vec<Snapshot> {
+    let mut sound = Snapshot::default();
+    apply(CommandIndex(1), &create(), &mut sound);
+    let device = AddDevice { uuid: DeviceUuid([5; 16]), path: "/dev/five".to_owned(), capacity_bytes: 1 };
+    apply(CommandIndex(2), &device.into(), &mut sound);
+    apply(CommandIndex(3), &BeginStart { cell: CellId(2) }.into(), &mut sound);
+    let changes: [fn(&mut Snapshot); 6] = [
+        |state| state.applied.0 = u64::MAX,
+        |state| state.next.bucket = u64::MAX,
+        |state| state.next.device = u32::MAX,
+        |state| Arc::make_mut(&mut state.starts).values_mut().for_each(|starts| *starts = u64::MAX),
+        |state| state.next.bucket = 1,
+        |state| state.next.device = 0,
+    ];
+    let changed = |change: fn(&mut Snapshot)| {
+        let mut state = sound.clone();
+        change(&mut state);
+        state
+    };
+    changes.map(changed).to_vec()
+}
+
+#[test]
+fn impossible_numbers_are_refused() {
+    for state in impossible_states() {
+        let refused = Snapshot::from_export(&state.export());
+        assert!(matches!(refused, Err(DecodeExportError::Number(_))), "{refused:?}");
+        let kv = MemoryKv::new();
+        kv.commit(table::batch(&state, table::all_records(&state))).unwrap();
+        let refused = table::load(&kv);
+        assert!(matches!(refused, Err(LoadError::Number(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_leaves_no_room_to_skip_is_refused() {
+    let mut state = Snapshot::default();
+    state.applied.0 = NUMBER_LIMIT - 1;
+    let copied = Snapshot::from_export(&state.export()).unwrap();
+    assert_eq!(copied, state);
+    let found = state.applied.0 + IMPORT_SKIPPED_COMMANDS;
+    assert_eq!(copied.skip_lost(), Err(ImpossibleNumber { what: "command", found, limit: NUMBER_LIMIT }));
 }
 
 #[test]
