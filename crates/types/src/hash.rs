@@ -46,3 +46,6 @@ impl fmt::Debug for KeyHash {
         f.write_str("..)")
     }
 }
+
+#[cfg(test)]
+mod tests;

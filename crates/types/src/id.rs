@@ -42,7 +42,8 @@ macro_rules! opaque {
 
             /// Reads 32 hexadecimal digits.
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                if text.len() != 32 || !text.is_ascii() {
+                // A number may have a sign, the digits of an id none.
+                if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                     return Err(InvalidId);
                 }
                 let mut bytes = [0u8; 16];
@@ -109,3 +110,6 @@ opaque!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected 32 hexadecimal digits")]
 pub struct InvalidId;
+
+#[cfg(test)]
+mod tests;

@@ -37,3 +37,8 @@ pub const MAX_REPLICAS: usize = 3;
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(UNIT_BYTES));
 const _: () = assert!(MAX_SMALL_BYTES < CHUNK_BYTES);
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(BLOCK_BYTES));
+// The largest record of a small object (its names, a block for all other fields, its content) is shorter than a chunk.
+const _: () = assert!(MAX_KEY_BYTES + MAX_USER_METADATA_BYTES + BLOCK_BYTES + MAX_SMALL_BYTES < CHUNK_BYTES);
+
+#[cfg(test)]
+mod tests;

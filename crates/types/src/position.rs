@@ -69,3 +69,6 @@ pub struct Place {
     pub zone: ZoneIndex,
     pub offset: ZoneOffset,
 }
+
+#[cfg(test)]
+mod tests;
