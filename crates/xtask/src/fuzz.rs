@@ -27,7 +27,8 @@ pub struct Arguments {
     /// Fuzz target; without one, all of them in turn
     target: Option<String>,
     /// Seconds per target
-    #[arg(long, default_value_t = SECONDS_DEFAULT)]
+    // libFuzzer takes 0 for "without end".
+    #[arg(long, default_value_t = SECONDS_DEFAULT, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// With the address sanitizer: several times slower, and of use only where `unsafe` code is reached (`log_walk`)
     #[arg(long)]
@@ -55,16 +56,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         targets.iter().for_each(|target| println!("{target}"));
         return Ok(());
     }
-    let chosen: Vec<&String> =
-        targets.iter().filter(|name| arguments.target.as_ref().is_none_or(|wanted| wanted == *name)).collect();
-    if chosen.is_empty() {
-        bail!("no such fuzz target; `cargo xtask fuzz --list` names them");
-    }
+    let chosen = chosen(&targets, arguments)?;
     require_tools()?;
     let mut failed = Vec::new();
     for target in chosen {
         if !fuzz(&root, target, arguments)? {
-            failed.push(target.as_str());
+            failed.push(target);
         }
     }
     if !failed.is_empty() {
@@ -78,6 +75,15 @@ fn targets(root: &Path) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let manifest: Manifest = toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))?;
     Ok(manifest.bin.into_iter().map(|binary| binary.name).collect())
+}
+
+fn chosen<'a>(targets: &'a [String], arguments: &Arguments) -> Result<Vec<&'a str>> {
+    let wanted = |name: &&str| arguments.target.as_deref().is_none_or(|wanted| wanted == *name);
+    let chosen: Vec<&str> = targets.iter().map(String::as_str).filter(wanted).collect();
+    if chosen.is_empty() {
+        bail!("no such fuzz target; `cargo xtask fuzz --list` names them");
+    }
+    Ok(chosen)
 }
 
 fn nightly_cargo() -> Command {
@@ -96,15 +102,24 @@ fn require_tools() -> Result<()> {
 }
 
 fn fuzz(root: &Path, target: &str, arguments: &Arguments) -> Result<bool> {
+    let corpus = corpus(target);
+    std::fs::create_dir_all(root.join(&corpus)).with_context(|| format!("cannot make {corpus}"))?;
+    println!("--- fuzz {target} for {} s", arguments.seconds);
+    let status = command(root, target, arguments).stdin(Stdio::null()).status().context("cannot start cargo-fuzz")?;
+    Ok(status.success())
+}
+
+fn corpus(target: &str) -> String {
+    format!("fuzz/corpus/{target}")
+}
+
+fn command(root: &Path, target: &str, arguments: &Arguments) -> Command {
     let seconds = arguments.seconds;
     let sanitizer = if arguments.address { "address" } else { "none" };
-    let corpus = format!("fuzz/corpus/{target}");
     let seeds = format!("fuzz/seeds/{target}");
     let dictionary = format!("fuzz/dictionaries/{target}.dict");
-    std::fs::create_dir_all(root.join(&corpus)).with_context(|| format!("cannot make {corpus}"))?;
-    println!("--- fuzz {target} for {seconds} s");
     let mut command = nightly_cargo();
-    command.args(["fuzz", "run", "--sanitizer", sanitizer, "--target-dir", "target/fuzz", target, &corpus]);
+    command.args(["fuzz", "run", "--sanitizer", sanitizer, "--target-dir", "target/fuzz", target, &corpus(target)]);
     if root.join(&seeds).is_dir() {
         command.arg(&seeds);
     }
@@ -118,6 +133,9 @@ fn fuzz(root: &Path, target: &str, arguments: &Arguments) -> Result<bool> {
     if root.join(&dictionary).is_file() {
         command.arg(format!("-dict={dictionary}"));
     }
-    let status = command.current_dir(root).stdin(Stdio::null()).status().context("cannot start cargo-fuzz")?;
-    Ok(status.success())
+    command.current_dir(root);
+    command
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,10 +19,10 @@ const FACTOR_DEFAULT: u64 = 20;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Time limit of each suite in minutes
-    #[arg(long)]
-    minutes: Option<u64>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    minutes: Option<u32>,
     /// How many times the counts of `cargo test`, where a suite takes a factor
-    #[arg(long, default_value_t = FACTOR_DEFAULT)]
+    #[arg(long, default_value_t = FACTOR_DEFAULT, value_parser = clap::value_parser!(u64).range(1..))]
     factor: u64,
     /// Only this suite (see --list)
     #[arg(long)]
@@ -85,27 +85,38 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         return Ok(());
     }
-    let wanted = |suite: &&Suite| arguments.suite.as_deref().is_none_or(|name| name == suite.name);
-    let suites: Vec<&Suite> = SUITES.iter().filter(wanted).collect();
-    if suites.is_empty() {
-        bail!("no such suite; `cargo xtask soak --list` names them");
-    }
+    let suites = chosen(arguments)?;
     let root = root()?;
-    let limit = Duration::from_secs(arguments.minutes.map_or(SUITE_LIMIT_DEFAULT_S, |minutes| minutes * 60));
     let mut report = Report::default();
     for suite in suites {
-        for mut step in steps(suite, limit) {
-            step.environment.push(("TRILITH_SOAK", arguments.factor.to_string()));
+        for step in steps(suite, arguments) {
             report.add(step.run(&root)?);
         }
     }
     report.finish()
 }
 
+fn chosen(arguments: &Arguments) -> Result<Vec<&'static Suite>> {
+    let wanted = |suite: &&Suite| arguments.suite.as_deref().is_none_or(|name| name == suite.name);
+    let suites: Vec<&Suite> = SUITES.iter().filter(wanted).collect();
+    if suites.is_empty() {
+        bail!("no such suite; `cargo xtask soak --list` names them");
+    }
+    Ok(suites)
+}
+
 /// The suite's tests with long counts, then those that run only here.
-fn steps(suite: &Suite, limit: Duration) -> [Step; 2] {
+fn steps(suite: &Suite, arguments: &Arguments) -> [Step; 2] {
     const LONG: [&str; 4] = ["test", "--locked", "--release", "--no-fail-fast"];
+    let limit = Duration::from_secs(arguments.minutes.map_or(SUITE_LIMIT_DEFAULT_S, |minutes| u64::from(minutes) * 60));
     let multiplied = [&LONG[..], &["--package", suite.package]].concat();
     let ignored = [&multiplied[..], &["--", "--ignored", "soak"]].concat();
-    [cargo_step(suite.name, &multiplied, limit), cargo_step(suite.name, &ignored, limit)]
+    [multiplied, ignored].map(|words| {
+        let mut step = cargo_step(suite.name, &words, limit);
+        step.environment.push(("TRILITH_SOAK", arguments.factor.to_string()));
+        step
+    })
 }
+
+#[cfg(test)]
+mod tests;
