@@ -1,7 +1,9 @@
 //! What answers requests: the guard, then the short way, then the S3 library.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use env::Env;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::request::Parts;
@@ -12,6 +14,7 @@ use object::{ObjectService, Principal};
 
 use crate::auth::{Authenticator, PayloadClaim, payload_claim};
 use crate::config::S3Config;
+use crate::dates::http_date;
 use crate::direct::{Call, Content, Direct};
 use crate::failure::{Failure, INVALID_BUCKET_NAME, NO_SUCH_BUCKET};
 use crate::guard::{self, Admitted};
@@ -107,6 +110,25 @@ impl App {
         let id = response.headers_mut().remove(REQUEST_ID).unwrap_or_else(|| self.ids.next().header());
         *response = translate::of_body(failure).response("", id.to_str().unwrap_or_default(), false);
         response.headers_mut().insert(REQUEST_ID, id);
+    }
+
+    /// The whole answer, as it is sent, to what could not be read as a request; the connection ends after it.
+    pub(crate) fn refuse_unparsed(&self, failure: &Failure) -> Bytes {
+        let id = self.ids.next();
+        let xml = failure.xml("", id.as_str());
+        let (status, sent_bytes) = (failure.status(), xml.len() as u64);
+        let date = http_date(self.env.wall_clock_ms());
+        let mut answer = format!(
+            "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/xml\r\ncontent-length: {sent_bytes}\r\n\
+             {REQUEST_ID}: {}\r\ndate: {}\r\n\r\n",
+            id.as_str(),
+            String::from_utf8_lossy(&date),
+        )
+        .into_bytes();
+        answer.extend_from_slice(&xml);
+        let (received_bytes, took) = (0, Duration::ZERO);
+        self.counters.count(&Answered { direct: None, was_refused: true, status, received_bytes, sent_bytes, took });
+        Bytes::from(answer)
     }
 
     async fn take_short_way(&self, head: &Parts, body: RequestBody) -> Short {

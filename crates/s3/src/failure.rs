@@ -135,9 +135,13 @@ impl Failure {
         self.message.as_deref().unwrap_or(self.code.message)
     }
 
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.code.status).expect("the table holds valid statuses")
+    }
+
     /// The answer that says so. `resource` is the request's path; HEAD answers carry no body.
     pub fn response(&self, resource: &str, request_id: &str, is_head: bool) -> Response<ResponseBody> {
-        let status = StatusCode::from_u16(self.code.status).expect("the table holds valid statuses");
+        let status = self.status();
         if is_head || status == StatusCode::NOT_MODIFIED {
             let mut response = Response::new(ResponseBody::Empty);
             *response.status_mut() = status;
@@ -151,7 +155,7 @@ impl Failure {
         response
     }
 
-    fn xml(&self, resource: &str, request_id: &str) -> Bytes {
+    pub fn xml(&self, resource: &str, request_id: &str) -> Bytes {
         let mut xml = Xml::document();
         xml.open("Error");
         xml.element("Code", self.code.name);

@@ -3,6 +3,7 @@
 
 mod access;
 mod digest;
+mod framed;
 mod operations;
 mod route;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use digest::Document;
+use framed::Framed;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
@@ -65,7 +67,10 @@ impl Library {
         let slot = FailureSlot::default();
         head.extensions.insert(slot.clone());
         let body = match direct {
-            Some(_) => s3s::Body::http_body_unsync(body),
+            Some(_) => match Framed::framing_of(&head.headers) {
+                Some(framing) => s3s::Body::http_body_unsync(Framed::new(body, framing, slot.clone())),
+                None => s3s::Body::http_body_unsync(body),
+            },
             None => s3s::Body::http_body_unsync(Document::new(body, &head.headers, slot.clone())?),
         };
         let request = Request::from_parts(head, body);

@@ -19,7 +19,7 @@ use http_body::Body;
 use object::BodyError;
 use sha2::{Digest, Sha256};
 
-pub use chunked::{ChunkError, ChunkSigning, Chunked};
+pub use chunked::{ChunkError, ChunkSigning, Chunked, Framing};
 pub use trailer::Trailers;
 
 use crate::server::{BodyFailure, RequestBody};

@@ -4,12 +4,14 @@
 //! A program that owns the threads (to open a disk ring on each of them, say) calls [`listen`], builds one runtime per
 //! listener and runs [`serve_core`] on it; [`S3Server::start`] does the same with plain threads.
 
+mod answer;
 mod body;
 mod connection;
 mod listen;
 mod pace;
 mod pulse;
 mod stream;
+mod unparsed;
 
 use std::future::poll_fn;
 use std::io;

@@ -67,6 +67,9 @@ pub struct Chunked<S> {
     is_over: bool,
 }
 
+/// The framing of content that somebody else unpacks: proves that it is whole, and knows no signatures.
+pub struct Framing(Decoder);
+
 struct Decoder {
     state: State,
     /// A line that has not ended yet.
@@ -94,20 +97,27 @@ enum State {
 impl<S: Pieces> Chunked<S> {
     /// Reads `pieces`, which hold `declared` bytes of content; with trailing headers if `has_trailers`.
     pub fn new(pieces: S, signing: Option<ChunkSigning>, declared: u64, has_trailers: bool) -> (Chunked<S>, Trailers) {
-        let trailers = OwnTrailers::default();
-        let decoder = Decoder {
-            state: State::Head,
-            line: BytesMut::new(),
-            signing,
-            chunk_hash: Sha256::new(),
-            chunk_signature: [0; 64],
-            signed_trailers: Vec::new(),
-            trailers: trailers.clone(),
-            has_trailers,
-            declared,
-            found: 0,
-        };
-        (Chunked { pieces, decoder, input: Bytes::new(), is_over: false }, Trailers::Own(trailers))
+        let decoder = Decoder::new(signing, declared, has_trailers);
+        let trailers = Trailers::Own(decoder.trailers.clone());
+        (Chunked { pieces, decoder, input: Bytes::new(), is_over: false }, trailers)
+    }
+}
+
+impl Framing {
+    /// Of `declared` bytes of content, with trailing headers if `has_trailers`.
+    pub fn new(declared: u64, has_trailers: bool) -> Framing {
+        Framing(Decoder::new(None, declared, has_trailers))
+    }
+
+    /// The next bytes of the body.
+    pub fn take(&mut self, mut bytes: Bytes) -> Result<(), ChunkError> {
+        while self.0.step(&mut bytes)?.is_some() {}
+        Ok(())
+    }
+
+    /// The body has ended.
+    pub fn finish(&mut self) -> Result<(), ChunkError> {
+        self.0.finish()
     }
 }
 
@@ -145,6 +155,21 @@ impl<S: Pieces> Stream for Chunked<S> {
 }
 
 impl Decoder {
+    fn new(signing: Option<ChunkSigning>, declared: u64, has_trailers: bool) -> Decoder {
+        Decoder {
+            state: State::Head,
+            line: BytesMut::new(),
+            signing,
+            chunk_hash: Sha256::new(),
+            chunk_signature: [0; 64],
+            signed_trailers: Vec::new(),
+            trailers: OwnTrailers::default(),
+            has_trailers,
+            declared,
+            found: 0,
+        }
+    }
+
     /// Content out of the input, or `None` when more input is needed.
     fn step(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, ChunkError> {
         while !input.is_empty() {

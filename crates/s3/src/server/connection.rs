@@ -21,17 +21,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use super::answer::AnswerBody;
 use super::body::RequestBody;
 use super::pulse::{BodyOutcome, Order, Registration};
 use super::stream::Stream;
 use crate::app::App;
 use crate::config::{MAX_CONNECTION_BUFFER_BYTES, MAX_DISCARD_BYTES, MAX_HEAD_BYTES};
-use crate::response::ResponseBody;
 
 /// Serves requests until the client or an order ends the connection.
 pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registration>) {
     app.counters().connection_opened();
-    let stream = Stream::new(socket, registration.clone());
+    let stream = Stream::new(socket, app.clone(), registration.clone());
     let mut builder = http1::Builder::new();
     // Silence is watched by the pulse, without a timer per request. No `pipeline_flush`: it keeps an answer back while bytes of
     // the next request are there, also when that one never comes, or when they are what the answer complains about.
@@ -58,7 +58,7 @@ async fn serve(
     app: &App,
     registration: Arc<Registration>,
     request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, Infallible> {
+) -> Result<Response<AnswerBody>, Infallible> {
     registration.connection.serving(registration.now());
     let awaits_continue = request.headers().contains_key(EXPECT);
     // HTTP lets a server answer at once where no body follows. Clients built on botocore then misread the answer to their next
@@ -82,7 +82,7 @@ async fn serve(
         connection.linger_at_end();
     }
     connection.answered(registration.now());
-    Ok(response)
+    Ok(response.map(|body| AnswerBody::new(body, registration)))
 }
 
 /// Reads the rest of a body if it is short; whether the end was reached.

@@ -52,6 +52,7 @@ pub struct Connection {
     body_stalled: AtomicBool,
     body_pace: Pace,
     write_pace: Pace,
+    answer: AtomicU8,
     order: AtomicU8,
     task: AtomicWaker,
     body: AtomicWaker,
@@ -79,6 +80,17 @@ enum Phase {
     Head = 1,
     Serving = 2,
     Lingering = 3,
+}
+
+/// How far the answer to the present request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// There is no request, or its answer is with the system.
+    None = 0,
+    /// Its handler works on it, or its body is still being read.
+    Begun = 1,
+    /// The HTTP library has all of it.
+    Given = 2,
 }
 
 /// What a connection is told.
@@ -187,6 +199,7 @@ impl Connection {
     /// A request's headers are complete.
     pub fn serving(&self, now: u32) {
         self.enter(Phase::Serving, now);
+        self.answer.store(Answer::Begun as u8, Ordering::Relaxed);
         self.body_stalled.store(false, Ordering::Relaxed);
         // The answers' pace goes on: with requests one behind the other, an answer may still be on its way.
         self.body_pace.restart();
@@ -196,6 +209,23 @@ impl Connection {
     pub fn answered(&self, now: u32) {
         self.body_awaited_since.store(0, Ordering::Relaxed);
         self.enter(Phase::Idle, now);
+    }
+
+    /// The HTTP library has all of the answer.
+    pub fn answer_given(&self) {
+        self.answer.store(Answer::Given as u8, Ordering::Relaxed);
+    }
+
+    /// The HTTP library has no byte left to send.
+    pub fn flushed(&self) {
+        if self.answer.load(Ordering::Relaxed) == Answer::Given as u8 {
+            self.answer.store(Answer::None as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether bytes that are sent now may belong to an answer of ours.
+    pub fn is_answering(&self) -> bool {
+        self.answer.load(Ordering::Relaxed) != Answer::None as u8
     }
 
     /// The body's next bytes are awaited; `true` if they have been for too long, or come too slowly.

@@ -1,4 +1,5 @@
-//! A socket that reports to its connection's record when bytes move, and that lingers when its connection says so.
+//! A socket that reports to its connection's record when bytes move, that lingers when its connection says so, and that says in
+//! S3's words what the HTTP library says of bytes that are no request.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,22 +11,26 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::pulse::{Order, Registration};
+use super::unparsed::Unparsed;
+use crate::app::App;
 use crate::config::MAX_LINGER_BYTES;
 
 /// The socket of one connection.
-#[derive(Debug)]
 pub struct Stream {
     /// Taken out when it is dropped.
     socket: Option<TcpStream>,
+    app: Arc<App>,
     registration: Arc<Registration>,
+    /// What is said of a request that could not be read, once there was one.
+    unparsed: Option<Unparsed>,
 }
 
 /// Bytes of the buffer into which a lingering connection reads.
 const LINGER_BUFFER_BYTES: usize = 16 * 1024;
 
 impl Stream {
-    pub fn new(socket: TcpStream, registration: Arc<Registration>) -> Stream {
-        Stream { socket: Some(socket), registration }
+    pub fn new(socket: TcpStream, app: Arc<App>, registration: Arc<Registration>) -> Stream {
+        Stream { socket: Some(socket), app, registration, unparsed: None }
     }
 
     fn socket(&mut self) -> Pin<&mut TcpStream> {
@@ -39,6 +44,29 @@ impl Stream {
             Poll::Pending => connection.send_blocked(self.registration.now()),
         }
         written
+    }
+
+    /// Sends our own words instead of `bytes` if those are the HTTP library's about a request that it could not read; `None` if
+    /// they are an answer of ours.
+    fn poll_instead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
+        if self.registration.connection.is_answering() {
+            return None;
+        }
+        if self.unparsed.is_none() {
+            self.unparsed = Some(Unparsed::instead_of(bytes, &self.app)?);
+        }
+        loop {
+            let unparsed = self.unparsed.as_ref().expect("just made");
+            if unparsed.rest().is_empty() {
+                return Some(Poll::Ready(Ok(bytes.len())));
+            }
+            let socket = Pin::new(self.socket.as_mut().expect("there until it is dropped"));
+            let written = socket.poll_write(cx, unparsed.rest());
+            match self.note_write(written) {
+                Poll::Ready(Ok(count)) if count > 0 => self.unparsed.as_mut().expect("just made").sent(count),
+                other => return Some(other),
+            }
+        }
     }
 }
 
@@ -88,6 +116,9 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(instead) = self.poll_instead(cx, bytes) {
+            return instead;
+        }
         let written = self.socket().poll_write(cx, bytes);
         self.note_write(written)
     }
@@ -97,6 +128,12 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // What the HTTP library says by itself is one piece.
+        if let [bytes] = slices
+            && let Some(instead) = self.poll_instead(cx, bytes)
+        {
+            return instead;
+        }
         let written = self.socket().poll_write_vectored(cx, slices);
         self.note_write(written)
     }
@@ -106,6 +143,8 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Asked for only when nothing is left to write.
+        self.registration.connection.flushed();
         self.socket().poll_flush(cx)
     }
 

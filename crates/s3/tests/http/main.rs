@@ -5,6 +5,7 @@ mod both_ways;
 mod client;
 mod connections;
 mod full;
+mod not_http;
 mod objects;
 mod server;
 mod signing;
