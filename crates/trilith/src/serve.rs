@@ -118,7 +118,7 @@ async fn close(store: &LogStore, opened: &devices::Opened) {
     }
 }
 
-/// What a person who looks at the status should know of the settings.
+/// What a person who starts the server, or looks at its status, should know of the settings.
 fn notices(settings: &Settings) -> Vec<Warning> {
     match settings.sync {
         SyncMode::Always => Vec::new(),
@@ -159,6 +159,9 @@ fn greet(
     println!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
     println!("  admin      http://{} (/status, /metrics, /health/ready)", admin.address());
     println!("  data       {}", settings.data.display());
+    for notice in notices(settings) {
+        println!("  note       {}; {}", notice.what, notice.advice);
+    }
     match origin {
         Origin::New(path) => {
             println!("  access key {}", root.user);

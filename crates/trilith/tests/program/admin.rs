@@ -10,7 +10,7 @@ fn get(server: &Server, path: &str) -> crate::http::Answer {
 }
 
 /// The value of a metric's line.
-fn metric(server: &Server, series: &str) -> f64 {
+pub fn metric(server: &Server, series: &str) -> f64 {
     let text = get(server, "/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()

@@ -1,6 +1,7 @@
 //! The program as its users run it: the real binary, its command line, its ports, its crashes.
 
 mod admin;
+mod bench;
 mod buckets;
 mod config;
 mod crash;
@@ -12,5 +13,7 @@ mod lifecycle;
 mod linear;
 mod listing;
 mod objects;
+mod options;
 mod remember;
 mod server;
+mod sync;

@@ -75,6 +75,29 @@ fn long_content_goes_in_parts_from_files_and_from_pipes() {
     assert!(head.header("etag").unwrap().ends_with("-2\""), "{:?}", head.header("etag"));
 }
 
+#[test]
+fn a_media_type_is_kept_however_the_content_comes() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    server.make_open_bucket("typed");
+    let (folder, long) = (home.path("folder"), home.path("long"));
+    write(&folder.join("small"), b"<svg/>");
+    // One byte more than goes in one request.
+    write(&long, &vec![7; (64 << 20) + 1]);
+    let put = ["object", "put", "--content-type", "image/svg+xml"];
+    server.run(&[&put[..], &[show(&folder.join("small")), "typed/file"]].concat());
+    server.run(&[&put[..], &[show(&long), "typed/parts"]].concat());
+    server.run(&[&put[..], &["--recursive", show(&folder), "typed/folder"]].concat());
+    server.run(&[&put[..], &["-", "typed/input"]].concat());
+    server.run(&["object", "put", show(&folder.join("small")), "typed/untold"]);
+    let mut connection = crate::http::Connection::open(&server.s3).unwrap();
+    for key in ["file", "parts", "folder/small", "input", "untold"] {
+        let head = connection.ask("HEAD", &format!("/typed/{key}"), &[], b"").unwrap();
+        let expected = if key == "untold" { "binary/octet-stream" } else { "image/svg+xml" };
+        assert_eq!((head.status, head.header("content-type")), (200, Some(expected)), "{key}");
+    }
+}
+
 fn put_from_pipe(server: &Server, target: &str, content: &[u8]) {
     let mut command = server.command(&["object", "put", "-", target]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

@@ -52,7 +52,15 @@ impl Home {
 
     /// A server that is expected to end by itself.
     pub fn serve_to_the_end(&self, more: &[&str]) -> Output {
-        serve_command(&self.data(), more).output().expect("the program runs")
+        let mut command = serve_command(&self.data(), more);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        if wait(&mut child).is_none() {
+            // It may have ended just now.
+            drop(child.kill());
+            let output = child.wait_with_output().expect("a child can be waited for");
+            panic!("it serves with {more:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        }
+        child.wait_with_output().expect("a child can be waited for")
     }
 }
 
@@ -162,15 +170,7 @@ impl Server {
 
     /// Waits until the server has ended.
     pub fn ended(mut self) -> ExitStatus {
-        let env = env::Env::real_with_cores(1);
-        let deadline = env.now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                return status;
-            }
-            assert!(env.now() < deadline, "the server did not end in {PATIENCE:?}");
-            std::thread::sleep(LOOK);
-        }
+        wait(&mut self.child).unwrap_or_else(|| panic!("the server did not end in {PATIENCE:?}"))
     }
 
     /// Stops the server in order.
@@ -200,6 +200,19 @@ impl Drop for Server {
         // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Waits for a server's end; `None` if it takes too long.
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let env = env::Env::real_with_cores(1);
+    let deadline = env.now() + PATIENCE;
+    loop {
+        let ended = child.try_wait().expect("a child can be waited for");
+        if ended.is_some() || env.now() >= deadline {
+            return ended;
+        }
+        std::thread::sleep(LOOK);
     }
 }
 

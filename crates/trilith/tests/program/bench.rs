@@ -1,0 +1,63 @@
+//! `trilith bench s3` against a server of its own: the report that scripts read.
+
+use crate::server::{Home, PASSWORD, Server, USER, text};
+use serde_json::Value;
+
+/// One run with the given options; what it printed, and whether it succeeded.
+fn run(server: &Server, options: &[&str]) -> (String, bool) {
+    let mut command = server.command(&["bench", "s3", "--endpoint", &server.s3, "--bucket", "load"]);
+    command.args(["--connections", "2", "--duration", "2s", "--warm-up", "0s"]).args(options);
+    let output = command.output().unwrap();
+    (text(&output.stdout), output.status.success())
+}
+
+/// The names in an object, in order.
+fn fields(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn count(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {value}"))
+}
+
+#[test]
+fn the_report_for_scripts_holds_what_the_run_was_and_did() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    let signed = ["--auth", "header", "--access-key", USER, "--secret-key", PASSWORD];
+    let load = ["--create-bucket", "--prepare", "--keys", "20", "--mix", "get=60,put=40", "--size", "2K", "--verify", "--json"];
+    let (printed, succeeded) = run(&server, &[&signed[..], &load].concat());
+    assert!(succeeded, "{printed}");
+    let report: Value = serde_json::from_str(&printed).expect("JSON and nothing else");
+    let expected = ["client_cores", "errors", "measured_s", "ops", "reconnects", "setup", "total", "unsent", "wrong_data"];
+    assert_eq!(fields(&report), expected);
+    let setup = &report["setup"];
+    assert_eq!((count(setup, "keys"), count(setup, "connections"), count(setup, "threads")), (20, 2, 1));
+    assert_eq!((&setup["auth"], &setup["verify"], &setup["rate"]), (&"header".into(), &true.into(), &Value::Null));
+    assert!(report["measured_s"].as_f64().unwrap() > 0.0);
+    assert_eq!((fields(&report["ops"]), fields(&report["errors"])), (vec!["get", "put"], vec![]));
+    let total = &report["total"];
+    for row in [total, &report["ops"]["get"], &report["ops"]["put"]] {
+        assert_eq!(fields(row), ["errors", "latency_ms", "mb_per_s", "names_per_s", "requests", "requests_per_s"]);
+        assert!(count(row, "requests") > 0 && count(row, "errors") == 0, "{row}");
+        let latency = ["p50", "p90", "p99", "p99_9", "max"].map(|name| row["latency_ms"][name].as_f64().expect(name));
+        assert!(latency[0] > 0.0 && latency.is_sorted(), "{row}");
+        assert!(row["latency_ms"]["mean"].as_f64().unwrap() <= latency[4], "{row}");
+    }
+    let of = |op: &str| count(&report["ops"][op], "requests");
+    assert_eq!(count(total, "requests"), of("get") + of("put"));
+    assert_eq!(server.run(&["object", "ls", "--recursive", "load"]).lines().count(), 20, "the prepared keys and no others");
+}
+
+#[test]
+fn a_run_in_which_nothing_succeeds_reports_why_and_fails() {
+    let home = Home::new();
+    let server = home.serve(&["--default-buckets", "load"]);
+    let (printed, succeeded) = run(&server, &["--keys", "5", "--json"]);
+    assert!(!succeeded, "nobody may read without a signature: {printed}");
+    let report: Value = serde_json::from_str(&printed).expect("the report comes all the same");
+    assert_eq!(count(&report["total"], "requests"), 0);
+    let errors = report["errors"].as_object().expect("errors by kind");
+    assert!(errors.keys().all(|kind| kind.contains("403")) && !errors.is_empty(), "{printed}");
+    assert_eq!(errors.values().filter_map(Value::as_u64).sum::<u64>(), count(&report["total"], "errors"));
+}
