@@ -72,9 +72,13 @@ def live(options, folder, life, crash):
 
 
 def power_cut(machine):
-    """Kills everything in the machine's session: programs in it may have made process groups of their own."""
-    subprocess.run(["pkill", "-KILL", "-s", str(machine.pid)], check=False)
+    """Kills everything in the machine's session: programs in it may have made process groups of their own. Waits until all have
+    gone: as long as one holds the disks, no other machine starts."""
+    session = str(machine.pid)
+    subprocess.run(["pkill", "-KILL", "-s", session], check=False)
     machine.wait()
+    while subprocess.run(["pgrep", "-s", session], stdout=subprocess.DEVNULL, check=False).returncode == 0:
+        time.sleep(0.1)
 
 
 def wait_for(path, machine, seconds):
