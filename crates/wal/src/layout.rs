@@ -174,6 +174,11 @@ pub(crate) fn frame_header_is_valid(seed: &Seed, offset: u64, bytes: &[u8]) -> b
     bytes[0..4] == FRAME_MAGIC && seed.frame_checksum(offset, bytes) == u32_at(bytes, 4)
 }
 
+/// The incarnation of which a frame says to be.
+pub(crate) fn frame_sequence(bytes: &[u8]) -> SegmentSequence {
+    SegmentSequence(u64_at(bytes, 8))
+}
+
 /// A frame that passed every check.
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {

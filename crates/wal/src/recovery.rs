@@ -8,14 +8,14 @@
 //! A segment that ends before `keep_from` is not read: its owner has given those records up. Of the others every frame is
 //! checked and handed to the owner. A bad frame ends the walk of its segment; whether the log may end there is decided by what
 //! else exists: a later frame of the same incarnation, a later segment that begins with another record than the next one, or
-//! a frame of the incarnation that would come next in a segment whose header is lost. Each of them makes it corruption.
+//! a frame that is needed in a segment whose header is lost. Each of them makes it corruption.
 
 use std::collections::VecDeque;
 
 use disk::{AlignedBuf, BLOCK_BYTES, DiskExt, ReadMode};
 
 use crate::error::{Mismatch, OpenError};
-use crate::layout::{SEGMENT_HEADER_BYTES, Seed, SegmentHeader, decode_frame, frame_header_is_valid};
+use crate::layout::{SEGMENT_HEADER_BYTES, Seed, SegmentHeader, decode_frame, frame_header_is_valid, frame_sequence};
 use crate::store::Segment;
 use crate::{Lsn, MAX_SEGMENTS};
 
@@ -52,19 +52,20 @@ pub(crate) async fn recover(
         return Err(OpenError::TooManySegments { found: segments.len() });
     }
     let (mut live, blank) = sort_segments(segments, segment_bytes).await?;
-    let Some(last) = live.back().map(|last| last.header) else {
+    if live.is_empty() {
         check_never_used(&blank).await?;
         return Ok(Recovered { live, free: blank.into(), write_offset: 0, next_lsn: Lsn(0) });
-    };
-    for segment in &blank {
-        check_not_next(segment, &last).await?;
     }
+    check_distinct(&live)?;
     let mut free = VecDeque::new();
     while live.len() > 1 && live[1].header.first_lsn <= keep_from {
         free.extend(live.pop_front().map(|ended| ended.segment));
     }
-    free.extend(blank);
     check_sequence(&live)?;
+    for segment in &blank {
+        check_given_up(segment, &live[0].header).await?;
+    }
+    free.extend(blank);
 
     let first = live[0].header.first_lsn;
     if keep_from < first {
@@ -135,18 +136,35 @@ async fn check_never_used(blank: &[Segment]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A segment without a header holds no frame of the incarnation that would follow the last one, or its header is lost.
-async fn check_not_next(segment: &Segment, last: &SegmentHeader) -> Result<(), OpenError> {
+/// A segment without a header holds no frame of the oldest incarnation that is needed or of a later one, or its header is lost. What it
+/// held before that header was torn had been given up.
+async fn check_given_up(segment: &Segment, oldest: &SegmentHeader) -> Result<(), OpenError> {
     let bytes = read_whole(segment).await?;
-    let seed = Seed { log_id: last.log_id, sequence: last.sequence.next() };
-    if later_frame(&seed, &bytes, SEGMENT_HEADER_BYTES).is_none() {
+    let is_needed = |offset: usize| {
+        let frame = &bytes[offset..];
+        let sequence = frame_sequence(frame);
+        let seed = Seed { log_id: oldest.log_id, sequence };
+        sequence >= oldest.sequence && frame_header_is_valid(&seed, offset as u64, frame)
+    };
+    if !(SEGMENT_HEADER_BYTES..bytes.len()).step_by(BLOCK_BYTES).any(is_needed) {
         return Ok(());
     }
     let mismatch = SegmentHeader::decode(&bytes).err().unwrap_or(Mismatch::Magic { found: 0 });
     Err(OpenError::Corrupt { segment: segment.name.clone(), offset: 0, mismatch })
 }
 
-/// No incarnation between the first and the last is absent or there twice.
+/// No incarnation is there twice. Looked at before any segment is given up: of two, the one with the records might be.
+fn check_distinct(live: &VecDeque<LiveSegment>) -> Result<(), OpenError> {
+    for (before, after) in live.iter().zip(live.iter().skip(1)) {
+        if before.header.sequence == after.header.sequence {
+            let mismatch = Mismatch::Sequence { expected: before.header.sequence.next().0, found: after.header.sequence.0 };
+            return Err(OpenError::Corrupt { segment: after.segment.name.clone(), offset: 0, mismatch });
+        }
+    }
+    Ok(())
+}
+
+/// No incarnation between the first and the last is absent.
 fn check_sequence(live: &VecDeque<LiveSegment>) -> Result<(), OpenError> {
     for (before, after) in live.iter().zip(live.iter().skip(1)) {
         let (expected, found) = (before.header.sequence.next(), after.header.sequence);

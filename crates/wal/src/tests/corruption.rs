@@ -126,6 +126,49 @@ async fn a_whole_frame_with_an_impossible_number_is_no_torn_tail() {
 }
 
 #[tokio::test]
+async fn a_header_over_the_next_segments_does_not_hide_the_records() {
+    // A write of the first segment's header that went to the second as well; the third's header decayed.
+    let env = Env::simulated(1);
+    let disk = filled(&env, 16).await;
+    let header = AlignedBuf::copy_of(&disk.peek(0, BLOCK_BYTES));
+    disk.write(SEGMENT_BYTES, header, Durability::Durable).await.unwrap();
+    disk.corrupt_at_rest(2 * SEGMENT_BYTES, 512);
+    let error = open(&env, &disk).await.err().unwrap();
+    let is_named = matches!(&error, OpenError::Corrupt { offset: 0, .. });
+    assert!(is_named, "{error}");
+    // Nothing but the copy: the records of the first segment are not given up for it.
+    let disk = filled(&env, 5).await;
+    let header = AlignedBuf::copy_of(&disk.peek(0, BLOCK_BYTES));
+    disk.write(SEGMENT_BYTES, header, Durability::Durable).await.unwrap();
+    let error = open(&env, &disk).await.err().unwrap();
+    let is_twice = matches!(&error, OpenError::Corrupt { mismatch: Mismatch::Sequence { expected: 2, found: 1 }, .. });
+    assert!(is_twice, "{error}");
+}
+
+#[tokio::test]
+async fn a_lost_header_behind_a_lost_segment_is_noticed() {
+    let env = Env::simulated(1);
+    let disk = filled(&env, 16).await;
+    let zeros = AlignedBuf::zeroed(SEGMENT_BYTES as usize);
+    disk.write(SEGMENT_BYTES, zeros, Durability::Durable).await.unwrap();
+    disk.corrupt_at_rest(2 * SEGMENT_BYTES, 512);
+    let error = open(&env, &disk).await.err().unwrap();
+    assert!(matches!(&error, OpenError::Corrupt { offset: 0, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_header_in_another_segments_place_does_not_hide_its_records() {
+    // The newest segment's header stands over an unused one, and nothing where it belongs.
+    let env = Env::simulated(1);
+    let disk = filled(&env, 9).await;
+    let header = AlignedBuf::copy_of(&disk.peek(SEGMENT_BYTES, BLOCK_BYTES));
+    disk.write(2 * SEGMENT_BYTES, header, Durability::Durable).await.unwrap();
+    disk.corrupt_at_rest(SEGMENT_BYTES, 512);
+    let error = open(&env, &disk).await.err().unwrap();
+    assert!(matches!(&error, OpenError::Corrupt { offset: 0, .. }), "{error}");
+}
+
+#[tokio::test]
 async fn segments_of_two_logs_do_not_mix() {
     let env = Env::simulated(1);
     let (ours, theirs) = (filled(&env, 9).await, filled(&Env::simulated(2), 9).await);
