@@ -27,6 +27,8 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod group;
 mod id;
 mod inbox;

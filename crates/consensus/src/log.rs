@@ -30,19 +30,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wal::{AppendError, OpenOptions, Pending, SegmentStore, Wal};
 
-pub(crate) use base::Base;
 pub use base::{BASE_BYTES, BaseError, SlotError};
+pub(crate) use base::{Base, check_slot};
 pub(crate) use group::GroupLog;
 pub(crate) use room::Claim;
 pub use state::ReplayError;
-pub(crate) use state::{Snapshot, snapshot_checksum};
+pub(crate) use state::{GroupState, Snapshot, snapshot_checksum};
 
 use crate::id::{GroupId, NodeId};
 use crate::limits::{
     MAX_BATCH_BYTES, MAX_COMMAND_BYTES, MAX_GROUPS, MAX_LOG_SEGMENTS, RESERVED_SEGMENTS, SNAPSHOT_PIECE_BYTES,
 };
 use crate::record::{Change, RECORD_OVERHEAD_BYTES, Record, RecordError};
-use state::GroupState;
 
 /// The longest record: a command in an entry of its own, with room for a membership.
 const LONGEST_RECORD_BYTES: usize = MAX_COMMAND_BYTES + 2 * RECORD_OVERHEAD_BYTES;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::id::{GroupId, LogPosition, NodeId, Term};
+use crate::id::{GroupId, LogPosition, NodeId, Term, below_limit};
 
 /// The newest version: the first one.
 pub(crate) const RECORD_VERSION: u8 = 1;
@@ -47,6 +47,7 @@ pub(crate) enum Change {
         last: LogPosition,
     },
     SnapshotBegin {
+        #[serde(deserialize_with = "below_limit")]
         number: u64,
         summary: SnapshotSummary,
         bytes: u64,

@@ -21,7 +21,7 @@ use disk::{AlignedBuf, BLOCK_BYTES, Disk, DiskError, DiskExt, Durability, ReadMo
 use parking_lot::Mutex;
 use wal::Lsn;
 
-use crate::id::NodeId;
+use crate::id::{COUNT_LIMIT, NodeId};
 
 /// Bytes that a base needs of its disk.
 pub const BASE_BYTES: u64 = 2 * BLOCK_BYTES as u64;
@@ -53,6 +53,8 @@ pub enum SlotError {
     Checksum { expected: u32, found: u32 },
     #[error("version {found}")]
     Version { found: u32 },
+    #[error("number {found}, expected one below {COUNT_LIMIT}")]
+    Number { found: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,18 @@ impl Slot {
             return Err(SlotError::Version { found: version });
         }
         let number = |offset| u64::from_le_bytes(part(block, offset));
-        Ok(Slot { sequence: number(16), node: NodeId(number(24)), keep_from: Lsn(number(32)) })
+        let count = |offset| match number(offset) {
+            found if found < COUNT_LIMIT => Ok(found),
+            found => Err(SlotError::Number { found }),
+        };
+        Ok(Slot { sequence: count(16)?, node: NodeId(number(24)), keep_from: Lsn(count(32)?) })
+    }
+}
+
+/// For the fuzz target: a slot that is accepted survives being written again.
+pub(crate) fn check_slot(block: &[u8]) {
+    if let Ok(slot) = Slot::decode(block) {
+        assert_eq!(Slot::decode(&slot.encode()), Ok(slot));
     }
 }
 

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::id::LogIndex;
+use crate::id::{COUNT_LIMIT, LogIndex};
 
 fn position(term: u64, index: u64) -> LogPosition {
     LogPosition { term: Term(term), index: LogIndex(index) }
@@ -51,6 +51,26 @@ fn what_is_no_record_is_refused_by_name() {
     assert_eq!(Record::decode(&[2, 0, 8]), Err(RecordError::Version { found: 2 }));
     assert_eq!(Record::decode(&[1, 0, 8, 0]), Err(RecordError::TrailingBytes { count: 1 }));
     assert!(matches!(Record::decode(&[1, 0, 200]), Err(RecordError::Content(_))));
+}
+
+/// Counted on from, they would overflow or begin again at zero.
+#[test]
+fn counts_beyond_their_limit_are_refused() {
+    let summary = || SnapshotSummary { last: Some(position(7, 128)), membership_at: None, membership: Membership::default() };
+    for (count, is_taken) in [(COUNT_LIMIT - 1, true), (COUNT_LIMIT, false), (u64::MAX, false)] {
+        let changes = [
+            Change::Vote(Vote { term: Term(count), node: NodeId(u64::MAX), committed: true }),
+            Change::Purge { last: position(1, count) },
+            Change::Truncate { last: Some(position(count, 1)) },
+            Change::SnapshotBegin { number: count, summary: summary(), bytes: 6, checksum: u64::MAX },
+        ];
+        for change in changes {
+            let record = Record { group: GroupId(u64::MAX), change };
+            let decoded = Record::decode(&record.encode());
+            assert!(decoded == Ok(record) || matches!(decoded, Err(RecordError::Content(_))), "{decoded:?}");
+            assert_eq!(decoded.is_ok(), is_taken, "{decoded:?}");
+        }
+    }
 }
 
 proptest! {

@@ -22,6 +22,14 @@ fn golden_slot() {
     assert_eq!(Slot::decode(&block), Ok(slot));
 }
 
+#[test]
+fn counts_beyond_their_limit_are_refused() {
+    let refused = Err(SlotError::Number { found: u64::MAX });
+    assert_eq!(Slot::decode(&Slot { sequence: u64::MAX, node: NodeId(3), keep_from: Lsn(1) }.encode()), refused);
+    assert_eq!(Slot::decode(&Slot { sequence: 2, node: NodeId(3), keep_from: Lsn(u64::MAX) }.encode()), refused);
+    assert!(Slot::decode(&Slot { sequence: 2, node: NodeId(u64::MAX), keep_from: Lsn(1) }.encode()).is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_base_remembers_and_survives_a_cut_at_every_write() {
     let env = Env::simulated(1);
