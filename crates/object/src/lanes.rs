@@ -10,7 +10,7 @@
 //! content C ── pieces ─►┘
 //! ```
 //!
-//! Nobody is in charge: whoever waits yields once, so that other connections bring what has arrived for them, and then runs a
+//! Nobody is in charge: whoever waits yields, a few times at most, so that other connections bring what has arrived for them, and then runs a
 //! pass for all, unless another has run it meanwhile. A request that is dropped takes its content out and stops nobody. What is shorter
 //! than a yield is worth is hashed at once.
 

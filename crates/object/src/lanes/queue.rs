@@ -18,6 +18,9 @@ const MAX_PASS_BYTES: usize = 256 * 1024;
 /// A content keeps at most this much waiting before its sender must pause.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
 
+/// Turns that others get to bring more contents before a pass, as long as some have not brought anything. More gain nothing.
+const MAX_TURNS: usize = 4;
+
 /// Less than this is hashed at once: a turn through the scheduler costs about as much as 2 KiB.
 const MIN_SHARED_BYTES: usize = 4 * 1024;
 
@@ -69,8 +72,10 @@ impl Md5Content {
 
     /// Waits until at most this much of the content is left to hash.
     async fn hash_down_to(&self, slot: usize, bytes: usize) {
-        let waiting = self.queue.contents.lock().content(slot).waiting_bytes();
-        if waiting > bytes && waiting >= MIN_SHARED_BYTES {
+        for turn in 0..MAX_TURNS {
+            if !self.queue.contents.lock().is_worth_a_turn(slot, bytes, turn) {
+                break;
+            }
             tokio::task::yield_now().await;
         }
         while !self.queue.hashed_down_to(slot, bytes) {
@@ -115,6 +120,17 @@ impl Contents {
 
     fn content(&mut self, slot: usize) -> &mut Content {
         self.slots[slot].as_mut().expect("a slot is emptied by its owner, once")
+    }
+
+    /// Whether a content that wants to be hashed down to so many bytes lets others bring theirs first: always once, then while
+    /// lanes stay empty for which there are contents.
+    fn is_worth_a_turn(&mut self, slot: usize, bytes: usize, turn: usize) -> bool {
+        let waiting = self.content(slot).waiting_bytes();
+        if waiting <= bytes || waiting < MIN_SHARED_BYTES {
+            return false;
+        }
+        let open = self.slots.len() - self.free.len();
+        turn == 0 || self.slots.iter().flatten().filter(|content| !content.run().is_empty()).count() < open.min(LANES)
     }
 
     /// Hashes what waits, up to a bound.
