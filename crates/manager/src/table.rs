@@ -64,6 +64,8 @@ pub enum LoadError {
         #[source]
         cause: postcard::Error,
     },
+    #[error("the manager's state has another entry's record under {key:02x?}; restore it from a copy or a superblock")]
+    Misplaced { key: Vec<u8> },
     #[error("{0}; restore the manager's state from a copy or a superblock")]
     Number(#[from] ImpossibleNumber),
 }
@@ -108,42 +110,67 @@ pub(crate) fn load(kv: &dyn Kv) -> Result<Snapshot, LoadError> {
     Ok(state)
 }
 
-fn load_entry(state: &mut Snapshot, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
-    let unknown = || LoadError::UnknownEntry { key: key.to_vec() };
-    let (table, name) = key.split_first().ok_or_else(unknown)?;
-    match *table {
-        APPLIED => state.applied = CommandIndex(decode(key, value)?),
-        NEXT_IDS => state.next = decode(key, value)?,
-        CLUSTER => state.cluster = Some(Arc::new(decode(key, value)?)),
+fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadError> {
+    let unknown = || LoadError::UnknownEntry { key: at.to_vec() };
+    let cell = |name: &[u8]| name.try_into().map(|number| CellId(u16::from_be_bytes(number))).map_err(|_| unknown());
+    let (table, name) = at.split_first().ok_or_else(unknown)?;
+    let record = match *table {
+        APPLIED if name.is_empty() => {
+            state.applied = CommandIndex(decode(at, value)?);
+            return Ok(());
+        }
+        NEXT_IDS => {
+            state.next = decode(at, value)?;
+            RecordKey::NextIds
+        }
+        CLUSTER => {
+            state.cluster = Some(Arc::new(decode(at, value)?));
+            RecordKey::Cluster
+        }
         DEVICE => {
-            let record: DeviceRecord = decode(key, value)?;
-            Arc::make_mut(&mut state.devices).insert(record.id, Arc::new(record));
+            let record: DeviceRecord = decode(at, value)?;
+            let id = record.id;
+            Arc::make_mut(&mut state.devices).insert(id, Arc::new(record));
+            RecordKey::Device(id)
         }
         BUCKET => {
-            let record: BucketRecord = decode(key, value)?;
-            Arc::make_mut(&mut state.buckets).insert(record.name.clone(), Arc::new(record));
+            let record: BucketRecord = decode(at, value)?;
+            let name = record.name.clone();
+            Arc::make_mut(&mut state.buckets).insert(name.clone(), Arc::new(record));
+            RecordKey::Bucket(name)
         }
         CREDENTIAL => {
-            let record: Credential = decode(key, value)?;
-            Arc::make_mut(&mut state.credentials).insert(record.access_key.clone(), Arc::new(record));
+            let record: Credential = decode(at, value)?;
+            let access_key = record.access_key.clone();
+            Arc::make_mut(&mut state.credentials).insert(access_key.clone(), Arc::new(record));
+            RecordKey::Credential(access_key)
         }
         MANIFEST => {
-            let cell = CellId(u16::from_be_bytes(name.try_into().map_err(|_| unknown())?));
-            let record: ManifestRecord = decode(key, value)?;
+            let record: ManifestRecord = decode(at, value)?;
+            let cell = cell(name)?;
             Arc::make_mut(&mut state.manifests).insert(cell, Arc::new(record));
+            RecordKey::Manifest(cell)
         }
-        REPLICA_TABLE => state.replica_table = Some(Arc::new(decode(key, value)?)),
+        REPLICA_TABLE => {
+            state.replica_table = Some(Arc::new(decode(at, value)?));
+            RecordKey::ReplicaTable
+        }
         CONFIG => {
-            let name = str::from_utf8(name).map_err(|_| unknown())?;
-            Arc::make_mut(&mut state.config).insert(name.to_owned(), decode(key, value)?);
+            let name = str::from_utf8(name).map_err(|_| unknown())?.to_owned();
+            Arc::make_mut(&mut state.config).insert(name.clone(), decode(at, value)?);
+            RecordKey::Config(name)
         }
         STARTS => {
-            let cell = CellId(u16::from_be_bytes(name.try_into().map_err(|_| unknown())?));
-            Arc::make_mut(&mut state.starts).insert(cell, decode(key, value)?);
+            let cell = cell(name)?;
+            Arc::make_mut(&mut state.starts).insert(cell, decode(at, value)?);
+            RecordKey::Starts(cell)
         }
         _ => return Err(unknown()),
+    };
+    match key(&record) == at {
+        true => Ok(()),
+        false => Err(LoadError::Misplaced { key: at.to_vec() }),
     }
-    Ok(())
 }
 
 fn key(record: &RecordKey) -> Vec<u8> {

@@ -154,3 +154,31 @@ fn entries_of_a_newer_version_are_refused() {
         assert!(table::load(&kv).is_err(), "{key:?}");
     }
 }
+
+/// A record that stands under another one's key would be found by its own name and removed by the other's.
+#[test]
+fn records_under_keys_of_others_are_refused() {
+    let mut state = Snapshot::default();
+    apply(CommandIndex(1), &create(), &mut state);
+    let device = AddDevice { uuid: DeviceUuid([5; 16]), path: "/dev/five".to_owned(), capacity_bytes: 1 };
+    apply(CommandIndex(2), &device.into(), &mut state);
+    let credential = AddCredential { access_key: "KEY".to_owned(), secret: "12345678".to_owned(), user: "u".to_owned() };
+    apply(CommandIndex(3), &credential.into(), &mut state);
+    let sound = MemoryKv::new();
+    sound.commit(table::batch(&state, table::all_records(&state))).unwrap();
+    let mut entries = Vec::new();
+    let mut push = |key: &[u8], value: &[u8]| {
+        entries.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    };
+    sound.scan_prefix(&[], &mut push).unwrap();
+    assert_eq!(entries.len(), 5, "the last command, the next ids, and the three");
+    for (key, value) in entries {
+        let mut batch = Batch::new();
+        batch.put([&key[..], b"x"].concat(), value);
+        let kv = MemoryKv::new();
+        kv.commit(batch).unwrap();
+        let refused = table::load(&kv);
+        assert!(matches!(refused, Err(LoadError::Misplaced { .. } | LoadError::UnknownEntry { .. })), "{key:?}: {refused:?}");
+    }
+}
