@@ -19,8 +19,7 @@ pub struct LogStoreConfig {
     pub collect_below_free_percent: u8,
     /// Bytes a second that garbage collection copies at most; nothing limits it when free zones run out.
     pub collect_bytes_per_second: u64,
-    /// Longest list of one descriptor or node; Shorter ones than [`MAX_REFS_PER_DESCRIPTOR`] make deeper
-    /// trees, for tests.
+    /// Longest list of one descriptor or node. Shorter ones than [`MAX_REFS_PER_DESCRIPTOR`] make deeper trees, for tests.
     pub refs_per_list: usize,
 }
 

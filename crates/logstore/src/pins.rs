@@ -1,9 +1,8 @@
 //! Who may still need what garbage collection moved away (zstore.md, decisions 12 and 15).
 //!
-//! A pin is taken by a reader that holds the places of chunks for longer than one read, and by staged chunks that no descriptor
-//! names yet. A zone whose live records have been copied away is reset only when every pin that was taken before the copying
-//! ended is gone; and zones that were open or younger when the oldest staging pin was taken are not collected at all, which
-//! the collector asks [`Pins::oldest`] for.
+//! A pin is taken by whoever holds the places of chunks for longer than one read: a reader, or a Complete between looking its parts up
+//! and publishing the object over them. A zone whose live records have been copied away is reset only when every pin that
+//! was taken before the copying ended is gone. Staged chunks that no record names yet need none: see `large::staging`.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,7 +22,7 @@ struct Held {
     count_by_stamp: BTreeMap<u64, usize>,
 }
 
-/// Held by a reader or by staged chunks; dropping it lets go.
+/// Held by who holds places of chunks; dropping it lets go.
 pub(crate) struct Pin {
     pins: Pins,
     stamp: u64,

@@ -304,16 +304,11 @@ impl Targets {
 
     /// A tree names this chunk or node.
     pub fn add_live_ref(&self, chunk: &ChunkRef) {
-        chunk
-            .places
-            .as_slice()
-            .iter()
-            .for_each(|place| self.add_live_chunk(place, chunk_frame_bytes(chunk.payload_bytes) as u64));
+        frames_of(chunk).for_each(|(place, bytes)| self.add_live_chunk(&place, bytes));
     }
 
     pub fn remove_live_ref(&self, chunk: &ChunkRef) {
-        let frame_bytes = chunk_frame_bytes(chunk.payload_bytes) as u64;
-        chunk.places.as_slice().iter().for_each(|place| self.remove_live_chunk(place, frame_bytes));
+        frames_of(chunk).for_each(|(place, bytes)| self.remove_live_chunk(&place, bytes));
     }
 
     fn change(&self, place: &Place, of: impl Fn(&LiveBytes) -> &AtomicI64, by: i64) {
@@ -377,6 +372,12 @@ impl Targets {
         }
         all
     }
+}
+
+/// Where the copies of a chunk or node are, with the bytes of their frames.
+pub(crate) fn frames_of(chunk: &ChunkRef) -> impl Iterator<Item = (Place, u64)> {
+    let bytes = u64::from(chunk_frame_bytes(chunk.payload_bytes));
+    chunk.places.as_slice().iter().map(move |place| (*place, bytes))
 }
 
 /// Streams of a device, in the order in which a manifest names their positions.

@@ -2,9 +2,9 @@
 
 use super::Victim;
 use crate::large::{LogStaged, Tree, read_tree};
-use crate::read::chunk_frame_bytes;
 use crate::relocate::Recopy;
 use crate::store::Inner;
+use crate::targets::frames_of;
 use bytes::Bytes;
 use device::ZoneStream;
 use engine::EngineError;
@@ -59,12 +59,12 @@ impl Inner {
         self.check_room_for_nodes(chunks.len())?;
         let pin = self.pins.pin();
         let content = LogStaged::from_moved(self, *owner, chunks, pin).into_content().await?;
-        moves.new.extend(places_of(&content.nodes));
+        moves.new.extend(content.nodes.iter().flat_map(frames_of));
         let payload = content.payload.concat();
         let mut record = frame.record;
         record.tree_height = content.tree_height;
         if self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await? {
-            moves.old.extend(places_of(&nodes));
+            moves.old.extend(nodes.iter().flat_map(frames_of));
             moves.came_into_force();
         }
         Ok(())
@@ -146,11 +146,4 @@ impl Drop for Moves {
     fn drop(&mut self) {
         self.new.iter().for_each(|(place, bytes)| self.inner.targets.remove_live_chunk(place, *bytes));
     }
-}
-
-fn places_of(refs: &[ChunkRef]) -> impl Iterator<Item = (Place, u64)> {
-    refs.iter().flat_map(|node| {
-        let bytes = u64::from(chunk_frame_bytes(node.payload_bytes));
-        node.places.as_slice().iter().map(move |place| (*place, bytes))
-    })
 }
