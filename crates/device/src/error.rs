@@ -61,6 +61,12 @@ pub enum AppendError {
     /// The device was sealed for good ([`crate::Device::seal`]).
     #[error("device {device} is sealed")]
     Sealed { device: DeviceId },
+    /// Refused on the way to the device, by a fence or for want of a connection. Nothing was written.
+    #[error("device {device}: {reason}")]
+    Refused { device: DeviceId, kind: ErrorKind, reason: Arc<str> },
+    /// Sent to another node, which has not answered: the frame may be found by a later walk.
+    #[error("outcome of an append to device {device} is unknown: {reason}")]
+    Unanswered { device: DeviceId, reason: Arc<str> },
 }
 
 impl AppendError {
@@ -72,13 +78,14 @@ impl AppendError {
             AppendError::Busy { .. } => ErrorKind::Busy,
             AppendError::DeadlinePassed => ErrorKind::Timeout,
             AppendError::Poisoned { .. } | AppendError::Sealed { .. } => ErrorKind::Unavailable,
-            AppendError::OutcomeUnknown { .. } => ErrorKind::Timeout,
+            AppendError::Refused { kind, .. } => *kind,
+            AppendError::OutcomeUnknown { .. } | AppendError::Unanswered { .. } => ErrorKind::Timeout,
         }
     }
 
     /// Whether the frame is certainly not on the device.
     pub fn is_certain(&self) -> bool {
-        !matches!(self, AppendError::OutcomeUnknown { .. })
+        !matches!(self, AppendError::OutcomeUnknown { .. } | AppendError::Unanswered { .. })
     }
 }
 

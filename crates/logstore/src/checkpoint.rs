@@ -51,8 +51,8 @@ impl Inner {
             // One that failed on its way. It has nothing of the epoch that is the present one, on which the caller counts.
             self.write_down_epoch(ended, start, &mut state).await?;
         }
+        let start = self.log_starts(&state.manifest).await?;
         self.background.count_anew();
-        let start = self.log_starts(&state.manifest);
         self.remembered.note_end(self.targets.table().generation());
         self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
         let ended = self.epochs.advance();
@@ -101,14 +101,15 @@ impl Inner {
     }
 
     /// Where each log may grow next. A device that is away keeps the vector that it had, and all do while something can't be decided.
-    fn log_starts(&self, manifest: &Manifest) -> Vec<(DeviceId, Position)> {
+    async fn log_starts(&self, manifest: &Manifest) -> Result<Vec<(DeviceId, Position)>, EngineError> {
         if self.remembered.holds_back() {
-            return manifest.start.clone();
+            return Ok(manifest.start.clone());
         }
-        let mut starts = self.targets.log_starts();
+        let asked = self.targets.log_starts().await;
+        let mut starts = asked.map_err(|error| EngineError::Unavailable { reason: error.reason })?;
         starts.extend(manifest.start.iter().filter(|(device, _)| self.targets.device(*device).is_none()));
         starts.sort_by_key(|(device, _)| *device);
-        starts
+        Ok(starts)
     }
 
     async fn write_run(self: &Arc<Self>, memtable: &Memtable, run: RunId) -> Result<Option<Run>, EngineError> {

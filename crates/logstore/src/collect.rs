@@ -20,11 +20,11 @@ mod owners;
 
 use crate::pins::Stamp;
 use crate::store::Inner;
-use device::Device;
 use engine::EngineError;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Place, ZoneIndex};
+use target::LogTarget;
+use types::{Activation, Place, ZoneIndex};
 
 /// Another cycle follows at once if at least this share of the zones freed was gained, not filled with copies, in percent: else it
 /// would copy all the time what hardly ever dies.
@@ -39,8 +39,10 @@ const PIN_LOOK: Duration = Duration::from_millis(20);
 /// A zone to be emptied.
 #[derive(Clone)]
 struct Victim {
-    device: Arc<Device>,
+    device: Arc<dyn LogTarget>,
     zone: ZoneIndex,
+    /// In which the zone was chosen: should it be in another one by now, it is not reset.
+    activation: Activation,
 }
 
 impl Victim {
@@ -155,7 +157,7 @@ impl Inner {
     }
 
     async fn reset(&self, victim: &Victim) -> Result<(), EngineError> {
-        let reset = victim.device.reset(victim.zone).await;
+        let reset = victim.device.reset(victim.zone, victim.activation).await;
         reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
         self.targets.forget_zone(victim.device.id(), victim.zone);
         self.background.room.zone_freed();

@@ -37,6 +37,7 @@ use format::run_index::RunId;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use target::{LocalTarget, LogTarget};
 use topology::{TableError, View};
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, GatewayId, Generation, KeyHash, ViewNumber};
@@ -76,13 +77,26 @@ pub enum OpenError {
 }
 
 impl LogStore {
-    /// Opens the engine over these devices: reads the checkpoint, walks the logs, decides what was under way. `missing` are
-    /// devices of the cell that could not be opened.
+    /// [`LogStore::open_over`], over devices of this process to which nobody else writes.
     pub async fn open(
         config: LogStoreConfig,
         env: Env,
         manifests: Arc<dyn Manifests>,
         devices: Vec<Arc<Device>>,
+        missing: &[DeviceId],
+    ) -> Result<LogStore, OpenError> {
+        let here = |device| -> Arc<dyn LogTarget> { Arc::new(LocalTarget::alone(device, &env)) };
+        let targets = devices.into_iter().map(here).collect();
+        LogStore::open_over(config, env, manifests, targets, missing).await
+    }
+
+    /// Opens the engine over these targets: reads the checkpoint, walks the logs, decides what was under way. `missing` are
+    /// devices of the cell that could not be opened.
+    pub async fn open_over(
+        config: LogStoreConfig,
+        env: Env,
+        manifests: Arc<dyn Manifests>,
+        devices: Vec<Arc<dyn LogTarget>>,
         missing: &[DeviceId],
     ) -> Result<LogStore, OpenError> {
         let manifest = load_manifest(&config, &*manifests)?;
@@ -105,7 +119,7 @@ impl LogStore {
         config: LogStoreConfig,
         env: Env,
         manifests: Arc<dyn Manifests>,
-        devices: Vec<Arc<Device>>,
+        devices: Vec<Arc<dyn LogTarget>>,
         missing: &[DeviceId],
     ) -> Result<LogStore, OpenError> {
         let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
@@ -264,7 +278,7 @@ impl Inner {
         }
         let state = self.checkpoints.lock().await;
         for hint in &state.manifest.live {
-            let same = |device: &Arc<Device>| {
+            let same = |device: &Arc<dyn LogTarget>| {
                 device.zones().get(hint.zone.0 as usize).is_some_and(|zone| zone.activation == hint.activation)
             };
             if self.targets.device(hint.device).is_some_and(same) {

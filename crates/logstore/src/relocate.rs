@@ -13,6 +13,7 @@ use format::record::{Record, RecordFlags};
 use format::replicas::{Places, ReplicaDevices};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use target::append_wait;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, KeyHash, Order, Place};
 
@@ -39,10 +40,10 @@ impl Inner {
         let mut header = Vec::new();
         record.encode(&mut header);
         let frame_bytes = frame::frame_bytes(header.len(), copy.payload.len());
-        let compose =
+        let mut compose =
             |slot: &mut [u8]| frame::compose(slot, record.kind as u8, self.config.cell, &header, &[&copy.payload[..]]);
-        let appended = device.append_wait(AppendClass::Relocation, frame_bytes, compose).await;
-        appended.map_err(|error| match error.kind() {
+        let appended = append_wait(&**device, AppendClass::Relocation, frame_bytes, &mut compose);
+        appended.await.map_err(|error| match error.kind() {
             types::ErrorKind::Full => EngineError::Full,
             _ => EngineError::Unavailable { reason: error.to_string() },
         })

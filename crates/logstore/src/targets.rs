@@ -7,21 +7,23 @@ use crate::remembered::next_generation;
 use crate::watched::Watched;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use device::{
-    AppendClass, AppendDone, AppendError, Device, LogVector, PieceOfFrame, ReadError, Tried, ZoneInfo, ZoneState, ZoneStream,
-};
+use device::{AppendClass, AppendDone, AppendError, LogVector, PieceOfFrame, ZoneInfo, ZoneState, ZoneStream};
 use format::chunk_ref::ChunkRef;
 use format::frame;
 use format::manifest::ZoneLive;
 use format::record::Record;
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use target::{LogAppend, LogTarget, TargetFailure};
 use tokio::sync::watch;
 use topology::{ReplicaTable, TableError};
 use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
+
+pub(crate) use target::ReadFailure;
 
 /// A record that was read and checked.
 pub(crate) struct RecordFrame {
@@ -37,32 +39,11 @@ pub(crate) struct RecordPiece {
     pub piece: Bytes,
 }
 
-fn decoded(engine_header: &[u8]) -> Result<Record, ReadFailure> {
-    Record::decode(&Bytes::copy_from_slice(engine_header)).map_err(|error| ReadFailure::Corrupt(error.to_string()))
+fn decoded(engine_header: &Bytes) -> Result<Record, ReadFailure> {
+    Record::decode(engine_header).map_err(|error| ReadFailure::Corrupt(error.to_string()))
 }
 
-/// Why one copy could not be read.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ReadFailure {
-    #[error("the record has moved")]
-    Moved,
-    #[error("{0}")]
-    Corrupt(String),
-    #[error("{0}")]
-    Unavailable(String),
-}
-
-impl From<ReadError> for ReadFailure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Stale { .. } => ReadFailure::Moved,
-            ReadError::Corrupt { .. } => ReadFailure::Corrupt(error.to_string()),
-            error => ReadFailure::Unavailable(error.to_string()),
-        }
-    }
-}
-
-/// The devices of the cell.
+/// The devices of the cell, each behind its target.
 pub(crate) struct Targets {
     cell: CellId,
     /// Ordered, so that one seed gives one history.
@@ -78,7 +59,7 @@ pub(crate) struct Targets {
 }
 
 struct One {
-    device: Arc<Device>,
+    device: Arc<dyn LogTarget>,
     /// Live bytes of each zone: of records that the index names, and of chunks. Hints: collection proves liveness itself.
     live: Box<[LiveBytes]>,
 }
@@ -99,8 +80,8 @@ thread_local! {
 }
 
 impl Targets {
-    pub fn new(cell: CellId, devices: Vec<Arc<Device>>, generation: Generation) -> Result<Self, TableError> {
-        let writable = devices.iter().filter(|device| device.poisoned_by().is_none()).map(|device| device.id()).collect();
+    pub fn new(cell: CellId, devices: Vec<Arc<dyn LogTarget>>, generation: Generation) -> Result<Self, TableError> {
+        let writable = devices.iter().filter(|device| device.is_writable()).map(|device| device.id()).collect();
         let table = ReplicaTable::new(generation, writable)?;
         let by_id = devices
             .into_iter()
@@ -125,16 +106,16 @@ impl Targets {
         self.table.load()
     }
 
-    pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+    pub fn devices(&self) -> impl Iterator<Item = &Arc<dyn LogTarget>> {
         self.by_id.values().map(|one| &one.device)
     }
 
     /// Whether a device is there and takes writes.
     pub fn is_writable(&self, id: DeviceId) -> bool {
-        self.device(id).is_some_and(|device| device.poisoned_by().is_none())
+        self.device(id).is_some_and(|device| device.is_writable())
     }
 
-    pub fn device(&self, id: DeviceId) -> Option<&Arc<Device>> {
+    pub fn device(&self, id: DeviceId) -> Option<&Arc<dyn LogTarget>> {
         self.by_id.get(&id).map(|one| &one.device)
     }
 
@@ -154,7 +135,7 @@ impl Targets {
     /// no other is left: then the table stays, and every write says why it fails.
     pub fn next_table(&self) -> Option<ReplicaTable> {
         let table = self.table();
-        let is_well = |id: &&DeviceId| self.device(**id).is_some_and(|device| device.poisoned_by().is_none());
+        let is_well = |id: &&DeviceId| self.is_writable(**id);
         let well: Vec<DeviceId> = table.devices().iter().filter(is_well).copied().collect();
         if well.len() == table.devices().len() {
             return None;
@@ -195,8 +176,8 @@ impl Targets {
         record.encode(&mut header);
         let payload_bytes = payload.iter().map(|piece| piece.len()).sum();
         let frame_bytes = frame::frame_bytes(header.len(), payload_bytes);
-        let compose = |slot: &mut [u8]| frame::compose(slot, record.kind as u8, self.cell, &header, payload);
-        let appended = one.device.append(class, frame_bytes, compose, done, token);
+        let mut compose = |slot: &mut [u8]| frame::compose(slot, record.kind as u8, self.cell, &header, payload);
+        let appended = one.device.append(LogAppend { class, frame_bytes, done, tag: token }, &mut compose);
         HEADER.set(header);
         appended
     }
@@ -205,38 +186,35 @@ impl Targets {
     pub fn try_read(&self, place: &Place, frame_bytes: u32) -> Option<RecordFrame> {
         let one = self.by_id.get(&place.device)?;
         let mut buf = vec![0u8; frame_bytes as usize];
-        match one.device.try_read(*place, &mut buf) {
-            Ok(Tried::Frame(view)) => {
-                let bytes = Bytes::from(buf);
-                let record = Record::decode(&bytes.slice(view.engine_header())).ok()?;
-                Some(RecordFrame { record, payload: bytes.slice(view.payload()) })
-            }
-            Ok(Tried::Longer { .. } | Tried::MustWait) | Err(_) => None,
-        }
+        let view = one.device.try_read(*place, &mut buf)?;
+        let bytes = Bytes::from(buf);
+        let record = Record::decode(&bytes.slice(view.engine_header())).ok()?;
+        Some(RecordFrame { record, payload: bytes.slice(view.payload()) })
     }
 
     /// Reads a copy.
     pub async fn read(&self, place: &Place, frame_bytes: u32) -> Result<RecordFrame, ReadFailure> {
         let frame = self.holder(place)?.read(*place, frame_bytes as usize).await?;
-        Ok(RecordFrame { record: decoded(frame.engine_header())?, payload: frame.into_payload() })
+        Ok(RecordFrame { record: decoded(&frame.engine_header)?, payload: frame.payload })
     }
 
     /// Reads a piece of a copy.
     pub async fn read_piece(&self, place: &Place, wanted: &PieceOfFrame) -> Result<RecordPiece, ReadFailure> {
-        let piece = self.holder(place)?.read_piece(*place, wanted).await?;
-        let record = decoded(piece.engine_header())?;
-        Ok(RecordPiece { record, payload_bytes: piece.view().payload().len(), piece: piece.into_payload() })
+        let piece = self.holder(place)?.read_piece(*place, wanted.clone()).await?;
+        let record = decoded(&piece.engine_header)?;
+        Ok(RecordPiece { record, payload_bytes: piece.payload_bytes, piece: piece.piece })
     }
 
-    fn holder(&self, place: &Place) -> Result<&Arc<Device>, ReadFailure> {
+    fn holder(&self, place: &Place) -> Result<&Arc<dyn LogTarget>, ReadFailure> {
         self.device(place.device).ok_or_else(|| ReadFailure::Unavailable(format!("device {} is missing", place.device)))
     }
 
     /// For each device, where its log may grow next: one position a stream. To be read before an epoch advances.
-    pub fn log_starts(&self) -> Vec<(DeviceId, Position)> {
-        let mut starts: Vec<_> = self.devices().flat_map(|device| starts_of(device.id(), &device.log_floor())).collect();
-        starts.sort_by_key(|(device, _)| *device);
-        starts
+    /// Fails if one target can't be asked.
+    pub async fn log_starts(&self) -> Result<Vec<(DeviceId, Position)>, TargetFailure> {
+        let asked = self.devices().map(|device| async { Ok((device.id(), device.log_floor().await?)) });
+        let floors: Vec<(DeviceId, LogVector)> = try_join_all(asked).await?;
+        Ok(floors.iter().flat_map(|(device, floor)| starts_of(*device, floor)).collect())
     }
 
     /// Notes that everything below these positions is in a checkpoint.
@@ -251,7 +229,7 @@ impl Targets {
 
     /// Whether a device that runs short of zones has finished ones that only a checkpoint makes collectable: after many quick
     /// starts, each of which sealed its open zones.
-    pub fn lacks_cover(&self, is_short: impl Fn(&Device) -> bool) -> bool {
+    pub fn lacks_cover(&self, is_short: impl Fn(&dyn LogTarget) -> bool) -> bool {
         let is_held = self.cover_is_held.load(Ordering::Relaxed);
         !is_held
             && self.devices().any(|device| {
@@ -260,7 +238,7 @@ impl Targets {
                     let is_log = matches!(zone.stream, Some(ZoneStream::Ordered | ZoneStream::Relocated));
                     is_log && zone.state == Some(ZoneState::Finished) && zone.activation >= covered.of(zone.stream).activation
                 };
-                is_short(device) && device.zones().iter().any(is_beyond)
+                is_short(&**device) && device.zones().iter().any(is_beyond)
             })
     }
 

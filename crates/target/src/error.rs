@@ -15,6 +15,9 @@ pub enum AppendRefused {
     /// The writer has been fenced. It must stop writing; nothing was appended.
     #[error("{writer:?} writes under token {found}, the fence stands at {fence}")]
     Fenced { writer: FenceKey, found: Token, fence: Token },
+    /// The target does not know yet whom it must refuse. Nothing was appended.
+    #[error("the target's fences are not loaded yet")]
+    FencesNotLoaded,
     /// Nothing was appended.
     #[error("the deadline passed before the append was admitted")]
     DeadlinePassed,
@@ -27,6 +30,7 @@ impl AppendRefused {
     pub fn kind(&self) -> ErrorKind {
         match self {
             AppendRefused::Fenced { .. } => ErrorKind::Denied,
+            AppendRefused::FencesNotLoaded => ErrorKind::Unavailable,
             AppendRefused::DeadlinePassed => ErrorKind::Timeout,
             AppendRefused::Device(error) => error.kind(),
         }

@@ -1,6 +1,7 @@
 //! The fences in force.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::superblock::fences::{MAX_FENCES, encode};
 use parking_lot::RwLock;
@@ -11,18 +12,27 @@ use crate::error::{AppendRefused, FenceError};
 
 pub(crate) struct Fences {
     table: RwLock<BTreeMap<FenceKey, Token>>,
+    /// What was raised elsewhere while this target was away is in the table.
+    is_loaded: AtomicBool,
 }
 
 impl Fences {
-    pub(crate) fn new(table: Vec<(FenceKey, Token)>) -> Fences {
-        Fences { table: RwLock::new(table.into_iter().collect()) }
+    pub(crate) fn new(table: Vec<(FenceKey, Token)>, is_loaded: bool) -> Fences {
+        Fences { table: RwLock::new(table.into_iter().collect()), is_loaded: AtomicBool::new(is_loaded) }
     }
 
     pub(crate) fn get(&self, writer: FenceKey) -> Option<Token> {
         self.table.read().get(&writer).copied()
     }
 
+    pub(crate) fn set_loaded(&self) {
+        self.is_loaded.store(true, Ordering::Release);
+    }
+
     pub(crate) fn check(&self, writer: FenceKey, token: Token) -> Result<(), AppendRefused> {
+        if !self.is_loaded.load(Ordering::Acquire) {
+            return Err(AppendRefused::FencesNotLoaded);
+        }
         match self.get(writer) {
             Some(fence) if token < fence => Err(AppendRefused::Fenced { writer, found: token, fence }),
             _ => Ok(()),

@@ -7,33 +7,55 @@
 //! Invariants:
 //! - An append is checked against its fence after it has been counted as admitted. So once a raise and a drain that started
 //!   after it have returned, nothing of an older token will ever land.
+//! - The same holds for what gives zones up or ends them: a reset of a deposed writer is refused like its appends.
 //! - A deadline is checked when an append is admitted and again when its write is submitted.
 //! - Tokens permit writes, nothing else: reads are not fenced.
+//! - A target of a cluster takes no writes before it was told all fences: some may have been raised while it was away.
+//!
+//! [`LogTarget`] is what the log engine sees of it.
 #![forbid(unsafe_code)]
 
 mod error;
 mod fences;
+mod log;
 
 use std::sync::Arc;
 
-use device::admission::Admissions;
-use device::{AppendClass, AppendDone, AppendOrder, Device, FrameBuf, LogVector, NotesKind, ReadError, Tried, Walk};
+use device::admission::{Admissions, Ticket};
+use device::{
+    AppendClass, AppendDone, AppendOrder, Device, FrameBuf, LogVector, NotesKind, ReadError, ResetError, Tried, Walk,
+};
 use disk::DiskError;
 use env::{Env, Instant};
-use types::{Place, Token};
+use types::{Activation, ErrorKind, Place, Token, ZoneIndex};
 
 pub use crate::error::{AppendRefused, FenceError, TargetOpenError};
 use crate::fences::Fences;
+pub use crate::log::{
+    FrameRead, LocalTarget, LogAppend, LogEvent, LogFrame, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure,
+    WalkRange, Writer, append_wait,
+};
 pub use format::superblock::fences::{FenceKey, FenceKind};
 
 /// Serves one device by direct call.
 pub struct Target {
-    device: Device,
+    device: Arc<Device>,
     env: Env,
     fences: Fences,
     admissions: Admissions,
     /// One raise at a time: the table is written whole.
     raising: tokio::sync::Mutex<()>,
+    /// One reset at a time: between the look at a zone's activation and its reset no other one fits.
+    resetting: tokio::sync::Mutex<()>,
+}
+
+/// When a target begins to take writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// At once.
+    AtOnce,
+    /// When [`Target::load_fences`] has told it what was raised while it was away.
+    WithFences,
 }
 
 /// One append, as its writer asks for it.
@@ -53,23 +75,33 @@ pub struct AppendCall {
 
 impl Target {
     /// Serves a device under the fences that were raised on it.
-    pub async fn open(device: Device, env: &Env) -> Result<Target, TargetOpenError> {
+    pub async fn open(device: Arc<Device>, env: &Env, begin: Begin) -> Result<Target, TargetOpenError> {
         let table = match device.notes(NotesKind::Fences).await? {
             Some(bytes) => format::superblock::fences::decode(&bytes)
                 .map_err(|cause| TargetOpenError::Fences { device: device.id(), cause })?,
             None => Vec::new(),
         };
-        Ok(Target {
+        Ok(Target::with(device, env, Fences::new(table, begin == Begin::AtOnce)))
+    }
+
+    /// Serves a device to a process that is the only one that ever writes to it.
+    pub fn unfenced(device: Arc<Device>, env: &Env) -> Target {
+        Target::with(device, env, Fences::new(Vec::new(), true))
+    }
+
+    fn with(device: Arc<Device>, env: &Env, fences: Fences) -> Target {
+        Target {
             device,
             env: env.clone(),
-            fences: Fences::new(table),
+            fences,
             admissions: Admissions::default(),
-            raising: tokio::sync::Mutex::new(()),
-        })
+            raising: tokio::sync::Mutex::default(),
+            resetting: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The device, for whatever is no concern of a target's: zones, notes, scrubs, counters.
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
@@ -128,7 +160,42 @@ impl Target {
             }
         }
         self.device.write_notes(NotesKind::Fences, &self.fences.encode()).await?;
+        self.fences.set_loaded();
         Ok(())
+    }
+
+    /// [`Device::reset`], if the writer is not fenced and the zone is in the activation that it means.
+    pub async fn reset(&self, writer: Writer, zone: ZoneIndex, activation: Activation) -> Result<(), TargetFailure> {
+        let _one_at_a_time = self.resetting.lock().await;
+        let _ticket = self.admit(writer)?;
+        let found = self.device.zones().get(zone.0 as usize).map(|info| info.activation);
+        if found != Some(activation) {
+            let found = found.map_or("nothing".to_owned(), |found| found.0.to_string());
+            let reason = format!("zone {} is in activation {found}, expected {}", zone.0, activation.0);
+            return Err(TargetFailure::new(ErrorKind::Conflict, reason));
+        }
+        self.device.reset(zone).await.map_err(|error| TargetFailure::new(reset_kind(&error), error))
+    }
+
+    /// [`Device::finish_reserved_zone`], if the writer is not fenced.
+    pub async fn finish_reserved_zone(&self, writer: Writer) -> Result<(), TargetFailure> {
+        let _ticket = self.admit(writer)?;
+        self.device.finish_reserved_zone().await.map_err(unavailable)
+    }
+
+    /// [`Device::finish_open_zones`], if the writer is not fenced.
+    pub async fn finish_open_zones(&self, writer: Writer) -> Result<(), TargetFailure> {
+        let _ticket = self.admit(writer)?;
+        self.device.finish_open_zones().await.map_err(unavailable)
+    }
+
+    /// In, then checked, as an append is.
+    fn admit(&self, writer: Writer) -> Result<Ticket, TargetFailure> {
+        let ticket = self.admissions.enter();
+        match self.fences.check(writer.key, writer.token) {
+            Ok(()) => Ok(ticket),
+            Err(refused) => Err(TargetFailure::new(refused.kind(), refused)),
+        }
     }
 
     /// Waits until everything admitted before this call has been answered.
@@ -153,6 +220,17 @@ impl Target {
         self.drain().await;
         self.device.seal().await
     }
+}
+
+fn reset_kind(error: &ResetError) -> ErrorKind {
+    match error {
+        ResetError::NoSuchZone { .. } | ResetError::NotFinished { .. } => ErrorKind::Conflict,
+        ResetError::Poisoned { .. } | ResetError::Disk(_) => ErrorKind::Unavailable,
+    }
+}
+
+fn unavailable(error: Arc<DiskError>) -> TargetFailure {
+    TargetFailure::new(ErrorKind::Unavailable, error)
 }
 
 #[cfg(test)]

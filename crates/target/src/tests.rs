@@ -9,7 +9,7 @@ use format::frame::{self, frame_bytes};
 use parking_lot::Mutex;
 use types::{CellId, ClusterId, DeviceId, Token};
 
-use crate::{AppendCall, AppendRefused, FenceError, FenceKey, FenceKind, Target};
+use crate::{AppendCall, AppendRefused, Begin, FenceError, FenceKey, FenceKind, Target};
 
 const GATEWAY: FenceKey = FenceKey { kind: FenceKind::Gateway, scope: 1 };
 
@@ -25,7 +25,7 @@ impl AppendDone for Answers {
 async fn open(disk: &SimDisk, env: &Env) -> Target {
     let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
     let device = Device::open(Arc::new(disk.clone()), env, config).await.expect("opens");
-    Target::open(device, env).await.expect("opens")
+    Target::open(Arc::new(device), env, Begin::AtOnce).await.expect("opens")
 }
 
 async fn fresh(env: &Env) -> (SimDisk, Target) {

@@ -2,7 +2,8 @@
 
 use super::Victim;
 use crate::store::Inner;
-use device::{Device, ZoneInfo, ZoneState, ZoneStream};
+use device::{ZoneInfo, ZoneState, ZoneStream};
+use target::LogTarget;
 
 /// A zone is worth collecting when less than this share of what it could hold is live, in percent.
 const MAX_LIVE_PERCENT: u64 = 90;
@@ -11,7 +12,7 @@ const ZONES_PER_CYCLE: usize = 4;
 
 impl Inner {
     /// Whether a device has fewer free zones than are wanted.
-    pub(crate) fn wants_zones(&self, device: &Device) -> bool {
+    pub(crate) fn wants_zones(&self, device: &dyn LogTarget) -> bool {
         let usage = device.usage();
         usage.free_data_zones * 100 < usage.zones * u32::from(self.config.collect_below_free_percent)
     }
@@ -30,7 +31,7 @@ impl Inner {
     pub(super) fn choose(&self) -> Vec<Victim> {
         let mut victims = Vec::new();
         for device in self.targets.devices() {
-            if device.poisoned_by().is_some() || !self.wants_zones(device) {
+            if !device.is_writable() || !self.wants_zones(&**device) {
                 continue;
             }
             let usage = device.usage();
@@ -48,7 +49,8 @@ impl Inner {
                 .collect();
             zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
             let chosen = zones.into_iter().take(ZONES_PER_CYCLE);
-            victims.extend(chosen.map(|(_, zone)| Victim { device: device.clone(), zone: zone.zone }));
+            let victim = |zone: ZoneInfo| Victim { device: device.clone(), zone: zone.zone, activation: zone.activation };
+            victims.extend(chosen.map(|(_, zone)| victim(zone)));
         }
         victims
     }

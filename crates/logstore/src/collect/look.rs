@@ -5,12 +5,12 @@ use super::copy::MOVES_AT_ONCE;
 use super::owners::Owners;
 use crate::store::Inner;
 use bytes::Bytes;
-use device::WalkEvent;
 use engine::EngineError;
 use format::record::{ChunkOwner, EntryName, Record, RecordKind, WriteId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use target::{LogEvent, WalkRange};
 use types::{KeyHash, Place};
 
 /// Copying is not held back any more when free zones are fewer than the wanted ones by this factor.
@@ -42,21 +42,22 @@ impl Inner {
         // later has nothing in a finished zone.
         let staged = self.staging.lock().clone();
         let mut owners = Owners::default();
-        let mut walk = victim.device.walk_zone(victim.zone, false);
+        let mut walk = victim.device.walk(WalkRange::Zone(victim.zone), false);
         let started = self.env.now();
         let mut walked = 0u64;
         loop {
-            let (record, payload, place) = match walk.next().await {
+            let next = walk.next().await.map_err(|error| EngineError::Unavailable { reason: error.reason })?;
+            let (record, payload, place) = match next {
                 None => break,
-                Some(WalkEvent::Frame(frame)) => {
-                    let header = Bytes::copy_from_slice(frame.engine_header());
+                Some(LogEvent::Frame(frame)) => {
+                    let header = Bytes::copy_from_slice(frame.engine_header);
                     let record = Record::decode(&header).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
-                    walked += frame.view.frame_bytes() as u64;
+                    walked += frame.frame_bytes as u64;
                     let wanted = moving && record.chunk.is_none();
-                    let payload = if wanted { Bytes::copy_from_slice(frame.payload()) } else { Bytes::new() };
+                    let payload = if wanted { Bytes::copy_from_slice(frame.payload) } else { Bytes::new() };
                     (record, payload, frame.place)
                 }
-                Some(WalkEvent::Damaged { .. } | WalkEvent::Unreadable { .. }) => {
+                Some(LogEvent::Damaged { .. } | LogEvent::Unreadable { .. }) => {
                     look.damaged = true;
                     continue;
                 }

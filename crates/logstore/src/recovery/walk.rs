@@ -3,11 +3,12 @@
 use super::OpenError;
 use crate::targets::vectors_of;
 use bytes::Bytes;
-use device::{Device, LogVector, WalkEvent, WalkedFrame};
+use device::LogVector;
 use format::manifest::Manifest;
 use format::record::{Record, RecordKind, WriteId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use target::{LogEvent, LogFrame, LogTarget, WalkRange};
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, Generation, KeyHash, Order, Place, Position};
 
@@ -68,25 +69,26 @@ pub(super) struct FoundCopy {
 }
 
 /// Walks all devices from where the manifest says.
-pub(super) async fn walk_all(devices: &[Arc<Device>], manifest: &Manifest) -> Result<FoundRecords, OpenError> {
+pub(super) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest) -> Result<FoundRecords, OpenError> {
     let from = vectors_of(&manifest.start);
     let has_places = !manifest.runs.is_empty();
     let mut found = FoundRecords { most_copies: 1, covered: manifest.covered, has_places, ..FoundRecords::default() };
     for device in devices {
         found.opened.push(device.id());
         let start = from.get(&device.id()).copied().unwrap_or(LogVector::START);
-        let mut walk = device.walk(&start, true);
-        while let Some(event) = walk.next().await {
+        let mut walk = device.walk(WalkRange::From(start), true);
+        let ended = |detail: String| OpenError::Walk { device: device.id(), detail };
+        while let Some(event) = walk.next().await.map_err(|error| ended(error.reason))? {
             match event {
-                WalkEvent::Frame(frame) => found.note(device.id(), &frame)?,
+                LogEvent::Frame(frame) => found.note(device.id(), &frame)?,
                 // Torn by the crash, then never acknowledged; or damaged since: the other copies tell.
-                WalkEvent::Damaged { place, damage, .. } => {
+                LogEvent::Damaged { place, damage, .. } => {
                     found.damaged += 1;
                     tracing::info!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), %damage, "passed over a damaged frame");
                 }
-                WalkEvent::Unreadable { place, bytes, error, .. } => {
-                    let detail = format!("zone {} offset {}: {bytes} bytes: {error}", place.zone.0, place.offset.bytes());
-                    return Err(OpenError::Walk { device: device.id(), detail });
+                LogEvent::Unreadable { place, bytes, reason, .. } => {
+                    let detail = format!("zone {} offset {}: {bytes} bytes: {reason}", place.zone.0, place.offset.bytes());
+                    return Err(ended(detail));
                 }
             }
         }
@@ -95,13 +97,13 @@ pub(super) async fn walk_all(devices: &[Arc<Device>], manifest: &Manifest) -> Re
 }
 
 impl FoundRecords {
-    fn note(&mut self, device: DeviceId, frame: &WalkedFrame<'_>) -> Result<(), OpenError> {
-        let header = Bytes::copy_from_slice(frame.engine_header());
+    fn note(&mut self, device: DeviceId, frame: &LogFrame<'_>) -> Result<(), OpenError> {
+        let header = Bytes::copy_from_slice(frame.engine_header);
         let record = Record::decode(&header).map_err(|error| OpenError::Walk { device, detail: error.to_string() })?;
         self.newest_epoch = self.newest_epoch.max(record.epoch);
         self.newest_generation = self.newest_generation.max(record.generation);
         self.most_copies = self.most_copies.max(record.replica_devices.len());
-        let frame_bytes = frame.view.frame_bytes() as u32;
+        let frame_bytes = frame.frame_bytes as u32;
         match record.kind {
             RecordKind::Chunk | RecordKind::DescriptorNode => {
                 self.chunks.push((frame.place, frame_bytes));

@@ -4,12 +4,12 @@ use super::history::whole;
 use super::script::{CHUNK, Script};
 use super::support::{Rig, key, simulate};
 use crate::LogStore;
-use device::WalkEvent;
 use disk::{Fault, FaultRule, Operation};
 use engine::{CompletePart, Condition, Content, ObjectEngine, PartContent, UploadQuery, UploadRef};
 use format::record::RecordKind;
 use smallvec::smallvec;
 use std::time::Duration;
+use target::{LogEvent, LogTarget, WalkRange};
 use types::ZoneIndex;
 
 const ZONE_BYTES: u64 = 128 * 1024;
@@ -240,13 +240,13 @@ fn a_client_that_goes_away_leaves_no_upload_of_a_completed_object() {
 }
 
 /// The zones in which a walk finds damage.
-async fn damaged_zones(device: &device::Device) -> Vec<u32> {
+async fn damaged_zones(device: &dyn LogTarget) -> Vec<u32> {
     let mut damaged = Vec::new();
     for zone in 0..device.usage().zones {
-        let mut walk = device.walk_zone(ZoneIndex(zone), true);
+        let mut walk = device.walk(WalkRange::Zone(ZoneIndex(zone)), true);
         let mut is_damaged = false;
-        while let Some(event) = walk.next().await {
-            is_damaged |= matches!(event, WalkEvent::Damaged { .. });
+        while let Some(event) = walk.next().await.unwrap() {
+            is_damaged |= matches!(event, LogEvent::Damaged { .. });
         }
         damaged.extend(is_damaged.then_some(zone));
     }
@@ -289,7 +289,7 @@ fn zones_with_torn_frames_are_collected() {
         assert!(torn > 20);
         let store = rig.open().await;
         let device = store.inner.targets.devices().next().unwrap();
-        assert!(damaged_zones(device).await.len() > 4);
+        assert!(damaged_zones(&**device).await.len() > 4);
         let deadline = rig.env.now() + Duration::from_secs(300);
         let mut on_its_way = vec![store.stage(&key("on its way"), None)];
         loop {
@@ -297,7 +297,7 @@ fn zones_with_torn_frames_are_collected() {
             let mut next = store.stage(&key("on its way"), None);
             store.stage_chunk(&mut next, bytes::Bytes::from_static(b"chunk")).await.unwrap();
             on_its_way = vec![next];
-            let damaged = damaged_zones(device).await;
+            let damaged = damaged_zones(&**device).await;
             if damaged.is_empty() {
                 break;
             }

@@ -4,12 +4,13 @@ use super::script::{CHUNK, Script};
 use super::support::{BUCKET, Rig, key, simulate};
 use crate::LogStore;
 use bytes::Bytes;
-use device::{Device, ZoneState, ZoneStream};
+use device::{ZoneState, ZoneStream};
 use engine::{Committed, CompletePart, Condition, EngineError, ObjectEngine, PartContent, UploadQuery, UploadRef};
 use format::record::EntryName;
 use smallvec::smallvec;
 use std::sync::Arc;
 use std::time::Duration;
+use target::LogTarget;
 use types::KeyHash;
 use types::limits::BLOCK_BYTES;
 
@@ -26,7 +27,7 @@ async fn until(rig: &Rig, what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn device_of(store: &LogStore) -> Arc<Device> {
+fn device_of(store: &LogStore) -> Arc<dyn LogTarget> {
     store.inner.targets.devices().next().unwrap().clone()
 }
 

@@ -147,7 +147,7 @@ fn a_reader_whose_zone_was_reset_gets_an_error() {
         let [Content::Chunked(first), Content::Chunked(second)] = readers else { panic!("it is large") };
         close_zones(&store).await;
         let device = store.inner.targets.devices().next().unwrap();
-        device.reset(ZoneIndex(0)).await.unwrap();
+        device.reset(ZoneIndex(0), device.zones()[0].activation).await.unwrap();
         while script.put_large(&store, "other", CHUNK).await.is_ok() {}
         for read in [first.read(whole_chunk).await, second.read(piece).await] {
             let Err(EngineError::Corrupt { detail }) = read else { panic!("{read:?}") };

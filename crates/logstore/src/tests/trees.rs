@@ -5,6 +5,7 @@ use super::script::Script;
 use super::support::{Rig, key, simulate};
 use crate::LogStore;
 use crate::large::read_tree;
+use disk::{Disk, SimDisk};
 use engine::{CompletePart, Condition, Content, ObjectEngine, PartContent, StagedChunks, UploadRef};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -95,7 +96,8 @@ fn passing_nodes_reads_none_of_them_again() {
         let chunks = 64;
         put(&mut script, &store, "deep", chunks * CHUNK).await;
         let found = store.open(&key("deep")).await.unwrap();
-        let reads = || store.inner.targets.devices().map(|device| device.stats().reads.get()).sum::<u64>();
+        let reads_of = |disk: &SimDisk| disk.stats().reads + disk.stats().cache_hits;
+        let reads = || rig.disks.iter().map(reads_of).sum::<u64>();
         let before = reads();
         drop(whole(found.content, found.info.length).await.unwrap());
         // The chunks, and with each list of four of them the two nodes above it.

@@ -1,0 +1,110 @@
+//! The target in this process: direct calls.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use device::{AppendError, Device, LogVector, PieceOfFrame, Tried, Usage, ZoneInfo, ZoneStream};
+use env::Env;
+use format::frame::FrameView;
+use net::BoxFuture;
+use types::{Activation, DeviceId, Place, ZoneIndex};
+
+use crate::log::{FrameRead, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, Writer};
+use crate::{AppendCall, AppendRefused, Target};
+
+/// One writer's hold on a target of this process.
+pub struct LocalTarget {
+    target: Arc<Target>,
+    writer: Writer,
+}
+
+impl LocalTarget {
+    pub fn new(target: Arc<Target>, writer: Writer) -> LocalTarget {
+        LocalTarget { target, writer }
+    }
+
+    /// For a process that is the only one that ever writes to this device.
+    pub fn alone(device: Arc<Device>, env: &Env) -> LocalTarget {
+        LocalTarget::new(Arc::new(Target::unfenced(device, env)), Writer::ALONE)
+    }
+
+    fn device(&self) -> &Device {
+        self.target.device()
+    }
+}
+
+impl LogTarget for LocalTarget {
+    fn id(&self) -> DeviceId {
+        self.device().id()
+    }
+
+    fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {
+        let LogAppend { class, frame_bytes, done, tag } = append;
+        let Writer { key, token } = self.writer;
+        let call = AppendCall { class, frame_bytes, writer: key, token, deadline: None, done, tag };
+        self.target.append(call, compose).map_err(|refused| match refused {
+            AppendRefused::Device(error) => error,
+            refused => AppendError::Refused { device: self.id(), kind: refused.kind(), reason: refused.to_string().into() },
+        })
+    }
+
+    fn try_read(&self, place: Place, buf: &mut [u8]) -> Option<FrameView> {
+        match self.target.try_read(place, buf) {
+            Ok(Tried::Frame(view)) => Some(view),
+            Ok(Tried::Longer { .. } | Tried::MustWait) | Err(_) => None,
+        }
+    }
+
+    fn read(&self, place: Place, expected_bytes: usize) -> BoxFuture<'_, Result<FrameRead, ReadFailure>> {
+        Box::pin(async move {
+            let frame = self.target.read(place, expected_bytes).await?;
+            let engine_header = Bytes::copy_from_slice(frame.engine_header());
+            Ok(FrameRead { engine_header, payload: frame.into_payload() })
+        })
+    }
+
+    fn read_piece(&self, place: Place, wanted: PieceOfFrame) -> BoxFuture<'_, Result<PieceRead, ReadFailure>> {
+        Box::pin(async move {
+            let piece = self.device().read_piece(place, &wanted).await?;
+            let engine_header = Bytes::copy_from_slice(piece.engine_header());
+            Ok(PieceRead { engine_header, payload_bytes: piece.view().payload().len(), piece: piece.into_payload() })
+        })
+    }
+
+    fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {
+        LogWalk::local(range.start(self.device(), verify_payload))
+    }
+
+    fn log_floor(&self) -> BoxFuture<'_, Result<LogVector, TargetFailure>> {
+        Box::pin(ready(Ok(self.device().log_floor())))
+    }
+
+    fn zones(&self) -> Vec<ZoneInfo> {
+        self.device().zones()
+    }
+
+    fn usage(&self) -> Usage {
+        self.device().usage()
+    }
+
+    fn open_room(&self, stream: ZoneStream) -> u64 {
+        self.device().open_room(stream)
+    }
+
+    fn is_writable(&self) -> bool {
+        self.device().poisoned_by().is_none()
+    }
+
+    fn reset(&self, zone: ZoneIndex, activation: Activation) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        Box::pin(self.target.reset(self.writer, zone, activation))
+    }
+
+    fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        Box::pin(self.target.finish_reserved_zone(self.writer))
+    }
+
+    fn finish_open_zones(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        Box::pin(self.target.finish_open_zones(self.writer))
+    }
+}
