@@ -39,14 +39,14 @@ pub enum Fault {
 
 /// A cursor over untrusted bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     record: &'static str,
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(record: &'static str, bytes: &'a [u8]) -> Self {
+    pub fn new(record: &'static str, bytes: &'a [u8]) -> Self {
         Reader { record, bytes, at: 0 }
     }
 
@@ -56,21 +56,21 @@ impl<'a> Reader<'a> {
         Reader { record, bytes, at }
     }
 
-    pub(crate) fn offset(&self) -> usize {
+    pub fn offset(&self) -> usize {
         self.at
     }
 
-    pub(crate) fn remaining(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
     /// An error about a field that begins at `offset`.
-    pub(crate) fn error_at(&self, offset: usize, field: &'static str, fault: Fault) -> DecodeError {
+    pub fn error_at(&self, offset: usize, field: &'static str, fault: Fault) -> DecodeError {
         DecodeError { record: self.record, field, offset, fault }
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
+    pub fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
         match self.bytes[self.at..].split_at_checked(count) {
             Some((taken, _)) => {
                 self.at += count;
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+    pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         match self.bytes[self.at..].first_chunk::<N>() {
             Some(taken) => {
                 self.at += N;
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
 
     /// A fixed layout, borrowed in place.
     #[inline]
-    pub(crate) fn fixed<T>(&mut self, field: &'static str) -> Result<&'a T, DecodeError>
+    pub fn fixed<T>(&mut self, field: &'static str) -> Result<&'a T, DecodeError>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
     {
@@ -102,27 +102,27 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         Ok(self.array::<1>(field)?[0])
     }
 
     #[inline]
-    pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, DecodeError> {
+    pub fn u16(&mut self, field: &'static str) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.array(field)?))
     }
 
     #[inline]
-    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+    pub fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array(field)?))
     }
 
     #[inline]
-    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+    pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         Ok(u64::from_le_bytes(self.array(field)?))
     }
 
     /// Judges a version byte that stands at `at`.
-    pub(crate) fn check_version(&self, at: usize, found: u8, newest: u8) -> Result<(), DecodeError> {
+    pub fn check_version(&self, at: usize, found: u8, newest: u8) -> Result<(), DecodeError> {
         match found {
             0 => Err(self.error_at(at, "version", Fault::Unknown { found: 0 })),
             found if found > newest => Err(self.error_at(at, "version", Fault::Version { newest, found })),
@@ -132,13 +132,7 @@ impl<'a> Reader<'a> {
 
     /// Judges a count, which stands at `at`, of items of at least `item_bytes` each: it is refused unless the bytes left could
     /// hold them all, and a list may be reserved by it.
-    pub(crate) fn check_count(
-        &self,
-        at: usize,
-        count: usize,
-        item_bytes: usize,
-        field: &'static str,
-    ) -> Result<(), DecodeError> {
+    pub fn check_count(&self, at: usize, count: usize, item_bytes: usize, field: &'static str) -> Result<(), DecodeError> {
         let most = self.remaining() / item_bytes;
         if count > most {
             return Err(self.error_at(at, field, Fault::OutOfRange { least: 0, most: most as u64, found: count as u64 }));
@@ -147,7 +141,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Every byte must have been read.
-    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+    pub fn finish(self) -> Result<(), DecodeError> {
         match self.remaining() {
             0 => Ok(()),
             bytes => Err(self.error_at(self.at, "end", Fault::Trailing { bytes })),

@@ -24,7 +24,6 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Manifest: zone", crate::manifest::ZoneLiveLayout::FIELDS),
     ("Manifest: table", crate::manifest::RecordedTableLayout::FIELDS),
     ("Notes", crate::superblock::notes::Record::FIELDS),
-    ("Notice batch", crate::notice::NoticeBatchLayout::FIELDS),
 ];
 
 /// The rows of the table under `### heading`: offset, bytes and name.

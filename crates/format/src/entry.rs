@@ -73,7 +73,7 @@ impl Entry {
         self.order > other.order
     }
 
-    /// The fixed form of notices.
+    /// The fixed form of messages.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let layout = EntryLayout {
             hash: *self.hash.as_bytes(),
@@ -102,7 +102,8 @@ impl Entry {
         Ok(entry)
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Entry, DecodeError> {
+    /// Reads an entry and leaves the reader behind it.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Entry, DecodeError> {
         let at = reader.offset();
         let layout: &EntryLayout = reader.fixed("entry")?;
         let state = EntryState::from_number(layout.state)

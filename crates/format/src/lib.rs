@@ -15,7 +15,6 @@ mod hex;
 mod layout;
 pub mod manifest;
 pub mod name_entry;
-pub mod notice;
 pub mod record;
 pub mod replicas;
 pub mod run_block;

@@ -139,6 +139,24 @@ impl NameEntry {
         }
     }
 
+    /// A row of its own, as gateways send it: its key shares nothing with another's.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        let key_bytes = KEY_PREFIX_BYTES + self.name.name.len();
+        let layout = RowLayout { suffix_bytes: (key_bytes as u16).into(), ..self.layout() };
+        out.extend_from_slice(layout.as_bytes());
+        self.write_tail(out);
+        write_sort_key(self.name.bucket, self.name.space, &self.name.name, out);
+    }
+
+    /// Reads what [`NameEntry::encode_into`] wrote and leaves the reader behind it.
+    pub fn read(reader: &mut Reader<'_>) -> Result<NameEntry, DecodeError> {
+        // A reader of its own, because a row lives as long as the key that it is read into.
+        let (mut key, mut row_reader) = (Vec::new(), reader.clone());
+        let row = Row::read(&mut row_reader, &mut key, None)?.to_name_entry();
+        reader.take(row_reader.offset() - reader.offset(), "row")?;
+        Ok(row)
+    }
+
     /// Places and version id.
     pub(crate) fn write_tail(&self, out: &mut Vec<u8>) {
         let places = PlaceLayout::pack(&self.entry.places);

@@ -189,7 +189,7 @@ impl Inner {
 
     async fn write_down(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
         self.tidy_uploads().await?;
-        if checkpoint {
+        if checkpoint && self.check_leads().is_ok() {
             self.checkpoint().await?;
             self.merge_runs().await?;
         }
@@ -204,7 +204,7 @@ pub(crate) async fn run(inner: Weak<Inner>) {
     drop(first);
     let mut last_checkpoint = env.now();
     loop {
-        let Some(inner) = inner.upgrade() else { return };
+        let Some(inner) = inner.upgrade().filter(|inner| !inner.is_deposed()) else { return };
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
         let old = env.now() - last_checkpoint >= interval;
         let due = inner.names.unsaved() > 0 && (stopping || old || inner.background.due());

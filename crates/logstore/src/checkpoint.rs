@@ -16,7 +16,7 @@ use crate::names::{Memtable, Run, RunWriter};
 use crate::store::Inner;
 use engine::EngineError;
 use format::entry::EntryState;
-use format::manifest::{Manifest, NextIds};
+use format::manifest::{Manifest, NextIds, RunSummary};
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
 use format::run_index::RunId;
@@ -37,45 +37,26 @@ const COPY_BATCH: usize = 512;
 pub(crate) struct CheckpointState {
     /// The installed manifest.
     pub manifest: Manifest,
-    /// An epoch that has ended but is in no manifest yet, and its start vector.
-    pub ended: Option<(Epoch, Vec<(DeviceId, Position)>)>,
     /// Tombstones in the full map, and the epoch with which each may be forgotten.
     pub graves: Vec<(Epoch, KeyHash, Order)>,
 }
 
 impl Inner {
-    /// Writes down everything of the present epoch and before.
+    /// Writes down everything of the present epoch and before. In a cell its leader does so for all. One that fails has ended an epoch
+    /// and left its names; the next one writes them down with its own.
     pub(crate) async fn checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
-        if let Some((ended, start)) = state.ended.clone() {
-            // One that failed on its way. It has nothing of the epoch that is the present one, on which the caller counts.
-            self.write_down_epoch(ended, start, &mut state).await?;
-        }
         let start = self.log_starts(&state.manifest).await?;
         self.background.count_anew();
         self.remembered.note_end(self.targets.table().generation());
-        self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
-        let ended = self.epochs.advance();
-        state.ended = Some((ended, start.clone()));
-        self.write_down_epoch(ended, start, &mut state).await
-    }
-
-    /// Writes down an epoch that has ended. To be called again, with the same, if it fails.
-    async fn write_down_epoch(
-        self: &Arc<Self>,
-        ended: Epoch,
-        start: Vec<(DeviceId, Position)>,
-        state: &mut CheckpointState,
-    ) -> Result<(), EngineError> {
-        self.epochs.drained(ended).await;
+        let ended = self.end_epochs().await?;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
         // On a full device that has to wait until collection, which needs checkpoints, has made room.
         match self.tidy_uploads().await {
             Ok(()) | Err(EngineError::Full) => {}
             Err(error) => return Err(error),
         }
-        let memtable = self.names.layers().memtables.into_iter().find(|memtable| memtable.epoch() == ended);
-        let memtable = memtable.expect("an ended epoch keeps its memtable until it is checkpointed");
+        let memtable = self.names.fold(ended);
         let run_id = state.manifest.next.run;
         let run = self.write_run(&memtable, run_id).await?.map(Arc::new);
         let mut manifest = Manifest {
@@ -86,18 +67,66 @@ impl Inner {
             live: self.targets.live_chunks(),
             ..state.manifest.clone()
         };
+        let mut runs = self.names.layers().runs;
         if let Some(run) = &run {
             manifest.runs.insert(0, run.summary.clone());
+            runs.insert(0, run.clone());
         }
         state.manifest = self.remembered.install(manifest).await?;
-        state.ended = None;
+        self.tell_installed(&state.manifest);
         self.settle(&memtable, &mut state.graves).await;
-        self.names.end_epoch(ended, run);
+        self.names.replace(ended, runs);
         self.forget_tombstones(self.remembered.covered(), &mut state.graves);
         self.targets.set_covered(&start);
         self.stats.checkpoints.add(1);
         self.stats.checkpoint_entries.add(memtable.len() as u64);
         Ok(())
+    }
+
+    /// Takes in what another gateway has written down: everything that this manifest covers is known here.
+    pub(crate) async fn adopt(self: &Arc<Self>, manifest: Manifest) -> Result<(), EngineError> {
+        let mut state = self.checkpoints.lock().await;
+        if manifest.epoch < state.manifest.epoch {
+            return Ok(());
+        }
+        let before = self.names.layers();
+        let mut runs = Vec::new();
+        for summary in &manifest.runs {
+            let known = before.runs.iter().find(|run| run.id() == summary.run).cloned();
+            runs.push(match known {
+                Some(run) => run,
+                None => self.open_run(summary).await?,
+            });
+        }
+        for memtable in before.memtables.iter().filter(|memtable| memtable.epoch() <= manifest.epoch) {
+            self.settle(memtable, &mut state.graves).await;
+        }
+        let is_gone = |run: &&Arc<Run>| !runs.iter().any(|kept| kept.id() == run.id());
+        before.runs.iter().filter(is_gone).for_each(|run| self.release_run(run));
+        self.names.replace(manifest.epoch, runs);
+        self.remembered.adopt(&manifest).await;
+        self.forget_moves(manifest.epoch);
+        self.forget_tombstones(self.remembered.covered(), &mut state.graves);
+        self.targets.set_covered(&manifest.start);
+        self.background.count_anew();
+        state.manifest = manifest;
+        Ok(())
+    }
+
+    /// Opens a run that another gateway wrote, and counts its frames as live.
+    async fn open_run(self: &Arc<Self>, summary: &RunSummary) -> Result<Arc<Run>, EngineError> {
+        let run = Arc::new(Run::open(self, summary.clone()).await?);
+        for (places, frame_bytes) in run.frames() {
+            places.as_slice().iter().for_each(|place| self.targets.add_live(place, frame_bytes as u64));
+        }
+        Ok(run)
+    }
+
+    /// The frames of a run that no manifest names any more are garbage.
+    fn release_run(&self, run: &Run) {
+        for (places, frame_bytes) in run.frames() {
+            places.as_slice().iter().for_each(|place| self.targets.remove_live(place, frame_bytes as u64));
+        }
     }
 
     /// Where each log may grow next. A device that is away keeps the vector that it had, and all do while something can't be decided.
@@ -107,7 +136,9 @@ impl Inner {
         }
         let asked = self.targets.log_starts().await;
         let mut starts = asked.map_err(|error| EngineError::Unavailable { reason: error.reason })?;
-        starts.extend(manifest.start.iter().filter(|(device, _)| self.targets.device(*device).is_none()));
+        let is_asked = |device: &DeviceId| starts.iter().any(|(asked, _)| asked == device);
+        let away: Vec<_> = manifest.start.iter().filter(|(device, _)| !is_asked(device)).copied().collect();
+        starts.extend(away);
         starts.sort_by_key(|(device, _)| *device);
         Ok(starts)
     }
@@ -177,6 +208,7 @@ impl Inner {
     /// Merges neighbouring runs, newest first, into one.
     pub(crate) async fn merge(self: &Arc<Self>, runs: Vec<Arc<Run>>, level: u8) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
+        self.check_leads()?;
         let oldest = state.manifest.runs.last().map(|run| run.run);
         let is_bottom = oldest == runs.last().map(|run| run.id());
         let run_id = state.manifest.next.run;
@@ -203,12 +235,9 @@ impl Inner {
         manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
         manifest.next.run = RunId(run_id.0 + 1);
         state.manifest = self.remembered.install(manifest).await?;
+        self.tell_installed(&state.manifest);
         self.names.merge_runs(&runs, merged);
-        for run in &runs {
-            for (places, frame_bytes) in run.frames() {
-                places.as_slice().iter().for_each(|place| self.targets.remove_live(place, frame_bytes as u64));
-            }
-        }
+        runs.iter().for_each(|run| self.release_run(run));
         self.stats.merged_runs.add(runs.len() as u64);
         Ok(())
     }

@@ -80,6 +80,10 @@ impl Inner {
     /// Collects zones if devices run short of free ones.
     pub(crate) async fn collect(self: &Arc<Self>) -> Result<Collected, EngineError> {
         let mut collected = Collected::default();
+        if self.check_leads().is_err() {
+            return Ok(collected);
+        }
+        self.applied_all().await;
         let copied_before = self.stats.relocated_bytes.get();
         let victims = self.choose();
         if victims.is_empty() {
@@ -108,6 +112,10 @@ impl Inner {
         }
         self.checkpoint().await?;
         let mark = self.pins.mark();
+        // Other gateways look places up too: none resets before all have applied the moves, and their earlier readers are done.
+        if !self.retire_places().await {
+            return Ok(collected);
+        }
         collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
         // A slow reader of a large object holds up the zones with chunks alone.
         self.reset_dead(emptied, &mut collected).await?;

@@ -93,6 +93,14 @@ impl ShardIndex {
         }
     }
 
+    /// As [`ShardIndex::load`], beside entries that have been published meanwhile: an older one of them is dropped.
+    pub fn absorb(&mut self, hash: &KeyHash, located: &Located) {
+        if self.current.get(hash).is_some_and(|known| known.order < located.order) {
+            self.current.remove(hash);
+        }
+        self.load(hash, located);
+    }
+
     /// Moves a record into the full map, now that a checkpoint covers it, unless something newer (or a relocation) came.
     pub fn settle(&mut self, saved: &Entry) {
         if self.current.get(&saved.hash).is_some_and(|known| known == saved) {

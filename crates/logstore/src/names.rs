@@ -36,7 +36,7 @@ pub(crate) struct Names {
 /// One consistent set of layers.
 #[derive(Clone)]
 pub(crate) struct Layers {
-    /// Newest epoch first; one or two.
+    /// Newest epoch first; one or two, but where checkpoints fail or other gateways are ahead.
     pub memtables: Vec<Arc<Memtable>>,
     /// Newest first.
     pub runs: Vec<Arc<Run>>,
@@ -48,11 +48,19 @@ impl Names {
         Names { layers: RwLock::new(layers), cache: BlockCache::default() }
     }
 
-    /// Notes a name that was published in `epoch`, which is the present one or the one before.
+    /// Notes a name that was published in `epoch`. Another gateway may have begun an epoch that this one has not, and a removed one may
+    /// have left an entry of an epoch that is over: that one is noted with the oldest that is not written down.
     pub fn insert(&self, epoch: Epoch, entry: NameEntry) {
-        let layers = self.layers.read();
-        let memtable = layers.memtables.iter().find(|memtable| memtable.epoch() == epoch);
-        memtable.expect("an epoch has its memtable until it is checkpointed").insert(entry);
+        {
+            let layers = self.layers.read();
+            let known = layers.memtables.iter().find(|memtable| memtable.epoch() <= epoch).or(layers.memtables.last());
+            let memtable = known.expect("there is always a memtable");
+            if memtable.epoch() >= epoch {
+                return memtable.insert(entry);
+            }
+        }
+        self.begin_epoch(epoch);
+        self.insert(epoch, entry);
     }
 
     /// The tag of a name whose newest record is in no checkpoint yet, if that record has this order.
@@ -70,20 +78,37 @@ impl Names {
         self.layers.write().runs = runs;
     }
 
-    /// Opens the memtable of the next epoch. To be called before the epoch advances.
+    /// Opens the memtable of an epoch, unless it is open. To be called before the epoch advances.
     pub fn begin_epoch(&self, epoch: Epoch) {
         let mut layers = self.layers.write();
-        assert!(layers.memtables.len() == 1, "the epoch before the last is checkpointed first");
-        layers.memtables.insert(0, Arc::new(Memtable::new(epoch)));
+        let at = layers.memtables.iter().position(|memtable| memtable.epoch() <= epoch).unwrap_or(layers.memtables.len());
+        if layers.memtables.get(at).is_none_or(|memtable| memtable.epoch() < epoch) {
+            layers.memtables.insert(at, Arc::new(Memtable::new(epoch)));
+        }
     }
 
-    /// Replaces the memtable of a checkpointed epoch by its run.
-    pub fn end_epoch(&self, epoch: Epoch, run: Option<Arc<Run>>) {
+    /// Makes one memtable of those whose epochs have ended; nothing is noted in them any more.
+    pub fn fold(&self, ended: Epoch) -> Arc<Memtable> {
         let mut layers = self.layers.write();
-        layers.memtables.retain(|memtable| memtable.epoch() > epoch);
-        if let Some(run) = run {
-            layers.runs.insert(0, run);
+        let over: Vec<Arc<Memtable>> = layers.memtables.iter().filter(|memtable| memtable.epoch() <= ended).cloned().collect();
+        if let [only] = &over[..] {
+            return only.clone();
         }
+        let folded = Arc::new(Memtable::new(ended));
+        for memtable in over.iter().rev() {
+            memtable.read().values().for_each(|entry| folded.insert(entry.clone()));
+        }
+        layers.memtables.retain(|memtable| memtable.epoch() > ended);
+        layers.memtables.push(folded.clone());
+        folded
+    }
+
+    /// Replaces what is written down by now: memtables of ended epochs, and all runs.
+    pub fn replace(&self, ended: Epoch, runs: Vec<Arc<Run>>) {
+        let mut layers = self.layers.write();
+        layers.memtables.retain(|memtable| memtable.epoch() > ended);
+        assert!(!layers.memtables.is_empty(), "the present epoch is not over");
+        layers.runs = runs;
     }
 
     /// Replaces neighbouring runs by the one that was made of them.

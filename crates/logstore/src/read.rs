@@ -8,7 +8,6 @@ mod piece;
 
 use crate::index::Located;
 use crate::large::LargeReader;
-use crate::machine::Stable;
 use crate::pins::Pin;
 use crate::store::Inner;
 use crate::targets::{ReadFailure, RecordFrame};
@@ -28,37 +27,32 @@ use types::{KeyHash, Order, Place};
 const MAX_LOOKUPS: usize = 8;
 
 impl Inner {
-    /// The newest live record of a name.
-    pub(crate) fn locate(&self, hash: &KeyHash) -> Result<Located, EngineError> {
-        self.check_decidable(hash)?;
-        match self.shard(hash).lock().stable(hash) {
-            Stable::Newest(Some(located)) if located.is_live() => Ok(located),
-            Stable::Newest(_) => Err(EngineError::NotFound),
-            Stable::InFlight => unreachable!("a cell of one gateway has no writes of others in flight"),
-        }
-    }
-
     /// Finds and reads on the caller's thread, if the page cache holds the record. Anything unusual is left to
     /// [`Inner::read_newest`], which can wait, try other copies and look up again.
     pub(crate) fn read_cached(&self, name: &EntryName, hash: &KeyHash) -> Option<Result<(Located, RecordFrame), EngineError>> {
-        let located = match self.locate(hash) {
-            Ok(located) => located,
+        let located = match self.look_up(hash) {
+            Ok(newest) => newest?.filter(Located::is_live),
             Err(error) => return Some(Err(error)),
         };
+        let Some(located) = located else { return Some(Err(EngineError::NotFound)) };
         let frame = self.targets.try_read(&located.places.primary(), located.frame_bytes)?;
         is_it(&frame.record, name).then_some(Ok((located, frame)))
     }
 
     /// Finds and reads the newest record of a name.
-    pub(crate) async fn read_newest(&self, name: &EntryName, hash: &KeyHash) -> Result<(Located, RecordFrame), EngineError> {
+    pub(crate) async fn read_newest(
+        self: &Arc<Self>,
+        name: &EntryName,
+        hash: &KeyHash,
+    ) -> Result<(Located, RecordFrame), EngineError> {
         for _ in 0..MAX_LOOKUPS {
-            let located = self.locate(hash)?;
+            let located = self.locate(hash).await?;
             match self.read_copies(&located).await {
                 Ok(Some(frame)) if is_it(&frame.record, name) => return Ok((located, frame)),
                 Ok(_) => self.stats.stale_reads.add(1),
                 Err(error) => {
                     // A failure counts only if the record is still the newest and still there.
-                    if self.locate(hash)? == located {
+                    if self.locate(hash).await? == located {
                         return Err(error);
                     }
                 }
@@ -69,7 +63,7 @@ impl Inner {
 
     /// [`Inner::read_newest`], with a pin on the chunks if there are any.
     pub(crate) async fn read_pinned(
-        &self,
+        self: &Arc<Self>,
         name: &EntryName,
         hash: &KeyHash,
     ) -> Result<(Located, RecordFrame, Option<Pin>), EngineError> {
@@ -94,10 +88,15 @@ impl Inner {
             return Some(Ok(None));
         }
         let pin = self.pins.pin();
-        match self.locate(hash) {
-            Ok(now) => (now == *located).then_some(Ok(Some(pin))),
-            Err(error) => Some(Err(error)),
+        if let Err(error) = self.check_decidable(hash) {
+            return Some(Err(error));
         }
+        // What another gateway told may be newer than what is known here; then nothing of it has been moved.
+        let is_good = match self.shard(hash).lock().index().newest(hash) {
+            Some(now) => now == *located || now.order < located.order,
+            None => !self.is_alone(),
+        };
+        is_good.then_some(Ok(Some(pin)))
     }
 
     /// Reads the first good copy. `Ok(None)`: its zone was reset, look up again.

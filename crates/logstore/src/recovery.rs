@@ -12,12 +12,13 @@
 
 pub(crate) mod decide;
 pub(crate) mod undecidable;
-mod walk;
+pub(crate) mod walk;
 
 use crate::background::{self, Background};
 use crate::checkpoint::{CheckpointState, forgotten_with, read_block};
 use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
+use crate::gateway::{Keys, Member, MemberSetup};
 use crate::index::{Located, ShardIndex};
 use crate::machine::{Cell, SequenceSource, Shard};
 use crate::manifests::Manifests;
@@ -38,7 +39,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use target::{LocalTarget, LogTarget};
-use topology::{TableError, View};
+use topology::{ReplicaTable, TableError, View};
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, GatewayId, Generation, KeyHash, ViewNumber};
 use undecidable::Undecidable;
@@ -105,10 +106,10 @@ impl LogStore {
         let may_be_lost = manifest.start.iter().any(|(device, _)| is_gone(device))
             || manifest.tables.iter().any(|table| table.devices.iter().any(is_gone));
         let (again, disks) = (manifests.clone(), devices.clone());
-        match LogStore::open_from(manifest.clone(), config.clone(), env.clone(), manifests, devices, missing).await {
+        match LogStore::open_from(manifest.clone(), config.clone(), env.clone(), manifests, devices, missing, None).await {
             Err(OpenError::Checkpoint(error @ EngineError::Unavailable { .. })) if may_be_lost => {
                 tracing::error!(%error, "the checkpoint was lost with a device that is gone for good: reading all logs from their starts");
-                LogStore::open_from(without_checkpoint(manifest), config, env, again, disks, missing).await
+                LogStore::open_from(without_checkpoint(manifest), config, env, again, disks, missing, None).await
             }
             opened => opened,
         }
@@ -121,49 +122,30 @@ impl LogStore {
         manifests: Arc<dyn Manifests>,
         devices: Vec<Arc<dyn LogTarget>>,
         missing: &[DeviceId],
+        setup: Option<MemberSetup>,
     ) -> Result<LogStore, OpenError> {
         let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
         let found = walk::walk_all(&devices, &manifest).await?;
         let epoch = Epoch(manifest.epoch.0.max(found.newest_epoch.0) + 1);
-        // A start may find another set of devices, so it writes under a generation of its own (decision 2). Counted, not taken
-        // from what was found: a missing device may hold a newer one.
-        let generation = remembered::first_generation(incarnation).ok_or(OpenError::Incarnations { incarnation })?;
-        let newest = manifest.generation.max(found.newest_generation);
+        let table = match &setup {
+            // The manager counts the generations of a cell, one for each view that brings another table.
+            Some(setup) => setup.first.table.clone(),
+            // A start may find another set of devices, so it writes under a generation of its own (decision 2). Counted, not taken
+            // from what was found: a missing device may hold a newer one.
+            None => {
+                let first = remembered::first_generation(incarnation).ok_or(OpenError::Incarnations { incarnation })?;
+                table_of_writable(first, &devices)?
+            }
+        };
+        let (generation, newest) = (table.generation(), manifest.generation.max(found.newest_generation));
         if generation <= newest {
             return Err(OpenError::ManagerBehind { given: generation, found: newest });
         }
-        let targets = Targets::new(config.cell, devices, generation)?;
-        targets.set_covered(&manifest.start);
         let undecidable = Undecidable::find(&found, &manifest.tables, missing, config.gateway)?;
-        let holds_back = !undecidable.is_empty();
-        if holds_back {
-            targets.hold_cover();
-        }
-        let copies = targets.table().copies().max(found.most_copies).max(most_copies(&manifest));
-        let cell = Arc::new(Cell::new(config.gateway, alone(config.gateway)));
-        let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
-        let shard = || Mutex::new(Shard::new(cell.clone(), sequences.clone(), ShardIndex::new(copies.min(MAX_REPLICAS))));
-        let inner = Arc::new(Inner {
-            background: Background::new(&config),
-            config,
-            env,
-            remembered: Remembered::new(manifests, manifest.clone(), holds_back),
-            targets,
-            cell: cell.clone(),
-            sequences: sequences.clone(),
-            shards: (0..SHARDS).map(|_| shard()).collect(),
-            epochs: Epochs::starting_at(epoch),
-            names: Names::new(epoch),
-            pins: Pins::default(),
-            stats: LogStoreStats::default(),
-            undecidable,
-            first_generation: generation,
-            // What a missing device holds may be rolled forward by a later start.
-            some_write_failed: AtomicBool::new(!missing.is_empty()),
-            checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, ended: None, graves: Vec::new() }),
-            staging: Mutex::default(),
-            open_uploads: Mutex::default(),
-        });
+        let copies = table.copies().max(found.most_copies).max(most_copies(&manifest));
+        let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
+        let inner = parts.assemble(false, !missing.is_empty())?;
+        let holds_back = inner.remembered.holds_back();
         if let Err(error) = inner.load_runs().await {
             if missing.is_empty() {
                 return Err(OpenError::Checkpoint(error));
@@ -174,14 +156,55 @@ impl LogStore {
             return Ok(LogStore { inner });
         }
         inner.remembered.record(&inner.targets.table()).await.map_err(OpenError::Record)?;
-        inner.env.spawn(remembered::keep_tables(Arc::downgrade(&inner), inner.targets.failures()));
+        if inner.is_alone() {
+            inner.env.spawn(remembered::keep_tables(Arc::downgrade(&inner), inner.targets.failures()));
+        }
         let is_passed_over = inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
         inner.end_complete_uploads().await.map_err(OpenError::RollForward)?;
         inner.count_live().await;
         if is_passed_over && !holds_back {
             inner.settle_decisions().await?;
         }
-        inner.env.spawn(background::run(Arc::downgrade(&inner)));
+        match &inner.member {
+            Some(member) => inner.start_member_tasks(member),
+            None => drop(inner.env.spawn(background::run(Arc::downgrade(&inner)))),
+        }
+        Ok(LogStore { inner })
+    }
+
+    /// Opens the engine of a gateway that founds its cell anew: nobody else lives who knows what was acknowledged, so that it decides
+    /// everything by what stands on the devices. They are fenced against all former gateways, drained and sealed.
+    pub async fn found(
+        config: LogStoreConfig,
+        env: Env,
+        manifests: Arc<dyn Manifests>,
+        devices: Vec<Arc<dyn LogTarget>>,
+        missing: &[DeviceId],
+        setup: MemberSetup,
+    ) -> Result<LogStore, OpenError> {
+        let manifest = load_manifest(&config, &*manifests)?;
+        LogStore::open_from(manifest, config, env, manifests, devices, missing, Some(setup)).await
+    }
+
+    /// Opens the engine of a gateway that joins others. It serves nothing before [`LogStore::join`] has returned.
+    pub async fn joining(
+        config: LogStoreConfig,
+        env: Env,
+        manifests: Arc<dyn Manifests>,
+        devices: Vec<Arc<dyn LogTarget>>,
+        setup: MemberSetup,
+    ) -> Result<LogStore, OpenError> {
+        let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
+        let mut manifest = Manifest { cell: config.cell, ..Manifest::default() };
+        manifest.next.run = RunId(1);
+        let (table, undecidable) = (setup.first.table.clone(), Undecidable::default());
+        let (epoch, copies, setup) = (Epoch(1), MAX_REPLICAS, Some(setup));
+        let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
+        let inner = parts.assemble(true, true)?;
+        if let Some(member) = &inner.member {
+            inner.change_links(member, member.view().view());
+            inner.greet(member, &member.view(), &[]);
+        }
         Ok(LogStore { inner })
     }
 
@@ -194,9 +217,76 @@ impl LogStore {
     }
 }
 
-/// The view of a cell of one gateway.
+/// What an engine is made of.
+struct Parts {
+    manifest: Manifest,
+    config: LogStoreConfig,
+    env: Env,
+    manifests: Arc<dyn Manifests>,
+    devices: Vec<Arc<dyn LogTarget>>,
+    table: ReplicaTable,
+    undecidable: Undecidable,
+    incarnation: u64,
+    epoch: Epoch,
+    /// Most copies of a record.
+    copies: usize,
+    setup: Option<MemberSetup>,
+}
+
+impl Parts {
+    fn assemble(self, joining: bool, some_write_failed: bool) -> Result<Arc<Inner>, OpenError> {
+        let Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup } = self;
+        let (me, first_generation, holds_back) = (config.gateway, table.generation(), !undecidable.is_empty());
+        let view = setup.as_ref().map_or_else(|| alone(me), |setup| setup.first.view.clone());
+        let table = Arc::new(table);
+        let targets = Targets::new(config.cell, devices, table.clone(), setup.is_some());
+        targets.set_covered(&manifest.start);
+        if holds_back {
+            targets.hold_cover();
+        }
+        let cell = Arc::new(Cell::new(me, view));
+        let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
+        let shard = || {
+            let index = ShardIndex::new(copies.min(MAX_REPLICAS));
+            let machine = match joining {
+                true => Shard::joining(cell.clone(), sequences.clone(), index),
+                false => Shard::new(cell.clone(), sequences.clone(), index),
+            };
+            Mutex::new(Keys::new(machine, table.clone()))
+        };
+        Ok(Arc::new(Inner {
+            background: Background::new(&config),
+            me,
+            member: setup.map(|setup| Member::new(setup, cell.clone(), joining)),
+            config,
+            env,
+            remembered: Remembered::new(manifests, manifest.clone(), holds_back),
+            targets,
+            sequences: sequences.clone(),
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            epochs: Epochs::starting_at(epoch),
+            names: Names::new(epoch),
+            pins: Pins::default(),
+            stats: LogStoreStats::default(),
+            undecidable,
+            first_generation,
+            // What a missing device holds may be rolled forward by a later start.
+            some_write_failed: AtomicBool::new(some_write_failed),
+            checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, graves: Vec::new() }),
+            staging: Mutex::default(),
+            open_uploads: Mutex::default(),
+        }))
+    }
+}
+
+/// The view of a gateway that is alone.
 fn alone(gateway: GatewayId) -> View {
     View::new(ViewNumber(1), vec![gateway]).expect("one gateway makes a view")
+}
+
+/// A table over all devices that take writes.
+fn table_of_writable(generation: Generation, devices: &[Arc<dyn LogTarget>]) -> Result<ReplicaTable, TableError> {
+    ReplicaTable::new(generation, devices.iter().filter(|device| device.is_writable()).map(|device| device.id()).collect())
 }
 
 fn load_manifest(config: &LogStoreConfig, manifests: &dyn Manifests) -> Result<Manifest, OpenError> {
@@ -242,6 +332,25 @@ impl Inner {
     /// Puts what the runs hold into the full map, oldest run first.
     async fn load_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
+        self.load_runs_of(&mut state).await
+    }
+
+    /// For a gateway that joins: reads the manager's manifest and its runs, if it is of this epoch or later; false if it is not yet.
+    pub(crate) async fn load_newer_manifest(self: &Arc<Self>, epoch: Epoch) -> Result<bool, EngineError> {
+        let Some(bytes) = self.remembered.load() else { return Ok(epoch == Epoch::default()) };
+        let manifest = Manifest::decode(&bytes).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
+        if manifest.epoch < epoch {
+            return Ok(false);
+        }
+        let mut state = self.checkpoints.lock().await;
+        self.remembered.adopt(&manifest).await;
+        self.targets.set_covered(&manifest.start);
+        state.manifest = manifest;
+        self.load_runs_of(&mut state).await?;
+        Ok(true)
+    }
+
+    async fn load_runs_of(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {
         let mut graves: Vec<(Epoch, KeyHash, types::Order)> = Vec::new();
         let mut runs = Vec::new();
         for summary in state.manifest.runs.iter().rev() {
@@ -249,7 +358,7 @@ impl Inner {
             for block in 0..run.blocks() {
                 for name in read_block(self, &run, block).await? {
                     let entry = &name.entry;
-                    self.shard(&entry.hash).lock().index_mut().load(&entry.hash, &Located::from(entry));
+                    self.shard(&entry.hash).lock().index_mut().absorb(&entry.hash, &Located::from(entry));
                     if entry.state == EntryState::Tombstone {
                         graves.push((forgotten_with(&name), entry.hash, entry.order));
                     }
@@ -265,7 +374,7 @@ impl Inner {
     }
 
     /// Counts what is live in each zone: records from the index, runs from their indexes, chunks from the manifest's hints.
-    async fn count_live(&self) {
+    pub(crate) async fn count_live(&self) {
         for shard in &self.shards {
             for (_, located) in shard.lock().index().iter() {
                 self.targets.add_live_entry(&located);

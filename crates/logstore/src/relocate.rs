@@ -147,6 +147,7 @@ impl Inner {
             self.stats.lost_relocations.add(1);
             return Ok(false);
         }
+        self.tell_relocated(old_places, &name);
         self.names.insert(epoch, name);
         drop(shard);
         if let Some(old) = old {

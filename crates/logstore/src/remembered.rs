@@ -47,6 +47,7 @@ pub(crate) struct Remembered {
     /// This start could not decide everything.
     holds_back: bool,
     covered: AtomicU64,
+    newest: AtomicU64,
     /// The table's generation when the newest epoch to end ended.
     ended_with: AtomicU32,
 }
@@ -56,6 +57,7 @@ impl Remembered {
         Remembered {
             manifests,
             covered: AtomicU64::new(installed.covered.0),
+            newest: AtomicU64::new(installed.epoch.0),
             ended_with: AtomicU32::new(installed.generation.0),
             installed: tokio::sync::Mutex::new(installed),
             holds_back,
@@ -65,6 +67,24 @@ impl Remembered {
     /// Whether start vectors stay where they are.
     pub fn holds_back(&self) -> bool {
         self.holds_back
+    }
+
+    /// The epoch of the newest checkpoint that this gateway knows.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.newest.load(Ordering::Acquire))
+    }
+
+    /// Takes note of a manifest that another gateway has installed.
+    pub async fn adopt(&self, manifest: &Manifest) {
+        let mut installed = self.installed.lock().await;
+        *installed = manifest.clone();
+        self.covered.store(manifest.covered.0, Ordering::Release);
+        self.newest.store(manifest.epoch.0, Ordering::Release);
+    }
+
+    /// What the manager has now: another gateway may have installed it.
+    pub fn load(&self) -> Option<Vec<u8>> {
+        self.manifests.load()
     }
 
     /// Writes of this epoch and before are decided.
@@ -105,6 +125,7 @@ impl Remembered {
         }
         self.manifests.install(installed.epoch, next.epoch, next.encode()).await?;
         self.covered.store(next.covered.0, Ordering::Release);
+        self.newest.store(next.epoch.0, Ordering::Release);
         *installed = next.clone();
         Ok(next)
     }
@@ -117,7 +138,7 @@ pub(crate) async fn keep_tables(inner: Weak<Inner>, mut failures: tokio::sync::w
         let Some(inner) = inner.upgrade() else { return };
         if let Some(table) = inner.targets.next_table() {
             match inner.remembered.record(&table).await {
-                Ok(()) => inner.targets.set_table(table),
+                Ok(()) => inner.set_table(table),
                 Err(error) => {
                     tracing::error!(%error, "a device failed, and the table without it can't be recorded: writes fail")
                 }

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long a write waits for room in all.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a write whose copy failed waits before it is tried again.
+const VIEW_LOOK: Duration = Duration::from_millis(100);
+
 /// What the rounds of the background have done.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
@@ -59,9 +62,32 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// Another gateway collects: it sees itself that a device is full.
+    async fn wait_for_leader(&mut self, inner: &Inner) -> bool {
+        let now = inner.env.now();
+        let ends = *self.ends.get_or_insert(now + ROOM_PATIENCE);
+        inner.env.sleep(VIEW_LOOK).await;
+        now < ends
+    }
+
+    /// A copy failed: true if it is worth another try, because the cell may get a view without the device that failed. What failed may have
+    /// been written all the same; another try stands above it.
+    pub async fn wait_for_view(&mut self, inner: &Inner) -> bool {
+        if inner.is_alone() || inner.is_deposed() {
+            return false;
+        }
+        let now = inner.env.now();
+        let ends = *self.ends.get_or_insert(now + ROOM_PATIENCE);
+        inner.env.sleep(VIEW_LOOK).await;
+        now < ends && !inner.is_deposed()
+    }
+
     /// A device is full: true when there is room again, or may be, false when the write is to be refused.
     pub async fn wait(&mut self, inner: &Inner) -> bool {
         let room = &inner.background.room;
+        if !inner.leads() {
+            return self.wait_for_leader(inner).await;
+        }
         let seen = room.rounds.get();
         let now = inner.env.now();
         let ends = *self.ends.get_or_insert(now + ROOM_PATIENCE);

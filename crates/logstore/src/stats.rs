@@ -27,6 +27,8 @@ pub struct LogStoreStats {
     /// Reads answered from the page cache on the caller's thread, and reads that waited for a device.
     pub cached_reads: Counter,
     pub device_reads: Counter,
+    /// Lookups that asked another gateway, because it was writing the key.
+    pub slow_reads: Counter,
     /// Reads that found another record and looked up again.
     pub stale_reads: Counter,
     /// Copies that could not be read, and reads that another copy answered.

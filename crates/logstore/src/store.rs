@@ -2,9 +2,10 @@
 
 use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
+use crate::gateway::{Keys, Member};
 use crate::index::Located;
 use crate::large::LogStaged;
-use crate::machine::{Cell, SequenceSource, Shard};
+use crate::machine::SequenceSource;
 use crate::names::Names;
 use crate::pins::Pins;
 use crate::read::info_of;
@@ -28,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use types::limits::MAX_SMALL_BYTES;
-use types::{BucketId, Generation, KeyHash, Order, Sequence, UploadId};
+use types::{BucketId, GatewayId, Generation, KeyHash, Order, Sequence, UploadId};
 
 /// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
 pub(crate) const SHARDS: usize = 256;
@@ -45,9 +46,12 @@ pub(crate) struct Inner {
     pub env: Env,
     pub remembered: Remembered,
     pub targets: Targets,
-    pub cell: Arc<Cell>,
+    /// This gateway, of all incarnations.
+    pub me: GatewayId,
+    /// Its part in a cell; none if it is alone for good.
+    pub member: Option<Member>,
     pub sequences: Arc<SequenceSource>,
-    pub shards: Box<[Mutex<Shard<Arc<WriteOp>>>]>,
+    pub shards: Box<[Mutex<Keys>]>,
     pub epochs: Epochs,
     pub names: Names,
     pub pins: Pins,
@@ -67,18 +71,18 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn shard(&self, hash: &KeyHash) -> &Mutex<Shard<Arc<WriteOp>>> {
+    pub fn shard(&self, hash: &KeyHash) -> &Mutex<Keys> {
         &self.shards[hash.shard_bits() as usize % SHARDS]
     }
 
-    /// Whether the cell has no other gateway.
+    /// Whether this gateway is no member of a cell: nobody else ever writes.
     pub fn is_alone(&self) -> bool {
-        self.cell.others().is_empty()
+        self.member.is_none()
     }
 
     /// A write id for records that no turn precedes: chunks.
     pub fn next_write_id(&self) -> WriteId {
-        WriteId { gateway: self.cell.me(), sequence: Sequence(self.sequences.draw()) }
+        WriteId { gateway: self.me, sequence: Sequence(self.sequences.draw()) }
     }
 
     /// Refuses a key of which nobody can say which record is the newest.
@@ -111,6 +115,18 @@ impl Inner {
         Err(EngineError::DeviceMissing { reason: format!("{reason}: it may hold objects that a list would lack") })
     }
 
+    /// Before anything that needs all names: none is missing, and those that other gateways acknowledged are here.
+    async fn settle_names(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.check_complete()?;
+        self.hear_all_names().await
+    }
+
+    /// Refuses writes of a gateway that can't write anything.
+    fn check_serves(&self) -> Result<(), EngineError> {
+        self.check_deposed()?;
+        self.undecidable.check_readable()
+    }
+
     /// Notes what an acknowledged write stored and what it made garbage.
     pub fn account(&self, entry: &Entry, replaced: Option<&Located>) {
         self.stats.writes.add(1);
@@ -127,12 +143,13 @@ impl Inner {
 
     /// Runs one write of a client to its end. Where a device is full it waits for collection.
     pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Outcome, EngineError> {
-        self.undecidable.check_readable()?;
+        self.check_serves()?;
         let mut op = WriteOp::new(self, draft, !condition.is_blind());
         let mut patience = Patience::default();
         loop {
             match self.attempt(&op, &condition).await {
                 Err(EngineError::Full) if patience.wait(self).await => op = op.anew(),
+                Err(EngineError::Unavailable { .. }) if patience.wait_for_view(self).await => op = op.anew(),
                 outcome => return outcome,
             }
         }
@@ -140,7 +157,7 @@ impl Inner {
 
     /// Runs one write of the engine's own to its end. It does not wait for room: collection may be waiting for it.
     pub async fn write_now(self: &Arc<Self>, draft: Draft) -> Result<Outcome, EngineError> {
-        self.undecidable.check_readable()?;
+        self.check_serves()?;
         self.attempt(&WriteOp::new(self, draft, false), &Condition::None).await
     }
 
@@ -160,7 +177,12 @@ impl Inner {
         op.finished().await
     }
 
-    async fn evaluate(&self, name: &EntryName, newest: Option<Located>, condition: &Condition) -> Result<(), EngineError> {
+    async fn evaluate(
+        self: &Arc<Self>,
+        name: &EntryName,
+        newest: Option<Located>,
+        condition: &Condition,
+    ) -> Result<(), EngineError> {
         let etag = match newest.filter(Located::is_live) {
             Some(located) => Some(self.etag_of(name, &located).await?),
             None => None,
@@ -172,7 +194,7 @@ impl Inner {
     }
 
     /// The tag of a record whose key is frozen, so that it stays the newest; it may still be relocated meanwhile.
-    async fn etag_of(&self, name: &EntryName, located: &Located) -> Result<ETag, EngineError> {
+    async fn etag_of(self: &Arc<Self>, name: &EntryName, located: &Located) -> Result<ETag, EngineError> {
         if let Some(known) = self.names.unsaved_etag(name, located.order) {
             return Ok(known);
         }
@@ -318,14 +340,14 @@ impl ObjectEngine for LogStore {
 
     fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
         Box::pin(async move {
-            self.inner.check_complete()?;
+            self.inner.settle_names().await?;
             self.inner.list(query).await
         })
     }
 
     fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
         Box::pin(async move {
-            self.inner.check_complete()?;
+            self.inner.settle_names().await?;
             self.inner.is_bucket_empty(bucket).await
         })
     }
@@ -350,7 +372,7 @@ impl ObjectEngine for LogStore {
 
     fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
         Box::pin(async move {
-            self.inner.check_complete()?;
+            self.inner.settle_names().await?;
             self.inner.parts(upload, after, max_parts).await
         })
     }
@@ -363,7 +385,7 @@ impl ObjectEngine for LogStore {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            self.inner.check_complete()?;
+            self.inner.settle_names().await?;
             self.inner.complete(upload, parts, attributes, condition).await
         })
     }
@@ -374,7 +396,7 @@ impl ObjectEngine for LogStore {
 
     fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
         Box::pin(async move {
-            self.inner.check_complete()?;
+            self.inner.settle_names().await?;
             self.inner.uploads(query).await
         })
     }

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use target::{LogAppend, LogTarget, TargetFailure};
 use tokio::sync::watch;
-use topology::{ReplicaTable, TableError};
-use types::{CellId, DeviceId, Generation, Place, Position, ZoneIndex};
+use topology::ReplicaTable;
+use types::{CellId, DeviceId, Place, Position, ZoneIndex};
 
 pub(crate) use target::ReadFailure;
 
@@ -49,6 +49,7 @@ pub(crate) struct Targets {
     /// Ordered, so that one seed gives one history.
     by_id: BTreeMap<DeviceId, One>,
     table: ArcSwap<ReplicaTable>,
+    tables_are_given: bool,
     /// Failures that ask for another table, and those whose table is in force or was given up.
     failures: watch::Sender<u64>,
     settled_failures: Watched<u64>,
@@ -80,9 +81,8 @@ thread_local! {
 }
 
 impl Targets {
-    pub fn new(cell: CellId, devices: Vec<Arc<dyn LogTarget>>, generation: Generation) -> Result<Self, TableError> {
-        let writable = devices.iter().filter(|device| device.is_writable()).map(|device| device.id()).collect();
-        let table = ReplicaTable::new(generation, writable)?;
+    /// `tables_are_given`: another table comes with a view of the cell, not when a device fails here.
+    pub fn new(cell: CellId, devices: Vec<Arc<dyn LogTarget>>, table: Arc<ReplicaTable>, tables_are_given: bool) -> Self {
         let by_id = devices
             .into_iter()
             .map(|device| {
@@ -90,15 +90,16 @@ impl Targets {
                 (device.id(), One { device, live })
             })
             .collect();
-        Ok(Targets {
+        Targets {
             cell,
             by_id,
-            table: ArcSwap::from_pointee(table),
+            table: ArcSwap::new(table),
+            tables_are_given,
             failures: watch::Sender::default(),
             settled_failures: Watched::default(),
             covered: Mutex::default(),
             cover_is_held: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Where writes go at present.
@@ -121,7 +122,7 @@ impl Targets {
 
     /// A device failed: writes are to go to the others from here on. They do once the table without it is recorded.
     pub fn note_failure(&self) {
-        if self.next_table().is_some() {
+        if !self.tables_are_given && self.next_table().is_some() {
             self.failures.send_modify(|count| *count += 1);
         }
     }
@@ -144,8 +145,8 @@ impl Targets {
     }
 
     /// Writes go by this table, which is recorded.
-    pub fn set_table(&self, table: ReplicaTable) {
-        self.table.store(Arc::new(table));
+    pub fn set_table(&self, table: Arc<ReplicaTable>) {
+        self.table.store(table);
     }
 
     /// So many failures have the table that they asked for, or will not get it.
@@ -212,7 +213,9 @@ impl Targets {
     /// For each device, where its log may grow next: one position a stream. To be read before an epoch advances.
     /// Fails if one target can't be asked.
     pub async fn log_starts(&self) -> Result<Vec<(DeviceId, Position)>, TargetFailure> {
-        let asked = self.devices().map(|device| async { Ok((device.id(), device.log_floor().await?)) });
+        let table = self.table.load_full();
+        let is_asked = |device: &&Arc<dyn LogTarget>| !self.tables_are_given || table.devices().contains(&device.id());
+        let asked = self.devices().filter(is_asked).map(|device| async { Ok((device.id(), device.log_floor().await?)) });
         let floors: Vec<(DeviceId, LogVector)> = try_join_all(asked).await?;
         Ok(floors.iter().flat_map(|(device, floor)| starts_of(*device, floor)).collect())
     }

@@ -1,5 +1,7 @@
 //! The engine as a whole, on simulated disks.
 
+mod cell;
+mod cell_rig;
 mod collection;
 mod conformance;
 mod crash;
@@ -13,7 +15,7 @@ mod remembering;
 mod script;
 mod space;
 mod staged;
-mod support;
+pub(crate) mod support;
 mod threads;
 mod trees;
 mod workload;

@@ -60,16 +60,16 @@ impl Inner {
     }
 
     /// Whether an upload takes parts: one whose object is complete has ended, whether or not its tombstone has found room.
-    fn check_open(&self, name: &EntryName) -> Result<(), EngineError> {
+    async fn check_open(self: &Arc<Self>, name: &EntryName) -> Result<(), EngineError> {
         match self.background.ending(name) {
             Some(_) => Err(EngineError::NoSuchUpload),
-            None => self.locate(&name.hash()).map(|_| ()).map_err(no_such_upload),
+            None => self.locate(&name.hash()).await.map(|_| ()).map_err(no_such_upload),
         }
     }
 
-    pub(crate) async fn upload_attributes(&self, upload: &UploadRef) -> Result<Attributes, EngineError> {
+    pub(crate) async fn upload_attributes(self: &Arc<Self>, upload: &UploadRef) -> Result<Attributes, EngineError> {
         let name = upload_name(upload);
-        self.check_open(&name)?;
+        self.check_open(&name).await?;
         let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
         Ok(info_of(&frame.record, located.order)?.attributes)
     }
@@ -84,7 +84,7 @@ impl Inner {
         if !(1..=MAX_PARTS).contains(&number) {
             return Err(EngineError::Invalid { reason: format!("part number {number} is not between 1 and {MAX_PARTS}") });
         }
-        self.check_open(&upload_name(upload))?;
+        self.check_open(&upload_name(upload)).await?;
         let mut part = draft(RecordKind::Part, part_name(upload, number), &attributes);
         match content {
             PartContent::Whole(payload) => {
@@ -101,7 +101,7 @@ impl Inner {
         }
         let length = part.length;
         let committed = self.write(part, Condition::None).await?.committed;
-        if self.check_open(&upload_name(upload)).is_err() {
+        if self.check_open(&upload_name(upload)).await.is_err() {
             // The upload ended while the part was on its way: it would be an orphan.
             self.drop_entry(part_name(upload, number)).await?;
             return Err(EngineError::NoSuchUpload);
@@ -109,8 +109,13 @@ impl Inner {
         Ok(PartInfo { number, length, attributes, order: committed.order })
     }
 
-    pub(crate) async fn parts(&self, upload: &UploadRef, after: u16, max_parts: usize) -> Result<Vec<PartInfo>, EngineError> {
-        self.check_open(&upload_name(upload))?;
+    pub(crate) async fn parts(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        after: u16,
+        max_parts: usize,
+    ) -> Result<Vec<PartInfo>, EngineError> {
+        self.check_open(&upload_name(upload)).await?;
         let mut parts = Vec::new();
         for number in self.part_numbers(upload, after, max_parts).await? {
             let name = part_name(upload, number);
@@ -228,7 +233,7 @@ impl Inner {
         let (inner, upload) = (self.clone(), upload.clone());
         let aborting = self.env.spawn(async move {
             let turn = inner.take_upload(&upload).await?;
-            inner.check_open(&upload_name(&upload))?;
+            inner.check_open(&upload_name(&upload)).await?;
             turn.finish(None).await?;
             inner.background.drop_parts(upload);
             Ok(())
@@ -284,7 +289,7 @@ impl Inner {
 
     /// A retried Complete answers what the first one did (decision 15): the upload's tombstone says it for as long as it is kept,
     /// and the object itself for as long as it is the newest.
-    async fn first_outcome(&self, upload: &UploadRef) -> Result<Committed, EngineError> {
+    async fn first_outcome(self: &Arc<Self>, upload: &UploadRef) -> Result<Committed, EngineError> {
         let name = upload_name(upload);
         let hash = name.hash();
         let ended = self.shard(&hash).lock().index().newest(&hash);
@@ -325,7 +330,7 @@ impl Inner {
     }
 
     /// The outcome of a Complete whose object is still the newest.
-    async fn outcome_of_object(&self, upload: &UploadRef) -> Result<Committed, EngineError> {
+    async fn outcome_of_object(self: &Arc<Self>, upload: &UploadRef) -> Result<Committed, EngineError> {
         let name = EntryName::object(upload.key.bucket(), upload.key.key().clone());
         let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
         let attributes = info_of(&frame.record, located.order)?.attributes;

@@ -1,5 +1,9 @@
 //! A write on its way: from its turn, over the appends on its targets, to the acknowledgement.
 //!
+//! In a cell the primary's copy comes first, and the others carry the order that it got: should the primary be lost together with its
+//! gateway, they tell where the write stands among those of other gateways (decision 9, RFD 3). A gateway that nobody writes beside appends
+//! all copies at once.
+//!
 //! The operation belongs to the engine, not to the request that asked for it: completions of appends drive it, on the thread that
 //! reaps them, so that a client that goes away leaves nothing half done. The request's future only listens.
 //!
@@ -9,10 +13,10 @@
 //!      └──turn──► Deciding ── condition false ► Done(error)
 //! ```
 
+use crate::gateway::Op;
 use crate::gather::{CopyFailure, Gather, Gathered};
 use crate::index::Located;
 use crate::large::Kept;
-use crate::machine::{Output, Outputs};
 use crate::store::Inner;
 use bytes::Bytes;
 use device::AppendClass;
@@ -26,9 +30,10 @@ use format::replicas::ReplicaDevices;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
-use types::{Epoch, Generation, KeyHash};
+use topology::ReplicaTable;
+use types::{Epoch, Generation, KeyHash, Order, Position};
 
 /// What to write.
 #[derive(Clone)]
@@ -61,6 +66,7 @@ impl Draft {
 /// One write of one key.
 pub(crate) struct WriteOp {
     inner: Arc<Inner>,
+    this: Weak<WriteOp>,
     draft: Draft,
     /// The request evaluates a condition when the turn comes.
     decides: bool,
@@ -90,7 +96,10 @@ struct Appending {
     write: WriteId,
     epoch: Epoch,
     generation: Generation,
+    devices: ReplicaDevices,
     gather: Gather,
+    /// The other copies wait for the primary's.
+    primary_first: bool,
 }
 
 /// How a write ended well.
@@ -105,7 +114,12 @@ impl WriteOp {
     pub fn new(inner: &Arc<Inner>, draft: Draft, decides: bool) -> Arc<Self> {
         let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None });
         let amended = OnceLock::new();
-        Arc::new(WriteOp { inner: inner.clone(), draft, decides, amended, progress })
+        Arc::new_cyclic(|this| WriteOp { inner: inner.clone(), this: this.clone(), draft, decides, amended, progress })
+    }
+
+    /// The operation as completions need it, which know it by reference.
+    fn this(&self) -> Arc<Self> {
+        self.this.upgrade().expect("whoever calls holds it")
     }
 
     /// The same write once more, after it was refused.
@@ -160,7 +174,7 @@ impl WriteOp {
     }
 
     /// The write's turn has come.
-    pub fn dispatched(self: &Arc<Self>, write: WriteId, newest: Option<Located>) {
+    pub fn dispatched(self: &Arc<Self>, write: WriteId, newest: Option<Located>, table: &ReplicaTable) {
         if self.decides {
             return self.decide(write, newest);
         }
@@ -173,7 +187,7 @@ impl WriteOp {
             self.give_up(Ok(Outcome { committed, replaced: None }));
             return;
         }
-        self.append_as(write);
+        self.append_as(write, table);
     }
 
     /// Lets the request decide, unless it has gone away.
@@ -208,7 +222,9 @@ impl WriteOp {
             Stage::Deciding { write, .. } => *write,
             _ => panic!("a write is appended once, after its turn came"),
         };
-        self.append_as(write);
+        // As of now: an older table than its shard's would give an order that is too low.
+        let table = self.inner.shard(&self.draft.hash).lock().table.clone();
+        self.append_as(write, &table);
     }
 
     /// A deciding write ends without a record. Harmless unless it is deciding or queued.
@@ -234,25 +250,49 @@ impl WriteOp {
         }
     }
 
-    fn append_as(self: &Arc<Self>, write: WriteId) {
+    fn append_as(self: &Arc<Self>, write: WriteId, table: &ReplicaTable) {
         let epoch = self.inner.epochs.enter();
-        let table = self.inner.targets.table();
         let devices =
             ReplicaDevices::new(table.set_of(&self.draft.hash).devices()).expect("a replica set has one to three devices");
-        let generation = table.generation();
+        let (generation, primary_first) = (table.generation(), !self.inner.is_alone() && devices.len() > 1);
         let gather = Gather::new(&devices);
-        self.progress.lock().stage = Stage::Appending(Appending { write, epoch, generation, gather });
+        let appending = Appending { write, epoch, generation, devices, gather, primary_first };
+        self.progress.lock().stage = Stage::Appending(appending);
+        let record = self.record(write, epoch, generation, devices);
+        match primary_first {
+            true => self.append_copies(record, 0..1),
+            // The primary last: what a secondary refuses at once is then on no primary.
+            false => self.append_copies(record, (0..devices.len()).rev()),
+        }
+    }
+
+    /// The primary's copy landed: the others follow, with the order that it got. If it did not, there are none.
+    fn append_others(self: &Arc<Self>, next: Others, primary: Result<Position, AppendError>) {
+        let Others { write, epoch, generation, devices } = next;
+        match primary {
+            Ok(position) => {
+                let order = Some(Order::new(generation, position));
+                let record = Record { order, ..self.record(write, epoch, generation, devices) };
+                self.append_copies(record, 1..devices.len());
+            }
+            Err(error) => (1..devices.len()).for_each(|index| self.appended(index as u64, Err(error.clone()))),
+        }
+    }
+
+    fn append_copies(self: &Arc<Self>, mut record: Record, replicas: impl Iterator<Item = usize>) {
         let class = if self.draft.kind == RecordKind::Tombstone { AppendClass::Tombstone } else { AppendClass::Data };
         let pieces: smallvec::SmallVec<[&[u8]; 2]> = self.draft.payload.iter().map(|piece| &piece[..]).collect();
-        let mut record = self.record(write, epoch, generation, devices);
-        // The primary last: what a secondary refuses at once is then on no primary.
+        let devices = record.replica_devices;
         let mut refused: Option<AppendError> = None;
-        for (index, device) in devices.as_slice().iter().enumerate().rev() {
+        for index in replicas {
             record.replica_index = index as u8;
             let done: Arc<dyn AppendDone> = self.clone();
             let appended = match &refused {
                 Some(error) => Err(error.clone()),
-                None => self.inner.targets.append(*device, class, &record, &pieces, done, index as u64),
+                None => {
+                    let device = devices.as_slice()[index];
+                    self.inner.targets.append(device, class, &record, &pieces, done, index as u64)
+                }
             };
             if let Err(error) = appended {
                 self.appended(index as u64, Err(error.clone()));
@@ -353,24 +393,40 @@ impl WriteOp {
     }
 }
 
+/// What the copies after the primary's are made by.
+struct Others {
+    write: WriteId,
+    epoch: Epoch,
+    generation: Generation,
+    devices: ReplicaDevices,
+}
+
 impl AppendDone for WriteOp {
     fn appended(&self, token: u64, outcome: Result<Appended, AppendError>) {
         let frame_bytes = outcome.as_ref().map_or(0, |appended| appended.frame_bytes);
+        let primary = outcome.as_ref().map(|appended| appended.position).map_err(Clone::clone);
         let outcome = outcome.map(|appended| (appended.place, appended.position)).map_err(|error| failure(&error));
-        let complete = {
+        let (complete, others) = {
             let mut progress = self.progress.lock();
             let Stage::Appending(appending) = &mut progress.stage else {
-                panic!("an append completes while its write is appending");
+                assert!(self.inner.is_deposed(), "an append completes while its write is appending");
+                return;
             };
-            if appending.gather.note(token as usize, outcome) {
-                match std::mem::replace(&mut progress.stage, Stage::Queued) {
+            let is_complete = appending.gather.note(token as usize, outcome);
+            let Appending { write, epoch, generation, devices, primary_first, .. } = *appending;
+            let others = (primary_first && token == 0).then_some(Others { write, epoch, generation, devices });
+            let complete = match is_complete {
+                true => match std::mem::replace(&mut progress.stage, Stage::Queued) {
                     Stage::Appending(appending) => Some(appending),
                     _ => None,
-                }
-            } else {
-                None
-            }
+                },
+                false => None,
+            };
+            (complete, others)
         };
+        if let Some(others) = others {
+            self.this().append_others(others, primary);
+        }
         if let Some(appending) = complete {
             self.gathered(appending, frame_bytes as u32);
         }
@@ -417,57 +473,33 @@ impl Drop for TurnGuard {
 impl Inner {
     /// Queues a write; dispatches it if its turn is now.
     pub(crate) fn start(self: &Arc<Self>, op: &Arc<WriteOp>) -> Result<(), EngineError> {
-        let mut out = Outputs::new();
-        {
-            let mut shard = self.shard(&op.draft.hash).lock();
-            let queued = shard.request(op.draft.hash, op.clone(), op.decides, &mut out);
-            queued.map_err(|full| EngineError::Busy { reason: full.to_string() })?;
-        }
-        self.perform(out);
-        Ok(())
+        let hash = op.draft.hash;
+        self.step(&hash, None, |keys, out| {
+            self.check_deposed()?;
+            let queued = keys.request(hash, Op::Write(op.clone()), op.decides, out);
+            queued.map_err(|full| EngineError::Busy { reason: full.to_string() })
+        })
     }
 
     /// Publishes a durable write. Its name enters the list under the same lock, so that a read and a list agree.
     fn publish(self: &Arc<Self>, entry: Entry) {
-        let mut out = Outputs::new();
-        {
-            let mut shard = self.shard(&entry.hash).lock();
-            shard.appended(entry, &mut out);
-            for output in &out {
-                if let Output::Acknowledge { op, entry, .. } = output {
-                    let name = op.name_entry(entry);
-                    self.note_open_upload(&name);
-                    self.names.insert(entry.epoch, name);
-                }
+        self.step(&entry.hash, None, |keys, out| {
+            if !self.is_deposed() {
+                keys.appended(entry, out);
             }
-        }
-        self.perform(out);
+        });
     }
 
     fn end_turn(self: &Arc<Self>, hash: KeyHash) {
-        let mut out = Outputs::new();
-        self.shard(&hash).lock().withdraw(hash, &mut out);
-        self.perform(out);
+        self.step(&hash, None, |keys, out| {
+            if !self.is_deposed() {
+                keys.withdraw(hash, out);
+            }
+        });
     }
 
     /// Takes a write out of the queue; false if it is not there any more.
     fn cancel(&self, op: &Arc<WriteOp>) -> bool {
-        self.shard(&op.draft.hash).lock().cancel(op.draft.hash, |queued| Arc::ptr_eq(queued, op))
-    }
-
-    /// Does what the machine asked for, without its lock.
-    pub(crate) fn perform(self: &Arc<Self>, out: Outputs<Arc<WriteOp>>) {
-        for output in out {
-            match output {
-                Output::Dispatch { op, write, newest } => op.dispatched(write, newest),
-                Output::Acknowledge { op, entry, replaced } => {
-                    self.account(&entry, replaced.as_ref());
-                    op.acknowledged(&entry, replaced);
-                }
-                Output::Answer { .. } | Output::Published { .. } | Output::Send { .. } | Output::RecoveredHeld => {
-                    unreachable!("a cell of one gateway exchanges no messages")
-                }
-            }
-        }
+        self.shard(&op.draft.hash).lock().cancel(op.draft.hash, |queued| queued.is(op))
     }
 }

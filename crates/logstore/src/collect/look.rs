@@ -70,7 +70,7 @@ impl Inner {
                 RecordKind::Chunk | RecordKind::DescriptorNode => {
                     look.has_chunks = true;
                     let chunk = record.chunk.expect("chunks and nodes name their owner");
-                    match staged.contains(&chunk.put) {
+                    match staged.contains(&chunk.put) || self.may_be_staged_elsewhere(&chunk.put) {
                         true => look.stays = true,
                         false => self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?,
                     }
@@ -83,7 +83,7 @@ impl Inner {
         if look.damaged && !moving {
             look.live += self.named_in(victim).await?.len() as u64;
         }
-        look.stays |= look.damaged && self.may_hold_staged(victim, &staged);
+        look.stays |= look.damaged && (self.may_hold_staged(victim, &staged) || !self.is_alone());
         look.stays |= look.damaged && runs.iter().any(|place| victim.holds(place));
         Ok(look)
     }

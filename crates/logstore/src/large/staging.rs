@@ -71,8 +71,12 @@ struct Staging {
 }
 
 impl Staging {
-    fn new(inner: &Arc<Inner>, put: WriteId) -> Self {
-        inner.staging.lock().insert(put);
+    /// Names the write. Under the lock, so that no chunk is written under a number that was passed over when the first one was looked up.
+    fn new(inner: &Arc<Inner>) -> Self {
+        let mut staging = inner.staging.lock();
+        let put = inner.next_write_id();
+        staging.insert(put);
+        drop(staging);
         Staging { inner: inner.clone(), put }
     }
 }
@@ -95,13 +99,13 @@ impl Staged for LogStaged {
 
 impl LogStaged {
     pub fn new(inner: &Arc<Inner>, owner: KeyHash, part: PartOf) -> Self {
-        let put = inner.next_write_id();
+        let staging = Staging::new(inner);
         LogStaged {
             inner: inner.clone(),
             owner,
             part,
-            staging: Staging::new(inner, put),
-            put,
+            put: staging.put,
+            staging,
             next_index: 0,
             in_flight: VecDeque::new(),
             refs: Vec::new(),

@@ -61,6 +61,11 @@ impl SequenceSource {
         self.writes.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The number that the next write will have, or one before.
+    pub fn next(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
     /// Draws the number of a read or a freeze.
     pub(super) fn draw_question(&self) -> u64 {
         self.questions.fetch_add(1, Ordering::Relaxed)

@@ -99,6 +99,17 @@ impl<Op: Clone> Shard<Op> {
         }
     }
 
+    /// Gives up everything that is going on: the gateway has left its cell. The operations are for the shell to end.
+    pub fn abandon(&mut self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for (_, state) in self.keys.drain() {
+            ops.extend(state.active.map(|active| active.op));
+            ops.extend(state.queue.into_iter().map(|waiting| waiting.op));
+            ops.extend(state.peers.into_iter().flat_map(|peers| peers.reads).map(|read| read.op));
+        }
+        ops
+    }
+
     /// Lets what waits at a key go on after something ended.
     pub(super) fn go_on(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
         self.dispatch_frozen(hash, out);

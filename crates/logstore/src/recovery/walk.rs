@@ -14,7 +14,7 @@ use types::{DeviceId, Epoch, Generation, KeyHash, Order, Place, Position};
 
 /// Everything that the walks found.
 #[derive(Default)]
-pub(super) struct FoundRecords {
+pub(crate) struct FoundRecords {
     /// Records as they were written, by write; in the order in which their first copy was found.
     pub written: Vec<FoundWrite>,
     by_write: HashMap<WriteId, usize>,
@@ -35,7 +35,7 @@ pub(super) struct FoundRecords {
 }
 
 /// One record and the copies of it that were found.
-pub(super) struct FoundWrite {
+pub(crate) struct FoundWrite {
     /// One copy's header; they differ in the replica index alone.
     pub record: Record,
     pub copies: [Option<FoundCopy>; MAX_REPLICAS],
@@ -62,14 +62,14 @@ impl FoundWrite {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct FoundCopy {
+pub(crate) struct FoundCopy {
     pub place: Place,
     pub position: Position,
     pub frame_bytes: u32,
 }
 
 /// Walks all devices from where the manifest says.
-pub(super) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest) -> Result<FoundRecords, OpenError> {
+pub(crate) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest) -> Result<FoundRecords, OpenError> {
     let from = vectors_of(&manifest.start);
     let has_places = !manifest.runs.is_empty();
     let mut found = FoundRecords { most_copies: 1, covered: manifest.covered, has_places, ..FoundRecords::default() };

@@ -167,10 +167,7 @@ impl Rig {
     }
 
     pub async fn device(&self, id: DeviceId) -> Result<Arc<Device>, device::OpenError> {
-        let disk = self.disks[id.0 as usize - 1].clone();
-        let disk: Arc<dyn Disk> = Arc::new(Plugged { disk, mains: self.mains.clone(), number: id.0 as u64 });
-        let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
-        Ok(Arc::new(Device::open(disk, &self.env, config).await?))
+        open_device(self.disks[id.0 as usize - 1].clone(), self.mains.clone(), id, &self.env).await
     }
 
     /// Opens all devices but `missing`, and the engine over them.
@@ -221,6 +218,13 @@ impl Rig {
         self.set_order(CompletionOrder::Inline);
         self.mains = Mains::on(self.disks.clone());
     }
+}
+
+/// Opens a device on a disk that hangs on these mains.
+pub async fn open_device(disk: SimDisk, mains: Arc<Mains>, id: DeviceId, env: &Env) -> Result<Arc<Device>, device::OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(Plugged { disk, mains, number: id.0 as u64 });
+    let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
+    Ok(Arc::new(Device::open(disk, env, config).await?))
 }
 
 pub fn key(name: &str) -> ObjectKey {

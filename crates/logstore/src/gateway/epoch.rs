@@ -1,0 +1,103 @@
+//! Epochs of a cell: begun by every member, so that what is in an epoch is known to all when it has ended (decision 11).
+//!
+//! ```text
+//!   leader: where each log may grow next ─► BeginEpoch(N) ─► every member: advance to N, drain, EpochBegun(N) to all members
+//! ```
+//!
+//! `EpochBegun` travels behind the conclusions of every write that its sender began before epoch N. So who has it from all members has
+//! all entries of the epochs before N, and what is not among them stands behind the positions that the leader read first. A leader
+//! that follows another goes beyond every epoch that any member has begun: the former leader's positions are not known to it.
+
+use crate::peers::Item;
+use crate::store::Inner;
+use engine::EngineError;
+use format::record::WriteId;
+use std::sync::Arc;
+use types::{Epoch, Sequence, ViewNumber};
+
+impl Inner {
+    /// Ends every epoch up to the present one, at every member; the last one that ended. Positions of the logs are read before.
+    pub(crate) async fn end_epochs(self: &Arc<Self>) -> Result<Epoch, EngineError> {
+        let Some(member) = &self.member else {
+            let ended = self.epochs.present();
+            self.advance_to(Epoch(ended.0 + 1)).await;
+            return Ok(ended);
+        };
+        self.check_leads()?;
+        let view = member.view().number();
+        let next = {
+            let heard = member.heard.lock();
+            let told = heard.hello.values().map(|(epoch, _)| *epoch).chain(heard.begun.values().map(|(epoch, _)| *epoch));
+            Epoch(told.fold(self.epochs.present(), Epoch::max).0 + 1)
+        };
+        member.push_to_all(&Item::BeginEpoch { view, epoch: next });
+        self.begin_epoch(view, next).await;
+        self.heard_all_of(Epoch(next.0 - 1), view).await?;
+        Ok(Epoch(next.0 - 1))
+    }
+
+    /// Waits until this gateway has all entries of an epoch that has ended. Fails if the view changes.
+    async fn heard_all_of(&self, ended: Epoch, view: ViewNumber) -> Result<(), EngineError> {
+        let Some(member) = &self.member else { return Ok(()) };
+        let others = member.view().others().to_vec();
+        let has_begun = |heard: &super::member::Heard| {
+            others.iter().all(|other| heard.begun.get(other).is_some_and(|(epoch, _)| *epoch > ended))
+        };
+        tokio::select! {
+            biased;
+            () = member.until(has_begun) => Ok(()),
+            () = member.view_after(view) => Err(EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }),
+            () = member.deposed() => Err(super::depose::deposed()),
+        }
+    }
+
+    /// As [`Inner::end_epochs`] leaves it, at any member and however the view changes meanwhile; false if this gateway has left.
+    pub(super) async fn wait_for_end_of(&self, ended: Epoch) -> bool {
+        let Some(member) = &self.member else { return true };
+        loop {
+            let view = member.view().number();
+            match self.heard_all_of(ended, view).await {
+                Ok(()) => return true,
+                Err(_) if member.is_deposed() => return false,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Begins an epoch here and tells the others when every write of the ones before has ended.
+    pub(super) async fn begin_epoch(self: &Arc<Self>, view: ViewNumber, epoch: Epoch) {
+        let Some(member) = &self.member else { return };
+        {
+            let _one_at_a_time = member.advancing.lock().await;
+            self.advance_to(epoch).await;
+        }
+        let begun = self.epochs.present();
+        let staged_from = self.staged_from();
+        member.push_to_all(&Item::EpochBegun { view, epoch: begun, staged_from });
+        member.moved();
+    }
+
+    async fn advance_to(&self, epoch: Epoch) {
+        while self.epochs.present() < epoch {
+            self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
+            let ended = self.epochs.advance();
+            self.epochs.drained(ended).await;
+        }
+    }
+
+    /// Whether another member may still be about to name this chunk.
+    pub(crate) fn may_be_staged_elsewhere(&self, put: &WriteId) -> bool {
+        let Some(member) = &self.member else { return false };
+        if put.gateway == self.me || !member.view().view().contains(put.gateway) {
+            return false;
+        }
+        let heard = member.heard.lock();
+        heard.begun.get(&put.gateway).is_none_or(|(_, staged_from)| put.sequence >= *staged_from)
+    }
+
+    /// Chunks from this sequence on may be named by no record yet.
+    fn staged_from(&self) -> Sequence {
+        let staging = self.staging.lock();
+        staging.first().map_or(Sequence(self.sequences.next()), |put| put.sequence)
+    }
+}

@@ -1,0 +1,155 @@
+//! Taking in what other gateways say.
+
+use super::follow::Follow;
+use super::member::Member;
+use crate::machine::{CellMessage, Message};
+use crate::peers::{Batch, Item, Taken, WireError};
+use crate::store::{Inner, LogStore};
+use format::name_entry::NameEntry;
+use std::sync::Arc;
+use types::{GatewayId, ViewNumber};
+
+/// Why a batch was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum HearError {
+    #[error("a batch that can't be read: {0}")]
+    Wire(#[from] WireError),
+    #[error("for gateway {wanted}, this is {found}")]
+    OtherGateway { wanted: GatewayId, found: GatewayId },
+    #[error("this gateway is alone")]
+    Alone,
+    #[error("this gateway has left its cell")]
+    Deposed,
+    #[error("something before this batch is missing")]
+    Gap,
+    #[error("streams from too many gateways")]
+    TooMany,
+}
+
+impl LogStore {
+    /// Takes in a batch of another gateway. An error says that it was not taken: it is sent again.
+    pub async fn hear(&self, bytes: &[u8]) -> Result<(), HearError> {
+        let Batch { from, to, number, items } = Batch::decode(bytes)?;
+        let member = self.inner.member.as_ref().ok_or(HearError::Alone)?;
+        let me = self.inner.me;
+        if to != me {
+            return Err(HearError::OtherGateway { wanted: to, found: me });
+        }
+        if member.is_deposed() {
+            return Err(HearError::Deposed);
+        }
+        let hearing = member.hearings.of(from).ok_or(HearError::TooMany)?;
+        let inner = self.inner.clone();
+        // A batch that has begun is taken in to its end, whoever stops waiting.
+        let taking = self.inner.env.spawn(async move {
+            match hearing.take(number).await {
+                Taken::Take(_turn) => {
+                    for item in items {
+                        inner.take_in(from, item).await?;
+                    }
+                    Ok(())
+                }
+                Taken::Already => Ok(()),
+                Taken::Gap => Err(HearError::Gap),
+            }
+        });
+        taking.await.unwrap_or(Err(HearError::Deposed))
+    }
+}
+
+impl Inner {
+    async fn take_in(self: &Arc<Self>, from: GatewayId, item: Item) -> Result<(), HearError> {
+        let member = self.member.as_ref().ok_or(HearError::Alone)?;
+        if let Some(view) = item.view() {
+            self.wait_for_view(member, view).await?;
+            if view < member.view().number() && !matches!(item, Item::Key { .. } | Item::All(_)) {
+                return Ok(());
+            }
+        }
+        match item {
+            Item::Key { message, name } => self.take_in_message(from, message, name.map(|name| *name)),
+            Item::All(message) => self.take_in_cell_message(member, from, message),
+            Item::Hello { view, epoch, installed } => {
+                let mut heard = member.heard.lock();
+                if heard.view == view {
+                    heard.hello.insert(from, (epoch, installed));
+                }
+                drop(heard);
+                member.moved();
+            }
+            Item::Unsaved { names } => {
+                let mut heard = member.heard.lock();
+                if heard.joining {
+                    heard.unsaved.extend(names);
+                }
+            }
+            Item::Ask { question } => member.push(from, &Item::Answer { question }),
+            Item::Answer { question } | Item::Retired { question } => member.questions.answered(from, question),
+            Item::BeginEpoch { view, epoch } => {
+                // Not here: the writes that it waits for may need what comes behind it.
+                let inner = self.clone();
+                self.env.spawn(async move { inner.begin_epoch(view, epoch).await });
+            }
+            Item::EpochBegun { epoch, staged_from, .. } => {
+                member.heard.lock().begun.insert(from, (epoch, staged_from));
+                member.moved();
+            }
+            Item::Installed { manifest } => self.follow(member, Follow::Installed(manifest)).await?,
+            Item::Relocated { old, name } => self.follow(member, Follow::Relocated { old, name: Box::new(name) }).await?,
+            Item::Retire { question } => self.follow(member, Follow::Retire { from, question }).await?,
+        }
+        Ok(())
+    }
+
+    async fn follow(&self, member: &Member, follow: Follow) -> Result<(), HearError> {
+        member.following.send(follow).await.map_err(|_| HearError::Deposed)
+    }
+
+    async fn wait_for_view(&self, member: &Member, view: ViewNumber) -> Result<(), HearError> {
+        member.progress.wait_for(|_| member.view().number() >= view || member.is_deposed()).await;
+        if member.is_deposed() { Err(HearError::Deposed) } else { Ok(()) }
+    }
+
+    fn take_in_message(self: &Arc<Self>, from: GatewayId, message: Message, name: Option<NameEntry>) {
+        let hash = *message.hash();
+        self.step(&hash, name.as_ref(), |keys, out| {
+            if let (Message::Recovered { entry }, Some(name)) = (&message, &name) {
+                keys.held_names.insert(entry.write, name.clone());
+            }
+            keys.receive(from, message, out);
+        });
+    }
+
+    fn take_in_cell_message(self: &Arc<Self>, member: &Member, from: GatewayId, message: CellMessage) {
+        for shard in &self.shards {
+            self.step_on(shard, None, |keys, out| keys.receive_for_all(from, &message, out));
+        }
+        self.note_cell_message(member, from, &message);
+    }
+
+    /// What the shell itself keeps of a message about all keys.
+    pub(super) fn note_cell_message(&self, member: &Member, from: GatewayId, message: &CellMessage) {
+        let mut heard = member.heard.lock();
+        if message.view().is_some_and(|view| view != heard.view) {
+            return;
+        }
+        match message {
+            CellMessage::Carried { .. } => drop(heard.carried.insert(from)),
+            CellMessage::RecoveredHeld { .. } => drop(heard.holding.insert(from)),
+            CellMessage::AllRecovered { .. } => {}
+            CellMessage::Decided { gateways } => {
+                heard.undecided.retain(|gateway| !gateways.contains(gateway));
+                heard.decided.extend(gateways);
+                drop(heard);
+                self.forget_held_names(gateways);
+            }
+        }
+        member.moved();
+    }
+
+    fn forget_held_names(&self, gateways: &[GatewayId]) {
+        for shard in &self.shards {
+            shard.lock().held_names.retain(|write, _| !gateways.contains(&write.gateway));
+        }
+    }
+}

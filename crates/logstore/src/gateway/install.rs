@@ -1,0 +1,161 @@
+//! A newer view (RFD 5): every shard installs it, then the others are told what this gateway carries over.
+//!
+//! ```text
+//!   streams to new members ─► table, then each shard: install ─► Hello, names for who joins, Carried to every member
+//! ```
+//!
+//! The replica table comes with the view. A write dispatched by a shard that has installed it goes by its table, and is acknowledged
+//! only when every member has installed it too: so no write of an older generation begins anywhere after a newer one was
+//! acknowledged, and generations need no draining (decision 2).
+
+use super::member::Member;
+use crate::machine::{Cell, CellMessage};
+use crate::peers::{Item, Link};
+use crate::store::{Inner, LogStore};
+use engine::EngineError;
+use format::name_entry::NameEntry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use topology::{HeldLease, ReplicaTable, View};
+use types::GatewayId;
+
+/// Names that travel in one item.
+const NAMES_PER_ITEM: usize = 256;
+
+/// A view of the cell, as the manager gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellView {
+    pub view: View,
+    pub table: ReplicaTable,
+    /// Removed gateways that are not decided.
+    pub undecided: BTreeSet<GatewayId>,
+    /// The member that recovers, checkpoints and collects.
+    pub leader: GatewayId,
+}
+
+impl LogStore {
+    /// Installs a newer view, which this gateway is a member of. To be called once for each view, in order; views may be skipped.
+    pub async fn install(&self, next: CellView) {
+        let inner = &self.inner;
+        let Some(member) = &inner.member else { return };
+        if next.view.number() <= member.view().number() || member.is_deposed() {
+            return;
+        }
+        inner.install(member, next);
+    }
+
+    /// Takes in a grant of the serve lease.
+    pub fn renew_lease(&self, granted: HeldLease) {
+        if let Some(member) = &self.inner.member {
+            member.lease.renew(granted);
+        }
+    }
+}
+
+impl Inner {
+    fn install(self: &Arc<Self>, member: &Member, next: CellView) {
+        let cell = Arc::new(Cell::new(self.me, next.view.clone()));
+        let added: Vec<GatewayId> =
+            next.view.members().iter().copied().filter(|gateway| !member.view().view().contains(*gateway)).collect();
+        self.change_links(member, &next.view);
+        {
+            let mut heard = member.heard.lock();
+            let decided = std::mem::take(&mut heard.decided);
+            // What was decided stays decided until the manager has taken note.
+            heard.undecided = next.undecided.iter().copied().filter(|gateway| !decided.contains(gateway)).collect();
+            heard.decided = decided.into_iter().filter(|gateway| next.undecided.contains(gateway)).collect();
+            (heard.view, heard.leader) = (next.view.number(), Some(next.leader));
+            (heard.hello, heard.carried, heard.holding, heard.holding_shards) = Default::default();
+            heard.begun.retain(|gateway, _| next.view.contains(*gateway));
+        }
+        let table = Arc::new(next.table);
+        self.targets.set_table(table.clone());
+        let removed: Vec<GatewayId> = member.heard.lock().undecided.iter().copied().collect();
+        for shard in &self.shards {
+            self.step_on(shard, None, |keys, out| {
+                keys.table = table.clone();
+                keys.install(cell.clone(), &removed, out);
+            });
+        }
+        member.set_view(cell.clone());
+        self.tell_moves(member);
+        self.greet(member, &cell, &added);
+        tracing::info!(view = cell.number().0, members = ?next.view.members(), "installed a view of the cell");
+    }
+
+    /// Writes go by this table from now on. For a gateway that is alone; in a cell tables come with views.
+    pub(crate) fn set_table(&self, table: ReplicaTable) {
+        let table = Arc::new(table);
+        self.targets.set_table(table.clone());
+        self.shards.iter().for_each(|shard| shard.lock().table = table.clone());
+    }
+
+    /// First words in a view: where this gateway is, for who joins all names that no checkpoint has, and that no other freeze is held.
+    pub(crate) fn greet(&self, member: &Member, cell: &Cell, added: &[GatewayId]) {
+        let view = cell.number();
+        let hello = Item::Hello { view, epoch: self.epochs.present(), installed: self.remembered.epoch() };
+        let joined = self.has_joined();
+        for to in cell.others() {
+            member.push(*to, &hello);
+            if joined && added.contains(to) {
+                self.tell_names(member, *to);
+            }
+            member.push(*to, &Item::All(CellMessage::Carried { view }));
+        }
+    }
+
+    fn tell_names(&self, member: &Member, to: GatewayId) {
+        for memtable in self.names.layers().memtables {
+            let names: Vec<NameEntry> = memtable.read().values().cloned().collect();
+            for names in names.chunks(NAMES_PER_ITEM) {
+                member.push(to, &Item::Unsaved { names: names.to_vec() });
+            }
+        }
+    }
+
+    /// Opens streams to new members and ends those to gateways that left.
+    pub(crate) fn change_links(&self, member: &Member, view: &View) {
+        let known = member.links();
+        let mut links = BTreeMap::new();
+        for to in view.members().iter().copied().filter(|to| *to != self.me) {
+            let link = known.get(&to).cloned().unwrap_or_else(|| {
+                let link = Link::new(to);
+                self.env.spawn(link.clone().run(self.env.clone(), self.me, member.directory.clone()));
+                link
+            });
+            links.insert(to, link);
+        }
+        for (gateway, link) in known.iter() {
+            if !links.contains_key(gateway) {
+                link.close();
+            }
+        }
+        member.set_links(links);
+        member.hearings.retain(|gateway| view.contains(gateway) || gateway > *view.members().last().expect("a member"));
+    }
+
+    /// Whether this gateway has the maps of its cell.
+    pub(super) fn has_joined(&self) -> bool {
+        self.member.as_ref().is_none_or(|member| !member.heard.lock().joining)
+    }
+
+    /// Whether collection is this gateway's.
+    pub(crate) fn leads(&self) -> bool {
+        self.member.as_ref().is_none_or(|member| member.is_leader())
+    }
+
+    /// Refuses what only the leader of a settled view may do.
+    pub(crate) fn check_leads(&self) -> Result<(), EngineError> {
+        let Some(member) = &self.member else { return Ok(()) };
+        let is_settled = member.all_carried() && {
+            let heard = member.heard.lock();
+            heard.undecided.is_empty() && !heard.joining
+        };
+        match is_settled && member.is_leader() && !member.is_deposed() {
+            true => Ok(()),
+            false => {
+                Err(EngineError::Unavailable { reason: "another gateway leads the cell, or its view is changing".to_owned() })
+            }
+        }
+    }
+}

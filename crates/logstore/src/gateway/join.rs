@@ -1,0 +1,89 @@
+//! A gateway that joins gets its map: what checkpoints have from the runs, the rest from every member (decision 24).
+//!
+//! ```text
+//!   installed as one that joins ─► Hello, Unsaved, Carried of every member ─► runs of the manager's manifest ─► index, names ─► lease
+//! ```
+//!
+//! Every member sends its own, because a conclusion may have reached one and not another. What is concluded after the installation comes
+//! to this gateway as to everybody. Until it has all of that it has no lease and takes no client's write.
+
+use super::follow;
+use super::member::Member;
+use crate::background;
+use crate::store::{Inner, LogStore};
+use engine::EngineError;
+use format::name_entry::NameEntry;
+use std::sync::Arc;
+use std::time::Duration;
+use types::Epoch;
+
+/// How often a gateway that joins looks whether the manager's state has come so far.
+const MANIFEST_LOOK: Duration = Duration::from_millis(20);
+
+impl LogStore {
+    /// Waits until this gateway has the maps of its cell: it can have a lease then.
+    pub async fn join(&self) -> Result<(), EngineError> {
+        let inner = &self.inner;
+        let Some(member) = &inner.member else { return Ok(()) };
+        tokio::select! {
+            biased;
+            joined = inner.gather_maps(member) => joined,
+            () = member.deposed() => Err(super::depose::deposed()),
+        }
+    }
+}
+
+impl Inner {
+    async fn gather_maps(self: &Arc<Self>, member: &Member) -> Result<(), EngineError> {
+        member.progress.wait_for(|_| member.all_carried() && member.heard.lock().undecided.is_empty()).await;
+        let (unsaved, epoch, installed) = {
+            let mut heard = member.heard.lock();
+            let newest = |of: fn(&(Epoch, Epoch)) -> Epoch| heard.hello.values().map(of).max().unwrap_or_default();
+            let (epoch, installed) = (newest(|hello| hello.0), newest(|hello| hello.1));
+            (std::mem::take(&mut heard.unsaved), epoch, installed)
+        };
+        while !self.load_newer_manifest(installed).await? {
+            self.env.sleep(MANIFEST_LOOK).await;
+        }
+        self.begin_at(epoch.max(Epoch(installed.0 + 1)));
+        self.absorb(unsaved);
+        self.count_live().await;
+        member.heard.lock().joining = false;
+        self.start_member_tasks(member);
+        member.moved();
+        Ok(())
+    }
+
+    /// What a member does beside its clients' work.
+    pub(crate) fn start_member_tasks(self: &Arc<Self>, member: &Member) {
+        if let Some(followed) = member.followed.lock().take() {
+            self.env.spawn(follow::run(Arc::downgrade(self), followed));
+            self.env.spawn(background::run(Arc::downgrade(self)));
+        }
+    }
+
+    /// A gateway that joins has no write of its own: it begins in the epoch of the others.
+    fn begin_at(&self, epoch: Epoch) {
+        while self.epochs.present() < epoch {
+            self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
+            self.epochs.advance();
+        }
+    }
+
+    /// Takes in names that no checkpoint has, from all members: the newest of each counts, and of one order the last place.
+    fn absorb(&self, mut unsaved: Vec<NameEntry>) {
+        unsaved.sort_by_key(|name| (name.entry.order, name.entry.epoch));
+        for name in unsaved {
+            let entry = name.entry;
+            let mut keys = self.shard(&entry.hash).lock();
+            let known = keys.index().newest(&entry.hash);
+            match known {
+                Some(known) if known.order > entry.order => continue,
+                Some(known) if known.order == entry.order => drop(keys.index_mut().relocate(&known.places, entry)),
+                _ => drop(keys.index_mut().publish(entry)),
+            }
+            self.note_open_upload(&name);
+            self.names.insert(entry.epoch, name);
+        }
+    }
+}

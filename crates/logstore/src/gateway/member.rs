@@ -1,0 +1,206 @@
+//! A gateway's membership of its cell: the view that it has installed, its ways to the others, what it has heard in this view.
+
+use super::follow::{Follow, MAX_FOLLOWING, Moves};
+use super::install::CellView;
+use super::lease::Lease;
+use super::question::Questions;
+use crate::machine::Cell;
+use crate::peers::{Directory, Hearings, Item, Link};
+use crate::store::LogStore;
+use crate::watched::Watched;
+use arc_swap::ArcSwap;
+use format::name_entry::NameEntry;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::mpsc;
+use types::{Epoch, GatewayId, Sequence, ViewNumber};
+
+/// What makes a log engine the gateway of a cell.
+pub struct MemberSetup {
+    /// Ways to the other gateways.
+    pub directory: Arc<dyn Directory>,
+    /// The view in which it begins.
+    pub first: CellView,
+}
+
+/// What a gateway says of itself in its heartbeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub view: ViewNumber,
+    /// It has the maps of all members, and may have a lease.
+    pub has_joined: bool,
+    /// Removed gateways of which it has processed the decision.
+    pub decided: BTreeSet<GatewayId>,
+    /// As leader: those that are decided everywhere and checkpointed.
+    pub recovered: BTreeSet<GatewayId>,
+    /// Members that did not answer its last call.
+    pub unreachable: BTreeSet<GatewayId>,
+}
+
+impl LogStore {
+    /// What this gateway says of its membership; none if it is alone.
+    pub fn member_status(&self) -> Option<MemberStatus> {
+        let member = self.inner.member.as_ref()?;
+        let links = member.links();
+        let unreachable = links.iter().filter(|(_, link)| link.is_failing()).map(|(gateway, _)| *gateway).collect();
+        let heard = member.heard.lock();
+        Some(MemberStatus {
+            view: heard.view,
+            has_joined: !heard.joining,
+            decided: heard.decided.clone(),
+            recovered: heard.recovered.clone(),
+            unreachable,
+        })
+    }
+}
+
+/// The membership.
+pub(crate) struct Member {
+    pub directory: Arc<dyn Directory>,
+    cell: ArcSwap<Cell>,
+    links: ArcSwap<BTreeMap<GatewayId, Arc<Link>>>,
+    pub hearings: Hearings,
+    pub lease: Lease,
+    pub questions: Questions,
+    /// Changes of places, in the order in which the leader made them.
+    pub following: mpsc::Sender<Follow>,
+    /// Taken by the task that applies them.
+    pub followed: Mutex<Option<mpsc::Receiver<Follow>>>,
+    /// Of this gateway and of the leaders before, in no checkpoint yet.
+    pub moves: Mutex<Moves>,
+    pub heard: Mutex<Heard>,
+    /// Counts changes of `heard` and of the view.
+    pub progress: Watched<u64>,
+    pub is_deposed: AtomicBool,
+    /// One step of the epoch at a time.
+    pub advancing: tokio::sync::Mutex<()>,
+}
+
+/// What has been heard.
+#[derive(Default)]
+pub(crate) struct Heard {
+    /// The view that this is about. It changes before the shards do.
+    pub view: ViewNumber,
+    pub leader: Option<GatewayId>,
+    /// Removed gateways that are not decided here.
+    pub undecided: BTreeSet<GatewayId>,
+    /// Of this view, from each other member:
+    pub hello: BTreeMap<GatewayId, (Epoch, Epoch)>,
+    pub carried: BTreeSet<GatewayId>,
+    pub holding: BTreeSet<GatewayId>,
+    /// Shards of this gateway that hold everything that was recovered.
+    pub holding_shards: usize,
+    /// The epoch that each member has begun, and from where on its chunks may be named by nothing.
+    pub begun: BTreeMap<GatewayId, (Epoch, Sequence)>,
+    /// For a gateway that joins: names that the members told.
+    pub unsaved: Vec<NameEntry>,
+    /// This gateway has been installed as one that joins, and has not finished.
+    pub joining: bool,
+    pub decided: BTreeSet<GatewayId>,
+    pub recovered: BTreeSet<GatewayId>,
+}
+
+impl Member {
+    pub fn new(setup: MemberSetup, cell: Arc<Cell>, joining: bool) -> Self {
+        let (following, followed) = mpsc::channel(MAX_FOLLOWING);
+        let view = cell.number();
+        Member {
+            directory: setup.directory,
+            cell: ArcSwap::new(cell),
+            links: ArcSwap::default(),
+            hearings: Hearings::default(),
+            lease: Lease::default(),
+            questions: Questions::default(),
+            following,
+            followed: Mutex::new(Some(followed)),
+            moves: Mutex::default(),
+            heard: Mutex::new(Heard {
+                view,
+                joining,
+                leader: Some(setup.first.leader),
+                undecided: setup.first.undecided,
+                ..Heard::default()
+            }),
+            progress: Watched::default(),
+            is_deposed: AtomicBool::new(false),
+            advancing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The view that this gateway has installed.
+    pub fn view(&self) -> arc_swap::Guard<Arc<Cell>> {
+        self.cell.load()
+    }
+
+    /// All shards have installed this view.
+    pub fn set_view(&self, cell: Arc<Cell>) {
+        self.cell.store(cell);
+        self.moved();
+    }
+
+    /// Queues an item for another gateway. For one that has left it is dropped.
+    pub fn push(&self, to: GatewayId, item: &Item) {
+        if let Some(link) = self.links.load().get(&to) {
+            link.push(item);
+        }
+    }
+
+    /// Queues an item for every other member.
+    pub fn push_to_all(&self, item: &Item) {
+        for to in self.view().others() {
+            self.push(*to, item);
+        }
+    }
+
+    pub fn links(&self) -> Arc<BTreeMap<GatewayId, Arc<Link>>> {
+        self.links.load_full()
+    }
+
+    pub fn set_links(&self, links: BTreeMap<GatewayId, Arc<Link>>) {
+        self.links.store(Arc::new(links));
+    }
+
+    /// Something was heard, or a view installed: whoever waits looks again.
+    pub fn moved(&self) {
+        self.progress.change(|count| *count += 1);
+    }
+
+    /// Waits until `is_so` of what was heard.
+    pub async fn until(&self, is_so: impl Fn(&Heard) -> bool) {
+        self.progress.wait_for(|_| is_so(&self.heard.lock())).await;
+    }
+
+    /// Waits until a view after this one is installed.
+    pub async fn view_after(&self, number: ViewNumber) {
+        self.progress.wait_for(|_| self.view().number() > number).await;
+    }
+
+    /// Waits until nothing is undecided.
+    pub async fn all_decided(&self) {
+        self.until(|heard| heard.undecided.is_empty()).await;
+    }
+
+    /// Waits until this gateway has left its cell.
+    pub async fn deposed(&self) {
+        self.progress.wait_for(|_| self.is_deposed()).await;
+    }
+
+    /// Whether this gateway has left its cell: nothing that it knows counts any more.
+    pub fn is_deposed(&self) -> bool {
+        self.is_deposed.load(Ordering::Acquire)
+    }
+
+    /// Whether every other member of the view has told what it carries over.
+    pub fn all_carried(&self) -> bool {
+        let view = self.view();
+        let heard = self.heard.lock();
+        heard.view == view.number() && view.others().iter().all(|other| heard.carried.contains(other))
+    }
+
+    /// Whether this gateway leads its view: recovers, checkpoints, collects.
+    pub fn is_leader(&self) -> bool {
+        self.heard.lock().leader == Some(self.view().me())
+    }
+}

@@ -1,0 +1,116 @@
+//! Questions to all other gateways at once: the answers come on their streams, behind everything that they have said before.
+
+use super::member::Member;
+use crate::peers::Item;
+use crate::store::Inner;
+use engine::EngineError;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use types::GatewayId;
+
+/// How long a list waits for the other gateways.
+const LIST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Questions under way, and who has not answered.
+#[derive(Default)]
+pub(crate) struct Questions {
+    open: Mutex<Open>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    missing: BTreeMap<u64, BTreeSet<GatewayId>>,
+}
+
+impl Questions {
+    /// A new question to these gateways.
+    fn ask(&self, asked: &[GatewayId]) -> u64 {
+        let mut open = self.open.lock();
+        open.next += 1;
+        let question = open.next;
+        open.missing.insert(question, asked.iter().copied().collect());
+        question
+    }
+
+    /// A gateway has answered.
+    pub fn answered(&self, from: GatewayId, question: u64) {
+        if let Some(missing) = self.open.lock().missing.get_mut(&question) {
+            missing.remove(&from);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for all answers.
+    async fn all_answered(&self, question: u64) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.open.lock().missing.get(&question).is_none_or(BTreeSet::is_empty) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Forgets a question, however it ends.
+struct Asked<'a> {
+    questions: &'a Questions,
+    question: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.questions.open.lock().missing.remove(&self.question);
+    }
+}
+
+impl Member {
+    /// Puts a question to all other members and waits for their answers; false if they took too long or the view changed meanwhile.
+    pub async fn ask_all(&self, inner: &Inner, item: impl Fn(u64) -> Item, patience: Duration) -> bool {
+        let view = self.view();
+        let others = view.others().to_vec();
+        let question = self.questions.ask(&others);
+        let _asked = Asked { questions: &self.questions, question };
+        others.iter().for_each(|to| self.push(*to, &item(question)));
+        tokio::select! {
+            biased;
+            () = self.questions.all_answered(question) => true,
+            () = self.view_after(view.number()) => false,
+            () = inner.env.sleep(patience) => false,
+        }
+    }
+}
+
+impl Inner {
+    /// Waits until this gateway's lists hold every name that was acknowledged anywhere before the call (decision 14).
+    pub(crate) async fn hear_all_names(self: &Arc<Self>) -> Result<(), EngineError> {
+        let Some(member) = &self.member else { return Ok(()) };
+        let patience = self.env.now() + LIST_PATIENCE;
+        loop {
+            let view = member.view().number();
+            let settled = tokio::select! {
+                biased;
+                settled = self.names_heard(member) => settled,
+                () = self.env.sleep_until(patience) => {
+                    let reason = "another gateway of the cell does not answer, or a removed one is not recovered yet".to_owned();
+                    return Err(EngineError::Unavailable { reason });
+                }
+            };
+            if settled {
+                return self.check_lease(view);
+            }
+        }
+    }
+
+    async fn names_heard(&self, member: &Member) -> bool {
+        member.all_decided().await;
+        member.ask_all(self, |question| Item::Ask { question }, LIST_PATIENCE).await
+    }
+}

@@ -1,0 +1,165 @@
+//! What a removed gateway left: decided once for all members, by the leader of the view (RFD 5, rules 3 to 6).
+//!
+//! ```text
+//!   fence, drain, seal every target of the table ─► walk from the start vector ─► make missing copies ─► Recovered to every member
+//!   ─► AllRecovered ─► every member holds them ─► Decided ─► checkpoint: the next walk begins behind what was discarded
+//! ```
+//!
+//! In a cell the primary's copy comes first and the others carry its order. So every copy that stands tells its write's order; a write
+//! of which only the primary's copy stands is rolled forward like the rest, because nobody knows what was acknowledged.
+
+use super::member::Member;
+use crate::machine::CellMessage;
+use crate::peers::Item;
+use crate::recovery::decide::{entry_of, name_entry_of};
+use crate::recovery::walk::{FoundRecords, FoundWrite, walk_all};
+use crate::relocate::Recopy;
+use crate::store::{Inner, LogStore};
+use engine::EngineError;
+use format::replicas::Places;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use target::LogTarget;
+use types::limits::MAX_REPLICAS;
+use types::{DeviceId, GatewayId, KeyHash, Place, ViewNumber};
+
+impl LogStore {
+    /// As leader of its view: decides what these removed gateways left. Every target of the table has been fenced against them, drained
+    /// and sealed. Fails when the view changes; the next one's leader begins again.
+    pub async fn recover(&self, removed: &BTreeSet<GatewayId>) -> Result<(), EngineError> {
+        let inner = &self.inner;
+        let Some(member) = &inner.member else { return Ok(()) };
+        let view = member.view().number();
+        tokio::select! {
+            biased;
+            recovered = inner.recover(member, view, removed) => recovered,
+            () = member.view_after(view) => Err(EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }),
+            () = member.deposed() => Err(super::depose::deposed()),
+        }
+    }
+}
+
+impl Inner {
+    async fn recover(
+        self: &Arc<Self>,
+        member: &Member,
+        view: ViewNumber,
+        removed: &BTreeSet<GatewayId>,
+    ) -> Result<(), EngineError> {
+        // Everybody has the view: what is told from here on finds its way into it.
+        member.progress.wait_for(|_| member.all_carried()).await;
+        let found = self.walk_logs().await?;
+        for write in newest_of(&found, removed) {
+            self.roll_on(write).await?;
+        }
+        let all = CellMessage::AllRecovered { view };
+        member.push_to_all(&Item::All(all.clone()));
+        for shard in &self.shards {
+            self.step_on(shard, None, |keys, out| keys.receive_for_all(self.me, &all, out));
+        }
+        member
+            .progress
+            .wait_for(|_| {
+                let heard = member.heard.lock();
+                heard.holding.contains(&self.me) && member.view().others().iter().all(|other| heard.holding.contains(other))
+            })
+            .await;
+        let decided = CellMessage::Decided { gateways: removed.iter().copied().collect() };
+        member.push_to_all(&Item::All(decided.clone()));
+        for shard in &self.shards {
+            self.step_on(shard, None, |keys, out| keys.receive_for_all(self.me, &decided, out));
+        }
+        self.note_cell_message(member, self.me, &decided);
+        self.end_complete_uploads().await?;
+        self.checkpoint().await?;
+        member.heard.lock().recovered.extend(removed);
+        member.moved();
+        tracing::info!(?removed, view = view.0, "recovered what removed gateways left");
+        Ok(())
+    }
+
+    /// A shard holds everything that was recovered. After the last one the leader is told.
+    pub(super) fn shard_holds_recovered(&self, view: ViewNumber) {
+        let Some(member) = &self.member else { return };
+        let leader = {
+            let mut heard = member.heard.lock();
+            if heard.view != view {
+                return;
+            }
+            heard.holding_shards += 1;
+            if heard.holding_shards < self.shards.len() {
+                return;
+            }
+            heard.leader
+        };
+        match leader {
+            Some(leader) if leader == self.me => drop(member.heard.lock().holding.insert(self.me)),
+            Some(leader) => member.push(leader, &Item::All(CellMessage::RecoveredHeld { view })),
+            None => {}
+        }
+        member.moved();
+    }
+
+    async fn walk_logs(&self) -> Result<FoundRecords, EngineError> {
+        let table = self.targets.table().clone();
+        let devices: Vec<Arc<dyn LogTarget>> =
+            table.devices().iter().filter_map(|device| self.targets.device(*device).cloned()).collect();
+        let manifest = self.checkpoints.lock().await.manifest.clone();
+        walk_all(&devices, &manifest).await.map_err(|error| EngineError::Unavailable { reason: error.to_string() })
+    }
+
+    /// Makes a write's missing copies again and tells every member of it.
+    async fn roll_on(self: &Arc<Self>, write: &FoundWrite) -> Result<(), EngineError> {
+        let record = &write.record;
+        let (Some(order), Some(base)) = (write.known_order(), write.base()) else { return Ok(()) };
+        let mut places: SmallVec<[Place; MAX_REPLICAS]> = write.copies.iter().flatten().map(|copy| copy.place).collect();
+        let known = self.shard(&record.hash).lock().index().newest(&record.hash);
+        if known.is_some_and(|known| known.order == order) {
+            // Published here: its copies are complete, and may have moved.
+            places = known.into_iter().flat_map(|known| known.places.as_slice().to_vec()).collect();
+        } else {
+            let frame = self.targets.read(&base.place, base.frame_bytes).await;
+            let frame = frame.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
+            for device in self.devices_for_copies(record.replica_devices.as_slice(), &places) {
+                let (record, payload, replica) = (frame.record.clone(), frame.payload.clone(), places.len());
+                let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
+                match self.recopy(copy).await {
+                    Ok(appended) => places.push(appended.place),
+                    Err(error) => tracing::warn!(device = device.0, %error, "a copy that is missing can't be made again"),
+                }
+            }
+            self.stats.rolled_forward.add(1);
+        }
+        let places = Places::new(&places).expect("the base is one of them");
+        let entry = entry_of(record, order, places, base.frame_bytes, self.epochs.present());
+        let name = name_entry_of(record, entry)?;
+        self.step(&record.hash, Some(&name), |keys, out| {
+            keys.recover(entry, out);
+            keys.held_names.insert(entry.write, name.clone());
+        });
+        Ok(())
+    }
+
+    /// Devices that get the copies that a write lacks: its own first, then others of the table.
+    fn devices_for_copies(&self, own: &[DeviceId], places: &[Place]) -> Vec<DeviceId> {
+        let table = self.targets.table().clone();
+        let has_none = |device: &&DeviceId| places.iter().all(|place| place.device != **device);
+        let wanted = own.len().min(table.copies()).saturating_sub(places.len());
+        let of_table = |device: &&DeviceId| table.devices().contains(device) && self.targets.is_writable(**device);
+        let others = table.devices().iter().filter(|device| !own.contains(device));
+        own.iter().chain(others).filter(has_none).filter(of_table).copied().take(wanted).collect()
+    }
+}
+
+/// Of each key the newest write of these gateways.
+fn newest_of<'a>(found: &'a FoundRecords, removed: &BTreeSet<GatewayId>) -> Vec<&'a FoundWrite> {
+    let mut by_key: BTreeMap<KeyHash, &FoundWrite> = BTreeMap::new();
+    for write in found.written.iter().filter(|write| removed.contains(&write.record.write.gateway)) {
+        let newest = by_key.entry(write.record.hash).or_insert(write);
+        if write.known_order() > newest.known_order() {
+            *newest = write;
+        }
+    }
+    by_key.into_values().collect()
+}

@@ -1,0 +1,76 @@
+//! What travels on a stream between two gateways.
+
+use crate::machine::{CellMessage, Message};
+use format::name_entry::NameEntry;
+use format::replicas::Places;
+use types::{Epoch, Sequence, ViewNumber};
+
+/// One item of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// About one key. A conclusion with an entry, and a recovered entry, bring what a list says of it.
+    Key {
+        message: Message,
+        name: Option<Box<NameEntry>>,
+    },
+    /// About all keys.
+    All(CellMessage),
+    /// A member's first words in a view, before its [`CellMessage::Carried`]: its present epoch and that of the newest checkpoint that
+    /// it has taken in.
+    Hello {
+        view: ViewNumber,
+        epoch: Epoch,
+        installed: Epoch,
+    },
+    /// To a gateway that joins, before [`CellMessage::Carried`]: names that are in no checkpoint that the sender has taken in.
+    Unsaved {
+        names: Vec<NameEntry>,
+    },
+    /// A list or a reset waits until everything sent before the answer has been taken in.
+    Ask {
+        question: u64,
+    },
+    Answer {
+        question: u64,
+    },
+    /// From the view's leader: writes belong to this epoch from now on (decision 11).
+    BeginEpoch {
+        view: ViewNumber,
+        epoch: Epoch,
+    },
+    /// Every write of the epochs before this one that the sender began has ended, and is concluded before this item. Of the chunks
+    /// that it wrote, those from `staged_from` on may be named by no record yet.
+    EpochBegun {
+        view: ViewNumber,
+        epoch: Epoch,
+        staged_from: Sequence,
+    },
+    /// From the leader: this manifest is installed.
+    Installed {
+        manifest: Vec<u8>,
+    },
+    /// From the leader: a record was copied elsewhere; to be applied if it still stands at the old places (decision 10).
+    Relocated {
+        old: Places,
+        name: NameEntry,
+    },
+    /// From the leader: answer when everything before this is applied, and no reader holds places from before.
+    Retire {
+        question: u64,
+    },
+    Retired {
+        question: u64,
+    },
+}
+
+impl Item {
+    /// The view that the item counts in; nothing for facts. One of a newer view waits for its installation.
+    pub fn view(&self) -> Option<ViewNumber> {
+        match self {
+            Item::Key { message, .. } => message.view(),
+            Item::All(message) => message.view(),
+            Item::Hello { view, .. } | Item::BeginEpoch { view, .. } | Item::EpochBegun { view, .. } => Some(*view),
+            _ => None,
+        }
+    }
+}

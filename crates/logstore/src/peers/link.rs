@@ -1,0 +1,129 @@
+//! The sending end of a stream to one gateway.
+
+use super::Directory;
+use super::item::Item;
+use super::wire::{self, HEAD_BYTES};
+use bytes::Bytes;
+use env::Env;
+use net::MAX_PAYLOAD_BYTES;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use types::GatewayId;
+
+/// A batch ends when it has this many bytes. One longer item makes a batch of its own.
+const BATCH_BYTES: usize = 256 * 1024;
+const _: () = assert!(BATCH_BYTES < MAX_PAYLOAD_BYTES);
+/// Bytes that wait for a gateway that takes nothing. Writes wait for its answers, so a healthy cell stays far below; beyond this the
+/// stream is broken, and its gateway must leave the cell.
+const MAX_WAITING_BYTES: usize = 1 << 30;
+/// How long one call may take before the batch is sent again.
+const CALL_PATIENCE: Duration = Duration::from_secs(5);
+/// Pause before a batch that was not taken is sent again.
+const RESEND_PAUSE: Duration = Duration::from_millis(20);
+
+/// A stream to one gateway. Items are taken at once and sent by a task.
+pub(crate) struct Link {
+    to: GatewayId,
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+    closed: AtomicBool,
+    /// The last call was not answered.
+    failing: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Encoded items; the last piece is filled until it is long enough.
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Piece {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Link {
+    pub fn new(to: GatewayId) -> Arc<Link> {
+        let closed = AtomicBool::new(false);
+        Arc::new(Link { to, waiting: Mutex::default(), wake: Notify::new(), closed, failing: AtomicBool::new(false) })
+    }
+
+    /// Queues an item. Its place in the stream is its place among the calls of this.
+    pub fn push(&self, item: &Item) {
+        let mut waiting = self.waiting.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        if waiting.pieces.back().is_none_or(|piece| piece.bytes.len() >= BATCH_BYTES) {
+            waiting.pieces.push_back(Piece { bytes: vec![0; HEAD_BYTES], count: 0 });
+        }
+        let piece = waiting.pieces.back_mut().expect("made above");
+        let before = piece.bytes.len();
+        wire::encode_item(item, &mut piece.bytes);
+        piece.count += 1;
+        let grown = piece.bytes.len() - before;
+        waiting.bytes += grown;
+        if waiting.bytes > MAX_WAITING_BYTES {
+            tracing::error!(gateway = self.to.0, "a gateway takes nothing: its stream is given up");
+            self.closed.store(true, Ordering::Relaxed);
+            *waiting = Waiting::default();
+        }
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// Whether the gateway did not answer the last call.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// Ends the stream: its gateway is in no view any more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.waiting.lock().pieces.clear();
+        self.wake.notify_one();
+    }
+
+    fn next(&self) -> Option<Piece> {
+        let mut waiting = self.waiting.lock();
+        let piece = waiting.pieces.pop_front()?;
+        waiting.bytes -= piece.bytes.len() - HEAD_BYTES;
+        Some(piece)
+    }
+
+    /// Sends batch after batch until the stream is closed.
+    pub async fn run(self: Arc<Self>, env: Env, me: GatewayId, directory: Arc<dyn Directory>) {
+        let mut number = 0;
+        while !self.closed.load(Ordering::Relaxed) {
+            let Some(Piece { mut bytes, count }) = self.next() else {
+                self.wake.notified().await;
+                continue;
+            };
+            number += 1;
+            bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, number, count));
+            self.deliver(&env, &*directory, Bytes::from(bytes)).await;
+        }
+    }
+
+    async fn deliver(&self, env: &Env, directory: &dyn Directory, batch: Bytes) {
+        while !self.closed.load(Ordering::Relaxed) {
+            if let Some(caller) = directory.caller(self.to) {
+                match caller.call(batch.clone(), env.now() + CALL_PATIENCE).await {
+                    Ok(_) => return self.failing.store(false, Ordering::Relaxed),
+                    Err(error) => {
+                        if !self.failing.swap(true, Ordering::Relaxed) {
+                            tracing::info!(gateway = self.to.0, %error, "a gateway does not hear");
+                        }
+                    }
+                }
+            }
+            env.sleep(RESEND_PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use super::*;
+use crate::tests::support::attributes;
+use format::entry::EntryState;
+use format::record::EntryName;
+use format::replicas::Places;
+use types::{BucketId, DeviceId, Generation, Order, Place, ZoneIndex, ZoneOffset};
+
+fn name(number: u64) -> NameEntry {
+    let name = EntryName::object(BucketId(3), bytes::Bytes::from(format!("key {number}")));
+    let place = |device: u32| Place { device: DeviceId(device), zone: ZoneIndex(9), offset: ZoneOffset(64 * number as u32) };
+    let entry = Entry {
+        hash: name.hash(),
+        write: WriteId { gateway: GatewayId(7), sequence: Sequence(number) },
+        epoch: Epoch(4),
+        order: Order { generation: Generation(2), ..Order::default() },
+        places: Places::new(&[place(1), place(2)]).unwrap(),
+        frame_bytes: 4096,
+        length: 4000,
+        state: EntryState::Live,
+        large: number % 2 == 1,
+    };
+    let attributes = attributes(b"content");
+    let (etag, modified_ms) = (attributes.etag, attributes.modified_ms);
+    NameEntry { name, entry, etag, modified_ms, storage_class: attributes.storage_class, version_id: None }
+}
+
+/// One of everything.
+fn items() -> Vec<Item> {
+    let (told, view) = (name(1), ViewNumber(5));
+    let (hash, write, entry) = (told.entry.hash, told.entry.write, told.entry);
+    let (freeze, newest) = (FreezeId(8), Some(Located::from(&entry)));
+    let messages = [
+        Message::Announce { hash, write, view },
+        Message::Announced { hash, write, view },
+        Message::Conclude { hash, write, entry: None, freeze: Some(freeze) },
+        Message::Ask { hash, read: ReadId(6) },
+        Message::Told { hash, read: ReadId(6), newest },
+        Message::Told { hash, read: ReadId(6), newest: None },
+        Message::FreezeAsk { hash, freeze, view },
+        Message::Freeze { hash, holder: GatewayId(2), freeze, view },
+        Message::Frozen { hash, freeze, newest, view },
+        Message::Carry { hash, freeze, view },
+    ];
+    let mut items: Vec<Item> = messages.into_iter().map(|message| Item::Key { message, name: None }).collect();
+    let named = [Message::Conclude { hash, write, entry: Some(entry), freeze: None }, Message::Recovered { entry }];
+    items.extend(named.map(|message| Item::Key { message, name: Some(Box::new(told.clone())) }));
+    items.extend([
+        Item::All(CellMessage::Carried { view }),
+        Item::All(CellMessage::AllRecovered { view }),
+        Item::All(CellMessage::RecoveredHeld { view }),
+        Item::All(CellMessage::Decided { gateways: vec![GatewayId(1), GatewayId(9)] }),
+        Item::Hello { view, epoch: Epoch(7), installed: Epoch(6) },
+        Item::Unsaved { names: vec![name(2), name(3)] },
+        Item::Ask { question: 1 },
+        Item::Answer { question: 2 },
+        Item::BeginEpoch { view, epoch: Epoch(8) },
+        Item::EpochBegun { view, epoch: Epoch(8), staged_from: Sequence(99) },
+        Item::Installed { manifest: vec![1, 2, 3] },
+        Item::Relocated { old: entry.places, name: name(4) },
+        Item::Retire { question: 3 },
+        Item::Retired { question: 4 },
+    ]);
+    items
+}
+
+#[test]
+fn batches_come_back() {
+    let batch = Batch { from: GatewayId(1), to: GatewayId(2), number: 77, items: items() };
+    assert_eq!(Batch::decode(&batch.encode()), Ok(batch));
+}
+
+#[test]
+fn a_batch_that_is_cut_or_has_more_is_refused() {
+    let bytes = Batch { from: GatewayId(1), to: GatewayId(2), number: 77, items: items() }.encode();
+    for end in 0..bytes.len() {
+        assert!(Batch::decode(&bytes[..end]).is_err(), "{end} of {} bytes", bytes.len());
+    }
+    assert!(Batch::decode(&[&bytes[..], &[0]].concat()).is_err());
+}
+
+#[test]
+fn changed_bytes_are_no_panic() {
+    let bytes = Batch { from: GatewayId(1), to: GatewayId(2), number: 77, items: items() }.encode();
+    for at in 0..bytes.len() {
+        for change in [1u8, 0x80, 0xff] {
+            let mut changed = bytes.clone();
+            changed[at] ^= change;
+            let _outcome = Batch::decode(&changed);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A cell of gateways in one process, over targets that they share, and the part of the manager that it needs.
+
+use super::support::{MemoryManifests, Rig};
+use crate::{CellView, Directory, LogStore, LogStoreConfig, MemberSetup};
+use bytes::Bytes;
+use engine::{
+    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
+    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
+};
+use env::{Env, Instant};
+use format::attributes::Attributes;
+use net::{BoxFuture, CallError, Caller};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use target::{Begin, FenceKey, FenceKind, LocalTarget, LogTarget, Target, Writer};
+use topology::{ClockReading, HeldLease, LeaseTerms, ReplicaTable, View};
+use types::{BucketId, DeviceId, GatewayId, Generation, Token, UploadId, ViewNumber};
+
+/// Tokens of gateways that may write, and what they are fenced with.
+const TOKEN: Token = Token(1);
+const FENCE: Token = Token(2);
+/// How often leases are renewed.
+const LEND_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest delay of a message.
+const DELAY_BOUND_US: u64 = 2_000;
+
+pub struct CellRig {
+    pub env: Env,
+    rig: Mutex<Rig>,
+    config: LogStoreConfig,
+    manifests: Arc<MemoryManifests>,
+    targets: Mutex<Vec<Arc<Target>>>,
+    streets: Arc<Streets>,
+    manager: Mutex<Manager>,
+}
+
+/// What the manager knows.
+struct Manager {
+    view: View,
+    table: ReplicaTable,
+    next_gateway: u16,
+}
+
+/// Ways between gateways.
+struct Streets {
+    env: Env,
+    stores: Mutex<BTreeMap<GatewayId, LogStore>>,
+    cut: Mutex<BTreeSet<GatewayId>>,
+    /// How long a granted lease lasts.
+    lease: Mutex<Duration>,
+    /// Messages take no time: for tests that never wait, in whose time nothing would arrive.
+    is_prompt: bool,
+}
+
+struct Way {
+    streets: Arc<Streets>,
+    to: GatewayId,
+}
+
+impl Directory for Way {
+    fn caller(&self, gateway: GatewayId) -> Option<Arc<dyn Caller>> {
+        Some(Arc::new(Way { streets: self.streets.clone(), to: gateway }))
+    }
+}
+
+impl Caller for Way {
+    fn call(&self, payload: Bytes, _deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(async move {
+            let lost = |reason: String| CallError::Unanswered { address: self.to.to_string(), reason };
+            let env = &self.streets.env;
+            match self.streets.is_prompt {
+                true => tokio::task::yield_now().await,
+                false => env.sleep(Duration::from_micros(env.random_below(DELAY_BOUND_US))).await,
+            }
+            let from = GatewayId(u16::from_le_bytes([payload[0], payload[1]]));
+            if [from, self.to].iter().any(|gateway| self.streets.cut.lock().contains(gateway)) {
+                return Err(lost("the link is cut".to_owned()));
+            }
+            let store = self.streets.stores.lock().get(&self.to).cloned();
+            let Some(store) = store else { return Err(lost("nobody is there".to_owned())) };
+            store.hear(&payload).await.map_err(|error| lost(error.to_string()))?;
+            Ok(Bytes::new())
+        })
+    }
+}
+
+fn fence_key(gateway: GatewayId) -> FenceKey {
+    FenceKey { kind: FenceKind::Gateway, scope: u64::from(gateway.0) }
+}
+
+impl CellRig {
+    /// A cell of so many gateways over three devices.
+    pub async fn new(seed: u64, gateways: usize) -> CellRig {
+        CellRig::with(seed, gateways, (64, 4 * 1024 * 1024), false).await
+    }
+
+    /// One whose messages take no time.
+    pub async fn prompt(seed: u64, gateways: usize) -> CellRig {
+        CellRig::with(seed, gateways, (64, 4 * 1024 * 1024), true).await
+    }
+
+    pub async fn with_zones(seed: u64, gateways: usize, zones: u64, zone_bytes: u64) -> CellRig {
+        CellRig::with(seed, gateways, (zones, zone_bytes), false).await
+    }
+
+    async fn with(seed: u64, gateways: usize, (zones, zone_bytes): (u64, u64), is_prompt: bool) -> CellRig {
+        let rig = Rig::new(seed, 3, zones, zone_bytes).await;
+        let env = rig.env.clone();
+        let config = LogStoreConfig { checkpoint_entries: 200, ..rig.config.clone() };
+        let (stores, cut) = (Mutex::default(), Mutex::default());
+        let streets =
+            Arc::new(Streets { env: env.clone(), stores, cut, lease: Mutex::new(Duration::from_secs(3600)), is_prompt });
+        let view = View::new(ViewNumber(0), vec![GatewayId(1)]).unwrap();
+        let devices: Vec<DeviceId> = (1..=3).map(DeviceId).collect();
+        let manager = Manager { view, table: ReplicaTable::new(Generation(0), devices).unwrap(), next_gateway: 1 };
+        let manifests = rig.manifests.clone();
+        let (targets, manager) = (Mutex::default(), Mutex::new(manager));
+        let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, streets, manager };
+        cell.open_targets().await;
+        cell.env.spawn(lend(Arc::downgrade(&cell.streets)));
+        cell.found().await;
+        for _ in 1..gateways {
+            cell.join().await;
+        }
+        cell
+    }
+
+    async fn open_targets(&self) {
+        let mut targets = Vec::new();
+        for id in 1..=3 {
+            let opening = {
+                let rig = self.rig.lock();
+                let (disk, mains) = (rig.disks[id as usize - 1].clone(), rig.mains.clone());
+                drop(rig);
+                super::support::open_device(disk, mains, DeviceId(id), &self.env)
+            };
+            targets.push(Arc::new(Target::open(opening.await.unwrap(), &self.env, Begin::AtOnce).await.unwrap()));
+        }
+        *self.targets.lock() = targets;
+    }
+
+    fn logs_of(&self, gateway: GatewayId) -> Vec<Arc<dyn LogTarget>> {
+        let writer = Writer { key: fence_key(gateway), token: TOKEN };
+        let log = |target: &Arc<Target>| -> Arc<dyn LogTarget> { Arc::new(LocalTarget::new(target.clone(), writer)) };
+        self.targets.lock().iter().map(log).collect()
+    }
+
+    fn new_gateway(&self) -> GatewayId {
+        let mut manager = self.manager.lock();
+        manager.next_gateway += 1;
+        GatewayId(manager.next_gateway - 1)
+    }
+
+    fn setup(&self, first: CellView) -> MemberSetup {
+        let to = GatewayId(0);
+        MemberSetup { directory: Arc::new(Way { streets: self.streets.clone(), to }), first }
+    }
+
+    fn config_of(&self, gateway: GatewayId) -> LogStoreConfig {
+        LogStoreConfig { gateway, ..self.config.clone() }
+    }
+
+    /// The next view, with these members; who leaves is undecided.
+    fn next_view(&self, members: Vec<GatewayId>, undecided: BTreeSet<GatewayId>, new_table: bool) -> CellView {
+        let mut manager = self.manager.lock();
+        let leader = *members.iter().min().unwrap();
+        manager.view = manager.view.next(members).unwrap();
+        if new_table {
+            let generation = Generation(manager.table.generation().0 + 1);
+            manager.table = ReplicaTable::new(generation, manager.table.devices().to_vec()).unwrap();
+        }
+        CellView { view: manager.view.clone(), table: manager.table.clone(), undecided, leader }
+    }
+
+    async fn found(&self) {
+        let gateway = self.new_gateway();
+        let first = self.next_view(vec![gateway], BTreeSet::new(), true);
+        let (env, manifests) = (self.env.clone(), self.manifests.clone());
+        let opened =
+            LogStore::found(self.config_of(gateway), env, manifests, self.logs_of(gateway), &[], self.setup(first)).await;
+        self.streets.stores.lock().insert(gateway, opened.unwrap());
+        self.streets.lend();
+    }
+
+    /// A new gateway joins; returns when it serves.
+    pub async fn join(&self) -> LogStore {
+        let gateway = self.new_gateway();
+        let mut members = self.manager.lock().view.members().to_vec();
+        members.push(gateway);
+        let view = self.next_view(members, BTreeSet::new(), false);
+        let (env, manifests) = (self.env.clone(), self.manifests.clone());
+        let logs = self.logs_of(gateway);
+        let opened = LogStore::joining(self.config_of(gateway), env, manifests, logs, self.setup(view.clone())).await;
+        let store = opened.unwrap();
+        let others = self.gateways();
+        self.streets.stores.lock().insert(gateway, store.clone());
+        for other in others {
+            other.install(view.clone()).await;
+        }
+        self.streets.lend();
+        store.join().await.unwrap();
+        store
+    }
+
+    /// The gateways that live, by their ids.
+    pub fn gateways(&self) -> Vec<LogStore> {
+        self.streets.stores.lock().values().cloned().collect()
+    }
+
+    /// A gateway's messages are lost in both directions.
+    pub fn cut(&self, gateway: LogStore) {
+        self.streets.cut.lock().insert(gateway.inner.me);
+    }
+
+    /// A gateway's process ends.
+    pub fn kill(&self, gateway: &LogStore) {
+        gateway.depose();
+        self.streets.stores.lock().remove(&gateway.inner.me);
+    }
+
+    /// A view without these members of the present one, by their places in it; returns when what they left is decided.
+    pub async fn remove(&self, leaving: &[usize]) {
+        let members = self.manager.lock().view.members().to_vec();
+        let removed: BTreeSet<GatewayId> = leaving.iter().map(|at| members[*at]).collect();
+        let rest: Vec<GatewayId> = members.into_iter().filter(|gateway| !removed.contains(gateway)).collect();
+        let view = self.next_view(rest.clone(), removed.clone(), false);
+        for gateway in self.gateways() {
+            if rest.contains(&gateway.inner.me) {
+                gateway.install(view.clone()).await;
+            }
+        }
+        self.streets.lend();
+        self.fence(&removed).await;
+        let leader = self.streets.stores.lock()[&view.leader].clone();
+        leader.recover(&removed).await.unwrap();
+        for gateway in self.gateways().into_iter().filter(|gateway| rest.contains(&gateway.inner.me)) {
+            while !gateway.member_status().unwrap().decided.is_superset(&removed) {
+                self.env.sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    async fn fence(&self, removed: &BTreeSet<GatewayId>) {
+        let targets = self.targets.lock().clone();
+        for target in targets {
+            for gateway in removed {
+                target.fence_and_seal(fence_key(*gateway), FENCE).await.unwrap();
+            }
+        }
+    }
+
+    /// Every process dies at once; one gateway founds the cell anew.
+    pub async fn restart_all(&self) -> LogStore {
+        let gateways = self.gateways();
+        let all: BTreeSet<GatewayId> = gateways.iter().map(|gateway| gateway.inner.me).collect();
+        gateways.iter().for_each(|gateway| self.kill(gateway));
+        drop(gateways);
+        self.rig.lock().crash();
+        self.open_targets().await;
+        self.fence(&all).await;
+        self.found().await;
+        self.gateways().remove(0)
+    }
+
+    /// Leases granted from now on last this long.
+    pub fn lend_for(&self, lease: Duration) {
+        *self.streets.lease.lock() = lease;
+        self.streets.lend();
+    }
+
+    /// All gateways behind one engine that asks another one each time.
+    pub fn round_robin(self) -> RoundRobin {
+        RoundRobin { gateways: self.gateways(), next: AtomicUsize::new(0), _rig: self }
+    }
+}
+
+impl Streets {
+    /// Grants every gateway a lease of the view that it has.
+    fn lend(&self) {
+        let lease = *self.lease.lock();
+        if lease.is_zero() {
+            return;
+        }
+        let now = ClockReading { nanos: self.env.now().as_nanos() };
+        for store in self.stores.lock().values() {
+            let view = store.member_status().unwrap().view;
+            store.renew_lease(HeldLease::granted(&LeaseTerms::new(lease, 0), view, now));
+        }
+    }
+}
+
+async fn lend(streets: std::sync::Weak<Streets>) {
+    loop {
+        let Some(streets) = streets.upgrade() else { return };
+        streets.lend();
+        let env = streets.env.clone();
+        drop(streets);
+        env.sleep(LEND_INTERVAL).await;
+    }
+}
+
+/// Asks the gateways in turn. What is staged for a key stays at one gateway.
+pub struct RoundRobin {
+    gateways: Vec<LogStore>,
+    next: AtomicUsize,
+    _rig: CellRig,
+}
+
+impl RoundRobin {
+    fn any(&self) -> &LogStore {
+        &self.gateways[self.next.fetch_add(1, Ordering::Relaxed) % self.gateways.len()]
+    }
+
+    fn of(&self, key: &ObjectKey) -> &LogStore {
+        &self.gateways[key.key().first().copied().unwrap_or(0) as usize % self.gateways.len()]
+    }
+}
+
+impl ObjectEngine for RoundRobin {
+    fn open_cached(&self, key: &ObjectKey) -> Option<Result<Found, EngineError>> {
+        self.any().open_cached(key)
+    }
+
+    fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
+        self.any().open(key)
+    }
+
+    fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
+        self.any().info(key)
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        attributes: Attributes,
+        payload: Payload,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        self.any().put(key, attributes, payload, condition)
+    }
+
+    fn stage(&self, key: &ObjectKey, part: Option<(UploadId, u16)>) -> StagedChunks {
+        self.of(key).stage(key, part)
+    }
+
+    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+        self.any().stage_chunk(staged, bytes)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        staged: StagedChunks,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        self.of(key).commit(key, staged, attributes, condition)
+    }
+
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+        self.any().delete(key, condition)
+    }
+
+    fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
+        self.any().list(query)
+    }
+
+    fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
+        self.any().is_empty(bucket)
+    }
+
+    fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId> {
+        self.any().create_upload(key, attributes)
+    }
+
+    fn upload<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, Attributes> {
+        self.any().upload(upload)
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        upload: &'a UploadRef,
+        number: u16,
+        attributes: Attributes,
+        content: PartContent,
+    ) -> EngineFuture<'a, PartInfo> {
+        self.of(&upload.key).put_part(upload, number, attributes, content)
+    }
+
+    fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
+        self.any().parts(upload, after, max_parts)
+    }
+
+    fn complete<'a>(
+        &'a self,
+        upload: &'a UploadRef,
+        parts: Vec<CompletePart>,
+        attributes: Attributes,
+        condition: Condition,
+    ) -> EngineFuture<'a, Committed> {
+        self.any().complete(upload, parts, attributes, condition)
+    }
+
+    fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
+        self.any().abort(upload)
+    }
+
+    fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
+        self.any().uploads(query)
+    }
+}
