@@ -1,8 +1,9 @@
 //! What the rest of Trilith asks of the manager. Each call is one command through the log.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, Token};
+use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, Token, ViewNumber};
 
 use crate::error::ManagerError;
 use crate::manager::Manager;
@@ -15,8 +16,11 @@ use crate::operation::cell::{
 };
 use crate::operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 use crate::operation::credential::{AddCredential, CredentialError, RemoveCredential, SetRootCredential};
-use crate::operation::device::{AddDevice, DeviceError, RemoveDevice, SetDeviceState, UpdateDevice};
-use crate::record::{BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode};
+use crate::operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
+use crate::operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
+use crate::operation::node::{NodeError, RegisterNode, RemoveNode};
+use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use crate::record::{BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, NodeRecord};
 
 /// A bucket to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,5 +186,92 @@ impl Manager {
     /// Sets a configuration entry, or takes it away.
     pub async fn set_config(&self, key: &str, value: Option<&str>) -> Result<(), ManagerError<ConfigError>> {
         self.propose(SetConfig { key: key.to_owned(), value: value.map(str::to_owned) }).await
+    }
+
+    /// Takes a node into the cluster, or notes what has changed about one.
+    pub async fn register_node(&self, node: RegisterNode) -> Result<Arc<NodeRecord>, ManagerError<NodeError>> {
+        self.propose(node).await
+    }
+
+    /// Forgets a node that serves no device and has no gateway in a view.
+    pub async fn remove_node(&self, id: NodeId) -> Result<(), ManagerError<NodeError>> {
+        self.propose(RemoveNode { id }).await
+    }
+
+    /// Says which node serves a device.
+    pub async fn place_device(
+        &self,
+        id: DeviceId,
+        node: Option<NodeId>,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(PlaceDevice { id, node }).await
+    }
+
+    /// Makes a cell that has no gateway yet. `generation` is the newest under which anything was written in it.
+    pub async fn create_cell(&self, cell: CellId, generation: Generation) -> Result<(), ManagerError<CellError>> {
+        self.propose(CreateCell { cell, generation }).await
+    }
+
+    /// Registers a new incarnation of a node's gateway. To be called by the process that holds the node's data folder, and nobody else: the
+    /// former incarnation counts as ended.
+    pub async fn register_gateway(&self, cell: CellId, node: NodeId) -> Result<Registered, ManagerError<CellError>> {
+        self.propose(RegisterGateway { cell, node }).await
+    }
+
+    /// A gateway has stopped answering for good.
+    pub async fn leave_cell(&self, cell: CellId, gateway: GatewayId) -> Result<(), ManagerError<CellError>> {
+        self.propose(LeaveCell { cell, gateway }).await
+    }
+
+    /// Ends the renewing of members' leases, before a view without them.
+    pub async fn begin_removal(
+        &self,
+        cell: CellId,
+        view: ViewNumber,
+        gateways: BTreeSet<GatewayId>,
+    ) -> Result<(), ManagerError<CellError>> {
+        self.propose(BeginRemoval { cell, view, gateways }).await
+    }
+
+    /// Installs the view after the expected one; its number.
+    pub async fn install_view(
+        &self,
+        cell: CellId,
+        expected: ViewNumber,
+        members: BTreeSet<GatewayId>,
+        devices: BTreeSet<DeviceId>,
+    ) -> Result<ViewNumber, ManagerError<CellError>> {
+        self.propose(InstallView { cell, expected, members, devices }).await
+    }
+
+    /// Installs a view of one learner, which recovers everything from the devices; its number.
+    pub async fn found_view(
+        &self,
+        cell: CellId,
+        expected: ViewNumber,
+        gateway: GatewayId,
+        devices: BTreeSet<DeviceId>,
+    ) -> Result<ViewNumber, ManagerError<CellError>> {
+        self.propose(FoundView { cell, expected, gateway, devices }).await
+    }
+
+    /// What these gateways may have written is decided.
+    pub async fn finish_recovery(
+        &self,
+        cell: CellId,
+        view: ViewNumber,
+        gateways: BTreeSet<GatewayId>,
+    ) -> Result<(), ManagerError<CellError>> {
+        self.propose(FinishRecovery { cell, view, gateways }).await
+    }
+
+    /// The founder has recovered everything.
+    pub async fn finish_founding(
+        &self,
+        cell: CellId,
+        view: ViewNumber,
+        gateway: GatewayId,
+    ) -> Result<(), ManagerError<CellError>> {
+        self.propose(FinishFounding { cell, view, gateway }).await
     }
 }

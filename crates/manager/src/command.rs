@@ -13,7 +13,10 @@ use crate::operation::bucket::{CreateBucket, MarkBucketDeleting, ReactivateBucke
 use crate::operation::cell::{BeginStart, InstallManifest, InstallReplicaTable, TakeToken};
 use crate::operation::cluster::{InitCluster, RaiseFormatVersion, SetConfig};
 use crate::operation::credential::{AddCredential, RemoveCredential, SetRootCredential};
-use crate::operation::device::{AddDevice, RemoveDevice, SetDeviceState, UpdateDevice};
+use crate::operation::device::{AddDevice, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
+use crate::operation::membership::{BeginRemoval, CreateCell, LeaveCell, RegisterGateway};
+use crate::operation::node::{RegisterNode, RemoveNode};
+use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::snapshot::{CommandIndex, Edit, RecordKey, Snapshot};
 
 /// The version that is written; 1: the first.
@@ -68,6 +71,17 @@ commands![
     TakeToken,
     SetConfig,
     BeginStart,
+    RegisterNode,
+    RemoveNode,
+    PlaceDevice,
+    CreateCell,
+    RegisterGateway,
+    BeginRemoval,
+    LeaveCell,
+    InstallView,
+    FoundView,
+    FinishRecovery,
+    FinishFounding,
 ];
 
 /// Bytes that are no command of a version that this binary knows.

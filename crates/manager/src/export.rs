@@ -18,11 +18,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::CellId;
 
-use crate::record::{BucketRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, ReplicaTableRecord};
-use crate::snapshot::{CommandIndex, ImpossibleNumber, NextIds, Snapshot};
+use crate::record::{
+    BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, FormerDeviceRecord, FormerNextIds, ManifestRecord,
+    NodeRecord, ReplicaTableRecord,
+};
+use crate::snapshot::{CommandIndex, ImpossibleState, NextIds, Snapshot};
 
-/// The version that is written; 1: the first.
-pub const EXPORT_VERSION: u32 = 1;
+/// The version that is written. 2: nodes and cells; 1: the first, still read.
+pub const EXPORT_VERSION: u32 = 2;
+
+/// The version before.
+const FORMER_EXPORT_VERSION: u32 = 1;
 
 /// Commands, and so tokens, that an import skips.
 pub const IMPORT_SKIPPED_COMMANDS: u64 = 1 << 32;
@@ -35,6 +41,18 @@ pub const IMPORT_SKIPPED_DEVICES: u32 = 1 << 12;
 
 /// Starts of each cell that an import skips: a generation is never used for two of them.
 pub const IMPORT_SKIPPED_STARTS: u64 = 1 << 10;
+
+/// Numbers of nodes that an import skips.
+pub const IMPORT_SKIPPED_NODES: u32 = 1 << 12;
+
+/// Views of each cell that an import skips.
+pub const IMPORT_SKIPPED_VIEWS: u64 = 1 << 32;
+
+/// Generations of each cell's tables that an import skips.
+pub const IMPORT_SKIPPED_GENERATIONS: u32 = 1 << 16;
+
+/// Gateways of each cell that an import skips.
+pub const IMPORT_SKIPPED_GATEWAYS: u16 = 1 << 10;
 
 const MAGIC: [u8; 8] = *b"TRILMGR\0";
 const BODY_OFFSET: usize = 16;
@@ -51,6 +69,42 @@ struct Body {
     replica_table: Option<ReplicaTableRecord>,
     config: Vec<(String, String)>,
     starts: Vec<(CellId, u64)>,
+    nodes: Vec<NodeRecord>,
+    cells: Vec<CellRecord>,
+}
+
+/// The body of version 1.
+#[derive(Serialize, Deserialize)]
+struct FormerBody {
+    applied: u64,
+    next: FormerNextIds,
+    cluster: Option<ClusterRecord>,
+    devices: Vec<FormerDeviceRecord>,
+    buckets: Vec<BucketRecord>,
+    credentials: Vec<Credential>,
+    manifests: Vec<(CellId, ManifestRecord)>,
+    replica_table: Option<ReplicaTableRecord>,
+    config: Vec<(String, String)>,
+    starts: Vec<(CellId, u64)>,
+}
+
+impl From<FormerBody> for Body {
+    fn from(former: FormerBody) -> Body {
+        Body {
+            applied: former.applied,
+            next: former.next.into(),
+            cluster: former.cluster,
+            devices: former.devices.into_iter().map(DeviceRecord::from).collect(),
+            buckets: former.buckets,
+            credentials: former.credentials,
+            manifests: former.manifests,
+            replica_table: former.replica_table,
+            config: former.config,
+            starts: former.starts,
+            nodes: Vec::new(),
+            cells: Vec::new(),
+        }
+    }
 }
 
 /// Bytes that are no state.
@@ -65,7 +119,7 @@ pub enum DecodeExportError {
     #[error("a manager's state that cannot be decoded")]
     Body(#[source] postcard::Error),
     #[error(transparent)]
-    Number(#[from] ImpossibleNumber),
+    Impossible(#[from] ImpossibleState),
 }
 
 impl Snapshot {
@@ -82,6 +136,8 @@ impl Snapshot {
             replica_table: self.replica_table.as_deref().cloned(),
             config: self.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             starts: self.starts.iter().map(|(cell, starts)| (*cell, *starts)).collect(),
+            nodes: self.nodes.values().map(|record| NodeRecord::clone(record)).collect(),
+            cells: self.cells.values().map(|record| CellRecord::clone(record)).collect(),
         };
         let mut bytes = Vec::from(MAGIC);
         bytes.extend_from_slice(&EXPORT_VERSION.to_le_bytes());
@@ -102,10 +158,12 @@ impl Snapshot {
             return Err(DecodeExportError::Checksum { expected, found });
         }
         let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
-        if version != EXPORT_VERSION {
-            return Err(DecodeExportError::Version { found: version });
-        }
-        let body: Body = postcard::from_bytes(&bytes[BODY_OFFSET..]).map_err(DecodeExportError::Body)?;
+        let body = &bytes[BODY_OFFSET..];
+        let body: Body = match version {
+            EXPORT_VERSION => postcard::from_bytes(body).map_err(DecodeExportError::Body)?,
+            FORMER_EXPORT_VERSION => postcard::from_bytes::<FormerBody>(body).map_err(DecodeExportError::Body)?.into(),
+            found => return Err(DecodeExportError::Version { found }),
+        };
         let buckets: HashMap<_, _> = body.buckets.into_iter().map(|record| (record.name.clone(), Arc::new(record))).collect();
         let credentials = body.credentials.into_iter().map(|record| (record.access_key.clone(), Arc::new(record)));
         let state = Snapshot {
@@ -119,19 +177,23 @@ impl Snapshot {
             replica_table: body.replica_table.map(Arc::new),
             config: Arc::new(body.config.into_iter().collect()),
             starts: Arc::new(body.starts.into_iter().collect()),
+            nodes: Arc::new(body.nodes.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
+            cells: Arc::new(body.cells.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
         };
-        state.check_numbers()?;
+        state.check()?;
         Ok(state)
     }
 
     /// This state as the beginning of a manager that knows nothing later: with everything skipped that may have been handed out.
     /// An error if that leads to numbers with which the manager could not be opened again.
-    pub(crate) fn skip_lost(mut self) -> Result<Snapshot, ImpossibleNumber> {
+    pub(crate) fn skip_lost(mut self) -> Result<Snapshot, ImpossibleState> {
         self.applied.0 += IMPORT_SKIPPED_COMMANDS;
         self.next.bucket += IMPORT_SKIPPED_BUCKETS;
         self.next.device += IMPORT_SKIPPED_DEVICES;
         Arc::make_mut(&mut self.starts).values_mut().for_each(|starts| *starts += IMPORT_SKIPPED_STARTS);
-        self.check_numbers()?;
+        self.next.node += IMPORT_SKIPPED_NODES;
+        Arc::make_mut(&mut self.cells).values_mut().for_each(|cell| Arc::make_mut(cell).skip_lost());
+        self.check()?;
         Ok(self)
     }
 }

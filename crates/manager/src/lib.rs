@@ -27,7 +27,7 @@ pub use command::{COMMAND_VERSION, Command, CommandError, apply};
 pub use error::{ImportError, ManagerError, OpenError, ProposeError};
 pub use export::{
     DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES,
-    IMPORT_SKIPPED_STARTS,
+    IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_NODES, IMPORT_SKIPPED_STARTS, IMPORT_SKIPPED_VIEWS,
 };
 pub use manager::Manager;
 pub use name::{
@@ -43,10 +43,13 @@ pub use operation::cell::{
 };
 pub use operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};
-pub use operation::device::{AddDevice, DeviceError, RemoveDevice, SetDeviceState, UpdateDevice};
+pub use operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
+pub use operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
+pub use operation::node::{NodeError, RegisterNode, RemoveNode};
+pub use operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 pub use record::{
-    BucketEngine, BucketRecord, BucketState, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, ManifestRecord,
-    ReplicaTableRecord,
+    BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,
+    InstalledView, ManifestRecord, Member, NodeRecord, ReplicaTableRecord,
 };
-pub use snapshot::{CommandIndex, ImpossibleNumber, Snapshot};
+pub use snapshot::{CommandIndex, ImpossibleNumber, ImpossibleState, Snapshot};
 pub use table::LoadError;

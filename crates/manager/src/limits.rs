@@ -30,6 +30,15 @@ pub const MAX_DEVICES: usize = 4096;
 /// Longest path of a device.
 pub const MAX_DEVICE_PATH_BYTES: usize = 4096;
 
+/// Most nodes, those that were removed not counted.
+pub const MAX_NODES: usize = 1024;
+
+/// Longest name, address, version, host, rack and zone of a node.
+pub const MAX_NODE_TEXT_BYTES: usize = 255;
+
+/// Most gateways that wait to be taken into a cell's view.
+pub const MAX_LEARNERS: usize = 64;
+
 /// Most cells.
 pub const MAX_CELLS: usize = 1024;
 
@@ -48,12 +57,18 @@ pub const MAX_CONFIG_KEY_BYTES: usize = 128;
 /// Longest value of a configuration entry.
 pub const MAX_CONFIG_VALUE_BYTES: usize = 4096;
 
-/// Numbers of commands, of buckets' incarnations and of cells' starts stay below this. No manager gets there: a billion a second
+/// Numbers of commands, of buckets' incarnations, of cells' starts and views stay below this. No manager gets there: a billion a second
 /// take 146 years. So a state that holds a larger one is wrong, and one that passes can be counted on from without an overflow.
 pub const NUMBER_LIMIT: u64 = 1 << 62;
 
 /// As [`NUMBER_LIMIT`], for devices.
 pub const DEVICE_NUMBER_LIMIT: u32 = 1 << 31;
+
+/// As [`NUMBER_LIMIT`], for nodes.
+pub const NODE_NUMBER_LIMIT: u32 = 1 << 31;
+
+/// As [`NUMBER_LIMIT`], for generations of cells' tables.
+pub const GENERATION_LIMIT: u32 = 1 << 31;
 
 /// Bytes of a segment of the manager's log.
 pub const LOG_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;

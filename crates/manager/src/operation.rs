@@ -8,6 +8,9 @@ pub mod cell;
 pub mod cluster;
 pub mod credential;
 pub mod device;
+pub mod membership;
+pub mod node;
+pub mod view;
 
 use types::ErrorKind;
 

@@ -2,7 +2,15 @@
 //! new version of what contains them.
 
 use serde::{Deserialize, Serialize};
-use types::{BucketId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation};
+use types::{BucketId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, NodeId};
+
+mod cell;
+mod former;
+mod node;
+
+pub use cell::{CellRecord, InstalledView, Member};
+pub(crate) use former::{FormerDeviceRecord, FormerNextIds};
+pub use node::NodeRecord;
 
 /// What the cluster is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +30,8 @@ pub struct DeviceRecord {
     pub path: String,
     pub state: DeviceState,
     pub capacity_bytes: u64,
+    /// Which node serves it; none if it was never said.
+    pub node: Option<NodeId>,
 }
 
 /// What a device is used for.

@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use types::{CellId, DeviceId};
+use types::{CellId, DeviceId, NodeId};
 
-use crate::limits::{DEVICE_NUMBER_LIMIT, NUMBER_LIMIT};
-use crate::record::{BucketRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, ReplicaTableRecord};
+use crate::limits::{DEVICE_NUMBER_LIMIT, GENERATION_LIMIT, NODE_NUMBER_LIMIT, NUMBER_LIMIT};
+use crate::record::{
+    BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, NodeRecord, ReplicaTableRecord,
+};
 
 /// The number of a command in the manager's log: 1 for the first. 0 means "none yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +30,8 @@ pub struct Snapshot {
     pub(crate) replica_table: Option<Arc<ReplicaTableRecord>>,
     pub(crate) config: Arc<BTreeMap<String, String>>,
     pub(crate) starts: Arc<BTreeMap<CellId, u64>>,
+    pub(crate) nodes: Arc<BTreeMap<NodeId, Arc<NodeRecord>>>,
+    pub(crate) cells: Arc<BTreeMap<CellId, Arc<CellRecord>>>,
 }
 
 /// Ids that were never given out, and never will be twice.
@@ -35,12 +39,13 @@ pub struct Snapshot {
 pub(crate) struct NextIds {
     pub(crate) bucket: u64,
     pub(crate) device: u32,
+    pub(crate) node: u32,
 }
 
 impl Default for NextIds {
-    /// Bucket incarnations count from 1, so that 0 can mean none in records; devices count from 0.
+    /// Bucket incarnations count from 1, so that 0 can mean none in records, and so do nodes; devices count from 0.
     fn default() -> Self {
-        NextIds { bucket: 1, device: 0 }
+        NextIds { bucket: 1, device: 0, node: 1 }
     }
 }
 
@@ -53,9 +58,29 @@ pub struct ImpossibleNumber {
     pub limit: u64,
 }
 
+/// A state whose records contradict each other: no manager can have come to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImpossibleState {
+    #[error(transparent)]
+    Number(#[from] ImpossibleNumber),
+    #[error("cell {cell} has {what}")]
+    Cell { cell: CellId, what: &'static str },
+}
+
 impl Snapshot {
-    /// For a state that was read: whether its numbers can have come about.
-    pub(crate) fn check_numbers(&self) -> Result<(), ImpossibleNumber> {
+    /// For a state that was read: whether it can have come about.
+    pub(crate) fn check(&self) -> Result<(), ImpossibleState> {
+        self.check_numbers()?;
+        for (id, record) in self.cells.iter() {
+            if let Some(what) = record.contradiction() {
+                return Err(ImpossibleState::Cell { cell: *id, what });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all numbers can have come about.
+    fn check_numbers(&self) -> Result<(), ImpossibleNumber> {
         check_number("command", self.applied.0, NUMBER_LIMIT)?;
         check_number("next bucket", self.next.bucket, NUMBER_LIMIT)?;
         check_number("next device", u64::from(self.next.device), u64::from(DEVICE_NUMBER_LIMIT))?;
@@ -67,6 +92,20 @@ impl Snapshot {
         }
         for device in self.devices.keys() {
             check_number("device", u64::from(device.0), u64::from(self.next.device))?;
+        }
+        check_number("next node", u64::from(self.next.node), u64::from(NODE_NUMBER_LIMIT))?;
+        for node in self.nodes.keys() {
+            check_number("node", u64::from(node.0), u64::from(self.next.node))?;
+        }
+        for cell in self.cells.values() {
+            check_number("view", cell.view_number().0, NUMBER_LIMIT)?;
+            check_number("generation", u64::from(cell.generation.0), u64::from(GENERATION_LIMIT))?;
+            for member in cell.members.values().chain(cell.undecided.values()) {
+                check_number("token", member.token.0, self.applied.0 + 1)?;
+            }
+            for fence in cell.fences.values() {
+                check_number("fence", fence.0, self.applied.0 + 2)?;
+            }
         }
         Ok(())
     }
@@ -135,6 +174,26 @@ impl Snapshot {
         self.starts.get(&cell).copied().unwrap_or(0)
     }
 
+    /// A node by its number.
+    pub fn node(&self, id: NodeId) -> Option<&Arc<NodeRecord>> {
+        self.nodes.get(&id)
+    }
+
+    /// All nodes by number.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<NodeRecord>> {
+        self.nodes.values()
+    }
+
+    /// A cell's gateways and view; none before [`crate::CreateCell`].
+    pub fn cell(&self, id: CellId) -> Option<&Arc<CellRecord>> {
+        self.cells.get(&id)
+    }
+
+    /// All cells by number.
+    pub fn cells(&self) -> impl Iterator<Item = &Arc<CellRecord>> {
+        self.cells.values()
+    }
+
     /// The replica-set table; none before the first.
     pub fn replica_table(&self) -> Option<&Arc<ReplicaTableRecord>> {
         self.replica_table.as_ref()
@@ -167,6 +226,8 @@ pub(crate) enum RecordKey {
     ReplicaTable,
     Config(String),
     Starts(CellId),
+    Node(NodeId),
+    Cell(CellId),
 }
 
 /// A state under change. It notes which records were touched, so that exactly those are materialised.
@@ -186,6 +247,12 @@ impl Edit<'_> {
         self.touched.push(RecordKey::NextIds);
         self.state.next.device += 1;
         self.state.next.device - 1
+    }
+
+    pub(crate) fn take_node_id(&mut self) -> u32 {
+        self.touched.push(RecordKey::NextIds);
+        self.state.next.node += 1;
+        self.state.next.node - 1
     }
 
     pub(crate) fn set_cluster(&mut self, cluster: Arc<ClusterRecord>) {
@@ -236,6 +303,21 @@ impl Edit<'_> {
     pub(crate) fn set_starts(&mut self, cell: CellId, starts: u64) {
         self.touched.push(RecordKey::Starts(cell));
         Arc::make_mut(&mut self.state.starts).insert(cell, starts);
+    }
+
+    pub(crate) fn set_node(&mut self, node: Arc<NodeRecord>) {
+        self.touched.push(RecordKey::Node(node.id));
+        Arc::make_mut(&mut self.state.nodes).insert(node.id, node);
+    }
+
+    pub(crate) fn remove_node(&mut self, id: NodeId) {
+        self.touched.push(RecordKey::Node(id));
+        Arc::make_mut(&mut self.state.nodes).remove(&id);
+    }
+
+    pub(crate) fn set_cell(&mut self, cell: CellRecord) {
+        self.touched.push(RecordKey::Cell(cell.id));
+        Arc::make_mut(&mut self.state.cells).insert(cell.id, Arc::new(cell));
     }
 
     pub(crate) fn set_config(&mut self, key: &str, value: Option<&str>) {

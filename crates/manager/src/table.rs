@@ -15,13 +15,18 @@ use std::sync::Arc;
 use kv::{Batch, Kv, ReadError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use types::{CellId, DeviceId};
+use types::{CellId, DeviceId, NodeId};
 
-use crate::record::{BucketRecord, Credential, DeviceRecord, ManifestRecord};
-use crate::snapshot::{CommandIndex, ImpossibleNumber, RecordKey, Snapshot};
+use crate::record::{
+    BucketRecord, CellRecord, Credential, DeviceRecord, FormerDeviceRecord, FormerNextIds, ManifestRecord, NodeRecord,
+};
+use crate::snapshot::{CommandIndex, ImpossibleState, NextIds, RecordKey, Snapshot};
 
-/// The version of a record's value that is written; 1: the first.
+/// The first version of a record's value, and the only one of most tables.
 const RECORD_VERSION: u8 = 1;
+
+/// The version of [`NEXT_IDS`] and [`DEVICE`] that is written. 2: nodes.
+const RECORD_VERSION_OF_NODES: u8 = 2;
 
 const APPLIED: u8 = 1;
 const NEXT_IDS: u8 = 2;
@@ -33,6 +38,8 @@ const MANIFEST: u8 = 7;
 const REPLICA_TABLE: u8 = 8;
 const CONFIG: u8 = 9;
 const STARTS: u8 = 10;
+const NODE: u8 = 11;
+const CELL: u8 = 12;
 
 /// The tables as docs/format.md shows them.
 #[cfg(test)]
@@ -47,6 +54,8 @@ pub(crate) const TABLES: &[(u8, &str)] = &[
     (REPLICA_TABLE, "replica table"),
     (CONFIG, "configuration"),
     (STARTS, "starts"),
+    (NODE, "node"),
+    (CELL, "cell"),
 ];
 
 /// The state could not be read back.
@@ -56,8 +65,8 @@ pub enum LoadError {
     Read(#[from] ReadError),
     #[error("the manager's state has an entry {key:02x?} that this version does not know; use a newer Trilith")]
     UnknownEntry { key: Vec<u8> },
-    #[error("the manager's state has entry {key:02x?} in version {found:?}, expected {RECORD_VERSION}; use a newer Trilith")]
-    Version { key: Vec<u8>, found: Option<u8> },
+    #[error("the manager's state has entry {key:02x?} in version {found:?}, expected {expected}; use a newer Trilith")]
+    Version { key: Vec<u8>, found: Option<u8>, expected: u8 },
     #[error("the manager's state has an entry {key:02x?} that cannot be decoded; restore it from a copy or a superblock")]
     Body {
         key: Vec<u8>,
@@ -67,7 +76,7 @@ pub enum LoadError {
     #[error("the manager's state has another entry's record under {key:02x?}; restore it from a copy or a superblock")]
     Misplaced { key: Vec<u8> },
     #[error("{0}; restore the manager's state from a copy or a superblock")]
-    Number(#[from] ImpossibleNumber),
+    Impossible(#[from] ImpossibleState),
 }
 
 /// The batch that brings `kv` from the state before to `state`, of which the records `touched` differ.
@@ -94,6 +103,8 @@ pub(crate) fn all_records(state: &Snapshot) -> Vec<RecordKey> {
     records.extend(state.manifests.keys().copied().map(RecordKey::Manifest));
     records.extend(state.config.keys().cloned().map(RecordKey::Config));
     records.extend(state.starts.keys().copied().map(RecordKey::Starts));
+    records.extend(state.nodes.keys().copied().map(RecordKey::Node));
+    records.extend(state.cells.keys().copied().map(RecordKey::Cell));
     records
 }
 
@@ -106,7 +117,7 @@ pub(crate) fn load(kv: &dyn Kv) -> Result<Snapshot, LoadError> {
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     outcome?;
-    state.check_numbers()?;
+    state.check()?;
     Ok(state)
 }
 
@@ -120,7 +131,7 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             return Ok(());
         }
         NEXT_IDS => {
-            state.next = decode(at, value)?;
+            state.next = decode_of_nodes::<NextIds, FormerNextIds>(at, value)?;
             RecordKey::NextIds
         }
         CLUSTER => {
@@ -128,7 +139,7 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             RecordKey::Cluster
         }
         DEVICE => {
-            let record: DeviceRecord = decode(at, value)?;
+            let record = decode_of_nodes::<DeviceRecord, FormerDeviceRecord>(at, value)?;
             let id = record.id;
             Arc::make_mut(&mut state.devices).insert(id, Arc::new(record));
             RecordKey::Device(id)
@@ -165,6 +176,18 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             Arc::make_mut(&mut state.starts).insert(cell, decode(at, value)?);
             RecordKey::Starts(cell)
         }
+        NODE => {
+            let record: NodeRecord = decode(at, value)?;
+            let id = record.id;
+            Arc::make_mut(&mut state.nodes).insert(id, Arc::new(record));
+            RecordKey::Node(id)
+        }
+        CELL => {
+            let record: CellRecord = decode(at, value)?;
+            let id = record.id;
+            Arc::make_mut(&mut state.cells).insert(id, Arc::new(record));
+            RecordKey::Cell(id)
+        }
         _ => return Err(unknown()),
     };
     match key(&record) == at {
@@ -185,33 +208,64 @@ fn key(record: &RecordKey) -> Vec<u8> {
         RecordKey::ReplicaTable => vec![REPLICA_TABLE],
         RecordKey::Config(name) => in_table(CONFIG, name.as_bytes()),
         RecordKey::Starts(CellId(cell)) => in_table(STARTS, &cell.to_be_bytes()),
+        RecordKey::Node(NodeId(id)) => in_table(NODE, &id.to_be_bytes()),
+        RecordKey::Cell(CellId(cell)) => in_table(CELL, &cell.to_be_bytes()),
     }
 }
 
 /// A record's value; none if the state does not hold it.
 fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
     match record {
-        RecordKey::NextIds => Some(encode(&state.next)),
+        RecordKey::NextIds => Some(encode_of_nodes(&state.next)),
         RecordKey::Cluster => state.cluster.as_deref().map(encode),
-        RecordKey::Device(id) => state.devices.get(id).map(|record| encode(record.as_ref())),
+        RecordKey::Device(id) => state.devices.get(id).map(|record| encode_of_nodes(record.as_ref())),
         RecordKey::Bucket(name) => state.buckets.get(name).map(|record| encode(record.as_ref())),
         RecordKey::Credential(access_key) => state.credentials.get(access_key).map(|record| encode(record.as_ref())),
         RecordKey::Manifest(cell) => state.manifests.get(cell).map(|record| encode(record.as_ref())),
         RecordKey::ReplicaTable => state.replica_table.as_deref().map(encode),
         RecordKey::Config(name) => state.config.get(name).map(encode),
         RecordKey::Starts(cell) => state.starts.get(cell).map(encode),
+        RecordKey::Node(id) => state.nodes.get(id).map(|record| encode(record.as_ref())),
+        RecordKey::Cell(id) => state.cells.get(id).map(|record| encode(record.as_ref())),
     }
 }
 
 fn encode<T: Serialize>(record: &T) -> Vec<u8> {
-    postcard::to_extend(record, vec![RECORD_VERSION]).expect("encoding into memory cannot fail")
+    encode_as(RECORD_VERSION, record)
+}
+
+fn encode_of_nodes<T: Serialize>(record: &T) -> Vec<u8> {
+    encode_as(RECORD_VERSION_OF_NODES, record)
+}
+
+fn encode_as<T: Serialize>(version: u8, record: &T) -> Vec<u8> {
+    postcard::to_extend(record, vec![version]).expect("encoding into memory cannot fail")
 }
 
 fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, LoadError> {
     match value.split_first() {
-        Some((&RECORD_VERSION, body)) => {
-            postcard::from_bytes(body).map_err(|cause| LoadError::Body { key: key.to_vec(), cause })
-        }
-        other => Err(LoadError::Version { key: key.to_vec(), found: other.map(|(version, _)| *version) }),
+        Some((&RECORD_VERSION, body)) => decode_body(key, body),
+        other => Err(version_error(key, other, RECORD_VERSION)),
     }
+}
+
+/// As [`decode`], of a record that has a former version.
+fn decode_of_nodes<T, Former>(key: &[u8], value: &[u8]) -> Result<T, LoadError>
+where
+    T: DeserializeOwned + From<Former>,
+    Former: DeserializeOwned,
+{
+    match value.split_first() {
+        Some((&RECORD_VERSION, body)) => decode_body::<Former>(key, body).map(T::from),
+        Some((&RECORD_VERSION_OF_NODES, body)) => decode_body(key, body),
+        other => Err(version_error(key, other, RECORD_VERSION_OF_NODES)),
+    }
+}
+
+fn decode_body<T: DeserializeOwned>(key: &[u8], body: &[u8]) -> Result<T, LoadError> {
+    postcard::from_bytes(body).map_err(|cause| LoadError::Body { key: key.to_vec(), cause })
+}
+
+fn version_error(key: &[u8], found: Option<(&u8, &[u8])>, expected: u8) -> LoadError {
+    LoadError::Version { key: key.to_vec(), found: found.map(|(version, _)| *version), expected }
 }

@@ -1,9 +1,11 @@
 //! The shell and the machine together.
 
+mod cells;
 mod crash;
 mod document;
 mod equivalence;
 mod format;
 mod machine;
+mod nodes;
 mod shell;
 mod workload;

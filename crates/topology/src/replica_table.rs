@@ -4,12 +4,21 @@
 //! writes go and never where reads look, so a new table moves no data. The primary's log orders the writes of a key, so two
 //! tables with different primaries are different *generations*, and orders compare by generation first.
 //!
-//! Invariants: every set names `copies` distinct devices of distinct failure domains; each device is primary of its share
+//! On one node each device is a failure domain of its own, and the sets are dealt out evenly. Over several nodes the table knows each
+//! device's [`Site`], and straw2 chooses ([`spread`]).
+//!
+//! Invariants: every set names `copies` distinct devices of distinct failure domains; on one node each device is primary of its share
 //! of the slots, give or take one.
 
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Generation, KeyHash};
+
+mod site;
+mod spread;
+
+pub use site::Site;
 
 /// Slots of a table. Enough that 64 devices differ by less than 2% in load; small enough to keep in one page cluster.
 pub const REPLICA_SLOTS: usize = 4096;
@@ -33,12 +42,50 @@ impl ReplicaSet {
 }
 
 /// The table. Small enough to be rebuilt whenever the set of devices changes: only its inputs are stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "TableFields")]
 pub struct ReplicaTable {
     generation: Generation,
     devices: Vec<DeviceId>,
     copies: u8,
+    /// Of the devices, in their order; none if all are on one node.
+    sites: Option<Vec<Site>>,
+    /// What was chosen by the sites, once somebody asked for it. Follows from them.
+    #[serde(skip)]
+    chosen: Arc<OnceLock<Box<[ReplicaSet]>>>,
 }
+
+/// A table as it is written down; reading it checks it.
+#[derive(Deserialize)]
+struct TableFields {
+    generation: Generation,
+    devices: Vec<DeviceId>,
+    copies: u8,
+    sites: Option<Vec<Site>>,
+}
+
+impl TryFrom<TableFields> for ReplicaTable {
+    type Error = TableError;
+
+    fn try_from(fields: TableFields) -> Result<Self, TableError> {
+        let TableFields { generation, devices, copies, sites } = fields;
+        let is_placed = sites.is_some();
+        let table = match sites {
+            None => ReplicaTable::new(generation, devices.clone())?,
+            Some(sites) => ReplicaTable::placed(generation, sites)?,
+        };
+        let is_same = table.devices == devices && table.copies == copies && table.sites.is_some() == is_placed;
+        if is_same { Ok(table) } else { Err(TableError::Inconsistent) }
+    }
+}
+
+impl PartialEq for ReplicaTable {
+    fn eq(&self, other: &ReplicaTable) -> bool {
+        self.generation == other.generation && self.is_laid_out_as(other)
+    }
+}
+
+impl Eq for ReplicaTable {}
 
 impl ReplicaTable {
     /// A table over devices that each are a failure domain of their own, with `min(MAX_REPLICAS, devices)` copies.
@@ -55,7 +102,25 @@ impl ReplicaTable {
             return Err(TableError::TooManyDevices { devices: devices.len() });
         }
         let copies = devices.len().min(MAX_REPLICAS) as u8;
-        Ok(ReplicaTable { generation, devices, copies })
+        Ok(ReplicaTable { generation, devices, copies, sites: None, chosen: Arc::default() })
+    }
+
+    /// A table over devices whose sites are known. A set has no two copies on one host, and none in one rack or zone as long as there are
+    /// others: so `copies` is `min(MAX_REPLICAS, hosts)`, on one host `min(MAX_REPLICAS, nodes)`. On one node it is
+    /// [`ReplicaTable::new`].
+    pub fn placed(generation: Generation, mut sites: Vec<Site>) -> Result<Self, TableError> {
+        sites.sort_unstable_by_key(Site::device);
+        sites.dedup_by_key(|site| site.device());
+        let table = ReplicaTable::new(generation, sites.iter().map(Site::device).collect())?;
+        match spread::copies(&sites) {
+            None => Ok(table),
+            Some(copies) => Ok(ReplicaTable { copies, sites: Some(sites), ..table }),
+        }
+    }
+
+    /// Whether both tables have the same sets, whatever their generation.
+    pub fn is_laid_out_as(&self, other: &ReplicaTable) -> bool {
+        self.devices == other.devices && self.copies == other.copies && self.sites == other.sites
     }
 
     pub fn generation(&self) -> Generation {
@@ -83,6 +148,13 @@ impl ReplicaTable {
     }
 
     fn set(&self, slot: usize) -> ReplicaSet {
+        match &self.sites {
+            None => self.dealt(slot),
+            Some(sites) => self.chosen.get_or_init(|| spread::all_sets(sites, self.copies))[slot],
+        }
+    }
+
+    fn dealt(&self, slot: usize) -> ReplicaSet {
         let count = self.devices.len();
         let primary = slot % count;
         let mut devices = [DeviceId::default(); MAX_REPLICAS];
@@ -104,7 +176,12 @@ pub enum TableError {
     NoDevice,
     #[error("{devices} devices are more than the {REPLICA_SLOTS} slots of a replica table")]
     TooManyDevices { devices: usize },
+    #[error("a replica table whose fields contradict each other")]
+    Inconsistent,
 }
+
+#[cfg(test)]
+mod placed_tests;
 
 #[cfg(test)]
 mod tests {

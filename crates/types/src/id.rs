@@ -69,6 +69,10 @@ number!(
     GatewayId(u16)
 );
 number!(
+    /// A node's number within its cluster: a process with its data folder, handed out by the manager and never reused.
+    NodeId(u32)
+);
+number!(
     /// One incarnation of a bucket: a bucket deleted and made again has another id (zstore.md, decision 16).
     BucketId(u64)
 );
@@ -100,6 +104,10 @@ opaque!(
 opaque!(
     /// A device's own identity, random, made by `format`.
     DeviceUuid
+);
+opaque!(
+    /// A node's own identity, random, kept in its data folder.
+    NodeIdentity
 );
 opaque!(
     /// One multipart upload.

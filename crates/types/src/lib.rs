@@ -13,6 +13,7 @@ mod position;
 pub use error::ErrorKind;
 pub use hash::{KEY_HASH_BYTES, KeyHash};
 pub use id::{
-    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, Sequence, Token, UploadId, ViewNumber,
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, Sequence, Token,
+    UploadId, ViewNumber,
 };
 pub use position::{Activation, Order, Place, Position, ZoneIndex, ZoneOffset};

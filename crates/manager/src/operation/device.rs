@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use types::{DeviceId, DeviceUuid, ErrorKind};
+use types::{DeviceId, DeviceUuid, ErrorKind, NodeId};
 
 use super::{Operation, Refusal};
 use crate::limits::{MAX_DEVICE_PATH_BYTES, MAX_DEVICES};
@@ -23,12 +23,14 @@ pub enum DeviceError {
     TooMany,
     #[error("a path of {found} bytes; the longest is {MAX_DEVICE_PATH_BYTES}")]
     PathLength { found: usize },
+    #[error("there is no node {node}")]
+    NoSuchNode { node: NodeId },
 }
 
 impl Refusal for DeviceError {
     fn kind(&self) -> ErrorKind {
         match self {
-            DeviceError::NotFound { .. } => ErrorKind::NotFound,
+            DeviceError::NotFound { .. } | DeviceError::NoSuchNode { .. } => ErrorKind::NotFound,
             DeviceError::AlreadyExists { .. } | DeviceError::InUse { .. } => ErrorKind::Conflict,
             DeviceError::TooMany => ErrorKind::Full,
             DeviceError::PathLength { .. } => ErrorKind::Invalid,
@@ -62,6 +64,7 @@ impl Operation for AddDevice {
             path: self.path.clone(),
             state: DeviceState::Active,
             capacity_bytes: self.capacity_bytes,
+            node: None,
         });
         edit.set_device(Arc::clone(&device));
         Ok(device)
@@ -104,6 +107,30 @@ impl Operation for SetDeviceState {
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<DeviceRecord>, DeviceError> {
         let before = find(edit, self.id)?;
         let device = Arc::new(DeviceRecord { state: self.state, ..DeviceRecord::clone(&before) });
+        edit.set_device(Arc::clone(&device));
+        Ok(device)
+    }
+}
+
+/// Says which node serves a device; none: none of the cluster's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceDevice {
+    pub id: DeviceId,
+    pub node: Option<NodeId>,
+}
+
+impl Operation for PlaceDevice {
+    type Reply = Arc<DeviceRecord>;
+    type Refusal = DeviceError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<DeviceRecord>, DeviceError> {
+        let before = find(edit, self.id)?;
+        if let Some(node) = self.node
+            && edit.state.node(node).is_none()
+        {
+            return Err(DeviceError::NoSuchNode { node });
+        }
+        let device = Arc::new(DeviceRecord { node: self.node, ..DeviceRecord::clone(&before) });
         edit.set_device(Arc::clone(&device));
         Ok(device)
     }

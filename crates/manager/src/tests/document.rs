@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 
 use env::Env;
-use types::{BucketId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation};
+use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, NodeId, NodeIdentity};
 
 use super::workload::random_command;
 use crate::{
-    BucketEngine, BucketRecord, BucketState, ClusterRecord, Command, Credential, DeviceRecord, DeviceState, EtagMode,
-    ManifestRecord, ReplicaTableRecord, Snapshot, table,
+    BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Command, Credential, DeviceRecord, DeviceState,
+    EtagMode, ManifestRecord, NodeRecord, ReplicaTableRecord, Snapshot, table,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
@@ -81,12 +81,28 @@ fn the_document_shows_the_records() {
     let (owner, engine, etag, created_ms) = ("owner".to_owned(), BucketEngine::Log, EtagMode::Md5, 1);
     check("next ids", fields(&Snapshot::default().next));
     check("cluster", fields(&ClusterRecord { id: ClusterId([1; 16]), format_version: 1, created_ms }));
-    check("device", fields(&DeviceRecord { id, uuid, path, state: DeviceState::Active, capacity_bytes }));
+    check("device", fields(&DeviceRecord { id, uuid, path, state: DeviceState::Active, capacity_bytes, node: None }));
     let (name, policy, state) = ("name".to_owned(), None, BucketState::Active);
     check("bucket", fields(&BucketRecord { id: BucketId(1), name, created_ms, owner, engine, etag, policy, state }));
     let (secret, user) = ("secret".to_owned(), "user".to_owned());
     check("credential", fields(&Credential { access_key, secret, user, is_root: true }));
     check("manifest", fields(&ManifestRecord { epoch: Epoch(1), bytes: bytes.clone() }));
+    let text = || "text".to_owned();
+    let node = NodeRecord {
+        id: NodeId(1),
+        identity: NodeIdentity([1; 16]),
+        name: text(),
+        address: text(),
+        admin_address: text(),
+        s3_address: text(),
+        host: text(),
+        rack: text(),
+        zone: text(),
+        version: text(),
+        joined_ms: 1,
+    };
+    check("node", fields(&node));
+    check("cell", fields(&CellRecord::new(CellId(1), Generation(1))));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }
 
@@ -96,7 +112,7 @@ fn the_document_shows_the_copy() {
     let shown = rows("Manager's copy");
     let at: Vec<_> = shown.iter().map(|(at, bytes, field)| (*at, bytes.as_str(), field.as_str())).collect();
     assert_eq!(at, [(0, "8", "`magic`"), (8, "4", "`version`"), (12, "4", "`checksum`"), (16, "to the end", "`body`")]);
-    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &1u32.to_le_bytes()[..]));
+    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &2u32.to_le_bytes()[..]));
     let checksum = crc_fast::crc32_iscsi(&[&copy[8..12], &copy[16..]].concat());
     assert_eq!(copy[12..16], checksum.to_le_bytes());
 }

@@ -15,11 +15,11 @@ use crate::{
 };
 
 #[derive(Default)]
-struct Machine(Snapshot);
+pub(super) struct Machine(pub(super) Snapshot);
 
 impl Machine {
     /// Applies the next command and checks that a refused one changed nothing but the index.
-    fn run<O: Operation>(&mut self, operation: O) -> Result<O::Reply, O::Refusal> {
+    pub(super) fn run<O: Operation>(&mut self, operation: O) -> Result<O::Reply, O::Refusal> {
         let before = self.0.clone();
         let index = CommandIndex(before.applied().0 + 1);
         let mut touched = Vec::new();

@@ -1,15 +1,18 @@
 //! Random commands over few names, so that many meet what others left and some are refused.
 
 use env::Env;
-use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation};
+use types::{
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, ViewNumber,
+};
 
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AddCredential, AddDevice, BeginStart, BucketEngine, Command, CreateBucket, DeviceState, EtagMode, InitCluster,
-    InstallManifest, InstallReplicaTable, MarkBucketDeleting, RaiseFormatVersion, ReactivateBucket, RemoveBucket,
-    RemoveCredential, RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken, TakeTokenError,
-    UpdateDevice,
+    AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
+    FinishFounding, FinishRecovery, FoundView, InitCluster, InstallManifest, InstallReplicaTable, InstallView, LeaveCell,
+    MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RemoveBucket,
+    RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken,
+    TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -25,6 +28,9 @@ impl Operation for Command {
 /// Kinds of commands in [`random_command`].
 const KINDS: u64 = 19;
 
+/// Kinds of commands in [`random_command_of_cells`].
+const KINDS_OF_CELLS: u64 = 12;
+
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
     let name = format!("bucket-{}", below(4));
@@ -32,7 +38,7 @@ pub(super) fn random_command(env: &Env) -> Command {
     let device = DeviceId(below(6) as u32);
     let access_key = format!("KEY{}", below(4));
     let bytes = || (0..below(200)).map(|_| below(256) as u8).collect::<Vec<u8>>();
-    match below(KINDS) {
+    match below(KINDS + KINDS_OF_CELLS) {
         0 => InitCluster { id: ClusterId([below(256) as u8; 16]), format_version: 1, created_ms: below(1_000) }.into(),
         1 => RaiseFormatVersion { format_version: below(5) as u32 }.into(),
         2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
@@ -62,7 +68,41 @@ pub(super) fn random_command(env: &Env) -> Command {
             InstallReplicaTable { expected, generation: Generation(below(4) as u32), bytes: bytes() }.into()
         }
         17 => BeginStart { cell: CellId(below(3) as u16) }.into(),
-        _ if below(2) == 0 => TakeToken {}.into(),
-        _ => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
+        18 if below(2) == 0 => TakeToken {}.into(),
+        18 => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
+        _ => random_command_of_cells(env),
+    }
+}
+
+/// Mostly about one cell of three nodes, so that views come about.
+fn random_command_of_cells(env: &Env) -> Command {
+    let below = |bound| env.random_below(bound);
+    let cell = CellId((below(8) == 0).into());
+    let node = NodeId(1 + below(3) as u32);
+    let gateway = GatewayId(1 + below(6) as u16);
+    let view = ViewNumber(below(4));
+    let gateways = || (1..7).map(GatewayId).filter(|_| below(3) == 0).collect();
+    let devices = || (0..4).map(DeviceId).filter(|_| below(2) == 0).collect();
+    match below(KINDS_OF_CELLS) {
+        0 => {
+            let text = |name: &str, bound: u64| format!("{name}-{}", below(bound));
+            let (identity, joined_ms) = (NodeIdentity([below(4) as u8; 16]), below(1_000));
+            let (name, address, host) = (text("node", 4), text("address", 4), text("host", 3));
+            let (rack, zone, version) = (text("rack", 2), text("zone", 2), text("1", 2));
+            let (admin_address, s3_address) = (text("admin", 2), text("s3", 2));
+            let node =
+                RegisterNode { identity, name, address, admin_address, s3_address, host, rack, zone, version, joined_ms };
+            node.into()
+        }
+        1 => RemoveNode { id: node }.into(),
+        2 => PlaceDevice { id: DeviceId(below(6) as u32), node: (below(4) > 0).then_some(node) }.into(),
+        3 => CreateCell { cell, generation: Generation(below(300) as u32) }.into(),
+        4 | 5 => RegisterGateway { cell, node }.into(),
+        6 => BeginRemoval { cell, view, gateways: gateways() }.into(),
+        7 => LeaveCell { cell, gateway }.into(),
+        8 => InstallView { cell, expected: view, members: gateways(), devices: devices() }.into(),
+        9 => FoundView { cell, expected: view, gateway, devices: devices() }.into(),
+        10 => FinishRecovery { cell, view, gateways: gateways() }.into(),
+        _ => FinishFounding { cell, view, gateway }.into(),
     }
 }

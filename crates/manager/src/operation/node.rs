@@ -1,0 +1,163 @@
+//! Nodes.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use types::{CellId, DeviceId, ErrorKind, GatewayId, NodeId, NodeIdentity};
+
+use super::{Operation, Refusal};
+use crate::limits::{MAX_NODE_TEXT_BYTES, MAX_NODES};
+use crate::record::{CellRecord, NodeRecord};
+use crate::snapshot::{CommandIndex, Edit};
+
+/// Why a change of the nodes was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeError {
+    #[error("there is no node {id}")]
+    NotFound { id: NodeId },
+    #[error("node {id} has that name already; give this one another")]
+    NameTaken { id: NodeId },
+    #[error("node {id} has that cluster address already; give this one another, or remove node {id} first")]
+    AddressTaken { id: NodeId },
+    #[error("a node needs a name and a cluster address")]
+    Empty,
+    #[error("a text of {found} bytes about a node; the longest is {MAX_NODE_TEXT_BYTES}")]
+    TextLength { found: usize },
+    #[error("the cluster has {MAX_NODES} nodes and takes no more")]
+    TooMany,
+    #[error("gateway {gateway} of cell {cell} runs on node {id}; stop it first")]
+    HasGateway { id: NodeId, cell: CellId, gateway: GatewayId },
+    #[error("device {device} is on node {id}; remove it, or say where it went first")]
+    HasDevice { id: NodeId, device: DeviceId },
+}
+
+impl Refusal for NodeError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            NodeError::NotFound { .. } => ErrorKind::NotFound,
+            NodeError::Empty | NodeError::TextLength { .. } => ErrorKind::Invalid,
+            NodeError::TooMany => ErrorKind::Full,
+            NodeError::NameTaken { .. }
+            | NodeError::AddressTaken { .. }
+            | NodeError::HasGateway { .. }
+            | NodeError::HasDevice { .. } => ErrorKind::Conflict,
+        }
+    }
+}
+
+/// Takes a node into the cluster, or notes what has changed about one: the identity says which. Its number and the time of its first
+/// registration stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterNode {
+    pub identity: NodeIdentity,
+    pub name: String,
+    pub address: String,
+    pub admin_address: String,
+    pub s3_address: String,
+    pub host: String,
+    pub rack: String,
+    pub zone: String,
+    pub version: String,
+    pub joined_ms: u64,
+}
+
+impl RegisterNode {
+    fn check(&self) -> Result<(), NodeError> {
+        let RegisterNode { name, address, admin_address, s3_address, host, rack, zone, version, .. } = self;
+        if name.is_empty() || address.is_empty() {
+            return Err(NodeError::Empty);
+        }
+        for text in [name, address, admin_address, s3_address, host, rack, zone, version] {
+            if text.len() > MAX_NODE_TEXT_BYTES {
+                return Err(NodeError::TextLength { found: text.len() });
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&self, id: NodeId, joined_ms: u64) -> NodeRecord {
+        NodeRecord {
+            id,
+            identity: self.identity,
+            name: self.name.clone(),
+            address: self.address.clone(),
+            admin_address: self.admin_address.clone(),
+            s3_address: self.s3_address.clone(),
+            host: self.host.clone(),
+            rack: self.rack.clone(),
+            zone: self.zone.clone(),
+            version: self.version.clone(),
+            joined_ms,
+        }
+    }
+}
+
+impl Operation for RegisterNode {
+    type Reply = Arc<NodeRecord>;
+    type Refusal = NodeError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<NodeRecord>, NodeError> {
+        self.check()?;
+        let mut known = None;
+        for node in edit.state.nodes() {
+            if node.identity == self.identity {
+                known = Some(Arc::clone(node));
+            } else if node.name == self.name {
+                return Err(NodeError::NameTaken { id: node.id });
+            } else if node.address == self.address {
+                return Err(NodeError::AddressTaken { id: node.id });
+            }
+        }
+        let record = match known {
+            Some(known) => {
+                let record = self.record(known.id, known.joined_ms);
+                if *known == record {
+                    return Ok(known);
+                }
+                record
+            }
+            None if edit.state.nodes.len() >= MAX_NODES => return Err(NodeError::TooMany),
+            None => self.record(NodeId(edit.take_node_id()), self.joined_ms),
+        };
+        let record = Arc::new(record);
+        edit.set_node(Arc::clone(&record));
+        Ok(record)
+    }
+}
+
+/// Forgets a node that serves no device and has no gateway in a view. Learners of it go with it. Its number is not given out again, and
+/// fences of it stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveNode {
+    pub id: NodeId,
+}
+
+impl Operation for RemoveNode {
+    type Reply = ();
+    type Refusal = NodeError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), NodeError> {
+        let id = self.id;
+        if edit.state.node(id).is_none() {
+            return Err(NodeError::NotFound { id });
+        }
+        if let Some(device) = edit.state.devices().find(|device| device.node == Some(id)) {
+            return Err(NodeError::HasDevice { id, device: device.id });
+        }
+        let mut without = Vec::new();
+        for cell in edit.state.cells() {
+            let mut of_node = cell.members.iter().filter(|(_, member)| member.node == id).map(|(gateway, _)| *gateway);
+            if let Some(gateway) = of_node.clone().find(|gateway| cell.is_in_view(*gateway)) {
+                return Err(NodeError::HasGateway { id, cell: cell.id, gateway });
+            }
+            if of_node.next().is_some() {
+                let mut cell = CellRecord::clone(cell);
+                cell.members.retain(|_, member| member.node != id);
+                without.push(cell);
+            }
+        }
+        without.into_iter().for_each(|cell| edit.set_cell(cell));
+        edit.remove_node(id);
+        Ok(())
+    }
+}
