@@ -20,6 +20,7 @@ use crate::operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice
 use crate::operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
 use crate::operation::node::{NodeError, RegisterNode, RemoveNode};
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use crate::overseer::Proposal;
 use crate::record::{BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, NodeRecord};
 
 /// A bucket to be made.
@@ -212,8 +213,8 @@ impl Manager {
         self.propose(CreateCell { cell, generation }).await
     }
 
-    /// Registers a new incarnation of a node's gateway. To be called by the process that holds the node's data folder, and nobody else: the
-    /// former incarnation counts as ended.
+    /// Registers a new incarnation of a node's gateway. To be called by the process that holds the node's data folder, when its former
+    /// incarnation has stopped answering: nobody waits for that one's lease.
     pub async fn register_gateway(&self, cell: CellId, node: NodeId) -> Result<Registered, ManagerError<CellError>> {
         self.propose(RegisterGateway { cell, node }).await
     }
@@ -273,5 +274,16 @@ impl Manager {
         gateway: GatewayId,
     ) -> Result<(), ManagerError<CellError>> {
         self.propose(FinishFounding { cell, view, gateway }).await
+    }
+
+    /// Carries out what an overseer proposes. A refusal is no failure: what it was made for has changed meanwhile.
+    pub async fn carry_out(&self, proposal: Proposal) -> Result<(), ManagerError<CellError>> {
+        match proposal {
+            Proposal::BeginRemoval(operation) => self.propose(operation).await,
+            Proposal::InstallView(operation) => self.propose(operation).await.map(|_| ()),
+            Proposal::FoundView(operation) => self.propose(operation).await.map(|_| ()),
+            Proposal::FinishRecovery(operation) => self.propose(operation).await,
+            Proposal::FinishFounding(operation) => self.propose(operation).await,
+        }
     }
 }

@@ -1,8 +1,11 @@
-//! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens, starts.
+//! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens, starts,
+//! nodes, cells and their views.
 //!
 //! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
 //! asks for the time or for chance. [`Manager`] is its shell, with one member: a command is durable in `wal` before it is
 //! applied, and its effect is kept in `kv`. Consensus will slide in between propose and apply.
+//!
+//! Who leaves a cell's view and who joins it is decided beside it, by an [`overseer`] at the leader.
 //!
 //! The data path never calls it. Readers take a [`Snapshot`], which is a few pointers.
 #![forbid(unsafe_code)]
@@ -15,6 +18,7 @@ pub mod limits;
 mod manager;
 mod name;
 mod operation;
+pub mod overseer;
 mod record;
 mod snapshot;
 mod table;

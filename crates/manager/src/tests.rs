@@ -6,6 +6,6 @@ mod document;
 mod equivalence;
 mod format;
 mod machine;
-mod nodes;
+pub(crate) mod nodes;
 mod shell;
 mod workload;

@@ -103,8 +103,8 @@ pub struct Registered {
     pub token: Token,
 }
 
-/// Registers a new incarnation of a node's gateway, as a learner. To be proposed by the process that holds the node's data folder: that
-/// it runs proves that the former incarnation's process has ended, and so has its lease.
+/// Registers a new incarnation of a node's gateway, as a learner. To be proposed by the process that holds the node's data folder, once a
+/// former incarnation within it has stopped answering: so nobody waits for the former one's lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterGateway {
     pub cell: CellId,

@@ -8,7 +8,7 @@ use crate::operation::Refusal;
 use crate::{AddDevice, CreateCell, DeviceError, NodeError, PlaceDevice, RegisterGateway, RegisterNode, RemoveNode};
 
 /// Node `number` with its own host.
-pub(super) fn node(number: u8) -> RegisterNode {
+pub(crate) fn node(number: u8) -> RegisterNode {
     RegisterNode {
         identity: NodeIdentity([number; 16]),
         name: format!("node-{number}"),

@@ -1,0 +1,285 @@
+//! The overseer: the part of the manager's leader that grants serve leases and decides who leaves a cell's view and who joins it
+//! (docs/rfd/0005, "The manager's part").
+//!
+//! It is a state machine without I/O, one for each cell, that lives as long as a leadership. The shell feeds it heartbeats, changes of the
+//! state and ticks, sends its answers, and puts its proposals through the log. Nothing that it remembers is needed for safety:
+//!
+//! - That a gateway's lease is not renewed is in the state (`removing`), so the next leader does not renew it either.
+//! - Who may still hold a lease is unknown to a new leader, so it takes every member's for granted at its start.
+//! - A proposal names the view that it was made under, and is refused under any other.
+//!
+//! What the shell owes it:
+//! - [`Input::Started`] comes after all that former leaders committed has been applied, and no former leader grants anything afterwards. So a
+//!   grant leaves only under the consensus leader's lease, and [`Input::Stopped`] comes before that ends.
+//! - A heartbeat is handed in with a reading of the clock that was taken after it was received.
+//! - Every change of the cell, of devices and of nodes is handed in, before any answer that was made after it.
+
+mod backoff;
+mod facts;
+mod heard;
+mod rules;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use topology::{ClockReading, GrantedLeases, LeaseTerms};
+use types::{CellId, DeviceId, GatewayId, NodeId, ViewNumber};
+
+use crate::command::Command;
+use crate::operation::membership::BeginRemoval;
+use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use backoff::Backoffs;
+pub use facts::Facts;
+use heard::Heard;
+pub use wire::{Answer, DeviceReport, HEARTBEAT_VERSION, Heartbeat, MAX_HEARTBEAT_BYTES, Refused, WireError};
+
+/// How often a node sends a heartbeat.
+pub const HEARTBEAT_INTERVAL_MS: u64 = 250;
+
+/// A gateway or a node that was not heard of for so long has failed.
+pub const SILENCE_MS: u64 = 1_500;
+
+/// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be.
+pub const UNREACHABLE_GATEWAY_MS: u64 = 1_500;
+
+/// A device that one member alone reports as unreachable leaves after so long; one that a majority reports leaves at once.
+pub const UNREACHABLE_DEVICE_MS: u64 = 3_000;
+
+/// A proposal that has had no effect for so long is made again.
+pub const PROPOSAL_RETRY_MS: u64 = 2_000;
+
+/// How long a founding waits for devices that nobody has reported as well.
+pub const FOUNDING_WAIT_MS: u64 = 10_000;
+
+/// The wait of a node, or a device, after it was first removed because it could not be reached, before it is taken in again.
+pub const FIRST_BACKOFF_MS: u64 = 5_000;
+
+/// The longest such wait: it doubles up to this.
+pub const MAX_BACKOFF_MS: u64 = 300_000;
+
+const NANOS_PER_MS: u64 = 1_000_000;
+
+/// What the overseer is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// This manager leads from now on.
+    Started(Facts),
+    /// It does not lead any more.
+    Stopped,
+    Heartbeat(Heartbeat),
+    /// Something of the facts has changed.
+    Changed(Facts),
+    /// Time has passed. At least as often as heartbeats come.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The answer to the heartbeat of a node.
+    Answer { node: NodeId, answer: Answer },
+    /// A command to put through the log, and why.
+    Propose { proposal: Proposal, reason: Reason },
+}
+
+/// The commands that an overseer proposes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proposal {
+    BeginRemoval(BeginRemoval),
+    InstallView(InstallView),
+    FoundView(FoundView),
+    FinishRecovery(FinishRecovery),
+    FinishFounding(FinishFounding),
+}
+
+impl From<Proposal> for Command {
+    fn from(proposal: Proposal) -> Command {
+        match proposal {
+            Proposal::BeginRemoval(operation) => operation.into(),
+            Proposal::InstallView(operation) => operation.into(),
+            Proposal::FoundView(operation) => operation.into(),
+            Proposal::FinishRecovery(operation) => operation.into(),
+            Proposal::FinishFounding(operation) => operation.into(),
+        }
+    }
+}
+
+/// Why something is proposed: for the log of a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    #[error("gateways {0:?} were not heard of for {SILENCE_MS} ms")]
+    Silent(BTreeSet<GatewayId>),
+    #[error("other members can't reach gateway {0}")]
+    Unreachable(GatewayId),
+    #[error("the leases of those that leave have ended: {0:?}")]
+    LeasesEnded(BTreeSet<GatewayId>),
+    #[error("the devices that are well have changed to {0:?}")]
+    Devices(BTreeSet<DeviceId>),
+    #[error("gateway {0} joins")]
+    Joins(GatewayId),
+    #[error("no member of the view lives, gateway {0} does")]
+    NobodyLives(GatewayId),
+    #[error("every member has heard what gateways {0:?} had written")]
+    Recovered(BTreeSet<GatewayId>),
+    #[error("gateway {0} has recovered everything")]
+    Founded(GatewayId),
+}
+
+/// Oversees one cell. See the module.
+#[derive(Debug)]
+pub struct Overseer {
+    cell: CellId,
+    terms: LeaseTerms,
+    watch: Option<Watch>,
+}
+
+/// What is known during one leadership.
+#[derive(Debug)]
+struct Watch {
+    terms: LeaseTerms,
+    facts: Facts,
+    heard: Heard,
+    /// None before the cell has a view.
+    leases: Option<GrantedLeases>,
+    outstanding: Option<Outstanding>,
+    /// Members whose removal was proposed because they can't be reached.
+    suspected: BTreeSet<GatewayId>,
+    gateway_backoffs: Backoffs<NodeId>,
+    device_backoffs: Backoffs<DeviceId>,
+    /// Since when no member lives and a learner does.
+    orphaned_since: Option<ClockReading>,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    proposal: Proposal,
+    made_at: ClockReading,
+}
+
+impl Overseer {
+    pub fn new(cell: CellId, terms: LeaseTerms) -> Overseer {
+        Overseer { cell, terms, watch: None }
+    }
+
+    /// Takes in what happened, and says what is to be done. While this manager does not lead nothing is.
+    pub fn step(&mut self, input: Input, now: ClockReading) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        match (input, &mut self.watch) {
+            (Input::Started(facts), watch) => *watch = Some(Watch::new(self.terms, facts, now)),
+            (Input::Stopped, watch) => *watch = None,
+            (Input::Heartbeat(heartbeat), Some(watch)) if heartbeat.cell == self.cell => {
+                let node = heartbeat.node;
+                outputs.push(Output::Answer { node, answer: watch.take_in(heartbeat, now) });
+            }
+            (Input::Changed(facts), Some(watch)) => watch.change(facts, now),
+            (Input::Heartbeat(_) | Input::Changed(_) | Input::Tick, _) => {}
+        }
+        if let Some(watch) = &mut self.watch {
+            outputs.extend(watch.propose(now));
+        }
+        outputs
+    }
+}
+
+impl Watch {
+    fn new(terms: LeaseTerms, facts: Facts, now: ClockReading) -> Watch {
+        let leases = facts.cell.installed.as_ref().map(|installed| GrantedLeases::starting(terms, &installed.view, now));
+        Watch {
+            terms,
+            heard: Heard::starting(&facts, now),
+            facts,
+            leases,
+            outstanding: None,
+            suspected: BTreeSet::new(),
+            gateway_backoffs: Backoffs::default(),
+            device_backoffs: Backoffs::default(),
+            orphaned_since: None,
+        }
+    }
+
+    /// Notes what a node says, and answers its wish for a lease.
+    fn take_in(&mut self, heartbeat: Heartbeat, now: ClockReading) -> Answer {
+        let answer = self.grant(&heartbeat, now);
+        self.heard.note(&self.facts, heartbeat, now);
+        answer
+    }
+
+    fn grant(&mut self, heartbeat: &Heartbeat, now: ClockReading) -> Answer {
+        let view = self.facts.cell.view_number();
+        let refused = |why| Answer { view, lease: Err(why) };
+        let Some(gateway) = heartbeat.gateway.filter(|_| heartbeat.wants_lease) else {
+            return refused(Refused::NotWanted);
+        };
+        let member = self.facts.cell.members.get(&gateway);
+        if member.is_none_or(|member| member.node != heartbeat.node) {
+            return refused(Refused::NotRegistered);
+        }
+        if !self.facts.cell.is_in_view(gateway) {
+            return refused(Refused::NotInView);
+        }
+        if self.facts.cell.removing.contains(&gateway) {
+            return refused(Refused::Removing);
+        }
+        if heartbeat.view != view {
+            return refused(Refused::OtherView);
+        }
+        let Some(leases) = &mut self.leases else { return refused(Refused::NotInView) };
+        leases.grant(gateway, now);
+        Answer { view, lease: Ok(gateway) }
+    }
+
+    fn change(&mut self, facts: Facts, now: ClockReading) {
+        let before = std::mem::replace(&mut self.facts, facts);
+        let newly_removing = self.facts.cell.removing.difference(&before.cell.removing);
+        for gateway in newly_removing.filter(|gateway| self.suspected.contains(gateway)) {
+            if let Some(member) = self.facts.cell.members.get(gateway) {
+                self.gateway_backoffs.fail(member.node, now);
+            }
+        }
+        let table = self.facts.table_devices();
+        for device in before.table_devices().difference(&table) {
+            if rules::is_reported(self, *device, now) {
+                self.device_backoffs.fail(*device, now);
+            }
+        }
+        let members = &self.facts.cell.members;
+        self.suspected.retain(|gateway| members.contains_key(gateway));
+        self.gateway_backoffs.forget(now);
+        self.device_backoffs.forget(now);
+        self.heard.forget(&self.facts);
+        if let Some(installed) = &self.facts.cell.installed {
+            let leases = self.leases.get_or_insert_with(|| GrantedLeases::starting(self.terms, &installed.view, now));
+            leases.forget_ended(now);
+        }
+        self.outstanding.take_if(|outstanding| rules::has_effect(&outstanding.proposal, &self.facts.cell));
+    }
+
+    /// One proposal at a time: the next is made when the one before has had its effect, or none for long.
+    fn propose(&mut self, now: ClockReading) -> Option<Output> {
+        rules::note_orphans(self, now);
+        if let Some(outstanding) = &self.outstanding
+            && elapsed_ms(outstanding.made_at, now) < PROPOSAL_RETRY_MS
+        {
+            return None;
+        }
+        self.outstanding = None;
+        let (proposal, reason) = rules::decide(self, now)?;
+        if let Reason::Unreachable(gateway) = reason {
+            self.suspected.insert(gateway);
+        }
+        self.outstanding = Some(Outstanding { proposal: proposal.clone(), made_at: now });
+        Some(Output::Propose { proposal, reason })
+    }
+
+    fn view(&self) -> ViewNumber {
+        self.facts.cell.view_number()
+    }
+}
+
+/// Milliseconds of the overseer's clock between two readings.
+fn elapsed_ms(from: ClockReading, to: ClockReading) -> u64 {
+    to.nanos.saturating_sub(from.nanos) / NANOS_PER_MS
+}

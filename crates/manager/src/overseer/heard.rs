@@ -1,0 +1,100 @@
+//! Who was heard of when, and what they said last.
+
+use std::collections::BTreeMap;
+
+use topology::ClockReading;
+use types::{DeviceId, GatewayId, NodeId};
+
+use super::facts::Facts;
+use super::wire::Heartbeat;
+use super::{SILENCE_MS, elapsed_ms};
+
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// Every node of the cluster.
+    nodes: BTreeMap<NodeId, Voice>,
+    /// Every registered gateway.
+    gateways: BTreeMap<GatewayId, ClockReading>,
+}
+
+#[derive(Debug)]
+struct Voice {
+    at: ClockReading,
+    last: Option<Heartbeat>,
+    /// Since when every heartbeat has reported these.
+    devices: BTreeMap<DeviceId, ClockReading>,
+    gateways: BTreeMap<GatewayId, ClockReading>,
+}
+
+impl Voice {
+    fn unheard(now: ClockReading) -> Voice {
+        Voice { at: now, last: None, devices: BTreeMap::new(), gateways: BTreeMap::new() }
+    }
+}
+
+impl Heard {
+    /// A new leader takes everybody as heard at its start: it has not listened before.
+    pub(super) fn starting(facts: &Facts, now: ClockReading) -> Heard {
+        Heard {
+            nodes: facts.nodes.iter().map(|node| (*node, Voice::unheard(now))).collect(),
+            gateways: facts.cell.view_members().iter().map(|gateway| (*gateway, now)).collect(),
+        }
+    }
+
+    /// Strangers are not noted: what is kept here is bounded by what is registered.
+    pub(super) fn note(&mut self, facts: &Facts, heartbeat: Heartbeat, now: ClockReading) {
+        if !facts.nodes.contains(&heartbeat.node) {
+            return;
+        }
+        let voice = self.nodes.entry(heartbeat.node).or_insert_with(|| Voice::unheard(now));
+        voice.at = now;
+        keep_since(&mut voice.devices, heartbeat.unreachable_devices.iter().copied(), now);
+        keep_since(&mut voice.gateways, heartbeat.unreachable_gateways.iter().copied(), now);
+        if let Some(gateway) = heartbeat.gateway
+            && facts.cell.members.get(&gateway).is_some_and(|member| member.node == heartbeat.node)
+        {
+            self.gateways.insert(gateway, now);
+        }
+        voice.last = Some(heartbeat);
+    }
+
+    /// Forgets who is registered no more.
+    pub(super) fn forget(&mut self, facts: &Facts) {
+        self.nodes.retain(|node, _| facts.nodes.contains(node));
+        self.gateways.retain(|gateway, _| facts.cell.members.contains_key(gateway));
+    }
+
+    pub(super) fn is_node_heard(&self, node: NodeId, now: ClockReading) -> bool {
+        self.nodes.get(&node).is_some_and(|voice| elapsed_ms(voice.at, now) < SILENCE_MS)
+    }
+
+    pub(super) fn is_gateway_heard(&self, gateway: GatewayId, now: ClockReading) -> bool {
+        self.gateways.get(&gateway).is_some_and(|at| elapsed_ms(*at, now) < SILENCE_MS)
+    }
+
+    /// What a node said last; none if it has been silent.
+    pub(super) fn last(&self, node: NodeId, now: ClockReading) -> Option<&Heartbeat> {
+        let voice = self.nodes.get(&node).filter(|voice| elapsed_ms(voice.at, now) < SILENCE_MS)?;
+        voice.last.as_ref()
+    }
+
+    /// For how long all heartbeats of a node have reported a device as unreachable.
+    pub(super) fn device_reported_ms(&self, reporter: NodeId, device: DeviceId, now: ClockReading) -> Option<u64> {
+        let since = self.nodes.get(&reporter)?.devices.get(&device)?;
+        Some(elapsed_ms(*since, now))
+    }
+
+    /// As [`Heard::device_reported_ms`], of a gateway.
+    pub(super) fn gateway_reported_ms(&self, reporter: NodeId, gateway: GatewayId, now: ClockReading) -> Option<u64> {
+        let since = self.nodes.get(&reporter)?.gateways.get(&gateway)?;
+        Some(elapsed_ms(*since, now))
+    }
+}
+
+fn keep_since<K: Ord>(since: &mut BTreeMap<K, ClockReading>, reported: impl Iterator<Item = K>, now: ClockReading) {
+    let mut before = std::mem::take(since);
+    since.extend(reported.map(|key| {
+        let at = before.remove(&key).unwrap_or(now);
+        (key, at)
+    }));
+}

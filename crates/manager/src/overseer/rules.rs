@@ -1,0 +1,259 @@
+//! What an overseer decides. Each rule looks at what is known and says what to propose; the first that has something to say is followed.
+
+use std::collections::BTreeSet;
+
+use topology::{ClockReading, MAX_CELL_GATEWAYS};
+use types::{DeviceId, GatewayId};
+
+use super::wire::Heartbeat;
+use super::{FOUNDING_WAIT_MS, Proposal, Reason, UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS, Watch, elapsed_ms};
+use crate::operation::membership::BeginRemoval;
+use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use crate::record::CellRecord;
+
+pub(super) fn decide(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    if watch.facts.cell.installed.is_none() || live_members(watch, now).is_empty() {
+        return found(watch, now);
+    }
+    if let Some(removal) = begin_removal(watch, now) {
+        return Some(removal);
+    }
+    if !watch.facts.cell.removing.is_empty() {
+        // Nothing else changes the view meanwhile: it would have to keep who must not stay.
+        return remove(watch, now);
+    }
+    change_devices(watch, now)
+        .or_else(|| finish_founding(watch, now))
+        .or_else(|| finish_recovery(watch, now))
+        .or_else(|| join(watch, now))
+}
+
+/// Notes since when nobody of the view lives although somebody else does.
+pub(super) fn note_orphans(watch: &mut Watch, now: ClockReading) {
+    let is_orphaned = live_members(watch, now).is_empty() && founder(watch, now).is_some();
+    watch.orphaned_since = if is_orphaned { watch.orphaned_since.or(Some(now)) } else { None };
+}
+
+/// Whether a proposal can change nothing more.
+pub(super) fn has_effect(proposal: &Proposal, cell: &CellRecord) -> bool {
+    let view = cell.view_number();
+    match proposal {
+        Proposal::BeginRemoval(begin) => begin.view != view || begin.gateways.is_subset(&cell.removing),
+        Proposal::InstallView(install) => install.expected != view,
+        Proposal::FoundView(found) => found.expected != view,
+        Proposal::FinishRecovery(finish) => {
+            finish.view != view || finish.gateways.iter().all(|gateway| !cell.undecided.contains_key(gateway))
+        }
+        Proposal::FinishFounding(finish) => finish.view != view || !cell.is_founding(),
+    }
+}
+
+/// Members that stay as far as the state says.
+fn staying(watch: &Watch) -> impl Iterator<Item = GatewayId> + '_ {
+    let cell = &watch.facts.cell;
+    cell.view_members().iter().copied().filter(|gateway| !cell.removing.contains(gateway))
+}
+
+/// Those of them that were heard of.
+fn live_members(watch: &Watch, now: ClockReading) -> BTreeSet<GatewayId> {
+    staying(watch).filter(|gateway| watch.heard.is_gateway_heard(*gateway, now)).collect()
+}
+
+/// What a gateway said last, if it was heard of.
+fn last_of(watch: &Watch, gateway: GatewayId, now: ClockReading) -> Option<&Heartbeat> {
+    let member = watch.facts.cell.members.get(&gateway)?;
+    watch.heard.last(member.node, now).filter(|heartbeat| heartbeat.gateway == Some(gateway))
+}
+
+fn all_leases_ended(watch: &Watch, leaving: impl Iterator<Item = GatewayId>, now: ClockReading) -> bool {
+    let ended = &watch.facts.cell.ended;
+    let waited_for = leaving.filter(|gateway| !ended.contains(gateway));
+    watch.leases.as_ref().is_none_or(|leases| leases.all_ended_at(waited_for, now).is_none())
+}
+
+/// Who is silent leaves; else the one that most others can't reach. Somebody who lives stays.
+fn begin_removal(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let live = live_members(watch, now);
+    let silent: BTreeSet<GatewayId> = staying(watch).filter(|gateway| !live.contains(gateway)).collect();
+    let (gateways, reason) = if silent.is_empty() {
+        let gateway = unreachable(watch, &live, now).filter(|_| live.len() > 1)?;
+        (BTreeSet::from([gateway]), Reason::Unreachable(gateway))
+    } else {
+        (silent.clone(), Reason::Silent(silent))
+    };
+    Some((begin(watch, gateways), reason))
+}
+
+fn begin(watch: &Watch, gateways: BTreeSet<GatewayId>) -> Proposal {
+    Proposal::BeginRemoval(BeginRemoval { cell: watch.facts.cell.id, view: watch.view(), gateways })
+}
+
+/// The member with the most reports against it that have lasted; of several the greatest.
+fn unreachable(watch: &Watch, live: &BTreeSet<GatewayId>, now: ClockReading) -> Option<GatewayId> {
+    let is_reported = |by: &GatewayId, gateway: GatewayId| {
+        let node = watch.facts.cell.members[by].node;
+        let reported_ms = watch.heard.gateway_reported_ms(node, gateway, now);
+        *by != gateway && reported_ms.is_some_and(|reported_ms| reported_ms >= UNREACHABLE_GATEWAY_MS)
+    };
+    let reports = |gateway: GatewayId| live.iter().filter(|by| is_reported(by, gateway)).count();
+    let most = live.iter().map(|gateway| (reports(*gateway), *gateway)).max()?;
+    (most.0 > 0).then_some(most.1)
+}
+
+/// A view without those that leave, once nobody of them can answer reads any more.
+fn remove(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let cell = &watch.facts.cell;
+    if !all_leases_ended(watch, cell.removing.iter().copied(), now) {
+        return None;
+    }
+    let proposal = install(watch, staying(watch).collect(), devices(watch, false, now)?);
+    Some((proposal, Reason::LeasesEnded(cell.removing.clone())))
+}
+
+fn install(watch: &Watch, members: BTreeSet<GatewayId>, devices: BTreeSet<DeviceId>) -> Proposal {
+    Proposal::InstallView(InstallView { cell: watch.facts.cell.id, expected: watch.view(), members, devices })
+}
+
+fn change_devices(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let devices = devices(watch, is_settled(watch, now), now)?;
+    if devices == watch.facts.table_devices() {
+        return None;
+    }
+    Some((install(watch, staying(watch).collect(), devices.clone()), Reason::Devices(devices)))
+}
+
+/// Whether nobody leaves, is undecided or recovers everything, and every member has told that it has installed the view. Who or what comes
+/// waits for that; who or what goes does not.
+fn is_settled(watch: &Watch, now: ClockReading) -> bool {
+    let cell = &watch.facts.cell;
+    let has_installed = |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.view == watch.view());
+    let is_quiet = cell.undecided.is_empty() && cell.removing.is_empty() && !cell.is_founding();
+    is_quiet && staying(watch).all(has_installed)
+}
+
+/// The devices that the next view writes to: those of now that are not lost, and those that may come back. None if there would be none.
+fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSet<DeviceId>> {
+    let table = watch.facts.table_devices();
+    let active = |device: &DeviceId| watch.facts.devices.contains_key(device);
+    let mut devices: BTreeSet<DeviceId> =
+        table.iter().copied().filter(|device| active(device) && !is_lost(watch, *device, now)).collect();
+    if may_return {
+        let returns =
+            |device: &DeviceId| !table.contains(device) && is_ready(watch, *device, now) && !is_held_back(watch, *device, now);
+        devices.extend(watch.facts.devices.keys().copied().filter(returns));
+    }
+    if devices.is_empty() {
+        // Better to write to devices that may be lost than to none.
+        devices = table.into_iter().filter(active).collect();
+    }
+    (!devices.is_empty()).then_some(devices)
+}
+
+/// Whether a device of the table can't be written to. A device that belongs to no node has nobody to tell.
+fn is_lost(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let Some(node) = watch.facts.devices.get(&device).copied().flatten() else { return false };
+    if !watch.heard.is_node_heard(node, now) {
+        return true;
+    }
+    // Taken as heard by a new leader, it may not have said anything.
+    watch.heard.last(node, now).is_some_and(|heartbeat| !heartbeat.serves(device)) || is_unreachable(watch, device, now)
+}
+
+/// Whether members say that they can't reach a device: a majority of them, or one for long.
+fn is_unreachable(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let reports = reports(watch, device, now);
+    let majority = staying(watch).count() / 2 + 1;
+    reports.len() >= majority || reports.iter().any(|reported_ms| *reported_ms >= UNREACHABLE_DEVICE_MS)
+}
+
+/// Whether any member says so.
+pub(super) fn is_reported(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    !reports(watch, device, now).is_empty()
+}
+
+/// For how long each member that can't reach a device has said so.
+fn reports(watch: &Watch, device: DeviceId, now: ClockReading) -> Vec<u64> {
+    let live = live_members(watch, now);
+    let nodes = live.iter().map(|gateway| watch.facts.cell.members[gateway].node);
+    nodes.filter_map(|node| watch.heard.device_reported_ms(node, device, now)).collect()
+}
+
+/// Whether a device's node says that it is well and has all fences.
+fn is_ready(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let node = watch.facts.devices.get(&device).copied().flatten();
+    let last = node.and_then(|node| watch.heard.last(node, now));
+    last.is_some_and(|heartbeat| heartbeat.serves(device) && heartbeat.fences >= watch.view())
+}
+
+fn is_held_back(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    watch.device_backoffs.is_waiting(&device, now) || is_reported(watch, device, now)
+}
+
+fn finish_founding(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let cell = &watch.facts.cell;
+    let gateway = cell.installed.as_ref().filter(|installed| installed.founding)?.leader;
+    let heartbeat = last_of(watch, gateway, now)?;
+    if heartbeat.view != watch.view() || !heartbeat.founding_done {
+        return None;
+    }
+    let proposal = FinishFounding { cell: cell.id, view: watch.view(), gateway };
+    Some((Proposal::FinishFounding(proposal), Reason::Founded(gateway)))
+}
+
+/// Recovery is over for those that the leader has recovered and in a checkpoint, and that every member has heard to be decided.
+fn finish_recovery(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let cell = &watch.facts.cell;
+    let under_view = |gateway| last_of(watch, gateway, now).filter(|heartbeat| heartbeat.view == watch.view());
+    if !under_view(cell.installed.as_ref()?.leader)?.recovered {
+        return None;
+    }
+    let knows = |member, gateway| under_view(member).is_some_and(|heartbeat| heartbeat.decided.contains(&gateway));
+    let is_decided = |gateway: &GatewayId| cell.view_members().iter().all(|member| knows(*member, *gateway));
+    let gateways: BTreeSet<GatewayId> = cell.undecided.keys().copied().filter(is_decided).collect();
+    if gateways.is_empty() {
+        return None;
+    }
+    let proposal = FinishRecovery { cell: cell.id, view: watch.view(), gateways: gateways.clone() };
+    Some((Proposal::FinishRecovery(proposal), Reason::Recovered(gateways)))
+}
+
+/// One learner at a time, when nothing is under way.
+fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let cell = &watch.facts.cell;
+    if !is_settled(watch, now) || cell.view_members().len() >= MAX_CELL_GATEWAYS {
+        return None;
+    }
+    let is_loadable = |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.is_loadable);
+    let may_join = |node| !watch.gateway_backoffs.is_waiting(&node, now);
+    let (gateway, _) = cell.learners().find(|(gateway, member)| is_loadable(*gateway) && may_join(member.node))?;
+    let mut members: BTreeSet<GatewayId> = staying(watch).collect();
+    members.insert(gateway);
+    Some((install(watch, members, devices(watch, true, now)?), Reason::Joins(gateway)))
+}
+
+/// The learner that would recover everything: the least one that lives.
+fn founder(watch: &Watch, now: ClockReading) -> Option<GatewayId> {
+    watch.facts.cell.learners().map(|(gateway, _)| gateway).find(|gateway| last_of(watch, *gateway, now).is_some())
+}
+
+/// Nobody of the view lives: a learner begins anew with all devices, or with those that are well after a while. First it is made sure that
+/// nobody's lease is renewed, should somebody come back.
+fn found(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
+    let cell = &watch.facts.cell;
+    let gateway = founder(watch, now)?;
+    if !all_leases_ended(watch, cell.view_members().iter().copied(), now) {
+        return None;
+    }
+    let all: BTreeSet<DeviceId> = watch.facts.devices.keys().copied().collect();
+    let ready: BTreeSet<DeviceId> = all.iter().copied().filter(|device| is_ready(watch, *device, now)).collect();
+    let has_waited = watch.orphaned_since.is_some_and(|since| elapsed_ms(since, now) >= FOUNDING_WAIT_MS);
+    if ready.is_empty() || (ready != all && !has_waited) {
+        return None;
+    }
+    let remaining: BTreeSet<GatewayId> = staying(watch).collect();
+    if !remaining.is_empty() {
+        return Some((begin(watch, remaining), Reason::NobodyLives(gateway)));
+    }
+    let proposal = FoundView { cell: cell.id, expected: watch.view(), gateway, devices: ready };
+    Some((Proposal::FoundView(proposal), Reason::NobodyLives(gateway)))
+}

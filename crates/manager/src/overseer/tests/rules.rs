@@ -1,0 +1,433 @@
+//! Each rule by itself, over three members with a device each.
+
+use std::collections::BTreeSet;
+
+use topology::{ClockReading, LeaseTerms};
+use types::{CellId, DeviceId, DeviceUuid, GatewayId, Generation, NodeId, ViewNumber};
+
+use super::super::{
+    DeviceReport, FIRST_BACKOFF_MS, FOUNDING_WAIT_MS, Facts, Heartbeat, Input, Output, Overseer, PROPOSAL_RETRY_MS, Proposal,
+    Reason, Refused, SILENCE_MS, UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS,
+};
+use crate::tests::nodes::node;
+use crate::{
+    AddDevice, BeginRemoval, Command, CommandIndex, CreateCell, FinishFounding, FoundView, InstallView, LeaveCell, PlaceDevice,
+    RegisterGateway, Snapshot, apply,
+};
+
+const CELL: CellId = CellId(0);
+const STEP_MS: u64 = 100;
+
+/// A cell, its overseer, and nodes that say what they are told to.
+struct Scene {
+    state: Snapshot,
+    overseer: Overseer,
+    now_ms: u64,
+    /// What each node says. Silent nodes say none.
+    says: Vec<Option<Heartbeat>>,
+    proposed: Vec<Reason>,
+    /// Whether proposals are carried out.
+    commits: bool,
+}
+
+fn at(ms: u64) -> ClockReading {
+    ClockReading { nanos: ms * 1_000_000 }
+}
+
+fn gateways(numbers: &[u16]) -> BTreeSet<GatewayId> {
+    numbers.iter().copied().map(GatewayId).collect()
+}
+
+fn devices(numbers: &[u32]) -> BTreeSet<DeviceId> {
+    numbers.iter().copied().map(DeviceId).collect()
+}
+
+fn heartbeat(number: u16, view: ViewNumber) -> Heartbeat {
+    let device = DeviceId(u32::from(number) - 1);
+    Heartbeat {
+        cell: CELL,
+        node: NodeId(number.into()),
+        gateway: Some(GatewayId(number)),
+        view,
+        wants_lease: true,
+        is_loadable: true,
+        founding_done: true,
+        decided: BTreeSet::new(),
+        recovered: false,
+        unreachable_gateways: BTreeSet::new(),
+        unreachable_devices: BTreeSet::new(),
+        failed_devices: BTreeSet::new(),
+        devices: vec![DeviceReport { device, total_bytes: 2, free_bytes: 1 }],
+        fences: view,
+    }
+}
+
+impl Scene {
+    /// Gateways 1 to 3 on nodes 1 to 3 are registered, and nothing is founded.
+    fn of_learners() -> Scene {
+        let mut scene = Scene {
+            state: Snapshot::default(),
+            overseer: Overseer::new(CELL, LeaseTerms::default()),
+            now_ms: 1_000,
+            says: (1..4).map(|number| Some(heartbeat(number, ViewNumber(0)))).collect(),
+            proposed: Vec::new(),
+            commits: true,
+        };
+        scene.apply(CreateCell { cell: CELL, generation: Generation(0) });
+        for number in 1..4u8 {
+            scene.apply(node(number));
+            let uuid = DeviceUuid([number; 16]);
+            scene.apply(AddDevice { uuid, path: String::new(), capacity_bytes: 1 });
+            scene.apply(PlaceDevice { id: DeviceId(u32::from(number) - 1), node: Some(NodeId(number.into())) });
+            scene.apply(RegisterGateway { cell: CELL, node: NodeId(number.into()) });
+        }
+        scene
+    }
+
+    /// View 3 of all three, and an overseer that has just begun.
+    fn of_members() -> Scene {
+        let mut scene = Scene::of_learners();
+        let all = || devices(&[0, 1, 2]);
+        scene.apply(FoundView { cell: CELL, expected: ViewNumber(0), gateway: GatewayId(1), devices: all() });
+        scene.apply(FinishFounding { cell: CELL, view: ViewNumber(1), gateway: GatewayId(1) });
+        let install = |expected, members: &[u16]| {
+            let (expected, members) = (ViewNumber(expected), gateways(members));
+            InstallView { cell: CELL, expected, members, devices: all() }
+        };
+        scene.apply(install(1, &[1, 2]));
+        scene.apply(install(2, &[1, 2, 3]));
+        scene.start();
+        scene
+    }
+
+    fn apply(&mut self, command: impl Into<Command>) {
+        let (index, command) = (CommandIndex(self.state.applied().0 + 1), command.into());
+        assert!(apply(index, &command, &mut self.state), "{command:?}");
+        self.hand_in(Input::Changed(Facts::of(&self.state, CELL).unwrap()));
+    }
+
+    fn start(&mut self) {
+        self.hand_in(Input::Started(Facts::of(&self.state, CELL).unwrap()));
+    }
+
+    fn hand_in(&mut self, input: Input) {
+        for output in self.overseer.step(input, at(self.now_ms)) {
+            if let Output::Propose { proposal, reason } = output {
+                self.proposed.push(reason);
+                if self.commits {
+                    self.apply(proposal);
+                }
+            }
+        }
+    }
+
+    /// Time passes, and every node that speaks says under the newest view what it has to say.
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms / STEP_MS {
+            self.now_ms += STEP_MS;
+            for number in 0..self.says.len() {
+                if let Some(mut heartbeat) = self.says[number].clone() {
+                    let view = self.cell().view_number();
+                    (heartbeat.view, heartbeat.fences) = (view, view);
+                    self.hand_in(Input::Heartbeat(heartbeat));
+                }
+            }
+            self.hand_in(Input::Tick);
+        }
+    }
+
+    fn says(&mut self, number: usize) -> &mut Heartbeat {
+        self.says[number - 1].as_mut().unwrap()
+    }
+
+    fn cell(&self) -> &crate::CellRecord {
+        self.state.cell(CELL).unwrap()
+    }
+
+    fn table(&self) -> BTreeSet<DeviceId> {
+        self.cell().installed.as_ref().unwrap().table.devices().iter().copied().collect()
+    }
+
+    fn lease(&mut self, heartbeat: Heartbeat) -> Result<GatewayId, Refused> {
+        let outputs = self.overseer.step(Input::Heartbeat(heartbeat), at(self.now_ms));
+        let answer = outputs.into_iter().find_map(|output| match output {
+            Output::Answer { answer, .. } => Some(answer.lease),
+            Output::Propose { .. } => None,
+        });
+        answer.expect("a heartbeat is answered")
+    }
+}
+
+#[test]
+fn nothing_is_proposed_while_all_is_well() {
+    let mut scene = Scene::of_members();
+    scene.pass(20_000);
+    assert_eq!(scene.proposed, []);
+}
+
+#[test]
+fn leases_are_the_newest_views_members() {
+    let mut scene = Scene::of_members();
+    let now = ViewNumber(3);
+    assert_eq!(scene.lease(heartbeat(1, now)), Ok(GatewayId(1)));
+    assert_eq!(scene.lease(heartbeat(1, ViewNumber(2))), Err(Refused::OtherView));
+    assert_eq!(scene.lease(Heartbeat { wants_lease: false, ..heartbeat(1, now) }), Err(Refused::NotWanted));
+    assert_eq!(scene.lease(Heartbeat { gateway: None, ..heartbeat(1, now) }), Err(Refused::NotWanted));
+    assert_eq!(scene.lease(Heartbeat { gateway: Some(GatewayId(9)), ..heartbeat(1, now) }), Err(Refused::NotRegistered));
+    assert_eq!(scene.lease(Heartbeat { node: NodeId(2), ..heartbeat(1, now) }), Err(Refused::NotRegistered));
+    scene.commits = false;
+    scene.apply(BeginRemoval { cell: CELL, view: now, gateways: gateways(&[1]) });
+    assert_eq!(scene.lease(heartbeat(1, now)), Err(Refused::Removing));
+    scene.apply(RegisterGateway { cell: CELL, node: NodeId(1) });
+    let learner = Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(1, now) };
+    assert_eq!(scene.lease(learner), Err(Refused::NotInView));
+    let outputs = scene.overseer.step(Input::Heartbeat(Heartbeat { cell: CellId(1), ..heartbeat(2, now) }), at(scene.now_ms));
+    assert_eq!(outputs, [], "another overseer's");
+    assert_eq!(scene.overseer.step(Input::Stopped, at(scene.now_ms)), []);
+    assert_eq!(scene.overseer.step(Input::Heartbeat(heartbeat(2, now)), at(scene.now_ms)), []);
+}
+
+#[test]
+fn a_silent_gateway_leaves_with_its_device_when_its_lease_has_ended() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says[2] = None;
+    scene.pass(SILENCE_MS - STEP_MS);
+    assert_eq!(scene.proposed, []);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.proposed, [Reason::Silent(gateways(&[3]))]);
+    // Granted 1.5 s ago, it ends 2.004 s after that.
+    scene.pass(500);
+    assert_eq!(scene.cell().view_number(), ViewNumber(3));
+    scene.pass(STEP_MS);
+    assert_eq!(scene.cell().view_members(), [GatewayId(1), GatewayId(2)]);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    assert_eq!(scene.proposed[1..], [Reason::LeasesEnded(gateways(&[3]))]);
+}
+
+#[test]
+fn a_new_leader_takes_everybodys_lease_for_granted() {
+    let mut scene = Scene::of_members();
+    scene.commits = false;
+    scene.apply(BeginRemoval { cell: CELL, view: ViewNumber(3), gateways: gateways(&[3]) });
+    scene.pass(10_000);
+    scene.start();
+    scene.proposed.clear();
+    scene.pass(2_000);
+    assert_eq!(scene.proposed, []);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.proposed, [Reason::LeasesEnded(gateways(&[3]))]);
+}
+
+#[test]
+fn who_left_by_itself_is_not_waited_for() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says[2] = None;
+    scene.apply(LeaveCell { cell: CELL, gateway: GatewayId(3) });
+    assert_eq!(scene.cell().view_members(), [GatewayId(1), GatewayId(2)]);
+}
+
+#[test]
+fn of_two_that_can_not_reach_each_other_the_greater_leaves_and_comes_back_later_each_time() {
+    let mut scene = Scene::of_members();
+    scene.says(1).unreachable_gateways = gateways(&[2]);
+    scene.says(2).unreachable_gateways = gateways(&[1]);
+    scene.pass(UNREACHABLE_GATEWAY_MS);
+    assert_eq!(scene.proposed, []);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.proposed, [Reason::Unreachable(GatewayId(2))]);
+    let mut wait_ms = FIRST_BACKOFF_MS;
+    for gateway in [4, 5] {
+        scene.pass(2_500);
+        // It comes back as another incarnation, and everything is decided at once.
+        let node = NodeId(2);
+        let former = *scene.cell().undecided.keys().next().expect("somebody left");
+        scene.apply(RegisterGateway { cell: CELL, node });
+        *scene.says(2) = Heartbeat { gateway: Some(GatewayId(gateway)), ..heartbeat(2, ViewNumber(0)) };
+        for number in [1, 3] {
+            *scene.says(number) =
+                Heartbeat { decided: [former].into(), recovered: true, ..heartbeat(number as u16, ViewNumber(0)) };
+        }
+        scene.pass(wait_ms - 2_500 - 2 * STEP_MS);
+        assert!(!scene.cell().is_in_view(GatewayId(gateway)));
+        scene.pass(3 * STEP_MS);
+        assert!(scene.cell().is_in_view(GatewayId(gateway)), "{:?}", scene.proposed);
+        scene.says(1).unreachable_gateways = gateways(&[gateway]);
+        scene.pass(UNREACHABLE_GATEWAY_MS + STEP_MS);
+        wait_ms *= 2;
+    }
+}
+
+#[test]
+fn the_one_that_most_can_not_reach_leaves() {
+    let mut scene = Scene::of_members();
+    scene.says(1).unreachable_gateways = gateways(&[2, 3]);
+    scene.says(2).unreachable_gateways = gateways(&[1]);
+    scene.says(3).unreachable_gateways = gateways(&[1]);
+    scene.pass(UNREACHABLE_GATEWAY_MS + STEP_MS);
+    assert_eq!(scene.proposed, [Reason::Unreachable(GatewayId(1))]);
+}
+
+#[test]
+fn a_report_that_does_not_last_counts_for_nothing() {
+    let mut scene = Scene::of_members();
+    for _ in 0..10 {
+        scene.says(1).unreachable_gateways = gateways(&[2]);
+        scene.pass(UNREACHABLE_GATEWAY_MS - STEP_MS);
+        scene.says(1).unreachable_gateways.clear();
+        scene.pass(STEP_MS);
+    }
+    assert_eq!(scene.proposed, []);
+}
+
+#[test]
+fn devices_leave_when_they_fail_or_can_not_be_reached() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says(3).failed_devices = devices(&[2]);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene.says(3).failed_devices.clear();
+    scene.pass(2 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1, 2]));
+    // One alone is believed later.
+    scene.says(1).unreachable_devices = devices(&[2]);
+    scene.pass(UNREACHABLE_DEVICE_MS);
+    assert_eq!(scene.table(), devices(&[0, 1, 2]));
+    scene.pass(STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene.says(1).unreachable_devices.clear();
+    scene.pass(FIRST_BACKOFF_MS - 2 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene.pass(3 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1, 2]));
+    // Two of three at once.
+    scene.says(1).unreachable_devices = devices(&[2]);
+    scene.says(2).unreachable_devices = devices(&[2]);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    assert_eq!(scene.cell().view_members().len(), 3);
+}
+
+#[test]
+fn a_device_comes_back_with_all_fences() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says(3).failed_devices = devices(&[2]);
+    scene.pass(1_000);
+    scene.says[2] = None;
+    let late = |view| Input::Heartbeat(Heartbeat { fences: ViewNumber(view), ..heartbeat(3, ViewNumber(4)) });
+    scene.hand_in(late(3));
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene.hand_in(late(4));
+    assert_eq!(scene.table(), devices(&[0, 1, 2]));
+}
+
+#[test]
+fn the_last_device_stays() {
+    let mut scene = Scene::of_members();
+    for number in 1..4 {
+        scene.says(number).failed_devices = devices(&[number as u32 - 1]);
+    }
+    scene.pass(10_000);
+    assert_eq!(scene.table().len(), 1, "{:?}", scene.proposed);
+}
+
+#[test]
+fn recovery_is_finished_when_the_leader_is_done_and_every_member_knows() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says[0] = None;
+    scene.apply(LeaveCell { cell: CELL, gateway: GatewayId(1) });
+    let is_undecided = |scene: &Scene| scene.cell().undecided.contains_key(&GatewayId(1));
+    scene.says(2).decided = gateways(&[1]);
+    scene.says(3).decided = gateways(&[1]);
+    scene.says(3).recovered = true;
+    scene.pass(1_000);
+    assert!(is_undecided(&scene), "gateway 2 leads");
+    scene.says(3).decided.clear();
+    scene.pass(STEP_MS);
+    scene.says(2).recovered = true;
+    scene.pass(1_000);
+    assert!(is_undecided(&scene), "gateway 3 does not know");
+    // What is said of a former view says nothing of this one.
+    let stale = Heartbeat { decided: gateways(&[1]), ..heartbeat(3, ViewNumber(3)) };
+    scene.hand_in(Input::Heartbeat(stale));
+    assert!(is_undecided(&scene));
+    scene.says(3).decided = gateways(&[1]);
+    scene.pass(STEP_MS);
+    assert!(!is_undecided(&scene));
+    assert_eq!(scene.proposed.last(), Some(&Reason::Recovered(gateways(&[1]))));
+}
+
+#[test]
+fn a_cell_is_founded_by_the_least_learner_and_the_others_join_one_by_one() {
+    let mut scene = Scene::of_learners();
+    scene.start();
+    scene.says(1).founding_done = false;
+    scene.pass(1_000);
+    assert!(scene.cell().is_founding());
+    assert_eq!((scene.cell().view_members(), scene.table()), (&[GatewayId(1)][..], devices(&[0, 1, 2])));
+    scene.says(1).founding_done = true;
+    scene.pass(2_000);
+    let joins = |gateway| Reason::Joins(GatewayId(gateway));
+    let expected = [Reason::NobodyLives(GatewayId(1)), Reason::Founded(GatewayId(1)), joins(2), joins(3)];
+    assert_eq!(scene.proposed, expected);
+}
+
+#[test]
+fn a_founding_waits_for_devices_and_not_for_ever() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    for gateway in [1, 2, 3] {
+        scene.says[usize::from(gateway) - 1] = None;
+        scene.commits = gateway != 3;
+        scene.apply(LeaveCell { cell: CELL, gateway: GatewayId(gateway) });
+        scene.pass(STEP_MS);
+    }
+    scene.commits = true;
+    scene.proposed.clear();
+    scene.pass(5_000);
+    assert_eq!(scene.proposed, [], "nobody is there to found it");
+    scene.apply(RegisterGateway { cell: CELL, node: NodeId(2) });
+    scene.says[1] = Some(Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(2, ViewNumber(0)) });
+    scene.pass(FOUNDING_WAIT_MS);
+    assert_eq!(scene.proposed, []);
+    scene.pass(2 * STEP_MS);
+    assert_eq!(scene.cell().view_members(), [GatewayId(4)]);
+    assert_eq!(scene.table(), devices(&[1]));
+}
+
+#[test]
+fn silent_members_are_removed_for_good_before_a_founding() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says = vec![None, None, None];
+    scene.pass(10_000);
+    assert_eq!(scene.proposed, [], "they may come back, and go on as they were");
+    scene.apply(RegisterGateway { cell: CELL, node: NodeId(1) });
+    scene.says[0] = Some(Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(1, ViewNumber(0)) });
+    scene.pass(FOUNDING_WAIT_MS + 2 * STEP_MS);
+    let founds = || Reason::NobodyLives(GatewayId(4));
+    assert_eq!(scene.proposed[..2], [founds(), founds()], "first the removal, then the founding");
+    assert_eq!(scene.cell().view_members(), [GatewayId(4)]);
+}
+
+#[test]
+fn a_proposal_without_effect_is_made_again_and_no_other_beside_it() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.commits = false;
+    scene.says[2] = None;
+    scene.says(2).failed_devices = devices(&[1]);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.proposed, [Reason::Devices(devices(&[0, 2]))]);
+    scene.pass(PROPOSAL_RETRY_MS - STEP_MS);
+    assert_eq!(scene.proposed.len(), 1);
+    scene.pass(STEP_MS);
+    assert_eq!(scene.proposed[1..], [Reason::Silent(gateways(&[3]))]);
+    let all = gateways(&[1, 2, 3]);
+    let proposal = Proposal::BeginRemoval(BeginRemoval { cell: CELL, view: ViewNumber(3), gateways: all });
+    assert!(!super::super::rules::has_effect(&proposal, scene.cell()));
+}
