@@ -62,6 +62,8 @@ pub struct GroupStatus {
     /// One set, or two while voters are being exchanged.
     pub voters: Vec<BTreeSet<NodeId>>,
     pub learners: BTreeSet<NodeId>,
+    /// All members, and where they listen.
+    pub addresses: BTreeMap<NodeId, String>,
     /// Why the group does not run any more on this node, if so.
     pub stopped: Option<String>,
 }
@@ -69,6 +71,11 @@ pub struct GroupStatus {
 impl<S: StateMachine> Group<S> {
     pub fn id(&self) -> GroupId {
         self.group
+    }
+
+    /// The node that this member of the group runs on.
+    pub fn node(&self) -> NodeId {
+        self.node.id()
     }
 
     /// Makes these nodes the group's first voters. Called once in a group's life, on one of them; doing it on all with the same
@@ -117,8 +124,8 @@ impl<S: StateMachine> Group<S> {
     pub fn status(&self) -> GroupStatus {
         let status = self.core.status();
         let voters: Vec<BTreeSet<NodeId>> = status.membership.voters.into_iter().map(|set| set.into_iter().collect()).collect();
-        let members = status.membership.members.into_iter().map(|(node, _)| node);
-        let learners = members.filter(|node| !voters.iter().any(|set| set.contains(node))).collect();
+        let addresses: BTreeMap<NodeId, String> = status.membership.members.into_iter().collect();
+        let learners = addresses.keys().copied().filter(|node| !voters.iter().any(|set| set.contains(node))).collect();
         GroupStatus {
             term: status.term,
             leader: status.leader,
@@ -129,6 +136,7 @@ impl<S: StateMachine> Group<S> {
             purged: status.purged,
             voters,
             learners,
+            addresses,
             stopped: status.stopped,
         }
     }
@@ -147,6 +155,16 @@ impl<S: StateMachine> Group<S> {
     pub async fn set_voters(&self, voters: &BTreeSet<NodeId>, former: FormerVoters) -> Result<(), MemberError> {
         let voters = voters.iter().map(|node| node.0).collect();
         self.core.set_voters(voters, former == FormerVoters::BecomeLearners).await
+    }
+
+    /// Makes a learner a voter; the other voters stay what they are, whoever they are by then.
+    pub async fn add_voter(&self, node: NodeId) -> Result<(), MemberError> {
+        self.core.add_voter(node).await
+    }
+
+    /// Takes one voter out of the group; the others stay.
+    pub async fn remove_voter(&self, node: NodeId) -> Result<(), MemberError> {
+        self.core.remove_voter(node).await
     }
 
     /// Takes learners out of the group.

@@ -28,6 +28,8 @@ pub const READ_LIMIT: Duration = Duration::from_secs(5);
 
 /// Segments of the shared log at most, unless its owner has less room.
 pub const MAX_LOG_SEGMENTS: usize = 64;
+/// Bytes of a segment of a shared log in a folder.
+pub const FOLDER_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Segments that entries and snapshots leave free: for votes and for what gives records up.
 pub const RESERVED_SEGMENTS: usize = 2;
 /// The log is tidied up when it has more segments than twice what its contents need, plus these.

@@ -15,6 +15,7 @@
 //! - After a failed write nothing is written: every group of this process stops, and a restart finds out what is on the medium.
 
 mod base;
+mod folder;
 mod group;
 mod recycle;
 mod room;
@@ -32,6 +33,7 @@ use wal::{AppendError, OpenOptions, Pending, SegmentStore, Wal};
 
 pub use base::{BASE_BYTES, BaseError, SlotError};
 pub(crate) use base::{Base, check_slot};
+pub use folder::PlaceError;
 pub(crate) use group::GroupLog;
 pub(crate) use room::Claim;
 pub use state::ReplayError;

@@ -22,7 +22,8 @@ pub trait StateMachine: Send + Sync + 'static {
     fn decode(bytes: &[u8]) -> Result<Self::Command, MachineError>;
 
     /// Carries out a command. `index` grows from call to call, not always by 1, and is never used twice: it serves as a token.
-    fn apply(&mut self, index: LogIndex, command: Self::Command) -> Self::Reply;
+    /// An error stops the member, as one of [`StateMachine::decode`] does; that the command asks for something impossible is a reply.
+    fn apply(&mut self, index: LogIndex, command: Self::Command) -> Result<Self::Reply, MachineError>;
 
     /// A frozen view of the state. Taken under the machine's lock, so it must be cheap; called without, so it may take long.
     /// The bytes are at most [`crate::limits::MAX_SNAPSHOT_BYTES`].
@@ -78,7 +79,7 @@ pub(crate) struct SharedMachine<S>(pub(crate) Arc<RwLock<S>>);
 impl<S: StateMachine> ErasedMachine for SharedMachine<S> {
     fn apply(&self, index: LogIndex, command: &[u8]) -> Result<Reply, MachineError> {
         let command = S::decode(command)?;
-        Ok(Reply::of(self.0.write().apply(index, command)))
+        Ok(Reply::of(self.0.write().apply(index, command)?))
     }
 
     fn snapshot(&self) -> FrozenState {

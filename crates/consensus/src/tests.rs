@@ -3,6 +3,7 @@ mod store;
 
 mod basics;
 mod faults;
+mod folder;
 mod framed;
 mod heartbeats;
 mod leases;

@@ -2,6 +2,7 @@
 
 mod framed;
 mod simulated;
+mod tagged;
 
 use bytes::Bytes;
 use env::Instant;
@@ -9,6 +10,7 @@ use net::{BoxFuture, CallError};
 
 pub use framed::{FramedTransport, MAX_PEERS};
 pub use simulated::{LinkWeather, SimulatedTransport};
+pub use tagged::TaggedTransport;
 
 use crate::id::NodeId;
 

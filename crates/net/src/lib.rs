@@ -4,6 +4,7 @@
 //! ```text
 //!   Caller ── RemoteCaller ── frames ── Network (TCP, or SimulatedNetwork) ── serve ── Service
 //!      └───── LocalCaller ──────────────── a direct call ─────────────────────────────────┘
+//!   Router: several services at one address
 //! ```
 //!
 //! Invariants
@@ -23,6 +24,7 @@ mod local;
 mod network;
 mod remote;
 mod resend;
+mod router;
 mod server;
 mod simulated;
 
@@ -33,6 +35,7 @@ pub use local::LocalCaller;
 pub use network::{ByteStream, Listener, Network, TcpNetwork};
 pub use remote::{MAX_CALLS_IN_FLIGHT, RemoteCaller};
 pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFull};
+pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};
 pub use simulated::SimulatedNetwork;
 

@@ -2,8 +2,8 @@
 
 use crate::{
     BoxFuture, CallError, Caller, Identity, Incoming, LocalCaller, MAX_CALLS_IN_FLIGHT, MAX_PAYLOAD_BYTES,
-    MAX_REQUESTS_PER_CONNECTION, Network, Outgoing, Refusal, RemoteCaller, Request, Service, SimulatedNetwork, TcpNetwork,
-    serve,
+    MAX_REQUESTS_PER_CONNECTION, Network, Outgoing, Refusal, RemoteCaller, Request, Router, Service, ServiceTag,
+    SimulatedNetwork, TcpNetwork, serve,
 };
 use bytes::Bytes;
 use env::{Env, Instant};
@@ -373,4 +373,21 @@ async fn numbered_items_survive_reconnects() {
         assert_eq!(*service.taken.lock(), (0..200).collect::<Vec<_>>(), "seed {seed}");
     }
     assert!(cut_calls > 20, "only {cut_calls} calls were cut");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_reaches_the_service_that_its_tag_names() {
+    let env = Env::simulated(1);
+    let (one, other) = (Echo::new(&env), Echo::new(&env));
+    let router = Router::new().with(ServiceTag::CONSENSUS, one.clone()).with(ServiceTag::MANAGER, other.clone());
+    let caller = LocalCaller::new(&env, Arc::new(router));
+    let call = async |payload: Bytes| caller.call(payload, after(&env, SOON)).await;
+    assert_eq!(call(ServiceTag::CONSENSUS.mark(b"a")).await.unwrap(), "echo:a");
+    assert_eq!(call(ServiceTag::MANAGER.mark(b"b")).await.unwrap(), "echo:b");
+    assert_eq!((one.begun.lock().clone(), other.begun.lock().clone()), (vec![Bytes::from("a")], vec![Bytes::from("b")]));
+    let refused = call(ServiceTag(9).mark(b"c")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "this process refused: no service 9 at this address");
+    assert_eq!(call(Bytes::new()).await.unwrap_err().to_string(), "this process refused: a request for no service");
+    let refused = call(ServiceTag::MANAGER.mark(b"refuse")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "this process refused: not today");
 }

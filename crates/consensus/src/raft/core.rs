@@ -234,6 +234,20 @@ impl Core {
         changed.map(drop).map_err(|error| self.member_error(error))
     }
 
+    /// Relative to whatever the voters are when the leader takes it up.
+    pub(crate) async fn add_voter(&self, node: NodeId) -> Result<(), MemberError> {
+        let change = openraft::ChangeMembers::AddVoterIds([node.0].into());
+        let changed = within(&self.env, self.raft.change_membership(change, true)).await;
+        changed.map(drop).map_err(|error| self.member_error(error))
+    }
+
+    /// As [`Core::add_voter`]; the voter leaves.
+    pub(crate) async fn remove_voter(&self, node: NodeId) -> Result<(), MemberError> {
+        let change = openraft::ChangeMembers::RemoveVoters([node.0].into());
+        let changed = within(&self.env, self.raft.change_membership(change, false)).await;
+        changed.map(drop).map_err(|error| self.member_error(error))
+    }
+
     pub(crate) async fn remove_learners(&self, nodes: BTreeSet<u64>) -> Result<(), MemberError> {
         let change = openraft::ChangeMembers::RemoveNodes(nodes);
         let changed = within(&self.env, self.raft.change_membership(change, false)).await;

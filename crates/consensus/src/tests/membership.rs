@@ -90,3 +90,30 @@ async fn leadership_is_handed_over_without_a_wait() {
     }
     cluster.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn voters_come_and_go_one_by_one() {
+    let env = Env::simulated(34);
+    let mut cluster = Cluster::new(&env, 3, SEGMENTS);
+    cluster.start_all(&[GROUP]).await;
+    cluster.initialize(GROUP, 1).await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP).clone();
+    for id in [2, 3] {
+        group.add_learner(NodeId(id), &address(NodeId(id))).await.unwrap();
+        group.add_voter(NodeId(id)).await.unwrap();
+    }
+    assert_eq!(group.status().voters, vec![nodes(&[1, 2, 3])]);
+    assert_eq!(group.status().addresses, (1..=3).map(|id| (NodeId(id), address(NodeId(id)))).collect());
+    group.propose(&Command::write(1, 1)).await.unwrap();
+    group.remove_voter(NodeId(2)).await.unwrap();
+    assert_eq!(group.status().voters, vec![nodes(&[1, 3])]);
+    assert!(group.status().learners.is_empty());
+    // The leader itself.
+    group.remove_voter(NodeId(1)).await.unwrap();
+    cluster.host_mut(NodeId(1)).groups.remove(&GROUP);
+    cluster.host_mut(NodeId(2)).groups.remove(&GROUP);
+    assert_eq!(cluster.leader(GROUP).await, NodeId(3));
+    assert_eq!(cluster.group(NodeId(3), GROUP).status().voters, vec![nodes(&[3])]);
+    cluster.shut_down().await;
+}

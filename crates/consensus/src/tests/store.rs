@@ -68,13 +68,13 @@ impl StateMachine for Store {
         postcard::from_bytes(bytes).map_err(|error| MachineError(error.to_string()))
     }
 
-    fn apply(&mut self, index: LogIndex, command: Command) -> Outcome<u64> {
+    fn apply(&mut self, index: LogIndex, command: Command) -> Result<Outcome<u64>, MachineError> {
         assert!(index.0 >= self.applied, "command {index} after {}", self.applied);
         self.applied = index.0 + 1;
         for byte in Store::encode(&command).iter().take(32) {
             self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         }
-        match command {
+        Ok(match command {
             Command::Write { register, value } => {
                 self.set(register, value);
                 Outcome::Written
@@ -82,7 +82,7 @@ impl StateMachine for Store {
             Command::Swap { register, expected, new } => {
                 let found = self.registers.get(&register).copied();
                 if found != expected {
-                    return Outcome::Differs { found };
+                    return Ok(Outcome::Differs { found });
                 }
                 self.set(register, new);
                 Outcome::Swapped
@@ -91,7 +91,7 @@ impl StateMachine for Store {
                 self.ballast.extend(bytes);
                 Outcome::Written
             }
-        }
+        })
     }
 
     fn snapshot(&self) -> FrozenState {

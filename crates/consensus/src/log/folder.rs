@@ -1,0 +1,72 @@
+//! The shared log in a folder of a file system.
+//!
+//! ```text
+//!   FOLDER/base               two blocks; holding it open keeps other processes out
+//!   FOLDER/segments/N.segment
+//! ```
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{AlignedBuf, BLOCK_BYTES, Disk, DiskError, DiskExt, Durability, FileDisk, OpenOptions, ReadMode};
+use wal::FolderStore;
+
+use super::{BASE_BYTES, LogPlace};
+use crate::limits::{FOLDER_SEGMENT_BYTES, MAX_LOG_SEGMENTS};
+
+const BASE_FILE: &str = "base";
+const SEGMENTS_FOLDER: &str = "segments";
+
+/// Permissions of the folder: commands may hold secrets.
+const OWNER_ONLY: u32 = 0o700;
+
+/// A folder cannot hold a shared log.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    #[error("the folder {} cannot be used", path.display())]
+    Folder {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("the base of the consensus log cannot be opened")]
+    Base(#[from] disk::OpenError),
+    #[error("the base of the consensus log cannot be prepared")]
+    Prepare(#[from] DiskError),
+    #[error("the segments of the consensus log cannot be used")]
+    Segments(#[from] wal::StoreError),
+}
+
+impl LogPlace {
+    /// The shared log in `folder`, which is made if absent, for its owner alone, and stays this process's until the place is dropped.
+    pub async fn in_folder(folder: &Path) -> Result<LogPlace, PlaceError> {
+        make_folder(folder).map_err(|cause| PlaceError::Folder { path: folder.to_path_buf(), cause })?;
+        let options = OpenOptions { create: true, capacity_bytes: Some(BASE_BYTES), direct: true };
+        let base = FileDisk::open(&folder.join(BASE_FILE), &options)?;
+        if is_unused(&base).await? {
+            base.write(0, AlignedBuf::zeroed(BASE_BYTES as usize), Durability::Durable).await?;
+        }
+        let segments = FolderStore::open(&folder.join(SEGMENTS_FOLDER), FOLDER_SEGMENT_BYTES)?;
+        Ok(LogPlace { segments: Arc::new(segments), base: Arc::new(base), most_segments: MAX_LOG_SEGMENTS })
+    }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(OWNER_ONLY))?;
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(parent)?.sync_all()
+}
+
+/// A base has its full size, durably, before anything but zeros is written to it. One that is short and holds something was cut by
+/// someone else: it stays as it is, for whoever reads it to see.
+async fn is_unused(base: &FileDisk) -> Result<bool, DiskError> {
+    match base.size_bytes() {
+        BASE_BYTES.. => Ok(false),
+        size if size < BLOCK_BYTES as u64 => Ok(true),
+        _ => Ok(base.read(0, BLOCK_BYTES, ReadMode::Direct).await?.iter().all(|byte| *byte == 0)),
+    }
+}
