@@ -127,11 +127,17 @@ impl Manager {
         access_key: &str,
         secret: &str,
     ) -> Result<Arc<Credential>, ManagerError<CredentialError>> {
-        if let Some(present) = self.snapshot().credential(access_key)
-            && present.is_root
-            && present.secret == secret
+        let present = || {
+            let snapshot = self.snapshot();
+            let present = snapshot.credential(access_key).filter(|present| present.is_root && present.secret == secret);
+            present.cloned()
+        };
+        // Another member may have set another pair, which the local state does not show yet.
+        if present().is_some()
+            && self.fresh().await.is_ok()
+            && let Some(present) = present()
         {
-            return Ok(Arc::clone(present));
+            return Ok(present);
         }
         self.propose(SetRootCredential { access_key: access_key.to_owned(), secret: secret.to_owned() }).await
     }

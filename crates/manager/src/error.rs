@@ -33,7 +33,8 @@ impl<R: Refusal> ManagerError<R> {
     }
 }
 
-/// A command found no way into the state. All but the first mean that the manager takes no more commands until it is restarted.
+/// A command found no way into the state, or its reply found no way back. Those of the log and of the state mean that the manager takes
+/// no more commands until it is restarted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProposeError {
     #[error("a command of {found} bytes; the longest is {most}")]
@@ -46,6 +47,15 @@ pub enum ProposeError {
     Persist(#[source] Arc<kv::PersistError>),
     #[error("the manager ended first")]
     Abandoned,
+    /// Trying again later may help.
+    #[error("the manager has more proposals under way than it can take")]
+    Overloaded,
+    /// It was not carried out. Trying again later may help.
+    #[error("no leader of the managers took the command: {reason}")]
+    NoLeader { reason: String },
+    /// It was carried out, or will be, or neither.
+    #[error("nobody knows whether the command was carried out: {reason}")]
+    Unknown { reason: String },
 }
 
 impl PartialEq for ProposeError {
@@ -56,6 +66,35 @@ impl PartialEq for ProposeError {
 }
 
 impl Eq for ProposeError {}
+
+/// A member of a replicated manager could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenReplicatedError {
+    #[error("the manager's group does not run on this node")]
+    Group(#[from] consensus::StartError),
+}
+
+/// The local state could not be made as new as was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FreshError {
+    #[error("no leader of the managers answered: {reason}")]
+    NoLeader { reason: String },
+    #[error("this manager has applied {} commands of {}", applied.0, needed.0)]
+    Behind { applied: CommandIndex, needed: CommandIndex },
+}
+
+/// Members were not changed, or nobody knows. Each change may be asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    #[error("this manager is alone: it has no members")]
+    Alone,
+    #[error("refused: {reason}")]
+    Refused { reason: String },
+    #[error("no leader of the managers took the change: {reason}")]
+    NoLeader { reason: String },
+    #[error("nobody knows whether the members were changed: {reason}")]
+    Unknown { reason: String },
+}
 
 /// The manager could not be opened. Nothing was lost by the attempt.
 #[derive(Debug, thiserror::Error)]

@@ -2,24 +2,28 @@
 //! nodes, cells and their views.
 //!
 //! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
-//! asks for the time or for chance. [`Manager`] is its shell, with one member: a command is durable in `wal` before it is
-//! applied, and its effect is kept in `kv`. Consensus will slide in between propose and apply.
+//! asks for the time or for chance. [`Manager`] is its shell. Alone, a command is durable in `wal` before it is applied, and its
+//! effect is kept in `kv`. With several members a command goes through a group of `consensus`, and every member keeps the state in memory.
 //!
 //! Who leaves a cell's view and who joins it is decided beside it, by an [`overseer`] at the leader.
 //!
 //! The data path never calls it. Readers take a [`Snapshot`], which is a few pointers.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod api;
 mod command;
 mod error;
 mod export;
 pub mod limits;
 mod manager;
+mod membership;
 mod name;
 mod operation;
 pub mod overseer;
+mod published;
 mod record;
+mod replicated;
 mod snapshot;
 mod table;
 
@@ -28,12 +32,13 @@ mod tests;
 
 pub use api::NewBucket;
 pub use command::{COMMAND_VERSION, Command, CommandError, apply};
-pub use error::{ImportError, ManagerError, OpenError, ProposeError};
+pub use error::{FreshError, ImportError, ManagerError, MembershipError, OpenError, OpenReplicatedError, ProposeError};
 pub use export::{
     DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES,
     IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_NODES, IMPORT_SKIPPED_STARTS, IMPORT_SKIPPED_VIEWS,
 };
 pub use manager::Manager;
+pub use membership::{GroupMember, MemberRole, ReplicationStatus};
 pub use name::{
     InvalidBucketName, InvalidCredential, MAX_BUCKET_NAME_BYTES, MIN_BUCKET_NAME_BYTES, check_bucket_name, check_credential,
 };
@@ -55,5 +60,6 @@ pub use record::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,
     InstalledView, ManifestRecord, Member, NodeRecord, ReplicaTableRecord,
 };
+pub use replicated::{MANAGER_GROUP, ReplicatedOptions};
 pub use snapshot::{CommandIndex, ImpossibleNumber, ImpossibleState, Snapshot};
 pub use table::LoadError;

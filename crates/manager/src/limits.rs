@@ -1,5 +1,7 @@
 //! Named limits of the state: it is held in memory, exported whole and copied into superblocks, so everything in it has one.
 
+use std::time::Duration;
+
 /// Most buckets of a cluster.
 pub const MAX_BUCKETS: usize = 100_000;
 
@@ -80,3 +82,52 @@ pub const PERSIST_INTERVAL_COMMANDS: u64 = 256;
 pub const PERSIST_INTERVAL_SEGMENTS: usize = 2;
 
 const _: () = assert!(MAX_MANIFEST_BYTES + 4096 + 1024 < LOG_SEGMENT_BYTES as usize);
+
+/// Longest command of a replicated manager.
+pub const MAX_PROPOSED_COMMAND_BYTES: usize = MAX_MANIFEST_BYTES + 64 * 1024;
+
+/// Bytes of a command that go through consensus at once; a longer one goes in pieces.
+pub const PROPOSAL_PIECE_BYTES: usize = 256 * 1024;
+
+/// Commands in pieces that a replicated manager puts together at the same time; of more the one that was begun first is forgotten, and
+/// begun again by its proposer.
+pub const MAX_ASSEMBLIES: usize = 16;
+
+/// Proposals of one process that wait for their replies; more wait for one of them to end.
+pub const MAX_WAITING_PROPOSALS: usize = 256;
+
+/// How far the newest proposal of a process may be ahead of the oldest that waits.
+pub const PROPOSAL_WINDOW: u64 = 4096;
+
+/// Proposers whose proposals are remembered, so that none takes effect twice; of more the one that was heard of longest ago is
+/// forgotten. Each start of a member is a proposer.
+pub const MAX_PROPOSERS: usize = 64;
+
+/// How long a proposal is tried; after that its outcome is unknown to the caller, unless it was never under way.
+pub const PROPOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long [`crate::Manager::fresh`] is tried.
+pub const FRESH_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a change of members is tried. A new member must catch up meanwhile.
+pub const MEMBERSHIP_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long another member may take over one request before it is asked again, it or another.
+pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(3);
+
+/// The wait between two attempts.
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often somebody who waits for the leader's answer looks whether another leads.
+pub const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Requests of one process to other members' managers that are under way. They share connections with consensus, whose heartbeats must
+/// not wait behind them.
+pub const MAX_REQUESTS_TO_MEMBERS: usize = 64;
+
+/// Longest address of a member.
+pub const MAX_MEMBER_ADDRESS_BYTES: usize = consensus::limits::MAX_ADDRESS_BYTES;
+
+const _: () = assert!(PROPOSAL_PIECE_BYTES + 64 <= consensus::limits::MAX_COMMAND_BYTES);
+const _: () = assert!((MAX_WAITING_PROPOSALS as u64) < PROPOSAL_WINDOW);
+const _: () = assert!(MAX_REQUESTS_TO_MEMBERS * 2 <= net::MAX_CALLS_IN_FLIGHT);

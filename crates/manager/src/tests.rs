@@ -1,5 +1,6 @@
 //! The shell and the machine together.
 
+mod both;
 mod cells;
 mod crash;
 mod document;
@@ -7,5 +8,6 @@ mod equivalence;
 mod format;
 mod machine;
 pub(crate) mod nodes;
+mod replicated;
 mod shell;
 mod workload;

@@ -1,0 +1,138 @@
+//! What a manager says of its members, and how they change. A manager that is alone leads, and has none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use consensus::{GroupStatus, NodeId, Peer};
+use net::{BoxFuture, Refusal, Request, Service};
+
+use crate::error::{FreshError, MembershipError};
+use crate::manager::{Backing, Manager};
+use crate::replicated::{ManagerService, MemberChange, Replicated};
+
+/// A member of a replicated manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    pub node: NodeId,
+    pub address: String,
+    pub role: MemberRole,
+}
+
+/// What a member counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberRole {
+    /// It counts for quorums.
+    Voter,
+    /// It only follows.
+    Learner,
+}
+
+/// A replicated manager, as far as this member knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicationStatus {
+    pub node: NodeId,
+    pub is_leader: bool,
+    pub leader: Option<NodeId>,
+    /// By number. Empty before the group was formed, or joined.
+    pub members: Vec<GroupMember>,
+    /// Why this member does not follow any more, if so.
+    pub stopped: Option<String>,
+}
+
+impl Manager {
+    /// Returns when [`Manager::snapshot`] holds everything that was acknowledged before the call, by whichever member.
+    pub async fn fresh(&self) -> Result<(), FreshError> {
+        match &self.inner.backing {
+            Backing::Alone(_) => Ok(()),
+            Backing::Replicated(replicated) => replicated.fresh().await,
+        }
+    }
+
+    /// Whether this member leads, as far as it knows. True of a manager that is alone.
+    pub fn is_leader(&self) -> bool {
+        self.replicated().is_none_or(|replicated| replicated.status().is_leader)
+    }
+
+    /// Who leads, and where, as far as this member knows.
+    pub fn leader(&self) -> Option<Peer> {
+        let status = self.replicated()?.status();
+        let node = status.leader?;
+        Some(Peer { node, address: status.addresses.get(&node)?.clone() })
+    }
+
+    /// The members and who leads; none of a manager that is alone.
+    pub fn replication(&self) -> Option<ReplicationStatus> {
+        let replicated = self.replicated()?;
+        let status = replicated.status();
+        let members = status.addresses.iter().map(|(node, address)| member(&status, *node, address)).collect();
+        Some(ReplicationStatus {
+            node: replicated.id(),
+            is_leader: status.is_leader,
+            leader: status.leader,
+            members,
+            stopped: status.stopped,
+        })
+    }
+
+    /// Begins a new group with these members, whose managers are open. Called once in a cluster's life, on one of them; doing it on all
+    /// with the same members is safe.
+    pub async fn form(&self, members: &BTreeMap<NodeId, String>) -> Result<(), MembershipError> {
+        self.members()?.form(members).await
+    }
+
+    /// Makes this node a member, with a vote, of the group that `via` belongs to; others reach it at `address`.
+    pub async fn join(&self, via: &Peer, address: &str) -> Result<(), MembershipError> {
+        let replicated = self.members()?;
+        let change = MemberChange::Add { node: replicated.id(), address: address.to_owned() };
+        replicated.change_members(change, Some(via)).await
+    }
+
+    /// Makes a node, whose manager is open, a learner and then a voter. Asked of any member.
+    pub async fn add_member(&self, node: NodeId, address: &str) -> Result<(), MembershipError> {
+        self.members()?.change_members(MemberChange::Add { node, address: address.to_owned() }, None).await
+    }
+
+    /// Takes a node out of the group. Asked of any member.
+    pub async fn remove_member(&self, node: NodeId) -> Result<(), MembershipError> {
+        self.members()?.change_members(MemberChange::Remove(node), None).await
+    }
+
+    /// Asks a voter to lead. Whether it took over shows in [`Manager::leader`]. Asked of any member.
+    pub async fn transfer_leader(&self, to: NodeId) -> Result<(), MembershipError> {
+        self.members()?.change_members(MemberChange::Lead(to), None).await
+    }
+
+    /// What answers other members' managers: to be served where their transport expects it.
+    pub fn service(&self) -> Arc<dyn Service> {
+        match self.replicated() {
+            Some(replicated) => Arc::new(ManagerService(Arc::clone(replicated))),
+            None => Arc::new(NoMembers),
+        }
+    }
+
+    fn replicated(&self) -> Option<&Arc<Replicated>> {
+        match &self.inner.backing {
+            Backing::Alone(_) => None,
+            Backing::Replicated(replicated) => Some(replicated),
+        }
+    }
+
+    fn members(&self) -> Result<&Arc<Replicated>, MembershipError> {
+        self.replicated().ok_or(MembershipError::Alone)
+    }
+}
+
+fn member(status: &GroupStatus, node: NodeId, address: &str) -> GroupMember {
+    let role = if status.learners.contains(&node) { MemberRole::Learner } else { MemberRole::Voter };
+    GroupMember { node, address: address.to_owned(), role }
+}
+
+/// Of a manager that is alone.
+struct NoMembers;
+
+impl Service for NoMembers {
+    fn handle(&self, _: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async { Err(Refusal("this manager is alone".to_owned())) })
+    }
+}
