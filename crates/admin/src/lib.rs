@@ -29,5 +29,5 @@ mod server;
 pub use metrics::register;
 pub use registry::{MAX_SERIES, Registry};
 pub use server::{Admin, AdminServer, BindError, MAX_CONNECTIONS};
-pub use sources::Sources;
+pub use sources::{Sources, StoreSource};
 pub use status::{DeviceStatus, EngineStatus, Severity, Status, Warning};

@@ -12,13 +12,16 @@ use types::limits::MAX_REPLICAS;
 /// Free space below this share of a device is an error that a person should see, in percent. Collection has begun long before.
 const LOW_SPACE_PERCENT: u64 = 10;
 
+/// The log engine of a process: of a node of a cluster the present incarnation, if one serves.
+pub type StoreSource = Arc<dyn Fn() -> Option<LogStore> + Send + Sync>;
+
 /// The roles of a process.
 pub struct Sources {
     pub manager: Arc<Manager>,
     pub devices: Vec<Arc<Device>>,
     /// Devices of the cell that no disk of this server holds.
     pub missing: Vec<DeviceId>,
-    pub store: LogStore,
+    pub store: StoreSource,
     pub s3_address: SocketAddr,
     /// What the settings themselves give reason to say.
     pub notices: Vec<Warning>,
@@ -33,7 +36,7 @@ impl Sources {
         status.buckets = snapshot.buckets().len() as u64;
         status.copies = snapshot.devices().count().min(MAX_REPLICAS) as u64;
         status.devices = self.devices(&snapshot);
-        status.engine = Some(self.engine());
+        status.engine = (self.store)().as_ref().map(engine_of);
         status.warnings = self.warnings(status);
     }
 
@@ -48,28 +51,10 @@ impl Sources {
             .collect()
     }
 
-    fn engine(&self) -> EngineStatus {
-        let (stats, size) = (self.store.stats(), self.store.size());
-        EngineStatus {
-            keys: size.keys as u64,
-            index_bytes: size.full_map_bytes as u64,
-            unsaved_names: size.unsaved_names as u64,
-            epoch: size.epoch.0,
-            writes: stats.writes.get(),
-            cached_reads: stats.cached_reads.get(),
-            device_reads: stats.device_reads.get(),
-            checkpoints: stats.checkpoints.get(),
-            collected_zones: stats.collected_zones.get(),
-            relocated_bytes: stats.relocated_bytes.get(),
-            failed_copies: stats.failed_copies.get(),
-            repaired_reads: stats.repaired_reads.get(),
-            undecidable_keys: size.undecidable_keys as u64,
-        }
-    }
-
     fn warnings(&self, status: &Status) -> Vec<Warning> {
         let mut warnings: Vec<Warning> = status.devices.iter().flat_map(warnings_of).collect();
-        let waits_for: Vec<String> = self.store.waits_for().iter().map(DeviceId::to_string).collect();
+        let waits_for: Vec<String> =
+            (self.store)().map(|store| store.waits_for()).unwrap_or_default().iter().map(DeviceId::to_string).collect();
         if !waits_for.is_empty() {
             let devices = waits_for.join(", ");
             warnings.push(Warning::error(
@@ -212,5 +197,24 @@ mod tests {
             assert!(warnings[0].what.contains("device 3 (/dev/x)") && !warnings[0].advice.is_empty());
             assert_eq!(warnings[0].severity, Severity::Error);
         }
+    }
+}
+
+fn engine_of(store: &LogStore) -> EngineStatus {
+    let (stats, size) = (store.stats(), store.size());
+    EngineStatus {
+        keys: size.keys as u64,
+        index_bytes: size.full_map_bytes as u64,
+        unsaved_names: size.unsaved_names as u64,
+        epoch: size.epoch.0,
+        writes: stats.writes.get(),
+        cached_reads: stats.cached_reads.get(),
+        device_reads: stats.device_reads.get(),
+        checkpoints: stats.checkpoints.get(),
+        collected_zones: stats.collected_zones.get(),
+        relocated_bytes: stats.relocated_bytes.get(),
+        failed_copies: stats.failed_copies.get(),
+        repaired_reads: stats.repaired_reads.get(),
+        undecidable_keys: size.undecidable_keys as u64,
     }
 }

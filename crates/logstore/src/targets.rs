@@ -15,15 +15,18 @@ use format::record::Record;
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use target::{LogAppend, LogTarget, TargetFailure};
 use tokio::sync::watch;
 use topology::ReplicaTable;
 use types::{CellId, DeviceId, Place, Position, ZoneIndex};
 
 pub(crate) use target::ReadFailure;
+
+/// Device numbers of a cell are below this.
+const MAX_CELL_DEVICES: usize = 4096;
 
 /// A record that was read and checked.
 pub(crate) struct RecordFrame {
@@ -46,8 +49,8 @@ fn decoded(engine_header: &Bytes) -> Result<Record, ReadFailure> {
 /// The devices of the cell, each behind its target.
 pub(crate) struct Targets {
     cell: CellId,
-    /// Ordered, so that one seed gives one history.
-    by_id: BTreeMap<DeviceId, One>,
+    /// By number. Devices come, and their places stay: what is known of one that is away is good when it is back.
+    by_id: Box<[OnceLock<One>]>,
     table: ArcSwap<ReplicaTable>,
     tables_are_given: bool,
     /// Failures that ask for another table, and those whose table is in force or was given up.
@@ -83,23 +86,33 @@ thread_local! {
 impl Targets {
     /// `tables_are_given`: another table comes with a view of the cell, not when a device fails here.
     pub fn new(cell: CellId, devices: Vec<Arc<dyn LogTarget>>, table: Arc<ReplicaTable>, tables_are_given: bool) -> Self {
-        let by_id = devices
-            .into_iter()
-            .map(|device| {
-                let live = (0..device.zones().len()).map(|_| LiveBytes::default()).collect();
-                (device.id(), One { device, live })
-            })
-            .collect();
-        Targets {
+        let targets = Targets {
             cell,
-            by_id,
+            by_id: (0..MAX_CELL_DEVICES).map(|_| OnceLock::new()).collect(),
             table: ArcSwap::new(table),
             tables_are_given,
             failures: watch::Sender::default(),
             settled_failures: Watched::default(),
             covered: Mutex::default(),
             cover_is_held: AtomicBool::new(false),
-        }
+        };
+        devices.into_iter().for_each(|device| targets.add(device));
+        targets
+    }
+
+    /// Takes a device in, unless it is known.
+    pub fn add(&self, device: Arc<dyn LogTarget>) {
+        let Some(slot) = self.by_id.get(device.id().0 as usize) else {
+            tracing::error!(device = device.id().0, "a cell takes devices with numbers below {MAX_CELL_DEVICES}");
+            return;
+        };
+        let live = (0..device.zones().len()).map(|_| LiveBytes::default()).collect();
+        // A second hold on the same device is not needed.
+        let _ = slot.set(One { device, live });
+    }
+
+    fn one(&self, id: DeviceId) -> Option<&One> {
+        self.by_id.get(id.0 as usize).and_then(OnceLock::get)
     }
 
     /// Where writes go at present.
@@ -108,7 +121,7 @@ impl Targets {
     }
 
     pub fn devices(&self) -> impl Iterator<Item = &Arc<dyn LogTarget>> {
-        self.by_id.values().map(|one| &one.device)
+        self.by_id.iter().filter_map(OnceLock::get).map(|one| &one.device)
     }
 
     /// Whether a device is there and takes writes.
@@ -117,7 +130,7 @@ impl Targets {
     }
 
     pub fn device(&self, id: DeviceId) -> Option<&Arc<dyn LogTarget>> {
-        self.by_id.get(&id).map(|one| &one.device)
+        self.one(id).map(|one| &one.device)
     }
 
     /// A device failed: writes are to go to the others from here on. They do once the table without it is recorded.
@@ -170,7 +183,9 @@ impl Targets {
         done: Arc<dyn AppendDone>,
         token: u64,
     ) -> Result<(), AppendError> {
-        let one = self.by_id.get(&device).expect("the table names devices of the cell");
+        let Some(one) = self.one(device) else {
+            return Err(AppendError::Unanswered { device, reason: "this gateway has not reached it yet".into() });
+        };
         // Taken, not borrowed: an append may complete at once, and what completes may append again.
         let mut header = HEADER.take();
         header.clear();
@@ -185,7 +200,7 @@ impl Targets {
 
     /// Reads a copy on this thread if the page cache holds it; `None` also when anything is unusual about it.
     pub fn try_read(&self, place: &Place, frame_bytes: u32) -> Option<RecordFrame> {
-        let one = self.by_id.get(&place.device)?;
+        let one = self.one(place.device)?;
         let mut buf = vec![0u8; frame_bytes as usize];
         let view = one.device.try_read(*place, &mut buf)?;
         let bytes = Bytes::from(buf);
@@ -293,20 +308,20 @@ impl Targets {
     }
 
     fn change(&self, place: &Place, of: impl Fn(&LiveBytes) -> &AtomicI64, by: i64) {
-        if let Some(live) = self.by_id.get(&place.device).and_then(|one| one.live.get(place.zone.0 as usize)) {
+        if let Some(live) = self.one(place.device).and_then(|one| one.live.get(place.zone.0 as usize)) {
             of(live).fetch_add(by, Ordering::Relaxed);
         }
     }
 
     /// Live bytes of a zone, by what is known.
     pub fn live_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
-        let live = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize));
+        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
         live.map_or(0, |live| live.records.load(Ordering::Relaxed).max(0) + live.chunks.load(Ordering::Relaxed).max(0)) as u64
     }
 
     /// The zone was reset: nothing in it is live.
     pub fn forget_zone(&self, device: DeviceId, zone: ZoneIndex) {
-        if let Some(live) = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize)) {
+        if let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) {
             live.records.store(0, Ordering::Relaxed);
             live.chunks.store(0, Ordering::Relaxed);
             live.setbacks.store(0, Ordering::Relaxed);
@@ -316,7 +331,7 @@ impl Targets {
 
     /// The sequence that `draw` gave when collection first found damage in this activation of the zone.
     pub fn first_look(&self, device: DeviceId, zone: ZoneIndex, draw: impl Fn() -> u64) -> u64 {
-        let Some(live) = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize)) else { return u64::MAX };
+        let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) else { return u64::MAX };
         match live.first_look.load(Ordering::Relaxed) {
             0 => {
                 let now = draw();
@@ -329,25 +344,25 @@ impl Targets {
 
     /// Collection could not empty the zone.
     pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex) {
-        if let Some(live) = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize)) {
+        if let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) {
             live.setbacks.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How often collection could not empty the zone.
     pub fn setbacks(&self, device: DeviceId, zone: ZoneIndex) -> u32 {
-        let live = self.by_id.get(&device).and_then(|one| one.live.get(zone.0 as usize));
+        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
         live.map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
     }
 
     /// What the index can't tell after a restart: live bytes of chunks.
     pub fn live_chunks(&self) -> Vec<ZoneLive> {
         let mut all = Vec::new();
-        for (id, one) in &self.by_id {
+        for one in self.by_id.iter().filter_map(OnceLock::get) {
             for info in one.device.zones() {
                 let live_bytes = one.live[info.zone.0 as usize].chunks.load(Ordering::Relaxed).max(0) as u64;
                 if live_bytes > 0 {
-                    all.push(ZoneLive { device: *id, zone: info.zone, activation: info.activation, live_bytes });
+                    all.push(ZoneLive { device: one.device.id(), zone: info.zone, activation: info.activation, live_bytes });
                 }
             }
         }

@@ -11,8 +11,8 @@ use crate::operation::bucket::{
     BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
 };
 use crate::operation::cell::{
-    BeginStart, BeginStartError, InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError,
-    TakeToken, TakeTokenError,
+    BeginStart, BeginStartError, InstallCellManifest, InstallManifest, InstallManifestError, InstallReplicaTable,
+    InstallReplicaTableError, TakeToken, TakeTokenError,
 };
 use crate::operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 use crate::operation::credential::{AddCredential, CredentialError, RemoveCredential, SetRootCredential};
@@ -168,6 +168,19 @@ impl Manager {
         bytes: Vec<u8>,
     ) -> Result<(), ManagerError<InstallManifestError>> {
         self.propose(InstallManifest { cell, expected, epoch, bytes }).await
+    }
+
+    /// As [`Manager::install_manifest`], by the gateway that leads the cell's view; nobody else may.
+    pub async fn install_cell_manifest(
+        &self,
+        cell: CellId,
+        leader: GatewayId,
+        expected: Epoch,
+        epoch: Epoch,
+        bytes: Vec<u8>,
+    ) -> Result<(), ManagerError<InstallManifestError>> {
+        let manifest = InstallManifest { cell, expected, epoch, bytes };
+        self.propose(InstallCellManifest { leader, manifest }).await
     }
 
     /// Replaces the replica-set table, if it still is that of `expected` (none if there is none).

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::operation::Operation;
 use crate::operation::bucket::{CreateBucket, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy};
-use crate::operation::cell::{BeginStart, InstallManifest, InstallReplicaTable, TakeToken};
+use crate::operation::cell::{BeginStart, InstallCellManifest, InstallManifest, InstallReplicaTable, TakeToken};
 use crate::operation::cluster::{InitCluster, RaiseFormatVersion, SetConfig};
 use crate::operation::credential::{AddCredential, RemoveCredential, SetRootCredential};
 use crate::operation::device::{AddDevice, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
@@ -82,6 +82,7 @@ commands![
     FoundView,
     FinishRecovery,
     FinishFounding,
+    InstallCellManifest,
 ];
 
 /// Bytes that are no command of a version that this binary knows.

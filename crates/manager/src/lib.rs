@@ -47,8 +47,8 @@ pub use operation::bucket::{
     BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
 };
 pub use operation::cell::{
-    BeginStart, BeginStartError, InstallManifest, InstallManifestError, InstallReplicaTable, InstallReplicaTableError,
-    TakeToken, TakeTokenError,
+    BeginStart, BeginStartError, InstallCellManifest, InstallManifest, InstallManifestError, InstallReplicaTable,
+    InstallReplicaTableError, TakeToken, TakeTokenError,
 };
 pub use operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};

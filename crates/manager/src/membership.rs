@@ -49,6 +49,14 @@ impl Manager {
         }
     }
 
+    /// Returns if this member leads and nobody else can at this moment. A quorum has said so within the leader's lease, or says so now.
+    pub async fn confirm_lead(&self) -> Result<(), FreshError> {
+        match self.replicated() {
+            Some(replicated) => replicated.confirm_lead().await,
+            None => Ok(()),
+        }
+    }
+
     /// Whether this member leads, as far as it knows. True of a manager that is alone.
     pub fn is_leader(&self) -> bool {
         self.replicated().is_none_or(|replicated| replicated.status().is_leader)

@@ -88,7 +88,10 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
         manager,
         devices: opened.devices.clone(),
         missing: opened.missing.clone(),
-        store: store.clone(),
+        store: {
+            let store = store.clone();
+            Arc::new(move || Some(store.clone()))
+        },
         s3_address: server.address(),
         notices: notices(&settings),
     });

@@ -1,7 +1,8 @@
 //! The log engine's figures, as its gateway counts them.
 
 use crate::registry::Registry;
-use logstore::{Counter, LogStore, LogStoreSize, LogStoreStats};
+use crate::sources::StoreSource;
+use logstore::{Counter, LogStoreSize, LogStoreStats};
 
 type Pick = fn(&LogStoreStats) -> &Counter;
 
@@ -41,13 +42,16 @@ const GAUGES: &[(&str, &str, Measure)] = &[
     }),
 ];
 
-pub fn register(registry: &Registry, store: &LogStore) {
+pub fn register(registry: &Registry, store: &StoreSource) {
     for (name, help, pick) in COUNTERS {
         let store = store.clone();
-        registry.counter(&format!("trilith_gateway_{name}_total"), help, &[], move || pick(store.stats()).get());
+        registry.counter(&format!("trilith_gateway_{name}_total"), help, &[], move || {
+            store().map_or(0, |store| pick(store.stats()).get())
+        });
     }
     for (name, help, measure) in GAUGES {
         let store = store.clone();
-        registry.gauge(&format!("trilith_gateway_{name}"), help, &[], move || measure(&store.size()));
+        registry
+            .gauge(&format!("trilith_gateway_{name}"), help, &[], move || store().map_or(0.0, |store| measure(&store.size())));
     }
 }

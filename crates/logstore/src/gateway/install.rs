@@ -16,8 +16,9 @@ use engine::EngineError;
 use format::name_entry::NameEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use target::LogTarget;
 use topology::{HeldLease, ReplicaTable, View};
-use types::GatewayId;
+use types::{DeviceId, GatewayId};
 
 /// Names that travel in one item.
 const NAMES_PER_ITEM: usize = 256;
@@ -42,6 +43,16 @@ impl LogStore {
             return;
         }
         inner.install(member, next);
+    }
+
+    /// Takes in a device that this gateway could not reach when it was opened.
+    pub fn add_target(&self, target: Arc<dyn LogTarget>) {
+        self.inner.targets.add(target);
+    }
+
+    /// Whether this gateway has a hold on a device.
+    pub fn has_target(&self, device: DeviceId) -> bool {
+        self.inner.targets.device(device).is_some()
     }
 
     /// Takes in a grant of the serve lease.

@@ -1,7 +1,7 @@
 //! What cells ask of the manager: checkpoint manifests, the replica-set table, tokens, the numbers of their starts.
 
 use serde::{Deserialize, Serialize};
-use types::{CellId, Epoch, ErrorKind, Generation, Token};
+use types::{CellId, Epoch, ErrorKind, GatewayId, Generation, Token};
 
 use super::{Operation, Refusal};
 use crate::limits::{MAX_CELLS, MAX_MANIFEST_BYTES, MAX_REPLICA_TABLE_BYTES};
@@ -28,12 +28,14 @@ pub enum InstallManifestError {
     Length { found: usize },
     #[error("the cluster has {MAX_CELLS} cells and takes no more")]
     TooManyCells,
+    #[error("gateway {gateway} does not lead its cell")]
+    NotLeader { gateway: GatewayId },
 }
 
 impl Refusal for InstallManifestError {
     fn kind(&self) -> ErrorKind {
         match self {
-            InstallManifestError::Stale { .. } => ErrorKind::PreconditionFailed,
+            InstallManifestError::Stale { .. } | InstallManifestError::NotLeader { .. } => ErrorKind::PreconditionFailed,
             InstallManifestError::Backwards { .. } | InstallManifestError::Length { .. } => ErrorKind::Invalid,
             InstallManifestError::TooManyCells => ErrorKind::Full,
         }
@@ -61,6 +63,27 @@ impl Operation for InstallManifest {
         }
         edit.set_manifest(self.cell, ManifestRecord { epoch: self.epoch, bytes: self.bytes.clone() });
         Ok(())
+    }
+}
+
+/// As [`InstallManifest`], by a gateway of the cell: refused unless it leads the cell's view. One that was deposed meanwhile must not
+/// replace what its successor has installed, be it of the same epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstallCellManifest {
+    pub leader: GatewayId,
+    pub manifest: InstallManifest,
+}
+
+impl Operation for InstallCellManifest {
+    type Reply = ();
+    type Refusal = InstallManifestError;
+
+    fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<(), InstallManifestError> {
+        let installed = edit.state.cell(self.manifest.cell).and_then(|cell| cell.installed.as_ref());
+        if installed.is_none_or(|installed| installed.leader != self.leader) {
+            return Err(InstallManifestError::NotLeader { gateway: self.leader });
+        }
+        self.manifest.apply(index, edit)
     }
 }
 

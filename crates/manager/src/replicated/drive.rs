@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use consensus::ReadMode;
 use env::Instant;
 use tokio::sync::oneshot;
 
@@ -126,6 +127,12 @@ impl Replicated {
             Some(other) => Outcome::Refused { reason: format!("the leader answered something else: {other:?}") },
             None => Outcome::Unanswered,
         }
+    }
+
+    /// Returns if nobody but this member can lead now.
+    pub(crate) async fn confirm_lead(&self) -> Result<(), FreshError> {
+        let led = self.group.read(ReadMode::Lease, |_| ()).await;
+        led.map_err(|error| FreshError::NoLeader { reason: error.to_string() })
     }
 
     /// Returns when this member's state holds everything that was acknowledged before the call, by whichever member.
