@@ -47,15 +47,13 @@ impl Inner {
         let mut walked = 0u64;
         loop {
             let next = walk.next().await.map_err(|error| EngineError::Unavailable { reason: error.reason })?;
-            let (record, payload, place) = match next {
+            let (record, place, frame_bytes) = match next {
                 None => break,
                 Some(LogEvent::Frame(frame)) => {
                     let header = Bytes::copy_from_slice(frame.engine_header);
                     let record = Record::decode(&header).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
                     walked += frame.frame_bytes as u64;
-                    let wanted = moving && record.chunk.is_none();
-                    let payload = if wanted { Bytes::copy_from_slice(frame.payload) } else { Bytes::new() };
-                    (record, payload, frame.place)
+                    (record, frame.place, frame.frame_bytes as u32)
                 }
                 Some(LogEvent::Damaged { .. } | LogEvent::Unreadable { .. }) => {
                     look.damaged = true;
@@ -75,7 +73,7 @@ impl Inner {
                         false => self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?,
                     }
                 }
-                _ => self.look_at_named(record, payload, place, moving, &mut look).await?,
+                _ => self.look_at_named(record, (place, frame_bytes), moving, &mut look).await?,
             }
             self.pace(started, walked).await;
         }
@@ -98,8 +96,7 @@ impl Inner {
     async fn look_at_named(
         self: &Arc<Self>,
         record: Record,
-        payload: Bytes,
-        place: Place,
+        (place, frame_bytes): (Place, u32),
         moving: bool,
         look: &mut Look,
     ) -> Result<(), EngineError> {
@@ -112,10 +109,13 @@ impl Inner {
         }
         look.live += 1;
         if moving {
-            // Walked without its payload's checksums, because most of a victim is garbage: what is copied is checked here.
-            let frame = self.targets.read(&place, 0).await;
-            let payload = frame.map_or(payload, |frame| frame.payload);
-            look.moves.push((record, payload, place));
+            // The walk has not looked at payloads, because most of a victim is garbage: what is copied is read and checked here. A
+            // copy gets checksums of its own, so that one of a damaged payload would pass for a good one.
+            let Ok(frame) = self.targets.read(&place, frame_bytes).await else {
+                look.damaged = true;
+                return Ok(());
+            };
+            look.moves.push((record, frame.payload, place));
             if look.moves.len() >= MOVES_AT_ONCE {
                 self.move_named(std::mem::take(&mut look.moves)).await?;
             }

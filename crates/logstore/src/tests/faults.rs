@@ -373,3 +373,43 @@ fn a_full_pool_is_emptied_by_deletes() {
         }
     });
 }
+
+/// What rots before collection takes it is copied from where it is whole, or stays where it is: a copy gets checksums of its own, under
+/// which wrong bytes would pass for right ones.
+#[test]
+fn collection_copies_nothing_that_has_rotted() {
+    simulate(async {
+        for devices in [1, 2] {
+            let mut rig = Rig::new(31, devices, 40, ZONE_BYTES).await;
+            rig.config.collect_below_free_percent = 100;
+            let mut script = Script::default();
+            let store = rig.open().await;
+            store.inner.background.stop().await;
+            for number in 0..12 {
+                script.put(&store, &format!("key-{number}"), 5000).await.unwrap();
+            }
+            for device in store.inner.targets.devices() {
+                device.finish_open_zones().await.unwrap();
+            }
+            store.inner.checkpoint().await.unwrap();
+            drop(store);
+            rig.restart();
+            let frames = frames(&rig).await;
+            let rotten = frames.iter().find(|frame| frame.kind == RecordKind::Object && frame.device == 0).unwrap();
+            rig.disks[0].corrupt_at_rest(disk_offset(rotten.place) + rotten.bytes / 2, 64);
+            let store = rig.open().await;
+            // It ends with a round of everything.
+            store.inner.background.stop().await;
+            assert_eq!(store.stats().collected_zones.get() > 0, devices > 1, "{devices} devices");
+            let mut lost = 0;
+            for name in script.names() {
+                match script.read(&store, &name).await {
+                    Read::Right => {}
+                    Read::Failed(EngineError::Corrupt { .. }) => lost += 1,
+                    other => panic!("{devices} devices: {name}: {other:?}"),
+                }
+            }
+            assert_eq!(lost, u32::from(devices == 1), "{devices} devices");
+        }
+    });
+}

@@ -31,7 +31,7 @@ pub enum LogEvent<'a> {
     Unreadable { place: Place, position: Position, bytes: u64, reason: String },
 }
 
-/// A frame found by a walk.
+/// A frame found by a walk: without its payload, which few who walk want, and which would cross the network for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogFrame<'a> {
     pub place: Place,
@@ -39,7 +39,6 @@ pub struct LogFrame<'a> {
     /// Length of the whole frame, padded.
     pub frame_bytes: usize,
     pub engine_header: &'a [u8],
-    pub payload: &'a [u8],
 }
 
 impl<'a> From<WalkEvent<'a>> for LogEvent<'a> {
@@ -50,7 +49,6 @@ impl<'a> From<WalkEvent<'a>> for LogEvent<'a> {
                 position: frame.position,
                 frame_bytes: frame.view.frame_bytes(),
                 engine_header: frame.engine_header(),
-                payload: frame.payload(),
             }),
             WalkEvent::Damaged { place, position, damage } => LogEvent::Damaged { place, position, damage: damage.to_string() },
             WalkEvent::Unreadable { place, position, bytes, error } => {
