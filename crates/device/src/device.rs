@@ -11,7 +11,7 @@ use format::superblock::{DeviceSecret, Superblock};
 use format::zone_header::{ZoneState, ZoneStream};
 use tokio::sync::{Mutex, oneshot};
 use types::limits::UNIT_BYTES;
-use types::{CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
+use types::{Activation, CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
 
 use crate::admission::Ticket;
 use crate::book::{Plan, ZoneBook, ZoneUse};
@@ -214,8 +214,13 @@ impl Device {
     /// Walks all zones that hold frames, from a vector on, in the order of their activations. Zones must not be reset meanwhile.
     /// With `verify_payload` each payload is checked too.
     pub fn walk(&self, from: &LogVector, verify_payload: bool) -> Walk {
-        let mut segments: Vec<Segment> =
-            self.inner.geometry.zones().filter_map(|zone| self.segment(zone, Some(from))).collect();
+        self.walk_until(from, Activation(u64::MAX), verify_payload)
+    }
+
+    /// [`Device::walk`] without the zones of later activations than `until`.
+    pub fn walk_until(&self, from: &LogVector, until: Activation, verify_payload: bool) -> Walk {
+        let zones = self.inner.geometry.zones().filter_map(|zone| self.segment(zone, Some(from)));
+        let mut segments: Vec<Segment> = zones.filter(|segment| segment.activation <= until).collect();
         segments.sort_by_key(|segment| segment.activation);
         let inner = &self.inner;
         Walk::new(inner.disk.clone(), inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)

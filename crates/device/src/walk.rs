@@ -159,6 +159,12 @@ impl Walk {
         }
     }
 
+    /// Where the next step begins; none at the end. A walk from there on finds what this one has not.
+    pub fn resume_at(&self) -> Option<Position> {
+        let segment = self.segments.get(self.segment)?;
+        Some(Position { activation: segment.activation, offset: ZoneOffset::from_bytes(self.cursor) })
+    }
+
     /// Bytes read so far.
     pub fn read_bytes(&self) -> u64 {
         self.chunks.read_bytes

@@ -230,9 +230,9 @@ impl Targets {
     pub async fn log_starts(&self) -> Result<Vec<(DeviceId, Position)>, TargetFailure> {
         let table = self.table.load_full();
         let is_asked = |device: &&Arc<dyn LogTarget>| !self.tables_are_given || table.devices().contains(&device.id());
-        let asked = self.devices().filter(is_asked).map(|device| async { Ok((device.id(), device.log_floor().await?)) });
-        let floors: Vec<(DeviceId, LogVector)> = try_join_all(asked).await?;
-        Ok(floors.iter().flat_map(|(device, floor)| starts_of(*device, floor)).collect())
+        let asked: Vec<_> = self.devices().filter(is_asked).collect();
+        let floors = try_join_all(asked.iter().map(|device| device.log_floor())).await?;
+        Ok(asked.iter().zip(&floors).flat_map(|(device, floor)| starts_of(device.id(), floor)).collect())
     }
 
     /// Notes that everything below these positions is in a checkpoint.

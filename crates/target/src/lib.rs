@@ -12,12 +12,23 @@
 //! - Tokens permit writes, nothing else: reads are not fenced.
 //! - A target of a cluster takes no writes before it was told all fences: some may have been raised while it was away.
 //!
-//! [`LogTarget`] is what the log engine sees of it.
+//! [`LogTarget`] is what the log engine sees of it: by direct call, or over the network.
+//!
+//! ```text
+//!   LogTarget ── LocalTarget ────────────────────────────────────────────► Target ──► Device
+//!       └─────── RemoteTarget ── net::Caller ─ wire ─► TargetService ──────┘ │
+//!                TargetControl ─ net::Caller ─ wire ─────┘   fence, drain, seal, load fences
+//! ```
 #![forbid(unsafe_code)]
 
+mod control;
 mod error;
 mod fences;
+pub mod limits;
 mod log;
+mod remote;
+mod service;
+pub mod wire;
 
 use std::sync::Arc;
 
@@ -27,14 +38,18 @@ use device::{
 };
 use disk::DiskError;
 use env::{Env, Instant};
+use format::frame::Seal;
 use types::{Activation, ErrorKind, Place, Token, ZoneIndex};
 
+pub use crate::control::TargetControl;
 pub use crate::error::{AppendRefused, FenceError, TargetOpenError};
 use crate::fences::Fences;
 pub use crate::log::{
     FrameRead, LocalTarget, LogAppend, LogEvent, LogFrame, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure,
     WalkRange, Writer, append_wait,
 };
+pub use crate::remote::RemoteTarget;
+pub use crate::service::TargetService;
 pub use format::superblock::fences::{FenceKey, FenceKind};
 
 /// Serves one device by direct call.
@@ -190,7 +205,7 @@ impl Target {
     }
 
     /// In, then checked, as an append is.
-    fn admit(&self, writer: Writer) -> Result<Ticket, TargetFailure> {
+    pub(crate) fn admit(&self, writer: Writer) -> Result<Ticket, TargetFailure> {
         let ticket = self.admissions.enter();
         match self.fences.check(writer.key, writer.token) {
             Ok(()) => Ok(ticket),
@@ -221,6 +236,10 @@ impl Target {
         self.device.seal().await
     }
 }
+
+/// What frames are sealed for while they are on their way to the target that gives them their place.
+pub(crate) const NOWHERE: Seal =
+    Seal { device: types::DeviceId(0), seed: 0, activation: Activation(0), offset: types::ZoneOffset(0) };
 
 fn reset_kind(error: &ResetError) -> ErrorKind {
     match error {

@@ -11,10 +11,13 @@ use types::{CellId, ClusterId, DeviceId, Token};
 
 use crate::{AppendCall, AppendRefused, Begin, FenceError, FenceKey, FenceKind, Target};
 
-const GATEWAY: FenceKey = FenceKey { kind: FenceKind::Gateway, scope: 1 };
+mod remote;
+mod wire;
+
+pub(crate) const GATEWAY: FenceKey = FenceKey { kind: FenceKind::Gateway, scope: 1 };
 
 #[derive(Default)]
-struct Answers(Mutex<BTreeMap<u64, Result<Appended, AppendError>>>);
+pub(crate) struct Answers(pub(crate) Mutex<BTreeMap<u64, Result<Appended, AppendError>>>);
 
 impl AppendDone for Answers {
     fn appended(&self, tag: u64, result: Result<Appended, AppendError>) {
@@ -23,12 +26,16 @@ impl AppendDone for Answers {
 }
 
 async fn open(disk: &SimDisk, env: &Env) -> Target {
-    let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
-    let device = Device::open(Arc::new(disk.clone()), env, config).await.expect("opens");
-    Target::open(Arc::new(device), env, Begin::AtOnce).await.expect("opens")
+    open_as(disk, env, Begin::AtOnce).await
 }
 
-async fn fresh(env: &Env) -> (SimDisk, Target) {
+pub(crate) async fn open_as(disk: &SimDisk, env: &Env, begin: Begin) -> Target {
+    let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
+    let device = Device::open(Arc::new(disk.clone()), env, config).await.expect("opens");
+    Target::open(Arc::new(device), env, begin).await.expect("opens")
+}
+
+pub(crate) async fn fresh(env: &Env) -> (SimDisk, Target) {
     let capacity_bytes = Some((8 << 20) + 16 * 65536);
     let disk = SimDisk::new(env, SimOptions { capacity_bytes, ..SimOptions::default() });
     let options = FormatOptions {

@@ -4,6 +4,7 @@ use device::{Device, LogVector, Walk, WalkEvent};
 use types::{Place, Position, ZoneIndex};
 
 use crate::log::TargetFailure;
+use crate::remote::RemoteWalk;
 
 /// What to walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,7 @@ pub struct LogWalk(Way);
 
 enum Way {
     Local(Box<Walk>),
+    Remote(Box<RemoteWalk>),
 }
 
 impl LogWalk {
@@ -70,10 +72,15 @@ impl LogWalk {
         LogWalk(Way::Local(Box::new(walk)))
     }
 
+    pub(crate) fn remote(walk: RemoteWalk) -> LogWalk {
+        LogWalk(Way::Remote(Box::new(walk)))
+    }
+
     /// The next thing found; none at the end. After an error the walk is over, and what it has not found is not known.
     pub async fn next(&mut self) -> Result<Option<LogEvent<'_>>, TargetFailure> {
         match &mut self.0 {
             Way::Local(walk) => Ok(walk.next().await.map(LogEvent::from)),
+            Way::Remote(walk) => walk.next().await,
         }
     }
 }

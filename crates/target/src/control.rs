@@ -1,0 +1,45 @@
+//! What a recovery's leader and the manager ask of a target.
+
+use std::sync::Arc;
+
+use env::Env;
+use net::Caller;
+use types::DeviceId;
+
+use crate::limits::CONTROL_DEADLINE;
+use crate::remote::Link;
+use crate::wire::Ask;
+use crate::{TargetFailure, Writer};
+
+/// Fences one target, wherever it is.
+pub struct TargetControl(Link);
+
+impl TargetControl {
+    pub fn new(env: &Env, caller: Arc<dyn Caller>, device: DeviceId) -> TargetControl {
+        TargetControl(Link::new(env, caller, device))
+    }
+
+    /// [`crate::Target::raise_fence`].
+    pub async fn raise_fence(&self, fence: Writer) -> Result<(), TargetFailure> {
+        self.ask(Ask::RaiseFence { writer: fence }).await
+    }
+
+    /// [`crate::Target::load_fences`].
+    pub async fn load_fences(&self, fences: Vec<Writer>) -> Result<(), TargetFailure> {
+        self.ask(Ask::LoadFences { fences }).await
+    }
+
+    /// [`crate::Target::drain`].
+    pub async fn drain(&self) -> Result<(), TargetFailure> {
+        self.ask(Ask::Drain).await
+    }
+
+    /// [`crate::Target::fence_and_seal`]: below the fence's token nothing lands any more, and a walk sees the whole log.
+    pub async fn fence_and_seal(&self, fence: Writer) -> Result<(), TargetFailure> {
+        self.ask(Ask::FenceAndSeal { writer: fence }).await
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<(), TargetFailure> {
+        Ok(self.0.ask(ask, CONTROL_DEADLINE).await?)
+    }
+}

@@ -1,0 +1,44 @@
+//! Named limits of targets on other nodes.
+
+use std::time::Duration;
+
+/// How long an append to another node may take, from its call to its answer; the target does not submit it to the disk later.
+pub const APPEND_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a read may take.
+pub const READ_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a reset, the finishing of zones, or a question may take.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long one page of a walk may take: without any frame it reads a whole zone.
+pub const WALK_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a fence, a drain or a seal may take.
+pub const CONTROL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How old the known state of another node's device gets.
+pub const STATE_INTERVAL: Duration = Duration::from_millis(500);
+/// The least time between two questions for it.
+pub const STATE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Appends of one writer to one target that wait for their answers; the others of a connection's calls are for reads.
+pub const MAX_APPENDS_IN_FLIGHT: usize = 128;
+/// Appends that wait for one of those to end.
+pub const MAX_APPENDS_QUEUED: usize = 1024;
+/// Bytes of frames that wait so.
+pub const MAX_BYTES_QUEUED: usize = 64 << 20;
+const _: () = assert!(MAX_APPENDS_IN_FLIGHT < net::MAX_CALLS_IN_FLIGHT);
+
+/// Pause before a session is asked for again.
+pub const SESSION_PAUSE: Duration = Duration::from_millis(50);
+/// Writers with a session at one target.
+pub const MAX_SESSIONS: usize = format::superblock::fences::MAX_FENCES;
+
+/// A page of a walk ends with the frame that makes it this long...
+pub const WALK_PAGE_BYTES: usize = 256 << 10;
+/// ... or when so much was read for it from the device.
+pub const WALK_PAGE_READ_BYTES: u64 = 32 << 20;
+/// How often a page is asked for that was not answered.
+pub const WALK_TRIES: usize = 3;
+/// Pause between two tries.
+pub const WALK_PAUSE: Duration = Duration::from_millis(200);
+
+/// Longest reason of a failure that is sent, in bytes.
+pub const MAX_REASON_BYTES: usize = 1024;
