@@ -12,6 +12,7 @@ mod power;
 mod races;
 mod ranges;
 mod remembering;
+mod remote;
 mod script;
 mod space;
 mod staged;
