@@ -45,23 +45,32 @@ impl Admissions {
         }
     }
 
-    /// Waits until everything that had entered before this call has left.
+    /// Waits until everything that had entered before this call has left. A drain may be dropped: the next one waits for all the same.
     pub async fn drain(&self) {
         let shared = &self.inner;
         let _one_at_a_time = shared.drain.lock().await;
+        // Empty, unless the drain before this one was dropped while it waited.
+        shared.wait_for((shared.turn.load(Ordering::SeqCst) + 1) % 2).await;
         let counter = shared.turn.fetch_add(1, Ordering::SeqCst) % 2;
-        loop {
-            let emptied = shared.emptied.notified();
-            if shared.inside[counter].load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            emptied.await;
-        }
+        shared.wait_for(counter).await;
     }
 
     /// How many are inside.
     pub fn inside(&self) -> usize {
         self.inner.inside.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Shared {
+    /// Waits until nobody is inside by this counter.
+    async fn wait_for(&self, counter: usize) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.inside[counter].load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            emptied.await;
+        }
     }
 }
 

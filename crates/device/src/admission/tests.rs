@@ -20,6 +20,17 @@ async fn a_drain_waits_for_those_before_it_and_not_for_those_after() {
     admissions.drain().await;
 }
 
+#[tokio::test]
+async fn a_drain_that_was_dropped_leaves_its_work_to_the_next() {
+    let admissions = Admissions::default();
+    let before = admissions.enter();
+    assert!(admissions.drain().now_or_never().is_none(), "dropped while it waits");
+    let mut drain = Box::pin(admissions.drain());
+    assert!(drain.as_mut().now_or_never().is_none(), "who was inside still is");
+    drop(before);
+    drain.await;
+}
+
 /// Threads enter, look at a fence and then do something that must not happen after the fence was raised and drained.
 #[test]
 fn after_a_raise_and_a_drain_nobody_who_missed_the_fence_is_inside() {
