@@ -1,0 +1,23 @@
+//! Where the gateways of the cell are, by what the manager says.
+
+use crate::callers::Callers;
+use crate::{CELL, GATEWAYS};
+use logstore::Directory;
+use manager::Manager;
+use net::Caller;
+use std::sync::Arc;
+use types::GatewayId;
+
+/// Finds gateways.
+pub(crate) struct Gateways {
+    pub manager: Arc<Manager>,
+    pub callers: Callers,
+}
+
+impl Directory for Gateways {
+    fn caller(&self, gateway: GatewayId) -> Option<Arc<dyn Caller>> {
+        let state = self.manager.snapshot();
+        let node = state.cell(CELL)?.members.get(&gateway)?.node;
+        Some(self.callers.to(&state.node(node)?.address, GATEWAYS))
+    }
+}

@@ -1,0 +1,87 @@
+//! Fences of the cell: who may not write any more, told to targets.
+
+use crate::CELL;
+use crate::node::Inner;
+use crate::TARGETS;
+use manager::CellRecord;
+use std::sync::Arc;
+use std::time::Duration;
+use target::{FenceKey, FenceKind, TargetControl, TargetFailure, Writer};
+use types::{DeviceId, NodeId, Token};
+
+/// Pause after a device could not take its fences.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The gateway of a node, as targets know it: of all incarnations, so that a newer one's token says who is meant.
+pub(crate) fn writer(node: NodeId, token: Token) -> Writer {
+    Writer { key: FenceKey { kind: FenceKind::Gateway, scope: u64::from(CELL.0) << 32 | u64::from(node.0) }, token }
+}
+
+/// All fences of a cell.
+pub(crate) fn fences_of(cell: &CellRecord) -> Vec<Writer> {
+    cell.fences.iter().map(|(node, token)| writer(*node, *token)).collect()
+}
+
+impl Inner {
+    /// Keeps the fences of this node's targets as the manager has them.
+    pub(crate) async fn keep_fences(self: Arc<Self>) {
+        let mut changes = self.manager.changes();
+        let mut loaded = None;
+        loop {
+            if let Some(cell) = self.manager.snapshot().cell(CELL).cloned()
+                && loaded.as_ref() != Some(&(cell.view_number(), cell.fences.clone()))
+            {
+                match self.load_fences(&cell).await {
+                    Ok(()) => {
+                        self.vitals.change(|present| present.fences = cell.view_number());
+                        loaded = Some((cell.view_number(), cell.fences.clone()));
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "a device can't take its fences");
+                        self.env.sleep(RETRY_PAUSE).await;
+                        continue;
+                    }
+                }
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn load_fences(&self, cell: &CellRecord) -> Result<(), target::FenceError> {
+        let fences: Vec<_> = fences_of(cell).iter().map(|writer| (writer.key, writer.token)).collect();
+        for target in &self.targets {
+            target.load_fences(&fences).await?;
+        }
+        Ok(())
+    }
+
+    /// Fences these writers at a device, drains it and seals its open zones.
+    pub(crate) async fn fence_and_seal(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
+        if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
+            for fence in fences {
+                let fenced = target.fence_and_seal(fence.key, fence.token).await;
+                fenced.map_err(|error| failure(device, error))?;
+            }
+            return Ok(());
+        }
+        let address = self.address_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
+        let control = TargetControl::new(&self.env, self.callers.to(&address, TARGETS), device);
+        for fence in fences {
+            control.fence_and_seal(*fence).await?;
+        }
+        Ok(())
+    }
+
+    /// Where the node is that serves a device.
+    pub(crate) fn address_of(&self, device: DeviceId) -> Option<String> {
+        let state = self.manager.snapshot();
+        let node = state.device(device)?.node?;
+        Some(state.node(node)?.address.clone())
+    }
+}
+
+fn failure(device: DeviceId, reason: impl ToString) -> TargetFailure {
+    TargetFailure { kind: types::ErrorKind::Unavailable, reason: format!("device {device}: {}", reason.to_string()) }
+}

@@ -1,0 +1,81 @@
+//! Heartbeats to the manager's leader; its answers are the gateway's lease.
+
+use crate::node::Inner;
+use crate::vitals::Present;
+use crate::{CELL, HEARTBEATS};
+use bytes::Bytes;
+use manager::overseer::{Answer, DeviceReport, HEARTBEAT_INTERVAL_MS, Heartbeat};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use topology::{ClockReading, HeldLease};
+use types::GatewayId;
+
+/// How long a node waits for an answer. Less than a lease by far: the next leader may answer the next heartbeat.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(600);
+
+impl Inner {
+    /// Sends heartbeats for as long as the node lives.
+    pub(crate) async fn send_heartbeats(self: Arc<Self>) {
+        loop {
+            self.send_heartbeat().await;
+            self.env.sleep(Duration::from_millis(HEARTBEAT_INTERVAL_MS)).await;
+        }
+    }
+
+    async fn send_heartbeat(self: &Arc<Self>) {
+        let present = self.vitals.get();
+        let Some(leader) = self.manager.leader() else { return };
+        // Before it is sent: the lease counts from here.
+        let asked_at = ClockReading { nanos: self.env.now().as_nanos() };
+        let heartbeat = Bytes::from(self.heartbeat(&present).encode());
+        let caller = self.callers.to(&leader.address, HEARTBEATS);
+        let Ok(answer) = caller.call(heartbeat, self.env.now() + ANSWER_PATIENCE).await else { return };
+        let Ok(Answer { view, lease }) = Answer::decode(&answer) else { return };
+        let mine = present.registered.map(|registered| registered.gateway);
+        if let (Ok(gateway), Some(store)) = (lease, &present.store)
+            && Some(gateway) == mine
+        {
+            store.renew_lease(HeldLease::granted(&self.lease_terms, view, asked_at));
+        }
+    }
+
+    fn heartbeat(&self, present: &Present) -> Heartbeat {
+        let state = self.manager.snapshot();
+        let status = present.store.as_ref().and_then(|store| store.member_status()).unwrap_or_default();
+        let cell = state.cell(CELL);
+        let undecided: BTreeSet<GatewayId> = cell.map(|cell| cell.undecided.keys().copied().collect()).unwrap_or_default();
+        let is_silent = |node| present.silent_nodes.contains(&node);
+        let members = cell.map(|cell| &cell.members);
+        let silent = members.into_iter().flatten().filter(|(_, member)| is_silent(member.node)).map(|(gateway, _)| *gateway);
+        let unreachable_gateways: BTreeSet<GatewayId> = status.unreachable.iter().copied().chain(silent).collect();
+        let own = present.registered.map(|registered| registered.gateway);
+        let far = state.devices().filter(|device| device.node.is_some_and(is_silent)).map(|device| device.id);
+        Heartbeat {
+            cell: CELL,
+            node: self.id,
+            gateway: own,
+            view: status.view,
+            wants_lease: status.has_joined && present.store.as_ref().is_some_and(|store| !store.is_deposed()),
+            is_loadable: present.store.is_none(),
+            founding_done: present.founding_done,
+            decided: status.decided,
+            recovered: !undecided.is_empty() && status.recovered.is_superset(&undecided),
+            unreachable_gateways: unreachable_gateways.into_iter().filter(|gateway| Some(*gateway) != own).collect(),
+            unreachable_devices: far.chain(present.unreachable_devices.iter().copied()).collect(),
+            failed_devices: self.targets.iter().filter(|target| target.device().poisoned_by().is_some()).map(device_id).collect(),
+            devices: self.targets.iter().map(report).collect(),
+            fences: present.fences,
+        }
+    }
+}
+
+fn device_id(target: &Arc<target::Target>) -> types::DeviceId {
+    target.device().id()
+}
+
+fn report(target: &Arc<target::Target>) -> DeviceReport {
+    let usage = target.device().usage();
+    let free_bytes = u64::from(usage.free_zones) * usage.zone_bytes;
+    DeviceReport { device: device_id(target), total_bytes: usage.capacity_bytes.max(free_bytes), free_bytes }
+}

@@ -1,0 +1,63 @@
+//! A gateway's holds on the targets of its cell: direct for the devices of its node, over the network for the others.
+
+use crate::TARGETS;
+use crate::node::Inner;
+use logstore::LogStore;
+use manager::DeviceState;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use target::{LocalTarget, LogTarget, RemoteTarget, TargetFailure, Writer};
+use types::DeviceId;
+
+/// How often a gateway looks for devices that it has no hold on.
+const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+
+impl Inner {
+    /// All devices that are to be written to or read from.
+    pub(crate) fn cell_devices(&self) -> Vec<DeviceId> {
+        let state = self.manager.snapshot();
+        state.devices().filter(|device| device.state != DeviceState::Failed).map(|device| device.id).collect()
+    }
+
+    /// A hold on a device.
+    pub(crate) async fn hold(&self, device: DeviceId, writer: Writer) -> Result<Arc<dyn LogTarget>, TargetFailure> {
+        if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
+            return Ok(Arc::new(LocalTarget::new(target.clone(), writer)));
+        }
+        let reason = format!("device {device}: no node serves it");
+        let unknown = || TargetFailure { kind: types::ErrorKind::Unavailable, reason };
+        let address = self.address_of(device).ok_or_else(unknown)?;
+        Ok(Arc::new(RemoteTarget::connect(&self.env, self.callers.to(&address, TARGETS), device, writer).await?))
+    }
+
+    /// Holds on all devices that can be reached, and those that can't.
+    pub(crate) async fn hold_all(&self, writer: Writer) -> (Vec<Arc<dyn LogTarget>>, Vec<DeviceId>) {
+        let (mut held, mut missing) = (Vec::new(), Vec::new());
+        for device in self.cell_devices() {
+            match self.hold(device, writer).await {
+                Ok(target) => held.push(target),
+                Err(error) => {
+                    tracing::warn!(device = device.0, %error, "a device of the cell can't be reached");
+                    missing.push(device);
+                }
+            }
+        }
+        (held, missing)
+    }
+
+    /// Gets hold of devices that come later, until the engine has left its cell.
+    pub(crate) async fn keep_holds(self: Arc<Self>, store: LogStore, writer: Writer) {
+        while !store.is_deposed() {
+            let mut unreachable = BTreeSet::new();
+            for device in self.cell_devices().into_iter().filter(|device| !store.has_target(*device)) {
+                match self.hold(device, writer).await {
+                    Ok(target) => store.add_target(target),
+                    Err(_) => drop(unreachable.insert(device)),
+                }
+            }
+            self.vitals.change(|present| present.unreachable_devices = unreachable);
+            self.env.sleep(LOOK_INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! One incarnation of the node's gateway: from its registration until it leaves the cell's view.
+//!
+//! ```text
+//!   register ─► learner ──► a view with it ──► found │ join ──► serves ──► newer views: install; as leader: recover
+//!                                                                  └─► to be removed, or forgotten: depose, register anew
+//! ```
+
+use crate::CELL;
+use crate::directory::Gateways;
+use crate::fences::{fences_of, writer};
+use crate::manifests::CellManifests;
+use crate::node::Inner;
+use logstore::{CellView, LogStore, LogStoreConfig, MemberSetup};
+use manager::{CellRecord, InstalledView, Registered};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use types::{GatewayId, ViewNumber};
+
+/// Pause between two incarnations, and before the manager is asked again.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Pause before a recovery that failed under its view begins again.
+const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
+
+/// What an incarnation is doing.
+struct Life {
+    registered: Registered,
+    store: Option<LogStore>,
+    installed: ViewNumber,
+    /// Gets the maps of the cell.
+    joining: Option<JoinHandle<bool>>,
+    recovery: Option<(ViewNumber, JoinHandle<()>)>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if let Some(store) = &self.store {
+            store.depose();
+        }
+        self.joining.iter().for_each(JoinHandle::abort);
+        self.recovery.iter().for_each(|(_, recovery)| recovery.abort());
+    }
+}
+
+impl Inner {
+    /// Runs one incarnation after the other, for as long as the node lives.
+    pub(crate) async fn live(self: Arc<Self>) {
+        loop {
+            match self.manager.register_gateway(CELL, self.id).await {
+                Ok(registered) => {
+                    self.vitals.change(|present| {
+                        (present.registered, present.store, present.founding_done) = (Some(registered), None, false);
+                    });
+                    let reason = self.live_once(registered).await;
+                    tracing::info!(gateway = registered.gateway.0, reason, "this gateway is in the cell's view no more");
+                    self.engine.clear();
+                    self.vitals.change(|present| (present.registered, present.store) = (None, None));
+                }
+                Err(error) => tracing::warn!(%error, "the gateway can't be registered yet"),
+            }
+            self.env.sleep(PAUSE).await;
+        }
+    }
+
+    async fn live_once(self: &Arc<Self>, registered: Registered) -> String {
+        let mut life = Life { registered, store: None, installed: ViewNumber(0), joining: None, recovery: None };
+        let mut changes = self.manager.changes();
+        loop {
+            changes.borrow_and_update();
+            if let Err(reason) = self.follow(&mut life).await {
+                return reason;
+            }
+            tokio::select! {
+                biased;
+                changed = changes.changed() => if changed.is_err() { return "the manager ended".to_owned() },
+                joined = finished(&mut life.joining) => {
+                    life.joining = None;
+                    match (joined, &life.store) {
+                        (true, Some(store)) => self.engine.set(store.clone()),
+                        _ => return "its cell's maps could not be read".to_owned(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what the cell's record asks of this incarnation; an error ends it.
+    async fn follow(self: &Arc<Self>, life: &mut Life) -> Result<(), String> {
+        let me = life.registered.gateway;
+        let Some(cell) = self.manager.snapshot().cell(CELL).cloned() else { return Ok(()) };
+        if !cell.members.contains_key(&me) {
+            return Err("it is not registered any more".to_owned());
+        }
+        if cell.removing.contains(&me) {
+            return Err("it is to be removed".to_owned());
+        }
+        let Some(installed) = cell.installed.as_ref().filter(|installed| installed.view.contains(me)) else { return Ok(()) };
+        let view = view_of(&cell, installed);
+        let number = view.view.number();
+        match &life.store {
+            Some(store) if number > life.installed => store.install(view).await,
+            Some(_) => {}
+            None if installed.founding => {
+                let store = self.found(life.registered, &cell, view).await?;
+                self.vitals.change(|present| (present.store, present.founding_done) = (Some(store.clone()), true));
+                self.engine.set(store.clone());
+                life.store = Some(store);
+            }
+            None => {
+                let store = self.join(life.registered, view).await?;
+                self.vitals.change(|present| present.store = Some(store.clone()));
+                let joining = store.clone();
+                life.joining = Some(self.env.spawn(async move { joining.join().await.is_ok() }));
+                life.store = Some(store);
+            }
+        }
+        life.installed = number;
+        self.recover_if_leader(life, &cell, installed);
+        Ok(())
+    }
+
+    /// Recovers everything from the devices: nobody lives who knows it.
+    async fn found(self: &Arc<Self>, registered: Registered, cell: &CellRecord, view: CellView) -> Result<LogStore, String> {
+        let writer = writer(self.id, registered.token);
+        let (mut held, mut missing) = self.hold_all(writer).await;
+        let fences = fences_of(cell);
+        let mut fenced = Vec::new();
+        for target in held.drain(..) {
+            match self.fence_and_seal(target.id(), &fences).await {
+                Ok(()) => fenced.push(target),
+                Err(error) => {
+                    tracing::warn!(%error, "a device can't be fenced: it counts as missing");
+                    missing.push(target.id());
+                }
+            }
+        }
+        let (config, manifests, setup) = self.parts(registered, view);
+        let found = LogStore::found(config, self.env.clone(), manifests, fenced, &missing, setup).await;
+        let store = found.map_err(|error| error.to_string())?;
+        self.env.spawn(self.clone().keep_holds(store.clone(), writer));
+        Ok(store)
+    }
+
+    async fn join(self: &Arc<Self>, registered: Registered, view: CellView) -> Result<LogStore, String> {
+        let writer = writer(self.id, registered.token);
+        let (held, _) = self.hold_all(writer).await;
+        let (config, manifests, setup) = self.parts(registered, view);
+        let joining = LogStore::joining(config, self.env.clone(), manifests, held, setup).await;
+        let store = joining.map_err(|error| error.to_string())?;
+        self.env.spawn(self.clone().keep_holds(store.clone(), writer));
+        Ok(store)
+    }
+
+    fn parts(&self, registered: Registered, first: CellView) -> (LogStoreConfig, Arc<CellManifests>, MemberSetup) {
+        let gateway = registered.gateway;
+        let config = LogStoreConfig { cell: CELL, gateway, ..self.config.clone() };
+        let manifests = Arc::new(CellManifests { manager: self.manager.clone(), gateway });
+        let directory = Arc::new(Gateways { manager: self.manager.clone(), callers: self.callers.clone() });
+        (config, manifests, MemberSetup { directory, first })
+    }
+
+    /// As leader of the view: decides what removed gateways left, once for each view.
+    fn recover_if_leader(self: &Arc<Self>, life: &mut Life, cell: &CellRecord, installed: &InstalledView) {
+        let number = installed.view.number();
+        let is_begun = life.recovery.as_ref().is_some_and(|(view, _)| *view == number);
+        let Some(store) = life.store.clone() else { return };
+        if installed.leader != life.registered.gateway || cell.undecided.is_empty() || is_begun {
+            return;
+        }
+        if let Some((_, before)) = life.recovery.take() {
+            before.abort();
+        }
+        let removed: BTreeSet<GatewayId> = cell.undecided.keys().copied().collect();
+        let fences: Vec<_> = cell.undecided.values().map(|member| writer(member.node, cell.fence(member.node))).collect();
+        let devices = installed.table.devices().to_vec();
+        let node = self.clone();
+        let recovery = self.env.spawn(async move {
+            // Until it succeeds, or another view ends this task.
+            loop {
+                let mut is_fenced = true;
+                for device in &devices {
+                    if let Err(error) = node.fence_and_seal(*device, &fences).await {
+                        tracing::warn!(%error, "a device can't be fenced yet");
+                        is_fenced = false;
+                    }
+                }
+                match is_fenced {
+                    true => match store.recover(&removed).await {
+                        Ok(()) => return,
+                        Err(error) => tracing::warn!(%error, "recovering removed gateways is tried again"),
+                    },
+                    false => {}
+                }
+                if store.is_deposed() {
+                    return;
+                }
+                node.env.sleep(RECOVERY_PAUSE).await;
+            }
+        });
+        life.recovery = Some((number, recovery));
+    }
+}
+
+/// The outcome of a task, if there is one.
+async fn finished(task: &mut Option<JoinHandle<bool>>) -> bool {
+    match task {
+        Some(task) => task.await.unwrap_or(false),
+        None => std::future::pending().await,
+    }
+}
+
+fn view_of(cell: &CellRecord, installed: &InstalledView) -> CellView {
+    CellView {
+        view: installed.view.clone(),
+        table: installed.table.clone(),
+        undecided: cell.undecided.keys().copied().collect(),
+        leader: installed.leader,
+    }
+}

@@ -1,0 +1,46 @@
+//! One node of a cluster: a member of the manager, the targets of its devices, and the gateway that it runs in the cell.
+//!
+//! ```text
+//!   manager ──► the cell's record ──► incarnation: found, join, install, recover ──► logstore ──► targets here and there
+//!      ▲                                    │                                           ▲
+//!      └── heartbeats ◄── vitals ◄──────────┘          engine: whichever incarnation serves
+//! ```
+//!
+//! A gateway that is removed from its cell's view, or finds itself without the right to be in it, ends; the node registers a new
+//! incarnation, which joins like any other (RFD 5, rule 9). All nodes are alike: whichever leads the manager oversees the cell.
+//!
+//! Reading order: `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `heartbeat`, `oversee`, `engine`.
+#![forbid(unsafe_code)]
+
+mod callers;
+mod directory;
+mod engine;
+mod error;
+mod fences;
+mod heartbeat;
+mod holds;
+mod incarnation;
+mod manifests;
+mod node;
+mod oversee;
+mod ping;
+mod vitals;
+
+pub use callers::Callers;
+pub use error::NodeError;
+pub use node::{Node, NodeOptions, NodeStatus};
+
+use net::ServiceTag;
+use types::CellId;
+
+/// The one cell of a cluster.
+pub const CELL: CellId = CellId(1);
+
+/// Targets, for gateways and recoveries.
+const TARGETS: ServiceTag = ServiceTag(3);
+/// Gateways among themselves.
+const GATEWAYS: ServiceTag = ServiceTag(4);
+/// Heartbeats, for the manager's leader.
+const HEARTBEATS: ServiceTag = ServiceTag(5);
+/// Whether a node is there.
+const PINGS: ServiceTag = ServiceTag(6);

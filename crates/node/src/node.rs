@@ -1,0 +1,280 @@
+//! A node: opened with its place in the cluster, started with its devices.
+
+use crate::callers::Callers;
+use crate::engine::CellEngine;
+use crate::error::NodeError;
+use crate::oversee::HeartbeatService;
+use crate::ping::Here;
+use crate::vitals::Vitals;
+use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, TARGETS};
+use bytes::Bytes;
+use consensus::{FramedTransport, LogPlace, NodeId as MemberId, Peer, TaggedTransport, Transport};
+use device::Device;
+use engine::ObjectEngine;
+use env::Env;
+use logstore::{LogStore, LogStoreConfig};
+use manager::overseer::Overseer;
+use manager::{MANAGER_GROUP, Manager, ManagerError, RegisterNode, ReplicatedOptions};
+use net::{BoxFuture, Identity, Network, Refusal, Request, Router, Service, ServiceTag};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+use target::{Begin, Target, TargetService};
+use topology::LeaseTerms;
+use types::{Generation, NodeId};
+
+/// Pause before the manager is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// A node's place in its cluster.
+pub struct NodeOptions {
+    pub network: Arc<dyn Network>,
+    pub identity: Identity,
+    /// Where the node's consensus log is.
+    pub log: LogPlace,
+    /// What the node says of itself.
+    pub register: RegisterNode,
+    /// Addresses of members that it joins through; none for the first node of a cluster.
+    pub via: Vec<String>,
+}
+
+/// A node that takes part in the manager, and has no devices yet.
+pub struct OpenNode {
+    env: Env,
+    callers: Callers,
+    manager: Arc<Manager>,
+    register: RegisterNode,
+    services: Arc<Services>,
+    member: consensus::Node,
+    id: NodeId,
+}
+
+/// A running node. It ends when it is dropped.
+pub struct Node {
+    inner: Arc<Inner>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    _member: consensus::Node,
+}
+
+/// What a person may want to know of a node.
+#[derive(Clone, Debug)]
+pub struct NodeStatus {
+    pub id: NodeId,
+    /// Its gateway answers clients.
+    pub serves: bool,
+}
+
+pub(crate) struct Inner {
+    pub env: Env,
+    pub id: NodeId,
+    pub callers: Callers,
+    pub manager: Arc<Manager>,
+    pub targets: Vec<Arc<Target>>,
+    pub engine: Arc<CellEngine>,
+    pub vitals: Vitals,
+    pub overseer: Mutex<Overseer>,
+    pub lease_terms: LeaseTerms,
+    pub config: LogStoreConfig,
+}
+
+/// Services that come with the devices: asked before, they say so.
+#[derive(Default)]
+struct Services(OnceLock<BTreeMap<ServiceTag, Arc<dyn Service>>>);
+
+struct Late {
+    services: Arc<Services>,
+    tag: ServiceTag,
+}
+
+impl Service for Late {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        match self.services.0.get().and_then(|services| services.get(&self.tag)) {
+            Some(service) => service.handle(request),
+            None => Box::pin(async { Err(Refusal("this node starts".to_owned())) }),
+        }
+    }
+}
+
+/// The number under which a node votes: a part of its identity.
+fn member_id(register: &RegisterNode) -> MemberId {
+    MemberId(u64::from_le_bytes(*register.identity.0.first_chunk().expect("an identity has sixteen bytes")))
+}
+
+impl Node {
+    /// Opens a node's part of the manager, listens, and waits until the node is registered.
+    pub async fn open(env: &Env, options: NodeOptions) -> Result<OpenNode, NodeError> {
+        let NodeOptions { network, identity, log, register, via } = options;
+        let me = member_id(&register);
+        let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
+        let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
+        let member = consensus::Node::open(env, me, &log, tagged(ServiceTag::CONSENSUS)).await?;
+        let options = ReplicatedOptions { group: MANAGER_GROUP, transport: tagged(ServiceTag::MANAGER) };
+        let manager = Arc::new(Manager::open_replicated(env, &member, options).await?);
+        let services = Arc::new(Services::default());
+        let late = |tag| -> Arc<dyn Service> { Arc::new(Late { services: services.clone(), tag }) };
+        let router = Router::new()
+            .with(ServiceTag::CONSENSUS, member.service())
+            .with(ServiceTag::MANAGER, manager.service())
+            .with(PINGS, Arc::new(Here))
+            .with(TARGETS, late(TARGETS))
+            .with(GATEWAYS, late(GATEWAYS))
+            .with(HEARTBEATS, late(HEARTBEATS));
+        let address = register.address.clone();
+        let listener = network.listen(&address).await;
+        let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
+        env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity));
+        let callers = Callers::new(env, network, identity);
+        take_part(env, &manager, me, &address, &via).await?;
+        let id = register_node(env, &manager, &register).await?;
+        Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id })
+    }
+}
+
+/// Forms the manager's group, or joins it; at a later start the node is a member already.
+async fn take_part(env: &Env, manager: &Manager, me: MemberId, address: &str, via: &[String]) -> Result<(), NodeError> {
+    let is_member = || manager.replication().is_some_and(|replication| !replication.members.is_empty());
+    let mut turn = 0;
+    while !is_member() {
+        let taken = match via.len() {
+            0 => manager.form(&BTreeMap::from([(me, address.to_owned())])).await,
+            count => {
+                let via = Peer { node: MemberId(0), address: via[turn % count].clone() };
+                manager.join(&via, address).await
+            }
+        };
+        if let Err(error) = taken {
+            tracing::warn!(%error, "not a member of the manager yet");
+            turn += 1;
+            env.sleep(RETRY_PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+async fn register_node(env: &Env, manager: &Manager, register: &RegisterNode) -> Result<NodeId, NodeError> {
+    loop {
+        match manager.register_node(register.clone()).await {
+            Ok(record) => return Ok(record.id),
+            Err(ManagerError::Refused(refused)) => return Err(NodeError::State(refused.to_string())),
+            Err(error) => {
+                tracing::warn!(%error, "the manager does not answer yet");
+                env.sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl OpenNode {
+    /// The manager, for whoever prepares the devices.
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Serves these devices and runs a gateway.
+    pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
+        let OpenNode { env, callers, manager, register, services, member, id } = self;
+        let mut targets = Vec::new();
+        for device in devices {
+            let record = manager.snapshot().device(device.id()).cloned();
+            if record.is_none_or(|record| record.node != Some(id)) {
+                let placed = manager.place_device(device.id(), Some(id)).await;
+                placed.map_err(|error| NodeError::State(error.to_string()))?;
+            }
+            targets.push(Arc::new(Target::open(device, &env, Begin::WithFences).await?));
+        }
+        if manager.snapshot().cell(CELL).is_none() {
+            match manager.create_cell(CELL, Generation(0)).await {
+                Ok(()) | Err(ManagerError::Refused(_)) => {}
+                Err(error) => return Err(NodeError::State(error.to_string())),
+            }
+        }
+        let lease_terms = LeaseTerms::default();
+        let inner = Arc::new(Inner {
+            env: env.clone(),
+            id,
+            callers,
+            manager,
+            targets: targets.clone(),
+            engine: Arc::default(),
+            vitals: Vitals::default(),
+            overseer: Mutex::new(Overseer::new(CELL, lease_terms)),
+            lease_terms,
+            config,
+        });
+        let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
+        let late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
+            (TARGETS, Arc::new(TargetService::new(&env, targets)) as Arc<dyn Service>),
+            (GATEWAYS, Arc::new(GatewayService(weak())) as Arc<dyn Service>),
+            (HEARTBEATS, Arc::new(HeartbeatService(weak())) as Arc<dyn Service>),
+        ]);
+        assert!(services.0.set(late).is_ok(), "a node starts once");
+        let tasks = vec![
+            env.spawn(inner.clone().keep_fences()),
+            env.spawn(inner.clone().run_overseer()),
+            env.spawn(inner.clone().ping_others()),
+            env.spawn(inner.clone().send_heartbeats()),
+            env.spawn(inner.clone().live()),
+        ];
+        tracing::info!(node = id.0, name = register.name, address = register.address, "the node takes part in its cluster");
+        Ok(Node { inner, tasks, _member: member })
+    }
+}
+
+impl Node {
+    /// The engine of the node's services.
+    pub fn engine(&self) -> Arc<dyn ObjectEngine> {
+        self.inner.engine.clone()
+    }
+
+    /// The engine's present incarnation, while it serves.
+    pub fn store(&self) -> Option<Arc<LogStore>> {
+        self.inner.engine.serving()
+    }
+
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.inner.manager
+    }
+
+    pub fn status(&self) -> NodeStatus {
+        NodeStatus { id: self.inner.id, serves: self.inner.engine.serving().is_some() }
+    }
+
+    /// Leaves the cell in order: what is under way is finished, and nobody waits for the gateway's lease.
+    pub async fn leave(&self) {
+        let present = self.inner.vitals.get();
+        self.inner.engine.clear();
+        if let Some(store) = &present.store {
+            store.depose();
+        }
+        if let Some(registered) = present.registered
+            && let Err(error) = self.inner.manager.leave_cell(CELL, registered.gateway).await
+        {
+            tracing::warn!(%error, "the manager was not told that this gateway leaves: the others wait for its lease");
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(|task| task.abort());
+    }
+}
+
+/// Takes in what other gateways say.
+struct GatewayService(Weak<Inner>);
+
+impl Service for GatewayService {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let store = self.0.upgrade().and_then(|node| node.vitals.get().store);
+            let store = store.ok_or_else(|| Refusal("no gateway runs here".to_owned()))?;
+            store.hear(&request.payload).await.map_err(|error| Refusal(error.to_string()))?;
+            Ok(Bytes::new())
+        })
+    }
+}

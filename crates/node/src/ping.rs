@@ -1,0 +1,50 @@
+//! Whether other nodes can be reached from here: what heartbeats report of them.
+
+use crate::PINGS;
+use crate::node::Inner;
+use bytes::Bytes;
+use net::{BoxFuture, Refusal, Request, Service};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use types::NodeId;
+
+/// How often a node is asked.
+const PING_INTERVAL: Duration = Duration::from_millis(250);
+/// How long its answer may take.
+const PING_PATIENCE: Duration = Duration::from_millis(750);
+/// Answers in a row that must be missing before a node counts as silent.
+const MISSED_BOUND: u32 = 2;
+
+/// Answers that this node is there.
+pub(crate) struct Here;
+
+impl Service for Here {
+    fn handle(&self, _: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async { Ok(Bytes::new()) })
+    }
+}
+
+impl Inner {
+    /// Asks all other nodes, for as long as this one lives.
+    pub(crate) async fn ping_others(self: Arc<Self>) {
+        let mut missed: BTreeMap<NodeId, u32> = BTreeMap::new();
+        loop {
+            let state = self.manager.snapshot();
+            let others: Vec<_> = state.nodes().filter(|node| node.id != self.id).cloned().collect();
+            let mut asking = tokio::task::JoinSet::new();
+            for node in others {
+                let (caller, until) = (self.callers.to(&node.address, PINGS), self.env.now() + PING_PATIENCE);
+                asking.spawn(async move { (node.id, caller.call(Bytes::new(), until).await.is_ok()) });
+            }
+            while let Some(asked) = asking.join_next().await {
+                let Ok((node, answered)) = asked else { continue };
+                let count = missed.entry(node).or_default();
+                *count = if answered { 0 } else { count.saturating_add(1) };
+            }
+            let silent = missed.iter().filter(|(_, count)| **count >= MISSED_BOUND).map(|(node, _)| *node).collect();
+            self.vitals.change(|present| present.silent_nodes = silent);
+            self.env.sleep(PING_INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a node says of itself: filled in by its incarnation, read by its heartbeats.
+
+use logstore::LogStore;
+use manager::Registered;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use types::{DeviceId, NodeId, ViewNumber};
+
+/// The present incarnation, and what is known of others.
+#[derive(Default)]
+pub(crate) struct Vitals(Mutex<Present>);
+
+/// One moment.
+#[derive(Clone, Default)]
+pub(crate) struct Present {
+    pub registered: Option<Registered>,
+    /// The incarnation's engine, from when it is opened.
+    pub store: Option<LogStore>,
+    pub founding_done: bool,
+    /// The view whose fences all local targets hold.
+    pub fences: ViewNumber,
+    /// Nodes that do not answer.
+    pub silent_nodes: BTreeSet<NodeId>,
+    /// Devices in the table that this gateway could not get hold of.
+    pub unreachable_devices: BTreeSet<DeviceId>,
+}
+
+impl Vitals {
+    pub fn get(&self) -> Present {
+        self.0.lock().clone()
+    }
+
+    pub fn change(&self, change: impl FnOnce(&mut Present)) {
+        change(&mut self.0.lock());
+    }
+}
