@@ -20,6 +20,7 @@
 mod registry;
 mod status;
 
+mod cell;
 mod sources;
 
 mod metrics;
@@ -30,4 +31,4 @@ pub use metrics::register;
 pub use registry::{MAX_SERIES, Registry};
 pub use server::{Admin, AdminServer, BindError, MAX_CONNECTIONS};
 pub use sources::{Sources, StoreSource};
-pub use status::{DeviceStatus, EngineStatus, Severity, Status, Warning};
+pub use status::{CellDevice, CellNode, CellStatus, DeviceStatus, EngineStatus, Severity, Status, Warning};

@@ -92,6 +92,7 @@ impl Admin {
             copies: 0,
             devices: Vec::new(),
             engine: None,
+            cell: None,
             warnings: Vec::new(),
         };
         if let Some(sources) = inner.sources.get() {

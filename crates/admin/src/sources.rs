@@ -37,6 +37,7 @@ impl Sources {
         status.copies = snapshot.devices().count().min(MAX_REPLICAS) as u64;
         status.devices = self.devices(&snapshot);
         status.engine = (self.store)().as_ref().map(engine_of);
+        status.cell = crate::cell::describe(&self.manager);
         status.warnings = self.warnings(status);
     }
 

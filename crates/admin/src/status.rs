@@ -19,8 +19,54 @@ pub struct Status {
     pub copies: u64,
     pub devices: Vec<DeviceStatus>,
     pub engine: Option<EngineStatus>,
+    /// The cell of the cluster that the server belongs to; none of a server of its own.
+    #[serde(default)]
+    pub cell: Option<CellStatus>,
     /// What deserves a person's attention, most pressing first.
     pub warnings: Vec<Warning>,
+}
+
+/// The gateways, nodes and devices of a cluster, as one member of the manager knows them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CellStatus {
+    /// The number of the cell's view; 0 before the first.
+    pub view: u64,
+    /// Gateways in the view.
+    pub gateways: usize,
+    /// The node whose gateway recovers, checkpoints and collects.
+    pub leader: Option<String>,
+    /// The node that leads the manager.
+    pub manager_leader: Option<String>,
+    /// Copies of each new object.
+    pub copies: usize,
+    /// Gateways that left, and whose writes are not decided yet.
+    pub undecided: Vec<u16>,
+    pub nodes: Vec<CellNode>,
+    pub devices: Vec<CellDevice>,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CellNode {
+    pub name: String,
+    pub address: String,
+    pub s3_address: String,
+    pub admin_address: String,
+    pub version: String,
+    /// Its gateway is in the view.
+    pub serves: bool,
+    /// It counts for the manager's quorums.
+    pub votes: bool,
+}
+
+/// A device of the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CellDevice {
+    pub device: u32,
+    pub node: Option<String>,
+    /// New objects are written to it.
+    pub is_written: bool,
+    pub capacity_bytes: u64,
 }
 
 /// One device.

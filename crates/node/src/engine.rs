@@ -36,7 +36,8 @@ impl CellEngine {
 
     fn store(&self) -> Result<Arc<LogStore>, EngineError> {
         self.serving().ok_or_else(|| EngineError::Unavailable {
-            reason: "this node's gateway is not in its cell's view: it starts, joins, or is cut off; try another node".to_owned(),
+            reason: "this node's gateway is not in its cell's view: it starts, joins, or is cut off; try another node"
+                .to_owned(),
         })
     }
 }

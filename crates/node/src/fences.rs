@@ -1,8 +1,8 @@
 //! Fences of the cell: who may not write any more, told to targets.
 
 use crate::CELL;
-use crate::node::Inner;
 use crate::TARGETS;
+use crate::node::Inner;
 use manager::CellRecord;
 use std::sync::Arc;
 use std::time::Duration;

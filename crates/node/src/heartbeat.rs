@@ -63,7 +63,12 @@ impl Inner {
             recovered: !undecided.is_empty() && status.recovered.is_superset(&undecided),
             unreachable_gateways: unreachable_gateways.into_iter().filter(|gateway| Some(*gateway) != own).collect(),
             unreachable_devices: far.chain(present.unreachable_devices.iter().copied()).collect(),
-            failed_devices: self.targets.iter().filter(|target| target.device().poisoned_by().is_some()).map(device_id).collect(),
+            failed_devices: self
+                .targets
+                .iter()
+                .filter(|target| target.device().poisoned_by().is_some())
+                .map(device_id)
+                .collect(),
             devices: self.targets.iter().map(report).collect(),
             fences: present.fences,
         }

@@ -30,6 +30,7 @@ pub use callers::Callers;
 pub use error::NodeError;
 pub use node::{Node, NodeOptions, NodeStatus};
 
+use bytes::Bytes;
 use net::ServiceTag;
 use types::CellId;
 
@@ -44,3 +45,8 @@ const GATEWAYS: ServiceTag = ServiceTag(4);
 const HEARTBEATS: ServiceTag = ServiceTag(5);
 /// Whether a node is there.
 const PINGS: ServiceTag = ServiceTag(6);
+
+/// A request that any node of the cluster answers: whoever asks it knows the cluster's identity.
+pub fn ping() -> Bytes {
+    PINGS.mark(&[])
+}

@@ -4,6 +4,7 @@
 mod credentials;
 mod settings;
 
+mod place;
 mod prepared;
 mod serve;
 
@@ -12,6 +13,7 @@ mod commands;
 
 use clap::{Parser, Subcommand};
 use commands::bucket::{self, BucketArgs};
+use commands::cluster::{self, ClusterCommand};
 use commands::device::{self, DeviceCommand};
 use commands::fsck::{self, FsckArgs};
 use commands::object::{self, ObjectArgs};
@@ -48,6 +50,9 @@ enum Command {
     /// Prepare disks, look at one that no server uses, give one up
     #[command(subcommand)]
     Device(DeviceCommand),
+    /// Make a cluster of several nodes, join one, look at it, or try one on this machine
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Check everything that a stopped server keeps, or rebuild what it has lost
     Fsck(FsckArgs),
     /// Print what a server says of itself, and what to do about what is wrong
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
         Command::Bucket(args) => bucket::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Cluster(command) => cluster::run(&command),
         Command::Fsck(args) => fsck::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Bench(command) => bench::run(command).map(|()| ExitCode::SUCCESS),

@@ -10,11 +10,14 @@
 
 pub mod devices;
 pub mod manifests;
+mod member;
 pub mod notes;
+mod pid;
 mod s3_metrics;
 mod threads;
 
 use crate::credentials::{self, Origin};
+use crate::place::Place;
 use crate::settings::{ServeArgs, Settings, SyncMode};
 use admin::{Admin, AdminServer, Sources, Warning};
 use anyhow::{Context, bail};
@@ -40,7 +43,16 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(settings.cores + 1);
     env::set_core_index(settings.cores);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(settings, env))
+    let place = Place::read(&settings.data)?;
+    runtime.block_on(async move {
+        let _ring = disk::install_ring()
+            .inspect_err(|error| tracing::info!(%error, "no io_uring: disk requests go through threads, which costs speed"))
+            .ok();
+        match place {
+            Some(place) => member::serve(settings, env, place).await,
+            None => serve(settings, env).await,
+        }
+    })
 }
 
 fn start_logging(settings: &Settings) -> anyhow::Result<()> {
@@ -56,12 +68,10 @@ fn start_logging(settings: &Settings) -> anyhow::Result<()> {
 }
 
 async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
-    let _ring = disk::install_ring()
-        .inspect_err(|error| tracing::info!(%error, "no io_uring: disk requests go through threads, which costs speed"))
-        .ok();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // The lock on the data is the devices': taken first, so that a second server on the same data stops here.
     let disks = devices::open_disks(&env, &settings, LOCK_PATIENCE).await?;
+    let _pid = pid::PidFile::write(&settings.data)?;
     let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
     let manager = Arc::new(Manager::open(&env, &settings.data.join("manager")).await.context("opening the manager's state")?);

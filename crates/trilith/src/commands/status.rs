@@ -40,7 +40,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(verdict(status.warnings.iter().all(|warning| warning.severity != Severity::Error)))
 }
 
-async fn fetch(address: &str) -> anyhow::Result<String> {
+pub async fn fetch(address: &str) -> anyhow::Result<String> {
     let http = Http::new(address)?;
     let request = Request::get("/status").header("host", http.authority()).body(Content::Empty.body())?;
     let mut answer = http.send(request).await?;

@@ -53,6 +53,60 @@ pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> a
     Ok(disks)
 }
 
+/// Opens the devices of a cluster's node, and formats the empty ones. Other nodes have devices of their own.
+pub async fn open_of_node(
+    env: &Env,
+    settings: &Settings,
+    manager: &Manager,
+    cluster: ClusterId,
+    disks: Vec<NamedDisk>,
+) -> anyhow::Result<Vec<Arc<Device>>> {
+    let mut devices = Vec::new();
+    for NamedDisk { path, disk } in disks {
+        let mut is_new = false;
+        let device = loop {
+            let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
+            let prepared =
+                crate::prepared::prepared_zones(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
+            if disk.size_bytes() == 0 || prepared.is_some() || is_new {
+                format_as(env, settings, manager, (cluster, is_new), &path, &disk, prepared).await?;
+                is_new = true;
+            }
+            let device = open_device(env, &path, &disk, config).await?;
+            match taken_in(manager, &device, &path).await? {
+                true => break device,
+                // Another node was given that number meanwhile. Nothing is on the device yet: it gets another one.
+                false if is_new => drop(device),
+                false => bail!(
+                    "{} has the number of another device of the cluster; give it up: trilith device format",
+                    path.display()
+                ),
+            }
+        };
+        devices.push(Arc::new(device));
+    }
+    Ok(devices)
+}
+
+/// Makes the manager know a device under its own number; false if that is another device's.
+async fn taken_in(manager: &Manager, device: &Device, path: &Path) -> anyhow::Result<bool> {
+    let path = path.display().to_string();
+    let capacity_bytes = device.usage().capacity_bytes;
+    if let Some(record) = manager.snapshot().devices().find(|record| record.uuid == device.uuid()) {
+        if record.path != path || record.capacity_bytes != capacity_bytes {
+            manager.update_device(record.id, &path, capacity_bytes).await?;
+        }
+        return Ok(true);
+    }
+    let record = manager.add_device(device.uuid(), &path, capacity_bytes).await?;
+    if record.id == device.id() {
+        return Ok(true);
+    }
+    manager.set_device_state(record.id, DeviceState::Failed).await?;
+    manager.remove_device(record.id).await?;
+    Ok(false)
+}
+
 /// Opens every device, formats the empty ones, and lists the cell's devices that no disk holds.
 pub async fn open(
     env: &Env,
@@ -66,15 +120,9 @@ pub async fn open(
         let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
         let prepared = crate::prepared::prepared_zones(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
         if disk.size_bytes() == 0 || prepared.is_some() {
-            format_new(env, settings, manager, cluster, &path, &disk, prepared).await?;
+            format_as(env, settings, manager, (cluster, false), &path, &disk, prepared).await?;
         }
-        let device = match Device::open(disk.clone(), env, config).await {
-            Ok(device) => device,
-            Err(error @ OpenError::Superblock { .. }) => {
-                bail!("{error}\nIf the disk may be erased, prepare it first: trilith device format {}", path.display())
-            }
-            Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
-        };
+        let device = open_device(env, &path, &disk, config).await?;
         register(manager, &device, &path).await?;
         devices.push(Arc::new(device));
     }
@@ -89,11 +137,22 @@ pub async fn open(
     Ok(Opened { devices, missing })
 }
 
-async fn format_new(
+async fn open_device(env: &Env, path: &Path, disk: &Arc<FileDisk>, config: DeviceConfig) -> anyhow::Result<Device> {
+    match Device::open(disk.clone(), env, config).await {
+        Ok(device) => Ok(device),
+        Err(error @ OpenError::Superblock { .. }) => {
+            bail!("{error}\nIf the disk may be erased, prepare it first: trilith device format {}", path.display())
+        }
+        Err(error) => Err(error).with_context(|| format!("opening {}", path.display())),
+    }
+}
+
+/// Formats a new device under the next number. `again`: what this start has formatted a moment ago may be formatted once more.
+async fn format_as(
     env: &Env,
     settings: &Settings,
     manager: &Manager,
-    cluster: ClusterId,
+    (cluster, again): (ClusterId, bool),
     path: &Path,
     disk: &Arc<FileDisk>,
     prepared: Option<ZoneRegion>,
@@ -110,7 +169,7 @@ async fn format_new(
             (None, None) => Some(free_share(path)?),
         },
         // A prepared disk was given up by a person; an empty one holds nothing.
-        overwrite: prepared.is_some(),
+        overwrite: prepared.is_some() || again,
     };
     Device::format(&**disk, env, &options).await.with_context(|| format!("formatting {}", path.display()))?;
     tracing::info!(path = %path.display(), "formatted a new device");

@@ -1,0 +1,59 @@
+//! What a member of the manager knows of its cluster's cell.
+
+use crate::status::{CellDevice, CellNode, CellStatus};
+use manager::{Manager, MemberRole};
+use std::collections::BTreeSet;
+use types::{CellId, NodeId};
+
+/// The one cell of a cluster.
+const CELL: CellId = CellId(1);
+
+/// Describes the cell; none of a server of its own.
+pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
+    let replication = manager.replication()?;
+    let state = manager.snapshot();
+    let cell = state.cell(CELL)?;
+    let serving: BTreeSet<NodeId> =
+        cell.members.iter().filter(|(gateway, _)| cell.is_in_view(**gateway)).map(|(_, member)| member.node).collect();
+    let name = |id: NodeId| state.node(id).map(|node| node.name.clone());
+    let voters: BTreeSet<&str> = replication
+        .members
+        .iter()
+        .filter(|member| member.role == MemberRole::Voter)
+        .map(|member| member.address.as_str())
+        .collect();
+    let installed = cell.installed.as_ref();
+    let leader = installed.and_then(|installed| cell.members.get(&installed.leader)).and_then(|member| name(member.node));
+    let manager_leader =
+        manager.leader().and_then(|peer| state.nodes().find(|node| node.address == peer.address).map(|node| node.name.clone()));
+    let is_written = |device| installed.is_some_and(|installed| installed.table.devices().contains(&device));
+    Some(CellStatus {
+        view: cell.view_number().0,
+        gateways: cell.view_members().len(),
+        leader,
+        manager_leader,
+        copies: installed.map_or(0, |installed| installed.table.copies()),
+        undecided: cell.undecided.keys().map(|gateway| gateway.0).collect(),
+        nodes: state
+            .nodes()
+            .map(|node| CellNode {
+                name: node.name.clone(),
+                address: node.address.clone(),
+                s3_address: node.s3_address.clone(),
+                admin_address: node.admin_address.clone(),
+                version: node.version.clone(),
+                serves: serving.contains(&node.id),
+                votes: voters.contains(node.address.as_str()),
+            })
+            .collect(),
+        devices: state
+            .devices()
+            .map(|device| CellDevice {
+                device: device.id.0,
+                node: device.node.and_then(name),
+                is_written: is_written(device.id),
+                capacity_bytes: device.capacity_bytes,
+            })
+            .collect(),
+    })
+}

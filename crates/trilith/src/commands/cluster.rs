@@ -1,0 +1,123 @@
+//! `trilith cluster`: making a cluster of several nodes, joining one, looking at it, trying one on this machine.
+
+mod dev;
+mod place;
+mod status;
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Make a cluster of several nodes, join one, look at it, or try one on this machine
+#[derive(Subcommand, Clone, Debug)]
+pub enum ClusterCommand {
+    /// Make this data folder the first node of a new cluster; prints the token that lets others in
+    Init(InitArgs),
+    /// Make this data folder a node of an existing cluster
+    Join(JoinArgs),
+    /// Print the token that lets nodes into this folder's cluster
+    Token(DataArgs),
+    /// Print the nodes, gateways and devices of the cluster that a server belongs to
+    Status(StatusArgs),
+    /// Run a whole cluster on this machine, one process for each node, to try it and to break it
+    Dev(DevArgs),
+}
+
+/// The folder of a node.
+#[derive(Args, Clone, Debug)]
+pub struct DataArgs {
+    /// Folder for everything that the node keeps
+    #[arg(long, env = "TRILITH_DATA", default_value = "./trilith-data")]
+    pub data: PathBuf,
+}
+
+/// Where a node is.
+#[derive(Args, Clone, Debug)]
+pub struct NodeArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Where this node listens for the others
+    #[arg(long, env = "TRILITH_CLUSTER_ADDR", default_value = "127.0.0.1:9002")]
+    pub cluster_addr: String,
+    /// What people call the node [default: its cluster address]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The machine that it runs on: copies go to different ones [default: the node's name]
+    #[arg(long)]
+    pub host: Option<String>,
+    /// The rack that the machine is in
+    #[arg(long, default_value = "")]
+    pub rack: String,
+    /// The data centre or room that the rack is in
+    #[arg(long, default_value = "")]
+    pub zone: String,
+    /// Listen beyond this machine. Connections show that they know the cluster's secret, but nothing is encrypted yet: only where
+    /// everybody on the network is trusted
+    #[arg(long)]
+    pub trust_network: bool,
+}
+
+/// The first node.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  trilith cluster init --data /srv/trilith\n  trilith serve --data /srv/trilith")]
+pub struct InitArgs {
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// A node that joins.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  trilith cluster join TOKEN --via 10.0.0.1:9002 --cluster-addr 10.0.0.2:9002 --trust-network\n  trilith serve"
+)]
+pub struct JoinArgs {
+    /// What `trilith cluster token` prints on a node of the cluster
+    pub token: String,
+    /// Cluster addresses of nodes that belong to it, separated by commas
+    #[arg(long, required = true, value_delimiter = ',')]
+    pub via: Vec<String>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// Whom to ask.
+#[derive(Args, Clone, Debug)]
+pub struct StatusArgs {
+    /// Where the admin port of any node listens
+    #[arg(long, env = "TRILITH_ADMIN_ADDR", default_value = "127.0.0.1:9001")]
+    pub admin: String,
+    /// Print the server's JSON as it is
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A cluster to try.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Node i listens on 127.0.0.i: S3 on port 9000, admin on 9001, the others on 9002. Its data and its trilith.pid are\nunder DATA/node-i. Kill one and watch:\n  kill -9 $(cat trilith-dev/node-2/trilith.pid); trilith cluster status"
+)]
+pub struct DevArgs {
+    /// How many nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub nodes: u8,
+    /// Folder for all nodes; made if absent
+    #[arg(long, default_value = "./trilith-dev")]
+    pub data: PathBuf,
+    /// How far each node's device may grow
+    #[arg(long, default_value = "10GiB")]
+    pub device_size: String,
+    /// Threads of each node that serve requests
+    #[arg(long, default_value_t = 1)]
+    pub cores: usize,
+}
+
+/// Runs a command.
+pub fn run(command: &ClusterCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ClusterCommand::Init(args) => place::init(args).map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Join(args) => place::join(args).map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Token(args) => place::token(args).map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Status(args) => status::run(args),
+        ClusterCommand::Dev(args) => dev::run(args).map(|()| ExitCode::SUCCESS),
+    }
+}

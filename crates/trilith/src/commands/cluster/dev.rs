@@ -1,0 +1,166 @@
+//! A whole cluster on this machine: one process for each node, as they would run on machines of their own.
+
+use super::{DataArgs, DevArgs, NodeArgs, place};
+use crate::credentials;
+use crate::place::{Place, Token};
+use anyhow::{Context, bail};
+use env::Env;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long the nodes may take to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// `trilith cluster dev`.
+pub fn run(args: &DevArgs) -> anyhow::Result<()> {
+    crate::commands::run(run_nodes(args))
+}
+
+/// One node of the development cluster.
+struct DevNode {
+    number: u8,
+    data: PathBuf,
+    process: Option<Child>,
+}
+
+async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
+    let env = Env::real_with_cores(1);
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    std::fs::create_dir_all(&args.data).with_context(|| format!("making {}", args.data.display()))?;
+    let (root, _) = credentials::root(&env, &args.data, None)?;
+    let token = token_of(&env, args)?;
+    let mut nodes = Vec::new();
+    for number in 1..=args.nodes {
+        let data = args.data.join(format!("node-{number}"));
+        prepare(&env, args, &token, number, &data, &root)?;
+        nodes.push(DevNode { number, process: Some(start(&data)?), data });
+    }
+    println!("A cluster of {} nodes, each a process of its own:", args.nodes);
+    for node in &nodes {
+        let number = node.number;
+        println!(
+            "  node {number}  S3 http://127.0.0.{number}:9000  admin http://127.0.0.{number}:9001  log {}",
+            log_of(&node.data).display()
+        );
+    }
+    println!("  access key {}", root.user);
+    println!("  secret key {}", root.password);
+    println!(
+        "Kill one and watch:   kill -9 $(cat {}/trilith.pid); trilith cluster status",
+        nodes[nodes.len() - 1].data.display()
+    );
+    println!("Start it again:       trilith serve --data {}", nodes[nodes.len() - 1].data.display());
+    std::io::stdout().flush()?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            (at, status) = ended(&mut nodes) => {
+                println!("node {} ended: {status}; see {}", nodes[at].number, log_of(&nodes[at].data).display());
+                nodes[at].process = None;
+            }
+        }
+    }
+    stop(nodes).await
+}
+
+/// The token of the cluster that is there already, or of a new one.
+fn token_of(env: &Env, args: &DevArgs) -> anyhow::Result<Token> {
+    match Place::read(&args.data.join("node-1"))? {
+        Some(place) => place.token(),
+        None => Ok(Token::new(env)),
+    }
+}
+
+fn prepare(
+    env: &Env,
+    args: &DevArgs,
+    token: &Token,
+    number: u8,
+    data: &Path,
+    root: &credentials::Credentials,
+) -> anyhow::Result<()> {
+    if Place::read(data)?.is_none() {
+        let node = NodeArgs {
+            data: DataArgs { data: data.to_owned() },
+            cluster_addr: format!("127.0.0.{number}:9002"),
+            name: Some(format!("node-{number}")),
+            host: None,
+            rack: String::new(),
+            zone: String::new(),
+            trust_network: false,
+        };
+        let via = if number == 1 { Vec::new() } else { vec!["127.0.0.1:9002".to_owned()] };
+        place::place(env, &node, token, via)?.write(data)?;
+    }
+    // So that `trilith serve --data` alone starts the node again.
+    let settings = format!(
+        "s3_addr = \"127.0.0.{number}:9000\"\nadmin_addr = \"127.0.0.{number}:9001\"\ndevice_size = \"{}\"\ncores = {}\n\
+         root_user = \"{}\"\nroot_password = \"{}\"\n",
+        args.device_size, args.cores, root.user, root.password
+    );
+    let path = data.join("trilith.toml");
+    let write = || -> std::io::Result<()> {
+        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        file.write_all(settings.as_bytes())
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+fn log_of(data: &Path) -> PathBuf {
+    data.join("trilith.log")
+}
+
+fn start(data: &Path) -> anyhow::Result<Child> {
+    let path = log_of(data);
+    let log = std::fs::OpenOptions::new().append(true).create(true).open(&path);
+    let log = log.with_context(|| format!("opening {}", path.display()))?;
+    let program = std::env::current_exe().context("finding this program")?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--data").arg(data).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.spawn().context("starting a node")
+}
+
+/// The next node that ends by itself.
+async fn ended(nodes: &mut [DevNode]) -> (usize, String) {
+    let waiting = nodes.iter_mut().enumerate().filter_map(|(at, node)| {
+        let process = node.process.as_mut()?;
+        Some(Box::pin(async move {
+            let status = process.wait().await;
+            (at, status.map_or_else(|error| error.to_string(), |status| status.to_string()))
+        }))
+    });
+    let waiting: Vec<_> = waiting.collect();
+    match waiting.is_empty() {
+        true => std::future::pending().await,
+        false => futures_util::future::select_all(waiting).await.0,
+    }
+}
+
+async fn stop(nodes: Vec<DevNode>) -> anyhow::Result<()> {
+    println!("stopping");
+    let mut left = 0;
+    for process in nodes.iter().filter_map(|node| node.process.as_ref()) {
+        let id = process.id().and_then(|id| rustix::process::Pid::from_raw(id as i32));
+        if let Some(id) = id {
+            // One that has just ended needs no signal.
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+    }
+    for mut node in nodes {
+        let Some(process) = &mut node.process else { continue };
+        if tokio::time::timeout(STOP_PATIENCE, process.wait()).await.is_err() {
+            process.kill().await?;
+            left += 1;
+        }
+    }
+    if left > 0 {
+        bail!("{left} nodes did not stop in {} s and were killed", STOP_PATIENCE.as_secs());
+    }
+    Ok(())
+}

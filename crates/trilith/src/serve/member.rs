@@ -1,0 +1,118 @@
+//! `trilith serve` in a data folder that has a place in a cluster: the same services over one node's part of it.
+
+use super::{devices, greet, make_default_buckets, notices, s3_metrics, threads};
+use crate::credentials;
+use crate::place::Place;
+use crate::settings::Settings;
+use admin::{Admin, AdminServer, Sources};
+use anyhow::Context;
+use consensus::LogPlace;
+use env::Env;
+use logstore::LogStoreConfig;
+use manager::{Manager, RegisterNode, Snapshot};
+use net::TcpNetwork;
+use node::{Node, NodeOptions};
+use object::{Engines, ObjectService};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The folder of the consensus log within the data folder.
+const CONSENSUS_FOLDER: &str = "consensus";
+/// How often a start looks whether the gateway serves.
+const SERVING_LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a node until SIGTERM or SIGINT.
+pub async fn serve(settings: Settings, env: Env, place: Place) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let disks = devices::open_disks(&env, &settings, super::LOCK_PATIENCE).await?;
+    let _pid = super::pid::PidFile::write(&settings.data)?;
+    let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
+    let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
+    let log = LogPlace::in_folder(&settings.data.join(CONSENSUS_FOLDER)).await.context("opening the consensus log")?;
+    let identity = place.token()?.identity();
+    let register = register(&settings, &env, &place)?;
+    let options = NodeOptions { network: Arc::new(TcpNetwork), identity, log, register, via: place.via.clone() };
+    let opened = Node::open(&env, options).await?;
+    let manager = opened.manager().clone();
+    manager.fresh().await.context("hearing the manager's leader")?;
+    let cluster = manager.ensure_cluster(super::FORMAT_VERSION).await?;
+    let found = devices::open_of_node(&env, &settings, &manager, cluster.id, disks).await?;
+    let node = opened.start(found.clone(), LogStoreConfig::default()).await?;
+    let (root, origin) = root_of(&env, &settings, &manager).await?;
+
+    let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone()));
+    while node.store().is_none() {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            () = env.sleep(SERVING_LOOK) => {}
+        }
+    }
+    make_default_buckets(&manager, &settings.default_buckets).await?;
+    let server = threads::start(&settings, service, manager.clone(), &env)?;
+    s3_metrics::register(admin.registry(), server.app());
+    let node = Arc::new(node);
+    let serving = Arc::downgrade(&node);
+    admin.attach(Sources {
+        manager,
+        devices: found.clone(),
+        missing: Vec::new(),
+        store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
+        s3_address: server.address(),
+        notices: notices(&settings),
+    });
+    admin.set_ready(true);
+    greet(&settings, &server, &admin_server, &origin, &root)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: finishing the requests in hand");
+    admin.set_ready(false);
+    tokio::task::spawn_blocking(move || server.stop()).await??;
+    node.leave().await;
+    drop(node);
+    for device in &found {
+        if let Err(error) = device.seal().await {
+            tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
+        }
+    }
+    admin_server.stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn register(settings: &Settings, env: &Env, place: &Place) -> anyhow::Result<RegisterNode> {
+    Ok(RegisterNode {
+        identity: place.node_identity()?,
+        name: place.name.clone(),
+        address: place.address.clone(),
+        admin_address: settings.admin_address.to_string(),
+        s3_address: settings.s3_address.to_string(),
+        host: place.host.clone(),
+        rack: place.rack.clone(),
+        zone: place.zone.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        joined_ms: env.wall_clock_ms(),
+    })
+}
+
+/// The root credential: what the settings say, else what the cluster has, else a new one that this node shows.
+async fn root_of(
+    env: &Env,
+    settings: &Settings,
+    manager: &Manager,
+) -> anyhow::Result<(credentials::Credentials, credentials::Origin)> {
+    let known = |state: &Snapshot| state.credentials().into_iter().find(|credential| credential.is_root);
+    if settings.root.is_none()
+        && credentials::kept(&settings.data)?.is_none()
+        && let Some(root) = known(&manager.snapshot())
+    {
+        let pair = credentials::Credentials { user: root.access_key.clone(), password: root.secret.clone() };
+        return Ok((pair, credentials::Origin::Settings));
+    }
+    let (root, origin) = credentials::root(env, &settings.data, settings.root.as_ref())?;
+    manager.set_root_credential(&root.user, &root.password).await?;
+    Ok((root, origin))
+}
