@@ -14,7 +14,7 @@ const DEFAULT_S3_ADDRESS: &str = "127.0.0.1:9000";
 const DEFAULT_ADMIN_ADDRESS: &str = "127.0.0.1:9001";
 const DEFAULT_REGION: &str = "us-east-1";
 /// The store of the manager's state tells too much of itself.
-const DEFAULT_LOG: &str = "info,fjall=warn,lsm_tree=warn";
+const DEFAULT_LOG: &str = "info,fjall=warn,lsm_tree=warn,openraft=warn";
 /// The file in the data folder.
 const CONFIG_FILE: &str = "trilith.toml";
 /// An unknown key at most this many edits from a known one gets a suggestion.
