@@ -35,7 +35,7 @@ impl Inner {
             Err(error) => return Some(Err(error)),
         };
         let Some(located) = located else { return Some(Err(EngineError::NotFound)) };
-        let frame = self.targets.try_read(&located.places.primary(), located.frame_bytes)?;
+        let frame = self.targets.try_read(&self.targets.nearest(&located.places)[0], located.frame_bytes)?;
         is_it(&frame.record, name).then_some(Ok((located, frame)))
     }
 
@@ -111,7 +111,7 @@ impl Inner {
         R: Future<Output = Result<T, ReadFailure>>,
     {
         let (mut failure, mut moved) = (None, false);
-        for place in places.as_slice() {
+        for place in &self.targets.nearest(places) {
             match read(*place).await {
                 Ok(found) => {
                     if failure.is_some() {
@@ -150,7 +150,7 @@ impl Inner {
     /// Reads a chunk or a node.
     pub(crate) async fn read_chunk_frame(&self, chunk: &ChunkRef) -> Result<RecordFrame, EngineError> {
         let frame_bytes = chunk_frame_bytes(chunk.payload_bytes);
-        if let Some(frame) = self.targets.try_read(&chunk.places.primary(), frame_bytes) {
+        if let Some(frame) = self.targets.try_read(&self.targets.nearest(&chunk.places)[0], frame_bytes) {
             return Ok(frame);
         }
         self.read_loose(&chunk.places, frame_bytes).await

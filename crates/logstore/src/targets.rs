@@ -12,8 +12,10 @@ use format::chunk_ref::ChunkRef;
 use format::frame;
 use format::manifest::ZoneLive;
 use format::record::Record;
+use format::replicas::Places;
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -21,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 use target::{LogAppend, LogTarget, TargetFailure};
 use tokio::sync::watch;
 use topology::ReplicaTable;
+use types::limits::MAX_REPLICAS;
 use types::{CellId, DeviceId, Place, Position, ZoneIndex};
 
 pub(crate) use target::ReadFailure;
@@ -219,6 +222,19 @@ impl Targets {
         let piece = self.holder(place)?.read_piece(*place, wanted.clone()).await?;
         let record = decoded(&piece.engine_header)?;
         Ok(RecordPiece { record, payload_bytes: piece.payload_bytes, piece: piece.piece })
+    }
+
+    /// The order in which copies are read: those of this process first, and last those on devices that it has no hold on.
+    pub fn nearest(&self, places: &Places) -> SmallVec<[Place; MAX_REPLICAS]> {
+        let mut nearest = SmallVec::from_slice(places.as_slice());
+        if self.tables_are_given {
+            nearest.sort_by_key(|place: &Place| match self.device(place.device) {
+                Some(device) if device.is_here() => 0,
+                Some(device) if device.is_writable() => 1,
+                _ => 2,
+            });
+        }
+        nearest
     }
 
     fn holder(&self, place: &Place) -> Result<&Arc<dyn LogTarget>, ReadFailure> {

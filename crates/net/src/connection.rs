@@ -99,29 +99,59 @@ impl FrameReader {
     }
 }
 
-/// Writes frames.
+/// Writes frames: what is ready at one moment goes out together.
 pub(crate) struct FrameWriter {
     env: Env,
     stream: WriteHalf<Box<dyn ByteStream>>,
+    gathered: BytesMut,
 }
+
+/// Frames are gathered up to this many bytes. A longer payload is written from where it is.
+const GATHER_BYTES: usize = 64 * 1024;
 
 impl FrameWriter {
     pub fn new(env: &Env, stream: WriteHalf<Box<dyn ByteStream>>) -> Self {
-        FrameWriter { env: env.clone(), stream }
+        FrameWriter { env: env.clone(), stream, gathered: BytesMut::new() }
     }
 
-    /// Writes one frame.
+    /// Writes one frame, and what was gathered before it.
     pub async fn write(&mut self, kind: FrameKind, id: u64, budget_ms: u32, payload: &[u8]) -> Result<(), ConnectionError> {
+        self.gather(kind, id, budget_ms, payload).await?;
+        self.flush().await
+    }
+
+    /// Takes a frame, to be written with others.
+    pub async fn gather(&mut self, kind: FrameKind, id: u64, budget_ms: u32, payload: &[u8]) -> Result<(), ConnectionError> {
         assert!(payload.len() <= MAX_PAYLOAD_BYTES, "lengths are checked where they come from");
-        let header = FrameHeader::new(kind, id, budget_ms, payload).encode();
+        self.gathered.extend_from_slice(&FrameHeader::new(kind, id, budget_ms, payload).encode());
+        if payload.len() < GATHER_BYTES {
+            self.gathered.extend_from_slice(payload);
+            return Ok(());
+        }
+        self.write_out(payload).await
+    }
+
+    /// Whether so much is gathered that more should wait for the next write.
+    pub fn is_full(&self) -> bool {
+        self.gathered.len() >= GATHER_BYTES
+    }
+
+    /// Writes what was gathered.
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
+        self.write_out(&[]).await
+    }
+
+    async fn write_out(&mut self, rest: &[u8]) -> Result<(), ConnectionError> {
         let write = async {
-            let mut bytes = bytes::Buf::chain(&header[..], payload);
+            let mut bytes = bytes::Buf::chain(&self.gathered[..], rest);
             self.stream.write_all_buf(&mut bytes).await?;
             self.stream.flush().await
         };
         tokio::select! {
-            written = write => Ok(written?),
-            () = self.env.sleep(WRITE_STALL_LIMIT) => Err(ConnectionError::Stalled),
+            written = write => written?,
+            () = self.env.sleep(WRITE_STALL_LIMIT) => return Err(ConnectionError::Stalled),
         }
+        self.gathered.clear();
+        Ok(())
     }
 }

@@ -120,11 +120,22 @@ async fn write_answers(
     loop {
         tokio::select! {
             answer = queued.recv() => {
-                let Some(Answer { id, outcome }) = answer else { return Ok(()) };
-                match outcome {
-                    Ok(payload) => writer.write(FrameKind::Response, id, 0, &payload).await?,
-                    Err(refusal) => writer.write(FrameKind::Refusal, id, 0, refusal.0.as_bytes()).await?,
+                if answer.is_none() {
+                    return Ok(());
                 }
+                // Other requests that end at this moment are answered with the first.
+                tokio::task::yield_now().await;
+                let mut next = answer;
+                while let Some(Answer { id, outcome }) = next.take() {
+                    match outcome {
+                        Ok(payload) => writer.gather(FrameKind::Response, id, 0, &payload).await?,
+                        Err(refusal) => writer.gather(FrameKind::Refusal, id, 0, refusal.0.as_bytes()).await?,
+                    }
+                    if !writer.is_full() {
+                        next = queued.try_recv().ok();
+                    }
+                }
+                writer.flush().await?;
             }
             () = env.sleep(ALIVE_INTERVAL) => {
                 if running.load(Ordering::Relaxed) > 0 {

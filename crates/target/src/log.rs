@@ -50,6 +50,9 @@ pub struct LogAppend {
 pub trait LogTarget: Send + Sync {
     fn id(&self) -> DeviceId;
 
+    /// Whether the device is this process's own: then a read crosses no network.
+    fn is_here(&self) -> bool;
+
     /// Appends one frame. `compose` fills exactly `frame_bytes` with [`format::frame::compose`], here and now, at most once;
     /// `done` hears the outcome exactly once, later or before this returns. An error means that nothing was appended and `done`
     /// will not be called. Never waits.

@@ -90,6 +90,10 @@ impl LogTarget for RemoteTarget {
         self.far.link.device
     }
 
+    fn is_here(&self) -> bool {
+        false
+    }
+
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {
         let LogAppend { class, frame_bytes, done, tag } = append;
         let device = self.id();

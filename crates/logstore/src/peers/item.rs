@@ -64,6 +64,12 @@ pub(crate) enum Item {
 }
 
 impl Item {
+    /// Whether nobody waits for the item: it travels with the next ones, or a moment later (paper section 3.2: notices are batched
+    /// with a short timeout).
+    pub fn can_wait(&self) -> bool {
+        matches!(self, Item::Key { message: Message::Conclude { freeze: None, .. }, .. })
+    }
+
     /// The view that the item counts in; nothing for facts. One of a newer view waits for its installation.
     pub fn view(&self) -> Option<ViewNumber> {
         match self {

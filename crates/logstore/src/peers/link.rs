@@ -22,6 +22,8 @@ const _: () = assert!(BATCH_BYTES < MAX_PAYLOAD_BYTES);
 const MAX_WAITING_BYTES: usize = 1 << 30;
 /// How long one call may take before the batch is sent again.
 const CALL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long what can wait does: for others to travel with.
+const GATHER_TIME: Duration = Duration::from_millis(1);
 /// Pause before a batch that was not taken is sent again.
 const RESEND_PAUSE: Duration = Duration::from_millis(20);
 
@@ -29,7 +31,10 @@ const RESEND_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Link {
     to: GatewayId,
     waiting: Mutex<Waiting>,
+    /// Something is to be sent now.
     wake: Notify,
+    /// Something is to be sent soon.
+    wake_soon: Notify,
     closed: AtomicBool,
     /// The last call was not answered.
     failing: AtomicBool,
@@ -51,7 +56,8 @@ struct Piece {
 impl Link {
     pub fn new(to: GatewayId) -> Arc<Link> {
         let closed = AtomicBool::new(false);
-        Arc::new(Link { to, waiting: Mutex::default(), wake: Notify::new(), closed, failing: AtomicBool::new(false) })
+        let (wake, wake_soon) = (Notify::new(), Notify::new());
+        Arc::new(Link { to, waiting: Mutex::default(), wake, wake_soon, closed, failing: AtomicBool::new(false) })
     }
 
     /// Queues an item. Its place in the stream is its place among the calls of this.
@@ -75,7 +81,10 @@ impl Link {
             *waiting = Waiting::default();
         }
         drop(waiting);
-        self.wake.notify_one();
+        match item.can_wait() {
+            true => self.wake_soon.notify_one(),
+            false => self.wake.notify_one(),
+        }
     }
 
     /// Whether the gateway did not answer the last call.
@@ -101,13 +110,24 @@ impl Link {
     pub async fn run(self: Arc<Self>, env: Env, me: GatewayId, directory: Arc<dyn Directory>) {
         let mut number = 0;
         while !self.closed.load(Ordering::Relaxed) {
-            let Some(Piece { mut bytes, count }) = self.next() else {
-                self.wake.notified().await;
-                continue;
-            };
-            number += 1;
-            bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, number, count));
-            self.deliver(&env, &*directory, Bytes::from(bytes)).await;
+            tokio::select! {
+                biased;
+                () = self.wake.notified() => {}
+                () = self.wake_soon.notified() => tokio::select! {
+                    biased;
+                    () = self.wake.notified() => {}
+                    () = env.sleep(GATHER_TIME) => {}
+                },
+            }
+            self.send_all(&env, me, &*directory, &mut number).await;
+        }
+    }
+
+    async fn send_all(&self, env: &Env, me: GatewayId, directory: &dyn Directory, number: &mut u64) {
+        while let Some(Piece { mut bytes, count }) = self.next() {
+            *number += 1;
+            bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, *number, count));
+            self.deliver(env, directory, Bytes::from(bytes)).await;
         }
     }
 

@@ -39,6 +39,10 @@ impl LogTarget for LocalTarget {
         self.device().id()
     }
 
+    fn is_here(&self) -> bool {
+        true
+    }
+
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {
         let LogAppend { class, frame_bytes, done, tag } = append;
         let Writer { key, token } = self.writer;
