@@ -42,6 +42,8 @@ pub(crate) struct Background {
     wake: Notify,
     stopping: AtomicBool,
     stopped: Notify,
+    /// Records may lack copies: the shard that is looked through next.
+    repair: Mutex<Option<usize>>,
 }
 
 impl Background {
@@ -95,6 +97,25 @@ impl Background {
             uploads.push_back(upload);
         }
         self.wake.notify_one();
+    }
+
+    /// More devices take writes than before: records that were written meanwhile lack copies.
+    pub fn want_repair(&self) {
+        *self.repair.lock() = Some(0);
+        self.wake.notify_one();
+    }
+
+    /// The shard that is to be looked through for records that lack copies.
+    pub fn repair_at(&self) -> Option<usize> {
+        *self.repair.lock()
+    }
+
+    /// A shard has been looked through; nothing if another look was asked for meanwhile.
+    pub fn repaired(&self, shard: usize, next: Option<usize>) {
+        let mut repair = self.repair.lock();
+        if *repair == Some(shard) {
+            *repair = next;
+        }
     }
 
     /// Lets the next round begin now.
@@ -176,6 +197,9 @@ impl Inner {
         // Collection comes in any case: it makes the room without which the others fail on a full device.
         let written = self.write_down(is_due || self.is_cover_wanted()).await;
         let collected = self.collect().await;
+        if let Err(error) = self.repair_copies().await {
+            tracing::warn!(%error, "missing copies are made again later");
+        }
         let has_freed = collected.as_ref().is_ok_and(|collected| collected.zones > 0);
         // What failed for want of room is tried again with what was freed.
         let outcome = match collected {

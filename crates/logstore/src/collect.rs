@@ -17,6 +17,7 @@ mod choose;
 mod copy;
 mod look;
 mod owners;
+mod repair;
 
 use crate::pins::Stamp;
 use crate::store::Inner;

@@ -86,13 +86,14 @@ impl Inner {
         outcome
     }
 
-    /// Where the copies of a rewritten record go: where they are, but another device for one that takes no writes, or none if
-    /// all that do have a copy.
+    /// Where the copies of a rewritten record go: where they are, but another device for one that takes no writes, and as many as the
+    /// table asks for; fewer if not so many take writes.
     fn devices_for(&self, places: &Places) -> Result<Vec<DeviceId>, EngineError> {
         let mut devices: Vec<DeviceId> =
             places.as_slice().iter().map(|place| place.device).filter(|device| self.targets.is_writable(*device)).collect();
+        let wanted = places.len().max(self.targets.table().copies());
         for device in self.targets.table().devices() {
-            if devices.len() < places.len() && !devices.contains(device) && self.targets.is_writable(*device) {
+            if devices.len() < wanted && !devices.contains(device) && self.targets.is_writable(*device) {
                 devices.push(*device);
             }
         }
@@ -100,6 +101,38 @@ impl Inner {
             true => Err(EngineError::Unavailable { reason: "no device takes writes".to_owned() }),
             false => Ok(devices),
         }
+    }
+
+    /// Makes one more copy of a record, on a device that has none. Publishes its place unless the record was replaced meanwhile, and
+    /// says whether it did.
+    pub(crate) async fn add_copy(
+        self: &Arc<Self>,
+        mut record: Record,
+        payload: Bytes,
+        device: DeviceId,
+    ) -> Result<bool, EngineError> {
+        let epoch = self.epochs.enter();
+        let outcome = async {
+            // Looked up within the epoch, as for copies that move.
+            let Some(known) = self.shard(&record.hash).lock().index().newest(&record.hash) else { return Ok(false) };
+            let (replica, mut places) =
+                (known.places.len(), SmallVec::<[Place; MAX_REPLICAS]>::from_slice(known.places.as_slice()));
+            let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> = places.iter().map(|place| place.device).collect();
+            if replica == MAX_REPLICAS || devices.contains(&device) {
+                return Ok(false);
+            }
+            devices.push(device);
+            record.replica_devices = ReplicaDevices::new(&devices).expect("at most as many as a record may have");
+            let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device, moved: true };
+            let appended = self.recopy(copy).await?;
+            places.push(appended.place);
+            let frame_bytes = known.frame_bytes.max(appended.frame_bytes as u32);
+            let places = Places::new(&places).expect("counted above");
+            self.publish_places(&record, known.order, &known.places, places, frame_bytes, epoch)
+        };
+        let outcome = outcome.await;
+        self.epochs.leave(epoch);
+        outcome
     }
 
     /// Copies one copy of a record within its device. Publishes its new place unless the record was replaced meanwhile.

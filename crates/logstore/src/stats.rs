@@ -49,4 +49,6 @@ pub struct LogStoreStats {
     pub rolled_forward: Counter,
     pub discarded_writes: Counter,
     pub recopied: Counter,
+    /// Copies made of records that were written while fewer devices took writes.
+    pub added_copies: Counter,
 }

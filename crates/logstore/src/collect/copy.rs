@@ -1,10 +1,11 @@
 //! Copying what is live out of a zone, to other zones of the same device.
 
 use super::Victim;
+use crate::index::Located;
 use crate::large::{LogStaged, Tree, read_tree};
 use crate::relocate::Recopy;
 use crate::store::Inner;
-use crate::targets::frames_of;
+use crate::targets::{RecordFrame, frames_of};
 use bytes::Bytes;
 use device::ZoneStream;
 use engine::EngineError;
@@ -48,7 +49,7 @@ impl Inner {
         let Some(known) = self.live_large(owner) else { return Ok(()) };
         let Some(frame) = self.read_copies(&known).await? else { return Ok(()) };
         let Tree { nodes, mut chunks } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
-        let mut moves = Moves { inner: self.clone(), old: Vec::new(), new: Vec::new() };
+        let mut moves = Moves::new(self);
         for chunk in &mut chunks {
             for replica in 0..chunk.places.len() {
                 if moving.contains(&chunk.places.as_slice()[replica]) {
@@ -56,6 +57,18 @@ impl Inner {
                 }
             }
         }
+        self.replace_tree(owner, (known, frame), nodes, chunks, moves).await
+    }
+
+    /// Gives a record a new tree over chunks of which some have new places, unless it was replaced meanwhile.
+    pub(super) async fn replace_tree(
+        self: &Arc<Self>,
+        owner: &KeyHash,
+        (known, frame): (Located, RecordFrame),
+        nodes: Vec<ChunkRef>,
+        chunks: Vec<ChunkRef>,
+        mut moves: Moves,
+    ) -> Result<(), EngineError> {
         self.check_room_for_nodes(chunks.len())?;
         let pin = self.pins.pin();
         let content = LogStaged::from_moved(self, *owner, chunks, pin).into_content().await?;
@@ -80,10 +93,9 @@ impl Inner {
         let appended = self.recopy(copy).await?;
         chunk.places.as_mut_slice()[replica] = appended.place;
         let frame_bytes = appended.frame_bytes as u64;
-        self.targets.add_live_chunk(&appended.place, frame_bytes);
         self.stats.relocated_bytes.add(frame_bytes);
         moves.old.push((from, frame_bytes));
-        moves.new.push((appended.place, frame_bytes));
+        moves.made(appended.place, frame_bytes);
         Ok(())
     }
 
@@ -116,7 +128,7 @@ impl Inner {
 
     /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others only as long as
     /// enough stay free.
-    fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
+    pub(super) fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
         let Some(device) = self.targets.device(device) else { return Ok(()) };
         let usage = device.usage();
         let beyond = bytes.saturating_sub(device.open_room(ZoneStream::Relocated));
@@ -130,13 +142,23 @@ impl Inner {
 
 /// Places that a tree gave up and took, with the bytes of their frames. Unless the new tree comes into force, what was made for
 /// it is garbage.
-struct Moves {
+pub(super) struct Moves {
     inner: Arc<Inner>,
     old: Vec<(Place, u64)>,
     new: Vec<(Place, u64)>,
 }
 
 impl Moves {
+    pub fn new(inner: &Arc<Inner>) -> Self {
+        Moves { inner: inner.clone(), old: Vec::new(), new: Vec::new() }
+    }
+
+    /// A copy was made.
+    pub fn made(&mut self, place: Place, frame_bytes: u64) {
+        self.inner.targets.add_live_chunk(&place, frame_bytes);
+        self.new.push((place, frame_bytes));
+    }
+
     fn came_into_force(mut self) {
         std::mem::swap(&mut self.old, &mut self.new);
     }

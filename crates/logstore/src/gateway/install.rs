@@ -81,6 +81,7 @@ impl Inner {
         }
         let table = Arc::new(next.table);
         self.targets.set_table(table.clone());
+        self.background.want_repair();
         let removed: Vec<GatewayId> = member.heard.lock().undecided.iter().copied().collect();
         for shard in &self.shards {
             self.step_on(shard, None, |keys, out| {

@@ -167,6 +167,48 @@ fn checkpoints_and_collection_run_beside_writes_at_all_gateways() {
 }
 
 #[test]
+fn what_was_written_to_fewer_devices_gets_its_copies_when_there_are_more() {
+    simulate(async {
+        let rig = CellRig::new(8, 3).await;
+        let gateways = rig.gateways();
+        rig.write_to(&[1, 2]).await;
+        let large = vec![7u8; 3 * 1024 * 1024];
+        for index in 0..20usize {
+            put(&gateways[index % 3], &format!("key-{index}"), &[index as u8; 300]).await.unwrap();
+        }
+        let mut staged = gateways[1].stage(&key("large"), None);
+        for chunk in large.chunks(1024 * 1024) {
+            gateways[1].stage_chunk(&mut staged, Bytes::copy_from_slice(chunk)).await.unwrap();
+        }
+        gateways[1].commit(&key("large"), staged, attributes(b"large"), Condition::None).await.unwrap();
+        let copies = |gateway: &crate::LogStore, name: &str| {
+            let hash = crate::LogStore::object_hash(&key(name));
+            gateway.inner.shard(&hash).lock().index().newest(&hash).unwrap().places.len()
+        };
+        assert_eq!(copies(&gateways[2], "key-7"), 2);
+        rig.write_to(&[1, 2, 3]).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        for gateway in &gateways {
+            for index in 0..20 {
+                assert_eq!(copies(gateway, &format!("key-{index}")), 3, "key-{index}");
+            }
+            assert_eq!(copies(gateway, "large"), 3);
+        }
+        // Any two devices may go now.
+        rig.write_to(&[3]).await;
+        rig.lose(&[1, 2]);
+        let found = gateways[0].open(&key("large")).await.unwrap();
+        let engine::Content::Chunked(reader) = found.content else { panic!("three chunks are not read at once") };
+        let mut read = Vec::new();
+        while read.len() < large.len() {
+            read.extend_from_slice(&reader.read(read.len() as u64..large.len() as u64).await.unwrap());
+        }
+        assert!(read == large, "the large object is whole on device 3");
+        assert_eq!(get(&gateways[1], "key-7").await.as_deref(), Some(&[7u8; 300][..]));
+    });
+}
+
+#[test]
 fn a_lists_condition_is_its_newest_etag() {
     simulate(async {
         let rig = CellRig::new(7, 3).await;

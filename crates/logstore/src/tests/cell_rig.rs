@@ -22,6 +22,8 @@ use types::{BucketId, DeviceId, GatewayId, Generation, Token, UploadId, ViewNumb
 /// Tokens of gateways that may write, and what they are fenced with.
 const TOKEN: Token = Token(1);
 const FENCE: Token = Token(2);
+/// What comes before a device's zones.
+const SUPERBLOCKS_BYTES: u64 = 8 * 1024 * 1024;
 /// How often leases are renewed.
 const LEND_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest delay of a message.
@@ -240,6 +242,30 @@ impl CellRig {
             while !gateway.member_status().unwrap().decided.is_superset(&removed) {
                 self.env.sleep(Duration::from_millis(1)).await;
             }
+        }
+    }
+
+    /// A view of the same members whose writes go to these devices.
+    pub async fn write_to(&self, devices: &[u32]) {
+        let members = {
+            let mut manager = self.manager.lock();
+            let generation = Generation(manager.table.generation().0 + 1);
+            let devices = devices.iter().copied().map(DeviceId).collect();
+            manager.table = ReplicaTable::new(generation, devices).unwrap();
+            manager.view.members().to_vec()
+        };
+        let view = self.next_view(members, BTreeSet::new(), false);
+        for gateway in self.gateways() {
+            gateway.install(view.clone()).await;
+        }
+        self.streets.lend();
+    }
+
+    /// What stands in the zones of these devices is damaged.
+    pub fn lose(&self, devices: &[u32]) {
+        let rig = self.rig.lock();
+        for device in devices {
+            rig.disks[*device as usize - 1].corrupt_at_rest(SUPERBLOCKS_BYTES, 64 * 1024 * 1024);
         }
     }
 
