@@ -349,3 +349,6 @@ fn check(head: &RowLayout) -> Result<(), (usize, &'static str, Fault)> {
 fn tail_bytes(shape: u8) -> usize {
     usize::from(shape & COUNT_BITS) * PLACE_BYTES + if shape & HAS_VERSION != 0 { VERSION_ID_BYTES } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;
