@@ -19,7 +19,11 @@ impl Inner {
     pub(crate) async fn send_heartbeats(self: Arc<Self>) {
         loop {
             self.send_heartbeat().await;
-            self.env.sleep(Duration::from_millis(HEARTBEAT_INTERVAL_MS)).await;
+            tokio::select! {
+                biased;
+                () = self.vitals.news.notified() => {}
+                () = self.env.sleep(Duration::from_millis(HEARTBEAT_INTERVAL_MS)) => {}
+            }
         }
     }
 

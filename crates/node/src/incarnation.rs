@@ -77,7 +77,10 @@ impl Inner {
                 joined = finished(&mut life.joining) => {
                     life.joining = None;
                     match (joined, &life.store) {
-                        (true, Some(store)) => self.engine.set(store.clone()),
+                        (true, Some(store)) => {
+                            self.engine.set(store.clone());
+                            self.vitals.news.notify_one();
+                        }
                         _ => return "its cell's maps could not be read".to_owned(),
                     }
                 }
@@ -114,6 +117,10 @@ impl Inner {
                 life.joining = Some(self.env.spawn(async move { joining.join().await.is_ok() }));
                 life.store = Some(store);
             }
+        }
+        if number > life.installed {
+            // A lease of this view is to be had.
+            self.vitals.news.notify_one();
         }
         life.installed = number;
         self.recover_if_leader(life, &cell, installed);

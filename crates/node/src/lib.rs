@@ -26,6 +26,9 @@ mod oversee;
 mod ping;
 mod vitals;
 
+#[cfg(test)]
+mod tests;
+
 pub use callers::Callers;
 pub use error::NodeError;
 pub use node::{Node, NodeOptions, NodeStatus};

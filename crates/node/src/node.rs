@@ -48,13 +48,23 @@ pub struct OpenNode {
     services: Arc<Services>,
     member: consensus::Node,
     id: NodeId,
+    listening: Ending,
 }
 
 /// A running node. It ends when it is dropped.
 pub struct Node {
     inner: Arc<Inner>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
-    _member: consensus::Node,
+    member: consensus::Node,
+    _tasks: Vec<Ending>,
+}
+
+/// A task that ends with what holds this.
+struct Ending(tokio::task::JoinHandle<()>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// What a person may want to know of a node.
@@ -123,11 +133,11 @@ impl Node {
         let address = register.address.clone();
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
-        env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity));
+        let listening = Ending(env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity)));
         let callers = Callers::new(env, network, identity);
         take_part(env, &manager, me, &address, &via).await?;
         let id = register_node(env, &manager, &register).await?;
-        Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id })
+        Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id, listening })
     }
 }
 
@@ -177,7 +187,7 @@ impl OpenNode {
 
     /// Serves these devices and runs a gateway.
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, services, member, id } = self;
+        let OpenNode { env, callers, manager, register, services, member, id, listening } = self;
         let mut targets = Vec::new();
         for device in devices {
             let record = manager.snapshot().device(device.id()).cloned();
@@ -214,14 +224,15 @@ impl OpenNode {
         ]);
         assert!(services.0.set(late).is_ok(), "a node starts once");
         let tasks = vec![
-            env.spawn(inner.clone().keep_fences()),
-            env.spawn(inner.clone().run_overseer()),
-            env.spawn(inner.clone().ping_others()),
-            env.spawn(inner.clone().send_heartbeats()),
-            env.spawn(inner.clone().live()),
+            listening,
+            Ending(env.spawn(inner.clone().keep_fences())),
+            Ending(env.spawn(inner.clone().run_overseer())),
+            Ending(env.spawn(inner.clone().ping_others())),
+            Ending(env.spawn(inner.clone().send_heartbeats())),
+            Ending(env.spawn(inner.clone().live())),
         ];
         tracing::info!(node = id.0, name = register.name, address = register.address, "the node takes part in its cluster");
-        Ok(Node { inner, tasks, _member: member })
+        Ok(Node { inner, member, _tasks: tasks })
     }
 }
 
@@ -244,6 +255,11 @@ impl Node {
         NodeStatus { id: self.inner.id, serves: self.inner.engine.serving().is_some() }
     }
 
+    /// Ends the node's part in the manager. What was acknowledged stays in its log.
+    pub async fn shut_down(&self) {
+        self.member.shut_down().await;
+    }
+
     /// Leaves the cell in order: what is under way is finished, and nobody waits for the gateway's lease.
     pub async fn leave(&self) {
         let present = self.inner.vitals.get();
@@ -256,12 +272,6 @@ impl Node {
         {
             tracing::warn!(%error, "the manager was not told that this gateway leaves: the others wait for its lease");
         }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(|task| task.abort());
     }
 }
 

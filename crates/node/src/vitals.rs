@@ -4,11 +4,16 @@ use logstore::LogStore;
 use manager::Registered;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use tokio::sync::Notify;
 use types::{DeviceId, NodeId, ViewNumber};
 
 /// The present incarnation, and what is known of others.
 #[derive(Default)]
-pub(crate) struct Vitals(Mutex<Present>);
+pub(crate) struct Vitals {
+    present: Mutex<Present>,
+    /// Something has changed that the manager should hear of at once.
+    pub news: Notify,
+}
 
 /// One moment.
 #[derive(Clone, Default)]
@@ -27,10 +32,10 @@ pub(crate) struct Present {
 
 impl Vitals {
     pub fn get(&self) -> Present {
-        self.0.lock().clone()
+        self.present.lock().clone()
     }
 
     pub fn change(&self, change: impl FnOnce(&mut Present)) {
-        change(&mut self.0.lock());
+        change(&mut self.present.lock());
     }
 }

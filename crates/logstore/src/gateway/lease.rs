@@ -1,36 +1,66 @@
 //! The serve lease: a gateway of a cell answers reads only while it has one for its view (decision 4; RFD 5, rule 8).
 
 use crate::store::Inner;
+use crate::watched::Watched;
 use engine::EngineError;
 use parking_lot::RwLock;
+use std::time::Duration;
 use topology::{ClockReading, HeldLease};
 use types::ViewNumber;
 
+/// How long a read waits for a lease: a new view needs a new one, which the next heartbeat brings.
+const LEASE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The lease that a gateway holds, if any.
 #[derive(Default)]
-pub(crate) struct Lease(RwLock<Option<HeldLease>>);
+pub(crate) struct Lease {
+    held: RwLock<Option<HeldLease>>,
+    renewed: Watched<u64>,
+}
 
 impl Lease {
     /// Takes in a grant.
     pub fn renew(&self, granted: HeldLease) {
-        let mut held = self.0.write();
-        match &mut *held {
-            Some(held) => held.renew(granted),
-            None => *held = Some(granted),
+        {
+            let mut held = self.held.write();
+            match &mut *held {
+                Some(held) => held.renew(granted),
+                None => *held = Some(granted),
+            }
         }
+        self.renewed.change(|count| *count += 1);
     }
 
     /// Gives it up.
     pub fn end(&self) {
-        *self.0.write() = None;
+        *self.held.write() = None;
     }
 
     fn permits(&self, view: ViewNumber, now: ClockReading) -> bool {
-        self.0.read().is_some_and(|held| held.permits(view, now))
+        self.held.read().is_some_and(|held| held.permits(view, now))
     }
 }
 
 impl Inner {
+    /// Waits for a lease of the view that is installed, for a while.
+    pub(super) async fn lease_comes(&self) -> Result<(), EngineError> {
+        let Some(member) = &self.member else { return Ok(()) };
+        let until = self.env.now() + LEASE_PATIENCE;
+        loop {
+            let seen = member.lease.renewed.get();
+            let missing = match self.check_lease(member.view().number()) {
+                Ok(()) => return Ok(()),
+                Err(missing) => missing,
+            };
+            tokio::select! {
+                biased;
+                _ = member.lease.renewed.wait_for(|count| *count > seen) => {}
+                () = member.deposed() => return Err(super::depose::deposed()),
+                () = self.env.sleep_until(until) => return Err(missing),
+            }
+        }
+    }
+
     /// To be asked after the look at an index whose outcome is to leave: whether what was looked up under `view` may be answered.
     pub(crate) fn check_lease(&self, view: ViewNumber) -> Result<(), EngineError> {
         let Some(member) = &self.member else { return Ok(()) };

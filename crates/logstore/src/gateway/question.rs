@@ -103,9 +103,10 @@ impl Inner {
                     return Err(EngineError::Unavailable { reason });
                 }
             };
-            if settled {
-                return self.check_lease(view);
+            if settled && self.check_lease(view).is_ok() {
+                return Ok(());
             }
+            self.lease_comes().await?;
         }
     }
 

@@ -40,7 +40,8 @@ impl ReadOp {
 }
 
 impl Inner {
-    /// What this gateway alone can say of a key: its newest record, tombstones included. `None`: a write of it is in flight.
+    /// What this gateway alone can say of a key at once: its newest record, tombstones included. `None`: a write of it is in flight, or
+    /// there is no lease at the moment.
     pub(crate) fn look_up(&self, hash: &KeyHash) -> Result<Option<Option<Located>>, EngineError> {
         self.check_decidable(hash)?;
         let (stable, view) = {
@@ -48,10 +49,7 @@ impl Inner {
             (keys.stable(hash), keys.view())
         };
         match stable {
-            Stable::Newest(newest) => {
-                self.check_lease(view)?;
-                Ok(Some(newest))
-            }
+            Stable::Newest(newest) => Ok(self.check_lease(view).is_ok().then_some(newest)),
             Stable::InFlight => Ok(None),
         }
     }
@@ -60,12 +58,31 @@ impl Inner {
     pub(crate) async fn locate(self: &Arc<Self>, hash: &KeyHash) -> Result<Located, EngineError> {
         let newest = match self.look_up(hash)? {
             Some(newest) => newest,
-            None => self.ask(hash).await?,
+            None => self.look_up_or_ask(hash).await?,
         };
         newest.filter(Located::is_live).ok_or(EngineError::NotFound)
     }
 
-    async fn ask(self: &Arc<Self>, hash: &KeyHash) -> Result<Option<Located>, EngineError> {
+    async fn look_up_or_ask(self: &Arc<Self>, hash: &KeyHash) -> Result<Option<Located>, EngineError> {
+        let patience = self.env.now() + READ_PATIENCE;
+        loop {
+            self.check_deposed()?;
+            self.lease_comes().await?;
+            let newest = match self.look_up(hash)? {
+                Some(newest) => Some(newest),
+                None => self.ask(hash).await?,
+            };
+            match newest {
+                Some(newest) => return Ok(newest),
+                // The view changed, and its lease is to come.
+                None if self.env.now() < patience => {}
+                None => return self.check_lease(self.shard(hash).lock().view()).map(|()| None),
+            }
+        }
+    }
+
+    /// The newest record, by those who write the key; nothing if the lease ended before they had answered.
+    async fn ask(self: &Arc<Self>, hash: &KeyHash) -> Result<Option<Option<Located>>, EngineError> {
         self.stats.slow_reads.add(1);
         let (asker, answered) = oneshot::channel();
         let op = Op::Read(Arc::new(ReadOp(Mutex::new(Some(asker)))));
@@ -79,7 +96,6 @@ impl Inner {
             }
         };
         let Some((newest, view)) = answer else { return Err(super::depose::deposed()) };
-        self.check_lease(view)?;
-        Ok(newest)
+        Ok(self.check_lease(view).is_ok().then_some(newest))
     }
 }

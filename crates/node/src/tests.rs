@@ -1,0 +1,7 @@
+//! Whole clusters in one process: nodes over a simulated network, disks and clock.
+//!
+//! The consensus library's tasks tell each other in an order that can't be seeded (RFD 6), so a seed gives the same faults and the
+//! same work, not the same interleaving.
+
+mod cluster;
+mod service;

@@ -1,0 +1,172 @@
+//! Three nodes, their disks and the network between them.
+
+use crate::{Node, NodeOptions};
+use consensus::{BASE_BYTES, LogPlace};
+use device::{Device, DeviceConfig, FormatOptions};
+use disk::{Disk, SimDisk, SimOptions};
+use engine::ObjectEngine;
+use env::Env;
+use logstore::LogStoreConfig;
+use manager::RegisterNode;
+use net::{Identity, Network, SimulatedNetwork};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{BucketId, CellId, ClusterId, NodeIdentity};
+use wal::RegionStore;
+
+pub const BUCKET: BucketId = BucketId(7);
+const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+const SEGMENTS: usize = 16;
+const ZONE_BYTES: u64 = 1024 * 1024;
+const ZONES: u64 = 48;
+/// How long a cluster may take to serve at every node, on the simulated clock.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Cluster {
+    pub env: Env,
+    pub network: SimulatedNetwork,
+    pub machines: Vec<Machine>,
+}
+
+/// What survives a node's process.
+pub struct Machine {
+    number: usize,
+    log: SimDisk,
+    data: SimDisk,
+    pub node: Option<Arc<Node>>,
+}
+
+pub fn address(number: usize) -> String {
+    format!("node-{number}:9002")
+}
+
+impl Machine {
+    fn new(env: &Env, number: usize) -> Machine {
+        let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
+        let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
+        let capacity_bytes = Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024);
+        let data = SimDisk::new(env, SimOptions { capacity_bytes, seed: env.random_u64(), ..SimOptions::default() });
+        Machine { number, log, data, node: None }
+    }
+
+    fn register(&self) -> RegisterNode {
+        let name = format!("node-{}", self.number);
+        RegisterNode {
+            identity: NodeIdentity([self.number as u8 + 1; 16]),
+            name: name.clone(),
+            address: address(self.number),
+            admin_address: String::new(),
+            s3_address: String::new(),
+            host: name,
+            rack: String::new(),
+            zone: String::new(),
+            version: "test".to_owned(),
+            joined_ms: 0,
+        }
+    }
+
+    async fn start(&mut self, env: &Env, network: &SimulatedNetwork) {
+        let base: Arc<SimDisk> = Arc::new(self.log.clone());
+        let segments = Arc::new(RegionStore::new(base.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS));
+        let via = if self.number == 0 { Vec::new() } else { vec![address(0)] };
+        let options = NodeOptions {
+            network: Arc::new(network.clone()) as Arc<dyn Network>,
+            identity: Identity { cluster: ClusterId([9; 16]) },
+            log: LogPlace { segments, base, most_segments: SEGMENTS },
+            register: self.register(),
+            via,
+        };
+        let opened = Node::open(env, options).await.unwrap();
+        let manager = opened.manager().clone();
+        while manager.fresh().await.is_err() {}
+        let cluster = manager.ensure_cluster(1).await.unwrap();
+        if self.data.size_bytes() == 0 {
+            let record = manager.snapshot().next_device();
+            let options = FormatOptions {
+                cluster: cluster.id,
+                device: record,
+                cell: CellId(1),
+                zone_bytes: Some(ZONE_BYTES),
+                capacity_bytes: Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024),
+                overwrite: false,
+            };
+            let uuid = Device::format(&self.data, env, &options).await.unwrap();
+            let added = manager.add_device(uuid, "simulated", ZONES * ZONE_BYTES).await.unwrap();
+            assert_eq!(added.id, record, "nodes start one after the other the first time");
+        }
+        let disk: Arc<dyn Disk> = Arc::new(self.data.clone());
+        let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
+        let device = Arc::new(Device::open(disk, env, config).await.unwrap());
+        let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
+        self.node = Some(Arc::new(opened.start(vec![device], config).await.unwrap()));
+    }
+
+    /// [`Machine::start`], for several at once.
+    pub async fn start_again(&mut self, env: &Env, network: &SimulatedNetwork) {
+        self.start(env, network).await;
+    }
+
+    /// The process dies; with it what its disks had not made durable, in part, if the power goes too.
+    async fn die(&mut self, network: &SimulatedNetwork, power: bool) {
+        network.cut(&address(self.number));
+        if let Some(node) = self.node.take() {
+            if power {
+                self.log.power_cut();
+                self.data.power_cut();
+            }
+            node.shut_down().await;
+        }
+        // Tasks that were told to end do so when they are next looked at.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let again = |disk: &SimDisk| if power { disk.crash() } else { disk.restart() };
+        (self.log, self.data) = (again(&self.log), again(&self.data));
+        network.mend(&address(self.number));
+    }
+}
+
+impl Cluster {
+    pub async fn start(seed: u64) -> Cluster {
+        let env = Env::simulated(seed);
+        let network = SimulatedNetwork::new(&env);
+        let machines = (0..3).map(|number| Machine::new(&env, number)).collect();
+        let mut cluster = Cluster { env, network, machines };
+        for machine in &mut cluster.machines {
+            machine.start(&cluster.env, &cluster.network).await;
+        }
+        cluster.all_serve().await;
+        cluster
+    }
+
+    pub async fn kill(&mut self, number: usize, power: bool) {
+        self.machines[number].die(&self.network, power).await;
+    }
+
+    pub async fn restart(&mut self, number: usize) {
+        self.machines[number].start(&self.env, &self.network).await;
+    }
+
+    /// The engines of the nodes that run.
+    pub fn engines(&self) -> Vec<Arc<dyn ObjectEngine>> {
+        self.machines.iter().filter_map(|machine| machine.node.as_ref()).map(|node| node.engine()).collect()
+    }
+
+    /// Waits until every node that runs serves, all in one view that writes to all devices.
+    pub async fn all_serve(&self) {
+        let until = self.env.now() + PATIENCE;
+        let running: Vec<&Arc<Node>> = self.machines.iter().filter_map(|machine| machine.node.as_ref()).collect();
+        loop {
+            let state = running[0].manager().snapshot();
+            let cell = state.cell(crate::CELL);
+            let is_whole = cell.is_some_and(|cell| {
+                let installed = cell.installed.as_ref();
+                let table = installed.map_or(0, |installed| installed.table.devices().len());
+                cell.view_members().len() == running.len() && table == running.len() && cell.undecided.is_empty()
+            });
+            if is_whole && running.iter().all(|node| node.status().serves) {
+                return;
+            }
+            assert!(self.env.now() < until, "not all nodes serve: {cell:?}");
+            self.env.sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
