@@ -4,4 +4,6 @@
 //! same work, not the same interleaving.
 
 mod cluster;
+mod faults;
+mod histories;
 mod service;

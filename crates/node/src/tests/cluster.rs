@@ -9,6 +9,7 @@ use env::Env;
 use logstore::LogStoreConfig;
 use manager::RegisterNode;
 use net::{Identity, Network, SimulatedNetwork};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{BucketId, CellId, ClusterId, NodeIdentity};
@@ -27,6 +28,9 @@ pub struct Cluster {
     pub network: SimulatedNetwork,
     pub machines: Vec<Machine>,
 }
+
+/// Engines by node.
+pub type Slots = Mutex<Vec<Option<Arc<dyn ObjectEngine>>>>;
 
 /// What survives a node's process.
 pub struct Machine {
@@ -101,11 +105,6 @@ impl Machine {
         self.node = Some(Arc::new(opened.start(vec![device], config).await.unwrap()));
     }
 
-    /// [`Machine::start`], for several at once.
-    pub async fn start_again(&mut self, env: &Env, network: &SimulatedNetwork) {
-        self.start(env, network).await;
-    }
-
     /// The process dies; with it what its disks had not made durable, in part, if the power goes too.
     async fn die(&mut self, network: &SimulatedNetwork, power: bool) {
         network.cut(&address(self.number));
@@ -143,6 +142,30 @@ impl Cluster {
 
     pub async fn restart(&mut self, number: usize) {
         self.machines[number].start(&self.env, &self.network).await;
+    }
+
+    /// Starts several nodes that are down, together.
+    pub async fn restart_all(&mut self, numbers: &[usize]) {
+        let (env, network) = (&self.env, &self.network);
+        let starting = self.machines.iter_mut().filter(|machine| numbers.contains(&machine.number));
+        let starting: Vec<_> = starting.map(|machine| Box::pin(machine.start(env, network))).collect();
+        let mut left = starting;
+        // Polled together, on one task.
+        std::future::poll_fn(|context| {
+            left.retain_mut(|start| start.as_mut().poll(context).is_pending());
+            if left.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    /// By node, the engine that clients use; none of a node that is down.
+    pub fn slots(&self) -> Slots {
+        Mutex::new(self.machines.iter().map(|machine| machine.node.as_ref().map(|node| node.engine())).collect())
+    }
+
+    /// Lets clients use the nodes that run now.
+    pub fn follow(&self, slots: &Slots) {
+        *slots.lock() = self.slots().into_inner();
     }
 
     /// The engines of the nodes that run.

@@ -103,9 +103,7 @@ fn all_nodes_at_once_lose_power_and_nothing_else() {
                 cluster.kill(number, true).await;
             }
             // Two make a quorum: they are started together.
-            let Cluster { env, network, machines } = &mut cluster;
-            let [one, two, three] = &mut machines[..] else { panic!("three machines") };
-            tokio::join!(one.start_again(env, network), two.start_again(env, network), three.start_again(env, network));
+            cluster.restart_all(&[0, 1, 2]).await;
             cluster.all_serve().await;
             for engine in cluster.engines() {
                 for index in 0..60u64 {
