@@ -246,8 +246,10 @@ impl Parts {
         }
         let cell = Arc::new(Cell::new(me, view));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
+        // The devices of a cell, and with them the copies, grow and shrink while the index lives.
+        let copies = if setup.is_some() { MAX_REPLICAS } else { copies.min(MAX_REPLICAS) };
         let shard = || {
-            let index = ShardIndex::new(copies.min(MAX_REPLICAS));
+            let index = ShardIndex::new(copies);
             let machine = match joining {
                 true => Shard::joining(cell.clone(), sequences.clone(), index),
                 false => Shard::new(cell.clone(), sequences.clone(), index),
