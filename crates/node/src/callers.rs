@@ -10,13 +10,15 @@ use std::sync::Arc;
 /// Addresses that connections are kept to. Nodes that left are forgotten when others take their place.
 const MAX_ADDRESSES: usize = 1024;
 
+type ByAddress = BTreeMap<(String, ServiceTag), Arc<dyn Caller>>;
+
 /// Makes callers.
 #[derive(Clone)]
 pub struct Callers {
     env: Env,
     network: Arc<dyn Network>,
     identity: Identity,
-    by_address: Arc<Mutex<BTreeMap<(String, ServiceTag), Arc<dyn Caller>>>>,
+    by_address: Arc<Mutex<ByAddress>>,
 }
 
 impl Callers {

@@ -192,12 +192,11 @@ impl Inner {
                         is_fenced = false;
                     }
                 }
-                match is_fenced {
-                    true => match store.recover(&removed).await {
+                if is_fenced {
+                    match store.recover(&removed).await {
                         Ok(()) => return,
                         Err(error) => tracing::warn!(%error, "recovering removed gateways is tried again"),
-                    },
-                    false => {}
+                    }
                 }
                 if store.is_deposed() {
                     return;

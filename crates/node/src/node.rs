@@ -27,6 +27,9 @@ use types::{Generation, NodeId};
 /// Pause before the manager is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long a node that stops tries to say so. After its lease has ended nobody is helped by that.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(2_000);
+
 /// A node's place in its cluster.
 pub struct NodeOptions {
     pub network: Arc<dyn Network>,
@@ -267,11 +270,15 @@ impl Node {
         if let Some(store) = &present.store {
             store.depose();
         }
-        if let Some(registered) = present.registered
-            && let Err(error) = self.inner.manager.leave_cell(CELL, registered.gateway).await
-        {
-            tracing::warn!(%error, "the manager was not told that this gateway leaves: the others wait for its lease");
-        }
+        let Some(registered) = present.registered else { return };
+        let failure = tokio::select! {
+            left = self.inner.manager.leave_cell(CELL, registered.gateway) => match left {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+            () = self.inner.env.sleep(LEAVE_PATIENCE) => "no answer, as when all nodes stop at once".to_owned(),
+        };
+        tracing::warn!(failure, "the manager was not told that this gateway leaves: the others wait for its lease");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{EngineFuture, ObjectEngine, ObjectKey};
@@ -14,6 +15,9 @@ use crate::directory::{Bucket, Directory};
 use crate::error::ObjectError;
 use crate::gate::{Entered, Removed};
 use crate::principal::{Action, Principal};
+
+/// How long a request waits for its write. In a cell that has lost its majority a write ends when that is back.
+const WRITE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Buckets and objects. Cheap to share: every operation takes `&self`, and none takes a lock that another holds across an
 /// await.
@@ -92,11 +96,18 @@ impl ObjectService {
         let engine = Arc::clone(self.engine_of(bucket)?);
         let entered = enter(bucket).await?;
         let mut finishing = Finishing { env: self.env.clone(), write: Some((write(engine), entered)) };
-        let outcome = poll_fn(|context| {
+        let ending = poll_fn(|context| {
             let (write, _) = finishing.write.as_mut().expect("polled until it is ready");
             write.as_mut().poll(context)
-        })
-        .await;
+        });
+        let outcome = tokio::select! {
+            biased;
+            outcome = ending => outcome,
+            () = self.env.sleep(WRITE_PATIENCE) => {
+                let reason = format!("a write has not ended for {WRITE_PATIENCE:?}; it goes on, and its outcome is not known");
+                return Err(ObjectError::ServiceUnavailable { reason });
+            }
+        };
         finishing.write = None;
         Ok(outcome?)
     }

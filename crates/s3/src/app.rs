@@ -18,6 +18,7 @@ use crate::dates::http_date;
 use crate::direct::{Call, Content, Direct};
 use crate::failure::{Failure, INVALID_BUCKET_NAME, NO_SUCH_BUCKET};
 use crate::guard::{self, Admitted};
+use crate::hearsay;
 use crate::library::Library;
 use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
 use crate::request_id::{RequestId, RequestIds};
@@ -33,6 +34,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 pub struct App {
     config: S3Config,
     service: Arc<ObjectService>,
+    manager: Arc<Manager>,
     authenticator: Arc<Authenticator>,
     library: Library,
     ids: RequestIds,
@@ -50,11 +52,12 @@ enum Short {
 
 impl App {
     pub fn new(config: S3Config, service: Arc<ObjectService>, manager: Arc<Manager>, env: &Env) -> Arc<App> {
-        let authenticator = Arc::new(Authenticator::new(manager, env.clone()));
+        let authenticator = Arc::new(Authenticator::new(manager.clone(), env.clone()));
         let library = Library::new(&config, service.clone(), authenticator.clone());
         Arc::new(App {
             config,
             service,
+            manager,
             authenticator,
             library,
             ids: RequestIds::new(env.random_u64()),
@@ -136,6 +139,9 @@ impl App {
             Ok(admitted) => admitted,
             Err(failure) => return Short::Refused(failure),
         };
+        if let Err(failure) = hearsay::hear_of(&self.manager, &admitted).await {
+            return Short::Refused(failure);
+        }
         match Direct::of(head, &admitted.target, &admitted.query) {
             Some(direct) if self.config.short_way => self.do_directly(direct, head, &admitted, body).await,
             direct => Short::Passed(body, direct),

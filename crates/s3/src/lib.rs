@@ -20,6 +20,7 @@ mod server;
 mod app;
 mod auth;
 mod guard;
+mod hearsay;
 mod payload;
 mod query;
 mod sigv4;

@@ -39,6 +39,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let settings = args.settle()?;
     start_logging(&settings)?;
+    end_with_any_panic();
     std::fs::create_dir_all(&settings.data).with_context(|| format!("making the data folder {}", settings.data.display()))?;
     let env = Env::real_with_cores(settings.cores + 1);
     env::set_core_index(settings.cores);
@@ -65,6 +66,16 @@ fn start_logging(settings: &Settings) -> anyhow::Result<()> {
         builder.init()
     }
     Ok(())
+}
+
+/// A panic is a bug of ours, and whoever waits for the task that had it would wait for ever. Release builds abort anyway; others must
+/// not go on where those end.
+fn end_with_any_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {

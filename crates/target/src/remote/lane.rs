@@ -210,6 +210,8 @@ enum Ended {
 /// Sends what is queued, until it is dropped.
 pub(super) async fn send(lane: Arc<Lane>) {
     let mut present: Option<u64> = None;
+    // Said once, not at each attempt.
+    let mut is_away = false;
     let mut opening: Option<BoxFuture<'_, Result<u64, AskError>>> = None;
     let mut sending = FuturesUnordered::new();
     loop {
@@ -236,10 +238,15 @@ pub(super) async fn send(lane: Arc<Lane>) {
             opened = async { opening.as_mut().expect("looked at").await }, if opening.is_some() => {
                 opening = None;
                 match opened {
-                    Ok(session) => present = Some(session),
+                    Ok(session) => {
+                        present = Some(session);
+                        is_away = false;
+                    }
                     Err(error @ AskError::Failed(_)) => lane.refuse_waiting(None, error.kind(), &error.to_string()),
                     Err(error) => {
-                        tracing::info!(device = lane.far.link.device.0, %error, "no session with a target");
+                        if !std::mem::replace(&mut is_away, true) {
+                            tracing::info!(device = lane.far.link.device.0, %error, "no session with a target; it is tried again");
+                        }
                         opening = Some(Box::pin(async {
                             lane.far.link.env.sleep(SESSION_PAUSE).await;
                             lane.open_session().await

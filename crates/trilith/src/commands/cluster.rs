@@ -5,6 +5,7 @@ mod place;
 mod status;
 
 use clap::{Args, Subcommand};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -103,6 +104,9 @@ pub struct DevArgs {
     /// Folder for all nodes; made if absent
     #[arg(long, default_value = "./trilith-dev")]
     pub data: PathBuf,
+    /// Address of the first node; the others have the next ones
+    #[arg(long, default_value = "127.0.0.1")]
+    pub first_addr: Ipv4Addr,
     /// How far each node's device may grow
     #[arg(long, default_value = "10GiB")]
     pub device_size: String,

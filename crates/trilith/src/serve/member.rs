@@ -42,6 +42,9 @@ pub async fn serve(settings: Settings, env: Env, place: Place) -> anyhow::Result
     let (root, origin) = root_of(&env, &settings, &manager).await?;
 
     let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone()));
+    if node.store().is_none() {
+        tracing::info!("waiting until this node's gateway is in the cell's view: the S3 port opens then");
+    }
     while node.store().is_none() {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),

@@ -6,6 +6,7 @@ use crate::place::{Place, Token};
 use anyhow::{Context, bail};
 use env::Env;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,6 +25,7 @@ pub fn run(args: &DevArgs) -> anyhow::Result<()> {
 /// One node of the development cluster.
 struct DevNode {
     number: u8,
+    address: Ipv4Addr,
     data: PathBuf,
     process: Option<Child>,
 }
@@ -37,14 +39,18 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     let mut nodes = Vec::new();
     for number in 1..=args.nodes {
         let data = args.data.join(format!("node-{number}"));
+        let address = address_of(args, number);
+        if !address.is_loopback() {
+            bail!("{address} is reached from beyond this machine: --first-addr is an address such as 127.0.0.1");
+        }
         prepare(&env, args, &token, number, &data, &root)?;
-        nodes.push(DevNode { number, process: Some(start(&data)?), data });
+        nodes.push(DevNode { number, address, process: Some(start(&data)?), data });
     }
     println!("A cluster of {} nodes, each a process of its own:", args.nodes);
     for node in &nodes {
-        let number = node.number;
+        let (number, address) = (node.number, node.address);
         println!(
-            "  node {number}  S3 http://127.0.0.{number}:9000  admin http://127.0.0.{number}:9001  log {}",
+            "  node {number}  S3 http://{address}:9000  admin http://{address}:9001  log {}",
             log_of(&node.data).display()
         );
     }
@@ -69,6 +75,11 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     stop(nodes).await
 }
 
+/// Where a node listens.
+fn address_of(args: &DevArgs, number: u8) -> Ipv4Addr {
+    Ipv4Addr::from_bits(args.first_addr.to_bits().saturating_add(u32::from(number) - 1))
+}
+
 /// The token of the cluster that is there already, or of a new one.
 fn token_of(env: &Env, args: &DevArgs) -> anyhow::Result<Token> {
     match Place::read(&args.data.join("node-1"))? {
@@ -85,22 +96,23 @@ fn prepare(
     data: &Path,
     root: &credentials::Credentials,
 ) -> anyhow::Result<()> {
+    let address = address_of(args, number);
     if Place::read(data)?.is_none() {
         let node = NodeArgs {
             data: DataArgs { data: data.to_owned() },
-            cluster_addr: format!("127.0.0.{number}:9002"),
+            cluster_addr: format!("{address}:9002"),
             name: Some(format!("node-{number}")),
             host: None,
             rack: String::new(),
             zone: String::new(),
             trust_network: false,
         };
-        let via = if number == 1 { Vec::new() } else { vec!["127.0.0.1:9002".to_owned()] };
+        let via = if number == 1 { Vec::new() } else { vec![format!("{}:9002", args.first_addr)] };
         place::place(env, &node, token, via)?.write(data)?;
     }
     // So that `trilith serve --data` alone starts the node again.
     let settings = format!(
-        "s3_addr = \"127.0.0.{number}:9000\"\nadmin_addr = \"127.0.0.{number}:9001\"\ndevice_size = \"{}\"\ncores = {}\n\
+        "s3_addr = \"{address}:9000\"\nadmin_addr = \"{address}:9001\"\ndevice_size = \"{}\"\ncores = {}\n\
          root_user = \"{}\"\nroot_password = \"{}\"\n",
         args.device_size, args.cores, root.user, root.password
     );
