@@ -10,25 +10,27 @@
 //!
 //! A failure prints the seed; TRILITH_TEST_SEED replays the choices, though not what the threads make of them.
 
-mod client;
-mod falsify;
-mod record;
+pub mod client;
+pub mod falsify;
+pub mod load;
+pub mod record;
 
 use crate::server::{Home, LOOK, PATIENCE, Server, program};
 use bench::random::Random;
 use client::Client;
+use load::Load;
 use record::{By, Record};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Kills within one history.
 const KILLS: u64 = 3;
-const CLIENTS: u64 = 6;
-const KEYS: usize = 4;
+pub const CLIENTS: u64 = 6;
+pub const KEYS: usize = 4;
 /// Requests answered before each kill, at least and at most.
 const REQUESTS: (u64, u64) = (100, 300);
-const BUCKET: &str = "linear";
+pub const BUCKET: &str = "linear";
 /// Histories of a long run.
 const SOAK_HISTORIES: u64 = 50;
 
@@ -88,15 +90,6 @@ impl Run {
     }
 }
 
-/// What the clients of one life and the one who kills share.
-#[derive(Default)]
-pub struct Load {
-    pub answered: AtomicU64,
-    /// The kill is next: from now on connections may break.
-    pub is_ending: AtomicBool,
-    pub clients_lost: AtomicU64,
-}
-
 /// Devices with small zones, so that many starts find room; the flags that name them.
 fn prepare(home: &Home, devices: u32) -> Vec<String> {
     std::fs::create_dir_all(home.data()).unwrap();
@@ -121,7 +114,7 @@ fn history(seed: u64, devices: u32) -> Record {
     run.record
 }
 
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     std::env::var("TRILITH_TEST_SEED").map_or(20_261_121, |seed| seed.parse().expect("a number"))
 }
 

@@ -18,6 +18,9 @@ pub fn list(connection: &mut Connection, bucket: &str, prefix: &str, page: u64) 
     let mut token = String::new();
     loop {
         let answer = connection.get(&format!("/{bucket}?list-type=2&prefix={prefix}&max-keys={page}{token}"))?;
+        if answer.status == 503 {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, answer.text()));
+        }
         assert_eq!(answer.status, 200, "{}", answer.text());
         let xml = answer.text();
         for item in xml.split("<Contents>").skip(1) {

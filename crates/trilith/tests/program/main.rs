@@ -3,6 +3,7 @@
 mod admin;
 mod bench;
 mod buckets;
+mod cluster;
 mod config;
 mod crash;
 mod credentials;

@@ -1,7 +1,8 @@
 //! One client: asks at random and records what it hears.
 
+use super::load::Load;
 use super::record::{Asked, By, Record, Value};
-use super::{BUCKET, KEYS, Load};
+use super::{BUCKET, KEYS};
 use crate::http::{Answer, Connection};
 use crate::listing::list;
 use bench::random::{Random, mix64};
@@ -9,20 +10,33 @@ use md5::{Digest, Md5};
 use model::register::{Call, Outcome};
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Pages of a LIST: one for all keys, or several.
 const LIST_PAGES: [u64; 2] = [1000, 1];
+/// What a step may be is one of so many; from [`READS`] on they are reads.
+const CHOICES: u64 = 100;
+const READS: u64 = 65;
+/// Between two requests of a client of a cluster: histories stay short enough to be judged.
+const PACE: Duration = Duration::from_millis(8);
+/// Before a client of a cluster that was not served goes to another node.
+const REFUSED_PAUSE: Duration = Duration::from_millis(150);
+/// Requests on one connection to a node, at most.
+const REQUESTS_AT_A_NODE: u64 = 40;
 
 pub struct Client {
     random: Random,
     next_value: Value,
+    /// Not served the last time. It only reads until it is: how a write ended that was not answered stays open, and a history with
+    /// many such writes takes long to judge.
+    is_unsure: bool,
     /// What each key held when this client last knew.
     known: [Option<Value>; KEYS],
 }
 
 impl Client {
     pub fn new(seed: u64, number: u64) -> Client {
-        Client { random: Random::new(seed, number), next_value: number << 32, known: [None; KEYS] }
+        Client { random: Random::new(seed, number), next_value: number << 32, is_unsure: false, known: [None; KEYS] }
     }
 
     /// Asks until the server is killed. A connection that breaks before is a failure.
@@ -30,7 +44,8 @@ impl Client {
         let lost = LostClient(load);
         let outcome = Connection::open(address).and_then(|mut connection| {
             loop {
-                self.step(&mut connection, record)?;
+                let choice = self.random.below(CHOICES);
+                self.step(&mut connection, record, choice)?;
                 load.answered.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -40,6 +55,37 @@ impl Client {
         };
         assert!(load.is_ending.load(Ordering::SeqCst), "the connection broke while the server ran: {error}");
         std::mem::forget(lost);
+    }
+
+    /// Asks one node after the other until the load ends. Nodes may refuse, and connections break, at any time.
+    pub fn run_in_cluster(&mut self, nodes: &[String], record: &Record, load: &Load) {
+        let lost = LostClient(load);
+        while !load.is_ending.load(Ordering::SeqCst) {
+            let node = &nodes[self.random.below(nodes.len() as u64) as usize];
+            let asked = Connection::open(node).and_then(|mut connection| self.stay(&mut connection, record, load));
+            if asked.is_err() {
+                self.is_unsure = true;
+                std::thread::sleep(REFUSED_PAUSE);
+            }
+        }
+        std::mem::forget(lost);
+    }
+
+    /// Some requests to one node.
+    fn stay(&mut self, connection: &mut Connection, record: &Record, load: &Load) -> io::Result<()> {
+        for _ in 0..self.random.below(REQUESTS_AT_A_NODE) {
+            if load.is_ending.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let choice = if self.is_unsure { READS } else { self.random.below(CHOICES) };
+            let began = load.now();
+            let asked = self.step(connection, record, choice);
+            load.note(began, choice < READS, asked.is_ok());
+            asked?;
+            self.is_unsure = false;
+            std::thread::sleep(PACE);
+        }
+        Ok(())
     }
 
     /// Reads every key by GET and by LIST.
@@ -53,9 +99,9 @@ impl Client {
         }
     }
 
-    fn step(&mut self, connection: &mut Connection, record: &Record) -> io::Result<()> {
+    fn step(&mut self, connection: &mut Connection, record: &Record, choice: u64) -> io::Result<()> {
         let key = self.random.below(KEYS as u64) as usize;
-        match self.random.below(100) {
+        match choice {
             0..25 => self.put(connection, record, key),
             25..33 => self.swap(connection, record, key, None, true),
             33..43 => self.swap(connection, record, key, self.known[key], true),
@@ -93,7 +139,7 @@ impl Client {
     fn put(&mut self, connection: &mut Connection, record: &Record, key: usize) -> io::Result<()> {
         let (value, bytes) = self.content(record, 2 << 20);
         let asked = record.ask(key, By::Put, Call::Write(Some(value)));
-        let answer = connection.ask("PUT", &path(key), &[], &bytes)?;
+        let answer = served(connection.ask("PUT", &path(key), &[], &bytes)?)?;
         assert_eq!(answer.status, 200, "{}", answer.text());
         record.answer(asked, Outcome::Written);
         self.known[key] = Some(value);
@@ -102,7 +148,7 @@ impl Client {
 
     fn delete(&mut self, connection: &mut Connection, record: &Record, key: usize) -> io::Result<()> {
         let asked = record.ask(key, By::Delete, Call::Write(None));
-        let answer = connection.ask("DELETE", &path(key), &[], b"")?;
+        let answer = served(connection.ask("DELETE", &path(key), &[], b"")?)?;
         assert_eq!(answer.status, 204, "{}", answer.text());
         record.answer(asked, Outcome::Written);
         self.known[key] = None;
@@ -130,7 +176,7 @@ impl Client {
         let tag = expected.map(|value| record.etag_of(value));
         let condition = tag.as_deref().map_or(("If-None-Match", "*"), |tag| ("If-Match", tag));
         let asked = record.ask(key, by, Call::Swap { expected, new });
-        let answer = connection.ask(method, &path(key), &[condition], &bytes)?;
+        let answer = served(connection.ask(method, &path(key), &[condition], &bytes)?)?;
         self.end_swap(record, asked, &answer);
         if answer.status < 300 {
             self.known[key] = new;
@@ -157,7 +203,7 @@ impl Client {
         let headers = [("x-amz-copy-source", source.as_str()), ("x-amz-copy-source-if-match", tag.as_str())];
         let reading = record.ask(from, By::Get, Call::Swap { expected: Some(value), new: Some(value) });
         let writing = record.ask(key, By::Copy, Call::Write(Some(value)));
-        let answer = connection.ask("PUT", &path(key), &headers, b"")?;
+        let answer = served(connection.ask("PUT", &path(key), &headers, b"")?)?;
         if answer.status == 200 {
             assert!(answer.text().replace("&quot;", "\"").contains(&tag), "{}", answer.text());
             record.answer(writing, Outcome::Written);
@@ -171,7 +217,7 @@ impl Client {
 
     fn get(&mut self, connection: &mut Connection, record: &Record, key: usize, method: &str) -> io::Result<()> {
         let asked = record.ask(key, By::Get, Call::Read);
-        let answer = connection.ask(method, &path(key), &[], b"")?;
+        let answer = served(connection.ask(method, &path(key), &[], b"")?)?;
         self.end_get(record, asked, key, &answer, method == "GET");
         Ok(())
     }
@@ -179,7 +225,7 @@ impl Client {
     fn get_if_changed(&mut self, connection: &mut Connection, record: &Record, key: usize) -> io::Result<()> {
         let Some(known) = self.known[key] else { return self.get(connection, record, key, "GET") };
         let asked = record.ask(key, By::Get, Call::Read);
-        let answer = connection.ask("GET", &path(key), &[("If-None-Match", &record.etag_of(known))], b"")?;
+        let answer = served(connection.ask("GET", &path(key), &[("If-None-Match", &record.etag_of(known))], b"")?)?;
         match answer.status {
             304 => record.answer(asked, Outcome::Read(Some(known))),
             _ => self.end_get(record, asked, key, &answer, true),
@@ -212,6 +258,14 @@ impl Client {
         }
         assert!(listed.is_empty(), "keys that nobody made: {listed:?}");
         Ok(())
+    }
+}
+
+/// An answer, unless it says that nothing can be served now: whether a write was carried out is not known then.
+fn served(answer: Answer) -> io::Result<Answer> {
+    match answer.status {
+        503 => Err(io::Error::new(io::ErrorKind::ResourceBusy, answer.text())),
+        _ => Ok(answer),
     }
 }
 

@@ -34,7 +34,7 @@ pub enum Event {
     Withdrawn {
         number: usize,
     },
-    /// The server was killed and has started again: calls without an answer get none, and do nothing from here on.
+    /// The server was killed and has started again, or the cluster has settled: calls without an answer get none, and do nothing from here on.
     ServerEnded,
 }
 
@@ -190,12 +190,34 @@ impl KeyRecord {
                 Event::ServerEnded => {
                     for (call, is_open) in &mut calls {
                         if std::mem::replace(is_open, false) {
-                            history.lose(*call);
+                            end_without_answer(&mut history, *call);
                         }
                     }
                 }
             }
         }
+        for (call, _) in calls.into_iter().filter(|(_, is_open)| *is_open) {
+            if has_no_effect(history.asked(call)) {
+                history.withdraw(call);
+            }
+        }
         history
+    }
+}
+
+/// Nobody will hear of the call.
+fn end_without_answer(history: &mut History<Register<Value>>, call: CallId) {
+    match has_no_effect(history.asked(call)) {
+        true => history.withdraw(call),
+        false => history.lose(call),
+    }
+}
+
+/// Whether it does not matter if the call was carried out: to leave it out makes the search for an explanation shorter.
+fn has_no_effect(call: &Call<Value>) -> bool {
+    match call {
+        Call::Read => true,
+        Call::Swap { expected, new } => expected == new,
+        Call::Write(_) => false,
     }
 }

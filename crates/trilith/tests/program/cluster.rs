@@ -1,0 +1,17 @@
+//! Clusters of three `trilith serve`, each a process with its folder and addresses: what they do for clients, and what becomes of it when
+//! nodes are killed, paused, stopped and started again.
+//!
+//! A failure prints the seed and where the folders and logs are; TRILITH_TEST_SEED replays the clients' choices, though not what the
+//! threads make of them.
+
+mod dev;
+mod endpoints;
+mod fixture;
+mod input;
+mod kills;
+mod objects;
+mod pauses;
+mod traffic;
+
+/// Nodes of the clusters of these tests.
+const NODES: usize = 3;

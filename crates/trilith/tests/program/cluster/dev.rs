@@ -1,0 +1,54 @@
+//! `trilith cluster dev`: a cluster on one machine, as README shows it.
+
+use super::fixture::await_some;
+use crate::http::Connection;
+use crate::server::{Home, PATIENCE, program, text};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::fs::File;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Until all nodes serve.
+const DEV_PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_cluster_to_try_runs_and_stops_as_one() {
+    let home = Home::new();
+    let data = home.path("dev");
+    let mut dev = program();
+    let first = super::fixture::own_address();
+    dev.args(["cluster", "dev", "--nodes", "3", "--device-size", "1GiB", "--first-addr", &first, "--data"]).arg(&data);
+    let said = home.path("said");
+    let mut child = dev.stdout(File::create(&said).unwrap()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = || std::fs::read_to_string(&said).unwrap();
+    let octets: Vec<u8> = first.split('.').map(|octet| octet.parse().unwrap()).collect();
+    let at = |node: u8, port: u16| format!("{}.{}.{}.{}:{port}", octets[0], octets[1], octets[2], octets[3] + node);
+    for node in 0..3 {
+        await_some(DEV_PATIENCE, "a node to serve", || {
+            let answer = Connection::open(&at(node, 9001)).ok()?.get("/status").ok()?;
+            let status: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
+            (status["cell"]["gateways"] == 3).then_some(())
+        });
+    }
+    let pids: Vec<Pid> = (1..=3)
+        .map(|node| {
+            let text = std::fs::read_to_string(data.join(format!("node-{node}/trilith.pid"))).unwrap();
+            Pid::from_raw(text.trim().parse().unwrap()).unwrap()
+        })
+        .collect();
+    // One ends; the others are not touched by that.
+    kill_process(pids[2], Signal::KILL).unwrap();
+    await_some(PATIENCE, "a word of it", || said().contains("node 3 ended").then_some(()));
+    let dev = Pid::from_raw(child.id() as i32).unwrap();
+    kill_process(dev, Signal::INT).unwrap();
+    await_some(PATIENCE, "the end of all nodes", || child.try_wait().unwrap());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}{}", said(), text(&output.stderr));
+    let said = said();
+    for what in ["A cluster of 3 nodes", &at(0, 9000), &at(2, 9001), "access key", "secret key", "node 3 ended", "stopping"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    for pid in pids {
+        assert!(test_kill_process(pid).is_err(), "{pid:?} runs");
+    }
+}

@@ -1,0 +1,283 @@
+//! A cluster of a test: three nodes on loopback addresses of their own, with a bound on everything that is waited for.
+
+use super::NODES;
+use crate::http::Connection;
+use crate::server::{Home, LOOK, PASSWORD, USER, program, text};
+use env::Env;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Until a cluster serves with all of its nodes: a node that was cut off waits some seconds before it is taken in again, and longer
+/// each time.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(90);
+/// Until a process ends that was told to.
+const END_PATIENCE: Duration = Duration::from_secs(60);
+/// Small zones: every start ends those that were open, and there are many starts.
+const ZONE_SIZE: &str = "4MiB";
+const DEVICE_SIZE: &str = "1GiB";
+/// Ports on a cluster's address: a node's are these and its number times ten.
+const S3_PORT: u32 = 9000;
+const ADMIN_PORT: u32 = 9001;
+const CLUSTER_PORT: u32 = 9002;
+
+/// Clusters that this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// A loopback address that nobody else uses: of this process, and of this cluster in it.
+pub fn own_address() -> String {
+    let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    // The next two addresses belong to it too: `trilith cluster dev` counts upwards.
+    format!("127.{}.{}.{}", 1 + (made + 40 * (process >> 14)) % 250, process >> 6 & 0xff, (process & 0x3f) * 4 + 1)
+}
+
+/// A running cluster. Dropped, it is killed.
+pub struct Cluster {
+    pub home: Home,
+    address: String,
+    pub token: String,
+    nodes: Vec<Option<Child>>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.nodes.iter_mut().flatten() {
+            // It may have ended already; a paused one dies too.
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+impl Cluster {
+    /// A first node, alone.
+    pub fn of_one() -> Cluster {
+        let mut cluster = Cluster {
+            home: Home::new(),
+            address: own_address(),
+            token: String::new(),
+            nodes: (0..NODES).map(|_| None).collect(),
+        };
+        let made = cluster.init(0, &cluster.data(0).display().to_string());
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let token = program().args(["cluster", "token", "--data"]).arg(cluster.data(0)).output().unwrap();
+        cluster.token = text(&token.stdout).trim().to_owned();
+        cluster.format(0);
+        cluster.spawn(0);
+        cluster.await_ready(0);
+        cluster
+    }
+
+    /// Three nodes that serve.
+    pub fn of_three() -> Cluster {
+        let mut cluster = Cluster::of_one();
+        (1..NODES).for_each(|node| cluster.join_and_spawn(node));
+        cluster.settle();
+        cluster
+    }
+
+    /// `trilith cluster init` with a node's addresses.
+    pub fn init(&self, node: usize, data: &str) -> Output {
+        let address = self.at(node);
+        program().args(["cluster", "init", "--cluster-addr", &address, "--data", data]).output().unwrap()
+    }
+
+    /// `trilith cluster join` with a node's addresses, through the first node.
+    pub fn join(&self, node: usize, token: &str, data: &str) -> Output {
+        let (address, via) = (self.at(node), self.at(0));
+        let mut command = program();
+        command.args(["cluster", "join", token, "--via", &via, "--cluster-addr", &address, "--data", data]);
+        command.output().unwrap()
+    }
+
+    /// A further node; waits for nothing.
+    pub fn join_and_spawn(&mut self, node: usize) {
+        let joined = self.join(node, &self.token, &self.data(node).display().to_string());
+        assert!(joined.status.success(), "{}", text(&joined.stderr));
+        self.format(node);
+        self.spawn(node);
+    }
+
+    fn format(&self, node: usize) {
+        let mut format = program();
+        format.args(["device", "format", "--size", DEVICE_SIZE, "--zone-size", ZONE_SIZE]);
+        let output = format.arg(self.data(node).join("device-0.trilith")).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
+    pub fn data(&self, node: usize) -> PathBuf {
+        self.home.path(&format!("node-{node}"))
+    }
+
+    fn port(&self, node: usize, first: u32) -> String {
+        format!("{}:{}", self.address, first + 10 * node as u32)
+    }
+
+    /// Where a node's S3 port is.
+    pub fn s3(&self, node: usize) -> String {
+        self.port(node, S3_PORT)
+    }
+
+    pub fn all_s3(&self) -> Vec<String> {
+        (0..NODES).map(|node| self.s3(node)).collect()
+    }
+
+    pub fn admin(&self, node: usize) -> String {
+        self.port(node, ADMIN_PORT)
+    }
+
+    /// Where a node listens for the others.
+    pub fn at(&self, node: usize) -> String {
+        self.port(node, CLUSTER_PORT)
+    }
+
+    pub fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(self.home.path(&format!("node-{node}.log"))).unwrap_or_default()
+    }
+
+    /// `trilith serve` of a folder on a node's addresses.
+    pub fn serve_command(&self, node: usize, data: &std::path::Path) -> Command {
+        let mut command = program();
+        command.env("TRILITH_S3_ADDR", self.s3(node)).env("TRILITH_ADMIN_ADDR", self.admin(node));
+        command.env("TRILITH_DEVICE_SIZE", DEVICE_SIZE).env("TRILITH_CORES", "1");
+        command.env("TRILITH_ROOT_USER", USER).env("TRILITH_ROOT_PASSWORD", PASSWORD);
+        command.arg("serve").arg("--data").arg(data);
+        command
+    }
+
+    /// Starts a node and waits for nothing.
+    pub fn spawn(&mut self, node: usize) {
+        let log = OpenOptions::new().create(true).append(true).open(self.home.path(&format!("node-{node}.log"))).unwrap();
+        let mut command = self.serve_command(node, &self.data(node));
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program starts");
+        let former = self.nodes[node].replace(child);
+        assert!(former.is_none(), "node {node} runs");
+    }
+
+    /// Ends a node in the middle of whatever it does.
+    pub fn kill(&mut self, node: usize) {
+        let mut child = self.nodes[node].take().expect("a node that runs");
+        child.kill().expect("our own child can be killed");
+        child.wait().expect("a child can be waited for");
+    }
+
+    /// Ends several nodes at once.
+    pub fn kill_all(&mut self, nodes: &[usize]) {
+        nodes.iter().for_each(|node| self.signal(*node, Signal::KILL));
+        for node in nodes {
+            self.nodes[*node].take().expect("a node that runs").wait().expect("a child can be waited for");
+        }
+    }
+
+    pub fn pause(&self, node: usize) {
+        self.signal(node, Signal::STOP);
+    }
+
+    pub fn go_on(&self, node: usize) {
+        self.signal(node, Signal::CONT);
+    }
+
+    /// Stops a node in order.
+    pub fn stop(&mut self, node: usize) {
+        self.signal(node, Signal::TERM);
+        let mut child = self.nodes[node].take().expect("a node that runs");
+        let status = await_some(END_PATIENCE, &format!("the end of node {node}"), || child.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log(node));
+    }
+
+    fn signal(&self, node: usize, signal: Signal) {
+        let child = self.nodes[node].as_ref().expect("a node that runs");
+        kill_process(Pid::from_raw(child.id() as i32).expect("a process id"), signal).expect("our own child can be signalled");
+    }
+
+    /// A command of the program against a node, with root credentials; what it prints.
+    pub fn run(&self, node: usize, arguments: &[&str]) -> String {
+        let mut command = program();
+        command.env("TRILITH_ENDPOINT", format!("http://{}", self.s3(node))).env("TRILITH_ADMIN_ADDR", self.admin(node));
+        command.env("TRILITH_ROOT_USER", USER).env("TRILITH_ROOT_PASSWORD", PASSWORD);
+        let output = command.args(arguments).output().expect("the program runs");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Makes a bucket that everybody may use. All nodes that run know it when this returns.
+    pub fn make_open_bucket(&self, name: &str) {
+        self.run(0, &["bucket", "make", name]);
+        self.run(0, &["bucket", "policy", "set", name, "public-read-write"]);
+        for node in (0..NODES).filter(|node| self.nodes[*node].is_some()) {
+            await_some(SETTLE_PATIENCE, &format!("the bucket at node {node}"), || {
+                let answer = Connection::open(&self.s3(node)).ok()?.get(&format!("/{name}?list-type=2")).ok()?;
+                (answer.status == 200).then_some(())
+            });
+        }
+    }
+
+    /// What a node says of itself, if it answers.
+    pub fn status(&self, node: usize) -> Option<Value> {
+        let answer = Connection::open(&self.admin(node)).ok()?.get("/status").ok()?;
+        serde_json::from_slice(&answer.body).ok()
+    }
+
+    /// Waits until a node serves S3.
+    pub fn await_ready(&self, node: usize) {
+        await_some(SETTLE_PATIENCE, &format!("node {node} to serve; its log: {}", self.home.path("").display()), || {
+            (self.status(node)?["ready"] == true).then_some(())
+        });
+    }
+
+    /// Waits until the nodes that run say of each of these that it is away.
+    pub fn await_away(&self, away: &[usize]) {
+        let running = (0..NODES).filter(|node| self.nodes[*node].is_some() && !away.contains(node));
+        for node in running {
+            await_some(SETTLE_PATIENCE, &format!("node {node} to know that {away:?} are away"), || {
+                let cell = self.status(node)?["cell"].clone();
+                let is_away = |away: &usize| {
+                    let nodes = cell["nodes"].as_array().into_iter().flatten();
+                    nodes.filter(|node| node["address"] == self.at(*away).as_str()).all(|node| node["serves"] == false)
+                };
+                (cell["gateways"].as_u64()? > 0 && away.iter().all(is_away)).then_some(())
+            });
+        }
+    }
+
+    /// Waits until all nodes serve, all devices are written to, and nothing is undecided, as all nodes say.
+    pub fn settle(&self) {
+        for node in 0..NODES {
+            await_some(SETTLE_PATIENCE, &format!("node {node} to see a whole cluster"), || {
+                let status = self.status(node)?;
+                let cell = &status["cell"];
+                let is = |list: &str, what: &str| {
+                    let all = cell[list].as_array().filter(|all| all.len() == NODES);
+                    all.is_some_and(|all| all.iter().all(|one| one[what] == true))
+                };
+                let is_whole = status["ready"] == true && cell["gateways"] == NODES && is("nodes", "serves");
+                let is_decided = cell["undecided"].as_array()?.is_empty() && !cell["manager_leader"].is_null();
+                (is_whole && is_decided && is("devices", "is_written") && is("nodes", "votes")).then_some(())
+            });
+        }
+        // A lease comes a moment after its view.
+        for node in 0..NODES {
+            await_some(SETTLE_PATIENCE, &format!("a read at node {node}"), || {
+                let answer = Connection::open(&self.s3(node)).ok()?.get("/linear/hot/key-0").ok()?;
+                (answer.status != 503).then_some(())
+            });
+        }
+    }
+}
+
+/// Looks until there is something, or for too long.
+pub fn await_some<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let env = Env::real_with_cores(1);
+    let deadline = env.now() + patience;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(env.now() < deadline, "waited {patience:?} for {what}");
+        std::thread::sleep(10 * LOOK);
+    }
+}
