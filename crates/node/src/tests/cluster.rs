@@ -10,7 +10,7 @@ use logstore::LogStoreConfig;
 use manager::RegisterNode;
 use net::{Identity, Network, SimulatedNetwork};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use types::{BucketId, CellId, ClusterId, NodeIdentity};
 use wal::RegionStore;
@@ -29,8 +29,8 @@ pub struct Cluster {
     pub machines: Vec<Machine>,
 }
 
-/// Engines by node.
-pub type Slots = Mutex<Vec<Option<Arc<dyn ObjectEngine>>>>;
+/// Nodes by number; they end when their machine lets go of them.
+pub type Slots = Mutex<Vec<Weak<Node>>>;
 
 /// What survives a node's process.
 pub struct Machine {
@@ -158,9 +158,10 @@ impl Cluster {
         .await;
     }
 
-    /// By node, the engine that clients use; none of a node that is down.
+    /// The nodes that clients use.
     pub fn slots(&self) -> Slots {
-        Mutex::new(self.machines.iter().map(|machine| machine.node.as_ref().map(|node| node.engine())).collect())
+        let node = |machine: &Machine| machine.node.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        Mutex::new(self.machines.iter().map(node).collect())
     }
 
     /// Lets clients use the nodes that run now.

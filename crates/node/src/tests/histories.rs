@@ -32,8 +32,14 @@ impl Histories {
         *next
     }
 
-    /// One call of a client at a node, drawn by chance.
-    pub async fn call(&self, env: &Env, engine: &dyn ObjectEngine, seen: &mut Option<Value>) {
+    /// One call of a client at a node, drawn by chance; false if it failed.
+    pub async fn call(&self, env: &Env, engine: &dyn ObjectEngine, seen: &mut Option<Value>) -> bool {
+        let failed = *self.failed.lock();
+        self.call_one(env, engine, seen).await;
+        *self.failed.lock() == failed
+    }
+
+    async fn call_one(&self, env: &Env, engine: &dyn ObjectEngine, seen: &mut Option<Value>) {
         let keys = self.by_key.lock().len();
         let at = env.random_below(keys as u64) as usize;
         match env.random_below(10) {
