@@ -15,7 +15,7 @@
 use crate::names::{Memtable, Run, RunWriter};
 use crate::store::Inner;
 use engine::EngineError;
-use format::entry::EntryState;
+use format::entry::{Entry, EntryState};
 use format::manifest::{Manifest, NextIds, RunSummary};
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
@@ -45,11 +45,15 @@ impl Inner {
     /// Writes down everything of the present epoch and before. In a cell its leader does so for all. One that fails has ended an epoch
     /// and left its names; the next one writes them down with its own.
     pub(crate) async fn checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.check_leads()?;
+        // What other gateways have told of moves belongs to the epochs that end now.
+        self.applied_all().await;
         let mut state = self.checkpoints.lock().await;
         let start = self.log_starts(&state.manifest).await?;
         self.background.count_anew();
         self.remembered.note_end(self.targets.table().generation());
         let ended = self.end_epochs().await?;
+        self.take_over(&mut state).await?;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
         // On a full device that has to wait until collection, which needs checkpoints, has made room.
         match self.tidy_uploads().await {
@@ -86,16 +90,57 @@ impl Inner {
     /// Takes in what another gateway has written down: everything that this manifest covers is known here.
     pub(crate) async fn adopt(self: &Arc<Self>, manifest: Manifest) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
-        if manifest.epoch < state.manifest.epoch {
+        match version(&manifest) <= version(&state.manifest) {
+            true => Ok(()),
+            false => self.adopt_newer(&mut state, manifest, false).await,
+        }
+    }
+
+    /// Whether this manifest, or one after it, is known here already.
+    pub(crate) async fn has_adopted(&self, manifest: &Manifest) -> bool {
+        version(manifest) <= version(&self.checkpoints.lock().await.manifest)
+    }
+
+    /// The manifest that the manager has.
+    pub(crate) fn newest_manifest(&self) -> Result<Option<Manifest>, EngineError> {
+        let Some(bytes) = self.remembered.load() else { return Ok(None) };
+        Manifest::decode(&bytes).map(Some).map_err(|error| EngineError::Corrupt { detail: error.to_string() })
+    }
+
+    /// As leader, when all of an epoch is known: goes on from the manifest that the manager has. Who led before may have been removed
+    /// before it told anybody of it, or the manager's answer was lost.
+    async fn take_over(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {
+        if self.is_alone() {
             return Ok(());
         }
+        let Some(manifest) = self.newest_manifest()?.filter(|newest| version(newest) > version(&state.manifest)) else {
+            return Ok(());
+        };
+        self.adopt_newer(state, manifest, true).await?;
+        self.stats.manifests_taken_over.add(1);
+        self.tell_installed(&state.manifest);
+        Ok(())
+    }
+
+    async fn adopt_newer(
+        self: &Arc<Self>,
+        state: &mut CheckpointState,
+        manifest: Manifest,
+        is_taken_over: bool,
+    ) -> Result<(), EngineError> {
         let before = self.names.layers();
         let mut runs = Vec::new();
         for summary in &manifest.runs {
             let known = before.runs.iter().find(|run| run.id() == summary.run).cloned();
             runs.push(match known {
                 Some(run) => run,
-                None => self.open_run(summary).await?,
+                None => {
+                    let run = self.open_run(summary).await?;
+                    if is_taken_over {
+                        self.take_over_moves(&run, manifest.epoch).await?;
+                    }
+                    run
+                }
             });
         }
         for memtable in before.memtables.iter().filter(|memtable| memtable.epoch() <= manifest.epoch) {
@@ -110,6 +155,27 @@ impl Inner {
         self.targets.set_covered(&manifest.start);
         self.background.count_anew();
         state.manifest = manifest;
+        Ok(())
+    }
+
+    /// A run of a former leader may name places that it told nobody: they become everybody's. Else a later move would pass by the run.
+    async fn take_over_moves(self: &Arc<Self>, run: &Run, covered: Epoch) -> Result<(), EngineError> {
+        for block in 0..run.blocks() {
+            for row in read_block(self, run, block).await? {
+                let entry = Entry { epoch: self.epochs.present(), ..row.entry };
+                let name = NameEntry { entry, ..row };
+                let mut keys = self.shard(&entry.hash).lock();
+                let is_newer_here = keys.index().unsaved_epoch(&entry.hash).is_some_and(|epoch| epoch > covered);
+                let known = keys.index().newest(&entry.hash).filter(|known| known.order == entry.order);
+                let Some(known) = known.filter(|known| known.places != entry.places && !is_newer_here) else { continue };
+                if keys.index_mut().relocate(&known.places, entry) {
+                    self.tell_relocated(&known.places, &name);
+                    self.names.insert(entry.epoch, name);
+                    self.targets.remove_live_entry(&known);
+                    self.targets.add_live_entry(&crate::index::Located::from(&entry));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -241,6 +307,11 @@ impl Inner {
         self.stats.merged_runs.add(runs.len() as u64);
         Ok(())
     }
+}
+
+/// Manifests of one cell in their order: each checkpoint and each merge draws the number of a run.
+fn version(manifest: &Manifest) -> (Epoch, RunId) {
+    (manifest.epoch, manifest.next.run)
 }
 
 /// The epoch with whose checkpoint a tombstone may be forgotten.

@@ -10,7 +10,7 @@ mod table;
 use full::FullMap;
 
 use format::entry::{Entry, EntryState, Places};
-use types::{KeyHash, Order};
+use types::{Epoch, KeyHash, Order};
 
 /// What a lookup yields: enough to read the newest record, or to know that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,11 @@ impl ShardIndex {
             Some(entry) => Some(Located::from(entry)),
             None => self.full.get(hash),
         }
+    }
+
+    /// The epoch of a key's newest record, or of its last move, if no checkpoint that this gateway knows covers it.
+    pub fn unsaved_epoch(&self, hash: &KeyHash) -> Option<Epoch> {
+        self.current.get(hash).map(|entry| entry.epoch)
     }
 
     /// Takes an entry in if its order is newer than what is known; returns what it replaced. `Err` gives it back as stale.

@@ -44,6 +44,13 @@ pub struct LogStoreStats {
     pub collected_zones: Counter,
     pub relocated_bytes: Counter,
     pub lost_relocations: Counter,
+    /// Moves of records told again in a new view; moves told before the record; manifests of a former leader taken over.
+    pub moves_told_again: Counter,
+    pub early_moves: Counter,
+    pub manifests_taken_over: Counter,
+    /// Freezes carried into a new view; names without a checkpoint told to who joins.
+    pub carried_freezes: Counter,
+    pub names_told: Counter,
     /// What the last start found: records read, writes rolled forward, partial writes discarded, copies made again.
     pub recovered_records: Counter,
     pub rolled_forward: Counter,

@@ -2,6 +2,7 @@
 
 mod cell;
 mod cell_rig;
+mod cell_sim;
 mod collection;
 mod conformance;
 mod crash;

@@ -82,6 +82,9 @@ pub(crate) struct WriteOp {
 struct Progress {
     stage: Stage,
     waker: Option<Waker>,
+    /// The epoch that it is in, until it is published or given up. Durable copies alone are not enough: in a cell the entry
+    /// is published when the last member has heard of the write, and an epoch that ends before lacks it.
+    in_epoch: Option<Epoch>,
 }
 
 enum Stage {
@@ -116,7 +119,7 @@ pub(crate) struct Outcome {
 
 impl WriteOp {
     pub fn new(inner: &Arc<Inner>, draft: Draft, decides: bool) -> Arc<Self> {
-        let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None });
+        let progress = Mutex::new(Progress { stage: Stage::Queued, waker: None, in_epoch: None });
         let amended = OnceLock::new();
         Arc::new_cyclic(|this| WriteOp { inner: inner.clone(), this: this.clone(), draft, decides, amended, progress })
     }
@@ -261,7 +264,15 @@ impl WriteOp {
         let (generation, primary_first) = (table.generation(), !self.inner.is_alone() && devices.len() > 1);
         let gather = Gather::new(&devices);
         let appending = Appending { write, epoch, generation, devices, gather, primary_first };
-        self.progress.lock().stage = Stage::Appending(appending);
+        {
+            let mut progress = self.progress.lock();
+            // Given up since its turn came: the gateway has left its cell.
+            if let Stage::Done(_) = progress.stage {
+                return self.inner.epochs.leave(epoch);
+            }
+            progress.stage = Stage::Appending(appending);
+            progress.in_epoch = Some(epoch);
+        }
         let record = self.record(write, epoch, generation, devices);
         match primary_first {
             true => self.append_copies(record, 0..1),
@@ -340,15 +351,12 @@ impl WriteOp {
                     large: self.draft.tree_height > 0,
                 };
                 self.inner.publish(entry);
-                self.inner.epochs.leave(appending.epoch);
             }
             Gathered::Full { partly } => {
                 self.inner.some_write_failed.fetch_or(partly, Ordering::AcqRel);
-                self.inner.epochs.leave(appending.epoch);
                 self.give_up(Err(EngineError::Full));
             }
             Gathered::Unknown(reason) => {
-                self.inner.epochs.leave(appending.epoch);
                 self.inner.some_write_failed.store(true, Ordering::Release);
                 self.inner.targets.note_failure();
                 self.give_up(Err(EngineError::Unavailable { reason }));
@@ -364,11 +372,14 @@ impl WriteOp {
 
     /// Tells the request.
     pub fn finish(&self, outcome: Result<Outcome, EngineError>) {
-        let waker = {
+        let (waker, epoch) = {
             let mut progress = self.progress.lock();
             progress.stage = Stage::Done(outcome);
-            progress.waker.take()
+            (progress.waker.take(), progress.in_epoch.take())
         };
+        if let Some(epoch) = epoch {
+            self.inner.epochs.leave(epoch);
+        }
         if let Some(waker) = waker {
             waker.wake();
         }

@@ -11,8 +11,11 @@ use device::ZoneStream;
 use engine::EngineError;
 use format::chunk_ref::{ChunkRef, MAX_REF_BYTES};
 use format::record::Record;
+use format::replicas::ReplicaDevices;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use types::limits::MAX_REPLICAS;
 use types::{DeviceId, KeyHash, Place};
 
 /// Free zones that copying leaves: one for the checkpoint.
@@ -88,8 +91,11 @@ impl Inner {
         let from = chunk.places.as_slice()[replica];
         self.check_room(from.device, bytes)?;
         let frame = self.read_chunk_frame(chunk).await?;
-        let copy =
-            Recopy { record: frame.record, payload: frame.payload, order: None, replica, device: from.device, moved: true };
+        // The copy that was read may be of a time when the chunk had fewer.
+        let devices: SmallVec<[DeviceId; MAX_REPLICAS]> = chunk.places.as_slice().iter().map(|place| place.device).collect();
+        let replica_devices = ReplicaDevices::new(&devices).expect("one for each place");
+        let record = Record { replica_devices, ..frame.record };
+        let copy = Recopy { record, payload: frame.payload, order: None, replica, device: from.device, moved: true };
         let appended = self.recopy(copy).await?;
         chunk.places.as_mut_slice()[replica] = appended.place;
         let frame_bytes = appended.frame_bytes as u64;

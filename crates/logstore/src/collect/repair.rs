@@ -27,6 +27,11 @@ const COPY_EXTRA_BYTES: u64 = 4096;
 impl Inner {
     /// Makes copies for a while, if records may lack some and this gateway leads.
     pub(crate) async fn repair_copies(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.is_alone() || self.background.repair_at().is_none() || self.check_leads().is_err() {
+            return Ok(());
+        }
+        // Moves of a former leader come first: a copy is added to where a record stands for all.
+        self.applied_all().await;
         let (started, mut copied) = (self.env.now(), 0u64);
         while let Some(shard) = self.background.repair_at() {
             if self.is_alone() || self.check_leads().is_err() {

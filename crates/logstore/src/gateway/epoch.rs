@@ -96,7 +96,7 @@ impl Inner {
     }
 
     /// Chunks from this sequence on may be named by no record yet.
-    fn staged_from(&self) -> Sequence {
+    pub(super) fn staged_from(&self) -> Sequence {
         let staging = self.staging.lock();
         staging.first().map_or(Sequence(self.sequences.next()), |put| put.sequence)
     }

@@ -3,6 +3,7 @@
 //! One thing after the other, in the leader's order: a record is moved only after the checkpoint that has it, and a zone is reset only
 //! after every member has applied the moves out of it (decisions 10 and 12).
 
+use super::keys::Keys;
 use super::member::Member;
 use crate::index::Located;
 use crate::peers::Item;
@@ -13,7 +14,7 @@ use format::replicas::Places;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use types::{Epoch, GatewayId};
+use types::{Epoch, GatewayId, KeyHash, Order};
 
 /// Changes that wait to be applied; then the leader's stream waits.
 pub(crate) const MAX_FOLLOWING: usize = 4096;
@@ -30,6 +31,8 @@ pub(crate) enum Follow {
     Relocated {
         old: Places,
         name: Box<NameEntry>,
+        /// The leader has just made it, knowing all moves before it: where the record stands here does not matter.
+        is_fresh: bool,
     },
     Retire {
         from: GatewayId,
@@ -50,7 +53,7 @@ pub(super) async fn run(inner: Weak<Inner>, mut followed: mpsc::Receiver<Follow>
         let Some(member) = &inner.member else { return };
         match follow {
             Follow::Installed(bytes) => inner.follow_installed(member, &bytes).await,
-            Follow::Relocated { old, name } => inner.follow_relocated(&old, *name),
+            Follow::Relocated { old, name, is_fresh } => inner.follow_relocated(member, &old, *name, is_fresh),
             Follow::Retire { from, question } => inner.follow_retire(member, from, question).await,
             // Whoever asked may have gone.
             Follow::Reached(asked) => drop(asked.send(())),
@@ -67,6 +70,9 @@ impl Inner {
             Ok(manifest) => manifest,
             Err(error) => return tracing::error!(%error, "the leader sent a manifest that can't be read"),
         };
+        if self.has_adopted(&manifest).await {
+            return;
+        }
         if !self.wait_for_end_of(manifest.epoch).await {
             return;
         }
@@ -80,22 +86,54 @@ impl Inner {
         }
     }
 
-    fn follow_relocated(&self, old: &Places, name: NameEntry) {
-        let entry = name.entry;
-        let known = {
-            let mut keys = self.shard(&entry.hash).lock();
-            let known = keys.index().newest(&entry.hash);
-            if !keys.index_mut().relocate(old, entry) {
-                return;
+    fn follow_relocated(&self, member: &Member, old: &Places, name: NameEntry, is_fresh: bool) {
+        let mut keys = self.shard(&name.entry.hash).lock();
+        match keys.index().newest(&name.entry.hash) {
+            Some(known) if known.order > name.entry.order => {}
+            Some(known) if known.order == name.entry.order => {
+                if known.places == *old || is_fresh {
+                    self.take_move(&mut keys, &known, name);
+                }
             }
-            self.note_move(old, &name);
-            self.names.insert(entry.epoch, name);
-            known
-        };
-        if let Some(known) = known {
-            self.targets.remove_live_entry(&known);
+            // Its write is not concluded here yet; or it is undecided, and the leader that recovers it needs to know.
+            _ => member.early_moves.lock().entry(name.entry.hash).or_default().push((*old, name)),
         }
+    }
+
+    /// A record stands elsewhere now.
+    fn take_move(&self, keys: &mut Keys, known: &Located, name: NameEntry) {
+        let entry = name.entry;
+        if known.places == entry.places || !keys.index_mut().relocate(&known.places, entry) {
+            return;
+        }
+        self.note_move(&known.places, &name);
+        self.names.insert(entry.epoch, name);
+        self.targets.remove_live_entry(known);
         self.targets.add_live_entry(&Located::from(&entry));
+    }
+
+    /// Moves of a record that were told before it was published here. Under the shard's lock.
+    pub(super) fn take_early_moves(&self, keys: &mut Keys, hash: &KeyHash) {
+        let Some(member) = &self.member else { return };
+        let Some(moves) = member.early_moves.lock().remove(hash) else { return };
+        for (old, name) in moves {
+            match keys.index().newest(hash) {
+                Some(known) if known.order == name.entry.order && known.places == old => {
+                    self.stats.early_moves.add(1);
+                    self.take_move(keys, &known, name);
+                }
+                Some(known) if known.order >= name.entry.order => {}
+                _ => member.early_moves.lock().entry(*hash).or_default().push((old, name)),
+            }
+        }
+    }
+
+    /// Where a record that this gateway has not published stands, after the moves that it was told of.
+    pub(super) fn moved_places(&self, hash: &KeyHash, order: Order, found: Places) -> Places {
+        let Some(member) = &self.member else { return found };
+        let early = member.early_moves.lock();
+        let moves = early.get(hash).into_iter().flatten().filter(|(_, name)| name.entry.order == order);
+        moves.fold(found, |places, (old, name)| if places == *old { name.entry.places } else { places })
     }
 
     async fn follow_retire(&self, member: &Member, from: GatewayId, question: u64) {
@@ -132,8 +170,10 @@ impl Inner {
 
     /// In a new view: tells the members which moves this gateway knows of.
     pub(super) fn tell_moves(&self, member: &Member) {
-        for (old, name) in member.moves.lock().iter() {
-            member.push_to_all(&Item::Relocated { old: *old, name: name.clone() });
+        let moves = member.moves.lock().clone();
+        for (old, name) in moves {
+            self.stats.moves_told_again.add(1);
+            member.push_to_all(&Item::Relocated { old, name });
         }
     }
 
@@ -141,12 +181,28 @@ impl Inner {
     pub(crate) fn forget_moves(&self, covered: Epoch) {
         if let Some(member) = &self.member {
             member.moves.lock().retain(|(_, name)| name.entry.epoch > covered);
+            member.early_moves.lock().retain(|_, moves| {
+                moves.retain(|(_, name)| name.entry.epoch > covered);
+                !moves.is_empty()
+            });
+        }
+    }
+
+    /// The leader has decided where this record stands.
+    pub(super) fn forget_moves_of(&self, hash: &KeyHash) {
+        if let Some(member) = &self.member {
+            member.moves.lock().retain(|(_, name)| name.entry.hash != *hash);
+            member.early_moves.lock().remove(hash);
         }
     }
 
     /// Waits until every move that other gateways have told is applied.
     pub(crate) async fn applied_all(&self) {
         let Some(member) = &self.member else { return };
+        if member.followed.lock().is_some() {
+            // Nobody applies anything yet: this gateway is founding its cell.
+            return;
+        }
         let (asked, reached) = oneshot::channel();
         if member.following.send(Follow::Reached(asked)).await.is_ok() {
             let _ = reached.await;

@@ -62,7 +62,9 @@ impl Inner {
         let member = self.member.as_ref().ok_or(HearError::Alone)?;
         if let Some(view) = item.view() {
             self.wait_for_view(member, view).await?;
-            if view < member.view().number() && !matches!(item, Item::Key { .. } | Item::All(_)) {
+            // That a member has begun an epoch stays true, and is not said again.
+            let is_kept = matches!(item, Item::Key { .. } | Item::All(_) | Item::EpochBegun { .. });
+            if view < member.view().number() && !is_kept {
                 return Ok(());
             }
         }
@@ -91,11 +93,13 @@ impl Inner {
                 self.env.spawn(async move { inner.begin_epoch(view, epoch).await });
             }
             Item::EpochBegun { epoch, staged_from, .. } => {
-                member.heard.lock().begun.insert(from, (epoch, staged_from));
-                member.moved();
+                member.note_begun(from, epoch, staged_from);
             }
             Item::Installed { manifest } => self.follow(member, Follow::Installed(manifest)).await?,
-            Item::Relocated { old, name } => self.follow(member, Follow::Relocated { old, name: Box::new(name) }).await?,
+            Item::Relocated { old, name } => {
+                let is_fresh = member.is_fresh_from_leader(from);
+                self.follow(member, Follow::Relocated { old, name: Box::new(name), is_fresh }).await?;
+            }
             Item::Retire { question } => self.follow(member, Follow::Retire { from, question }).await?,
         }
         Ok(())
@@ -120,7 +124,9 @@ impl Inner {
         });
     }
 
-    fn take_in_cell_message(self: &Arc<Self>, member: &Member, from: GatewayId, message: CellMessage) {
+    pub(super) fn take_in_cell_message(self: &Arc<Self>, member: &Member, from: GatewayId, message: CellMessage) {
+        // Not while a view is being installed: some shards would have it and others not.
+        let _one_at_a_time = member.changing.lock();
         for shard in &self.shards {
             self.step_on(shard, None, |keys, out| keys.receive_for_all(from, &message, out));
         }
@@ -128,7 +134,7 @@ impl Inner {
     }
 
     /// What the shell itself keeps of a message about all keys.
-    pub(super) fn note_cell_message(&self, member: &Member, from: GatewayId, message: &CellMessage) {
+    fn note_cell_message(&self, member: &Member, from: GatewayId, message: &CellMessage) {
         let mut heard = member.heard.lock();
         if message.view().is_some_and(|view| view != heard.view) {
             return;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use target::LogTarget;
 use topology::{HeldLease, ReplicaTable, View};
-use types::{DeviceId, GatewayId};
+use types::{DeviceId, GatewayId, Sequence};
 
 /// Names that travel in one item.
 const NAMES_PER_ITEM: usize = 256;
@@ -65,6 +65,7 @@ impl LogStore {
 
 impl Inner {
     fn install(self: &Arc<Self>, member: &Member, next: CellView) {
+        let _one_at_a_time = member.changing.lock();
         let cell = Arc::new(Cell::new(self.me, next.view.clone()));
         let added: Vec<GatewayId> =
             next.view.members().iter().copied().filter(|gateway| !member.view().view().contains(*gateway)).collect();
@@ -78,6 +79,10 @@ impl Inner {
             (heard.view, heard.leader) = (next.view.number(), Some(next.leader));
             (heard.hello, heard.carried, heard.holding, heard.holding_shards) = Default::default();
             heard.begun.retain(|gateway, _| next.view.contains(*gateway));
+            // Who joins begins with the greatest epoch that it is greeted with, so that nobody waits for it to end one before: it
+            // may have to wait itself for what comes behind. Nothing is known of its chunks.
+            let present = self.epochs.present();
+            heard.begun.extend(added.iter().map(|gateway| (*gateway, (present, Sequence(0)))));
         }
         let table = Arc::new(next.table);
         self.targets.set_table(table.clone());
@@ -119,6 +124,7 @@ impl Inner {
     fn tell_names(&self, member: &Member, to: GatewayId) {
         for memtable in self.names.layers().memtables {
             let names: Vec<NameEntry> = memtable.read().values().cloned().collect();
+            self.stats.names_told.add(names.len() as u64);
             for names in names.chunks(NAMES_PER_ITEM) {
                 member.push(to, &Item::Unsaved { names: names.to_vec() });
             }

@@ -10,6 +10,7 @@
 use super::follow;
 use super::member::Member;
 use crate::background;
+use crate::peers::Item;
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
 use format::name_entry::NameEntry;
@@ -45,9 +46,13 @@ impl Inner {
         while !self.load_newer_manifest(installed).await? {
             self.env.sleep(MANIFEST_LOOK).await;
         }
-        self.begin_at(epoch.max(Epoch(installed.0 + 1)));
-        self.absorb(unsaved);
+        let covered = self.remembered.epoch();
+        self.begin_at(epoch.max(Epoch(covered.0 + 1)));
+        self.absorb(unsaved, covered);
         self.count_live().await;
+        // It has no write of an earlier epoch.
+        let (view, epoch, staged_from) = (member.view().number(), self.epochs.present(), self.staged_from());
+        member.push_to_all(&Item::EpochBegun { view, epoch, staged_from });
         member.heard.lock().joining = false;
         self.start_member_tasks(member);
         member.moved();
@@ -71,7 +76,8 @@ impl Inner {
     }
 
     /// Takes in names that no checkpoint has, from all members: the newest of each counts, and of one order the last place.
-    fn absorb(&self, mut unsaved: Vec<NameEntry>) {
+    /// What the checkpoint of epoch `covered` has is as new as what a member tells of that time: it may not have heard of a move.
+    fn absorb(&self, mut unsaved: Vec<NameEntry>, covered: Epoch) {
         unsaved.sort_by_key(|name| (name.entry.order, name.entry.epoch));
         for name in unsaved {
             let entry = name.entry;
@@ -79,6 +85,7 @@ impl Inner {
             let known = keys.index().newest(&entry.hash);
             match known {
                 Some(known) if known.order > entry.order => continue,
+                Some(known) if known.order == entry.order && entry.epoch <= covered => continue,
                 Some(known) if known.order == entry.order => drop(keys.index_mut().relocate(&known.places, entry)),
                 _ => drop(keys.index_mut().publish(entry)),
             }

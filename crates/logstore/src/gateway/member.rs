@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
-use types::{Epoch, GatewayId, Sequence, ViewNumber};
+use types::{Epoch, GatewayId, KeyHash, Sequence, ViewNumber};
 
 /// What makes a log engine the gateway of a cell.
 pub struct MemberSetup {
@@ -70,6 +70,10 @@ pub(crate) struct Member {
     pub followed: Mutex<Option<mpsc::Receiver<Follow>>>,
     /// Of this gateway and of the leaders before, in no checkpoint yet.
     pub moves: Mutex<Moves>,
+    /// Moves of records that this gateway has not heard of, by key: applied when it does.
+    pub early_moves: Mutex<BTreeMap<KeyHash, Moves>>,
+    /// Held while a view is installed, and while a message about all keys is taken in.
+    pub changing: Mutex<()>,
     pub heard: Mutex<Heard>,
     /// Counts changes of `heard` and of the view.
     pub progress: Watched<u64>,
@@ -116,6 +120,8 @@ impl Member {
             following,
             followed: Mutex::new(Some(followed)),
             moves: Mutex::default(),
+            early_moves: Mutex::default(),
+            changing: Mutex::default(),
             heard: Mutex::new(Heard {
                 view,
                 joining,
@@ -147,11 +153,27 @@ impl Member {
         }
     }
 
-    /// Queues an item for every other member.
+    /// Queues an item for every other member; while a view is being installed also for who joins with it.
     pub fn push_to_all(&self, item: &Item) {
-        for to in self.view().others() {
-            self.push(*to, item);
+        self.links.load().values().for_each(|link| link.push(item));
+    }
+
+    /// A member has begun an epoch.
+    pub fn note_begun(&self, from: GatewayId, epoch: Epoch, staged_from: Sequence) {
+        {
+            let mut heard = self.heard.lock();
+            if heard.begun.get(&from).is_none_or(|(begun, _)| *begun <= epoch) {
+                heard.begun.insert(from, (epoch, staged_from));
+            }
         }
+        self.moved();
+    }
+
+    /// Whether a move that this gateway tells now was made by it as leader: what a member tells again in a new view comes before it has
+    /// carried.
+    pub fn is_fresh_from_leader(&self, from: GatewayId) -> bool {
+        let heard = self.heard.lock();
+        heard.leader == Some(from) && heard.carried.contains(&from)
     }
 
     pub fn links(&self) -> Arc<BTreeMap<GatewayId, Arc<Link>>> {

@@ -49,15 +49,18 @@ impl Inner {
     ) -> Result<(), EngineError> {
         // Everybody has the view: what is told from here on finds its way into it.
         member.progress.wait_for(|_| member.all_carried()).await;
-        let found = self.walk_logs().await?;
+        let has_joined = self.has_joined();
+        if has_joined {
+            // Before it says that it has carried, a member tells which moves it knows of.
+            self.applied_all().await;
+        }
+        let found = self.walk_logs(has_joined).await?;
         for write in newest_of(&found, removed) {
             self.roll_on(write).await?;
         }
         let all = CellMessage::AllRecovered { view };
         member.push_to_all(&Item::All(all.clone()));
-        for shard in &self.shards {
-            self.step_on(shard, None, |keys, out| keys.receive_for_all(self.me, &all, out));
-        }
+        self.take_in_cell_message(member, self.me, all);
         member
             .progress
             .wait_for(|_| {
@@ -67,10 +70,9 @@ impl Inner {
             .await;
         let decided = CellMessage::Decided { gateways: removed.iter().copied().collect() };
         member.push_to_all(&Item::All(decided.clone()));
-        for shard in &self.shards {
-            self.step_on(shard, None, |keys, out| keys.receive_for_all(self.me, &decided, out));
-        }
-        self.note_cell_message(member, self.me, &decided);
+        self.take_in_cell_message(member, self.me, decided);
+        // One that has not the maps gets them now that nothing is undecided.
+        member.until(|heard| !heard.joining).await;
         self.end_complete_uploads().await?;
         self.checkpoint().await?;
         member.heard.lock().recovered.extend(removed);
@@ -101,11 +103,13 @@ impl Inner {
         member.moved();
     }
 
-    async fn walk_logs(&self) -> Result<FoundRecords, EngineError> {
+    /// From where this gateway's own checkpoint ends: what a newer one of a former leader has may be unknown here.
+    async fn walk_logs(&self, has_joined: bool) -> Result<FoundRecords, EngineError> {
         let table = self.targets.table().clone();
         let devices: Vec<Arc<dyn LogTarget>> =
             table.devices().iter().filter_map(|device| self.targets.device(*device).cloned()).collect();
-        let manifest = self.checkpoints.lock().await.manifest.clone();
+        let own = self.checkpoints.lock().await.manifest.clone();
+        let manifest = if has_joined { own } else { self.newest_manifest()?.unwrap_or(own) };
         walk_all(&devices, &manifest).await.map_err(|error| EngineError::Unavailable { reason: error.to_string() })
     }
 
@@ -132,6 +136,7 @@ impl Inner {
             self.stats.rolled_forward.add(1);
         }
         let places = Places::new(&places).expect("the base is one of them");
+        let places = self.moved_places(&record.hash, order, places);
         let entry = entry_of(record, order, places, base.frame_bytes, self.epochs.present());
         let name = name_entry_of(record, entry)?;
         self.step(&record.hash, Some(&name), |keys, out| {

@@ -58,8 +58,17 @@ impl Inner {
                     let held = keys.held_names.remove(&entry.write);
                     let name = heard.filter(|name| name.entry == *entry).cloned().or(held);
                     self.enter(entry, name.expect("a published entry came with its name"));
+                    self.take_early_moves(keys, &entry.hash);
+                }
+                Output::Moved { entry, .. } => {
+                    let name = keys.held_names.remove(&entry.write).expect("an entry is held with its name");
+                    self.forget_moves_of(&entry.hash);
+                    self.names.insert(entry.epoch, name);
                 }
                 Output::Send { to, message } => {
+                    if let Message::Carry { .. } = message {
+                        self.stats.carried_freezes.add(1);
+                    }
                     let told = own.as_ref().or(heard);
                     let name = match message {
                         Message::Conclude { entry: Some(entry), .. } | Message::Recovered { entry } => {
@@ -95,6 +104,10 @@ impl Inner {
                 }
                 Output::Answer { op: Op::Read(op), newest, view } => op.answer(newest, view),
                 Output::Published { entry, replaced } => self.account_published(&entry, replaced.as_ref()),
+                Output::Moved { entry, from } => {
+                    self.targets.remove_live_entry(&from);
+                    self.targets.add_live_entry(&Located::from(&entry));
+                }
                 Output::RecoveredHeld => self.shard_holds_recovered(view),
                 Output::Send { .. } => {}
                 Output::Dispatch { .. } | Output::Acknowledge { .. } | Output::Answer { .. } => {

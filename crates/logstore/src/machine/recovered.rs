@@ -81,8 +81,14 @@ impl<Op: Clone> Shard<Op> {
         peers.frozen.retain(|frozen| !gateways.contains(&frozen.holder));
         let recovered: Vec<Entry> = peers.held.extract_if(.., |entry| gateways.contains(&entry.write.gateway)).collect();
         for entry in recovered {
-            if let Ok(replaced) = self.index.publish(entry) {
-                out.push(Output::Published { entry, replaced });
+            match (self.index.publish(entry), self.index.newest(&hash)) {
+                (Ok(replaced), _) => out.push(Output::Published { entry, replaced }),
+                // Heard of before its gateway was removed. All members must hold the same places, or later moves pass some of them by.
+                (Err(_), Some(from)) if from.order == entry.order && from.places != entry.places => {
+                    self.index.relocate(&from.places, entry);
+                    out.push(Output::Moved { entry, from });
+                }
+                (Err(_), _) => {}
             }
         }
         // Nobody else will answer for them.

@@ -23,6 +23,8 @@ pub enum Output<Op> {
     Acknowledge { op: Op, entry: Entry, replaced: Option<Located> },
     /// A write made elsewhere is published.
     Published { entry: Entry, replaced: Option<Located> },
+    /// A record that is known here stands where the leader that recovered it says, not where it was thought to be.
+    Moved { entry: Entry, from: Located },
     /// The read's answer: the newest record, a tombstone, or nothing. It was looked up under `view`: it may leave only while the
     /// shell's lease permits reads of that view, asked after this output (RFD 5, rule 8).
     Answer { op: Op, newest: Option<Located>, view: ViewNumber },

@@ -439,7 +439,7 @@ impl CellWorld {
                     let swapped = matches!(self.ops[op].call, Call::Swap { .. });
                     self.answer(op, if swapped { Outcome::Swapped } else { Outcome::Written });
                 }
-                Output::Published { .. } => {}
+                Output::Published { .. } | Output::Moved { .. } => {}
                 Output::Answer { op, newest, .. } if self.gateway(gateway).lease => {
                     let value = self.value_of(newest);
                     self.answer(op, Outcome::Read(value));

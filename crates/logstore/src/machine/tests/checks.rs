@@ -62,7 +62,11 @@ impl Checks {
                 let key = ops[*op].key;
                 self.acknowledged(gateways, gateway, key, *op, entry)
             }
-            Output::Send { .. } | Output::Published { .. } | Output::Answer { .. } | Output::RecoveredHeld => Ok(()),
+            Output::Send { .. }
+            | Output::Published { .. }
+            | Output::Moved { .. }
+            | Output::Answer { .. }
+            | Output::RecoveredHeld => Ok(()),
         }
     }
 

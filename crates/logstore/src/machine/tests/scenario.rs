@@ -99,7 +99,7 @@ impl Trio {
                 }
                 Output::Acknowledge { op, .. } => self.seen.push(format!("acknowledge {op}")),
                 Output::Answer { op, newest, .. } => self.seen.push(format!("answer {op}: {}", offset_of(newest))),
-                Output::Published { .. } | Output::RecoveredHeld => {}
+                Output::Published { .. } | Output::Moved { .. } | Output::RecoveredHeld => {}
                 Output::Send { to, message } => {
                     self.wires.entry((gateway, to.0 as usize)).or_default().push_back(message);
                 }

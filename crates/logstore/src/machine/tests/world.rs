@@ -506,7 +506,7 @@ impl World {
                     };
                     self.answer(op, outcome);
                 }
-                Output::Published { .. } | Output::RecoveredHeld => {}
+                Output::Published { .. } | Output::Moved { .. } | Output::RecoveredHeld => {}
                 Output::Answer { op, newest, .. } => self.answer(op, Outcome::Read(self.value_of(newest))),
                 Output::Send { to, message } => {
                     if let Some(mutant) = self.setup.mutant {

@@ -1,0 +1,262 @@
+//! Seeded simulation of a cell: clients at all gateways, while gateways die, ways are cut, targets go and come, and the power fails.
+//!
+//! ```text
+//!   scenario (data): workload × faults × topology       seed: all draws
+//!     clients ─► gateways ─► wires ─► targets        history of each key ─► linearizable?
+//!       chaos ─► processes, ways, targets, power     at the end: every gateway and every list agree, before and after a restart
+//!     manager ─► views, leases, manifest
+//! ```
+//!
+//! A list is a read of every key. A call that ended with an error may have its effect later, or never. A failure prints its seed;
+//! `TRILITH_CELL_SEED` runs that seed alone, `TRILITH_SOAK` multiplies the seeds.
+
+mod client;
+mod faults;
+mod life;
+mod manager;
+mod streets;
+mod wire;
+mod world;
+
+use super::support::{Draw, simulate, soak};
+use client::{Client, Record, look_around};
+use faults::{Chaos, Faults};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Once;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use world::World;
+
+/// Seeds of each scenario in a default run.
+const SEEDS: u64 = 12;
+/// Longest time until the cell is whole again after the last fault.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(40);
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub gateways: usize,
+    pub zones: u64,
+    pub zone_bytes: u64,
+    pub checkpoint_entries: usize,
+    pub clients: u64,
+    pub keys: usize,
+    pub small_bytes: u64,
+    /// Longest pause of a client between two calls.
+    pub think_us: u64,
+    /// Of 1000 messages, so many are lost.
+    pub lost: u64,
+    pub strikes: u64,
+    /// Longest time between two faults.
+    pub calm_ms: u64,
+    pub faults: Faults,
+}
+
+const BASE: Scenario = Scenario {
+    name: "base",
+    gateways: 3,
+    zones: 40,
+    zone_bytes: 256 * 1024,
+    checkpoint_entries: 30,
+    clients: 4,
+    keys: 5,
+    small_bytes: 6_000,
+    think_us: 40_000,
+    lost: 3,
+    strikes: 5,
+    calm_ms: 2_000,
+    faults: Faults {
+        kill: 2,
+        kill_leader: 2,
+        kill_after_install: 2,
+        kill_collecting: 2,
+        kill_two: 2,
+        depose: 3,
+        cut: 2,
+        cut_and_kill: 3,
+        deafen: 1,
+        target: 3,
+        power: 2,
+    },
+};
+
+/// More keys than are overwritten between two checkpoints, on devices that are short of zones: collection moves what is live.
+const CROWDED: Scenario =
+    Scenario { name: "crowded", keys: 60, small_bytes: 14_000, zones: 26, think_us: 15_000, checkpoint_entries: 40, ..BASE };
+
+thread_local! {
+    static PANICS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A panic of a task is a failure of its run.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.set(PANICS.get() + 1);
+            before(panic);
+        }));
+    });
+    PANICS.set(0);
+}
+
+/// What happened in a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ran {
+    history: String,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+async fn until_settled(world: &Arc<World>) -> Result<(), String> {
+    let ends = world.env.now() + SETTLE_PATIENCE;
+    while !world.is_settled() {
+        if world.env.now() > ends {
+            return Err(format!("the cell does not come to rest:\n{}", world.describe()));
+        }
+        world.env.sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+async fn run(scenario: Scenario, seed: u64) -> Result<Ran, String> {
+    let world = World::new(scenario, seed).await;
+    let record = Record::new(scenario.keys);
+    let outcome = live(&world, &record, seed).await;
+    record.is_over.store(true, Ordering::Relaxed);
+    let violation = record.violation.lock().clone();
+    outcome.and(violation.map_or(Ok(()), Err)).and(record.check()).map_err(|what| format!("{what}\n{}", world.describe()))?;
+    let mut counts = record.answered.lock().clone();
+    count_branches(&world, &mut counts);
+    Ok(Ran { history: record.text(), counts })
+}
+
+async fn live(world: &Arc<World>, record: &Arc<Record>, seed: u64) -> Result<(), String> {
+    until_settled(world).await?;
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..world.scenario.clients {
+        let draw = Draw::new(seed.wrapping_mul(977).wrapping_add(number));
+        let client = Client { world: world.clone(), record: record.clone(), draw, seen: BTreeMap::new() };
+        clients.spawn(client.run());
+    }
+    let mut chaos = Chaos { world: world.clone(), draw: Draw::new(!seed) };
+    for _ in 0..world.scenario.strikes {
+        let calm = Duration::from_micros(chaos.draw.below(world.scenario.calm_ms * 1000));
+        world.env.sleep(calm).await;
+        chaos.strike().await;
+        if record.violation.lock().is_some() {
+            return Ok(());
+        }
+    }
+    world.env.sleep(Duration::from_secs(1)).await;
+    record.is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = clients.join_next().await {
+        ended.map_err(|error| error.to_string())?;
+    }
+    // Everything that was under way has ended.
+    world.env.sleep(Duration::from_secs(20)).await;
+    until_settled(world).await?;
+    look_around(world, record).await?;
+    world.power_cut(0).await;
+    until_settled(world).await?;
+    // Leases of the newest view.
+    world.env.sleep(Duration::from_millis(300)).await;
+    look_around(world, record).await.map_err(|what| format!("after the last restart: {what}"))
+}
+
+fn count_branches(world: &World, counts: &mut BTreeMap<&'static str, u64>) {
+    let mut add = |what: &'static str, count: u64| *counts.entry(what).or_default() += count;
+    for store in world.ever.lock().iter() {
+        let stats = store.stats();
+        add("checkpoints", stats.checkpoints.get());
+        add("merged runs", stats.merged_runs.get());
+        add("collected zones", stats.collected_zones.get());
+        add("relocated bytes", stats.relocated_bytes.get());
+        add("slow reads", stats.slow_reads.get());
+        add("rolled forward", stats.rolled_forward.get());
+        add("copies made again", stats.recopied.get());
+        add("stale reads", stats.stale_reads.get());
+        add("moves told again", stats.moves_told_again.get());
+        add("early moves", stats.early_moves.get());
+        add("manifests taken over", stats.manifests_taken_over.get());
+        add("carried freezes", stats.carried_freezes.get());
+        add("names told to who joins", stats.names_told.get());
+    }
+    add("recoveries", world.recoveries_done.load(Ordering::Relaxed));
+    add(
+        "recoveries begun again",
+        world.recoveries_begun.load(Ordering::Relaxed).saturating_sub(world.recoveries_done.load(Ordering::Relaxed)),
+    );
+    add("recoveries failed", world.recoveries_failed.load(Ordering::Relaxed));
+    add("messages doubled", *world.streets.doubled.lock());
+}
+
+/// Runs a seed; panics with its name if anything is wrong.
+fn must_hold(scenario: Scenario, seed: u64) -> Ran {
+    count_panics();
+    let ran = simulate(run(scenario, seed));
+    let panics = PANICS.get();
+    match ran {
+        Ok(ran) if panics == 0 => ran,
+        Ok(_) => panic!("{} seed {seed}: {panics} tasks panicked", scenario.name),
+        Err(what) => panic!("{} seed {seed} ({panics} tasks panicked): {what}", scenario.name),
+    }
+}
+
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("TRILITH_CELL_SEED") {
+        Ok(seed) => vec![seed.parse().expect("TRILITH_CELL_SEED is a number")],
+        Err(_) => (0..count * soak()).collect(),
+    }
+}
+
+/// Runs all seeds of a scenario; every branch of `must_occur` must have been taken.
+fn all_hold(scenario: Scenario, count: u64, must_occur: &[&'static str]) {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let seeds = seeds(count);
+    for seed in &seeds {
+        let ran = must_hold(scenario, *seed);
+        ran.counts.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
+    }
+    println!("{}: {counts:#?}", scenario.name);
+    for what in must_occur.iter().filter(|_| seeds.len() > 1) {
+        assert!(
+            counts.get(what).is_some_and(|count| *count > 0),
+            "{}: no {what} in {} seeds: {counts:?}",
+            scenario.name,
+            seeds.len()
+        );
+    }
+}
+
+#[test]
+fn a_cell_is_linearizable_whatever_fails() {
+    let must_occur = [
+        "carried freezes",
+        "checkpoints",
+        "collected zones",
+        "manifests taken over",
+        "merged runs",
+        "messages doubled",
+        "names told to who joins",
+        "recoveries",
+        "recoveries begun again",
+        "rolled forward",
+        "slow reads",
+        "unknown",
+    ];
+    all_hold(BASE, SEEDS, &must_occur);
+}
+
+#[test]
+fn a_crowded_cell_is_linearizable_whatever_fails() {
+    all_hold(CROWDED, SEEDS / 2, &["relocated bytes", "moves told again", "collected zones", "manifests taken over"]);
+}
+
+#[test]
+fn a_seed_run_twice_gives_the_same_history() {
+    assert_eq!(must_hold(BASE, 3), must_hold(BASE, 3));
+}
