@@ -11,6 +11,10 @@ pub enum NodeError {
     Listen { address: String, cause: std::io::Error },
     #[error("opening the target of a device: {0}")]
     Target(#[from] target::TargetOpenError),
+    #[error("the cluster does not take this node: {0}")]
+    Unfit(String),
+    #[error("another process runs at {address} with this node's identity: is this folder a copy? Two nodes never share one")]
+    Twin { address: String },
     #[error("the manager: {0}")]
     State(String),
 }

@@ -20,6 +20,7 @@ mod fences;
 mod heartbeat;
 mod holds;
 mod incarnation;
+mod inquiry;
 mod manifests;
 mod node;
 mod oversee;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use callers::Callers;
 pub use error::NodeError;
+pub use inquiry::{answers_as, inquire, inquiry};
 pub use node::{Node, NodeOptions, NodeStatus};
 
 use bytes::Bytes;
@@ -49,7 +51,7 @@ const HEARTBEATS: ServiceTag = ServiceTag(5);
 /// Whether a node is there.
 const PINGS: ServiceTag = ServiceTag(6);
 
-/// A request that any node of the cluster answers: whoever asks it knows the cluster's identity.
+/// A request that any node of the cluster answers with its identity: whoever asks it knows the cluster's identity.
 pub fn ping() -> Bytes {
     PINGS.mark(&[])
 }

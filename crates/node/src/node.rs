@@ -3,8 +3,8 @@
 use crate::callers::Callers;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
+use crate::inquiry::{Here, inquire, inquiry, refuse_twin};
 use crate::oversee::HeartbeatService;
-use crate::ping::Here;
 use crate::vitals::Vitals;
 use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, TARGETS};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use env::Env;
 use logstore::{LogStore, LogStoreConfig};
 use manager::overseer::Overseer;
 use manager::{MANAGER_GROUP, Manager, ManagerError, RegisterNode, ReplicatedOptions};
-use net::{BoxFuture, Identity, Network, Refusal, Request, Router, Service, ServiceTag};
+use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -129,7 +129,7 @@ impl Node {
         let router = Router::new()
             .with(ServiceTag::CONSENSUS, member.service())
             .with(ServiceTag::MANAGER, manager.service())
-            .with(PINGS, Arc::new(Here))
+            .with(PINGS, Arc::new(Here { manager: manager.clone(), identity: register.identity }))
             .with(TARGETS, late(TARGETS))
             .with(GATEWAYS, late(GATEWAYS))
             .with(HEARTBEATS, late(HEARTBEATS));
@@ -137,23 +137,36 @@ impl Node {
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
         let listening = Ending(env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity)));
-        let callers = Callers::new(env, network, identity);
-        take_part(env, &manager, me, &address, &via).await?;
+        let callers = Callers::new(env, network.clone(), identity);
+        let to = |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };
+        take_part(env, &manager, me, &register, &via, &to).await?;
+        refuse_twin(env, &manager, &register, to).await?;
         let id = register_node(env, &manager, &register).await?;
         Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id, listening })
     }
 }
 
 /// Forms the manager's group, or joins it; at a later start the node is a member already.
-async fn take_part(env: &Env, manager: &Manager, me: MemberId, address: &str, via: &[String]) -> Result<(), NodeError> {
+async fn take_part(
+    env: &Env,
+    manager: &Manager,
+    me: MemberId,
+    register: &RegisterNode,
+    via: &[String],
+    to: &impl Fn(&str) -> Arc<dyn Caller>,
+) -> Result<(), NodeError> {
+    let RegisterNode { identity, name, address, .. } = register;
     let is_member = || manager.replication().is_some_and(|replication| !replication.members.is_empty());
     let mut turn = 0;
     while !is_member() {
         let taken = match via.len() {
-            0 => manager.form(&BTreeMap::from([(me, address.to_owned())])).await,
+            0 => manager.form(&BTreeMap::from([(me, address.clone())])).await,
             count => {
-                let via = Peer { node: MemberId(0), address: via[turn % count].clone() };
-                manager.join(&via, address).await
+                let via = &via[turn % count];
+                if let Ok(Err(reason)) = inquire(env, &*to(via), inquiry(*identity, name, address)).await {
+                    return Err(NodeError::Unfit(reason));
+                }
+                manager.join(&Peer { node: MemberId(0), address: via.clone() }, address).await
             }
         };
         if let Err(error) = taken {

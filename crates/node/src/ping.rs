@@ -3,7 +3,6 @@
 use crate::PINGS;
 use crate::node::Inner;
 use bytes::Bytes;
-use net::{BoxFuture, Refusal, Request, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +14,6 @@ const PING_INTERVAL: Duration = Duration::from_millis(250);
 const PING_PATIENCE: Duration = Duration::from_millis(750);
 /// Answers in a row that must be missing before a node counts as silent.
 const MISSED_BOUND: u32 = 2;
-
-/// Answers that this node is there.
-pub(crate) struct Here;
-
-impl Service for Here {
-    fn handle(&self, _: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
-        Box::pin(async { Ok(Bytes::new()) })
-    }
-}
 
 impl Inner {
     /// Asks all other nodes, for as long as this one lives.

@@ -33,7 +33,7 @@ pub struct Place {
     pub host: String,
     pub rack: String,
     pub zone: String,
-    /// Members through which it joins; empty for the first node.
+    /// Members through which it joins; empty for the first node until it has formed the cluster, then its own address.
     pub via: Vec<String>,
 }
 
@@ -108,6 +108,27 @@ impl Place {
         if path.exists() {
             bail!("{} says that this folder is a node of a cluster already", path.display());
         }
+        self.put(data)
+    }
+
+    /// The first node has formed its cluster. From now on it is a node like the others: were its part of the manager lost, it must not
+    /// form another cluster under the same name.
+    pub fn note_formed(&mut self, data: &Path) -> anyhow::Result<()> {
+        if !self.via.is_empty() {
+            return Ok(());
+        }
+        self.via = vec![self.address.clone()];
+        self.put(data)
+    }
+
+    /// Whether this is the first node of a cluster that has been formed.
+    pub fn has_formed(&self) -> bool {
+        self.via == [self.address.clone()]
+    }
+
+    /// Writes the file.
+    fn put(&self, data: &Path) -> anyhow::Result<()> {
+        let path = data.join(FILE);
         let text = toml::to_string(self).context("writing the place down")?;
         let temporary = data.join("cluster.toml.new");
         let write = || -> std::io::Result<()> {

@@ -5,12 +5,12 @@ use crate::credentials;
 use crate::place::Place;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use consensus::LogPlace;
 use env::Env;
 use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode, Snapshot};
-use net::TcpNetwork;
+use net::{RemoteCaller, TcpNetwork};
 use node::{Node, NodeOptions};
 use object::{Engines, ObjectService};
 use std::sync::Arc;
@@ -19,21 +19,31 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The folder of the consensus log within the data folder.
 const CONSENSUS_FOLDER: &str = "consensus";
+/// Where the node listened for the others at its last start.
+const ADDRESS_FILE: &str = "last-address";
 /// How often a start looks whether the gateway serves.
 const SERVING_LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a node until SIGTERM or SIGINT.
-pub async fn serve(settings: Settings, env: Env, place: Place) -> anyhow::Result<()> {
+pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let disks = devices::open_disks(&env, &settings, super::LOCK_PATIENCE).await?;
     let _pid = super::pid::PidFile::write(&settings.data)?;
     let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let log = LogPlace::in_folder(&settings.data.join(CONSENSUS_FOLDER)).await.context("opening the consensus log")?;
     let identity = place.token()?.identity();
+    if place.has_formed() && !settings.data.join(CONSENSUS_FOLDER).exists() {
+        bail!(
+            "{} is the first node of a cluster, and its part of the manager is gone: it does not form another one under the same name",
+            settings.data.display()
+        );
+    }
+    refuse_copy(&settings, &env, &place, identity).await?;
+    let log = LogPlace::in_folder(&settings.data.join(CONSENSUS_FOLDER)).await.context("opening the consensus log")?;
     let register = register(&settings, &env, &place)?;
     let options = NodeOptions { network: Arc::new(TcpNetwork), identity, log, register, via: place.via.clone() };
     let opened = Node::open(&env, options).await?;
+    place.note_formed(&settings.data)?;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(super::FORMAT_VERSION).await?;
@@ -84,6 +94,28 @@ pub async fn serve(settings: Settings, env: Env, place: Place) -> anyhow::Result
     admin_server.stop();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A folder that comes with another address than at its last start may be a copy. If its node runs where it was, this one does not start: two
+/// processes with one identity would vote twice.
+async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, identity: net::Identity) -> anyhow::Result<()> {
+    let path = settings.data.join(ADDRESS_FILE);
+    let former = match std::fs::read_to_string(&path) {
+        Ok(former) => former.trim().to_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => place.address.clone(),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    if former != place.address {
+        let caller = RemoteCaller::new(env, Arc::new(TcpNetwork), &former, identity);
+        if node::answers_as(env, &caller, place.node_identity()?).await {
+            bail!(
+                "the node of this folder runs at {former}, with the same identity: {} is a copy. A further node begins with an empty \
+                 folder and `trilith cluster join`",
+                settings.data.display()
+            );
+        }
+    }
+    std::fs::write(&path, format!("{}\n", place.address)).with_context(|| format!("writing {}", path.display()))
 }
 
 fn register(settings: &Settings, env: &Env, place: &Place) -> anyhow::Result<RegisterNode> {

@@ -4,14 +4,10 @@ use super::{DataArgs, InitArgs, JoinArgs, NodeArgs};
 use crate::place::{Place, Token};
 use anyhow::{Context, bail};
 use env::Env;
-use net::{Caller, RemoteCaller, TcpNetwork};
+use net::{RemoteCaller, TcpNetwork};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use types::NodeIdentity;
-
-/// How long a node of the cluster may take to answer a join.
-const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `trilith cluster init`.
 pub fn init(args: &InitArgs) -> anyhow::Result<()> {
@@ -31,7 +27,7 @@ pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
     let token: Token = args.token.parse()?;
     let place = place(&env, &args.node, &token, args.via.clone())?;
-    crate::commands::run(check(&env, &token, &args.via))?;
+    crate::commands::run(check(&env, &token, &place))?;
     place.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
     println!("{data} is a node of cluster {}. Start it: trilith serve --data {data}", token.cluster);
@@ -74,14 +70,15 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
     })
 }
 
-/// Whether a node of the cluster takes the token.
-async fn check(env: &Env, token: &Token, via: &[String]) -> anyhow::Result<()> {
+/// Whether a node of the cluster takes the token, and would take this node.
+async fn check(env: &Env, token: &Token, place: &Place) -> anyhow::Result<()> {
     let mut last = None;
-    for address in via {
+    for address in &place.via {
         let caller = RemoteCaller::new(env, Arc::new(TcpNetwork), address, token.identity());
-        let asked = caller.call(node::ping(), env.now() + JOIN_PATIENCE).await;
-        match asked {
-            Ok(_) => return Ok(()),
+        let question = node::inquiry(place.node_identity()?, &place.name, &place.address);
+        match node::inquire(env, &caller, question).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(reason)) => bail!("the cluster does not take this node: {reason}"),
             Err(error) => last = Some(error.to_string()),
         }
     }

@@ -102,7 +102,8 @@ impl Cluster {
         self.spawn(node);
     }
 
-    fn format(&self, node: usize) {
+    /// Gives a node an empty device.
+    pub fn format(&self, node: usize) {
         let mut format = program();
         format.args(["device", "format", "--size", DEVICE_SIZE, "--zone-size", ZONE_SIZE]);
         let output = format.arg(self.data(node).join("device-0.trilith")).output().unwrap();

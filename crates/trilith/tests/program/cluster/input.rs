@@ -1,9 +1,9 @@
 //! What a cluster does not take: each is refused with a reason, and nothing has changed.
 
 use super::fixture::Cluster;
-use crate::server::{Home, program, text};
+use crate::server::{Home, PATIENCE, program, text};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 /// What a command complained about that had to fail.
 fn refused(output: Output) -> String {
@@ -13,6 +13,20 @@ fn refused(output: Output) -> String {
 
 fn show(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Serves a folder that must be refused: what it says at its end.
+fn refused_serve(cluster: &Cluster, node: usize, data: &Path, more: &[&str]) -> String {
+    let mut command = cluster.serve_command(node, data);
+    let mut child = command.args(more).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let env = env::Env::real_with_cores(1);
+    let deadline = env.now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() && env.now() < deadline {
+        std::thread::sleep(crate::server::LOOK);
+    }
+    // It may have ended.
+    drop(child.kill());
+    refused(child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -62,6 +76,55 @@ fn a_server_of_its_own_has_no_cluster_status() {
     let server = home.serve(&[]);
     let complaint = server.fail(&["cluster", "status"]);
     assert!(complaint.contains("a server of its own"), "{complaint}");
+}
+
+/// Nodes that the cluster can't take: an address or a name that is taken, a disk of another cluster.
+#[test]
+fn nodes_that_do_not_fit_are_refused_and_the_others_go_on() {
+    let mut cluster = Cluster::of_one();
+    cluster.make_open_bucket("fit");
+    let join = |node: usize, name: &str, more: &[&str]| {
+        let (address, via) = (cluster.at(node), cluster.at(0));
+        let mut join = program();
+        join.args(["cluster", "join", &cluster.token, "--via", &via, "--cluster-addr", &address, "--data"]);
+        join.arg(cluster.home.path(name)).args(more).output().unwrap()
+    };
+    let complaint = refused(join(1, "same-name", &["--name", &cluster.at(0)]));
+    assert!(complaint.contains("has the name"), "{complaint}");
+    let complaint = refused(join(0, "same-address", &["--name", "other"]));
+    assert!(complaint.contains("has the cluster address"), "{complaint}");
+    assert!(!cluster.home.path("same-name").exists() && !cluster.home.path("same-address").exists(), "nothing was made");
+    // The folder of a running node, copied: the same identity on another address.
+    let copy = cluster.home.path("copy");
+    let copied = Command::new("cp").args(["-r", "--sparse=always"]).args([&cluster.data(0), &copy]).output().unwrap();
+    assert!(copied.status.success(), "{}", text(&copied.stderr));
+    let place = std::fs::read_to_string(copy.join("cluster.toml")).unwrap();
+    std::fs::write(copy.join("cluster.toml"), place.replace(&cluster.at(0), &cluster.at(1))).unwrap();
+    let complaint = refused_serve(&cluster, 1, &copy, &[]);
+    assert!(complaint.contains("with the same identity"), "{complaint}");
+
+    // The first node's place alone: it does not form a second cluster of that name.
+    let bare = cluster.home.path("bare");
+    std::fs::create_dir(&bare).unwrap();
+    std::fs::copy(copy.join("cluster.toml"), bare.join("cluster.toml")).unwrap();
+    let complaint = refused_serve(&cluster, 1, &bare, &[]);
+    assert!(complaint.contains("does not form another"), "{complaint}");
+
+    // A disk of another cluster.
+    let (mut other, data) = (Cluster::of_one(), cluster.data(1));
+    assert!(cluster.join(1, &cluster.token, show(&data)).status.success());
+    other.stop(0);
+    let disk = other.data(0).join("device-0.trilith");
+    let complaint = refused_serve(&cluster, 1, &data, &["--devices", show(&disk)]);
+    assert!(complaint.contains("cluster"), "{complaint}");
+    other.spawn(0);
+    other.await_ready(0);
+
+    // With a disk of its own it is taken, and so is another one.
+    cluster.format(1);
+    cluster.spawn(1);
+    cluster.join_and_spawn(2);
+    cluster.settle();
 }
 
 /// Names and contents of a folder's small files.
