@@ -80,9 +80,12 @@ impl Machine {
             register: self.register(),
             via,
         };
-        let opened = Node::open(env, options).await.unwrap();
+        let opened = tokio::time::timeout(PATIENCE, Node::open(env, options)).await.expect("a node opens").unwrap();
         let manager = opened.manager().clone();
-        while manager.fresh().await.is_err() {}
+        let until = env.now() + PATIENCE;
+        while let Err(error) = manager.fresh().await {
+            assert!(env.now() < until, "the manager is not to be had: {error}; {:?}", manager.replication());
+        }
         let cluster = manager.ensure_cluster(1).await.unwrap();
         if self.data.size_bytes() == 0 {
             let record = manager.snapshot().next_device();

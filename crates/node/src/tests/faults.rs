@@ -3,8 +3,10 @@
 use super::cluster::{Cluster, address};
 use super::histories::Histories;
 use super::service::simulate;
-use std::sync::Arc;
+use crate::Node;
+use env::Env;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Keys that all clients share.
@@ -16,6 +18,9 @@ const FAULTS: usize = 6;
 
 /// How long a client rests after a call that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// How often a client looks whether its node is gone.
+const GONE_LOOK: Duration = Duration::from_millis(50);
 
 /// What breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,13 @@ async fn strike(cluster: &mut Cluster, fault: Fault) {
     }
 }
 
+/// Returns when a node's process has ended.
+async fn gone(env: &Env, node: &Weak<Node>) {
+    while node.strong_count() > 0 {
+        env.sleep(GONE_LOOK).await;
+    }
+}
+
 async fn run(seed: u64, fault: Option<Fault>) {
     let mut cluster = Cluster::start(seed).await;
     let histories = Histories::new(KEYS);
@@ -73,10 +85,16 @@ async fn run(seed: u64, fault: Option<Fault>) {
             let mut seen = None;
             while !stop.load(Ordering::Relaxed) {
                 env.sleep(Duration::from_millis(5 + env.random_below(60))).await;
-                let node = slots.lock()[env.random_below(3) as usize].upgrade();
+                let slot = slots.lock()[env.random_below(3) as usize].clone();
+                let node = slot.upgrade();
                 // Who is refused at once has written nothing; a history of many writes of unknown outcome takes for ever to judge.
                 let Some(engine) = node.filter(|node| node.status().serves).map(|node| node.engine()) else { continue };
-                if !histories.call(&env, &*engine, &mut seen).await {
+                let is_answered = tokio::select! {
+                    is_answered = histories.call(&env, &*engine, &mut seen) => is_answered,
+                    // The process is gone, and the connection with it: what became of the call is not known.
+                    () = gone(&env, &slot) => false,
+                };
+                if !is_answered {
                     env.sleep(AFTER_FAILURE).await;
                 }
             }
