@@ -90,6 +90,7 @@ impl Inner {
         if victims.is_empty() {
             return Ok(collected);
         }
+        self.get_in_step().await?;
         let (mut emptied, mut read_by_some) = (Vec::new(), Vec::new());
         for victim in victims {
             // The copies must fit beside a zone for the checkpoint that makes them count, or nothing is ever freed again.

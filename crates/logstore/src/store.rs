@@ -198,8 +198,17 @@ impl Inner {
         if let Some(known) = self.names.unsaved_etag(name, located.order) {
             return Ok(known);
         }
-        let (found, frame) = self.read_newest(name, &name.hash()).await?;
-        Ok(info_of(&frame.record, found.order)?.attributes.etag)
+        // Where the freeze says that it stands: another gateway may have told of it before this one's index has it.
+        if let Some(frame) = self.read_copies(located).await?
+            && frame.record.name == *name
+        {
+            return Ok(info_of(&frame.record, located.order)?.attributes.etag);
+        }
+        match self.read_newest(name, &name.hash()).await {
+            Ok((found, frame)) if found.order == located.order => Ok(info_of(&frame.record, found.order)?.attributes.etag),
+            Err(error @ EngineError::Unavailable { .. }) => Err(error),
+            _ => Err(EngineError::Unavailable { reason: "the object moved while its condition was evaluated".to_owned() }),
+        }
     }
 }
 

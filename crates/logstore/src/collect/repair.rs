@@ -38,6 +38,7 @@ impl Inner {
                 return Ok(());
             }
             for (hash, known) in self.lacking_copies(shard) {
+                self.get_in_step().await?;
                 copied += self.add_copies(&hash, known).await?;
                 // Its share of bandwidth, like collection's.
                 let due = Duration::from_micros(copied.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));

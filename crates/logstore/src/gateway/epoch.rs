@@ -33,7 +33,20 @@ impl Inner {
         member.push_to_all(&Item::BeginEpoch { view, epoch: next });
         self.begin_epoch(view, next).await;
         self.heard_all_of(Epoch(next.0 - 1), view).await?;
+        member.heard.lock().in_step = Some(view);
         Ok(Epoch(next.0 - 1))
+    }
+
+    /// Before copies are moved: every member has begun the epoch in which they move. A member that lagged behind could delete a record under
+    /// an older epoch than that of the record's move; the delete would be forgotten first, and the record come back (decision 13).
+    pub(crate) async fn get_in_step(self: &Arc<Self>) -> Result<(), EngineError> {
+        let Some(member) = &self.member else { return Ok(()) };
+        if member.heard.lock().in_step == Some(member.view().number()) {
+            return Ok(());
+        }
+        // One that writes nothing down: a full device must not keep collection from making room.
+        let _no_checkpoint = self.checkpoints.lock().await;
+        self.end_epochs().await.map(|_| ())
     }
 
     /// Waits until this gateway has all entries of an epoch that has ended. Fails if the view changes.

@@ -104,6 +104,8 @@ pub(crate) struct Heard {
     pub joining: bool,
     pub decided: BTreeSet<GatewayId>,
     pub recovered: BTreeSet<GatewayId>,
+    /// The view in which this gateway, as leader, has had every member begin its epoch.
+    pub in_step: Option<ViewNumber>,
 }
 
 impl Member {
