@@ -20,12 +20,15 @@ use format::manifest::{Manifest, NextIds, RunSummary};
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
 use format::run_index::RunId;
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use types::{DeviceId, Epoch, KeyHash, Order, Position};
 
 /// Runs of one level that are merged into one of the next.
 const RUNS_PER_LEVEL: usize = 4;
+/// Start vectors that are remembered. Members are an epoch apart at most, unless views change again and again.
+const MAX_FORMER: usize = 8;
 /// Epochs for which a tombstone stays after its own.
 const TOMBSTONE_EPOCHS: u64 = 2;
 /// The same for the tombstone of an upload, which remembers the outcome of its Complete for one that is tried again.
@@ -37,8 +40,35 @@ const COPY_BATCH: usize = 512;
 pub(crate) struct CheckpointState {
     /// The installed manifest.
     pub manifest: Manifest,
+    /// Epochs and start vectors of the manifests before, oldest first: a member may not have come so far yet.
+    pub former: VecDeque<Manifest>,
     /// Tombstones in the full map, and the epoch with which each may be forgotten.
     pub graves: Vec<(Epoch, KeyHash, Order)>,
+}
+
+impl CheckpointState {
+    /// Another manifest is installed.
+    fn follow(&mut self, next: Manifest) {
+        if next.epoch > self.manifest.epoch {
+            let Manifest { epoch, covered, start, cell, .. } = &self.manifest;
+            let former =
+                Manifest { epoch: *epoch, covered: *covered, start: start.clone(), cell: *cell, ..Manifest::default() };
+            self.former.push_back(former);
+            if self.former.len() > MAX_FORMER {
+                self.former.pop_front();
+            }
+        }
+        self.manifest = next;
+    }
+
+    /// The newest manifest that is not newer than this epoch, or the oldest that is known: as far as a walk needs it.
+    pub fn as_of(&self, epoch: Epoch) -> Manifest {
+        if self.manifest.epoch <= epoch {
+            return self.manifest.clone();
+        }
+        let older = self.former.iter().rev().find(|former| former.epoch <= epoch).or(self.former.front());
+        older.map_or_else(|| self.manifest.clone(), |former| Manifest { runs: self.manifest.runs.clone(), ..former.clone() })
+    }
 }
 
 impl Inner {
@@ -76,7 +106,8 @@ impl Inner {
             manifest.runs.insert(0, run.summary.clone());
             runs.insert(0, run.clone());
         }
-        state.manifest = self.remembered.install(manifest).await?;
+        let installed = self.remembered.install(manifest).await?;
+        state.follow(installed);
         self.tell_installed(&state.manifest);
         self.settle(&memtable, &mut state.graves).await;
         self.names.replace(ended, runs);
@@ -154,7 +185,7 @@ impl Inner {
         self.forget_tombstones(self.remembered.covered(), &mut state.graves);
         self.targets.set_covered(&manifest.start);
         self.background.count_anew();
-        state.manifest = manifest;
+        state.follow(manifest);
         Ok(())
     }
 
@@ -300,7 +331,8 @@ impl Inner {
         let first = manifest.runs.iter().position(|run| run.run == runs[0].id()).expect("merged runs stand in the manifest");
         manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
         manifest.next.run = RunId(run_id.0 + 1);
-        state.manifest = self.remembered.install(manifest).await?;
+        let installed = self.remembered.install(manifest).await?;
+        state.follow(installed);
         self.tell_installed(&state.manifest);
         self.names.merge_runs(&runs, merged);
         runs.iter().for_each(|run| self.release_run(run));

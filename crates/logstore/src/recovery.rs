@@ -36,6 +36,7 @@ use format::entry::EntryState;
 use format::manifest::Manifest;
 use format::run_index::RunId;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use target::{LocalTarget, LogTarget};
@@ -274,7 +275,7 @@ impl Parts {
             first_generation,
             // What a missing device holds may be rolled forward by a later start.
             some_write_failed: AtomicBool::new(some_write_failed),
-            checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, graves: Vec::new() }),
+            checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, former: VecDeque::new(), graves: Vec::new() }),
             staging: Mutex::default(),
             open_uploads: Mutex::default(),
         }))

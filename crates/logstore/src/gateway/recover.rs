@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use target::LogTarget;
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, GatewayId, KeyHash, Place, ViewNumber};
+use types::{DeviceId, Epoch, GatewayId, KeyHash, Place, ViewNumber};
 
 impl LogStore {
     /// As leader of its view: decides what these removed gateways left. Every target of the table has been fenced against them, drained
@@ -54,7 +54,7 @@ impl Inner {
             // Before it says that it has carried, a member tells which moves it knows of.
             self.applied_all().await;
         }
-        let found = self.walk_logs(has_joined).await?;
+        let found = self.walk_logs(member, has_joined).await?;
         for write in newest_of(&found, removed) {
             self.roll_on(write).await?;
         }
@@ -103,12 +103,17 @@ impl Inner {
         member.moved();
     }
 
-    /// From where this gateway's own checkpoint ends: what a newer one of a former leader has may be unknown here.
-    async fn walk_logs(&self, has_joined: bool) -> Result<FoundRecords, EngineError> {
+    /// From where the checkpoint of the member ends that has come least far: what a newer one has, be it that a removed gateway has written
+    /// it down itself, that gateway may not have told to all.
+    async fn walk_logs(&self, member: &Member, has_joined: bool) -> Result<FoundRecords, EngineError> {
         let table = self.targets.table().clone();
         let devices: Vec<Arc<dyn LogTarget>> =
             table.devices().iter().filter_map(|device| self.targets.device(*device).cloned()).collect();
-        let own = self.checkpoints.lock().await.manifest.clone();
+        let least = {
+            let heard = member.heard.lock();
+            heard.hello.values().map(|(_, installed)| *installed).fold(self.remembered.epoch(), Epoch::min)
+        };
+        let own = self.checkpoints.lock().await.as_of(least);
         let manifest = if has_joined { own } else { self.newest_manifest()?.unwrap_or(own) };
         walk_all(&devices, &manifest).await.map_err(|error| EngineError::Unavailable { reason: error.to_string() })
     }
