@@ -3,6 +3,7 @@
 //! Order and place are two things (zstore.md, required 4): a copy made here carries its order in its header, and only the index's
 //! places change, by compare-and-swap against what they were (decision 10).
 
+use crate::index::Located;
 use crate::recovery::decide::{entry_of, name_entry_of};
 use crate::store::Inner;
 use bytes::Bytes;
@@ -104,17 +105,20 @@ impl Inner {
     }
 
     /// Makes one more copy of a record, on a device that has none. Publishes its place unless the record was replaced meanwhile, and
-    /// says whether it did.
+    /// says whether it did. `read` is where the record was read: what was published since has another order, which this record must
+    /// never get.
     pub(crate) async fn add_copy(
         self: &Arc<Self>,
         mut record: Record,
         payload: Bytes,
         device: DeviceId,
+        read: &Located,
     ) -> Result<bool, EngineError> {
         let epoch = self.epochs.enter();
         let outcome = async {
             // Looked up within the epoch, as for copies that move.
-            let Some(known) = self.shard(&record.hash).lock().index().newest(&record.hash) else { return Ok(false) };
+            let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
+            let Some(known) = newest.filter(|newest| newest == read) else { return Ok(false) };
             let (replica, mut places) =
                 (known.places.len(), SmallVec::<[Place; MAX_REPLICAS]>::from_slice(known.places.as_slice()));
             let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> = places.iter().map(|place| place.device).collect();

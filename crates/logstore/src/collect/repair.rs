@@ -73,7 +73,7 @@ impl Inner {
             let Some(device) = self.device_without(&known.places) else { return Ok(0) };
             let bytes = frame.payload.len() as u64 + COPY_EXTRA_BYTES;
             self.check_room(device, bytes)?;
-            if self.add_copy(frame.record, frame.payload, device).await? {
+            if self.add_copy(frame.record, frame.payload, device, &known).await? {
                 self.stats.added_copies.add(1);
             }
             return Ok(bytes);
