@@ -155,6 +155,25 @@ fn warnings_of(device: &DeviceStatus) -> Vec<Warning> {
     warnings
 }
 
+fn engine_of(store: &LogStore) -> EngineStatus {
+    let (stats, size) = (store.stats(), store.size());
+    EngineStatus {
+        keys: size.keys as u64,
+        index_bytes: size.full_map_bytes as u64,
+        unsaved_names: size.unsaved_names as u64,
+        epoch: size.epoch.0,
+        writes: stats.writes.get(),
+        cached_reads: stats.cached_reads.get(),
+        device_reads: stats.device_reads.get(),
+        checkpoints: stats.checkpoints.get(),
+        collected_zones: stats.collected_zones.get(),
+        relocated_bytes: stats.relocated_bytes.get(),
+        failed_copies: stats.failed_copies.get(),
+        repaired_reads: stats.repaired_reads.get(),
+        undecidable_keys: size.undecidable_keys as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{DeviceStatus, warnings_of};
@@ -198,24 +217,5 @@ mod tests {
             assert!(warnings[0].what.contains("device 3 (/dev/x)") && !warnings[0].advice.is_empty());
             assert_eq!(warnings[0].severity, Severity::Error);
         }
-    }
-}
-
-fn engine_of(store: &LogStore) -> EngineStatus {
-    let (stats, size) = (store.stats(), store.size());
-    EngineStatus {
-        keys: size.keys as u64,
-        index_bytes: size.full_map_bytes as u64,
-        unsaved_names: size.unsaved_names as u64,
-        epoch: size.epoch.0,
-        writes: stats.writes.get(),
-        cached_reads: stats.cached_reads.get(),
-        device_reads: stats.device_reads.get(),
-        checkpoints: stats.checkpoints.get(),
-        collected_zones: stats.collected_zones.get(),
-        relocated_bytes: stats.relocated_bytes.get(),
-        failed_copies: stats.failed_copies.get(),
-        repaired_reads: stats.repaired_reads.get(),
-        undecidable_keys: size.undecidable_keys as u64,
     }
 }
