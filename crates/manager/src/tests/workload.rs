@@ -9,10 +9,10 @@ use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
     AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
-    FinishFounding, FinishRecovery, FoundView, InitCluster, InstallManifest, InstallReplicaTable, InstallView, LeaveCell,
-    MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RemoveBucket,
-    RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken,
-    TakeTokenError, UpdateDevice,
+    FinishFounding, FinishRecovery, FoundView, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable,
+    InstallView, LeaveCell, MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket, RegisterGateway,
+    RegisterNode, RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy, SetConfig, SetDeviceState,
+    SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -61,7 +61,11 @@ pub(super) fn random_command(env: &Env) -> Command {
         14 => RemoveCredential { access_key }.into(),
         15 => {
             let (cell, expected) = (CellId(below(2) as u16), Epoch(below(4)));
-            InstallManifest { cell, expected, epoch: Epoch(below(5)), bytes: bytes() }.into()
+            let manifest = InstallManifest { cell, expected, epoch: Epoch(below(5)), bytes: bytes() };
+            match below(2) {
+                0 => manifest.into(),
+                _ => InstallCellManifest { leader: GatewayId(below(4) as u16), manifest }.into(),
+            }
         }
         16 => {
             let expected = (below(2) > 0).then(|| Generation(below(3) as u32));
