@@ -1,17 +1,21 @@
 //! Frames on a byte stream.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_BYTES};
+use crate::hello::Identity;
 use crate::network::ByteStream;
 use bytes::{Bytes, BytesMut};
 use env::Env;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use types::{ClusterId, NodeIdentity};
 
 /// How long a peer may take to accept the bytes of one frame.
 pub(crate) const WRITE_STALL_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes read from a connection at a time.
 const READ_BYTES: usize = 64 * 1024;
+/// What TLS answers to bytes that are no TLS begins so: an alert, of any version 3.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// Why a connection is over.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +37,14 @@ pub(crate) enum ConnectionError {
     #[error("the peer speaks version {found}, expected {expected}")]
     Version { expected: u32, found: u32 },
     #[error("the peer belongs to cluster {found}, expected {expected}")]
-    Cluster { expected: types::ClusterId, found: types::ClusterId },
+    Cluster { expected: ClusterId, found: ClusterId },
+    #[error("node {found} is there, expected node {expected}")]
+    Node { expected: NodeIdentity, found: NodeIdentity },
+    #[error("the peer calls itself node {} of cluster {}, its certificate names node {} of cluster {}",
+        said.node, said.cluster, certified.node, certified.cluster)]
+    Certificate { certified: Identity, said: Identity },
+    #[error("the peer speaks TLS, and this end does not")]
+    SpeaksTls,
 }
 
 /// Reads frames. What it has read of a frame survives when `next` is dropped.
@@ -94,6 +105,9 @@ impl FrameReader {
         let expected = self.header.map_or(FRAME_HEADER_BYTES, |header| header.payload_bytes as usize);
         if self.header.is_none() && self.buffer.is_empty() {
             return ConnectionError::Closed;
+        }
+        if self.offset == 0 && self.buffer.starts_with(&TLS_ALERT) {
+            return ConnectionError::SpeaksTls;
         }
         ConnectionError::Torn { offset: self.offset, expected, found: self.buffer.len() }
     }

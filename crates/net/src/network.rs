@@ -1,14 +1,21 @@
 //! The seam to the network: byte streams between addresses.
 
 use crate::call::BoxFuture;
+use crate::hello::Identity;
 use std::io;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A connection: bytes in order in both directions, until it breaks.
-pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Whom the peer's certificate names, where there is one.
+    fn certified(&self) -> Option<Identity> {
+        None
+    }
+}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
+impl ByteStream for TcpStream {}
+impl ByteStream for DuplexStream {}
 
 /// Where connections come from.
 pub trait Network: Send + Sync + 'static {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use types::NodeIdentity;
 
 /// Calls of one caller that wait for their answers; more wait for one of them to end.
 pub const MAX_CALLS_IN_FLIGHT: usize = 256;
@@ -45,6 +46,7 @@ struct Shared {
     network: Arc<dyn Network>,
     address: String,
     identity: Identity,
+    expected: Option<NodeIdentity>,
     permits: Arc<Semaphore>,
     next_id: AtomicU64,
     /// Calls that were sent and have no answer. The permit goes with the entry.
@@ -91,11 +93,21 @@ impl Fate {
 impl RemoteCaller {
     /// A caller of `address`. Connects with the first call.
     pub fn new(env: &Env, network: Arc<dyn Network>, address: &str, identity: Identity) -> Self {
+        Self::start(env, network, address, identity, None)
+    }
+
+    /// A caller of one node: another one that listens at its address is not called.
+    pub fn of_node(env: &Env, network: Arc<dyn Network>, address: &str, identity: Identity, node: NodeIdentity) -> Self {
+        Self::start(env, network, address, identity, Some(node))
+    }
+
+    fn start(env: &Env, network: Arc<dyn Network>, address: &str, identity: Identity, expected: Option<NodeIdentity>) -> Self {
         let shared = Arc::new(Shared {
             env: env.clone(),
             network,
             address: address.to_owned(),
             identity,
+            expected,
             permits: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
             next_id: AtomicU64::new(1),
             pending: Mutex::default(),
@@ -189,7 +201,7 @@ impl Shared {
     async fn connect(&self) -> Result<(FrameReader, FrameWriter), ConnectionError> {
         let connect = async {
             let stream = self.network.connect(&self.address).await?;
-            greet(&self.env, stream, self.identity).await
+            greet(&self.env, stream, self.identity, self.expected).await
         };
         tokio::select! {
             connected = connect => connected,

@@ -52,7 +52,7 @@ pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn S
 
 async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dyn Service>, identity: Identity) {
     let ended = async {
-        let (reader, writer) = greet(&env, stream, identity).await?;
+        let (reader, writer) = greet(&env, stream, identity, None).await?;
         let (answers, queued) = mpsc::channel(MAX_QUEUED_ANSWERS);
         let running = AtomicUsize::new(0);
         tokio::select! {

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
-use types::ClusterId;
+use types::{ClusterId, NodeIdentity};
 
-const CLUSTER: Identity = Identity { cluster: ClusterId([7; 16]) };
+const CLUSTER: Identity = Identity { cluster: ClusterId([7; 16]), node: NodeIdentity([1; 16]) };
 const NAME: &str = "target-1";
 
 fn after(env: &Env, duration: Duration) -> Instant {
@@ -213,11 +213,25 @@ async fn a_corrupt_byte_ends_the_connection_and_is_never_answered() {
 #[tokio::test(start_paused = true)]
 async fn another_cluster_is_told_apart() {
     let simulated = Simulated::new().await;
-    let stranger = Identity { cluster: ClusterId([8; 16]) };
+    let stranger = Identity { cluster: ClusterId([8; 16]), node: NodeIdentity([1; 16]) };
     let caller = RemoteCaller::new(&simulated.env, Arc::new(simulated.network.clone()), NAME, stranger);
     let error = caller.call(Bytes::from("hello"), after(&simulated.env, SOON)).await.unwrap_err();
     assert!(error.is_definite() && error.to_string().contains("belongs to cluster 0707"), "{error}");
     assert_eq!(simulated.service.begun(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_node_that_is_meant_is_called() {
+    let simulated = Simulated::new().await;
+    let call = async |node| {
+        let network = Arc::new(simulated.network.clone());
+        let caller = RemoteCaller::of_node(&simulated.env, network, NAME, CLUSTER, node);
+        caller.call(Bytes::from("you"), after(&simulated.env, SOON)).await
+    };
+    let error = call(NodeIdentity([2; 16])).await.unwrap_err();
+    assert!(error.is_definite() && error.to_string().contains("node 0101"), "{error}");
+    assert_eq!(simulated.service.begun(), 0);
+    assert_eq!(call(CLUSTER.node).await.unwrap(), "echo:you");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +243,8 @@ async fn a_peer_that_never_answers_holds_a_bounded_number_of_calls() {
     let deaf = env.clone();
     env.spawn(async move {
         let stream = listener.accept().await.unwrap();
-        let (reader, writer) = crate::hello::greet(&deaf, stream, CLUSTER).await.unwrap_or_else(|error| panic!("{error}"));
+        let (reader, writer) =
+            crate::hello::greet(&deaf, stream, CLUSTER, None).await.unwrap_or_else(|error| panic!("{error}"));
         deaf.sleep(Duration::from_secs(3600)).await;
         drop((reader, writer));
     });
@@ -270,7 +285,8 @@ async fn a_server_carries_out_a_bounded_number_of_requests_of_one_connection() {
     let service = Echo::new(&env);
     start(&env, &network, NAME, service.clone()).await;
     let stream = network.connect(NAME).await.unwrap();
-    let (mut reader, mut writer) = crate::hello::greet(&env, stream, CLUSTER).await.unwrap_or_else(|error| panic!("{error}"));
+    let (mut reader, mut writer) =
+        crate::hello::greet(&env, stream, CLUSTER, None).await.unwrap_or_else(|error| panic!("{error}"));
     let requests = MAX_REQUESTS_PER_CONNECTION as u64 + 50;
     let sending = env.spawn(async move {
         for id in 0..requests {
@@ -309,7 +325,7 @@ async fn torn_and_foreign_bytes_end_only_their_own_connection() {
         // The server's own hello may come; then the connection ends.
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).await.unwrap();
-        assert!(rest.len() <= 52, "{} bytes for a stranger", rest.len());
+        assert!(rest.len() <= 68, "{} bytes for a stranger", rest.len());
     }
     assert_eq!(simulated.call("well", SOON).await.unwrap(), "echo:well");
 }

@@ -18,6 +18,6 @@ impl Directory for Gateways {
     fn caller(&self, gateway: GatewayId) -> Option<Arc<dyn Caller>> {
         let state = self.manager.snapshot();
         let node = state.cell(CELL)?.members.get(&gateway)?.node;
-        Some(self.callers.to(&state.node(node)?.address, GATEWAYS))
+        Some(self.callers.to_node(state.node(node)?, GATEWAYS))
     }
 }

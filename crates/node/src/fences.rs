@@ -3,7 +3,7 @@
 use crate::CELL;
 use crate::TARGETS;
 use crate::node::Inner;
-use manager::CellRecord;
+use manager::{CellRecord, NodeRecord};
 use std::sync::Arc;
 use std::time::Duration;
 use target::{FenceKey, FenceKind, TargetControl, TargetFailure, Writer};
@@ -66,19 +66,19 @@ impl Inner {
             }
             return Ok(());
         }
-        let address = self.address_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
-        let control = TargetControl::new(&self.env, self.callers.to(&address, TARGETS), device);
+        let node = self.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
+        let control = TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device);
         for fence in fences {
             control.fence_and_seal(*fence).await?;
         }
         Ok(())
     }
 
-    /// Where the node is that serves a device.
-    pub(crate) fn address_of(&self, device: DeviceId) -> Option<String> {
+    /// The node that serves a device.
+    pub(crate) fn node_of(&self, device: DeviceId) -> Option<Arc<NodeRecord>> {
         let state = self.manager.snapshot();
         let node = state.device(device)?.node?;
-        Some(state.node(node)?.address.clone())
+        state.node(node).cloned()
     }
 }
 

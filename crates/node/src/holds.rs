@@ -27,8 +27,8 @@ impl Inner {
         }
         let reason = format!("device {device}: no node serves it");
         let unknown = || TargetFailure { kind: types::ErrorKind::Unavailable, reason };
-        let address = self.address_of(device).ok_or_else(unknown)?;
-        Ok(Arc::new(RemoteTarget::connect(&self.env, self.callers.to(&address, TARGETS), device, writer).await?))
+        let node = self.node_of(device).ok_or_else(unknown)?;
+        Ok(Arc::new(RemoteTarget::connect(&self.env, self.callers.to_node(&node, TARGETS), device, writer).await?))
     }
 
     /// Holds on all devices that can be reached, and those that can't.

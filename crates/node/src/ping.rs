@@ -24,7 +24,7 @@ impl Inner {
             let others: Vec<_> = state.nodes().filter(|node| node.id != self.id).cloned().collect();
             let mut asking = tokio::task::JoinSet::new();
             for node in others {
-                let (caller, until) = (self.callers.to(&node.address, PINGS), self.env.now() + PING_PATIENCE);
+                let (caller, until) = (self.callers.to_node(&node, PINGS), self.env.now() + PING_PATIENCE);
                 asking.spawn(async move { (node.id, caller.call(Bytes::new(), until).await.is_ok()) });
             }
             while let Some(asked) = asking.join_next().await {

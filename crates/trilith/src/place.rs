@@ -53,11 +53,11 @@ impl Token {
         token
     }
 
-    /// What connections of the cluster show each other: nobody can tell it who does not know the secret.
-    pub fn identity(&self) -> net::Identity {
+    /// What a node's connections show to others of the cluster: nobody can tell it who does not know the secret.
+    pub fn identity(&self, node: NodeIdentity) -> net::Identity {
         let key = [&self.cluster.0[..], &self.secret[..]].concat();
         let derived = blake3::derive_key(IDENTITY_CONTEXT, &key);
-        net::Identity { cluster: ClusterId(*derived.first_chunk().expect("it has 32 bytes")) }
+        net::Identity { cluster: ClusterId(*derived.first_chunk().expect("it has 32 bytes")), node }
     }
 }
 
@@ -146,6 +146,11 @@ impl Place {
         format!("{TOKEN_MARK}.{}.{}", self.cluster, self.secret).parse()
     }
 
+    /// What this node's connections show to others.
+    pub fn identity(&self) -> anyhow::Result<net::Identity> {
+        Ok(self.token()?.identity(self.node_identity()?))
+    }
+
     /// This node's identity.
     pub fn node_identity(&self) -> anyhow::Result<NodeIdentity> {
         self.identity.parse().context("the node's identity has 32 hexadecimal digits")
@@ -167,7 +172,8 @@ mod tests {
             assert!(wrong.parse::<Token>().is_err(), "{wrong}");
         }
         let other = Token { secret: [8; 16], ..token() };
-        assert_ne!(token().identity(), other.identity());
+        let node = NodeIdentity([3; 16]);
+        assert_ne!(token().identity(node), other.identity(node));
     }
 
     #[test]

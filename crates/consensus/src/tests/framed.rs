@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use env::Env;
 use net::{Identity, Network, SimulatedNetwork, TcpNetwork, serve};
-use types::ClusterId;
+use types::{ClusterId, NodeIdentity};
 
 use super::cluster::{GROUP, SEGMENTS, new_disk, place_on};
 use super::store::{Command, Store};
@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::record::Vote;
 use crate::transport::FramedTransport;
 
-const IDENTITY: Identity = Identity { cluster: ClusterId([7; 16]) };
+const IDENTITY: Identity = Identity { cluster: ClusterId([7; 16]), node: NodeIdentity([1; 16]) };
 
 async fn three_over(env: &Env, network: Arc<dyn Network>, addresses: [&str; 3]) {
     let mut listeners = Vec::new();

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use target::{Begin, LogTarget, RemoteTarget, Target, TargetService, Writer};
-use types::{ClusterId, DeviceId};
+use types::{ClusterId, DeviceId, NodeIdentity};
 
-const CLUSTER: Identity = Identity { cluster: ClusterId([1; 16]) };
+const CLUSTER: Identity = Identity { cluster: ClusterId([1; 16]), node: NodeIdentity([1; 16]) };
 
 /// Each device is served by a node of its own.
 struct Nodes {

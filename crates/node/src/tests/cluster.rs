@@ -75,7 +75,7 @@ impl Machine {
         let via = if self.number == 0 { Vec::new() } else { vec![address(0)] };
         let options = NodeOptions {
             network: Arc::new(network.clone()) as Arc<dyn Network>,
-            identity: Identity { cluster: ClusterId([9; 16]) },
+            identity: Identity { cluster: ClusterId([9; 16]), node: self.register().identity },
             log: LogPlace { segments, base, most_segments: SEGMENTS },
             register: self.register(),
             via,

@@ -11,7 +11,7 @@ use env::{Env, Instant};
 use format::frame::{self, frame_bytes};
 use net::{BoxFuture, CallError, Caller, Identity, Network, RemoteCaller, Service, SimulatedNetwork};
 use parking_lot::Mutex;
-use types::{CellId, ClusterId, DeviceId, ErrorKind, Place, Token, ZoneIndex};
+use types::{CellId, ClusterId, DeviceId, ErrorKind, NodeIdentity, Place, Token, ZoneIndex};
 
 use super::{Answers, GATEWAY, fresh, open_as};
 use crate::limits::{APPEND_DEADLINE, MAX_APPENDS_QUEUED, STATE_INTERVAL};
@@ -22,7 +22,7 @@ use crate::{
 
 const DEVICE: DeviceId = DeviceId(1);
 const ADDRESS: &str = "target";
-const CLUSTER: Identity = Identity { cluster: ClusterId([1; 16]) };
+const CLUSTER: Identity = Identity { cluster: ClusterId([1; 16]), node: NodeIdentity([1; 16]) };
 
 fn writer(token: u64) -> Writer {
     Writer { key: GATEWAY, token: Token(token) }

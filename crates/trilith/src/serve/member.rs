@@ -31,7 +31,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     let _pid = super::pid::PidFile::write(&settings.data)?;
     let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let identity = place.token()?.identity();
+    let identity = place.identity()?;
     if place.has_formed() && !settings.data.join(CONSENSUS_FOLDER).exists() {
         bail!(
             "{} is the first node of a cluster, and its part of the manager is gone: it does not form another one under the same name",

@@ -8,13 +8,13 @@ use std::time::Duration;
 use consensus::{FramedTransport, LogPlace, Node, NodeId, TaggedTransport, Transport};
 use env::Env;
 use net::{Identity, Network, Router, ServiceTag, SimulatedNetwork, TcpNetwork, serve};
-use types::{CellId, ClusterId};
+use types::{CellId, ClusterId, NodeIdentity};
 
 use super::cluster::new_place;
 use crate::tests::shell::fill;
 use crate::{MANAGER_GROUP, Manager, ReplicatedOptions, Snapshot};
 
-const IDENTITY: Identity = Identity { cluster: ClusterId([7; 16]) };
+const IDENTITY: Identity = Identity { cluster: ClusterId([7; 16]), node: NodeIdentity([1; 16]) };
 
 #[tokio::test(start_paused = true)]
 async fn three_managers_over_framed_calls() {

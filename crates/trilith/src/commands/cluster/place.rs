@@ -27,7 +27,7 @@ pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
     let token: Token = args.token.parse()?;
     let place = place(&env, &args.node, &token, args.via.clone())?;
-    crate::commands::run(check(&env, &token, &place))?;
+    crate::commands::run(check(&env, &place))?;
     place.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
     println!("{data} is a node of cluster {}. Start it: trilith serve --data {data}", token.cluster);
@@ -71,10 +71,10 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
 }
 
 /// Whether a node of the cluster takes the token, and would take this node.
-async fn check(env: &Env, token: &Token, place: &Place) -> anyhow::Result<()> {
+async fn check(env: &Env, place: &Place) -> anyhow::Result<()> {
     let mut last = None;
     for address in &place.via {
-        let caller = RemoteCaller::new(env, Arc::new(TcpNetwork), address, token.identity());
+        let caller = RemoteCaller::new(env, Arc::new(TcpNetwork), address, place.identity()?);
         let question = node::inquiry(place.node_identity()?, &place.name, &place.address);
         match node::inquire(env, &caller, question).await {
             Ok(Ok(())) => return Ok(()),
