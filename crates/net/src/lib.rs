@@ -5,6 +5,7 @@
 //!   Caller ── RemoteCaller ── frames ── Network (TCP, or SimulatedNetwork) ── serve ── Service
 //!      └───── LocalCaller ──────────────── a direct call ─────────────────────────────────┘
 //!   Router: several services at one address
+//!   TlsNetwork: certificates and encryption over another Network
 //! ```
 //!
 //! Invariants
@@ -27,6 +28,7 @@ mod resend;
 mod router;
 mod server;
 mod simulated;
+mod tls;
 
 pub use call::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_BYTES};
@@ -38,6 +40,9 @@ pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFul
 pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};
 pub use simulated::SimulatedNetwork;
+pub use tls::{
+    Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, HANDSHAKE_LIMIT, MAX_HANDSHAKES, RENEW_AFTER, TlsNetwork,
+};
 
 #[cfg(test)]
 mod tests;
