@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use env::watch;
 use parking_lot::RwLock;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use crate::error::{MemberError, ProposeError, ReadError};
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId, Term};

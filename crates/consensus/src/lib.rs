@@ -20,10 +20,9 @@
 //!
 //! Records and the base: `docs/format.md`. Why openraft, what it lacks and what is done about it: `docs/rfd/0006-consensus.md`.
 //!
-//! Time and chance come from `env`, also within openraft (`raft::runtime`). A seeded run still does not replay exactly: tokio's `watch`, through
-//! which openraft's tasks tell each other of progress, wakes several waiters in an order that it draws from a generator of the runtime, which
-//! stable tokio does not let anybody seed. openraft dates its diagnostics with the operating system's clock, which decides nothing. Timers are
-//! tokio's, so they ring late after a suspend.
+//! Time and chance come from `env`, also within openraft (`raft::runtime`), and its tasks tell each other of progress through `env::watch`
+//! (`raft::watch`), because tokio's own channel wakes those who wait in an order that nobody can seed: a seeded run replays. openraft dates its
+//! diagnostics with the operating system's clock, which decides nothing. Timers are tokio's, so they ring late after a suspend.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use env::watch;
 use env::{Env, Instant};
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::error::{OpenError, RemoveError, StartError};

@@ -6,6 +6,7 @@ mod network;
 mod runtime;
 mod storage;
 mod types;
+mod watch;
 
 pub(crate) use self::core::{Core, Refused};
 

@@ -9,12 +9,16 @@
 //! - An `Instant` has no meaning on another machine or after a reboot; only durations cross those borders.
 //! - The wall clock may jump either way. It dates things for people and for protocols that demand dates; it decides nothing.
 //! - A simulated environment takes its randomness from its seed alone and its time from tokio's clock alone.
+//! - A simulated process that is paused or has ended runs no code, whatever its tasks wait for ([`Process`]).
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "this crate is the seam behind which the clocks and the randomness lie")]
 
 mod instant;
+mod marks;
+mod process;
 mod runtime_core;
 mod simulated;
+pub mod watch;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,6 +28,8 @@ use rand::RngCore;
 use tokio::task::JoinHandle;
 
 pub use crate::instant::Instant;
+pub use crate::marks::{keep_marks, mark, take_marks};
+pub use crate::process::Process;
 pub use crate::runtime_core::{core_index, set_core_index};
 pub use crate::simulated::{SIMULATED_BOOT_AGE, SIMULATED_WALL_BASE_MS, Simulation};
 
@@ -130,7 +136,10 @@ impl Env {
 
     /// Waits at least `duration`.
     pub async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+        match &self.inner.source {
+            Source::Real => tokio::time::sleep(duration).await,
+            Source::Simulated(simulation) => tokio::time::sleep(simulation.true_duration(duration)).await,
+        }
     }
 
     /// Waits until `now()` has reached `deadline`; not at all if it has.
@@ -141,7 +150,7 @@ impl Env {
             if now >= deadline {
                 return;
             }
-            tokio::time::sleep(deadline.saturating_duration_since(now)).await;
+            self.sleep(deadline.saturating_duration_since(now)).await;
         }
     }
 
@@ -151,7 +160,25 @@ impl Env {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        tokio::spawn(future)
+        match &self.inner.source {
+            Source::Real => tokio::spawn(future),
+            Source::Simulated(simulation) => simulation.process().spawn(future),
+        }
+    }
+
+    /// A future that goes on only while this environment's process runs: for what is polled by somebody else than its tasks. Always,
+    /// in the real environment.
+    pub fn within<F>(&self, future: F) -> impl Future<Output = F::Output> + use<F>
+    where
+        F: Future,
+    {
+        let env = self.clone();
+        async move {
+            match &env.inner.source {
+                Source::Real => future.await,
+                Source::Simulated(simulation) => simulation.process().run(future).await,
+            }
+        }
     }
 
     /// The index of the runtime core that this thread is: 0 unless [`set_core_index`] was called on it.

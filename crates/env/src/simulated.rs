@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-use crate::Instant;
+use crate::{Instant, Process};
 
 /// How long before the start of the simulation its machines booted. Not zero, so that "now minus a lease" has a past.
 pub const SIMULATED_BOOT_AGE: Duration = Duration::from_secs(10_000);
@@ -23,6 +23,29 @@ pub struct Simulation {
     origin: tokio::time::Instant,
     elapsed_at_origin: Duration,
     wall_skew_us: AtomicI64,
+    clock: Mutex<Clock>,
+    process: Process,
+}
+
+/// A machine's clock runs on from a moment with a drift: then the simulation was `true_age` old and this clock showed `shown_age`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    true_age: Duration,
+    shown_age: Duration,
+    drift_ppm: i64,
+}
+
+const MILLION: i128 = 1_000_000;
+
+impl Clock {
+    fn shown(&self, true_age: Duration) -> Duration {
+        let since = true_age.saturating_sub(self.true_age).as_nanos() as i128;
+        self.shown_age + nanos(since * (MILLION + i128::from(self.drift_ppm)) / MILLION)
+    }
+}
+
+fn nanos(nanos: i128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(if nanos < 0 { 0 } else { u64::MAX }))
 }
 
 impl Simulation {
@@ -32,6 +55,8 @@ impl Simulation {
             origin: tokio::time::Instant::now(),
             elapsed_at_origin,
             wall_skew_us: AtomicI64::new(0),
+            clock: Mutex::default(),
+            process: Process::default(),
         }
     }
 
@@ -40,13 +65,40 @@ impl Simulation {
         self.wall_skew_us.store(skew_ms.saturating_mul(1_000), Ordering::Relaxed);
     }
 
+    /// Lets this node's clock run fast by so many parts per million from now on (slow, if negative; it never runs backwards).
+    pub fn set_clock_drift_ppm(&self, drift_ppm: i64) {
+        assert!(i128::from(drift_ppm) > -MILLION, "a clock goes forward");
+        let true_age = self.elapsed();
+        let mut clock = self.clock.lock();
+        *clock = Clock { true_age, shown_age: clock.shown(true_age), drift_ppm };
+    }
+
+    /// Moves this node's clock forward, as a suspend of the whole machine does.
+    pub fn advance_clock(&self, by: Duration) {
+        self.clock.lock().shown_age += by;
+    }
+
+    /// The process that runs in this environment.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// How long it takes until this node's clock has gone on by `shown`.
+    pub(crate) fn true_duration(&self, shown: Duration) -> Duration {
+        let drift = i128::from(self.clock.lock().drift_ppm);
+        if drift == 0 {
+            return shown;
+        }
+        nanos(shown.as_nanos() as i128 * MILLION / (MILLION + drift))
+    }
+
     /// How old the simulation is.
     pub fn elapsed(&self) -> Duration {
         self.elapsed_at_origin + self.origin.elapsed()
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::from_nanos(0) + SIMULATED_BOOT_AGE + self.elapsed()
+        Instant::from_nanos(0) + SIMULATED_BOOT_AGE + self.clock.lock().shown(self.elapsed())
     }
 
     pub(crate) fn wall_clock_us(&self) -> u64 {

@@ -132,7 +132,7 @@ impl Remembered {
 }
 
 /// Puts a table without the failed devices in force whenever one fails, after recording it. Ends with the engine.
-pub(crate) async fn keep_tables(inner: Weak<Inner>, mut failures: tokio::sync::watch::Receiver<u64>) {
+pub(crate) async fn keep_tables(inner: Weak<Inner>, mut failures: env::watch::Receiver<u64>) {
     while failures.changed().await.is_ok() {
         let count = *failures.borrow_and_update();
         let Some(inner) = inner.upgrade() else { return };

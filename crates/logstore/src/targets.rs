@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use target::{LogAppend, LogTarget, TargetFailure};
-use tokio::sync::watch;
+use env::watch;
 use topology::ReplicaTable;
 use types::limits::MAX_REPLICAS;
 use types::{CellId, DeviceId, Place, Position, ZoneIndex};
@@ -139,7 +139,10 @@ impl Targets {
     /// A device failed: writes are to go to the others from here on. They do once the table without it is recorded.
     pub fn note_failure(&self) {
         if !self.tables_are_given && self.next_table().is_some() {
-            self.failures.send_modify(|count| *count += 1);
+            self.failures.send_if_modified(|count| {
+                *count += 1;
+                true
+            });
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use disk::{SimDisk, SimOptions};
 use env::Env;
 use kv::{FjallKv, Kv, MemoryKv};
-use tokio::sync::watch;
+use env::watch;
 use wal::{FolderStore, Lsn, RegionStore, SegmentStore};
 
 use crate::alone::Alone;

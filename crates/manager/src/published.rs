@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
+use env::watch;
 
 use crate::snapshot::{CommandIndex, Snapshot};
 

@@ -162,6 +162,7 @@ impl FrameWriter {
             self.stream.flush().await
         };
         tokio::select! {
+            biased;
             written = write => written?,
             () = self.env.sleep(WRITE_STALL_LIMIT) => return Err(ConnectionError::Stalled),
         }

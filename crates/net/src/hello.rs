@@ -53,6 +53,7 @@ pub(crate) async fn greet(
         judge(theirs, own, certified, expected)
     };
     let outcome = tokio::select! {
+        biased;
         outcome = exchange => outcome,
         () = env.sleep(HELLO_LIMIT) => Err(ConnectionError::Silent(HELLO_LIMIT)),
     };

@@ -39,7 +39,7 @@ pub use remote::{MAX_CALLS_IN_FLIGHT, RemoteCaller};
 pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFull};
 pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};
-pub use simulated::SimulatedNetwork;
+pub use simulated::{LinkWeather, SimulatedNetwork};
 pub use tls::{
     Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, HANDSHAKE_LIMIT, MAX_HANDSHAKES, RENEW_AFTER, TlsNetwork,
 };

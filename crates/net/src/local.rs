@@ -31,6 +31,7 @@ impl Caller for LocalCaller {
                 return Err(CallError::NotSent { address: address(), reason: "its deadline has passed".to_owned() });
             }
             tokio::select! {
+                biased;
                 answer = self.service.handle(Request { payload, deadline }) => {
                     answer.map_err(|refusal| CallError::Refused { address: address(), refusal })
                 }

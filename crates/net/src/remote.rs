@@ -14,7 +14,7 @@ use crate::network::Network;
 use bytes::Bytes;
 use env::{Env, Instant};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,7 +50,7 @@ struct Shared {
     permits: Arc<Semaphore>,
     next_id: AtomicU64,
     /// Calls that were sent and have no answer. The permit goes with the entry.
-    pending: Mutex<HashMap<u64, Pending>>,
+    pending: Mutex<BTreeMap<u64, Pending>>,
 }
 
 struct Pending {
@@ -124,6 +124,7 @@ impl RemoteCaller {
             return Err(CallError::TooLong { bytes: payload.len(), most: MAX_PAYLOAD_BYTES });
         }
         let permit = tokio::select! {
+            biased;
             permit = shared.permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
             () = shared.env.sleep_until(deadline) => {
                 return Err(shared.not_sent(format!("{MAX_CALLS_IN_FLIGHT} calls wait for answers")));
@@ -139,6 +140,7 @@ impl RemoteCaller {
         // The call itself never waits longer than its deadline; the answer that comes later finds nobody.
         let mut withdrawal = Withdrawal { shared, id, fate, is_over: false };
         tokio::select! {
+            biased;
             answer = answered => {
                 withdrawal.is_over = true;
                 answer.unwrap_or_else(|_| Err(shared.unanswered("the connection's task has ended")))
@@ -204,6 +206,7 @@ impl Shared {
             greet(&self.env, stream, self.identity, self.expected).await
         };
         tokio::select! {
+            biased;
             connected = connect => connected,
             () = self.env.sleep(CONNECT_LIMIT) => Err(ConnectionError::Silent(CONNECT_LIMIT)),
         }
@@ -219,6 +222,7 @@ async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Queued>) {
             Ok((reader, writer)) => {
                 wait = FIRST_RECONNECT_WAIT;
                 let ended = tokio::select! {
+                    biased;
                     ended = write_requests(&shared, writer, &mut queue, &mut next) => ended,
                     ended = read_answers(&shared, reader) => ended,
                 };
@@ -278,6 +282,7 @@ async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), Co
     let mut silent_since = shared.env.now();
     loop {
         tokio::select! {
+            biased;
             frame = reader.next() => {
                 silent_since = shared.env.now();
                 let (header, payload) = frame?;
@@ -303,8 +308,8 @@ async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), Co
 }
 
 fn fail_pending(shared: &Shared, error: &ConnectionError) {
-    let pending: Vec<Pending> = shared.pending.lock().drain().map(|(_, pending)| pending).collect();
-    for pending in pending {
+    let pending = std::mem::take(&mut *shared.pending.lock());
+    for pending in pending.into_values() {
         pending.answer.send(Err(shared.unanswered(error))).unwrap_or_default();
     }
 }

@@ -35,10 +35,11 @@ pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn S
             connections.join_next().await;
         }
         tokio::select! {
+            biased;
             accepted = listener.accept() => match accepted {
                 Ok(stream) => {
                     let connection = serve_connection(env.clone(), stream, service.clone(), identity);
-                    connections.spawn(connection);
+                    connections.spawn(env.within(connection));
                 }
                 Err(error) => {
                     tracing::warn!(address = listener.address(), %error, "a connection was not accepted");
@@ -56,6 +57,7 @@ async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dy
         let (answers, queued) = mpsc::channel(MAX_QUEUED_ANSWERS);
         let running = AtomicUsize::new(0);
         tokio::select! {
+            biased;
             ended = read_requests(&env, reader, &*service, answers, &running) => ended,
             ended = write_answers(&env, writer, queued, &running) => ended,
         }
@@ -119,6 +121,7 @@ async fn write_answers(
 ) -> Result<(), ConnectionError> {
     loop {
         tokio::select! {
+            biased;
             answer = queued.recv() => {
                 if answer.is_none() {
                     return Ok(());

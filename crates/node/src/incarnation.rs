@@ -67,7 +67,7 @@ impl Inner {
         let mut life = Life { registered, store: None, installed: ViewNumber(0), joining: None, recovery: None };
         let mut changes = self.manager.changes();
         loop {
-            changes.borrow_and_update();
+            drop(changes.borrow_and_update());
             if let Err(reason) = self.follow(&mut life).await {
                 return reason;
             }

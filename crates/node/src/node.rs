@@ -285,6 +285,7 @@ impl Node {
         }
         let Some(registered) = present.registered else { return };
         let failure = tokio::select! {
+            biased;
             left = self.inner.manager.leave_cell(CELL, registered.gateway) => match left {
                 Ok(()) => return,
                 Err(error) => error.to_string(),

@@ -25,7 +25,8 @@ impl Inner {
             let mut asking = tokio::task::JoinSet::new();
             for node in others {
                 let (caller, until) = (self.callers.to_node(&node, PINGS), self.env.now() + PING_PATIENCE);
-                asking.spawn(async move { (node.id, caller.call(Bytes::new(), until).await.is_ok()) });
+                let asked = async move { (node.id, caller.call(Bytes::new(), until).await.is_ok()) };
+                asking.spawn(self.env.within(asked));
             }
             while let Some(asked) = asking.join_next().await {
                 let Ok((node, answered)) = asked else { continue };

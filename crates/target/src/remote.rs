@@ -215,6 +215,7 @@ fn stream_index(stream: ZoneStream) -> usize {
 async fn keep_state(far: Arc<Far>) {
     loop {
         tokio::select! {
+            biased;
             () = far.link.env.sleep(STATE_INTERVAL) => {}
             () = far.is_state_wanted.notified() => {}
         }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
+use env::watch;
 use openraft::errors::{ClientWriteError, ForwardToLeader, InitializeError, LinearizableReadError, RaftError};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse};
 use openraft::{Config, LinearizerOption, Raft, ServerState, SnapshotPolicy};
-use tokio::sync::watch;
 
 use super::machine::Machine;
 use super::network::Network;

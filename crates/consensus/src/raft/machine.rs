@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use env::watch;
 use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::types::{RaftLogId, RaftSnapshot, SnapshotMeta, StoredMembership, Types, own_summary, position, raft_meta};
 use crate::id::LogIndex;

@@ -16,7 +16,9 @@ use std::time::Duration;
 use env::Env;
 use openraft::type_config::AsyncRuntime;
 use openraft::{OptionalSend, rt};
-use openraft_rt_tokio::{TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime, TokioWatch};
+use openraft_rt_tokio::{TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime};
+
+use super::watch::EnvWatch;
 
 tokio::task_local! {
     static TASK_ENV: Env;
@@ -121,7 +123,7 @@ impl AsyncRuntime for EnvRuntime {
     type Timeout<R, T: Future<Output = R> + OptionalSend> = tokio::time::Timeout<T>;
     type ThreadLocalRng = EnvRng;
     type Mpsc = TokioMpsc;
-    type Watch = TokioWatch;
+    type Watch = EnvWatch;
     type Oneshot = TokioOneshot;
     type Mutex<T: OptionalSend + 'static> = TokioMutex<T>;
 

@@ -34,10 +34,10 @@ impl Inner {
         }
         for (record, payload, place) in moves {
             let inner = self.clone();
-            moving.spawn(async move {
+            moving.spawn(self.env.within(async move {
                 let hash = record.hash;
                 inner.move_copy(record, payload, place, &hash).await
-            });
+            }));
         }
         let mut outcome = Ok(());
         while let Some(moved) = moving.join_next().await {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use disk::{SimDisk, SimOptions};
 use env::Env;
+use env::watch;
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
-use tokio::sync::watch;
 use wal::RegionStore;
 
 use crate::id::{GroupId, LogIndex, NodeId};
