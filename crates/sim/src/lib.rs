@@ -45,6 +45,8 @@ mod client;
 mod content;
 pub mod record;
 
+pub mod cluster;
+
 pub mod coverage;
 pub mod draw;
 pub mod trace;

@@ -1,0 +1,186 @@
+//! One machine of the cluster: its disks and its clock, and the node that runs on it.
+
+use super::scenario::Topology;
+use super::world::World;
+use consensus::{BASE_BYTES, LogPlace};
+use device::{Device, DeviceConfig, FormatOptions};
+use disk::{Disk, SimDisk, SimOptions};
+use env::{Env, Process};
+use logstore::LogStoreConfig;
+use manager::{Manager, RegisterNode};
+use net::{Identity, Network};
+use node::{CELL, Node, NodeOptions};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{ClusterId, DeviceId, NodeIdentity};
+use wal::RegionStore;
+
+const CLUSTER: ClusterId = ClusterId([9; 16]);
+const FORMAT_VERSION: u32 = 1;
+/// The consensus log.
+const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+const SEGMENTS: usize = 8;
+/// Beside a device's zones: superblock, notes, and the rounding of both.
+pub const DEVICE_OVERHEAD_BYTES: u64 = 8 * 1024 * 1024;
+/// Pause before the manager is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// What survives a process, and the process.
+pub struct Host {
+    pub number: usize,
+    pub log: SimDisk,
+    pub devices: Vec<SimDisk>,
+    /// The numbers that the manager gave the devices; empty until they are formatted.
+    pub ids: Vec<DeviceId>,
+    pub drift_ppm: i64,
+    pub wall_skew_ms: i64,
+    /// Of the process that runs, or is starting.
+    pub env: Option<Env>,
+    pub node: Option<Arc<Node>>,
+    /// It never comes back.
+    pub is_gone: bool,
+}
+
+pub fn address(number: usize) -> String {
+    format!("node-{number}:9002")
+}
+
+impl Host {
+    pub fn new(env: &Env, number: usize, topology: &Topology, drift_ppm: i64) -> Host {
+        let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
+        let name = |what: &str| format!("{what} of node {number}");
+        let log = SimOptions { name: name("the log"), size_bytes, seed: env.random_u64(), ..SimOptions::default() };
+        let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES);
+        let device = |index: usize| {
+            let options = SimOptions {
+                name: name(&format!("device {index}")),
+                capacity_bytes,
+                seed: env.random_u64(),
+                ..SimOptions::default()
+            };
+            SimDisk::new(env, options)
+        };
+        Host {
+            number,
+            log: SimDisk::new(env, log),
+            devices: (0..topology.devices_per_node).map(device).collect(),
+            ids: Vec::new(),
+            drift_ppm: if drift_ppm == 0 { 0 } else { env.random_below(2 * drift_ppm as u64 + 1) as i64 - drift_ppm },
+            wall_skew_ms: 0,
+            env: None,
+            node: None,
+            is_gone: false,
+        }
+    }
+
+    /// The disks that the next process finds, after the power was cut or not.
+    pub fn take_over_disks(&mut self, power: bool) {
+        let again = |disk: &SimDisk| if power { disk.crash() } else { disk.restart() };
+        self.log = again(&self.log);
+        self.devices.iter_mut().for_each(|disk| *disk = again(disk));
+    }
+
+    fn register(&self) -> RegisterNode {
+        let name = format!("node-{}", self.number);
+        RegisterNode {
+            identity: NodeIdentity([self.number as u8 + 1; 16]),
+            name: name.clone(),
+            address: address(self.number),
+            admin_address: String::new(),
+            s3_address: String::new(),
+            host: name,
+            rack: String::new(),
+            zone: String::new(),
+            version: "simulated".to_owned(),
+            joined_ms: 0,
+        }
+    }
+}
+
+/// The process of an environment.
+pub fn process_of(env: &Env) -> Process {
+    env.simulation().expect("hosts are simulated").process().clone()
+}
+
+/// What a process needs to start, taken from its host.
+struct Start {
+    env: Env,
+    options: NodeOptions,
+    devices: Vec<SimDisk>,
+    ids: Vec<DeviceId>,
+    topology: Topology,
+}
+
+/// Starts the process of a host; returns its node, and its devices' numbers.
+pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
+    let (start, spawner) = {
+        let via = world.living_address(number).into_iter().collect();
+        let hosts = world.hosts.lock();
+        let host = &hosts[number];
+        let base: Arc<SimDisk> = Arc::new(host.log.clone());
+        let segments = Arc::new(RegionStore::new(base.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS));
+        let register = host.register();
+        let options = NodeOptions {
+            network: Arc::new(world.network.at(&register.address)) as Arc<dyn Network>,
+            identity: Identity { cluster: CLUSTER, node: register.identity },
+            log: LogPlace { segments, base, most_segments: SEGMENTS },
+            register,
+            via,
+        };
+        let (devices, ids) = (host.devices.clone(), host.ids.clone());
+        (Start { env: env.clone(), options, devices, ids, topology: world.scenario.topology }, env)
+    };
+    let started = spawner.spawn(start.run()).await;
+    started.map_err(|error| format!("the start of node {number} ended: {error}"))?
+}
+
+impl Start {
+    async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
+        let Start { env, options, devices, mut ids, topology } = self;
+        let opened = Node::open(&env, options).await.map_err(text)?;
+        let manager = opened.manager().clone();
+        while manager.fresh().await.is_err() {
+            env.sleep(RETRY_PAUSE).await;
+        }
+        if ids.is_empty() {
+            ids = format(&env, &manager, &devices, &topology).await?;
+        }
+        let mut served = Vec::new();
+        for disk in devices {
+            let disk: Arc<dyn Disk> = Arc::new(disk);
+            let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
+            served.push(Arc::new(Device::open(disk, &env, config).await.map_err(text)?));
+        }
+        let config = LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, ..LogStoreConfig::default() };
+        let node = opened.start(served, config).await.map_err(text)?;
+        Ok((Arc::new(node), ids))
+    }
+}
+
+/// Nodes start one after the other the first time, so that numbers are not taken twice.
+async fn format(env: &Env, manager: &Manager, devices: &[SimDisk], topology: &Topology) -> Result<Vec<DeviceId>, String> {
+    let cluster = manager.ensure_cluster(FORMAT_VERSION).await.map_err(text)?;
+    let mut ids = Vec::new();
+    for disk in devices {
+        let device = manager.snapshot().next_device();
+        let options = FormatOptions {
+            cluster: cluster.id,
+            device,
+            cell: CELL,
+            zone_bytes: Some(topology.zone_bytes),
+            capacity_bytes: disk.capacity_bytes(),
+            overwrite: false,
+        };
+        let uuid = Device::format(disk, env, &options).await.map_err(text)?;
+        let added = manager.add_device(uuid, "simulated", topology.zones * topology.zone_bytes).await.map_err(text)?;
+        if added.id != device {
+            return Err(format!("device {device} was formatted under another number than the manager gave it"));
+        }
+        ids.push(device);
+    }
+    Ok(ids)
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}

@@ -1,0 +1,117 @@
+//! A cluster's simulation as data: topology × workload × faults.
+
+use net::LinkWeather;
+use std::time::Duration;
+
+/// Everything about a run but its draws.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    pub topology: Topology,
+    pub workload: Workload,
+    pub faults: FaultMix,
+}
+
+/// Which nodes there are, and what they have.
+#[derive(Clone, Copy, Debug)]
+pub struct Topology {
+    pub name: &'static str,
+    pub nodes: usize,
+    pub devices_per_node: usize,
+    /// Zones of each device, and their bytes.
+    pub zones: u64,
+    pub zone_bytes: u64,
+    /// Writes between two checkpoints.
+    pub checkpoint_entries: usize,
+}
+
+/// What clients do.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    pub name: &'static str,
+    pub clients: u64,
+    /// All clients work on the same keys.
+    pub keys: usize,
+    /// Longest content of a small PUT, and of a large one or a part.
+    pub small_bytes: u64,
+    pub large_bytes: u64,
+    /// Longest pause of a client between two calls.
+    pub think: Duration,
+    pub mix: Mix,
+}
+
+/// How often each call is made: its weight over the sum of all.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    pub put: u64,
+    pub put_large: u64,
+    pub upload: u64,
+    pub put_if_absent: u64,
+    pub put_if_match: u64,
+    pub delete: u64,
+    pub delete_if_match: u64,
+    pub get: u64,
+    pub head: u64,
+    pub list: u64,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultMix {
+    pub name: &'static str,
+    /// Faults of a run, and the longest time between two.
+    pub strikes: u64,
+    pub calm: Duration,
+    /// What strikes, with its weight.
+    pub weights: &'static [(Strike, u64)],
+    /// What all links are like, all the time.
+    pub weather: LinkWeather,
+    /// How far each node's clock may run fast or slow; no more than leases allow for.
+    pub drift_ppm: i64,
+}
+
+/// One fault. Nodes, times and places are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strike {
+    /// A process is killed and started again.
+    Kill,
+    /// A machine loses its power: with what its disks had not made durable, in part.
+    PowerCut,
+    /// Two of three at once: no quorum until one is back.
+    KillTwo,
+    PowerCutOfAll,
+    /// A process does not run while its clock goes on: for longer than its lease, or less.
+    Pause,
+    /// The same for the node that leads the manager.
+    PauseLeader,
+    KillLeader,
+    /// The member that leads recoveries and background work is killed in the middle of some.
+    KillCellLeader,
+    /// A node and all others don't reach each other.
+    CutNode,
+    /// Others don't reach a node, which reaches them.
+    CutInto,
+    /// A node doesn't reach others, which reach it.
+    CutOutOf,
+    /// Two nodes don't reach each other; both reach all others.
+    CutLink,
+    /// One direction of one link.
+    CutOneWay,
+    /// A link of a node is cut, and the node is killed.
+    CutAndKill,
+    /// Connections break all the time: messages are lost, and told again.
+    BreakConnections,
+    /// Messages take long.
+    SlowLinks,
+    /// A wall clock jumps by up to hours, either way.
+    WallClockJump,
+    /// Blocks of one device go bad.
+    Corrupt,
+    /// A device answers requests with errors for a while; its node is started again then.
+    DeviceErrors,
+    /// The disk below a device has no space left.
+    DiskFull,
+    /// The disk of a node's consensus log answers with errors; the node is started again then.
+    LogErrors,
+    /// A node is gone for ever, with its disks, and a new one takes its place. At most once in a run.
+    Replace,
+}

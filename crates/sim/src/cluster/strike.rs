@@ -1,0 +1,312 @@
+//! Faults: each strikes, lasts a while, and is taken away.
+
+use super::host::{Host, address, process_of};
+use super::scenario::Strike;
+use super::world::World;
+use crate::draw::Draw;
+use disk::FaultOdds;
+use net::LinkWeather;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the cell is looked at for a moment that a fault waits for, and how long.
+const LOOK: Duration = Duration::from_millis(5);
+const LOOKS: u64 = 1_200;
+
+/// Bytes of one block that goes bad, and how many do.
+const BLOCK_BYTES: u64 = 4096;
+const BAD_BLOCKS: u64 = 24;
+/// What lies before the zones of a device stays whole: its own tests damage that.
+const ZONES_BEGIN_AT: u64 = 2 * 1024 * 1024;
+
+const CUT: LinkWeather = LinkWeather { is_cut: true, longest_delay: Duration::ZERO, breaks_per_million: 0 };
+const BROKEN: LinkWeather = LinkWeather { is_cut: false, longest_delay: Duration::from_millis(2), breaks_per_million: 20_000 };
+const ERRORS: FaultOdds = FaultOdds {
+    fail_read: 60_000,
+    fail_write: 60_000,
+    fail_torn_write: 30_000,
+    fail_flush: 30_000,
+    lose_write: 0,
+    tear_write: 0,
+    misdirect_write: 0,
+    corrupt_write: 0,
+    corrupt_read: 0,
+    delay: 0,
+    delay_at_most: Duration::ZERO,
+    cache_miss: 0,
+};
+
+/// Chooses faults and carries them out.
+pub struct Chaos {
+    pub world: Arc<World>,
+    pub draw: Draw,
+    /// The one device that goes bad: what the others have must be enough.
+    rotten: Option<(usize, usize)>,
+}
+
+impl Chaos {
+    pub fn new(world: &Arc<World>, draw: Draw) -> Chaos {
+        Chaos { world: world.clone(), draw, rotten: None }
+    }
+
+    /// The faults of a run. Those that destroy copies for good come first, and a replacement once: later some writes may have
+    /// one copy for a while, and nothing must be lost that a real cluster would not lose.
+    pub fn choose(&mut self) -> Vec<Strike> {
+        let faults = &self.world.scenario.faults;
+        let sum: u64 = faults.weights.iter().map(|(_, weight)| weight).sum();
+        let mut chosen = Vec::new();
+        for _ in 0..faults.strikes {
+            let mut drawn = self.draw.below(sum);
+            let strike = faults.weights.iter().find(|(_, weight)| {
+                let is_it = drawn < *weight;
+                drawn = drawn.saturating_sub(*weight);
+                is_it
+            });
+            let strike = strike.expect("within the sum").0;
+            if strike != Strike::Replace || !chosen.contains(&strike) {
+                chosen.push(strike);
+            }
+        }
+        chosen.sort_by_key(|strike| match strike {
+            Strike::Corrupt => 0,
+            Strike::Replace => 1,
+            _ => 2,
+        });
+        chosen
+    }
+
+    fn time(&mut self, from_ms: u64, to_ms: u64) -> Duration {
+        Duration::from_micros(from_ms * 1_000 + self.draw.below((to_ms - from_ms) * 1_000))
+    }
+
+    async fn sleep(&mut self, from_ms: u64, to_ms: u64) {
+        let time = self.time(from_ms, to_ms);
+        self.world.env.sleep(time).await;
+    }
+
+    fn any(&mut self) -> usize {
+        let present = self.world.present();
+        present[self.draw.below(present.len() as u64) as usize]
+    }
+
+    fn other_than(&mut self, one: usize) -> usize {
+        let others: Vec<usize> = self.world.present().into_iter().filter(|number| *number != one).collect();
+        others[self.draw.below(others.len() as u64) as usize]
+    }
+
+    pub async fn strike(&mut self, strike: Strike) {
+        self.world.note(format_args!("strike: {strike:?}"));
+        match strike {
+            Strike::Kill => self.kill(None, false).await,
+            Strike::PowerCut => self.kill(None, true).await,
+            Strike::KillLeader => self.kill(self.world.manager_leader(), false).await,
+            Strike::KillCellLeader => self.kill_cell_leader().await,
+            Strike::KillTwo => self.kill_two().await,
+            Strike::PowerCutOfAll => self.power_cut_of_all().await,
+            Strike::Pause => self.pause(None).await,
+            Strike::PauseLeader => self.pause(self.world.manager_leader()).await,
+            Strike::CutNode | Strike::CutInto | Strike::CutOutOf => self.cut_node(strike).await,
+            Strike::CutLink | Strike::CutOneWay => self.cut_link(strike == Strike::CutLink).await,
+            Strike::CutAndKill => self.cut_and_kill().await,
+            Strike::BreakConnections => self.weather(BROKEN).await,
+            Strike::SlowLinks => self.slow_links().await,
+            Strike::WallClockJump => self.wall_clock_jump(),
+            Strike::Corrupt => self.corrupt(),
+            Strike::DeviceErrors => self.device_errors().await,
+            Strike::DiskFull => self.disk_full().await,
+            Strike::LogErrors => self.log_errors().await,
+            Strike::Replace => self.replace().await,
+        }
+        self.world.note(format_args!("over: {strike:?}"));
+    }
+
+    async fn kill(&mut self, victim: Option<usize>, power: bool) {
+        let victim = victim.unwrap_or_else(|| self.any());
+        self.world.end(victim, power).await;
+        self.sleep(100, 6_000).await;
+        self.world.start(victim).await;
+    }
+
+    async fn start_all(&self, numbers: &[usize]) {
+        let mut starting = tokio::task::JoinSet::new();
+        for number in numbers.iter().copied() {
+            let world = self.world.clone();
+            starting.spawn(async move { world.start(number).await });
+        }
+        starting.join_all().await;
+    }
+
+    async fn kill_two(&mut self) {
+        let first = self.any();
+        let second = self.other_than(first);
+        let power = self.draw.percent(50);
+        self.world.end(first, power).await;
+        self.sleep(0, 3_000).await;
+        self.world.end(second, !power).await;
+        self.sleep(0, 4_000).await;
+        self.start_all(&[first, second]).await;
+    }
+
+    async fn power_cut_of_all(&mut self) {
+        let all = self.world.present();
+        for number in &all {
+            self.world.end(*number, true).await;
+        }
+        self.start_all(&all).await;
+    }
+
+    /// A member is killed; when the view without it is there, so is the one that leads its recovery.
+    async fn kill_cell_leader(&mut self) {
+        let first = self.any();
+        let before = self.world.view();
+        self.world.end(first, self.draw.percent(30)).await;
+        for _ in 0..LOOKS {
+            if self.world.view() > before {
+                break;
+            }
+            self.world.env.sleep(LOOK).await;
+        }
+        self.sleep(0, 150).await;
+        let leader = self.world.cell_leader().filter(|leader| *leader != first);
+        if let Some(leader) = leader {
+            self.world.end(leader, self.draw.percent(30)).await;
+        }
+        self.sleep(0, 2_000).await;
+        self.start_all(&[Some(first), leader].into_iter().flatten().collect::<Vec<_>>()).await;
+    }
+
+    async fn pause(&mut self, victim: Option<usize>) {
+        let victim = victim.unwrap_or_else(|| self.any());
+        let env = self.world.hosts.lock()[victim].env.clone();
+        let Some(env) = env else { return };
+        process_of(&env).pause();
+        // A lease lasts two seconds.
+        self.sleep(50, 7_000).await;
+        process_of(&env).resume();
+    }
+
+    async fn cut_node(&mut self, strike: Strike) {
+        let victim = self.any();
+        for other in self.world.present().into_iter().filter(|other| *other != victim) {
+            if strike != Strike::CutOutOf {
+                self.world.network.set_link(&address(other), &address(victim), CUT);
+            }
+            if strike != Strike::CutInto {
+                self.world.network.set_link(&address(victim), &address(other), CUT);
+            }
+        }
+        self.sleep(200, 7_000).await;
+        self.world.network.clear_links();
+    }
+
+    async fn cut_link(&mut self, both_ways: bool) {
+        let one = self.any();
+        let other = self.other_than(one);
+        self.world.network.set_link(&address(one), &address(other), CUT);
+        if both_ways {
+            self.world.network.set_link(&address(other), &address(one), CUT);
+        }
+        self.sleep(200, 9_000).await;
+        self.world.network.clear_links();
+    }
+
+    async fn cut_and_kill(&mut self) {
+        let victim = self.any();
+        for other in self.world.present().into_iter().filter(|other| *other != victim) {
+            if self.draw.percent(60) {
+                self.world.network.set_link(&address(victim), &address(other), CUT);
+            }
+        }
+        self.sleep(0, 300).await;
+        self.world.end(victim, self.draw.percent(50)).await;
+        self.world.network.clear_links();
+        self.sleep(0, 5_000).await;
+        self.world.start(victim).await;
+    }
+
+    async fn weather(&mut self, weather: LinkWeather) {
+        self.world.network.set_weather(weather);
+        self.sleep(500, 6_000).await;
+        self.world.network.set_weather(self.world.scenario.faults.weather);
+    }
+
+    async fn slow_links(&mut self) {
+        let longest_delay = self.time(5, 400);
+        self.weather(LinkWeather { longest_delay, ..LinkWeather::default() }).await;
+    }
+
+    fn wall_clock_jump(&mut self) {
+        let victim = self.any();
+        let skew_ms = self.draw.below(20_000_000) as i64 - 10_000_000;
+        let mut hosts = self.world.hosts.lock();
+        hosts[victim].wall_skew_ms = skew_ms;
+        if let Some(simulation) = hosts[victim].env.as_ref().and_then(env::Env::simulation) {
+            simulation.set_wall_skew_ms(skew_ms);
+        }
+    }
+
+    fn corrupt(&mut self) {
+        let devices = self.world.scenario.topology.devices_per_node as u64;
+        let drawn = (self.any(), self.draw.below(devices) as usize);
+        let (host, device) = *self.rotten.get_or_insert(drawn);
+        let disk = self.world.hosts.lock()[host].devices[device].clone();
+        let written = disk::Disk::size_bytes(&disk);
+        for _ in 0..BAD_BLOCKS {
+            let block = self.draw.below(written / BLOCK_BYTES) * BLOCK_BYTES;
+            if block >= ZONES_BEGIN_AT {
+                disk.corrupt_at_rest(block, BLOCK_BYTES);
+            }
+        }
+    }
+
+    async fn device_errors(&mut self) {
+        let victim = self.any();
+        let disk = self.device_of(victim);
+        disk.set_odds(ERRORS);
+        self.sleep(200, 4_000).await;
+        disk.set_odds(FaultOdds::default());
+        // A device that failed is not asked again before its node starts anew.
+        self.kill(Some(victim), false).await;
+    }
+
+    fn device_of(&mut self, host: usize) -> disk::SimDisk {
+        let devices = self.world.scenario.topology.devices_per_node as u64;
+        let device = self.draw.below(devices) as usize;
+        self.world.hosts.lock()[host].devices[device].clone()
+    }
+
+    async fn disk_full(&mut self) {
+        let victim = self.any();
+        let disk = self.device_of(victim);
+        disk.set_space_limit(Some(disk::Disk::size_bytes(&disk)));
+        self.sleep(500, 4_000).await;
+        disk.set_space_limit(None);
+        self.kill(Some(victim), false).await;
+    }
+
+    async fn log_errors(&mut self) {
+        let victim = self.any();
+        let log = self.world.hosts.lock()[victim].log.clone();
+        log.set_odds(ERRORS);
+        self.sleep(200, 4_000).await;
+        log.set_odds(FaultOdds::default());
+        self.kill(Some(victim), false).await;
+    }
+
+    async fn replace(&mut self) {
+        let rotten = self.rotten.map(|(host, _)| host);
+        let victim = rotten.unwrap_or_else(|| self.any());
+        // The first node founded the group; the others are alike.
+        self.world.end(victim, true).await;
+        let number = {
+            let scenario = &self.world.scenario;
+            let mut hosts = self.world.hosts.lock();
+            hosts[victim].is_gone = true;
+            let number = hosts.len();
+            hosts.push(Host::new(&self.world.env, number, &scenario.topology, scenario.faults.drift_ppm));
+            number
+        };
+        self.sleep(0, 5_000).await;
+        self.world.start(number).await;
+    }
+}

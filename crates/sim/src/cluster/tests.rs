@@ -1,0 +1,43 @@
+//! Seeds of the matrix; the long run is `soak_of_seeds`.
+
+use super::run::{Failure, Report, run};
+use super::table::{SCENARIOS, scenario_of};
+use std::collections::BTreeSet;
+
+mod soak;
+
+fn simulate(seed: u64) -> Result<Report, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(run(seed))
+}
+
+#[test]
+fn a_seed_run_twice_is_the_same() {
+    for seed in [4, 5] {
+        let once = || simulate(seed).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        assert_eq!(once(), once(), "seed {seed}");
+    }
+}
+
+#[test]
+fn each_scenario_has_its_place() {
+    let names = |seed| {
+        let scenario = scenario_of(seed);
+        (scenario.topology.name, scenario.workload.name, scenario.faults.name)
+    };
+    let all: BTreeSet<_> = (0..SCENARIOS).map(names).collect();
+    assert_eq!(all.len() as u64, SCENARIOS);
+    assert_eq!(names(3), names(SCENARIOS + 3));
+}
+
+/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::tests::a_seed_from_outside -- --nocapture`.
+#[test]
+fn a_seed_from_outside() {
+    let Ok(seed) = std::env::var("TRILITH_CLUSTER_SEED") else { return };
+    let seed = seed.parse().expect("TRILITH_CLUSTER_SEED is a number");
+    println!("{:?}", scenario_of(seed));
+    match simulate(seed) {
+        Ok(report) => println!("nothing is wrong: {report:#?}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}

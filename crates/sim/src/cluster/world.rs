@@ -1,0 +1,236 @@
+//! The hosts of a cluster, the network between them, and what can be done to both.
+
+use super::host::{Host, address, process_of, start};
+use super::scenario::Scenario;
+use crate::trace::Trace;
+use env::Env;
+use net::SimulatedNetwork;
+use node::{CELL, Node};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use types::GatewayId;
+
+/// Starts of one host that may fail in a row.
+const MAX_FAILED_STARTS: u64 = 60;
+/// Pause between two starts.
+const START_PAUSE: Duration = Duration::from_millis(500);
+/// Tasks that were told to end do so when they are next looked at.
+const END_PAUSE: Duration = Duration::from_millis(2);
+/// How long a cluster may take to serve at every node after the last fault.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(120);
+const SETTLE_LOOK: Duration = Duration::from_millis(50);
+
+/// Everything that is simulated.
+pub struct World {
+    pub env: Env,
+    pub scenario: Scenario,
+    pub network: SimulatedNetwork,
+    pub hosts: Mutex<Vec<Host>>,
+    pub trace: Arc<Trace>,
+    /// What the counters of all engines that there ever were say.
+    pub counts: Mutex<BTreeMap<&'static str, u64>>,
+    /// Why the run can't go on.
+    pub broken: Mutex<Option<String>>,
+}
+
+/// A node that runs.
+#[derive(Clone)]
+pub struct Running {
+    pub number: usize,
+    pub env: Env,
+    pub node: Arc<Node>,
+}
+
+impl World {
+    /// A cluster whose nodes have all joined.
+    pub async fn new(scenario: Scenario, seed: u64, trace: Arc<Trace>) -> Result<Arc<World>, String> {
+        let env = Env::simulated(seed);
+        let network = SimulatedNetwork::new(&env);
+        let faults = &scenario.faults;
+        let host = |number| Host::new(&env, number, &scenario.topology, faults.drift_ppm);
+        let hosts = Mutex::new((0..scenario.topology.nodes).map(host).collect());
+        let world = World { env, scenario, network, hosts, trace, counts: Mutex::default(), broken: Mutex::default() };
+        let world = Arc::new(world);
+        for number in 0..scenario.topology.nodes {
+            world.start(number).await;
+        }
+        world.settle().await?;
+        world.network.set_weather(faults.weather);
+        Ok(world)
+    }
+
+    pub fn note(&self, what: std::fmt::Arguments<'_>) {
+        self.trace.note(self.elapsed(), &what);
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.env.simulation().map(|simulation| simulation.elapsed()).unwrap_or_default()
+    }
+
+    pub fn count(&self, what: &'static str, count: u64) {
+        *self.counts.lock().entry(what).or_default() += count;
+    }
+
+    /// An address to join through: of a node that runs, other than this one.
+    pub fn living_address(&self, number: usize) -> Option<String> {
+        let hosts = self.hosts.lock();
+        hosts.iter().find(|host| host.number != number && host.node.is_some()).map(|host| address(host.number))
+    }
+
+    /// Starts a host's process, again and again until it runs; returns early if it is killed meanwhile.
+    pub async fn start(self: &Arc<Self>, number: usize) {
+        for _ in 0..MAX_FAILED_STARTS {
+            let env = self.new_process(number);
+            let process = process_of(&env);
+            let started = tokio::select! {
+                biased;
+                () = process.ended() => return,
+                started = start(self, number, env.clone()) => started,
+            };
+            match started {
+                Ok((node, ids)) => {
+                    self.note(format_args!("node {number} runs"));
+                    let mut hosts = self.hosts.lock();
+                    hosts[number].ids = ids;
+                    hosts[number].node = Some(node);
+                    return;
+                }
+                Err(error) => {
+                    self.note(format_args!("node {number} does not start: {error}"));
+                    self.count("sim: starts that failed", 1);
+                    self.end(number, false).await;
+                    self.env.sleep(START_PAUSE).await;
+                }
+            }
+        }
+        *self.broken.lock() = Some(format!("node {number} does not start"));
+    }
+
+    fn new_process(&self, number: usize) -> Env {
+        let env = Env::simulated_after(self.env.random_u64(), self.elapsed());
+        let simulation = env.simulation().expect("simulated");
+        let mut hosts = self.hosts.lock();
+        let host = &mut hosts[number];
+        simulation.set_clock_drift_ppm(host.drift_ppm);
+        simulation.set_wall_skew_ms(host.wall_skew_ms);
+        host.env = Some(env.clone());
+        env
+    }
+
+    /// Ends a host's process where it stands; with the power, its disks lose what was not durable.
+    pub async fn end(&self, number: usize, power: bool) {
+        let (env, node) = {
+            let mut hosts = self.hosts.lock();
+            let host = &mut hosts[number];
+            if power {
+                host.log.power_cut();
+                host.devices.iter().for_each(disk::SimDisk::power_cut);
+            }
+            (host.env.take(), host.node.take())
+        };
+        if let Some(env) = env {
+            process_of(&env).end();
+        }
+        if let Some(node) = &node {
+            self.count_engine(node);
+        }
+        drop(node);
+        self.env.sleep(END_PAUSE).await;
+        self.network.interrupt(&address(number));
+        self.hosts.lock()[number].take_over_disks(power);
+    }
+
+    /// The node whose member leads the manager.
+    pub fn manager_leader(&self) -> Option<usize> {
+        self.running().into_iter().find(|running| running.node.manager().is_leader()).map(|running| running.number)
+    }
+
+    /// The newest view that anybody knows.
+    pub fn view(&self) -> u64 {
+        let views = self
+            .running()
+            .into_iter()
+            .filter_map(|running| Some(running.node.manager().snapshot().cell(CELL)?.view_number().0));
+        views.max().unwrap_or(0)
+    }
+
+    /// The node whose gateway leads the cell's view.
+    pub fn cell_leader(&self) -> Option<usize> {
+        let running = self.running();
+        let state = running.first()?.node.manager().snapshot();
+        let cell = state.cell(CELL)?;
+        let leader: GatewayId = cell.installed.as_ref()?.leader;
+        let node = cell.members.get(&leader)?.node;
+        running.into_iter().find(|running| running.node.status().id == node).map(|running| running.number)
+    }
+
+    pub fn running(&self) -> Vec<Running> {
+        let hosts = self.hosts.lock();
+        let running = |host: &Host| {
+            let (node, env) = (host.node.clone()?, host.env.clone()?);
+            Some(Running { number: host.number, env, node })
+        };
+        hosts.iter().filter_map(running).collect()
+    }
+
+    /// Hosts that are there, by number.
+    pub fn present(&self) -> Vec<usize> {
+        self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.number).collect()
+    }
+
+    /// Whether every host's node serves, all in one view that writes to all devices.
+    pub fn is_settled(&self) -> bool {
+        let running = self.running();
+        if running.len() != self.present().len() {
+            return false;
+        }
+        let Some(newest) = running.iter().map(|running| running.node.manager().snapshot()).max_by_key(|state| state.applied())
+        else {
+            return false;
+        };
+        let Some(cell) = newest.cell(CELL) else { return false };
+        let Some(installed) = &cell.installed else { return false };
+        let devices: usize = self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.devices.len()).sum();
+        let is_whole = cell.view_members().len() == running.len()
+            && installed.table.devices().len() == devices
+            && cell.undecided.is_empty()
+            && cell.removing.is_empty()
+            && !installed.founding;
+        is_whole && running.iter().all(|running| running.node.status().serves)
+    }
+
+    pub async fn settle(&self) -> Result<(), String> {
+        let until = self.env.now() + SETTLE_PATIENCE;
+        while !self.is_settled() {
+            if let Some(broken) = self.broken.lock().clone() {
+                return Err(broken);
+            }
+            if self.env.now() > until {
+                return Err(format!("the cluster does not come to rest:\n{}", self.describe()));
+            }
+            self.env.sleep(SETTLE_LOOK).await;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for running in self.running() {
+            let state = running.node.manager().snapshot();
+            let serves = running.node.status().serves;
+            text += &format!("node {}: serves {serves}, knows {:?}\n", running.number, state.cell(CELL));
+        }
+        text
+    }
+
+    /// Adds what a node's engine has counted.
+    pub fn count_engine(&self, node: &Node) {
+        let Some(store) = node.store() else { return };
+        let stats = store.stats();
+        for (what, counter) in super::branches::counters(stats) {
+            self.count(what, counter.get());
+        }
+    }
+}
