@@ -106,7 +106,8 @@ impl Inner {
             manifest.runs.insert(0, run.summary.clone());
             runs.insert(0, run.clone());
         }
-        let installed = self.remembered.install(manifest).await?;
+        let installed = self.remembered.install(manifest).await;
+        let installed = installed.inspect_err(|_| env::mark("engine: a checkpoint that could not be installed"))?;
         state.follow(installed);
         self.tell_installed(&state.manifest);
         self.settle(&memtable, &mut state.graves).await;

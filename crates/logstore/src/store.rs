@@ -90,6 +90,7 @@ impl Inner {
         if self.is_decidable(hash) {
             return Ok(());
         }
+        env::mark("gateway: an undecidable key refused");
         self.undecidable.check_readable()?;
         let reason = until(&self.undecidable.waits_for(hash));
         Err(EngineError::DeviceMissing { reason: format!("{reason}: it may hold this object's newest version") })

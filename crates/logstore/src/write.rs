@@ -357,6 +357,7 @@ impl WriteOp {
                 self.give_up(Err(EngineError::Full));
             }
             Gathered::Unknown(reason) => {
+                env::mark("gateway: a write of unknown outcome");
                 self.inner.some_write_failed.store(true, Ordering::Release);
                 self.inner.targets.note_failure();
                 self.give_up(Err(EngineError::Unavailable { reason }));

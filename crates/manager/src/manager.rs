@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use disk::{SimDisk, SimOptions};
 use env::Env;
-use kv::{FjallKv, Kv, MemoryKv};
 use env::watch;
+use kv::{FjallKv, Kv, MemoryKv};
 use wal::{FolderStore, Lsn, RegionStore, SegmentStore};
 
 use crate::alone::Alone;

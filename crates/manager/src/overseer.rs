@@ -95,6 +95,22 @@ pub enum Proposal {
     FinishFounding(FinishFounding),
 }
 
+impl Reason {
+    /// The mark of a proposal for this reason.
+    fn mark(&self) -> &'static str {
+        match self {
+            Reason::Silent(_) => "overseer: silent gateways begin to leave",
+            Reason::Unreachable(_) => "overseer: an unreachable gateway begins to leave",
+            Reason::LeasesEnded(_) => "overseer: a view without those whose leases have ended",
+            Reason::Devices(_) => "overseer: other devices",
+            Reason::Joins(_) => "overseer: a gateway joins",
+            Reason::NobodyLives(_) => "overseer: nobody of the view lives",
+            Reason::Recovered(_) => "overseer: a recovery is finished",
+            Reason::Founded(_) => "overseer: a founding is finished",
+        }
+    }
+}
+
 impl From<Proposal> for Command {
     fn from(proposal: Proposal) -> Command {
         match proposal {
@@ -168,7 +184,10 @@ impl Overseer {
     pub fn step(&mut self, input: Input, now: ClockReading) -> Vec<Output> {
         let mut outputs = Vec::new();
         match (input, &mut self.watch) {
-            (Input::Started(facts), watch) => *watch = Some(Watch::new(self.terms, facts, now)),
+            (Input::Started(facts), watch) => {
+                env::mark("overseer: another leader of the manager");
+                *watch = Some(Watch::new(self.terms, facts, now));
+            }
             (Input::Stopped, watch) => *watch = None,
             (Input::Heartbeat(heartbeat), Some(watch)) if heartbeat.cell == self.cell => {
                 let node = heartbeat.node;
@@ -267,6 +286,7 @@ impl Watch {
         }
         self.outstanding = None;
         let (proposal, reason) = rules::decide(self, now)?;
+        env::mark(reason.mark());
         if let Reason::Unreachable(gateway) = reason {
             self.suspected.insert(gateway);
         }

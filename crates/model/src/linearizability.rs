@@ -7,12 +7,20 @@
 //! The search is Wing and Gong's (1993) with Lowe's memory (2017): try each call that nothing unplaced had to precede, remember
 //! every (set of placed calls, state) that led nowhere. Exponential at worst, fast for the short histories of one key.
 //!
+//! Calls without an outcome would make most histories slow, because any subset of them may have taken effect. Three rules leave out what
+//! changes no verdict: a call that nobody heard of is placed only if it changes the state, not right before a call that hides what it
+//! did, and of several with the same effect ([`Specification::classes`]) only the one that expires first. What is left is bounded by
+//! [`MAX_STEPS`]; beyond it the history counts as refused, loudly.
+//!
 //! A call without an outcome (its client or gateway died) may have taken effect at any time after it was made, or never. If it is
 //! known when the last of it died, it took effect before that moment or never (strict linearizability, Aguilera and Frølund 2003).
 
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
+
+/// Places that a search tries before it gives up. Histories of some hundred calls of one key take some thousand.
+pub const MAX_STEPS: usize = 1 << 21;
 
 /// What a sequential object does.
 pub trait Specification {
@@ -23,6 +31,17 @@ pub trait Specification {
     /// The state after `call`, or nothing if a sequential object in `state` would not have answered `outcome`. Without an outcome
     /// the call took effect and nobody heard.
     fn step(state: &Self::State, call: &Self::Call, outcome: Option<&Self::Outcome>) -> Option<Self::State>;
+
+    /// Whether the call leaves the same state whatever was there before, and its outcome tells nothing of that.
+    fn hides_the_past(_call: &Self::Call) -> bool {
+        false
+    }
+
+    /// The class of each call of a history. Of calls that nobody heard of, those of one class may stand for each other: no outcome in
+    /// the history tells one's effect from the other's.
+    fn classes(calls: &[(&Self::Call, Option<&Self::Outcome>)]) -> Vec<Option<usize>> {
+        vec![None; calls.len()]
+    }
 }
 
 /// Names a call within its history.
@@ -41,6 +60,10 @@ struct Recorded<S: Specification> {
 }
 
 impl<S: Specification> Recorded<S> {
+    fn call_and_outcome(&self) -> (&S::Call, Option<&S::Outcome>) {
+        (&self.call, self.answer.as_ref().map(|(_, outcome)| outcome))
+    }
+
     fn is_open(&self) -> bool {
         self.answer.is_none() && self.lost_at.is_none() && !self.withdrawn
     }
@@ -66,11 +89,16 @@ pub struct Violation {
     pub history: String,
     /// The longest explanation found: calls in an order that works as far as it goes.
     pub explained: Vec<CallId>,
+    /// Whether the search ended before it had tried everything.
+    pub gave_up: bool,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let explained: Vec<usize> = self.explained.iter().map(|call| call.0).collect();
+        if self.gave_up {
+            write!(f, "undecided after {MAX_STEPS} steps, counted as ")?;
+        }
         write!(f, "not linearizable; the longest order that explains outcomes is {explained:?} of\n{}", self.history)
     }
 }
@@ -127,7 +155,7 @@ impl<S: Specification> History<S> {
             return Ok(search.placed.iter().map(|step| CallId(step.call)).collect());
         }
         let explained = search.longest.iter().map(|call| CallId(*call)).collect();
-        Err(Violation { history: self.to_string(), explained })
+        Err(Violation { history: self.to_string(), explained, gave_up: search.has_given_up() })
     }
 }
 
@@ -173,12 +201,15 @@ struct Search<'a, S: Specification> {
     done: CallSet,
     /// Answered calls that are not placed.
     unanswered: usize,
-    dead_ends: HashSet<(CallSet, S::State)>,
+    /// By the set of placed calls, the state, and whether the last one placed was heard of by nobody.
+    dead_ends: HashSet<(CallSet, S::State, bool)>,
+    classes: Vec<Option<usize>>,
     longest: Vec<usize>,
 }
 
 impl<'a, S: Specification> Search<'a, S> {
     fn new(history: &'a History<S>) -> Self {
+        let calls: Vec<_> = history.calls.iter().map(Recorded::call_and_outcome).collect();
         let answered = history.calls.iter().filter(|recorded| recorded.answer.is_some()).count();
         Search {
             history,
@@ -186,6 +217,7 @@ impl<'a, S: Specification> Search<'a, S> {
             done: CallSet(vec![0; history.calls.len().div_ceil(64)]),
             unanswered: answered,
             dead_ends: HashSet::new(),
+            classes: S::classes(&calls),
             longest: Vec::new(),
         }
     }
@@ -195,6 +227,9 @@ impl<'a, S: Specification> Search<'a, S> {
         let mut state = initial;
         let mut from = 0;
         while self.unanswered > 0 {
+            if self.has_given_up() {
+                return false;
+            }
             match self.next(&state, from) {
                 Some((call, after)) => {
                     self.place(call, std::mem::replace(&mut state, after));
@@ -212,6 +247,10 @@ impl<'a, S: Specification> Search<'a, S> {
         true
     }
 
+    fn has_given_up(&self) -> bool {
+        self.dead_ends.len() > MAX_STEPS
+    }
+
     fn place(&mut self, call: usize, before: S::State) {
         self.done.flip(call);
         self.unanswered -= usize::from(self.history.calls[call].answer.is_some());
@@ -226,25 +265,47 @@ impl<'a, S: Specification> Search<'a, S> {
         // A call may come now if it was made before the first answer among those that are not placed.
         let first_answer = self.open().filter_map(|call| self.history.calls[call].answer.as_ref()).map(|(at, _)| *at).min()?;
         let last_made = self.placed.iter().map(|step| self.history.calls[step.call].called_at).max().unwrap_or(0);
+        let last_is_unheard = self.placed.last().is_some_and(|step| self.history.calls[step.call].answer.is_none());
         for call in from..self.history.calls.len() {
             let recorded = &self.history.calls[call];
             if recorded.called_at > first_answer {
                 return None;
             }
-            let is_too_late = recorded.lost_at.is_some_and(|lost_at| lost_at < last_made);
-            if self.done.contains(call) || recorded.withdrawn || is_too_late {
+            if !self.is_placeable(call, last_made) || (last_is_unheard && S::hides_the_past(&recorded.call)) {
                 continue;
             }
-            let outcome = recorded.answer.as_ref().map(|(_, outcome)| outcome);
+            let (_, outcome) = recorded.call_and_outcome();
             let Some(after) = S::step(state, &recorded.call, outcome) else { continue };
+            let is_unheard = outcome.is_none();
+            if is_unheard && (after == *state || self.has_stand_in(call, last_made)) {
+                continue;
+            }
             let mut done = self.done.clone();
             done.flip(call);
             // Entered once: whoever comes back has been there and left without success.
-            if self.dead_ends.insert((done, after.clone())) {
+            if self.dead_ends.insert((done, after.clone(), is_unheard)) {
                 return Some((call, after));
             }
         }
         None
+    }
+
+    fn is_placeable(&self, call: usize, last_made: usize) -> bool {
+        let recorded = &self.history.calls[call];
+        let is_too_late = recorded.lost_at.is_some_and(|lost_at| lost_at < last_made);
+        !self.done.contains(call) && !recorded.withdrawn && !is_too_late
+    }
+
+    /// Whether an earlier call that nobody heard of does as well, and expires no later: if this one leads anywhere, so does that one.
+    fn has_stand_in(&self, call: usize, last_made: usize) -> bool {
+        let Some(class) = self.classes[call] else { return false };
+        let expires = |call: usize| self.history.calls[call].lost_at.unwrap_or(usize::MAX);
+        (0..call).any(|other| {
+            self.classes[other] == Some(class)
+                && self.history.calls[other].answer.is_none()
+                && expires(other) <= expires(call)
+                && self.is_placeable(other, last_made)
+        })
     }
 
     fn open(&self) -> impl Iterator<Item = usize> + '_ {

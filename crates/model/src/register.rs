@@ -1,6 +1,7 @@
 //! The sequential specification of one key: a register that may be absent, with compare-and-swap.
 
 use crate::linearizability::Specification;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -57,5 +58,36 @@ impl<V: Clone + Eq + Hash + Debug> Specification for Register<V> {
             (Call::Swap { expected, new }, None) => Some(if expected == state { new.clone() } else { state.clone() }),
             (call, Some(outcome)) => panic!("{outcome:?} is no outcome of {call:?}"),
         }
+    }
+
+    fn hides_the_past(call: &Call<V>) -> bool {
+        matches!(call, Call::Write(_))
+    }
+
+    /// Deletes do the same, and so do writes of values that no outcome and no condition names.
+    fn classes(calls: &[(&Call<V>, Option<&Outcome<V>>)]) -> Vec<Option<usize>> {
+        let mut named: HashSet<&V> = HashSet::new();
+        for (call, outcome) in calls {
+            if let Call::Swap { expected, .. } = call {
+                named.extend(expected);
+            }
+            if let Some(Outcome::Read(found) | Outcome::Differs { found }) = outcome {
+                named.extend(found);
+            }
+        }
+        let mut numbers = HashMap::new();
+        let class = |(call, _): &(&Call<V>, Option<&Outcome<V>>)| {
+            let (condition, new) = match *call {
+                Call::Read => return None,
+                Call::Write(new) => (None, new),
+                Call::Swap { expected, new } => (Some(expected.clone()), new),
+            };
+            if new.as_ref().is_some_and(|new| named.contains(new)) {
+                return None;
+            }
+            let next = numbers.len();
+            Some(*numbers.entry((condition, new.is_some())).or_insert(next))
+        };
+        calls.iter().map(class).collect()
     }
 }

@@ -105,12 +105,14 @@ impl Inner {
             Some(store) if number > life.installed => store.install(view).await,
             Some(_) => {}
             None if installed.founding => {
+                env::mark("node: founds the cell");
                 let store = self.found(life.registered, &cell, view).await?;
                 self.vitals.change(|present| (present.store, present.founding_done) = (Some(store.clone()), true));
                 self.engine.set(store.clone());
                 life.store = Some(store);
             }
             None => {
+                env::mark("node: joins the cell");
                 let store = self.join(life.registered, view).await?;
                 self.vitals.change(|present| present.store = Some(store.clone()));
                 let joining = store.clone();
@@ -137,6 +139,7 @@ impl Inner {
             match self.fence_and_seal(target.id(), &fences).await {
                 Ok(()) => fenced.push(target),
                 Err(error) => {
+                    env::mark("node: a founding without a device");
                     tracing::warn!(%error, "a device can't be fenced: it counts as missing");
                     missing.push(target.id());
                 }
@@ -176,6 +179,7 @@ impl Inner {
             return;
         }
         if let Some((_, before)) = life.recovery.take() {
+            env::mark("node: a recovery given up for another view's");
             before.abort();
         }
         let removed: BTreeSet<GatewayId> = cell.undecided.keys().copied().collect();
@@ -189,6 +193,7 @@ impl Inner {
                 for device in &devices {
                     if let Err(error) = node.fence_and_seal(*device, &fences).await {
                         tracing::warn!(%error, "a device can't be fenced yet");
+                        env::mark("node: a device can't be fenced yet");
                         is_fenced = false;
                     }
                 }

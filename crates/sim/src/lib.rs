@@ -25,11 +25,10 @@
 //! - Nothing is refused, unless the scenario has a fault that may refuse.
 //! - Every start succeeds, unless a fault that hits the start explains it.
 //!
-//! Topologies: [`Topology`](scenario::Topology) has one machine today. A cell of gateways is to be another variant of it: its machines are
-//! built over one simulated network and handed to [`run`](run::run) as a list. Clients, records, power and lives know machines by
-//! their number already, and end one while the others go on.
+//! That is one machine. [`cluster`] simulates whole clusters, with a matrix of scenarios of its own: their nodes run the same code from
+//! the engine down, and consensus, views and leases beside it.
 //!
-//! Reading order: `scenario`, `table`, `run`, `machine`, `power`, `client`, `record`, `trace`, `coverage`, `draw`.
+//! Reading order: `scenario`, `table`, `run`, `machine`, `power`, `client`, `record`, `trace`, `coverage`, `draw`; then `cluster`.
 #![forbid(unsafe_code)]
 
 pub mod scenario;

@@ -34,7 +34,10 @@ impl Fences {
             return Err(AppendRefused::FencesNotLoaded);
         }
         match self.get(writer) {
-            Some(fence) if token < fence => Err(AppendRefused::Fenced { writer, found: token, fence }),
+            Some(fence) if token < fence => {
+                env::mark("target: a fence refused an append");
+                Err(AppendRefused::Fenced { writer, found: token, fence })
+            }
             _ => Ok(()),
         }
     }

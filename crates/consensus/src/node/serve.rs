@@ -114,6 +114,7 @@ impl Inner {
         let state = member.core.log().state();
         let own: Option<(Vote, Option<LogPosition>)> = state.vote().map(|vote| (vote, state.last()));
         let (vote, last) = own.filter(|_| is_silent)?;
+        env::mark("consensus: a vote refused after a restart");
         Some(Answer::Vote { vote, is_granted: false, last })
     }
 }

@@ -84,6 +84,7 @@ impl RaftStateMachine<Types> for Machine {
             self.log.save_snapshot(Snapshot { summary, bytes: snapshot.clone() }).await.map_err(io::Error::other)?;
         }
         self.machine.restore(&snapshot).map_err(io::Error::other)?;
+        env::mark("consensus: a state restored from a snapshot");
         self.membership = meta.last_membership.clone();
         self.note_applied(meta.last_log_id);
         Ok(())

@@ -15,6 +15,7 @@ impl LogStore {
     /// Ends this engine's part in its cell. Whoever waits is answered with an error; writes under way have an unknown outcome.
     pub fn depose(&self) {
         let Some(member) = &self.inner.member else { return };
+        env::mark("gateway: deposed");
         member.is_deposed.store(true, Ordering::Release);
         member.lease.end();
         member.links().values().for_each(|link| link.close());

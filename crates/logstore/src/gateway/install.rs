@@ -124,6 +124,7 @@ impl Inner {
     fn tell_names(&self, member: &Member, to: GatewayId) {
         for memtable in self.names.layers().memtables {
             let names: Vec<NameEntry> = memtable.read().values().cloned().collect();
+            env::mark("gateway: names told to who joins");
             self.stats.names_told.add(names.len() as u64);
             for names in names.chunks(NAMES_PER_ITEM) {
                 member.push(to, &Item::Unsaved { names: names.to_vec() });

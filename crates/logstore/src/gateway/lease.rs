@@ -66,8 +66,11 @@ impl Inner {
         let Some(member) = &self.member else { return Ok(()) };
         match member.lease.permits(view, self.clock()) {
             true => Ok(()),
-            false => Err(EngineError::Unavailable {
-                reason: "this gateway has no serve lease: it is joining its cell, or cut off from the manager".to_owned(),
+            false => Err({
+                env::mark("gateway: an answer refused for want of a lease");
+                EngineError::Unavailable {
+                    reason: "this gateway has no serve lease: it is joining its cell, or cut off from the manager".to_owned(),
+                }
             }),
         }
     }

@@ -31,10 +31,14 @@ impl LogStore {
         let inner = &self.inner;
         let Some(member) = &inner.member else { return Ok(()) };
         let view = member.view().number();
+        env::mark("gateway: recovery of removed gateways begins");
         tokio::select! {
             biased;
             recovered = inner.recover(member, view, removed) => recovered,
-            () = member.view_after(view) => Err(EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }),
+            () = member.view_after(view) => Err({
+                env::mark("gateway: recovery interrupted by another view");
+                EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }
+            }),
             () = member.deposed() => Err(super::depose::deposed()),
         }
     }
@@ -77,6 +81,7 @@ impl Inner {
         self.checkpoint().await?;
         member.heard.lock().recovered.extend(removed);
         member.moved();
+        env::mark("gateway: recovery done");
         tracing::info!(?removed, view = view.0, "recovered what removed gateways left");
         Ok(())
     }
@@ -121,7 +126,10 @@ impl Inner {
     /// Makes a write's missing copies again and tells every member of it.
     async fn roll_on(self: &Arc<Self>, write: &FoundWrite) -> Result<(), EngineError> {
         let record = &write.record;
-        let (Some(order), Some(base)) = (write.known_order(), write.base()) else { return Ok(()) };
+        let (Some(order), Some(base)) = (write.known_order(), write.base()) else {
+            env::mark("gateway: recovery passed over a write without its primary");
+            return Ok(());
+        };
         let mut places: SmallVec<[Place; MAX_REPLICAS]> = write.copies.iter().flatten().map(|copy| copy.place).collect();
         let known = self.shard(&record.hash).lock().index().newest(&record.hash);
         if known.is_some_and(|known| known.order == order) {
@@ -134,10 +142,14 @@ impl Inner {
                 let (record, payload, replica) = (frame.record.clone(), frame.payload.clone(), places.len());
                 let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
                 match self.recopy(copy).await {
-                    Ok(appended) => places.push(appended.place),
+                    Ok(appended) => {
+                        env::mark("gateway: recovery made a missing copy");
+                        places.push(appended.place);
+                    }
                     Err(error) => tracing::warn!(device = device.0, %error, "a copy that is missing can't be made again"),
                 }
             }
+            env::mark("gateway: recovery rolled a write forward");
             self.stats.rolled_forward.add(1);
         }
         let places = Places::new(&places).expect("the base is one of them");

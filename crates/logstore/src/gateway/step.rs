@@ -67,6 +67,7 @@ impl Inner {
                 }
                 Output::Send { to, message } => {
                     if let Message::Carry { .. } = message {
+                        env::mark("gateway: a freeze carried into a new view");
                         self.stats.carried_freezes.add(1);
                     }
                     let told = own.as_ref().or(heard);

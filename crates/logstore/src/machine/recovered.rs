@@ -77,12 +77,22 @@ impl<Op: Clone> Shard<Op> {
 
     fn decide(&mut self, hash: KeyHash, gateways: &[GatewayId], out: &mut Outputs<Op>) {
         let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
+        let (announced, frozen) = (peers.announced.len(), peers.frozen.len());
         peers.announced.retain(|write| !gateways.contains(&write.gateway));
         peers.frozen.retain(|frozen| !gateways.contains(&frozen.holder));
+        if peers.announced.len() < announced {
+            env::mark("gateway: announced writes of a removed gateway decided");
+        }
+        if peers.frozen.len() < frozen {
+            env::mark("gateway: a freeze of a removed gateway ended");
+        }
         let recovered: Vec<Entry> = peers.held.extract_if(.., |entry| gateways.contains(&entry.write.gateway)).collect();
         for entry in recovered {
             match (self.index.publish(entry), self.index.newest(&hash)) {
-                (Ok(replaced), _) => out.push(Output::Published { entry, replaced }),
+                (Ok(replaced), _) => {
+                    env::mark("gateway: a recovered entry published");
+                    out.push(Output::Published { entry, replaced });
+                }
                 // Heard of before its gateway was removed. All members must hold the same places, or later moves pass some of them by.
                 (Err(_), Some(from)) if from.order == entry.order && from.places != entry.places => {
                     self.index.relocate(&from.places, entry);

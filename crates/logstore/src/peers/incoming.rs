@@ -57,8 +57,14 @@ impl Hearing {
         let mut incoming = self.incoming.lock().await;
         match incoming.arrived(StreamNumber(number)) {
             Arrival::Next => Taken::Take(Turn { _incoming: incoming }),
-            Arrival::Duplicate => Taken::Already,
-            Arrival::Gap => Taken::Gap,
+            Arrival::Duplicate => {
+                env::mark("gateway: a batch heard twice");
+                Taken::Already
+            }
+            Arrival::Gap => {
+                env::mark("gateway: a batch heard before an earlier one");
+                Taken::Gap
+            }
         }
     }
 }

@@ -143,6 +143,7 @@ impl Link {
                     }
                 }
             }
+            env::mark("gateway: a batch sent again");
             env.sleep(RESEND_PAUSE).await;
         }
     }

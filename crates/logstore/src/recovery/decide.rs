@@ -78,6 +78,9 @@ impl Inner {
         }
         self.stats.recovered_records.add(found.written.len() as u64);
         let (newest, discarded) = newest(&found);
+        if discarded > 0 {
+            env::mark("start: partial writes discarded");
+        }
         self.stats.discarded_writes.add(discarded);
         for write in &newest {
             if !self.undecidable.is_key(&write.record.hash) {
@@ -112,6 +115,7 @@ impl Inner {
         }
         let places = Places::new(&places).expect("the base is one of them");
         if self.publish_recovered(record, order, places, base.frame_bytes)? {
+            env::mark("start: a write rolled forward");
             self.stats.rolled_forward.add(1);
         }
         Ok(())
@@ -140,6 +144,7 @@ impl Inner {
         let copy = Recopy { record: frame.record, payload: frame.payload, order: Some(order), replica, device, moved: false };
         match self.recopy(copy).await {
             Ok(appended) => {
+                env::mark("start: a missing copy made again");
                 self.stats.recopied.add(1);
                 Ok(Some(appended.place))
             }

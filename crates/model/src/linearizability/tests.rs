@@ -263,3 +263,28 @@ fn agrees_with_trying_all_orders() {
     }
     assert!(verdicts.iter().all(|count| *count > 300), "{verdicts:?}");
 }
+
+/// What nobody heard of could have had its effect at any time: trying all subsets would take for ever.
+#[test]
+fn many_calls_that_nobody_heard_of_are_judged_in_little_time() {
+    for is_wrong in [false, true] {
+        let mut history = Key::default();
+        for round in 0..60 {
+            history.call(Call::Write(None));
+            history.call(Call::Write(Some(1_000 + round)));
+            history.call(Call::Swap { expected: None, new: Some(2_000 + round) });
+            write(&mut history, Some(round));
+            read(&mut history, if round % 3 == 0 { None } else { Some(round) });
+            let swap = history.call(Call::Swap { expected: None, new: Some(3_000 + round) });
+            history.answer(swap, Outcome::Occupied);
+        }
+        if is_wrong {
+            write(&mut history, Some(9));
+            read(&mut history, Some(10));
+        }
+        match history.check(None) {
+            Ok(_) => assert!(!is_wrong),
+            Err(violation) => assert!(is_wrong && !violation.gave_up, "{}", violation.gave_up),
+        }
+    }
+}
