@@ -152,6 +152,11 @@ impl<T> Receiver<T> {
         value
     }
 
+    /// Whether there is a value that this receiver has not seen.
+    pub fn has_changed(&self) -> bool {
+        self.shared.version.load(Ordering::Acquire) != self.seen
+    }
+
     /// Waits until the value is as wanted.
     pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<Ref<'_, T>, Closed> {
         while !is_wanted(&self.borrow_and_update()) {

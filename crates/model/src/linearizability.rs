@@ -15,7 +15,7 @@
 //! A call without an outcome (its client or gateway died) may have taken effect at any time after it was made, or never. If it is
 //! known when the last of it died, it took effect before that moment or never (strict linearizability, Aguilera and Frølund 2003).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -180,6 +180,14 @@ impl<S: Specification> std::fmt::Display for History<S> {
 struct CallSet(Vec<u64>);
 
 impl CallSet {
+    fn empty(calls: usize) -> CallSet {
+        CallSet(vec![0; calls.div_ceil(64)])
+    }
+
+    fn is_within(&self, other: &CallSet) -> bool {
+        self.0.iter().zip(&other.0).all(|(own, others)| own & !others == 0)
+    }
+
     fn contains(&self, call: usize) -> bool {
         self.0[call / 64] & (1 << (call % 64)) != 0
     }
@@ -192,17 +200,28 @@ impl CallSet {
 /// A call put in its place, and the state before it.
 struct Step<State> {
     call: usize,
+    /// In the order of the search.
+    at: usize,
     before: State,
 }
+
+/// Where a search has been: the answered calls that are placed, the state, and whether the last call placed was heard of by nobody.
+type Visited<State> = (CallSet, State, bool);
 
 struct Search<'a, S: Specification> {
     history: &'a History<S>,
     placed: Vec<Step<S::State>>,
+    /// All calls that are placed, and those of them that were answered and that nobody heard of.
     done: CallSet,
+    heard: CallSet,
+    unheard: CallSet,
     /// Answered calls that are not placed.
     unanswered: usize,
-    /// By the set of placed calls, the state, and whether the last one placed was heard of by nobody.
-    dead_ends: HashSet<(CallSet, S::State, bool)>,
+    /// The calls that nobody heard of, placed at each visit. A visit with more of them finds nothing that one with fewer did not.
+    dead_ends: HashMap<Visited<S::State>, Vec<CallSet>>,
+    steps: usize,
+    /// Calls in the order in which they are tried: first those that were answered, then those that nobody heard of.
+    order: Vec<usize>,
     classes: Vec<Option<usize>>,
     longest: Vec<usize>,
 }
@@ -211,18 +230,25 @@ impl<'a, S: Specification> Search<'a, S> {
     fn new(history: &'a History<S>) -> Self {
         let calls: Vec<_> = history.calls.iter().map(Recorded::call_and_outcome).collect();
         let answered = history.calls.iter().filter(|recorded| recorded.answer.is_some()).count();
+        let is_answered = |call: &usize| history.calls[*call].answer.is_some();
+        let (mut order, unheard): (Vec<usize>, Vec<usize>) = (0..history.calls.len()).partition(is_answered);
+        order.extend(unheard);
         Search {
             history,
             placed: Vec::new(),
-            done: CallSet(vec![0; history.calls.len().div_ceil(64)]),
+            done: CallSet::empty(history.calls.len()),
+            heard: CallSet::empty(history.calls.len()),
+            unheard: CallSet::empty(history.calls.len()),
             unanswered: answered,
-            dead_ends: HashSet::new(),
+            dead_ends: HashMap::new(),
+            steps: 0,
+            order,
             classes: S::classes(&calls),
             longest: Vec::new(),
         }
     }
 
-    /// Depth first; `from` is the first call to try at this depth.
+    /// Depth first; `from` is the first place of the order to try at this depth.
     fn run(&mut self, initial: S::State) -> bool {
         let mut state = initial;
         let mut from = 0;
@@ -231,15 +257,16 @@ impl<'a, S: Specification> Search<'a, S> {
                 return false;
             }
             match self.next(&state, from) {
-                Some((call, after)) => {
-                    self.place(call, std::mem::replace(&mut state, after));
+                Some((at, after)) => {
+                    let call = self.order[at];
+                    self.place(at, call, std::mem::replace(&mut state, after));
                     from = 0;
                 }
                 None => {
                     let Some(step) = self.placed.pop() else { return false };
-                    self.done.flip(step.call);
+                    self.flip(step.call);
                     self.unanswered += usize::from(self.history.calls[step.call].answer.is_some());
-                    from = step.call + 1;
+                    from = step.at + 1;
                     state = step.before;
                 }
             }
@@ -248,28 +275,37 @@ impl<'a, S: Specification> Search<'a, S> {
     }
 
     fn has_given_up(&self) -> bool {
-        self.dead_ends.len() > MAX_STEPS
+        self.steps > MAX_STEPS
     }
 
-    fn place(&mut self, call: usize, before: S::State) {
+    fn flip(&mut self, call: usize) {
         self.done.flip(call);
+        match self.history.calls[call].answer {
+            Some(_) => self.heard.flip(call),
+            None => self.unheard.flip(call),
+        }
+    }
+
+    fn place(&mut self, at: usize, call: usize, before: S::State) {
+        self.flip(call);
         self.unanswered -= usize::from(self.history.calls[call].answer.is_some());
-        self.placed.push(Step { call, before });
+        self.placed.push(Step { call, at, before });
         if self.placed.len() > self.longest.len() {
             self.longest = self.placed.iter().map(|step| step.call).collect();
         }
     }
 
-    /// The next call that may come now, and the state after it.
+    /// The place in the order of the next call that may come now, and the state after it.
     fn next(&mut self, state: &S::State, from: usize) -> Option<(usize, S::State)> {
         // A call may come now if it was made before the first answer among those that are not placed.
         let first_answer = self.open().filter_map(|call| self.history.calls[call].answer.as_ref()).map(|(at, _)| *at).min()?;
         let last_made = self.placed.iter().map(|step| self.history.calls[step.call].called_at).max().unwrap_or(0);
         let last_is_unheard = self.placed.last().is_some_and(|step| self.history.calls[step.call].answer.is_none());
-        for call in from..self.history.calls.len() {
+        for at in from..self.order.len() {
+            let call = self.order[at];
             let recorded = &self.history.calls[call];
             if recorded.called_at > first_answer {
-                return None;
+                continue;
             }
             if !self.is_placeable(call, last_made) || (last_is_unheard && S::hides_the_past(&recorded.call)) {
                 continue;
@@ -280,14 +316,29 @@ impl<'a, S: Specification> Search<'a, S> {
             if is_unheard && (after == *state || self.has_stand_in(call, last_made)) {
                 continue;
             }
-            let mut done = self.done.clone();
-            done.flip(call);
-            // Entered once: whoever comes back has been there and left without success.
-            if self.dead_ends.insert((done, after.clone(), is_unheard)) {
-                return Some((call, after));
+            if self.is_new(call, &after, is_unheard) {
+                return Some((at, after));
             }
         }
         None
+    }
+
+    /// Entered once: whoever comes back has been there and left without success.
+    fn is_new(&mut self, call: usize, after: &S::State, is_unheard: bool) -> bool {
+        self.steps += 1;
+        let (mut heard, mut unheard) = (self.heard.clone(), self.unheard.clone());
+        if is_unheard {
+            unheard.flip(call);
+        } else {
+            heard.flip(call);
+        }
+        let visits = self.dead_ends.entry((heard, after.clone(), is_unheard)).or_default();
+        if visits.iter().any(|visit| visit.is_within(&unheard)) {
+            return false;
+        }
+        visits.retain(|visit| !unheard.is_within(visit));
+        visits.push(unheard);
+        true
     }
 
     fn is_placeable(&self, call: usize, last_made: usize) -> bool {

@@ -119,6 +119,7 @@ impl Ends {
         shaking: impl Future<Output = io::Result<tokio_rustls::TlsStream<Box<dyn ByteStream>>>>,
     ) -> io::Result<TlsConnection> {
         let stream = tokio::select! {
+            biased;
             shaken = shaking => shaken.map_err(explain)?,
             () = self.env.sleep(HANDSHAKE_LIMIT) => return Err(TlsFailure::Slow(HANDSHAKE_LIMIT).into()),
         };
