@@ -95,7 +95,7 @@ class Cluster:
         return inside(node, self.program, *words)
 
     def form(self):
-        place = lambda node: ["--cluster-addr", f"{address(node)}:9002", "--trust-network", "--name", f"n{node + 1}", "--data", self.data(node)]
+        place = lambda node: ["--cluster-addr", f"{address(node)}:9002", "--name", f"n{node + 1}", "--data", self.data(node)]
         sh(*self.command(0, "cluster", "init", *place(0)), stdout=subprocess.DEVNULL)
         token = sh(*self.command(0, "cluster", "token", "--data", self.data(0)), capture_output=True).stdout.strip()
         for node in NODES:

@@ -3,22 +3,27 @@
 
 use anyhow::{Context, bail};
 use env::Env;
+use net::{Authority, Network, TcpNetwork, TlsNetwork};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use types::{ClusterId, NodeIdentity};
 
 /// The file in the data folder, readable by its owner only: it holds the cluster's secret.
 const FILE: &str = "cluster.toml";
-/// Marks a token, and says which version it is.
-const TOKEN_MARK: &str = "trilith1";
+/// Marks a token of a cluster whose connections are plain.
+const PLAIN_MARK: &str = "trilith1";
+/// Marks a token of a cluster whose connections are TLS. What follows has the same form and is used in another way.
+const TLS_MARK: &str = "trilith2";
 /// What the secret is for: keys made of it for another purpose are others.
 const IDENTITY_CONTEXT: &str = "Trilith 2026-11 identity of a cluster's connections";
 
-/// What the file says.
+/// What the file says. Whoever can read it can make certificates of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
@@ -35,6 +40,12 @@ pub struct Place {
     pub zone: String,
     /// Members through which it joins; empty for the first node until it has formed the cluster, then its own address.
     pub via: Vec<String>,
+    /// Connections between nodes are TLS; the same at all nodes of a cluster.
+    #[serde(default)]
+    pub tls: bool,
+    /// Plain connections are wanted even where others can listen.
+    #[serde(default)]
+    pub trust_network: bool,
 }
 
 /// What lets a node into a cluster.
@@ -42,19 +53,25 @@ pub struct Place {
 pub struct Token {
     pub cluster: ClusterId,
     pub secret: [u8; 16],
+    /// Connections of the cluster are TLS.
+    pub tls: bool,
 }
 
 impl Token {
     /// Of a new cluster.
-    pub fn new(env: &Env) -> Token {
-        let mut token = Token { cluster: ClusterId::default(), secret: [0; 16] };
+    pub fn new(env: &Env, tls: bool) -> Token {
+        let mut token = Token { cluster: ClusterId::default(), secret: [0; 16], tls };
         env.fill_random(&mut token.cluster.0);
         env.fill_random(&mut token.secret);
         token
     }
 
-    /// What a node's connections show to others of the cluster: nobody can tell it who does not know the secret.
+    /// What a node's connections show to others of the cluster. With TLS, what its certificate must say too; without, something that nobody can
+    /// tell who does not know the secret.
     pub fn identity(&self, node: NodeIdentity) -> net::Identity {
+        if self.tls {
+            return net::Identity { cluster: self.cluster, node };
+        }
         let key = [&self.cluster.0[..], &self.secret[..]].concat();
         let derived = blake3::derive_key(IDENTITY_CONTEXT, &key);
         net::Identity { cluster: ClusterId(*derived.first_chunk().expect("it has 32 bytes")), node }
@@ -63,7 +80,8 @@ impl Token {
 
 impl std::fmt::Display for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{TOKEN_MARK}.{}.{}", self.cluster, hex::encode(self.secret))
+        let mark = if self.tls { TLS_MARK } else { PLAIN_MARK };
+        write!(f, "{mark}.{}.{}", self.cluster, hex::encode(self.secret))
     }
 }
 
@@ -73,14 +91,16 @@ impl FromStr for Token {
     fn from_str(text: &str) -> anyhow::Result<Token> {
         let parts: Vec<&str> = text.trim().split('.').collect();
         let [mark, cluster, secret] = parts[..] else {
-            bail!("a token looks like {TOKEN_MARK}.CLUSTER.SECRET; `trilith cluster token` prints it on a node of the cluster")
+            bail!("a token looks like {TLS_MARK}.CLUSTER.SECRET; `trilith cluster token` prints it on a node of the cluster")
         };
-        if mark != TOKEN_MARK {
-            bail!("a token begins with `{TOKEN_MARK}.`, this one with `{mark}.`: is it of another version of Trilith?");
+        if ![PLAIN_MARK, TLS_MARK].contains(&mark) {
+            bail!(
+                "a token begins with `{PLAIN_MARK}.` or `{TLS_MARK}.`, this one with `{mark}.`: is it of another version of Trilith?"
+            );
         }
         let mut bytes = [0; 16];
         hex::decode_to_slice(secret, &mut bytes).context("the token's last part has 32 hexadecimal digits")?;
-        Ok(Token { cluster: cluster.parse().context("the token's second part")?, secret: bytes })
+        Ok(Token { cluster: cluster.parse().context("the token's second part")?, secret: bytes, tls: mark == TLS_MARK })
     }
 }
 
@@ -143,12 +163,36 @@ impl Place {
 
     /// What lets others in.
     pub fn token(&self) -> anyhow::Result<Token> {
-        format!("{TOKEN_MARK}.{}.{}", self.cluster, self.secret).parse()
+        let mark = if self.tls { TLS_MARK } else { PLAIN_MARK };
+        format!("{mark}.{}.{}", self.cluster, self.secret).parse()
     }
 
     /// What this node's connections show to others.
     pub fn identity(&self) -> anyhow::Result<net::Identity> {
         Ok(self.token()?.identity(self.node_identity()?))
+    }
+
+    /// The network on which this node reaches others and they reach it.
+    pub fn network(&self, env: &Env) -> anyhow::Result<Arc<dyn Network>> {
+        if !self.tls {
+            return Ok(Arc::new(TcpNetwork));
+        }
+        let token = self.token()?;
+        let authority = Arc::new(Authority::of(token.cluster, &token.secret)?);
+        Ok(Arc::new(TlsNetwork::new(env, Arc::new(TcpNetwork), &authority, self.identity()?)?))
+    }
+
+    /// Refuses plain connections beyond this machine unless they were asked for.
+    pub fn check_exposure(&self) -> anyhow::Result<()> {
+        let is_local = self.address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
+        if self.tls || is_local || self.trust_network {
+            return Ok(());
+        }
+        bail!(
+            "{} is reached from beyond this machine, and connections of this cluster are not encrypted: --trust-network allows it, \
+             or `trust_network = true` in {FILE}",
+            self.address
+        )
     }
 
     /// This node's identity.
@@ -162,18 +206,29 @@ mod tests {
     use super::*;
 
     fn token() -> Token {
-        Token { cluster: ClusterId([7; 16]), secret: [9; 16] }
+        Token { cluster: ClusterId([7; 16]), secret: [9; 16], tls: true }
     }
 
     #[test]
     fn tokens_come_back_and_others_are_refused_with_a_reason() {
-        assert_eq!(token().to_string().parse::<Token>().unwrap(), token());
-        for wrong in ["", "abc", "trilith1.12.34", "trilith2.00.00"] {
+        for tls in [false, true] {
+            let token = Token { tls, ..token() };
+            assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
+        }
+        for wrong in [
+            "",
+            "abc",
+            "trilith1.12.34",
+            "trilith2.00.00",
+            "trilith3.07070707070707070707070707070707.09090909090909090909090909090909",
+        ] {
             assert!(wrong.parse::<Token>().is_err(), "{wrong}");
         }
-        let other = Token { secret: [8; 16], ..token() };
+        let plain = Token { tls: false, ..token() };
+        let other = Token { secret: [8; 16], ..plain.clone() };
         let node = NodeIdentity([3; 16]);
-        assert_ne!(token().identity(node), other.identity(node));
+        assert_ne!(plain.identity(node), other.identity(node));
+        assert_ne!(plain.identity(node).cluster, plain.cluster, "plain connections show no more than the secret allows");
     }
 
     #[test]
@@ -189,11 +244,34 @@ mod tests {
             rack: String::new(),
             zone: String::new(),
             via: vec!["127.0.0.2:9002".to_owned()],
+            tls: true,
+            trust_network: false,
         };
         assert_eq!(Place::read(folder.path()).unwrap(), None);
         place.write(folder.path()).unwrap();
         assert_eq!(Place::read(folder.path()).unwrap(), Some(place.clone()));
         assert!(place.write(folder.path()).unwrap_err().to_string().contains("already"));
         assert_eq!(place.token().unwrap(), token());
+    }
+
+    #[test]
+    fn plain_connections_beyond_this_machine_are_asked_for() {
+        let is_taken = |address: &str, tls, trust_network| {
+            let folder = tempfile::tempdir().unwrap();
+            let text = format!(
+                "cluster = \"{}\"\nsecret = \"{}\"\nidentity = \"{}\"\nname = \"a\"\naddress = \"{address}\"\nhost = \"a\"\nrack = \"\"\n\
+                 zone = \"\"\nvia = []\ntls = {tls}\ntrust_network = {trust_network}\n",
+                token().cluster,
+                hex::encode(token().secret),
+                NodeIdentity([3; 16])
+            );
+            std::fs::write(folder.path().join(FILE), text).unwrap();
+            Place::read(folder.path()).unwrap().unwrap().check_exposure().is_ok()
+        };
+        assert!(is_taken("127.9.0.1:9002", false, false) && is_taken("[::1]:9002", false, false));
+        for far in ["10.0.0.1:9002", "[fd00::1]:9002", "nonsense"] {
+            assert!(!is_taken(far, false, false), "{far}");
+            assert!(is_taken(far, true, false) && is_taken(far, false, true), "{far}");
+        }
     }
 }

@@ -406,3 +406,41 @@ fn the_authority_of_a_secret_is_frozen() {
 fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
+
+/// Figures: processor time of both ends for each call, over TCP on loopback.
+#[tokio::test]
+#[ignore = "figures, not a test; run it in release"]
+async fn cost_of_encryption() {
+    let env = Env::real_with_cores(1);
+    for (bytes, calls) in [(100, 20_000), (4_096, 20_000), (1 << 20, 1_000)] {
+        for round in 0..3 {
+            let plain = microseconds_per_call(&env, |_| Arc::new(TcpNetwork), bytes, calls).await;
+            let tls =
+                |own| -> Arc<dyn Network> { Arc::new(TlsNetwork::new(&env, Arc::new(TcpNetwork), &authority(), own).unwrap()) };
+            let tls = microseconds_per_call(&env, tls, bytes, calls).await;
+            println!("{bytes:7} bytes there and back, round {round}: plain {plain:7.1} µs, TLS {tls:7.1} µs");
+        }
+    }
+}
+
+async fn microseconds_per_call(env: &Env, network: impl Fn(Identity) -> Arc<dyn Network>, bytes: usize, calls: usize) -> f64 {
+    let listener = network(SERVER).listen("127.0.0.1:0").await.unwrap();
+    let address = listener.address();
+    let serving = env.spawn(serve(env.clone(), listener, Arc::<Echo>::default(), SERVER));
+    let caller = RemoteCaller::new(env, network(CALLER), &address, CALLER);
+    let payload = Bytes::from(vec![7; bytes]);
+    caller.call(payload.clone(), env.now() + SOON).await.unwrap();
+    let begin = processor_ticks();
+    for _ in 0..calls {
+        caller.call(payload.clone(), env.now() + SOON).await.unwrap();
+    }
+    serving.abort();
+    (processor_ticks() - begin) as f64 * 10_000.0 / calls as f64
+}
+
+/// Hundredths of a second that this process has had, proc(5).
+fn processor_ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}

@@ -52,8 +52,8 @@ pub struct NodeArgs {
     /// The data centre or room that the rack is in
     #[arg(long, default_value = "")]
     pub zone: String,
-    /// Listen beyond this machine. Connections show that they know the cluster's secret, but nothing is encrypted yet: only where
-    /// everybody on the network is trusted
+    /// Plain connections to and from other machines, in a cluster without TLS: whoever can read the network reads objects, whoever can change
+    /// packets changes them. Only where everybody on the network is trusted
     #[arg(long)]
     pub trust_network: bool,
 }
@@ -64,12 +64,15 @@ pub struct NodeArgs {
 pub struct InitArgs {
     #[command(flatten)]
     pub node: NodeArgs,
+    /// TLS between the nodes also if they are all on this machine [default: TLS unless the address is a loopback one]
+    #[arg(long, conflicts_with = "trust_network")]
+    pub tls: bool,
 }
 
 /// A node that joins.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Example:\n  trilith cluster join TOKEN --via 10.0.0.1:9002 --cluster-addr 10.0.0.2:9002 --trust-network\n  trilith serve"
+    after_help = "Example:\n  trilith cluster join TOKEN --via 10.0.0.1:9002 --cluster-addr 10.0.0.2:9002\n  trilith serve"
 )]
 pub struct JoinArgs {
     /// What `trilith cluster token` prints on a node of the cluster
@@ -107,6 +110,9 @@ pub struct DevArgs {
     /// Address of the first node; the others have the next ones
     #[arg(long, default_value = "127.0.0.1")]
     pub first_addr: Ipv4Addr,
+    /// TLS between the nodes, as between machines
+    #[arg(long)]
+    pub tls: bool,
     /// How far each node's device may grow
     #[arg(long, default_value = "10GiB")]
     pub device_size: String,

@@ -10,7 +10,7 @@ use consensus::LogPlace;
 use env::Env;
 use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode, Snapshot};
-use net::{RemoteCaller, TcpNetwork};
+use net::{Network, RemoteCaller};
 use node::{Node, NodeOptions};
 use object::{Engines, ObjectService};
 use std::sync::Arc;
@@ -26,22 +26,24 @@ const SERVING_LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a node until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Result<()> {
+    place.check_exposure()?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let disks = devices::open_disks(&env, &settings, super::LOCK_PATIENCE).await?;
     let _pid = super::pid::PidFile::write(&settings.data)?;
     let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let identity = place.identity()?;
+    let (identity, network) = (place.identity()?, place.network(&env)?);
+    tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
     if place.has_formed() && !settings.data.join(CONSENSUS_FOLDER).exists() {
         bail!(
             "{} is the first node of a cluster, and its part of the manager is gone: it does not form another one under the same name",
             settings.data.display()
         );
     }
-    refuse_copy(&settings, &env, &place, identity).await?;
+    refuse_copy(&settings, &env, &place, network.clone()).await?;
     let log = LogPlace::in_folder(&settings.data.join(CONSENSUS_FOLDER)).await.context("opening the consensus log")?;
     let register = register(&settings, &env, &place)?;
-    let options = NodeOptions { network: Arc::new(TcpNetwork), identity, log, register, via: place.via.clone() };
+    let options = NodeOptions { network, identity, log, register, via: place.via.clone() };
     let opened = Node::open(&env, options).await?;
     place.note_formed(&settings.data)?;
     let manager = opened.manager().clone();
@@ -98,7 +100,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
 
 /// A folder that comes with another address than at its last start may be a copy. If its node runs where it was, this one does not start: two
 /// processes with one identity would vote twice.
-async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, identity: net::Identity) -> anyhow::Result<()> {
+async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, network: Arc<dyn Network>) -> anyhow::Result<()> {
     let path = settings.data.join(ADDRESS_FILE);
     let former = match std::fs::read_to_string(&path) {
         Ok(former) => former.trim().to_owned(),
@@ -106,7 +108,7 @@ async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, identity: ne
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     if former != place.address {
-        let caller = RemoteCaller::new(env, Arc::new(TcpNetwork), &former, identity);
+        let caller = RemoteCaller::new(env, network, &former, place.identity()?);
         if node::answers_as(env, &caller, place.node_identity()?).await {
             bail!(
                 "the node of this folder runs at {former}, with the same identity: {} is a copy. A further node begins with an empty \

@@ -11,6 +11,7 @@ mod input;
 mod kills;
 mod objects;
 mod pauses;
+mod tls;
 mod traffic;
 
 /// Nodes of the clusters of these tests.

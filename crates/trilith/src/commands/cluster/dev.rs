@@ -83,8 +83,14 @@ fn address_of(args: &DevArgs, number: u8) -> Ipv4Addr {
 /// The token of the cluster that is there already, or of a new one.
 fn token_of(env: &Env, args: &DevArgs) -> anyhow::Result<Token> {
     match Place::read(&args.data.join("node-1"))? {
+        Some(place) if args.tls && !place.tls => {
+            bail!(
+                "the cluster in {} has plain connections already: leave out --tls, or take another folder",
+                args.data.display()
+            )
+        }
         Some(place) => place.token(),
-        None => Ok(Token::new(env)),
+        None => Ok(Token::new(env, args.tls)),
     }
 }
 

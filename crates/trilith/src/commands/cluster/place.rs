@@ -4,18 +4,19 @@ use super::{DataArgs, InitArgs, JoinArgs, NodeArgs};
 use crate::place::{Place, Token};
 use anyhow::{Context, bail};
 use env::Env;
-use net::{RemoteCaller, TcpNetwork};
+use net::RemoteCaller;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use types::NodeIdentity;
 
 /// `trilith cluster init`.
 pub fn init(args: &InitArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
-    let token = Token::new(&env);
+    let is_local = address(&args.node)?.ip().is_loopback();
+    let token = Token::new(&env, args.tls || !(is_local || args.node.trust_network));
     place(&env, &args.node, &token, Vec::new())?.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
-    println!("{data} is the first node of a new cluster, {}.", token.cluster);
+    let connections = if token.tls { "TLS" } else { "plain TCP" };
+    println!("{data} is the first node of a new cluster, {}. Its nodes are connected by {connections}.", token.cluster);
     println!("  start it       trilith serve --data {data}");
     println!("  let others in  trilith cluster join {token} --via {}", args.node.cluster_addr);
     println!("                 the token is a secret; `trilith cluster token --data {data}` prints it again");
@@ -45,11 +46,9 @@ pub fn token(args: &DataArgs) -> anyhow::Result<()> {
 
 /// A place for a folder that has none.
 pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> anyhow::Result<Place> {
-    let address: SocketAddr = args.cluster_addr.parse().with_context(|| {
-        format!("cluster-addr is an address and a port such as 127.0.0.1:9002, not `{}`", args.cluster_addr)
-    })?;
-    if !address.ip().is_loopback() && !args.trust_network {
-        bail!("{address} is reached from beyond this machine, and nothing is encrypted yet: --trust-network allows it");
+    let address = address(args)?;
+    if token.tls && args.trust_network {
+        bail!("connections of this token's cluster are TLS: --trust-network is for clusters without");
     }
     if address.ip().is_unspecified() || address.port() == 0 {
         bail!("cluster-addr is where the other nodes find this one: {address} is not");
@@ -57,7 +56,7 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
     let mut identity = NodeIdentity::default();
     env.fill_random(&mut identity.0);
     let name = args.name.clone().unwrap_or_else(|| args.cluster_addr.clone());
-    Ok(Place {
+    let place = Place {
         cluster: token.cluster.to_string(),
         secret: hex::encode(token.secret),
         identity: identity.to_string(),
@@ -67,14 +66,24 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
         rack: args.rack.clone(),
         zone: args.zone.clone(),
         via,
-    })
+        tls: token.tls,
+        trust_network: args.trust_network,
+    };
+    place.check_exposure()?;
+    Ok(place)
+}
+
+fn address(args: &NodeArgs) -> anyhow::Result<SocketAddr> {
+    args.cluster_addr
+        .parse()
+        .with_context(|| format!("cluster-addr is an address and a port such as 127.0.0.1:9002, not `{}`", args.cluster_addr))
 }
 
 /// Whether a node of the cluster takes the token, and would take this node.
 async fn check(env: &Env, place: &Place) -> anyhow::Result<()> {
-    let mut last = None;
+    let (mut last, network) = (None, place.network(env)?);
     for address in &place.via {
-        let caller = RemoteCaller::new(env, Arc::new(TcpNetwork), address, place.identity()?);
+        let caller = RemoteCaller::new(env, network.clone(), address, place.identity()?);
         let question = node::inquiry(place.node_identity()?, &place.name, &place.address);
         match node::inquire(env, &caller, question).await {
             Ok(Ok(())) => return Ok(()),

@@ -40,6 +40,8 @@ pub struct Cluster {
     pub home: Home,
     address: String,
     pub token: String,
+    /// Its nodes are connected by TLS.
+    tls: bool,
     nodes: Vec<Option<Child>>,
 }
 
@@ -56,10 +58,16 @@ impl Drop for Cluster {
 impl Cluster {
     /// A first node, alone.
     pub fn of_one() -> Cluster {
+        Cluster::found(false)
+    }
+
+    /// A first node, alone.
+    pub fn found(tls: bool) -> Cluster {
         let mut cluster = Cluster {
             home: Home::new(),
             address: own_address(),
             token: String::new(),
+            tls,
             nodes: (0..NODES).map(|_| None).collect(),
         };
         let made = cluster.init(0, &cluster.data(0).display().to_string());
@@ -74,16 +82,23 @@ impl Cluster {
 
     /// Three nodes that serve.
     pub fn of_three() -> Cluster {
-        let mut cluster = Cluster::of_one();
+        Cluster::of_one().grown()
+    }
+
+    /// Three nodes that serve, of a first one.
+    pub fn grown(mut self) -> Cluster {
+        let cluster = &mut self;
         (1..NODES).for_each(|node| cluster.join_and_spawn(node));
         cluster.settle();
-        cluster
+        self
     }
 
     /// `trilith cluster init` with a node's addresses.
     pub fn init(&self, node: usize, data: &str) -> Output {
         let address = self.at(node);
-        program().args(["cluster", "init", "--cluster-addr", &address, "--data", data]).output().unwrap()
+        let mut command = program();
+        command.args(["cluster", "init", "--cluster-addr", &address, "--data", data]);
+        command.args(self.tls.then_some("--tls")).output().unwrap()
     }
 
     /// `trilith cluster join` with a node's addresses, through the first node.

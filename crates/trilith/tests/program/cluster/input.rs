@@ -6,17 +6,17 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// What a command complained about that had to fail.
-fn refused(output: Output) -> String {
+pub fn refused(output: Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{}{}", text(&output.stdout), text(&output.stderr));
     text(&output.stderr)
 }
 
-fn show(path: &Path) -> &str {
+pub fn show(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Serves a folder that must be refused: what it says at its end.
-fn refused_serve(cluster: &Cluster, node: usize, data: &Path, more: &[&str]) -> String {
+pub fn refused_serve(cluster: &Cluster, node: usize, data: &Path, more: &[&str]) -> String {
     let mut command = cluster.serve_command(node, data);
     let mut child = command.args(more).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let env = env::Env::real_with_cores(1);
@@ -55,8 +55,8 @@ fn joins_that_are_wrong_change_nothing() {
     command.args(["cluster", "init", "--cluster-addr", "somewhere", "--data", show(&fresh)]);
     assert!(refused(command.output().unwrap()).contains("an address and a port"));
     let mut command = program();
-    command.args(["cluster", "init", "--cluster-addr", "10.1.2.3:9002", "--data", show(&fresh)]);
-    assert!(refused(command.output().unwrap()).contains("--trust-network"));
+    command.args(["cluster", "join", &cluster.token, "--via", &cluster.at(0), "--cluster-addr", "10.1.2.3:9002", "--data"]);
+    assert!(refused(command.arg(&fresh).output().unwrap()).contains("--trust-network"));
     assert!(!fresh.exists(), "nothing was made");
 
     // Nobody there.
