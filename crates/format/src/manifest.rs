@@ -39,7 +39,8 @@ pub struct Manifest {
     pub cell: CellId,
     /// Entries of this and all earlier epochs are in the runs.
     pub epoch: Epoch,
-    /// Generation of the replica-set table in force.
+    /// Generation of the replica-set table in force when `epoch` ended: writes of later epochs go by this table or a later one. If the
+    /// epoch is covered, so is every write by a table of a lower generation.
     pub generation: Generation,
     pub next: NextIds,
     /// Newest first.

@@ -42,6 +42,8 @@ pub(crate) struct Background {
     wake: Notify,
     stopping: AtomicBool,
     stopped: Notify,
+    /// A table came into force that no checkpoint was made under: those before it are remembered until one is.
+    is_table_new: AtomicBool,
     /// Records may lack copies: the shard that is looked through next.
     repair: Mutex<Option<usize>>,
 }
@@ -105,6 +107,11 @@ impl Background {
         self.wake.notify_one();
     }
 
+    /// Writes go by another table from now on.
+    pub fn note_table(&self) {
+        self.is_table_new.store(true, Ordering::Relaxed);
+    }
+
     /// The shard that is to be looked through for records that lack copies.
     pub fn repair_at(&self) -> Option<usize> {
         *self.repair.lock()
@@ -127,6 +134,7 @@ impl Background {
     pub fn count_anew(&self) {
         self.bytes_since_checkpoint.store(0, Ordering::Relaxed);
         self.entries_since_checkpoint.store(0, Ordering::Relaxed);
+        self.is_table_new.store(false, Ordering::Relaxed);
     }
 
     fn due(&self) -> bool {
@@ -231,9 +239,11 @@ pub(crate) async fn run(inner: Weak<Inner>) {
         let Some(inner) = inner.upgrade().filter(|inner| !inner.is_deposed()) else { return };
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
         let old = env.now() - last_checkpoint >= interval;
-        let due = inner.names.unsaved() > 0 && (stopping || old || inner.background.due());
+        let has_unsaved = inner.names.unsaved() > 0;
+        let has_new_table = inner.background.is_table_new.load(Ordering::Relaxed);
+        let due = (has_unsaved && (stopping || old || inner.background.due())) || (has_new_table && old);
         let outcome = inner.round(due).await;
-        if due || inner.names.unsaved() == 0 {
+        if due || (inner.names.unsaved() == 0 && !has_new_table) {
             last_checkpoint = env.now();
         }
         if stopping {

@@ -81,7 +81,9 @@ impl Inner {
         let mut state = self.checkpoints.lock().await;
         let start = self.log_starts(&state.manifest).await?;
         self.background.count_anew();
-        self.remembered.note_end(self.targets.table().generation());
+        // A table that comes with a view meanwhile is not covered: nothing is known of what goes by it.
+        let generation = self.targets.table().generation();
+        self.remembered.note_end(generation);
         let ended = self.end_epochs().await?;
         self.take_over(&mut state).await?;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
@@ -96,7 +98,7 @@ impl Inner {
         let mut manifest = Manifest {
             epoch: ended,
             start: start.clone(),
-            generation: self.targets.table().generation(),
+            generation,
             next: NextIds { run: RunId(run_id.0 + 1), ..state.manifest.next },
             live: self.targets.live_chunks(),
             ..state.manifest.clone()

@@ -19,6 +19,8 @@ mod look;
 mod owners;
 mod repair;
 
+pub(crate) use copy::COPY_EXTRA_BYTES;
+
 use crate::pins::Stamp;
 use crate::store::Inner;
 use engine::EngineError;

@@ -101,16 +101,28 @@ impl LogStore {
         devices: Vec<Arc<dyn LogTarget>>,
         missing: &[DeviceId],
     ) -> Result<LogStore, OpenError> {
+        LogStore::open_with(config, env, manifests, devices, missing, None).await
+    }
+
+    /// Begins with the checkpoint, or, if that was lost with a device that is gone for good, without it.
+    async fn open_with(
+        config: LogStoreConfig,
+        env: Env,
+        manifests: Arc<dyn Manifests>,
+        devices: Vec<Arc<dyn LogTarget>>,
+        missing: &[DeviceId],
+        setup: Option<MemberSetup>,
+    ) -> Result<LogStore, OpenError> {
         let manifest = load_manifest(&config, &*manifests)?;
         let opened: Vec<DeviceId> = devices.iter().map(|device| device.id()).collect();
         let is_gone = |device: &DeviceId| !opened.contains(device) && !missing.contains(device);
         let may_be_lost = manifest.start.iter().any(|(device, _)| is_gone(device))
             || manifest.tables.iter().any(|table| table.devices.iter().any(is_gone));
-        let (again, disks) = (manifests.clone(), devices.clone());
-        match LogStore::open_from(manifest.clone(), config.clone(), env.clone(), manifests, devices, missing, None).await {
+        let (again, disks, anew) = (manifests.clone(), devices.clone(), setup.clone());
+        match LogStore::open_from(manifest.clone(), config.clone(), env.clone(), manifests, devices, missing, setup).await {
             Err(OpenError::Checkpoint(error @ EngineError::Unavailable { .. })) if may_be_lost => {
                 tracing::error!(%error, "the checkpoint was lost with a device that is gone for good: reading all logs from their starts");
-                LogStore::open_from(without_checkpoint(manifest), config, env, again, disks, missing, None).await
+                LogStore::open_from(without_checkpoint(manifest), config, env, again, disks, missing, anew).await
             }
             opened => opened,
         }
@@ -142,7 +154,8 @@ impl LogStore {
         if generation <= newest {
             return Err(OpenError::ManagerBehind { given: generation, found: newest });
         }
-        let undecidable = Undecidable::find(&found, &manifest.tables, missing, config.gateway)?;
+        let uncovered = uncovered_tables(&manifest, setup.as_ref())?;
+        let undecidable = Undecidable::find(&found, uncovered, missing, config.gateway);
         let copies = table.copies().max(found.most_copies).max(most_copies(&manifest));
         let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
         let inner = parts.assemble(false, !missing.is_empty())?;
@@ -156,8 +169,8 @@ impl LogStore {
             inner.undecidable.set_unreadable(&error);
             return Ok(LogStore { inner });
         }
-        inner.remembered.record(&inner.targets.table()).await.map_err(OpenError::Record)?;
         if inner.is_alone() {
+            inner.remembered.record(&inner.targets.table()).await.map_err(OpenError::Record)?;
             inner.env.spawn(remembered::keep_tables(Arc::downgrade(&inner), inner.targets.failures()));
         }
         let is_passed_over = inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
@@ -183,8 +196,7 @@ impl LogStore {
         missing: &[DeviceId],
         setup: MemberSetup,
     ) -> Result<LogStore, OpenError> {
-        let manifest = load_manifest(&config, &*manifests)?;
-        LogStore::open_from(manifest, config, env, manifests, devices, missing, Some(setup)).await
+        LogStore::open_with(config, env, manifests, devices, missing, Some(setup)).await
     }
 
     /// Opens the engine of a gateway that joins others. It serves nothing before [`LogStore::join`] has returned.
@@ -303,6 +315,14 @@ fn load_manifest(config: &LogStoreConfig, manifests: &dyn Manifests) -> Result<M
         return Err(OpenError::OtherCell { found: manifest.cell, expected: config.cell });
     }
     Ok(manifest)
+}
+
+/// Tables by which writes may have gone that the manifest does not cover. A gateway that is alone records its own in the manifest; those of
+/// a cell come with views, and the manager keeps them.
+fn uncovered_tables(manifest: &Manifest, setup: Option<&MemberSetup>) -> Result<Vec<ReplicaTable>, TableError> {
+    let recorded = manifest.tables.iter().map(|table| ReplicaTable::new(table.generation, table.devices.clone()));
+    let of_views = setup.map(|setup| setup.first.uncovered.clone()).unwrap_or_default();
+    recorded.chain(of_views.into_iter().map(Ok)).collect()
 }
 
 /// A manifest of which nothing is left but what was given out. Everything is decided anew, by what stands on the devices; versions

@@ -119,8 +119,8 @@ impl Inner {
             // Looked up within the epoch, as for copies that move.
             let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
             let Some(known) = newest.filter(|newest| newest == read) else { return Ok(false) };
-            let (replica, mut places) =
-                (known.places.len(), SmallVec::<[Place; MAX_REPLICAS]>::from_slice(known.places.as_slice()));
+            let mut places = self.targets.kept(&known.places);
+            let replica = places.len();
             let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> = places.iter().map(|place| place.device).collect();
             if replica == MAX_REPLICAS || devices.contains(&device) {
                 return Ok(false);

@@ -5,7 +5,7 @@ use crate::index::Located;
 use crate::read::chunk_frame_bytes;
 use crate::remembered::next_generation;
 use crate::watched::Watched;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use device::{AppendClass, AppendDone, AppendError, LogVector, PieceOfFrame, ZoneInfo, ZoneState, ZoneStream};
 use env::watch;
@@ -18,7 +18,7 @@ use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use target::{LogAppend, LogTarget, TargetFailure};
@@ -56,6 +56,8 @@ pub(crate) struct Targets {
     by_id: Box<[OnceLock<One>]>,
     table: ArcSwap<ReplicaTable>,
     tables_are_given: bool,
+    /// Devices of the cell, those that are away among them; others are gone for good. None before anybody has said so.
+    known: ArcSwapOption<BTreeSet<DeviceId>>,
     /// Failures that ask for another table, and those whose table is in force or was given up.
     failures: watch::Sender<u64>,
     settled_failures: Watched<u64>,
@@ -94,6 +96,7 @@ impl Targets {
             by_id: (0..MAX_CELL_DEVICES).map(|_| OnceLock::new()).collect(),
             table: ArcSwap::new(table),
             tables_are_given,
+            known: ArcSwapOption::empty(),
             failures: watch::Sender::default(),
             settled_failures: Watched::default(),
             covered: Mutex::default(),
@@ -112,6 +115,22 @@ impl Targets {
         let live = (0..device.zones().len()).map(|_| LiveBytes::default()).collect();
         // A second hold on the same device is not needed.
         let _ = slot.set(One { device, live });
+    }
+
+    /// Notes which devices the cell has; whether others than before.
+    pub fn set_known(&self, known: BTreeSet<DeviceId>) -> bool {
+        let before = self.known.swap(Some(Arc::new(known.clone())));
+        before.is_none_or(|before| *before != known)
+    }
+
+    /// Whether a device is gone for good: copies on it count no longer.
+    pub fn is_gone(&self, id: DeviceId) -> bool {
+        self.known.load().as_ref().is_some_and(|known| !known.contains(&id))
+    }
+
+    /// The copies that are not gone for good.
+    pub fn kept(&self, places: &Places) -> SmallVec<[Place; MAX_REPLICAS]> {
+        places.as_slice().iter().filter(|place| !self.is_gone(place.device)).copied().collect()
     }
 
     fn one(&self, id: DeviceId) -> Option<&One> {

@@ -19,6 +19,7 @@ use crate::operation::credential::{AddCredential, CredentialError, RemoveCredent
 use crate::operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
 use crate::operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
 use crate::operation::node::{NodeError, RegisterNode, RemoveNode};
+use crate::operation::tables::ForgetTables;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::overseer::Proposal;
 use crate::record::{BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, NodeRecord};
@@ -181,6 +182,11 @@ impl Manager {
     ) -> Result<(), ManagerError<InstallManifestError>> {
         let manifest = InstallManifest { cell, expected, epoch, bytes };
         self.propose(InstallCellManifest { leader, manifest }).await
+    }
+
+    /// Forgets the tables of a cell's former views that are of lower generations: the installed checkpoint covers what went by them.
+    pub async fn forget_tables(&self, cell: CellId, below: Generation) -> Result<(), ManagerError<CellError>> {
+        self.propose(ForgetTables { cell, below }).await
     }
 
     /// Replaces the replica-set table, if it still is that of `expected` (none if there is none).

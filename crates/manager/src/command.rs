@@ -16,6 +16,7 @@ use crate::operation::credential::{AddCredential, RemoveCredential, SetRootCrede
 use crate::operation::device::{AddDevice, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
 use crate::operation::membership::{BeginRemoval, CreateCell, LeaveCell, RegisterGateway};
 use crate::operation::node::{RegisterNode, RemoveNode};
+use crate::operation::tables::ForgetTables;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::snapshot::{CommandIndex, Edit, RecordKey, Snapshot};
 
@@ -83,6 +84,7 @@ commands![
     FinishRecovery,
     FinishFounding,
     InstallCellManifest,
+    ForgetTables,
 ];
 
 /// Bytes that are no command of a version that this binary knows.

@@ -15,20 +15,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use types::CellId;
 
 use crate::record::{
-    BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, FormerDeviceRecord, FormerNextIds, ManifestRecord,
-    NodeRecord, ReplicaTableRecord,
+    BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, FormerCellRecord, FormerDeviceRecord, FormerNextIds,
+    ManifestRecord, NodeRecord, ReplicaTableRecord,
 };
 use crate::snapshot::{CommandIndex, ImpossibleState, NextIds, Snapshot};
 
-/// The version that is written. 2: nodes and cells; 1: the first, still read.
-pub const EXPORT_VERSION: u32 = 2;
+/// The version that is written. 3: cells keep the tables of former views; 2: nodes and cells; 1: the first. All are read.
+pub const EXPORT_VERSION: u32 = 3;
 
 /// The version before.
-const FORMER_EXPORT_VERSION: u32 = 1;
+const SECOND_EXPORT_VERSION: u32 = 2;
+
+/// The first version.
+const FIRST_EXPORT_VERSION: u32 = 1;
 
 /// Commands, and so tokens, that an import skips.
 pub const IMPORT_SKIPPED_COMMANDS: u64 = 1 << 32;
@@ -57,8 +61,9 @@ pub const IMPORT_SKIPPED_GATEWAYS: u16 = 1 << 10;
 const MAGIC: [u8; 8] = *b"TRILMGR\0";
 const BODY_OFFSET: usize = 16;
 
+/// Since version 2; versions differ in what they say of a cell.
 #[derive(Serialize, Deserialize)]
-struct Body {
+struct Body<Cell> {
     applied: u64,
     next: NextIds,
     cluster: Option<ClusterRecord>,
@@ -70,12 +75,12 @@ struct Body {
     config: Vec<(String, String)>,
     starts: Vec<(CellId, u64)>,
     nodes: Vec<NodeRecord>,
-    cells: Vec<CellRecord>,
+    cells: Vec<Cell>,
 }
 
 /// The body of version 1.
 #[derive(Serialize, Deserialize)]
-struct FormerBody {
+struct FirstBody {
     applied: u64,
     next: FormerNextIds,
     cluster: Option<ClusterRecord>,
@@ -88,8 +93,8 @@ struct FormerBody {
     starts: Vec<(CellId, u64)>,
 }
 
-impl From<FormerBody> for Body {
-    fn from(former: FormerBody) -> Body {
+impl From<FirstBody> for Body<CellRecord> {
+    fn from(former: FirstBody) -> Self {
         Body {
             applied: former.applied,
             next: former.next.into(),
@@ -103,6 +108,25 @@ impl From<FormerBody> for Body {
             starts: former.starts,
             nodes: Vec::new(),
             cells: Vec::new(),
+        }
+    }
+}
+
+impl From<Body<FormerCellRecord>> for Body<CellRecord> {
+    fn from(former: Body<FormerCellRecord>) -> Self {
+        Body {
+            applied: former.applied,
+            next: former.next,
+            cluster: former.cluster,
+            devices: former.devices,
+            buckets: former.buckets,
+            credentials: former.credentials,
+            manifests: former.manifests,
+            replica_table: former.replica_table,
+            config: former.config,
+            starts: former.starts,
+            nodes: former.nodes,
+            cells: former.cells.into_iter().map(CellRecord::from).collect(),
         }
     }
 }
@@ -159,9 +183,10 @@ impl Snapshot {
         }
         let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
         let body = &bytes[BODY_OFFSET..];
-        let body: Body = match version {
-            EXPORT_VERSION => postcard::from_bytes(body).map_err(DecodeExportError::Body)?,
-            FORMER_EXPORT_VERSION => postcard::from_bytes::<FormerBody>(body).map_err(DecodeExportError::Body)?.into(),
+        let body: Body<CellRecord> = match version {
+            EXPORT_VERSION => decoded(body)?,
+            SECOND_EXPORT_VERSION => decoded::<Body<FormerCellRecord>>(body)?.into(),
+            FIRST_EXPORT_VERSION => decoded::<FirstBody>(body)?.into(),
             found => return Err(DecodeExportError::Version { found }),
         };
         let buckets: HashMap<_, _> = body.buckets.into_iter().map(|record| (record.name.clone(), Arc::new(record))).collect();
@@ -196,6 +221,10 @@ impl Snapshot {
         self.check()?;
         Ok(self)
     }
+}
+
+fn decoded<B: DeserializeOwned>(body: &[u8]) -> Result<B, DecodeExportError> {
+    postcard::from_bytes(body).map_err(DecodeExportError::Body)
 }
 
 fn checksum(bytes: &[u8]) -> u32 {

@@ -55,6 +55,7 @@ pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, Remov
 pub use operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
 pub use operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
 pub use operation::node::{NodeError, RegisterNode, RemoveNode};
+pub use operation::tables::ForgetTables;
 pub use operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 pub use record::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,

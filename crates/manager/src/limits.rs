@@ -41,6 +41,13 @@ pub const MAX_NODE_TEXT_BYTES: usize = 255;
 /// Most gateways that wait to be taken into a cell's view.
 pub const MAX_LEARNERS: usize = 64;
 
+/// Most tables of a cell's former views that no checkpoint has covered, each another layout. A view that would leave one more behind is
+/// refused.
+pub const MAX_FORMER_TABLES: usize = 64;
+
+/// As [`MAX_FORMER_TABLES`], for a view that takes devices in: they can wait for a checkpoint, those that are lost can't.
+pub const MAX_FORMER_TABLES_TO_GROW: usize = 32;
+
 /// Most cells.
 pub const MAX_CELLS: usize = 1024;
 

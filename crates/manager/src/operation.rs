@@ -10,6 +10,7 @@ pub mod credential;
 pub mod device;
 pub mod membership;
 pub mod node;
+pub mod tables;
 pub mod view;
 
 use types::ErrorKind;

@@ -9,7 +9,7 @@ mod former;
 mod node;
 
 pub use cell::{CellRecord, InstalledView, Member};
-pub(crate) use former::{FormerDeviceRecord, FormerNextIds};
+pub(crate) use former::{FormerCellRecord, FormerDeviceRecord, FormerNextIds};
 pub use node::NodeRecord;
 
 /// What the cluster is.

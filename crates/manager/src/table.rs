@@ -18,15 +18,16 @@ use serde::de::DeserializeOwned;
 use types::{CellId, DeviceId, NodeId};
 
 use crate::record::{
-    BucketRecord, CellRecord, Credential, DeviceRecord, FormerDeviceRecord, FormerNextIds, ManifestRecord, NodeRecord,
+    BucketRecord, CellRecord, Credential, DeviceRecord, FormerCellRecord, FormerDeviceRecord, FormerNextIds, ManifestRecord,
+    NodeRecord,
 };
 use crate::snapshot::{CommandIndex, ImpossibleState, NextIds, RecordKey, Snapshot};
 
 /// The first version of a record's value, and the only one of most tables.
 const RECORD_VERSION: u8 = 1;
 
-/// The version of [`NEXT_IDS`] and [`DEVICE`] that is written. 2: nodes.
-const RECORD_VERSION_OF_NODES: u8 = 2;
+/// The version of [`NEXT_IDS`] and [`DEVICE`] (2: nodes) and of [`CELL`] (2: tables of former views) that is written.
+const SECOND_RECORD_VERSION: u8 = 2;
 
 const APPLIED: u8 = 1;
 const NEXT_IDS: u8 = 2;
@@ -131,7 +132,7 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             return Ok(());
         }
         NEXT_IDS => {
-            state.next = decode_of_nodes::<NextIds, FormerNextIds>(at, value)?;
+            state.next = decode_second::<NextIds, FormerNextIds>(at, value)?;
             RecordKey::NextIds
         }
         CLUSTER => {
@@ -139,7 +140,7 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             RecordKey::Cluster
         }
         DEVICE => {
-            let record = decode_of_nodes::<DeviceRecord, FormerDeviceRecord>(at, value)?;
+            let record = decode_second::<DeviceRecord, FormerDeviceRecord>(at, value)?;
             let id = record.id;
             Arc::make_mut(&mut state.devices).insert(id, Arc::new(record));
             RecordKey::Device(id)
@@ -183,7 +184,7 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             RecordKey::Node(id)
         }
         CELL => {
-            let record: CellRecord = decode(at, value)?;
+            let record = decode_second::<CellRecord, FormerCellRecord>(at, value)?;
             let id = record.id;
             Arc::make_mut(&mut state.cells).insert(id, Arc::new(record));
             RecordKey::Cell(id)
@@ -216,9 +217,9 @@ fn key(record: &RecordKey) -> Vec<u8> {
 /// A record's value; none if the state does not hold it.
 fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
     match record {
-        RecordKey::NextIds => Some(encode_of_nodes(&state.next)),
+        RecordKey::NextIds => Some(encode_second(&state.next)),
         RecordKey::Cluster => state.cluster.as_deref().map(encode),
-        RecordKey::Device(id) => state.devices.get(id).map(|record| encode_of_nodes(record.as_ref())),
+        RecordKey::Device(id) => state.devices.get(id).map(|record| encode_second(record.as_ref())),
         RecordKey::Bucket(name) => state.buckets.get(name).map(|record| encode(record.as_ref())),
         RecordKey::Credential(access_key) => state.credentials.get(access_key).map(|record| encode(record.as_ref())),
         RecordKey::Manifest(cell) => state.manifests.get(cell).map(|record| encode(record.as_ref())),
@@ -226,7 +227,7 @@ fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
         RecordKey::Config(name) => state.config.get(name).map(encode),
         RecordKey::Starts(cell) => state.starts.get(cell).map(encode),
         RecordKey::Node(id) => state.nodes.get(id).map(|record| encode(record.as_ref())),
-        RecordKey::Cell(id) => state.cells.get(id).map(|record| encode(record.as_ref())),
+        RecordKey::Cell(id) => state.cells.get(id).map(|record| encode_second(record.as_ref())),
     }
 }
 
@@ -234,8 +235,8 @@ fn encode<T: Serialize>(record: &T) -> Vec<u8> {
     encode_as(RECORD_VERSION, record)
 }
 
-fn encode_of_nodes<T: Serialize>(record: &T) -> Vec<u8> {
-    encode_as(RECORD_VERSION_OF_NODES, record)
+fn encode_second<T: Serialize>(record: &T) -> Vec<u8> {
+    encode_as(SECOND_RECORD_VERSION, record)
 }
 
 fn encode_as<T: Serialize>(version: u8, record: &T) -> Vec<u8> {
@@ -250,15 +251,15 @@ fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, LoadError>
 }
 
 /// As [`decode`], of a record that has a former version.
-fn decode_of_nodes<T, Former>(key: &[u8], value: &[u8]) -> Result<T, LoadError>
+fn decode_second<T, Former>(key: &[u8], value: &[u8]) -> Result<T, LoadError>
 where
     T: DeserializeOwned + From<Former>,
     Former: DeserializeOwned,
 {
     match value.split_first() {
         Some((&RECORD_VERSION, body)) => decode_body::<Former>(key, body).map(T::from),
-        Some((&RECORD_VERSION_OF_NODES, body)) => decode_body(key, body),
-        other => Err(version_error(key, other, RECORD_VERSION_OF_NODES)),
+        Some((&SECOND_RECORD_VERSION, body)) => decode_body(key, body),
+        other => Err(version_error(key, other, SECOND_RECORD_VERSION)),
     }
 }
 

@@ -10,4 +10,5 @@ mod machine;
 pub(crate) mod nodes;
 mod replicated;
 mod shell;
+mod tables;
 mod workload;

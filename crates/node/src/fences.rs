@@ -74,6 +74,24 @@ impl Inner {
         Ok(())
     }
 
+    /// Fences these writers at a device and waits until what they had under way has ended. Its zones stay open: a recovery looks for what
+    /// the fenced have written, which changes no more, and on a full device every zone that is ended early is one of the reserve.
+    pub(crate) async fn fence_and_drain(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
+        if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
+            for fence in fences {
+                target.raise_fence(fence.key, fence.token).await.map_err(|error| failure(device, error))?;
+            }
+            target.drain().await;
+            return Ok(());
+        }
+        let node = self.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
+        let control = TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device);
+        for fence in fences {
+            control.raise_fence(*fence).await?;
+        }
+        control.drain().await
+    }
+
     /// The node that serves a device.
     pub(crate) fn node_of(&self, device: DeviceId) -> Option<Arc<NodeRecord>> {
         let state = self.manager.snapshot();

@@ -50,7 +50,9 @@ impl Inner {
     pub(crate) async fn keep_holds(self: Arc<Self>, store: LogStore, writer: Writer) {
         while !store.is_deposed() {
             let mut unreachable = BTreeSet::new();
-            for device in self.cell_devices().into_iter().filter(|device| !store.has_target(*device)) {
+            let known = self.cell_devices();
+            store.set_devices(known.iter().copied().collect());
+            for device in known.into_iter().filter(|device| !store.has_target(*device)) {
                 match self.hold(device, writer).await {
                     Ok(target) => store.add_target(target),
                     Err(_) => drop(unreachable.insert(device)),

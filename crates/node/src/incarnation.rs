@@ -10,18 +10,23 @@ use crate::directory::Gateways;
 use crate::fences::{fences_of, writer};
 use crate::manifests::CellManifests;
 use crate::node::Inner;
-use logstore::{CellView, LogStore, LogStoreConfig, MemberSetup};
+use logstore::{CellView, LogStore, LogStoreConfig, MemberSetup, devices_to_wait_for};
 use manager::{CellRecord, InstalledView, Registered};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use target::Writer;
 use tokio::task::JoinHandle;
-use types::{GatewayId, ViewNumber};
+use topology::ReplicaTable;
+use types::{DeviceId, GatewayId, ViewNumber};
 
 /// Pause between two incarnations, and before the manager is asked again.
 const PAUSE: Duration = Duration::from_millis(300);
 /// Pause before a recovery that failed under its view begins again.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a founder that could not decide everything looks whether the devices that it missed are back.
+const AWAITED_LOOK: Duration = Duration::from_millis(500);
 
 /// What an incarnation is doing.
 struct Life {
@@ -84,6 +89,23 @@ impl Inner {
                         _ => return "its cell's maps could not be read".to_owned(),
                     }
                 }
+                () = self.missing_are_back(life.store.as_ref()) => {
+                    return "devices are back that the founding missed: everything is decided anew".to_owned();
+                }
+            }
+        }
+    }
+
+    /// Returns when this gateway has founded its cell without devices that it can't decide everything without, and all of these have come
+    /// back or were declared gone for good.
+    async fn missing_are_back(&self, store: Option<&LogStore>) {
+        let awaited = store.map(LogStore::waits_for).unwrap_or_default();
+        let Some(store) = store.filter(|_| !awaited.is_empty()) else { return std::future::pending().await };
+        loop {
+            self.env.sleep(AWAITED_LOOK).await;
+            let known = self.cell_devices();
+            if awaited.iter().all(|device| store.has_target(*device) || !known.contains(device)) {
+                return;
             }
         }
     }
@@ -107,7 +129,13 @@ impl Inner {
             None if installed.founding => {
                 env::mark("node: founds the cell");
                 let store = self.found(life.registered, &cell, view).await?;
-                self.vitals.change(|present| (present.store, present.founding_done) = (Some(store.clone()), true));
+                // What the founder can't decide nobody else would know of: until a founding decides everything, nobody joins.
+                let devices = store.waits_for();
+                let is_done = devices.is_empty();
+                if !is_done {
+                    tracing::warn!(?devices, "not everything can be decided without these devices: this gateway serves alone");
+                }
+                self.vitals.change(|present| (present.store, present.founding_done) = (Some(store.clone()), is_done));
                 self.engine.set(store.clone());
                 life.store = Some(store);
             }
@@ -184,21 +212,13 @@ impl Inner {
         }
         let removed: BTreeSet<GatewayId> = cell.undecided.keys().copied().collect();
         let fences: Vec<_> = cell.undecided.values().map(|member| writer(member.node, cell.fence(member.node))).collect();
-        let devices = installed.table.devices().to_vec();
+        let (devices, uncovered) = (installed.table.devices().to_vec(), uncovered_tables(cell, installed));
         let node = self.clone();
         let recovery = self.env.spawn(async move {
             // Until it succeeds, or another view ends this task.
             loop {
-                let mut is_fenced = true;
-                for device in &devices {
-                    if let Err(error) = node.fence_and_seal(*device, &fences).await {
-                        tracing::warn!(%error, "a device can't be fenced yet");
-                        env::mark("node: a device can't be fenced yet");
-                        is_fenced = false;
-                    }
-                }
-                if is_fenced {
-                    match store.recover(&removed).await {
+                if let Some(read) = node.fence_for_recovery(&devices, &uncovered, &fences).await {
+                    match store.recover(&removed, &read).await {
                         Ok(()) => return,
                         Err(error) => tracing::warn!(%error, "recovering removed gateways is tried again"),
                     }
@@ -210,6 +230,40 @@ impl Inner {
             }
         });
         life.recovery = Some((number, recovery));
+    }
+
+    /// Fences removed gateways at the devices of the table, and at others that alone may have copies of what they wrote under a former one.
+    /// All that are fenced; none if not enough of them can be.
+    async fn fence_for_recovery(
+        &self,
+        devices: &[DeviceId],
+        uncovered: &[ReplicaTable],
+        fences: &[Writer],
+    ) -> Option<Vec<DeviceId>> {
+        for device in devices {
+            if let Err(error) = self.fence_and_drain(*device, fences).await {
+                tracing::warn!(%error, "a device can't be fenced yet");
+                env::mark("node: a device can't be fenced yet");
+                return None;
+            }
+        }
+        let mut fenced = devices.to_vec();
+        let others: Vec<DeviceId> = self.cell_devices().into_iter().filter(|device| !devices.contains(device)).collect();
+        for device in devices_to_wait_for(uncovered, &fenced, &others) {
+            if self.fence_and_drain(device, fences).await.is_ok() {
+                fenced.push(device);
+            }
+        }
+        let missing: Vec<DeviceId> = others.into_iter().filter(|device| !fenced.contains(device)).collect();
+        let awaited = devices_to_wait_for(uncovered, &fenced, &missing);
+        if !awaited.is_empty() {
+            tracing::warn!(
+                ?awaited,
+                "these devices alone may have what removed gateways wrote: recovery waits for one of them"
+            );
+            return None;
+        }
+        Some(fenced)
     }
 }
 
@@ -227,5 +281,11 @@ fn view_of(cell: &CellRecord, installed: &InstalledView) -> CellView {
         table: installed.table.clone(),
         undecided: cell.undecided.keys().copied().collect(),
         leader: installed.leader,
+        uncovered: uncovered_tables(cell, installed),
     }
+}
+
+/// Tables by which writes may have gone that no checkpoint covers.
+fn uncovered_tables(cell: &CellRecord, installed: &InstalledView) -> Vec<ReplicaTable> {
+    cell.former_tables.iter().chain([&installed.table]).cloned().collect()
 }

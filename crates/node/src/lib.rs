@@ -9,7 +9,8 @@
 //! A gateway that is removed from its cell's view, or finds itself without the right to be in it, ends; the node registers a new
 //! incarnation, which joins like any other (RFD 5, rule 9). All nodes are alike: whichever leads the manager oversees the cell.
 //!
-//! Reading order: `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `heartbeat`, `oversee`, `engine`.
+//! Reading order: `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `heartbeat`, `oversee`, `settle`,
+//! `engine`.
 #![forbid(unsafe_code)]
 
 mod callers;
@@ -25,6 +26,8 @@ mod manifests;
 mod node;
 mod oversee;
 mod ping;
+mod remove;
+mod settle;
 mod vitals;
 
 #[cfg(test)]
@@ -34,6 +37,8 @@ pub use callers::Callers;
 pub use error::NodeError;
 pub use inquiry::{answers_as, inquire, inquiry};
 pub use node::{Node, NodeOptions, NodeStatus};
+pub use remove::remove;
+pub use settle::{Drain, Unsettled};
 
 use bytes::Bytes;
 use net::ServiceTag;
@@ -50,6 +55,10 @@ const GATEWAYS: ServiceTag = ServiceTag(4);
 const HEARTBEATS: ServiceTag = ServiceTag(5);
 /// Whether a node is there.
 const PINGS: ServiceTag = ServiceTag(6);
+/// Whether a node knows of a change.
+const SETTLINGS: ServiceTag = ServiceTag(7);
+/// Removals of nodes.
+const REMOVALS: ServiceTag = ServiceTag(8);
 
 /// A request that any node of the cluster answers with its identity: whoever asks it knows the cluster's identity.
 pub fn ping() -> Bytes {

@@ -5,8 +5,10 @@ use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Here, inquire, inquiry, refuse_twin};
 use crate::oversee::HeartbeatService;
+use crate::remove::RemovalService;
+use crate::settle::{DrainSlot, SettleService};
 use crate::vitals::Vitals;
-use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, TARGETS};
+use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, REMOVALS, SETTLINGS, TARGETS};
 use bytes::Bytes;
 use consensus::{FramedTransport, LogPlace, NodeId as MemberId, Peer, TaggedTransport, Transport};
 use device::Device;
@@ -22,7 +24,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
 use topology::LeaseTerms;
-use types::{Generation, NodeId};
+use types::{Generation, NodeId, NodeIdentity};
 
 /// Pause before the manager is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -56,7 +58,7 @@ pub struct OpenNode {
 
 /// A running node. It ends when it is dropped.
 pub struct Node {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     member: consensus::Node,
     _tasks: Vec<Ending>,
 }
@@ -89,6 +91,7 @@ pub(crate) struct Inner {
     pub overseer: Mutex<Overseer>,
     pub lease_terms: LeaseTerms,
     pub config: LogStoreConfig,
+    pub drain: DrainSlot,
 }
 
 /// Services that come with the devices: asked before, they say so.
@@ -110,15 +113,15 @@ impl Service for Late {
 }
 
 /// The number under which a node votes: a part of its identity.
-fn member_id(register: &RegisterNode) -> MemberId {
-    MemberId(u64::from_le_bytes(*register.identity.0.first_chunk().expect("an identity has sixteen bytes")))
+pub(crate) fn member_id(identity: NodeIdentity) -> MemberId {
+    MemberId(u64::from_le_bytes(*identity.0.first_chunk().expect("an identity has sixteen bytes")))
 }
 
 impl Node {
     /// Opens a node's part of the manager, listens, and waits until the node is registered.
     pub async fn open(env: &Env, options: NodeOptions) -> Result<OpenNode, NodeError> {
         let NodeOptions { network, identity, log, register, via } = options;
-        let me = member_id(&register);
+        let me = member_id(register.identity);
         let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
         let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
         let member = consensus::Node::open(env, me, &log, tagged(ServiceTag::CONSENSUS)).await?;
@@ -132,7 +135,9 @@ impl Node {
             .with(PINGS, Arc::new(Here { manager: manager.clone(), identity: register.identity }))
             .with(TARGETS, late(TARGETS))
             .with(GATEWAYS, late(GATEWAYS))
-            .with(HEARTBEATS, late(HEARTBEATS));
+            .with(HEARTBEATS, late(HEARTBEATS))
+            .with(SETTLINGS, late(SETTLINGS))
+            .with(REMOVALS, late(REMOVALS));
         let address = register.address.clone();
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
@@ -231,12 +236,15 @@ impl OpenNode {
             overseer: Mutex::new(Overseer::new(CELL, lease_terms)),
             lease_terms,
             config,
+            drain: DrainSlot::default(),
         });
         let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
         let late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
             (TARGETS, Arc::new(TargetService::new(&env, targets)) as Arc<dyn Service>),
             (GATEWAYS, Arc::new(GatewayService(weak())) as Arc<dyn Service>),
             (HEARTBEATS, Arc::new(HeartbeatService(weak())) as Arc<dyn Service>),
+            (SETTLINGS, Arc::new(SettleService(weak())) as Arc<dyn Service>),
+            (REMOVALS, Arc::new(RemovalService(weak())) as Arc<dyn Service>),
         ]);
         assert!(services.0.set(late).is_ok(), "a node starts once");
         let tasks = vec![

@@ -6,4 +6,7 @@
 mod cluster;
 mod faults;
 mod histories;
+mod remove;
 mod service;
+mod settle;
+mod tables;

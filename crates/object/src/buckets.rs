@@ -12,9 +12,10 @@ use manager::{
 use crate::directory::{Bucket, Directory};
 use crate::error::ObjectError;
 use crate::gate::CloseError;
+use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::principal::{Action, Principal};
-use crate::service::ObjectService;
+use crate::service::{ObjectService, settle};
 
 /// How a new bucket keeps its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +71,9 @@ impl ObjectService {
         Ok(records.map(|record| ListedBucket { name: record.name.clone(), created_ms: record.created_ms }).collect())
     }
 
-    /// Removes a bucket that holds nothing: stop writes, wait for those under way, verify that it is empty, remove it. Writes that
-    /// come meanwhile wait for the outcome. Once begun it goes on to its end, also when the caller goes away.
+    /// Removes a bucket that holds nothing: stop writes at every node, wait for those under way, verify that it is empty, remove it. Writes
+    /// that come meanwhile wait for the outcome, at other nodes they are refused. Once begun it goes on to its end, also when the caller
+    /// goes away. Returns when no node shows the bucket any more.
     pub async fn delete_bucket(&self, principal: &Principal, name: &str) -> Result<(), ObjectError> {
         let bucket = self.bucket(principal, Action::DeleteBucket, name)?;
         let engine = self.engine_of(&bucket)?;
@@ -79,7 +81,7 @@ impl ObjectService {
         if !engine.is_empty(bucket.id()).await? {
             return Err(ObjectError::BucketNotEmpty);
         }
-        let removal = remove_if_empty(Arc::clone(&self.directory), Arc::clone(engine), bucket);
+        let removal = remove_if_empty(Arc::clone(&self.directory), Arc::clone(&self.peers), Arc::clone(engine), bucket);
         let ended = self.env.spawn(removal).await;
         ended.unwrap_or_else(|error| Err(ObjectError::InternalError { detail: format!("removing the bucket: {error}") }))
     }
@@ -93,7 +95,7 @@ impl ObjectService {
             }
             let bucket = self.directory.bucket(&record.name)?;
             let engine = Arc::clone(self.engine_of(&bucket)?);
-            match remove_if_empty(Arc::clone(&self.directory), engine, bucket).await {
+            match remove_if_empty(Arc::clone(&self.directory), Arc::clone(&self.peers), engine, bucket).await {
                 Ok(()) | Err(ObjectError::BucketNotEmpty) => {}
                 Err(error) => return Err(error),
             }
@@ -113,7 +115,7 @@ impl ObjectService {
         let bucket = self.bucket(principal, Action::PutBucketPolicy, name)?;
         Policy::parse(&document, name)?;
         self.manager().set_bucket_policy(name, bucket.id(), Some(document.to_vec())).await?;
-        Ok(())
+        self.settle().await
     }
 
     /// Takes the policy away; that there is none is no error.
@@ -122,7 +124,8 @@ impl ObjectService {
         if bucket.policy_document().is_some() {
             self.manager().set_bucket_policy(name, bucket.id(), None).await?;
         }
-        Ok(())
+        // Also if there was none: it may have been taken away by somebody who was not told that all know.
+        self.settle().await
     }
 
     fn manager(&self) -> &Manager {
@@ -132,6 +135,7 @@ impl ObjectService {
 
 async fn remove_if_empty(
     directory: Arc<Directory>,
+    peers: Arc<dyn Peers>,
     engine: Arc<dyn ObjectEngine>,
     bucket: Arc<Bucket>,
 ) -> Result<(), ObjectError> {
@@ -141,7 +145,11 @@ async fn remove_if_empty(
     })?;
     let (manager, name, id) = (directory.manager(), bucket.name(), bucket.id());
     manager.mark_bucket_deleting(name, id).await?;
-    let is_empty = engine.is_empty(id).await;
+    // A write that another node has let in ends, acknowledged or not, before anybody looks whether there is one.
+    let is_empty = match settle(&directory, &*peers, Some(id)).await {
+        Ok(()) => engine.is_empty(id).await.map_err(ObjectError::from),
+        Err(unsettled) => Err(unsettled),
+    };
     if !matches!(is_empty, Ok(true)) {
         manager.reactivate_bucket(name, id).await?;
         is_empty?;
@@ -150,7 +158,7 @@ async fn remove_if_empty(
     manager.remove_bucket(name, id).await?;
     closed.remove();
     directory.forget(id);
-    Ok(())
+    settle(&directory, &*peers, None).await
 }
 
 impl From<ManagerError<CreateBucketError>> for ObjectError {

@@ -5,16 +5,21 @@
 //! a new policy) is derived again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use env::Env;
 use hashbrown::HashMap;
-use manager::{BucketEngine, BucketRecord, EtagMode, Manager};
+use manager::{BucketEngine, BucketRecord, BucketState, EtagMode, Manager};
 use types::BucketId;
 
 use crate::error::ObjectError;
-use crate::gate::Gate;
+use crate::gate::{CloseError, Gate};
 use crate::policy::Policy;
 use crate::principal::{Action, Principal};
+
+/// Pause before a gate that somebody else has closed is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// One bucket as a request sees it.
 #[derive(Debug)]
@@ -59,10 +64,6 @@ impl Bucket {
     /// The policy document as it was put.
     pub fn policy_document(&self) -> Option<&[u8]> {
         self.record.policy.as_deref()
-    }
-
-    pub(crate) fn record(&self) -> &Arc<BucketRecord> {
-        &self.record
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {
@@ -133,6 +134,24 @@ impl Directory {
         }
         // Changed again meanwhile: this request still sees the snapshot that it took, through the one gate.
         Ok(Arc::new(Bucket::derive(record, Arc::clone(&bucket.gate))))
+    }
+
+    /// Where a bucket is in its life now; none if it is gone, be it that another has its name.
+    pub(crate) fn state_of(&self, bucket: &Bucket) -> Option<BucketState> {
+        let record = self.manager.bucket(bucket.name())?;
+        (record.id == bucket.id()).then_some(record.state)
+    }
+
+    /// Waits for the writes inside a bucket's gate. Who comes later sees what the manager shows now.
+    pub(crate) async fn drain(&self, env: &Env, bucket: BucketId) {
+        let Some(gate) = self.derived.load().get(&bucket).map(|bucket| Arc::clone(&bucket.gate)) else { return };
+        loop {
+            match gate.close().await {
+                Ok(_) | Err(CloseError::Removed) => return,
+                // Somebody here removes it too, and has waited for them, or does.
+                Err(CloseError::Busy) => env.sleep(BUSY_PAUSE).await,
+            }
+        }
     }
 
     /// Forgets what was derived of a bucket that is gone.

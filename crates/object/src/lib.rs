@@ -16,6 +16,7 @@ mod principal;
 mod buckets;
 mod directory;
 mod gate;
+mod peers;
 mod service;
 
 mod body;
@@ -46,6 +47,7 @@ pub use multipart::{
     CompleteRequest, Completed, CopyPartRequest, ListUploadsRequest, NamedPart, PartsPage, UploadMark, UploadName, UploadsPage,
     WrittenPart,
 };
+pub use peers::{Peers, Settling, Unsettled};
 pub use policy::{InvalidPolicy, MAX_POLICY_BYTES, Policy, StatementFault};
 pub use principal::{Action, Principal};
 pub use put::{PutRequest, Written};

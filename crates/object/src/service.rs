@@ -9,11 +9,13 @@ use engine::{EngineFuture, ObjectEngine, ObjectKey};
 use env::Env;
 use format::attributes::Attributes;
 use manager::{BucketEngine, BucketState, Manager};
+use types::BucketId;
 use types::limits::MAX_USER_METADATA_BYTES;
 
 use crate::directory::{Bucket, Directory};
 use crate::error::ObjectError;
 use crate::gate::{Entered, Removed};
+use crate::peers::{NoPeers, Peers, Unsettled};
 use crate::principal::{Action, Principal};
 
 /// How long a request waits for its write. In a cell that has lost its majority a write ends when that is back.
@@ -25,6 +27,7 @@ pub struct ObjectService {
     pub(crate) directory: Arc<Directory>,
     pub(crate) engines: Engines,
     pub(crate) env: Env,
+    pub(crate) peers: Arc<dyn Peers>,
 }
 
 /// The engines that this process runs.
@@ -35,7 +38,22 @@ pub struct Engines {
 
 impl ObjectService {
     pub fn new(manager: Arc<Manager>, engines: Engines, env: Env) -> Self {
-        ObjectService { directory: Arc::new(Directory::new(manager)), engines, env }
+        ObjectService { directory: Arc::new(Directory::new(manager)), engines, env, peers: Arc::new(NoPeers) }
+    }
+
+    /// The same service on a node of a cluster.
+    pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
+        ObjectService { peers, ..self }
+    }
+
+    /// Returns when no write of a bucket is under way here that began before this node's part of the manager showed what it shows now.
+    pub async fn drain(&self, bucket: BucketId) {
+        self.directory.drain(&self.env, bucket).await;
+    }
+
+    /// Waits until every other gateway shows what this one shows.
+    pub(crate) async fn settle(&self) -> Result<(), ObjectError> {
+        settle(&self.directory, &*self.peers, None).await
     }
 
     /// A bucket by its name, for the interface's own needs (whether a host name is a bucket). It authorises nothing.
@@ -76,16 +94,31 @@ impl Engines {
     }
 }
 
-/// Lets a write into the bucket, for as long as what is returned lives.
-pub(crate) async fn enter(bucket: &Bucket) -> Result<Entered, ObjectError> {
-    let entered = bucket.gate().enter().await.map_err(|Removed| ObjectError::NoSuchBucket)?;
-    if bucket.record().state == BucketState::Deleting {
-        return Err(ObjectError::Conflict { reason: "the bucket is being deleted".to_owned() });
-    }
-    Ok(entered)
+/// Waits until every other gateway shows what this node's part of the manager shows, and has drained a bucket.
+pub(crate) async fn settle(directory: &Directory, peers: &dyn Peers, drained: Option<BucketId>) -> Result<(), ObjectError> {
+    let settled = peers.settle(directory.manager().snapshot().applied(), drained).await;
+    settled.map_err(|Unsettled { reason }| ObjectError::ServiceUnavailable { reason })
 }
 
 impl ObjectService {
+    /// Lets a write into the bucket, for as long as what is returned lives. What the request has seen of the bucket may be old by now: its
+    /// content may have taken long to arrive.
+    pub(crate) async fn enter(&self, bucket: &Bucket) -> Result<Entered, ObjectError> {
+        let entered = tokio::select! {
+            biased;
+            entered = bucket.gate().enter() => entered.map_err(|Removed| ObjectError::NoSuchBucket)?,
+            () = self.env.sleep(WRITE_PATIENCE) => {
+                let reason = format!("the bucket has been about to be removed for {WRITE_PATIENCE:?}");
+                return Err(ObjectError::ServiceUnavailable { reason });
+            }
+        };
+        match self.directory.state_of(bucket) {
+            None => Err(ObjectError::NoSuchBucket),
+            Some(BucketState::Deleting) => Err(ObjectError::Conflict { reason: "the bucket is being deleted".to_owned() }),
+            Some(BucketState::Active) => Ok(entered),
+        }
+    }
+
     /// A write inside the bucket's gate. A client that goes away ends its wait, not the write: that goes on to its end and is counted
     /// inside the gate until then, so that the bucket is not removed beneath it and nothing lands in a bucket that is gone.
     pub(crate) async fn inside<T: Send + 'static>(
@@ -94,7 +127,7 @@ impl ObjectService {
         write: impl FnOnce(Arc<dyn ObjectEngine>) -> EngineFuture<'static, T>,
     ) -> Result<T, ObjectError> {
         let engine = Arc::clone(self.engine_of(bucket)?);
-        let entered = enter(bucket).await?;
+        let entered = self.enter(bucket).await?;
         let mut finishing = Finishing { env: self.env.clone(), write: Some((write(engine), entered)) };
         let ending = poll_fn(|context| {
             let (write, _) = finishing.write.as_mut().expect("polled until it is ready");

@@ -139,7 +139,7 @@ impl App {
             Ok(admitted) => admitted,
             Err(failure) => return Short::Refused(failure),
         };
-        if let Err(failure) = hearsay::hear_of(&self.manager, &admitted).await {
+        if let Err(failure) = hearsay::hear_of(&self.manager, head, &admitted).await {
             return Short::Refused(failure);
         }
         match Direct::of(head, &admitted.target, &admitted.query) {

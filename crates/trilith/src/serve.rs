@@ -12,6 +12,7 @@ pub mod devices;
 pub mod manifests;
 mod member;
 pub mod notes;
+mod peers;
 mod pid;
 mod s3_metrics;
 mod threads;

@@ -21,7 +21,7 @@ use types::{DeviceId, KeyHash, Place};
 /// Free zones that copying leaves: one for the checkpoint.
 const FREE_ZONES_LEFT: u32 = 1;
 /// What a copy takes beside its payload: its header, and what is lost to padding.
-const COPY_EXTRA_BYTES: u64 = 4096;
+pub(crate) const COPY_EXTRA_BYTES: u64 = 4096;
 /// Records copied at once, so that the device writes many with one request: alone, each would be padded to a block.
 pub(super) const MOVES_AT_ONCE: usize = 64;
 
@@ -134,7 +134,7 @@ impl Inner {
 
     /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others only as long as
     /// enough stay free.
-    pub(super) fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
+    pub(crate) fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
         let Some(device) = self.targets.device(device) else { return Ok(()) };
         let usage = device.usage();
         let beyond = bytes.saturating_sub(device.open_room(ZoneStream::Relocated));

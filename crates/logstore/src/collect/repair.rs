@@ -1,9 +1,9 @@
 //! Making copies of what was written while fewer devices took writes (zstore.md, decision 21: growing to more copies is a new
 //! generation and copying in the background).
 //!
-//! The leader looks through the index, a shard at a time, whenever a view brings another table. A copy that is on a device that is away
-//! counts: the device may come back, and a person says when it will not. Each new copy is published by compare-and-swap, like one that
-//! moves, so collection and repair of one key can't overwrite each other (decision 10).
+//! The leader looks through the index, a shard at a time, whenever a view brings another table, or a device is declared gone. A copy that
+//! is on a device that is away counts: the device may come back, and a person says when it will not. Each new copy is published by
+//! compare-and-swap, like one that moves, so collection and repair of one key can't overwrite each other (decision 10).
 
 use super::copy::Moves;
 use crate::index::Located;
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, KeyHash, Place};
+use types::{DeviceId, KeyHash};
 
 /// How long one round repairs before checkpoints and collection have their turn.
 const ROUND: Duration = Duration::from_millis(500);
@@ -62,7 +62,8 @@ impl Inner {
     fn lacking_copies(&self, shard: usize) -> Vec<(KeyHash, Located)> {
         let wanted = self.targets.table().copies();
         let keys = self.shards[shard].lock();
-        keys.index().iter().filter(|(_, known)| known.is_live() && known.places.len() < wanted).collect()
+        let lacks = |known: &Located| known.is_live() && self.targets.kept(&known.places).len() < wanted;
+        keys.index().iter().filter(|(_, known)| lacks(known)).collect()
     }
 
     /// Makes the copies that one record lacks; the bytes that were copied. Of a large object its chunks first: the record that names
@@ -100,7 +101,7 @@ impl Inner {
         let bytes = u64::from(chunk.payload_bytes) + COPY_EXTRA_BYTES;
         self.check_room(device, bytes)?;
         let frame = self.read_chunk_frame(chunk).await?;
-        let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::from_slice(chunk.places.as_slice());
+        let mut places = self.targets.kept(&chunk.places);
         let mut record = frame.record;
         let devices: SmallVec<[DeviceId; MAX_REPLICAS]> = places.iter().map(|place| place.device).chain([device]).collect();
         record.replica_devices = format::replicas::ReplicaDevices::new(&devices).expect("at most as many as a record may have");
@@ -115,7 +116,7 @@ impl Inner {
     /// A device of the table that holds no copy, if another one is wanted.
     fn device_without(&self, places: &Places) -> Option<DeviceId> {
         let table = self.targets.table();
-        if places.len() >= table.copies() {
+        if self.targets.kept(places).len() >= table.copies() {
             return None;
         }
         let has_none = |device: &&DeviceId| places.as_slice().iter().all(|place| place.device != **device);

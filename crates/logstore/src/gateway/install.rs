@@ -32,6 +32,9 @@ pub struct CellView {
     pub undecided: BTreeSet<GatewayId>,
     /// The member that recovers, checkpoints and collects.
     pub leader: GatewayId,
+    /// Tables by which writes may have gone that no checkpoint covers: of this view, and of former ones. A founder judges by them what it
+    /// can't decide; nobody else looks at them.
+    pub uncovered: Vec<ReplicaTable>,
 }
 
 impl LogStore {
@@ -48,6 +51,13 @@ impl LogStore {
     /// Takes in a device that this gateway could not reach when it was opened.
     pub fn add_target(&self, target: Arc<dyn LogTarget>) {
         self.inner.targets.add(target);
+    }
+
+    /// Says which devices the cell has, those that are away among them. What has copies on others gets new ones.
+    pub fn set_devices(&self, devices: BTreeSet<DeviceId>) {
+        if self.inner.targets.set_known(devices) {
+            self.inner.background.want_repair();
+        }
     }
 
     /// Whether this gateway has a hold on a device.
@@ -85,6 +95,9 @@ impl Inner {
             heard.begun.extend(added.iter().map(|gateway| (*gateway, (present, Sequence(0)))));
         }
         let table = Arc::new(next.table);
+        if table.generation() > self.targets.table().generation() {
+            self.background.note_table();
+        }
         self.targets.set_table(table.clone());
         self.background.want_repair();
         let removed: Vec<GatewayId> = member.heard.lock().undecided.iter().copied().collect();

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use types::{Epoch, GatewayId, KeyHash, Sequence, ViewNumber};
 
 /// What makes a log engine the gateway of a cell.
+#[derive(Clone)]
 pub struct MemberSetup {
     /// Ways to the other gateways.
     pub directory: Arc<dyn Directory>,

@@ -1,14 +1,16 @@
 //! What a removed gateway left: decided once for all members, by the leader of the view (RFD 5, rules 3 to 6).
 //!
 //! ```text
-//!   fence, drain, seal every target of the table ─► walk from the start vector ─► make missing copies ─► Recovered to every member
-//!   ─► AllRecovered ─► every member holds them ─► Decided ─► checkpoint: the next walk begins behind what was discarded
+//!   fence and drain every target of the table, and others that alone may have copies ─► walk from the start vector
+//!   ─► make missing copies ─► Recovered to every member ─► AllRecovered ─► every member holds them ─► Decided
+//!   ─► checkpoint: the next walk begins behind what was discarded
 //! ```
 //!
 //! In a cell the primary's copy comes first and the others carry its order. So every copy that stands tells its write's order; a write
 //! of which only the primary's copy stands is rolled forward like the rest, because nobody knows what was acknowledged.
 
 use super::member::Member;
+use crate::collect::COPY_EXTRA_BYTES;
 use crate::machine::CellMessage;
 use crate::peers::Item;
 use crate::recovery::decide::{entry_of, name_entry_of};
@@ -25,16 +27,17 @@ use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, GatewayId, KeyHash, Place, ViewNumber};
 
 impl LogStore {
-    /// As leader of its view: decides what these removed gateways left. Every target of the table has been fenced against them, drained
-    /// and sealed. Fails when the view changes; the next one's leader begins again.
-    pub async fn recover(&self, removed: &BTreeSet<GatewayId>) -> Result<(), EngineError> {
+    /// As leader of its view: decides what these removed gateways left, by what stands on the devices `read`. These have been fenced
+    /// against them and drained; they are those of the table, and others until [`devices_to_wait_for`](crate::devices_to_wait_for) names
+    /// none. Fails when the view changes; the next one's leader begins again.
+    pub async fn recover(&self, removed: &BTreeSet<GatewayId>, read: &[DeviceId]) -> Result<(), EngineError> {
         let inner = &self.inner;
         let Some(member) = &inner.member else { return Ok(()) };
         let view = member.view().number();
         env::mark("gateway: recovery of removed gateways begins");
         tokio::select! {
             biased;
-            recovered = inner.recover(member, view, removed) => recovered,
+            recovered = inner.recover(member, view, removed, read) => recovered,
             () = member.view_after(view) => Err({
                 env::mark("gateway: recovery interrupted by another view");
                 EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }
@@ -50,6 +53,7 @@ impl Inner {
         member: &Member,
         view: ViewNumber,
         removed: &BTreeSet<GatewayId>,
+        read: &[DeviceId],
     ) -> Result<(), EngineError> {
         // Everybody has the view: what is told from here on finds its way into it.
         member.progress.wait_for(|_| member.all_carried()).await;
@@ -58,7 +62,7 @@ impl Inner {
             // Before it says that it has carried, a member tells which moves it knows of.
             self.applied_all().await;
         }
-        let found = self.walk_logs(member, has_joined).await?;
+        let found = self.walk_logs(member, has_joined, read).await?;
         for write in newest_of(&found, removed) {
             self.roll_on(write).await?;
         }
@@ -108,12 +112,14 @@ impl Inner {
         member.moved();
     }
 
-    /// From where the checkpoint of the member ends that has come least far: what a newer one has, be it that a removed gateway has written
-    /// it down itself, that gateway may not have told to all.
-    async fn walk_logs(&self, member: &Member, has_joined: bool) -> Result<FoundRecords, EngineError> {
-        let table = self.targets.table().clone();
-        let devices: Vec<Arc<dyn LogTarget>> =
-            table.devices().iter().filter_map(|device| self.targets.device(*device).cloned()).collect();
+    /// From where the checkpoint of the member ends that has come least far: what a newer one has, be it that a removed gateway has
+    /// written it down itself, that gateway may not have told to all.
+    async fn walk_logs(&self, member: &Member, has_joined: bool, read: &[DeviceId]) -> Result<FoundRecords, EngineError> {
+        let held = |device: &DeviceId| {
+            let reason = || format!("device {device} was fenced, and this gateway has no hold on it yet");
+            self.targets.device(*device).cloned().ok_or_else(|| EngineError::Unavailable { reason: reason() })
+        };
+        let devices: Vec<Arc<dyn LogTarget>> = read.iter().map(held).collect::<Result<_, _>>()?;
         let least = {
             let heard = member.heard.lock();
             heard.hello.values().map(|(_, installed)| *installed).fold(self.remembered.epoch(), Epoch::min)
@@ -140,13 +146,22 @@ impl Inner {
             let frame = frame.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
             for device in self.devices_for_copies(record.replica_devices.as_slice(), &places) {
                 let (record, payload, replica) = (frame.record.clone(), frame.payload.clone(), places.len());
+                let bytes = payload.len() as u64 + COPY_EXTRA_BYTES;
                 let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
-                match self.recopy(copy).await {
+                // A full device keeps its last zone for the checkpoint without which the recovery does not end.
+                let made = match self.check_room(device, bytes) {
+                    Ok(()) => self.recopy(copy).await,
+                    Err(full) => Err(full),
+                };
+                match made {
                     Ok(appended) => {
                         env::mark("gateway: recovery made a missing copy");
                         places.push(appended.place);
                     }
-                    Err(error) => tracing::warn!(device = device.0, %error, "a copy that is missing can't be made again"),
+                    Err(error) => {
+                        tracing::warn!(device = device.0, %error, "a copy that is missing is made again later");
+                        self.background.want_repair();
+                    }
                 }
             }
             env::mark("gateway: recovery rolled a write forward");

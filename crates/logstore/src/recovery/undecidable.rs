@@ -12,10 +12,9 @@
 
 use super::walk::{FoundRecords, FoundWrite};
 use engine::EngineError;
-use format::manifest::RecordedTable;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
-use topology::{REPLICA_SLOTS, ReplicaSet, ReplicaTable, TableError};
+use topology::{REPLICA_SLOTS, ReplicaSet, ReplicaTable};
 use types::{DeviceId, GatewayId, KeyHash};
 
 /// What this start can't decide; empty in normal life.
@@ -32,12 +31,7 @@ pub(crate) struct Undecidable {
 }
 
 impl Undecidable {
-    pub(super) fn find(
-        found: &FoundRecords,
-        recorded: &[RecordedTable],
-        missing: &[DeviceId],
-        me: GatewayId,
-    ) -> Result<Undecidable, TableError> {
+    pub(super) fn find(found: &FoundRecords, uncovered: Vec<ReplicaTable>, missing: &[DeviceId], me: GatewayId) -> Undecidable {
         let lost = |write: &&FoundWrite| {
             let is_missing = missing.contains(&write.record.replica_devices.primary());
             write.record.write.gateway != me && is_missing && write.known_order().is_none()
@@ -45,20 +39,13 @@ impl Undecidable {
         let keys = found.written.iter().filter(lost);
         let keys = keys.map(|write| (write.record.hash, write.record.replica_devices.primary())).collect();
         let (opened, missing) = (found.opened.clone(), missing.to_vec());
-        let mut undecidable = Undecidable { keys, opened, missing, ..Undecidable::default() };
-        for table in recorded {
-            let table = ReplicaTable::new(table.generation, table.devices.clone())?;
-            if table.sets().any(|set| undecidable.is_away(&set)) {
-                undecidable.tables.push(table);
-            }
-        }
-        Ok(undecidable)
+        let mut tables = uncovered;
+        tables.retain(|table| table.sets().any(|set| is_away(&set, &opened, &missing)));
+        Undecidable { keys, tables, opened, missing, ..Undecidable::default() }
     }
 
-    /// No copy can be read, and some can when a device is back. Devices that are gone for good are waited for no longer.
     fn is_away(&self, set: &ReplicaSet) -> bool {
-        let is_among = |devices: &[DeviceId]| set.devices().iter().any(|device| devices.contains(device));
-        !is_among(&self.opened) && is_among(&self.missing)
+        is_away(set, &self.opened, &self.missing)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -128,6 +115,20 @@ impl Undecidable {
             None => Ok(()),
         }
     }
+}
+
+/// No copy can be read, and some can when a device is back. Devices that are gone for good are waited for no longer.
+fn is_away(set: &ReplicaSet, read: &[DeviceId], missing: &[DeviceId]) -> bool {
+    let is_among = |devices: &[DeviceId]| set.devices().iter().any(|device| devices.contains(device));
+    !is_among(read) && is_among(missing)
+}
+
+/// The missing devices without which writes by these tables can't be decided by whoever reads the devices `read`: each is named for some
+/// key with no device that is read. Ascending; empty if everything can be decided.
+pub fn devices_to_wait_for(tables: &[ReplicaTable], read: &[DeviceId], missing: &[DeviceId]) -> Vec<DeviceId> {
+    let away = tables.iter().flat_map(ReplicaTable::sets).filter(|set| is_away(set, read, missing));
+    let awaited: BTreeSet<DeviceId> = away.flat_map(|set| set.devices().to_vec()).collect();
+    awaited.into_iter().filter(|device| missing.contains(device)).collect()
 }
 
 /// The answer for what waits for devices.

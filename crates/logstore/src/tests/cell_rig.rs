@@ -43,7 +43,17 @@ pub struct CellRig {
 struct Manager {
     view: View,
     table: ReplicaTable,
+    /// All that came before, covered or not.
+    former: Vec<ReplicaTable>,
     next_gateway: u16,
+}
+
+impl Manager {
+    fn change_table(&mut self, devices: Vec<DeviceId>) {
+        let generation = Generation(self.table.generation().0 + 1);
+        let next = ReplicaTable::new(generation, devices).unwrap();
+        self.former.push(std::mem::replace(&mut self.table, next));
+    }
 }
 
 /// Ways between gateways.
@@ -108,22 +118,39 @@ impl CellRig {
         CellRig::with(seed, gateways, (zones, zone_bytes), false).await
     }
 
-    async fn with(seed: u64, gateways: usize, (zones, zone_bytes): (u64, u64), is_prompt: bool) -> CellRig {
+    /// One whose leader collects every zone that is worth it.
+    pub async fn greedy(seed: u64, gateways: usize) -> CellRig {
+        CellRig::with_config(seed, gateways, (40, 128 * 1024), false, 100).await
+    }
+
+    async fn with(seed: u64, gateways: usize, zones: (u64, u64), is_prompt: bool) -> CellRig {
+        let percent = LogStoreConfig::default().collect_below_free_percent;
+        CellRig::with_config(seed, gateways, zones, is_prompt, percent).await
+    }
+
+    async fn with_config(
+        seed: u64,
+        gateways: usize,
+        (zones, zone_bytes): (u64, u64),
+        is_prompt: bool,
+        collect_below_free_percent: u8,
+    ) -> CellRig {
         let rig = Rig::new(seed, 3, zones, zone_bytes).await;
         let env = rig.env.clone();
-        let config = LogStoreConfig { checkpoint_entries: 200, ..rig.config.clone() };
+        let config = LogStoreConfig { checkpoint_entries: 200, collect_below_free_percent, ..rig.config.clone() };
         let (stores, cut) = (Mutex::default(), Mutex::default());
         let streets =
             Arc::new(Streets { env: env.clone(), stores, cut, lease: Mutex::new(Duration::from_secs(3600)), is_prompt });
         let view = View::new(ViewNumber(0), vec![GatewayId(1)]).unwrap();
         let devices: Vec<DeviceId> = (1..=3).map(DeviceId).collect();
-        let manager = Manager { view, table: ReplicaTable::new(Generation(0), devices).unwrap(), next_gateway: 1 };
+        let table = ReplicaTable::new(Generation(0), devices).unwrap();
+        let manager = Manager { view, table, former: Vec::new(), next_gateway: 1 };
         let manifests = rig.manifests.clone();
         let (targets, manager) = (Mutex::default(), Mutex::new(manager));
         let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, streets, manager };
         cell.open_targets().await;
         cell.env.spawn(lend(Arc::downgrade(&cell.streets)));
-        cell.found().await;
+        cell.found(&[]).await;
         for _ in 1..gateways {
             cell.join().await;
         }
@@ -171,18 +198,20 @@ impl CellRig {
         let leader = *members.iter().min().unwrap();
         manager.view = manager.view.next(members).unwrap();
         if new_table {
-            let generation = Generation(manager.table.generation().0 + 1);
-            manager.table = ReplicaTable::new(generation, manager.table.devices().to_vec()).unwrap();
+            let devices = manager.table.devices().to_vec();
+            manager.change_table(devices);
         }
-        CellView { view: manager.view.clone(), table: manager.table.clone(), undecided, leader }
+        let uncovered = manager.former.iter().chain([&manager.table]).cloned().collect();
+        CellView { view: manager.view.clone(), table: manager.table.clone(), undecided, leader, uncovered }
     }
 
-    async fn found(&self) {
+    async fn found(&self, missing: &[DeviceId]) {
         let gateway = self.new_gateway();
         let first = self.next_view(vec![gateway], BTreeSet::new(), true);
         let (env, manifests) = (self.env.clone(), self.manifests.clone());
-        let opened =
-            LogStore::found(self.config_of(gateway), env, manifests, self.logs_of(gateway), &[], self.setup(first)).await;
+        let mut logs = self.logs_of(gateway);
+        logs.retain(|log| !missing.contains(&log.id()));
+        let opened = LogStore::found(self.config_of(gateway), env, manifests, logs, missing, self.setup(first)).await;
         self.streets.stores.lock().insert(gateway, opened.unwrap());
         self.streets.lend();
     }
@@ -237,7 +266,7 @@ impl CellRig {
         self.streets.lend();
         self.fence(&removed).await;
         let leader = self.streets.stores.lock()[&view.leader].clone();
-        leader.recover(&removed).await.unwrap();
+        leader.recover(&removed, view.table.devices()).await.unwrap();
         for gateway in self.gateways().into_iter().filter(|gateway| rest.contains(&gateway.inner.me)) {
             while !gateway.member_status().unwrap().decided.is_superset(&removed) {
                 self.env.sleep(Duration::from_millis(1)).await;
@@ -249,9 +278,7 @@ impl CellRig {
     pub async fn write_to(&self, devices: &[u32]) {
         let members = {
             let mut manager = self.manager.lock();
-            let generation = Generation(manager.table.generation().0 + 1);
-            let devices = devices.iter().copied().map(DeviceId).collect();
-            manager.table = ReplicaTable::new(generation, devices).unwrap();
+            manager.change_table(devices.iter().copied().map(DeviceId).collect());
             manager.view.members().to_vec()
         };
         let view = self.next_view(members, BTreeSet::new(), false);
@@ -273,13 +300,19 @@ impl CellRig {
         let targets = self.targets.lock().clone();
         for target in targets {
             for gateway in removed {
-                target.fence_and_seal(fence_key(*gateway), FENCE).await.unwrap();
+                target.raise_fence(fence_key(*gateway), FENCE).await.unwrap();
             }
+            target.drain().await;
         }
     }
 
     /// Every process dies at once; one gateway founds the cell anew.
     pub async fn restart_all(&self) -> LogStore {
+        self.restart_all_without(&[]).await
+    }
+
+    /// As [`CellRig::restart_all`]; these devices do not come back with the others, and the founder writes to the rest.
+    pub async fn restart_all_without(&self, missing: &[u32]) -> LogStore {
         let gateways = self.gateways();
         let all: BTreeSet<GatewayId> = gateways.iter().map(|gateway| gateway.inner.me).collect();
         gateways.iter().for_each(|gateway| self.kill(gateway));
@@ -287,7 +320,10 @@ impl CellRig {
         self.rig.lock().crash();
         self.open_targets().await;
         self.fence(&all).await;
-        self.found().await;
+        let missing: Vec<DeviceId> = missing.iter().copied().map(DeviceId).collect();
+        let rest = (1..=3).map(DeviceId).filter(|device| !missing.contains(device)).collect();
+        self.manager.lock().change_table(rest);
+        self.found(&missing).await;
         self.gateways().remove(0)
     }
 

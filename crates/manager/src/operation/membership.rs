@@ -48,6 +48,8 @@ pub enum CellError {
     Table(#[from] TableError),
     #[error("numbers of views or generations are used up")]
     UsedUp,
+    #[error("writes of {limit} former tables are in no checkpoint yet; another table has to wait for one")]
+    TooManyTables { limit: usize },
 }
 
 impl Refusal for CellError {
@@ -55,7 +57,9 @@ impl Refusal for CellError {
         match self {
             CellError::NotFound { .. } | CellError::NoSuchNode { .. } | CellError::NotRegistered { .. } => ErrorKind::NotFound,
             CellError::Stale { .. } => ErrorKind::PreconditionFailed,
-            CellError::TooMany | CellError::TooManyLearners | CellError::UsedUp => ErrorKind::Full,
+            CellError::TooMany | CellError::TooManyLearners | CellError::UsedUp | CellError::TooManyTables { .. } => {
+                ErrorKind::Full
+            }
             CellError::View(_) | CellError::Table(_) => ErrorKind::Invalid,
             CellError::AlreadyExists { .. }
             | CellError::NotInView { .. }

@@ -10,7 +10,7 @@ use types::{CellId, DeviceId, GatewayId, Generation, ViewNumber};
 
 use super::Operation;
 use super::membership::{CellError, find_under};
-use crate::limits::{GENERATION_LIMIT, NUMBER_LIMIT};
+use crate::limits::{GENERATION_LIMIT, MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_GROW, NUMBER_LIMIT};
 use crate::record::{CellRecord, DeviceState, InstalledView, Member};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
@@ -68,7 +68,8 @@ impl Operation for InstallView {
         cell.removing.retain(|gateway| view.contains(*gateway));
         cell.ended.retain(|gateway| view.contains(*gateway));
         let number = view.number();
-        cell.installed = Some(InstalledView { view, table, leader, founding: installed.founding });
+        check_room(&cell, &table)?;
+        cell.install(InstalledView { view, table, leader, founding: installed.founding });
         edit.set_cell(cell);
         Ok(number)
     }
@@ -115,7 +116,8 @@ impl Operation for FoundView {
         cell.ended.clear();
         cell.undecided.clear();
         let number = view.number();
-        cell.installed = Some(InstalledView { view, table, leader: self.gateway, founding: true });
+        check_room(&cell, &table)?;
+        cell.install(InstalledView { view, table, leader: self.gateway, founding: true });
         edit.set_cell(cell);
         Ok(number)
     }
@@ -162,6 +164,15 @@ impl Operation for FinishFounding {
         edit.set_cell(cell);
         Ok(())
     }
+}
+
+/// Refuses a table that would leave too many behind.
+fn check_room(cell: &CellRecord, next: &ReplicaTable) -> Result<(), CellError> {
+    let Some(installed) = &cell.installed else { return Ok(()) };
+    let grows = next.devices().iter().any(|device| !installed.table.devices().contains(device));
+    let limit = if grows { MAX_FORMER_TABLES_TO_GROW } else { MAX_FORMER_TABLES };
+    let is_another = !installed.table.is_laid_out_as(next);
+    if is_another && cell.former_tables.len() >= limit { Err(CellError::TooManyTables { limit }) } else { Ok(()) }
 }
 
 fn next_view(view: &View, members: Vec<GatewayId>) -> Result<View, CellError> {

@@ -18,10 +18,12 @@
 //! - Numbers of views and generations of tables only rise; so do fences.
 //! - A member leaves a view only out of `removing`: from then on nobody renews its lease, whichever manager leads.
 //! - Nobody is added while somebody is undecided, leaves, or recovers everything.
+//! - A table that came with a view is kept until a checkpoint has covered every write that may have gone by it (docs/rfd/0004, rule 2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::export::{IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_VIEWS};
+use crate::limits::MAX_FORMER_TABLES;
 use serde::{Deserialize, Serialize};
 use topology::{ReplicaTable, View};
 use types::{CellId, GatewayId, Generation, NodeId, Token, ViewNumber};
@@ -46,6 +48,9 @@ pub struct CellRecord {
     pub generation: Generation,
     /// The newest gateway's number. Counts up, and begins again behind the greatest.
     pub last_gateway: GatewayId,
+    /// Tables of former views by which writes went that no checkpoint has covered, by generation. No two are laid out alike, nor is one
+    /// like the table in force. Who founds the cell, or recovers who left it, judges by them what it can decide.
+    pub former_tables: Vec<ReplicaTable>,
 }
 
 /// A view that was installed, and what came into force with it.
@@ -79,6 +84,7 @@ impl CellRecord {
             fences: BTreeMap::new(),
             generation,
             last_gateway: GatewayId(0),
+            former_tables: Vec::new(),
         }
     }
 
@@ -112,6 +118,16 @@ impl CellRecord {
         self.fences.get(&node).copied().unwrap_or(Token(0))
     }
 
+    /// Puts a table in force and keeps the one before. Of equal layouts the newest stands for all: the same keys wait for the same devices.
+    pub(crate) fn install(&mut self, next: InstalledView) {
+        if let Some(before) = self.installed.take() {
+            self.former_tables.retain(|former| !former.is_laid_out_as(&before.table));
+            self.former_tables.push(before.table);
+        }
+        self.former_tables.retain(|former| !former.is_laid_out_as(&next.table));
+        self.installed = Some(next);
+    }
+
     /// Skips what may have been given out after a copy was made, and is lost. The view stays, under a number that nobody has seen.
     pub(crate) fn skip_lost(&mut self) {
         self.generation.0 = self.generation.0.saturating_add(IMPORT_SKIPPED_GENERATIONS);
@@ -140,8 +156,15 @@ impl CellRecord {
             (leader_is_member, "a leader that is not in the view"),
             (generation_is_known, "a table of a generation that was not given out"),
             (!self.is_founding() || view.len() == 1, "a founding of several members"),
+            (self.former_tables.len() <= MAX_FORMER_TABLES, "more former tables than there can be"),
+            (self.are_tables_ascending(), "former tables that do not come before the one in force"),
             (self.members.values().all(|member| member.token >= self.fence(member.node)), "a gateway behind its fence"),
         ];
         checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)
+    }
+
+    fn are_tables_ascending(&self) -> bool {
+        let in_force = self.installed.as_ref().map(|installed| &installed.table);
+        self.former_tables.iter().chain(in_force).is_sorted_by(|one, next| one.generation() < next.generation())
     }
 }

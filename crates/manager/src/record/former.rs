@@ -1,9 +1,11 @@
 //! Records as former versions wrote them. They are read, never written.
 
-use serde::{Deserialize, Serialize};
-use types::{DeviceId, DeviceUuid};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{DeviceRecord, DeviceState};
+use serde::{Deserialize, Serialize};
+use types::{CellId, DeviceId, DeviceUuid, GatewayId, Generation, NodeId, Token};
+
+use super::{CellRecord, DeviceRecord, DeviceState, InstalledView, Member};
 use crate::snapshot::NextIds;
 
 /// A device before it had a node.
@@ -33,5 +35,27 @@ pub(crate) struct FormerNextIds {
 impl From<FormerNextIds> for NextIds {
     fn from(former: FormerNextIds) -> NextIds {
         NextIds { bucket: former.bucket, device: former.device, ..NextIds::default() }
+    }
+}
+
+/// A cell before it kept the tables of former views.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct FormerCellRecord {
+    id: CellId,
+    installed: Option<InstalledView>,
+    members: BTreeMap<GatewayId, Member>,
+    removing: BTreeSet<GatewayId>,
+    ended: BTreeSet<GatewayId>,
+    undecided: BTreeMap<GatewayId, Member>,
+    fences: BTreeMap<NodeId, Token>,
+    generation: Generation,
+    last_gateway: GatewayId,
+}
+
+impl From<FormerCellRecord> for CellRecord {
+    fn from(former: FormerCellRecord) -> CellRecord {
+        let FormerCellRecord { id, installed, members, removing, ended, undecided, fences, generation, last_gateway } = former;
+        let former_tables = Vec::new();
+        CellRecord { id, installed, members, removing, ended, undecided, fences, generation, last_gateway, former_tables }
     }
 }

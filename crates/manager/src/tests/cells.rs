@@ -14,25 +14,25 @@ use crate::{
     InstallView, LeaveCell, PlaceDevice, RegisterGateway, Registered, SetDeviceState, Snapshot, table,
 };
 
-const CELL: CellId = CellId(0);
+pub(super) const CELL: CellId = CellId(0);
 
-fn gateways(numbers: &[u16]) -> BTreeSet<GatewayId> {
+pub(super) fn gateways(numbers: &[u16]) -> BTreeSet<GatewayId> {
     numbers.iter().copied().map(GatewayId).collect()
 }
 
-fn devices(numbers: &[u32]) -> BTreeSet<DeviceId> {
+pub(super) fn devices(numbers: &[u32]) -> BTreeSet<DeviceId> {
     numbers.iter().copied().map(DeviceId).collect()
 }
 
-fn begin(view: u64, leaving: &[u16]) -> BeginRemoval {
+pub(super) fn begin(view: u64, leaving: &[u16]) -> BeginRemoval {
     BeginRemoval { cell: CELL, view: ViewNumber(view), gateways: gateways(leaving) }
 }
 
-fn install(expected: u64, members: &[u16], on: &[u32]) -> InstallView {
+pub(super) fn install(expected: u64, members: &[u16], on: &[u32]) -> InstallView {
     InstallView { cell: CELL, expected: ViewNumber(expected), members: gateways(members), devices: devices(on) }
 }
 
-fn found(expected: u64, gateway: u16, on: &[u32]) -> FoundView {
+pub(super) fn found(expected: u64, gateway: u16, on: &[u32]) -> FoundView {
     FoundView { cell: CELL, expected: ViewNumber(expected), gateway: GatewayId(gateway), devices: devices(on) }
 }
 
@@ -44,12 +44,12 @@ fn register(node: u32) -> RegisterGateway {
     RegisterGateway { cell: CELL, node: NodeId(node) }
 }
 
-fn cell(machine: &Machine) -> CellRecord {
+pub(super) fn cell(machine: &Machine) -> CellRecord {
     CellRecord::clone(machine.0.cell(CELL).unwrap())
 }
 
 /// Three nodes with a device each, whose gateways 1, 2 and 3 wait to be taken in; generations up to 512 were used.
-fn three_learners() -> Machine {
+pub(super) fn three_learners() -> Machine {
     let mut machine = Machine::default();
     machine.run(CreateCell { cell: CELL, generation: Generation(512) }).unwrap();
     for number in 1..4u8 {
@@ -64,7 +64,7 @@ fn three_learners() -> Machine {
 }
 
 /// View 3 of all three, over all devices.
-fn three_members() -> Machine {
+pub(super) fn three_members() -> Machine {
     let mut machine = three_learners();
     machine.run(found(0, 1, &[0, 1, 2])).unwrap();
     machine.run(FinishFounding { cell: CELL, view: ViewNumber(1), gateway: GatewayId(1) }).unwrap();

@@ -112,7 +112,7 @@ fn the_document_shows_the_copy() {
     let shown = rows("Manager's copy");
     let at: Vec<_> = shown.iter().map(|(at, bytes, field)| (*at, bytes.as_str(), field.as_str())).collect();
     assert_eq!(at, [(0, "8", "`magic`"), (8, "4", "`version`"), (12, "4", "`checksum`"), (16, "to the end", "`body`")]);
-    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &2u32.to_le_bytes()[..]));
+    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &3u32.to_le_bytes()[..]));
     let checksum = crc_fast::crc32_iscsi(&[&copy[8..12], &copy[16..]].concat());
     assert_eq!(copy[12..16], checksum.to_le_bytes());
 }

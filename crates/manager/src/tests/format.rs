@@ -66,7 +66,7 @@ fn a_golden_copy() {
         "00",     // no cells
     ];
     let copy = hex(&state.export());
-    assert_eq!(&copy[..24], "5452494c4d47520002000000");
+    assert_eq!(&copy[..24], "5452494c4d47520003000000");
     assert_eq!(&copy[32..], body.concat());
 }
 

@@ -9,10 +9,10 @@ use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
     AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
-    FinishFounding, FinishRecovery, FoundView, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable,
-    InstallView, LeaveCell, MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket, RegisterGateway,
-    RegisterNode, RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy, SetConfig, SetDeviceState,
-    SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
+    FinishFounding, FinishRecovery, ForgetTables, FoundView, InitCluster, InstallCellManifest, InstallManifest,
+    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket,
+    RegisterGateway, RegisterNode, RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy, SetConfig,
+    SetDeviceState, SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -29,7 +29,7 @@ impl Operation for Command {
 const KINDS: u64 = 19;
 
 /// Kinds of commands in [`random_command_of_cells`].
-const KINDS_OF_CELLS: u64 = 12;
+const KINDS_OF_CELLS: u64 = 13;
 
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
@@ -107,6 +107,7 @@ fn random_command_of_cells(env: &Env) -> Command {
         8 => InstallView { cell, expected: view, members: gateways(), devices: devices() }.into(),
         9 => FoundView { cell, expected: view, gateway, devices: devices() }.into(),
         10 => FinishRecovery { cell, view, gateways: gateways() }.into(),
+        11 => ForgetTables { cell, below: Generation(below(300) as u32) }.into(),
         _ => FinishFounding { cell, view, gateway }.into(),
     }
 }

@@ -70,6 +70,11 @@ impl Machine {
     }
 
     async fn start(&mut self, env: &Env, network: &SimulatedNetwork) {
+        self.start_with(env, network, true).await;
+    }
+
+    /// `has_device`: whether it finds its device.
+    async fn start_with(&mut self, env: &Env, network: &SimulatedNetwork, has_device: bool) {
         let base: Arc<SimDisk> = Arc::new(self.log.clone());
         let segments = Arc::new(RegionStore::new(base.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS));
         let via = if self.number == 0 { Vec::new() } else { vec![address(0)] };
@@ -105,7 +110,8 @@ impl Machine {
         let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
         let device = Arc::new(Device::open(disk, env, config).await.unwrap());
         let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
-        self.node = Some(Arc::new(opened.start(vec![device], config).await.unwrap()));
+        let devices = if has_device { vec![device] } else { Vec::new() };
+        self.node = Some(Arc::new(opened.start(devices, config).await.unwrap()));
     }
 
     /// The process dies; with it what its disks had not made durable, in part, if the power goes too.
@@ -124,6 +130,11 @@ impl Machine {
         (self.log, self.data) = (again(&self.log), again(&self.data));
         network.mend(&address(self.number));
     }
+}
+
+async fn start_one(machine: &mut Machine, env: &Env, network: &SimulatedNetwork, without_device: &[usize]) {
+    let has_device = !without_device.contains(&machine.number);
+    machine.start_with(env, network, has_device).await;
 }
 
 impl Cluster {
@@ -147,11 +158,21 @@ impl Cluster {
         self.machines[number].start(&self.env, &self.network).await;
     }
 
+    /// Starts a node that does not find its device.
+    pub async fn restart_without_device(&mut self, number: usize) {
+        self.machines[number].start_with(&self.env, &self.network, false).await;
+    }
+
     /// Starts several nodes that are down, together.
     pub async fn restart_all(&mut self, numbers: &[usize]) {
+        self.restart_together(numbers, &[]).await;
+    }
+
+    /// As [`Cluster::restart_all`]; these don't find their devices.
+    pub async fn restart_together(&mut self, numbers: &[usize], without_device: &[usize]) {
         let (env, network) = (&self.env, &self.network);
         let starting = self.machines.iter_mut().filter(|machine| numbers.contains(&machine.number));
-        let starting: Vec<_> = starting.map(|machine| Box::pin(machine.start(env, network))).collect();
+        let starting: Vec<_> = starting.map(|machine| Box::pin(start_one(machine, env, network, without_device))).collect();
         let mut left = starting;
         // Polled together, on one task.
         std::future::poll_fn(|context| {

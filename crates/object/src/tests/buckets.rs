@@ -2,13 +2,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{Committed, Condition, EngineFuture, ObjectEngine, Payload};
+use env::Env;
 use format::attributes::Attributes;
-use manager::{BucketEngine, BucketState, EtagMode};
+use manager::{BucketEngine, BucketState, CommandIndex, EtagMode};
 use tokio::sync::Notify;
+use types::BucketId;
 
 use super::{World, put_request, root, user};
 use crate::service::object_key;
-use crate::{BucketOptions, ObjectError, Principal, ReadRequest};
+use crate::{BucketOptions, Engines, ObjectError, ObjectService, Peers, Principal, ReadRequest, Settling, Unsettled};
 
 fn names(world: &World, principal: &Principal) -> Vec<String> {
     let buckets = world.service.list_buckets(principal).expect("a list");
@@ -164,4 +166,93 @@ async fn a_bucket_of_an_engine_that_does_not_run_is_unavailable() {
     world.service.create_bucket(&user("alice"), "volumes", options).await.expect("made");
     let outcome = world.service.put(&user("alice"), "volumes", "key", put_request(Bytes::new())).await;
     assert!(matches!(outcome, Err(ObjectError::ServiceUnavailable { .. })), "{outcome:?}");
+}
+
+/// Another node's service over the same manager, which drains when it is asked to.
+struct Neighbour(Arc<ObjectService>);
+
+impl Peers for Neighbour {
+    fn settle(&self, _: CommandIndex, drained: Option<BucketId>) -> Settling<'_> {
+        Box::pin(async move {
+            if let Some(bucket) = drained {
+                self.0.drain(bucket).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Two nodes: the first asks the second.
+async fn two_nodes() -> (ObjectService, Arc<ObjectService>) {
+    let world = World::with_bucket().await;
+    let node = || ObjectService::new(world.manager.clone(), Engines::log(world.engine.clone()), Env::simulated(8));
+    let second = Arc::new(node());
+    (node().with_peers(Arc::new(Neighbour(second.clone()))), second)
+}
+
+#[tokio::test]
+async fn a_write_at_another_node_ends_before_its_bucket_goes() {
+    let (first, second) = two_nodes().await;
+    let bucket = second.find_bucket("box").expect("there");
+    let may_end = Arc::new(Notify::new());
+    let (told, key) = (may_end.clone(), object_key(&bucket, "key").expect("a key"));
+    let (service, inside) = (second.clone(), bucket.clone());
+    let writing = tokio::spawn(async move {
+        let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
+            Box::pin(async move {
+                told.notified().await;
+                engine.put(&key, Attributes::default(), Payload::new(), Condition::None).await
+            })
+        };
+        service.inside(&inside, write).await.map(|_| ())
+    });
+    tokio::task::yield_now().await;
+    let alice = user("alice");
+    let mut removed = Box::pin(first.delete_bucket(&alice, "box"));
+    for _ in 0..100 {
+        assert!(futures_util::poll!(&mut removed).is_pending(), "the bucket goes while a write is on its way");
+        tokio::task::yield_now().await;
+    }
+    may_end.notify_one();
+    let removed = removed.await;
+    assert!(matches!(removed, Err(ObjectError::BucketNotEmpty)), "{removed:?}");
+    writing.await.expect("it ends").expect("acknowledged");
+    assert!(second.get(&user("alice"), "box", "key", &ReadRequest::default()).await.is_ok());
+    second.put(&user("alice"), "box", "late", put_request("x")).await.expect("used as before");
+}
+
+/// A request that found the bucket, and whose content arrives when it is gone.
+#[tokio::test]
+async fn a_write_that_comes_late_to_another_node_does_not_land_in_a_removed_bucket() {
+    let (first, second) = two_nodes().await;
+    let bucket = second.find_bucket("box").expect("there");
+    first.delete_bucket(&user("alice"), "box").await.expect("removed");
+    let key = object_key(&bucket, "key").expect("a key");
+    let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
+        Box::pin(async move { engine.put(&key, Attributes::default(), Payload::new(), Condition::None).await })
+    };
+    let outcome = second.inside(&bucket, write).await;
+    assert!(matches!(outcome, Err(ObjectError::NoSuchBucket)), "{outcome:?}");
+}
+
+/// Does not hear of every other node.
+struct Deaf;
+
+impl Peers for Deaf {
+    fn settle(&self, _: CommandIndex, _: Option<BucketId>) -> Settling<'_> {
+        Box::pin(async { Err(Unsettled { reason: "node 3 does not answer".to_owned() }) })
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_removed_while_another_node_may_write() {
+    let world = World::with_bucket().await;
+    let engines = Engines::log(world.engine.clone());
+    let node = ObjectService::new(world.manager.clone(), engines, Env::simulated(8)).with_peers(Arc::new(Deaf));
+    let alice = user("alice");
+    let refused = node.delete_bucket(&alice, "box").await;
+    assert!(matches!(refused, Err(ObjectError::ServiceUnavailable { .. })), "{refused:?}");
+    world.put("key", "x").await;
+    let policy = node.delete_bucket_policy(&alice, "box").await;
+    assert!(matches!(policy, Err(ObjectError::ServiceUnavailable { .. })), "{policy:?}");
 }

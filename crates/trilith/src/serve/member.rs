@@ -1,5 +1,6 @@
 //! `trilith serve` in a data folder that has a place in a cluster: the same services over one node's part of it.
 
+use super::peers::{ClientsWrites, OtherNodes};
 use super::{devices, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
 use crate::place::Place;
@@ -50,10 +51,12 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(super::FORMAT_VERSION).await?;
     let found = devices::open_of_node(&env, &settings, &manager, cluster.id, disks).await?;
-    let node = opened.start(found.clone(), LogStoreConfig::default()).await?;
+    let node = Arc::new(opened.start(found.clone(), LogStoreConfig::default()).await?);
     let (root, origin) = root_of(&env, &settings, &manager).await?;
 
-    let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone()));
+    let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
+    let service = Arc::new(service.with_peers(Arc::new(OtherNodes(Arc::downgrade(&node)))));
+    node.set_drain(Arc::new(ClientsWrites(Arc::downgrade(&service))));
     if node.store().is_none() {
         tracing::info!("waiting until this node's gateway is in the cell's view: the S3 port opens then");
     }
@@ -67,7 +70,6 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     make_default_buckets(&manager, &settings.default_buckets).await?;
     let server = threads::start(&settings, service, manager.clone(), &env)?;
     s3_metrics::register(admin.registry(), server.app());
-    let node = Arc::new(node);
     let serving = Arc::downgrade(&node);
     admin.attach(Sources {
         manager,

@@ -43,7 +43,7 @@ pub struct State {
 impl State {
     pub fn cell_view(&self) -> CellView {
         let (view, table, undecided) = (self.view.clone(), self.table.clone(), self.undecided.clone());
-        CellView { view, table, undecided, leader: self.leader }
+        CellView { view, uncovered: vec![table.clone()], table, undecided, leader: self.leader }
     }
 
     pub fn register(&mut self) -> GatewayId {

@@ -226,8 +226,9 @@ impl World {
         }
         let target = self.targets.lock()[device.0 as usize - 1].clone();
         for gateway in gateways {
-            target.fence_and_seal(fence_key(*gateway), FENCE).await.map_err(|error| error.to_string())?;
+            target.raise_fence(fence_key(*gateway), FENCE).await.map_err(|error| error.to_string())?;
         }
+        target.drain().await;
         Ok(())
     }
 
@@ -539,7 +540,7 @@ async fn recover(world: Arc<World>, process: Arc<Process>, store: LogStore, view
             let recovered = tokio::select! {
                 biased;
                 () = process.life.ended() => return,
-                recovered = store.recover(&view.undecided) => recovered,
+                recovered = store.recover(&view.undecided, view.table.devices()) => recovered,
             };
             match recovered {
                 Ok(()) => {

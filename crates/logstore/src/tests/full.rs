@@ -1,0 +1,53 @@
+//! A full pool, and gateways that are lost while it is: recovery's checkpoint finds room, and so does what deletes (zstore.md, decision
+//! 22).
+
+use super::cell_rig::CellRig;
+use super::support::{attributes, key, simulate};
+use crate::LogStore;
+use bytes::Bytes;
+use engine::{Condition, EngineError, ObjectEngine};
+use smallvec::smallvec;
+
+const OBJECT_BYTES: usize = 60_000;
+
+async fn put(store: &LogStore, name: &str) -> Result<(), EngineError> {
+    let content = Bytes::from(vec![7; OBJECT_BYTES]);
+    store.put(&key(name), attributes(&content), smallvec![content], Condition::None).await.map(drop)
+}
+
+/// Puts objects until no more are taken; how many.
+async fn fill(cell: &CellRig, round: usize) -> usize {
+    for index in 0.. {
+        let gateways = cell.gateways();
+        match put(&gateways[index % gateways.len()], &format!("key-{round}-{index}")).await {
+            Ok(()) => {}
+            Err(EngineError::Full) => return index,
+            Err(error) => panic!("round {round}, object {index}: {error}"),
+        }
+    }
+    unreachable!("devices are finite")
+}
+
+#[test]
+fn a_full_cell_goes_on_when_gateways_are_lost() {
+    simulate(async {
+        let cell = CellRig::with_zones(9, 3, 20, 256 * 1024).await;
+        let mut written = Vec::new();
+        for round in 0..8 {
+            written.push(fill(&cell, round).await);
+            let lost = cell.gateways()[round % 3].clone();
+            cell.kill(&lost);
+            drop(lost);
+            cell.remove(&[round % 3]).await;
+            cell.join().await;
+        }
+        assert!(written[0] > 20, "{written:?}");
+        let gateway = cell.gateways()[0].clone();
+        for (round, count) in written.iter().enumerate() {
+            for index in 0..*count {
+                gateway.delete(&key(&format!("key-{round}-{index}")), Condition::None).await.unwrap();
+            }
+        }
+        put(&gateway, "after").await.unwrap();
+    });
+}

@@ -1,0 +1,108 @@
+//! Tables that came with views, and whose writes no checkpoint covers: what a founding, or a recovery, can't decide without their devices.
+
+use super::cell_rig::CellRig;
+use super::support::{attributes, key, simulate};
+use crate::{LogStore, Loss, devices_to_wait_for};
+use bytes::Bytes;
+use engine::{Condition, Content, EngineError, ObjectEngine};
+use smallvec::smallvec;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use topology::{ReplicaTable, Site};
+use types::{DeviceId, Generation, NodeId};
+
+async fn put(store: &LogStore, name: &str, content: &str) {
+    let payload = smallvec![Bytes::copy_from_slice(content.as_bytes())];
+    store.put(&key(name), attributes(content.as_bytes()), payload, Condition::None).await.unwrap();
+}
+
+async fn get(store: &LogStore, name: &str) -> Result<String, EngineError> {
+    let Content::Whole(bytes) = store.open(&key(name)).await?.content else { panic!("small objects are whole") };
+    Ok(String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+/// The newest version went to a table of one device, which is away when the cell is founded anew.
+#[test]
+fn a_founding_without_a_former_tables_device_answers_nothing_old() {
+    simulate(async {
+        let cell = CellRig::new(5, 2).await;
+        put(&cell.gateways()[0], "key", "old").await;
+        cell.gateways()[0].inner.checkpoint().await.unwrap();
+        cell.write_to(&[1]).await;
+        put(&cell.gateways()[1], "key", "new").await;
+        // Twice: a founding that can't decide leaves the next one no wiser.
+        for _ in 0..2 {
+            let founder = cell.restart_all_without(&[1]).await;
+            assert_eq!(founder.waits_for(), [DeviceId(1)]);
+            let error = get(&founder, "key").await.unwrap_err();
+            assert!(matches!(error, EngineError::DeviceMissing { .. }), "{error}");
+            put(&founder, "other", "now").await;
+            assert_eq!(get(&founder, "other").await.unwrap(), "now");
+        }
+        let founder = cell.restart_all().await;
+        assert!(founder.waits_for().is_empty());
+        assert_eq!((get(&founder, "key").await.unwrap(), get(&founder, "other").await.unwrap()), ("new".into(), "now".into()));
+    });
+}
+
+/// Copies on a device that is gone count no more, and others are made.
+#[test]
+fn what_had_copies_on_a_device_that_is_gone_gets_others() {
+    simulate(async {
+        let cell = CellRig::new(7, 2).await;
+        let leader = cell.gateways()[0].clone();
+        cell.write_to(&[1]).await;
+        put(&leader, "lonely", "content").await;
+        let first = BTreeSet::from([DeviceId(1)]);
+        assert_eq!(leader.would_lose(&first).await.unwrap(), Loss { records: 1, blocks: 0 });
+        cell.write_to(&[1, 2]).await;
+        put(&leader, "paired", "content").await;
+        cell.env.sleep(Duration::from_secs(5)).await;
+        assert_eq!(leader.would_lose(&first).await.unwrap(), Loss::default(), "its second copy has been made");
+        let both = (1..=2).map(DeviceId).collect();
+        assert_eq!(leader.would_lose(&both).await.unwrap().records, 2);
+
+        cell.write_to(&[2, 3]).await;
+        for gateway in cell.gateways() {
+            gateway.set_devices((2..=3).map(DeviceId).collect());
+        }
+        cell.env.sleep(Duration::from_secs(5)).await;
+        let second = BTreeSet::from([DeviceId(2)]);
+        assert_eq!(leader.would_lose(&second).await.unwrap().records, 0);
+        cell.lose(&[1, 2]);
+        for gateway in cell.gateways() {
+            for name in ["lonely", "paired"] {
+                assert_eq!(get(&gateway, name).await.unwrap(), "content");
+            }
+        }
+    });
+}
+
+fn devices(numbers: &[u32]) -> Vec<DeviceId> {
+    numbers.iter().copied().map(DeviceId).collect()
+}
+
+/// Devices 0 and 1 on the first host, 2 and 3 on the second, and so on.
+fn in_pairs(hosts: u32) -> ReplicaTable {
+    let site =
+        |device: u32| Site::new(DeviceId(device), 1 << 30, Some(NodeId(device)), [&format!("host-{}", device / 2), "", ""]);
+    ReplicaTable::placed(Generation(1), (0..2 * hosts).map(site).collect()).unwrap()
+}
+
+/// Where the copies of a key are depends on what fails together. Without sites other sets would be judged.
+#[test]
+fn what_can_be_decided_depends_on_failure_domains() {
+    let dealt = ReplicaTable::new(Generation(1), (0..6).map(DeviceId).collect()).unwrap();
+    let three_hosts = in_pairs(3);
+    // A whole host and a half: each key has a copy on the third host.
+    let (missing, there) = (devices(&[0, 1, 2]), devices(&[3, 4, 5]));
+    assert_eq!(devices_to_wait_for(std::slice::from_ref(&three_hosts), &there, &missing), []);
+    assert_eq!(devices_to_wait_for(&[dealt], &there, &missing), missing);
+    // On two hosts there are two copies, and one device of each may have both.
+    let (two_hosts, four) = (in_pairs(2), ReplicaTable::new(Generation(1), (0..4).map(DeviceId).collect()).unwrap());
+    let (missing, there) = (devices(&[0, 2]), devices(&[1, 3]));
+    assert_eq!(devices_to_wait_for(std::slice::from_ref(&two_hosts), &there, &missing), missing);
+    assert_eq!(devices_to_wait_for(&[four], &there, &missing), []);
+    // Nobody waits for what is gone for good.
+    assert_eq!(devices_to_wait_for(&[two_hosts], &there, &[]), []);
+}

@@ -1,0 +1,208 @@
+//! Taking a node out of the cluster that does not come back.
+//!
+//! ```text
+//!   question   version 1 | 1: also if it serves, and whatever is lost with it | name
+//!   answer     empty: it is no part of the cluster any more; else the reason why it still is
+//! ```
+//!
+//! Each step may be the last one that is done; asked again, what is left is done. The record of the node goes last, because its name
+//! leads to everything else.
+
+use crate::node::{Inner, member_id};
+use crate::{CELL, PINGS, REMOVALS};
+use bytes::{BufMut, Bytes, BytesMut};
+use env::Env;
+use logstore::Loss;
+use manager::{DeviceState, NodeRecord, Snapshot};
+use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::sync::Weak;
+use std::time::Duration;
+use types::{DeviceId, GatewayId};
+
+/// The version that is written; 1: the first.
+const REMOVAL_VERSION: u8 = 1;
+
+/// How long a node takes over a removal at most: it looks through its index, and reads the chunk list of each large object.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(300);
+/// How long a node that is to be removed may take to answer.
+const WHO_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the cell's view may take to be without a gateway or a device.
+const VIEW_PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked at meanwhile.
+const VIEW_LOOK: Duration = Duration::from_millis(50);
+
+/// Removes nodes when it is asked to.
+pub(crate) struct RemovalService(pub Weak<Inner>);
+
+impl Service for RemovalService {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let node = self.0.upgrade().ok_or_else(|| Refusal("this node ends".to_owned()))?;
+            let (force, name) = decode(&request.payload).ok_or_else(|| Refusal("not a question of removal".to_owned()))?;
+            let removed = node.remove(name, force).await;
+            Ok(removed.map_or_else(Bytes::from, |()| Bytes::new()))
+        })
+    }
+}
+
+fn encode(name: &str, force: bool) -> Bytes {
+    let mut question = BytesMut::new();
+    question.put_slice(&[REMOVAL_VERSION, u8::from(force)]);
+    question.put_slice(name.as_bytes());
+    REMOVALS.mark(&question)
+}
+
+fn decode(question: &[u8]) -> Option<(bool, &str)> {
+    let [REMOVAL_VERSION, force @ (0 | 1), name @ ..] = question else { return None };
+    Some((*force == 1, str::from_utf8(name).ok()?))
+}
+
+/// Asks a member of a cluster to remove another node. An outer error: it is not known what became of it; asking again is safe. An inner
+/// one: why it was refused.
+pub async fn remove(env: &Env, member: &dyn Caller, name: &str, force: bool) -> Result<Result<(), String>, CallError> {
+    let answer = member.call(encode(name, force), env.now() + REMOVAL_PATIENCE).await?;
+    Ok(match answer.is_empty() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&answer).into_owned()),
+    })
+}
+
+impl Inner {
+    /// Removes a node; an error says why it is still there.
+    async fn remove(&self, name: &str, force: bool) -> Result<(), String> {
+        self.manager.fresh().await.map_err(failed("the manager's leader does not answer"))?;
+        let state = self.manager.snapshot();
+        let Some(node) = state.nodes().find(|node| node.name == name).cloned() else {
+            return Err(format!("there is no node {name}: it was never part of the cluster, or has been removed"));
+        };
+        if node.id == self.id {
+            return Err("a node does not remove itself: ask another one".to_owned());
+        }
+        let devices = devices_of(&state, &node);
+        if state.devices().all(|device| device.state != DeviceState::Active || devices.contains(&device.id)) {
+            return Err(format!("the cluster has no other devices than those of {name}"));
+        }
+        if !force {
+            self.check_gone(&state, &node).await?;
+            self.check_nothing_lost(name, &devices).await?;
+        }
+        tracing::info!(name, force, "a node is removed from the cluster");
+        self.take_vote(&node).await?;
+        self.take_out_of_view(&node).await?;
+        self.forget_devices(&devices).await?;
+        self.manager.remove_node(node.id).await.map_err(failed("its record stays"))
+    }
+
+    /// Refuses a node that is there.
+    async fn check_gone(&self, state: &Snapshot, node: &NodeRecord) -> Result<(), String> {
+        let question = self.callers.to_node(node, PINGS);
+        let answer = question.call(Bytes::new(), self.env.now() + WHO_PATIENCE).await;
+        let is_there = answer.is_ok_and(|answer| answer == node.identity.0[..]);
+        if is_there || gateway_of(state, node).is_some() {
+            return Err(format!("node {} still serves: stop it first, or remove it all the same with --force", node.name));
+        }
+        let is_its = |member: &manager::Member| member.node == node.id;
+        if state.cell(CELL).is_some_and(|cell| cell.undecided.values().any(is_its)) {
+            return Err(format!("what clients wrote through node {} is being recovered: try again in a moment", node.name));
+        }
+        Ok(())
+    }
+
+    /// Refuses if something has copies on these devices alone.
+    async fn check_nothing_lost(&self, name: &str, devices: &BTreeSet<DeviceId>) -> Result<(), String> {
+        let store = self.engine.serving().ok_or("this node's gateway does not serve at present: ask another node")?;
+        let Loss { records, blocks } = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
+        if records == 0 && blocks == 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "{records} objects and {blocks} blocks of the checkpoint have copies on devices of node {name} alone. Start it again, or add \
+             devices; --force gives them up"
+        ))
+    }
+
+    /// The node counts for the manager's majority no more.
+    async fn take_vote(&self, node: &NodeRecord) -> Result<(), String> {
+        let member = member_id(node.identity);
+        let members = self.manager.replication().map(|replication| replication.members).unwrap_or_default();
+        if members.iter().all(|known| known.node != member) {
+            return Ok(());
+        }
+        self.manager.remove_member(member).await.map_err(failed("it still has a vote"))
+    }
+
+    /// Its gateway leaves the cell's view, when its lease has ended.
+    async fn take_out_of_view(&self, node: &NodeRecord) -> Result<(), String> {
+        let state = self.manager.snapshot();
+        if let (Some(cell), Some(gateway)) = (state.cell(CELL), gateway_of(&state, node)) {
+            // Refused if the view has just changed: whether that took it out is looked at below.
+            let begun = self.manager.begin_removal(CELL, cell.view_number(), BTreeSet::from([gateway])).await;
+            if let Err(error) = begun {
+                tracing::info!(%error, "the removal of a gateway was not begun");
+            }
+        }
+        self.view_becomes(|state| gateway_of(state, node).is_none()).await.map_err(failed("its gateway"))
+    }
+
+    /// Nothing is written to its devices any more, and nobody waits for them.
+    async fn forget_devices(&self, devices: &BTreeSet<DeviceId>) -> Result<(), String> {
+        for device in devices {
+            let failed_state = self.manager.set_device_state(*device, DeviceState::Failed).await;
+            failed_state.map_err(failed("its devices are still in use"))?;
+        }
+        let is_written = |state: &Snapshot| {
+            let installed = state.cell(CELL).and_then(|cell| cell.installed.as_ref());
+            installed.is_some_and(|installed| installed.table.devices().iter().any(|device| devices.contains(device)))
+        };
+        self.view_becomes(|state| !is_written(state)).await.map_err(failed("its devices"))?;
+        for device in devices {
+            self.manager.remove_device(*device).await.map_err(failed("its devices are not forgotten"))?;
+        }
+        Ok(())
+    }
+
+    async fn view_becomes(&self, is_so: impl Fn(&Snapshot) -> bool) -> Result<(), &'static str> {
+        let until = self.env.now() + VIEW_PATIENCE;
+        while !is_so(&self.manager.snapshot()) {
+            if self.env.now() >= until {
+                return Err("still in the cell's view: ask again when the view has changed");
+            }
+            self.env.sleep(VIEW_LOOK).await;
+        }
+        Ok(())
+    }
+}
+
+fn devices_of(state: &Snapshot, node: &NodeRecord) -> BTreeSet<DeviceId> {
+    state.devices().filter(|device| device.node == Some(node.id)).map(|device| device.id).collect()
+}
+
+/// The node's gateway in the cell's view.
+fn gateway_of(state: &Snapshot, node: &NodeRecord) -> Option<GatewayId> {
+    let cell = state.cell(CELL)?;
+    let mut members = cell.view_members().iter().copied();
+    members.find(|gateway| cell.members.get(gateway).is_some_and(|member| member.node == node.id))
+}
+
+fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_come_back_and_others_are_refused() {
+        for force in [false, true] {
+            let marked = encode("node-2", force);
+            let question = &marked[marked.len() - 8..];
+            assert_eq!(decode(question), Some((force, "node-2")));
+            assert_eq!(decode(&question[..1]), None);
+            assert_eq!(decode(&[&[2], &question[1..]].concat()), None);
+            assert_eq!(decode(&[&question[..2], &[0xff]].concat()), None);
+        }
+    }
+}
