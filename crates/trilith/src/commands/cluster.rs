@@ -2,6 +2,7 @@
 
 mod dev;
 mod place;
+mod remove;
 mod status;
 
 use clap::{Args, Subcommand};
@@ -20,6 +21,8 @@ pub enum ClusterCommand {
     Token(DataArgs),
     /// Print the nodes, gateways and devices of the cluster that a server belongs to
     Status(StatusArgs),
+    /// Remove a node that does not come back
+    Remove(RemoveArgs),
     /// Run a whole cluster on this machine, one process for each node, to try it and to break it
     Dev(DevArgs),
 }
@@ -95,6 +98,21 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// A node that is lost.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Run it on another node of the cluster, whose server runs. The removed node has no vote any more,\n\
+                  and nobody waits for its disks. Don't start its folder again: a machine that comes back joins\n\
+                  with an empty one.\n\nExample:\n  trilith cluster remove node-3 --data /srv/trilith")]
+pub struct RemoveArgs {
+    /// The node's name, as `trilith cluster status` shows it
+    pub name: String,
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Also if it still serves, and if objects are lost that have copies on its disks alone
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// A cluster to try.
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -128,6 +146,7 @@ pub fn run(command: &ClusterCommand) -> anyhow::Result<ExitCode> {
         ClusterCommand::Join(args) => place::join(args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Token(args) => place::token(args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Status(args) => status::run(args),
+        ClusterCommand::Remove(args) => remove::run(args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Dev(args) => dev::run(args).map(|()| ExitCode::SUCCESS),
     }
 }

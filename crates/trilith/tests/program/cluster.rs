@@ -11,6 +11,7 @@ mod input;
 mod kills;
 mod objects;
 mod pauses;
+mod removal;
 mod tls;
 mod traffic;
 
