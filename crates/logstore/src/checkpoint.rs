@@ -61,13 +61,15 @@ impl CheckpointState {
         self.manifest = next;
     }
 
-    /// The newest manifest that is not newer than this epoch, or the oldest that is known: as far as a walk needs it.
+    /// The newest manifest that is not newer than this epoch, as far as a walk needs it. If none of these is remembered, one that covers
+    /// this epoch and knows no positions: the logs are walked from their starts.
     pub fn as_of(&self, epoch: Epoch) -> Manifest {
         if self.manifest.epoch <= epoch {
             return self.manifest.clone();
         }
-        let older = self.former.iter().rev().find(|former| former.epoch <= epoch).or(self.former.front());
-        older.map_or_else(|| self.manifest.clone(), |former| Manifest { runs: self.manifest.runs.clone(), ..former.clone() })
+        let former = self.former.iter().rev().find(|former| former.epoch <= epoch).cloned();
+        let from_the_start = || Manifest { epoch, covered: epoch, cell: self.manifest.cell, ..Manifest::default() };
+        Manifest { runs: self.manifest.runs.clone(), ..former.unwrap_or_else(from_the_start) }
     }
 }
 

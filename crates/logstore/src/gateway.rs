@@ -22,6 +22,7 @@ mod member;
 mod question;
 mod reading;
 mod recover;
+mod settle;
 mod step;
 
 pub use install::CellView;

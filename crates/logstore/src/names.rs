@@ -63,6 +63,11 @@ impl Names {
         self.insert(epoch, entry);
     }
 
+    /// The greatest epoch that any entry may be of.
+    pub fn newest_epoch(&self) -> Epoch {
+        self.layers.read().memtables.iter().map(|memtable| memtable.epoch()).max().unwrap_or_default()
+    }
+
     /// The tag of a name whose newest record is in no checkpoint yet, if that record has this order.
     pub fn unsaved_etag(&self, name: &EntryName, order: Order) -> Option<ETag> {
         let layers = self.layers.read();

@@ -1,5 +1,6 @@
 //! The engine as a whole, on simulated disks.
 
+mod adversarial;
 mod cell;
 mod cell_rig;
 mod cell_sim;
@@ -8,6 +9,7 @@ mod conformance;
 mod crash;
 mod faults;
 mod full;
+mod gate;
 mod history;
 mod mains;
 mod power;

@@ -13,21 +13,21 @@
 //!      └──turn──► Deciding ── condition false ► Done(error)
 //! ```
 
-use crate::gateway::Op;
+mod draft;
 mod guard;
 
+pub(crate) use draft::Draft;
 pub(crate) use guard::TurnGuard;
 
+use crate::gateway::Op;
 use crate::gather::{CopyFailure, Gather, Gathered};
 use crate::index::Located;
-use crate::large::Kept;
 use crate::store::Inner;
 use bytes::Bytes;
 use device::AppendClass;
 use device::{AppendDone, AppendError, Appended};
-use engine::{Committed, EngineError, Payload};
-use format::attributes::{ETag, StorageClass};
-use format::entry::{Entry, EntryState};
+use engine::{Committed, EngineError};
+use format::entry::Entry;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordFlags, RecordKind, WriteId};
 use format::replicas::ReplicaDevices;
@@ -36,36 +36,12 @@ use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 use topology::ReplicaTable;
 use types::{Epoch, Generation, KeyHash, Order, Position};
 
-/// What to write.
-#[derive(Clone)]
-pub(crate) struct Draft {
-    pub kind: RecordKind,
-    pub name: EntryName,
-    pub hash: KeyHash,
-    /// Encoded attributes.
-    pub attributes: Bytes,
-    pub etag: ETag,
-    pub modified_ms: u64,
-    pub storage_class: StorageClass,
-    /// Bytes of the object: of its content, not of the payload, which may be a list of chunks.
-    pub length: u64,
-    pub tree_height: u8,
-    pub payload: Payload,
-    /// The chunks that the payload lists stay while the write lives.
-    pub kept: Option<Arc<Kept>>,
-}
-
-impl Draft {
-    fn state(&self) -> EntryState {
-        match self.kind {
-            RecordKind::Tombstone => EntryState::Tombstone,
-            _ => EntryState::Live,
-        }
-    }
-}
+/// How long a client waits until it is certain whether a failed append has landed. The key's turn waits as long as it takes.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One write of one key.
 pub(crate) struct WriteOp {
@@ -107,6 +83,8 @@ struct Appending {
     gather: Gather,
     /// The other copies wait for the primary's.
     primary_first: bool,
+    /// The primary's copy may yet land: its target has not answered.
+    is_primary_out: bool,
 }
 
 /// How a write ended well.
@@ -263,7 +241,7 @@ impl WriteOp {
             ReplicaDevices::new(table.set_of(&self.draft.hash).devices()).expect("a replica set has one to three devices");
         let (generation, primary_first) = (table.generation(), !self.inner.is_alone() && devices.len() > 1);
         let gather = Gather::new(&devices);
-        let appending = Appending { write, epoch, generation, devices, gather, primary_first };
+        let appending = Appending { write, epoch, generation, devices, gather, primary_first, is_primary_out: false };
         {
             let mut progress = self.progress.lock();
             // Given up since its turn came: the gateway has left its cell.
@@ -354,15 +332,38 @@ impl WriteOp {
             }
             Gathered::Full { partly } => {
                 self.inner.some_write_failed.fetch_or(partly, Ordering::AcqRel);
-                self.give_up(Err(EngineError::Full));
+                self.give_up_when_settled(&appending, Err(EngineError::Full));
             }
             Gathered::Unknown(reason) => {
                 env::mark("gateway: a write of unknown outcome");
                 self.inner.some_write_failed.store(true, Ordering::Release);
                 self.inner.targets.note_failure();
-                self.give_up(Err(EngineError::Unavailable { reason }));
+                self.give_up_when_settled(&appending, Err(EngineError::Unavailable { reason }));
             }
         }
+    }
+
+    /// Keeps the turn, and the freeze if there is one, until what may stand of the write is below all that others write from then on. Else it
+    /// could be taken for the newest by who recovers; if it was made under a condition, one that was false there (decision 19).
+    fn give_up_when_settled(&self, appending: &Appending, outcome: Result<Outcome, EngineError>) {
+        let out = appending.is_primary_out.then_some(appending.devices.as_slice()[0]);
+        if self.inner.is_settled(out) {
+            return self.give_up(outcome);
+        }
+        let (this, generation) = (self.this(), appending.generation);
+        self.inner.env.spawn(async move {
+            let settled = this.inner.settled(out, generation);
+            tokio::pin!(settled);
+            tokio::select! {
+                biased;
+                () = &mut settled => return this.give_up(outcome),
+                () = this.inner.env.sleep(SETTLE_PATIENCE) => {}
+            }
+            let reason = "whether an earlier try of this write has landed can't be told".to_owned();
+            this.finish(Err(EngineError::Busy { reason }));
+            settled.await;
+            this.inner.end_turn(this.draft.hash);
+        });
     }
 
     /// Ends the turn without an entry.
@@ -421,6 +422,7 @@ impl AppendDone for WriteOp {
     fn appended(&self, token: u64, outcome: Result<Appended, AppendError>) {
         let frame_bytes = outcome.as_ref().map_or(0, |appended| appended.frame_bytes);
         let primary = outcome.as_ref().map(|appended| appended.position).map_err(Clone::clone);
+        let is_out = token == 0 && outcome.as_ref().is_err_and(|error| !error.is_certain());
         let outcome = outcome.map(|appended| (appended.place, appended.position)).map_err(|error| failure(&error));
         let (complete, others) = {
             let mut progress = self.progress.lock();
@@ -428,6 +430,7 @@ impl AppendDone for WriteOp {
                 assert!(self.inner.is_deposed(), "an append completes while its write is appending");
                 return;
             };
+            appending.is_primary_out |= is_out;
             let is_complete = appending.gather.note(token as usize, outcome);
             let Appending { write, epoch, generation, devices, primary_first, .. } = *appending;
             let others = (primary_first && token == 0).then_some(Others { write, epoch, generation, devices });

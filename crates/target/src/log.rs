@@ -90,6 +90,9 @@ pub trait LogTarget: Send + Sync {
     /// Makes a finished zone free, durably, if it still is in this activation.
     fn reset(&self, zone: ZoneIndex, activation: Activation) -> BoxFuture<'_, Result<(), TargetFailure>>;
 
+    /// Waits until nothing that this writer has sent before is under way: what has not landed by then never does.
+    fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>>;
+
     /// [`device::Device::finish_reserved_zone`].
     fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>>;
 

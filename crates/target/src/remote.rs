@@ -155,6 +155,12 @@ impl LogTarget for RemoteTarget {
         Box::pin(self.change(Ask::Reset { writer: self.far.writer, zone, activation }))
     }
 
+    fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        // Another session: what is queued under the present one finds out, and is sent again under the next.
+        let ask = Ask::OpenSession { writer: self.far.writer };
+        Box::pin(async move { Ok(self.far.link.ask::<u64>(ask, CALL_DEADLINE).await.map(drop)?) })
+    }
+
     fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
         Box::pin(self.change(Ask::FinishReserved { writer: self.far.writer }))
     }

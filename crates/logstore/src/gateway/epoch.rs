@@ -8,6 +8,7 @@
 //! all entries of the epochs before N, and what is not among them stands behind the positions that the leader read first. A leader
 //! that follows another goes beyond every epoch that any member has begun: the former leader's positions are not known to it.
 
+use super::member::Member;
 use crate::peers::Item;
 use crate::store::Inner;
 use engine::EngineError;
@@ -20,7 +21,8 @@ impl Inner {
     pub(crate) async fn end_epochs(self: &Arc<Self>) -> Result<Epoch, EngineError> {
         let Some(member) = &self.member else {
             let ended = self.epochs.present();
-            self.advance_to(Epoch(ended.0 + 1)).await;
+            self.advance();
+            self.epochs.drained(ended).await;
             return Ok(ended);
         };
         self.check_leads()?;
@@ -28,10 +30,14 @@ impl Inner {
         let next = {
             let heard = member.heard.lock();
             let told = heard.hello.values().map(|(epoch, _)| *epoch).chain(heard.begun.values().map(|(epoch, _)| *epoch));
-            Epoch(told.fold(self.epochs.present(), Epoch::max).0 + 1)
+            // A gateway that is gone may have told an entry of an epoch that nobody else has begun.
+            let own = self.epochs.present().max(self.names.newest_epoch());
+            Epoch(told.fold(own, Epoch::max).0 + 1)
         };
-        member.push_to_all(&Item::BeginEpoch { view, epoch: next });
+        // First here: what this gateway has told of the epochs that end, moves above all, is on every stream before the announcement then.
+        // A checkpoint that covers a move is installed only when all have been told of it, or nobody would tell it again.
         self.begin_epoch(view, next).await;
+        member.push_to_all(&Item::BeginEpoch { view, epoch: next });
         self.heard_all_of(Epoch(next.0 - 1), view).await?;
         member.heard.lock().in_step = Some(view);
         Ok(Epoch(next.0 - 1))
@@ -77,12 +83,15 @@ impl Inner {
         }
     }
 
-    /// Begins an epoch here and tells the others when every write of the ones before has ended.
-    pub(super) async fn begin_epoch(self: &Arc<Self>, view: ViewNumber, epoch: Epoch) {
+    /// Begins an epoch here and tells the others when every write of the ones before has ended. Not further than what was begun when a newer
+    /// view was installed: the members of that one were told how far this gateway was, and its leader counts from there.
+    pub(crate) async fn begin_epoch(self: &Arc<Self>, view: ViewNumber, epoch: Epoch) {
         let Some(member) = &self.member else { return };
         {
             let _one_at_a_time = member.advancing.lock().await;
-            self.advance_to(epoch).await;
+            while let Some(ended) = self.advance_in(member, view, epoch) {
+                self.epochs.drained(ended).await;
+            }
         }
         let begun = self.epochs.present();
         let staged_from = self.staged_from();
@@ -90,12 +99,16 @@ impl Inner {
         member.moved();
     }
 
-    async fn advance_to(&self, epoch: Epoch) {
-        while self.epochs.present() < epoch {
-            self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
-            let ended = self.epochs.advance();
-            self.epochs.drained(ended).await;
-        }
+    /// Begins the next epoch on the way to this one; the epoch that ended. None if it has begun, or the view is over.
+    fn advance_in(&self, member: &Member, view: ViewNumber, epoch: Epoch) -> Option<Epoch> {
+        let _no_installation = member.changing.lock();
+        let goes_on = self.epochs.present() < epoch && member.view().number() == view;
+        goes_on.then(|| self.advance())
+    }
+
+    fn advance(&self) -> Epoch {
+        self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
+        self.epochs.advance()
     }
 
     /// Whether another member may still be about to name this chunk.

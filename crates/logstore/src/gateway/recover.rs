@@ -138,7 +138,13 @@ impl Inner {
         };
         let mut places: SmallVec<[Place; MAX_REPLICAS]> = write.copies.iter().flatten().map(|copy| copy.place).collect();
         let known = self.shard(&record.hash).lock().index().newest(&record.hash);
-        if known.is_some_and(|known| known.order == order) {
+        let is_known = known.is_some_and(|known| known.order == order);
+        if !is_known && record.epoch <= self.remembered.covered() {
+            // The walk began further back, for a member that lags. What this gateway's checkpoint covers and its index lacks was replaced,
+            // perhaps by a delete that is forgotten.
+            return Ok(());
+        }
+        if is_known {
             // Published here: its copies are complete, and may have moved.
             places = known.into_iter().flat_map(|known| known.places.as_slice().to_vec()).collect();
         } else {

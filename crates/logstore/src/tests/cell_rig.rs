@@ -1,5 +1,6 @@
 //! A cell of gateways in one process, over targets that they share, and the part of the manager that it needs.
 
+use super::gate::{Gate, Gates};
 use super::support::{MemoryManifests, Rig};
 use crate::{CellView, Directory, LogStore, LogStoreConfig, MemberSetup};
 use bytes::Bytes;
@@ -24,8 +25,12 @@ const TOKEN: Token = Token(1);
 const FENCE: Token = Token(2);
 /// What comes before a device's zones.
 const SUPERBLOCKS_BYTES: u64 = 8 * 1024 * 1024;
+/// How often the sectors of a lost device are damaged.
+const BLOWS: usize = 16;
 /// How often leases are renewed.
 const LEND_INTERVAL: Duration = Duration::from_millis(500);
+/// How often a message that is held looks whether it may go on.
+const HOLD_LOOK: Duration = Duration::from_millis(1);
 /// Longest delay of a message.
 const DELAY_BOUND_US: u64 = 2_000;
 
@@ -35,6 +40,8 @@ pub struct CellRig {
     config: LogStoreConfig,
     manifests: Arc<MemoryManifests>,
     targets: Mutex<Vec<Arc<Target>>>,
+    /// What stops on its way to a target.
+    pub gates: Arc<Gates>,
     streets: Arc<Streets>,
     manager: Mutex<Manager>,
 }
@@ -61,6 +68,8 @@ struct Streets {
     env: Env,
     stores: Mutex<BTreeMap<GatewayId, LogStore>>,
     cut: Mutex<BTreeSet<GatewayId>>,
+    /// From whom to whom messages wait.
+    held: Mutex<BTreeSet<(GatewayId, GatewayId)>>,
     /// How long a granted lease lasts.
     lease: Mutex<Duration>,
     /// Messages take no time: for tests that never wait, in whose time nothing would arrive.
@@ -90,6 +99,9 @@ impl Caller for Way {
             let from = GatewayId(u16::from_le_bytes([payload[0], payload[1]]));
             if [from, self.to].iter().any(|gateway| self.streets.cut.lock().contains(gateway)) {
                 return Err(lost("the link is cut".to_owned()));
+            }
+            while self.streets.held.lock().contains(&(from, self.to)) {
+                env.sleep(HOLD_LOOK).await;
             }
             let store = self.streets.stores.lock().get(&self.to).cloned();
             let Some(store) = store else { return Err(lost("nobody is there".to_owned())) };
@@ -138,16 +150,16 @@ impl CellRig {
         let rig = Rig::new(seed, 3, zones, zone_bytes).await;
         let env = rig.env.clone();
         let config = LogStoreConfig { checkpoint_entries: 200, collect_below_free_percent, ..rig.config.clone() };
-        let (stores, cut) = (Mutex::default(), Mutex::default());
-        let streets =
-            Arc::new(Streets { env: env.clone(), stores, cut, lease: Mutex::new(Duration::from_secs(3600)), is_prompt });
+        let (stores, cut, held) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let lease = Mutex::new(Duration::from_secs(3600));
+        let streets = Arc::new(Streets { env: env.clone(), stores, cut, held, lease, is_prompt });
         let view = View::new(ViewNumber(0), vec![GatewayId(1)]).unwrap();
         let devices: Vec<DeviceId> = (1..=3).map(DeviceId).collect();
         let table = ReplicaTable::new(Generation(0), devices).unwrap();
         let manager = Manager { view, table, former: Vec::new(), next_gateway: 1 };
         let manifests = rig.manifests.clone();
-        let (targets, manager) = (Mutex::default(), Mutex::new(manager));
-        let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, streets, manager };
+        let (targets, gates, manager) = (Mutex::default(), Arc::default(), Mutex::new(manager));
+        let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, gates, streets, manager };
         cell.open_targets().await;
         cell.env.spawn(lend(Arc::downgrade(&cell.streets)));
         cell.found(&[]).await;
@@ -173,7 +185,9 @@ impl CellRig {
 
     fn logs_of(&self, gateway: GatewayId) -> Vec<Arc<dyn LogTarget>> {
         let writer = Writer { key: fence_key(gateway), token: TOKEN };
-        let log = |target: &Arc<Target>| -> Arc<dyn LogTarget> { Arc::new(LocalTarget::new(target.clone(), writer)) };
+        let log = |target: &Arc<Target>| -> Arc<dyn LogTarget> {
+            Arc::new(Gate::new(gateway, LocalTarget::new(target.clone(), writer), &self.gates))
+        };
         self.targets.lock().iter().map(log).collect()
     }
 
@@ -246,6 +260,17 @@ impl CellRig {
         self.streets.cut.lock().insert(gateway.inner.me);
     }
 
+    /// From here on one gateway's messages to another wait, or go on.
+    pub fn hold(&self, from: &LogStore, to: &LogStore, is_held: bool) {
+        let way = (from.inner.me, to.inner.me);
+        let mut held = self.streets.held.lock();
+        if is_held {
+            held.insert(way)
+        } else {
+            held.remove(&way)
+        };
+    }
+
     /// A gateway's process ends.
     pub fn kill(&self, gateway: &LogStore) {
         gateway.depose();
@@ -292,7 +317,10 @@ impl CellRig {
     pub fn lose(&self, devices: &[u32]) {
         let rig = self.rig.lock();
         for device in devices {
-            rig.disks[*device as usize - 1].corrupt_at_rest(SUPERBLOCKS_BYTES, 64 * 1024 * 1024);
+            // Each time some bits of every sector: once, it may be those of the padding alone.
+            for _ in 0..BLOWS {
+                rig.disks[*device as usize - 1].corrupt_at_rest(SUPERBLOCKS_BYTES, 64 * 1024 * 1024);
+            }
         }
     }
 

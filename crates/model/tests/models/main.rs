@@ -4,7 +4,9 @@
 //! `TRILITH_SOAK`), and then breaks one rule at a time to show that the check notices.
 
 mod cold_start;
+mod epochs;
 mod explore;
+mod failed_writes;
 mod freeze;
 mod interference;
 mod views;

@@ -104,6 +104,13 @@ impl LogTarget for LocalTarget {
         Box::pin(self.target.reset(self.writer, zone, activation))
     }
 
+    fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        Box::pin(async move {
+            self.target.drain().await;
+            Ok(())
+        })
+    }
+
     fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
         Box::pin(self.target.finish_reserved_zone(self.writer))
     }

@@ -373,6 +373,25 @@ async fn a_late_append_never_lands_after_its_writers_next_one() {
     assert_eq!(rig.tags().await, [1, 3]);
 }
 
+/// Nor once its writer has asked whether anything is under way; what is queued meanwhile goes on under the next session.
+#[tokio::test(start_paused = true)]
+async fn a_late_append_never_lands_after_its_writer_has_settled() {
+    let rig = Rig::new(18).await;
+    let late = Late::new(&rig);
+    let remote = RemoteTarget::connect(&rig.env, late.clone(), DEVICE, writer(1)).await.expect("connects");
+    append(&remote, AppendClass::Data, 1, 100).await.expect("appends");
+    late.holds.store(true, Ordering::SeqCst);
+    append(&remote, AppendClass::Data, 2, 100).await.expect_err("no answer");
+    late.holds.store(false, Ordering::SeqCst);
+    remote.settle().await.expect("settles");
+    late.deliver(&rig.env).await;
+    assert_eq!(rig.tags().await, [1]);
+    append(&remote, AppendClass::Data, 3, 100).await.expect("appends");
+    remote.settle().await.expect("settles");
+    append(&remote, AppendClass::Data, 4, 100).await.expect("appends");
+    assert_eq!(rig.tags().await, [1, 3, 4]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_late_append_never_lands_after_a_fence_and_a_drain() {
     let rig = Rig::new(9).await;

@@ -174,6 +174,13 @@ impl LogTarget for Wire {
         })
     }
 
+    fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        Box::pin(async move {
+            self.way().await?;
+            self.local.settle().await
+        })
+    }
+
     fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
         Box::pin(async move {
             self.way().await?;

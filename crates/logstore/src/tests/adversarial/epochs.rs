@@ -1,0 +1,131 @@
+//! What the model of epochs found: each loses something or brings something back without its rule.
+
+use super::{A_WHILE, CellRig, all_read, get, put};
+use crate::checkpoint::CheckpointState;
+use crate::tests::support::{key, simulate};
+use engine::{Condition, ObjectEngine};
+use format::manifest::Manifest;
+use std::collections::VecDeque;
+use types::{Epoch, Position};
+
+/// A leader has announced an epoch two ahead and is followed by another one while the member drains. Caught: a member that goes on with it in
+/// the new view. Then the new leader's epoch has begun there before its positions were read.
+#[test]
+fn an_epoch_of_an_older_view_is_not_begun() {
+    simulate(async {
+        let rig = CellRig::new(131, 3).await;
+        let gateways = rig.gateways();
+        let (leader, member) = (gateways[0].clone(), gateways[2].inner.clone());
+        let (view, present) = (member.member.as_ref().unwrap().view().number(), member.epochs.present());
+        let first = member.epochs.enter();
+        let late = rig.env.spawn({
+            let member = member.clone();
+            async move { member.begin_epoch(view, Epoch(present.0 + 2)).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        let second = member.epochs.enter();
+        assert_eq!((first, second), (present, Epoch(present.0 + 1)));
+        rig.write_to(&[1, 2, 3]).await;
+        rig.env.sleep(A_WHILE).await;
+        member.epochs.leave(first);
+        rig.env.sleep(A_WHILE).await;
+        put(&gateways[2], "key", "acknowledged").await.unwrap();
+        let checkpoint = rig.env.spawn(async move { leader.inner.checkpoint().await });
+        rig.env.sleep(A_WHILE).await;
+        member.epochs.leave(second);
+        checkpoint.await.unwrap().unwrap();
+        late.await.unwrap();
+        all_read(&rig, "key", Some("acknowledged")).await;
+    });
+}
+
+/// A leader has begun an epoch that it has not announced, acknowledges a write in it and dies. Caught: a leader that counts from the epochs
+/// that gateways have begun, and not from the entries that it has. Then its checkpoint passes the record and leaves the entry to the next.
+#[test]
+fn an_epoch_is_beyond_what_a_dead_leader_has_written() {
+    simulate(async {
+        let rig = CellRig::new(161, 3).await;
+        let gateways = rig.gateways();
+        let leader = gateways[0].inner.clone();
+        let (view, present) = (leader.member.as_ref().unwrap().view().number(), leader.epochs.present());
+        let under_way = leader.epochs.enter();
+        assert_eq!(under_way, present);
+        let begun = rig.env.spawn({
+            let leader = leader.clone();
+            async move { leader.begin_epoch(view, Epoch(present.0 + 1)).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        put(&gateways[0], "key", "acknowledged").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        begun.abort();
+        rig.kill(&gateways[0]);
+        rig.remove(&[0]).await;
+        all_read(&rig, "key", Some("acknowledged")).await;
+    });
+}
+
+/// Caught: a leader that announces an epoch while it moves copies in the one before: a member may begin without having heard of the move, the
+/// checkpoint covers it, and if the leader dies nobody tells it again.
+#[test]
+fn a_leader_announces_an_epoch_behind_its_own_moves() {
+    simulate(async {
+        let rig = CellRig::new(141, 3).await;
+        let gateways = rig.gateways();
+        let (leader, member) = (gateways[0].inner.clone(), gateways[1].inner.clone());
+        let move_under_way = leader.epochs.enter();
+        let before = member.epochs.present();
+        let checkpoint = rig.env.spawn({
+            let leader = leader.clone();
+            async move { leader.checkpoint().await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        assert_eq!(member.epochs.present(), before, "what the leader has to tell of this epoch is not told");
+        leader.epochs.leave(move_under_way);
+        checkpoint.await.unwrap().unwrap();
+        assert_eq!(member.epochs.present(), Epoch(before.0 + 1));
+    });
+}
+
+/// A member can't read checkpoints for a while, and a gateway is removed: the walk begins where that member is. Caught: a recovery that
+/// publishes a version which it finds there although its tombstone is forgotten.
+#[test]
+fn a_walk_for_a_member_that_lags_brings_nothing_back() {
+    simulate(async {
+        let rig = CellRig::new(151, 3).await;
+        let gateways = rig.gateways();
+        put(&gateways[2], "key", "deleted").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        let lagging = gateways[1].inner.clone();
+        let no_checkpoints = lagging.checkpoints.lock().await;
+        gateways[0].delete(&key("key"), Condition::None).await.unwrap();
+        for _ in 0..5 {
+            gateways[0].inner.checkpoint().await.unwrap();
+        }
+        let hash = crate::LogStore::object_hash(&key("key"));
+        assert!(gateways[0].inner.shard(&hash).lock().index().newest(&hash).is_none(), "the tombstone is forgotten");
+        rig.kill(&gateways[2]);
+        rig.remove(&[2]).await;
+        drop(no_checkpoints);
+        for gateway in &gateways[..2] {
+            assert_eq!(get(gateway, "key").await, None, "at {}", gateway.inner.me);
+        }
+        all_read(&rig, "key", None).await;
+    });
+}
+
+/// Caught: a walk from the oldest manifest that is remembered, for a member that is further behind.
+#[test]
+fn a_walk_for_a_member_further_behind_than_is_remembered_begins_at_the_start() {
+    let manifest = |epoch: u64| Manifest {
+        epoch: Epoch(epoch),
+        covered: Epoch(epoch),
+        start: vec![(types::DeviceId(1), Position::default())],
+        ..Manifest::default()
+    };
+    let former: VecDeque<Manifest> = (5..13).map(manifest).collect();
+    let state = CheckpointState { manifest: manifest(13), former, graves: Vec::new() };
+    assert_eq!(state.as_of(Epoch(14)).epoch, Epoch(13));
+    assert_eq!(state.as_of(Epoch(7)).epoch, Epoch(7));
+    let behind = state.as_of(Epoch(4));
+    assert_eq!((behind.epoch, behind.covered, behind.start), (Epoch(4), Epoch(4), Vec::new()));
+}

@@ -1,0 +1,169 @@
+//! Records that move while something else happens to them.
+
+use super::super::gate::Rule;
+use super::{A_WHILE, CellRig, Duration, all_read, get, put};
+use crate::LogStore;
+use crate::index::Located;
+use crate::tests::support::{attributes, key, simulate};
+use bytes::Bytes;
+use engine::{Condition, Content, ObjectEngine};
+use types::{KeyHash, Place};
+
+fn hash_of(name: &str) -> KeyHash {
+    LogStore::object_hash(&key(name))
+}
+
+fn newest(store: &LogStore, name: &str) -> Located {
+    let hash = hash_of(name);
+    store.inner.shard(&hash).lock().index().newest(&hash).expect("it is known")
+}
+
+/// The leader moves the primary's copy.
+async fn move_primary(leader: &LogStore, name: &str) -> bool {
+    let known = newest(leader, name);
+    let frame = leader.inner.read_copies(&known).await.unwrap().expect("it stands");
+    leader.inner.move_copy(frame.record, frame.payload, known.places.primary(), &hash_of(name)).await.unwrap()
+}
+
+/// A member hears of a move after it has heard of the delete that followed. Caught: `follow_relocated` that takes any move in.
+#[test]
+fn tombstone_against_late_relocation() {
+    simulate(async {
+        let rig = CellRig::new(91, 3).await;
+        let gateways = rig.gateways();
+        put(&gateways[0], "key", "gone").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        rig.hold(&gateways[0], &gateways[2], true);
+        assert!(move_primary(&gateways[0], "key").await);
+        let known = newest(&gateways[0], "key");
+        let frame = gateways[0].inner.read_copies(&known).await.unwrap().expect("it stands");
+        gateways[1].delete(&key("key"), Condition::None).await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        rig.hold(&gateways[0], &gateways[2], false);
+        rig.env.sleep(A_WHILE).await;
+        // And one that the leader had begun before.
+        let late = gateways[0].inner.move_copy(frame.record, frame.payload, known.places.primary(), &hash_of("key")).await;
+        assert!(!late.unwrap(), "it is deleted");
+        for gateway in &gateways {
+            assert!(!newest(gateway, "key").is_live());
+            assert_eq!(get(gateway, "key").await, None);
+        }
+        for _ in 0..4 {
+            gateways[0].inner.checkpoint().await.unwrap();
+        }
+        all_read(&rig, "key", None).await;
+    });
+}
+
+/// A copy moves while another is added. Caught: `ShardIndex::relocate` that does not compare places: the second one forgets the first one's.
+#[test]
+fn gc_and_repair_on_one_key() {
+    simulate(async {
+        let rig = CellRig::new(101, 3).await;
+        let gateways = rig.gateways();
+        rig.write_to(&[1, 2]).await;
+        put(&gateways[1], "key", "twice").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        let leader = &gateways[0];
+        // The background's own repair waits.
+        let no_epochs = leader.inner.checkpoints.lock().await;
+        rig.write_to(&[1, 2, 3]).await;
+        let known = newest(leader, "key");
+        let frame = leader.inner.read_copies(&known).await.unwrap().expect("it stands");
+        let third = types::DeviceId(3);
+        rig.gates.set(leader, third, Some(Rule::Mute));
+        let adding = rig.env.spawn({
+            let inner = leader.inner.clone();
+            async move { inner.add_copy(frame.record, frame.payload, third, &known).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        assert!(move_primary(leader, "key").await);
+        rig.gates.set(leader, third, None);
+        rig.gates.land(leader.inner.me).await;
+        assert!(!adding.await.unwrap().unwrap(), "the record stands elsewhere since: this copy is garbage");
+        drop(no_epochs);
+        rig.env.sleep(30 * A_WHILE).await;
+        for gateway in &gateways {
+            let known = newest(gateway, "key");
+            assert_eq!(known.places, newest(leader, "key").places);
+            assert_eq!(known.places.len(), 3, "repaired in the end");
+            for place in known.places.as_slice() {
+                let read = gateway.inner.targets.read(place, known.frame_bytes).await.unwrap();
+                assert_eq!(&read.payload[..], b"twice");
+            }
+        }
+        all_read(&rig, "key", Some("twice")).await;
+    });
+}
+
+/// Caught: a member that answers `Retire` while it has readers.
+#[test]
+fn zone_reset_against_a_slow_reader() {
+    simulate(async {
+        let rig = CellRig::with_zones(111, 3, 24, 256 * 1024).await;
+        let gateways = rig.gateways();
+        let content = vec![7u8; 300 * 1024];
+        let mut staged = gateways[0].stage(&key("slow"), None);
+        for chunk in content.chunks(100 * 1024) {
+            gateways[0].stage_chunk(&mut staged, Bytes::copy_from_slice(chunk)).await.unwrap();
+        }
+        gateways[0].commit(&key("slow"), staged, attributes(&content), Condition::None).await.unwrap();
+        let found = gateways[2].open(&key("slow")).await.unwrap();
+        let Content::Chunked(reader) = found.content else { panic!("it is large") };
+        gateways[1].delete(&key("slow"), Condition::None).await.unwrap();
+        assert!(!gateways[0].inner.retire_places().await, "gateway 3 is reading");
+        // Whatever the leader collects meanwhile.
+        for index in 0..200u32 {
+            let payload = std::iter::once(Bytes::from(vec![index as u8; 8 * 1024])).collect();
+            gateways[0].put(&key("churn"), attributes(&index.to_le_bytes()), payload, Condition::None).await.unwrap();
+        }
+        rig.env.sleep(30 * A_WHILE).await;
+        let mut read = Vec::new();
+        while read.len() < content.len() {
+            read.extend_from_slice(&reader.read(read.len() as u64..content.len() as u64).await.unwrap());
+        }
+        assert!(read == content, "what a slow reader reads is what it opened");
+        drop(reader);
+        assert!(gateways[0].inner.retire_places().await, "nobody reads any more");
+    });
+}
+
+/// A later write stands at a lower address, because its zone was reset and used again. Caught: orders that compare the zone instead of its
+/// activation (`Gathered::Durable` with the place's zone as the position's activation).
+#[test]
+fn wrap_around() {
+    simulate(async {
+        let rig = CellRig::with_zones(121, 3, 12, 128 * 1024).await;
+        let gateways = rig.gateways();
+        let address = |place: &Place| (place.zone, place.offset);
+        let (mut before, mut wrapped) = (None::<Located>, 0);
+        for round in 0..2000u32 {
+            let payload = std::iter::once(Bytes::from(vec![round as u8; 6 * 1024])).collect();
+            let attributes = attributes(&round.to_le_bytes());
+            gateways[round as usize % 3].put(&key("key"), attributes, payload, Condition::None).await.unwrap();
+            let now = newest(&gateways[round as usize % 3], "key");
+            let is_lower = before.is_some_and(|before| {
+                assert!(now.order > before.order, "round {round}");
+                address(&now.places.primary()) < address(&before.places.primary())
+            });
+            before = Some(now);
+            wrapped += u32::from(is_lower);
+            if is_lower && wrapped == 3 {
+                // Its gateway dies, and then all, right here.
+                let index = round as usize % 3;
+                rig.kill(&gateways[index]);
+                rig.remove(&[index]).await;
+                for gateway in rig.gateways() {
+                    assert_eq!(newest(&gateway, "key").order, now.order);
+                }
+                let founder = rig.restart_all().await;
+                let found = founder.open(&key("key")).await.unwrap();
+                let Content::Whole(bytes) = found.content else { panic!("it is small") };
+                assert_eq!(bytes[0], round as u8);
+                return;
+            }
+            rig.env.sleep(Duration::from_millis(20)).await;
+        }
+        panic!("zones were not used again");
+    });
+}
