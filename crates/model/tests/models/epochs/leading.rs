@@ -205,7 +205,7 @@ impl Epochs {
                 let (writer, of, _) = self.writes[slot.write];
                 !slot.is_copy && !slot.is_reset && writer == gateway && of == key && slot.epoch > from.epoch
             });
-            let Some((at, slot)) = found.last() else { continue };
+            let Some((at, slot)) = found.max_by_key(|(at, _)| *at) else { continue };
             let order = at as Position + 1;
             let known = here.index[key].filter(|known| known.order == order);
             if known.is_none() && slot.epoch <= own && self.wrong != Wrong::BringsBackForgotten {

@@ -64,7 +64,7 @@ impl Epochs {
         let found = state.log.iter().enumerate().skip(start).filter(|(_, slot)| {
             !slot.is_copy && !slot.is_reset && self.writes[slot.write].1 == key && slot.epoch > manifest.epoch
         });
-        let (at, slot) = found.last()?;
+        let (at, slot) = found.max_by_key(|(at, _)| *at)?;
         let order = at as Position + 1;
         Some(Entry { key, order, epoch: slot.epoch, place: order, is_delete: self.writes[slot.write].2 })
     }
@@ -75,7 +75,7 @@ impl Epochs {
         let write = state.log[usize::from(found.order) - 1].write;
         let start = usize::from(manifest.start.max(1)) - 1;
         let copies = state.log.iter().enumerate().skip(start).filter(|(_, slot)| slot.is_copy && !slot.is_reset);
-        let last = copies.filter(|(_, slot)| slot.write == write).last();
+        let last = copies.filter(|(_, slot)| slot.write == write).max_by_key(|(at, _)| *at);
         last.map_or(found.place, |(at, _)| at as Position + 1)
     }
 }
