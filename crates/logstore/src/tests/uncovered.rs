@@ -5,6 +5,7 @@ use super::support::{attributes, key, simulate};
 use crate::{LogStore, Loss, devices_to_wait_for};
 use bytes::Bytes;
 use engine::{Condition, Content, EngineError, ObjectEngine};
+use format::manifest::Manifest;
 use smallvec::smallvec;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,6 +43,31 @@ fn a_founding_without_a_former_tables_device_answers_nothing_old() {
         let founder = cell.restart_all().await;
         assert!(founder.waits_for().is_empty());
         assert_eq!((get(&founder, "key").await.unwrap(), get(&founder, "other").await.unwrap()), ("new".into(), "now".into()));
+    });
+}
+
+/// What stands in the manifest about tables is true of the moment at which the epoch ended, not of that of the installation.
+#[test]
+fn a_table_that_comes_while_a_checkpoint_is_written_is_not_covered_by_it() {
+    simulate(async {
+        // Nothing waits for time, so that this test has its turn between the steps of the checkpoint.
+        let cell = CellRig::prompt(6, 2).await;
+        let leader = cell.gateways()[0].clone();
+        for index in 0..50 {
+            put(&leader, &format!("key-{index}"), "content").await;
+        }
+        let member = leader.inner.member.as_ref().unwrap();
+        let before = leader.inner.targets.table().generation();
+        let writer = leader.inner.clone();
+        let written = cell.env.spawn(async move { writer.checkpoint().await });
+        while member.heard.lock().in_step.is_none() {
+            tokio::task::yield_now().await;
+        }
+        cell.write_to(&[1, 2]).await;
+        assert!(!written.is_finished() && leader.inner.targets.table().generation() > before);
+        written.await.unwrap().unwrap();
+        let manifest = Manifest::decode(&leader.inner.remembered.load().unwrap()).unwrap();
+        assert_eq!((manifest.covered, manifest.generation), (manifest.epoch, before));
     });
 }
 
