@@ -24,6 +24,8 @@ const MAX_RELEASES_QUEUED: usize = 256 * 1024;
 const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
 /// How often the task looks around without being woken.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause between checkpoints that only a new table asks for: until one is made, a recovery may wait for devices of the table before.
+const NEW_TABLE_PAUSE: Duration = Duration::from_secs(2);
 /// Pause after a failure, so that a device that stays full or broken is not hammered.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -112,6 +114,11 @@ impl Background {
         self.is_table_new.store(true, Ordering::Relaxed);
     }
 
+    /// A checkpoint was made under the table in force.
+    pub fn table_is_covered(&self) {
+        self.is_table_new.store(false, Ordering::Relaxed);
+    }
+
     /// The shard that is to be looked through for records that lack copies.
     pub fn repair_at(&self) -> Option<usize> {
         *self.repair.lock()
@@ -134,7 +141,6 @@ impl Background {
     pub fn count_anew(&self) {
         self.bytes_since_checkpoint.store(0, Ordering::Relaxed);
         self.entries_since_checkpoint.store(0, Ordering::Relaxed);
-        self.is_table_new.store(false, Ordering::Relaxed);
     }
 
     fn due(&self) -> bool {
@@ -238,10 +244,11 @@ pub(crate) async fn run(inner: Weak<Inner>) {
     loop {
         let Some(inner) = inner.upgrade().filter(|inner| !inner.is_deposed()) else { return };
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
-        let old = env.now() - last_checkpoint >= interval;
+        let age = env.now() - last_checkpoint;
+        let old = age >= interval;
         let has_unsaved = inner.names.unsaved() > 0;
         let has_new_table = inner.background.is_table_new.load(Ordering::Relaxed);
-        let due = (has_unsaved && (stopping || old || inner.background.due())) || (has_new_table && old);
+        let due = (has_unsaved && (stopping || old || inner.background.due())) || (has_new_table && age >= NEW_TABLE_PAUSE);
         let outcome = inner.round(due).await;
         if due || (inner.names.unsaved() == 0 && !has_new_table) {
             last_checkpoint = env.now();

@@ -118,6 +118,9 @@ impl Inner {
         self.names.replace(ended, runs);
         self.forget_tombstones(self.remembered.covered(), &mut state.graves);
         self.targets.set_covered(&start);
+        if self.targets.table().generation() == generation {
+            self.background.table_is_covered();
+        }
         self.stats.checkpoints.add(1);
         self.stats.checkpoint_entries.add(memtable.len() as u64);
         Ok(())
@@ -190,6 +193,9 @@ impl Inner {
         self.forget_tombstones(self.remembered.covered(), &mut state.graves);
         self.targets.set_covered(&manifest.start);
         self.background.count_anew();
+        if manifest.generation == self.targets.table().generation() {
+            self.background.table_is_covered();
+        }
         state.follow(manifest);
         Ok(())
     }

@@ -25,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Pause before a recovery that failed under its view begins again.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
 
+/// Pause before a recovery looks again whether devices are back that it waits for.
+const AWAITED_PAUSE: Duration = Duration::from_secs(2);
 /// How often a founder that could not decide everything looks whether the devices that it missed are back.
 const AWAITED_LOOK: Duration = Duration::from_millis(500);
 
@@ -261,6 +263,7 @@ impl Inner {
                 ?awaited,
                 "these devices alone may have what removed gateways wrote: recovery waits for one of them"
             );
+            self.env.sleep(AWAITED_PAUSE).await;
             return None;
         }
         Some(fenced)

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use engine::{Condition, EngineError, ObjectEngine};
 use smallvec::smallvec;
 
+const GATEWAYS: usize = 5;
 const OBJECT_BYTES: usize = 60_000;
 
 async fn put(store: &LogStore, name: &str) -> Result<(), EngineError> {
@@ -28,18 +29,27 @@ async fn fill(cell: &CellRig, round: usize) -> usize {
     unreachable!("devices are finite")
 }
 
+/// Gateways are lost one right after the other, again and again: nothing is collected in between, because everything is live.
 #[test]
 fn a_full_cell_goes_on_when_gateways_are_lost() {
     simulate(async {
-        let cell = CellRig::with_zones(9, 3, 20, 256 * 1024).await;
+        let cell = CellRig::with_zones(9, GATEWAYS, 16, 256 * 1024).await;
         let mut written = Vec::new();
-        for round in 0..8 {
+        for round in 0..3 {
             written.push(fill(&cell, round).await);
-            let lost = cell.gateways()[round % 3].clone();
-            cell.kill(&lost);
-            drop(lost);
-            cell.remove(&[round % 3]).await;
-            cell.join().await;
+            for _ in 1..GATEWAYS {
+                let lost = cell.gateways().remove(0);
+                cell.kill(&lost);
+                drop(lost);
+                cell.remove(&[0]).await;
+                // What is left of the room is tried for.
+                let last = cell.gateways().remove(0);
+                let refused = put(&last, "more").await;
+                assert!(matches!(refused, Ok(()) | Err(EngineError::Full)), "{refused:?}");
+            }
+            for _ in 1..GATEWAYS {
+                cell.join().await;
+            }
         }
         assert!(written[0] > 20, "{written:?}");
         let gateway = cell.gateways()[0].clone();
