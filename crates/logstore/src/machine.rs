@@ -16,11 +16,16 @@
 //!                        every member has stopped writing the key and told its newest entry
 //! ```
 //!
+//! A gateway in read-after-write mode announces nothing: a write is `Writing` until its copies are durable, then published here and
+//! `Spreading` until every member has published it too; only then is it acknowledged ([`Consistency`]).
+//!
 //! # Invariants
 //!
 //! 1. A gateway has at most one outstanding write of a key; the others queue (decision 9).
-//! 2. An entry enters the index only at the acknowledge point (decision 5), and only if its order is newer.
-//! 3. A write is acknowledged only when its copies are durable and every member of the view holds its notice (decision 4).
+//! 2. An entry enters the index only at the acknowledge point (decision 5), and only if its order is newer. In read-after-write mode it
+//!    enters when it is durable: at the writer first.
+//! 3. A write is acknowledged only when its copies are durable and every member of the view holds its notice (decision 4), or, in
+//!    read-after-write mode, its entry.
 //! 4. A read is answered from the index alone only if no member has announced a write of the key that is still in flight.
 //! 5. Between the grant of a freeze and its release, no member dispatches a write of the key but the holder (decision 18).
 //! 6. What a view that left a gateway out has not decided about it is in flight: not served, and no write starts beside it (RFD 5).
@@ -31,10 +36,11 @@ mod message;
 mod read;
 mod recovered;
 mod shard;
+mod spread;
 mod view;
 mod write;
 
-pub use cell::{Cell, SequenceSource};
+pub use cell::{Cell, Consistency, SequenceSource};
 pub use message::{CellMessage, FreezeId, Message, ReadId};
 pub use read::Stable;
 pub use shard::{Output, Outputs, Shard};

@@ -257,7 +257,7 @@ impl Parts {
         if holds_back {
             targets.hold_cover();
         }
-        let cell = Arc::new(Cell::new(me, view));
+        let cell = Arc::new(Cell::new(me, view).writing(config.consistency));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
         // The devices of a cell, and with them the copies, grow and shrink while the index lives.
         let copies = if setup.is_some() { MAX_REPLICAS } else { copies.min(MAX_REPLICAS) };

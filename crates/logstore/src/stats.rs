@@ -1,5 +1,6 @@
 //! Counters of the log engine. They only count up, and order nothing.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One counter.
@@ -29,6 +30,9 @@ pub struct LogStoreStats {
     pub device_reads: Counter,
     /// Lookups that asked another gateway, because it was writing the key.
     pub slow_reads: Counter,
+    /// What was queued for other gateways, and the calls that carried it: about keys, and about views, epochs and places.
+    pub peer_items: Arc<Counter>,
+    pub peer_batches: Arc<Counter>,
     /// Reads that found another record and looked up again.
     pub stale_reads: Counter,
     /// Copies that could not be read, and reads that another copy answered.

@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod cell;
+mod cell_modes;
 mod cell_rig;
 mod cell_sim;
 mod collection;
@@ -12,6 +13,7 @@ mod full;
 mod gate;
 mod history;
 mod mains;
+mod pacing;
 mod power;
 mod races;
 mod ranges;

@@ -13,6 +13,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{SimDisk, SimOptions};
 use env::Env;
@@ -51,6 +52,14 @@ pub(crate) struct Inner {
     pub(crate) env: Env,
     published: Arc<Published>,
     pub(crate) backing: Backing,
+    pub(crate) asked: Asked,
+}
+
+/// What this process has asked of the manager since it was opened: everything but looks at its own copy of the state.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub proposals: AtomicU64,
+    pub freshenings: AtomicU64,
 }
 
 /// What a manager's commands go through.
@@ -119,13 +128,14 @@ impl Manager {
     ) -> Result<Manager, OpenReplicatedError> {
         let replicated = Replicated::open(env, node, options).await?;
         let published = Arc::clone(replicated.published());
-        let inner = Inner { env: env.clone(), published, backing: Backing::Replicated(replicated) };
+        let inner = Inner { env: env.clone(), published, backing: Backing::Replicated(replicated), asked: Asked::default() };
         Ok(Manager { inner: Arc::new(inner) })
     }
 
     fn alone(env: &Env, alone: Arc<Alone>) -> Manager {
         let published = Arc::clone(alone.published());
-        Manager { inner: Arc::new(Inner { env: env.clone(), published, backing: Backing::Alone(alone) }) }
+        let inner = Inner { env: env.clone(), published, backing: Backing::Alone(alone), asked: Asked::default() };
+        Manager { inner: Arc::new(inner) }
     }
 
     /// The newest state that this member has applied.
@@ -143,6 +153,13 @@ impl Manager {
         self.inner.published.changes()
     }
 
+    /// How often this process has put an operation through the log, refused ones included, and how often it has waited for the
+    /// newest state.
+    pub fn asked(&self) -> (u64, u64) {
+        let asked = &self.inner.asked;
+        (asked.proposals.load(Ordering::Relaxed), asked.freshenings.load(Ordering::Relaxed))
+    }
+
     /// Makes the state durable by itself and shortens the log. Nothing depends on it; a start after it replays less.
     pub async fn persist(&self) -> Result<(), ProposeError> {
         match &self.inner.backing {
@@ -156,6 +173,7 @@ impl Manager {
 
     /// Puts an operation through the log and answers with what it did.
     pub(crate) async fn propose<O: Operation>(&self, operation: O) -> Result<O::Reply, ManagerError<O::Refusal>> {
+        self.inner.asked.proposals.fetch_add(1, Ordering::Relaxed);
         match &self.inner.backing {
             Backing::Alone(alone) => alone.propose(operation).await,
             Backing::Replicated(replicated) => replicated.propose(operation).await,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use consensus::{GroupStatus, NodeId, Peer};
@@ -43,6 +44,7 @@ pub struct ReplicationStatus {
 impl Manager {
     /// Returns when [`Manager::snapshot`] holds everything that was acknowledged before the call, by whichever member.
     pub async fn fresh(&self) -> Result<(), FreshError> {
+        self.inner.asked.freshenings.fetch_add(1, Ordering::Relaxed);
         match &self.inner.backing {
             Backing::Alone(_) => Ok(()),
             Backing::Replicated(replicated) => replicated.fresh().await,

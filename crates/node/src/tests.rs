@@ -4,6 +4,7 @@
 //! same work, not the same interleaving.
 
 mod cluster;
+mod counters;
 mod faults;
 mod histories;
 mod remove;

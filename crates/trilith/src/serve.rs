@@ -23,7 +23,7 @@ use crate::settings::{ServeArgs, Settings, SyncMode};
 use admin::{Admin, AdminServer, Sources, Warning};
 use anyhow::{Context, bail};
 use env::Env;
-use logstore::{LogStore, LogStoreConfig};
+use logstore::LogStore;
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
 use std::io::IsTerminal;
@@ -92,7 +92,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     let (root, origin) = credentials::root(&env, &settings.data, settings.root.as_ref())?;
     manager.set_root_credential(&root.user, &root.password).await?;
 
-    let config = LogStoreConfig::default();
+    let config = settings.engine.clone();
     let notes = notes::Notes::new(manager.clone(), opened.devices.clone());
     let manifests = Arc::new(manifests::ManagerManifests::new(manager.clone(), Some(notes.clone()), config.cell));
     let store = LogStore::open(config, env.clone(), manifests, opened.devices.clone(), &opened.missing).await;

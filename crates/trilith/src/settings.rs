@@ -5,6 +5,7 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
+use logstore::{Consistency, LogStoreConfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,16 @@ pub struct ServeArgs {
     /// later (a power cut loses that much); `off` never flushed on purpose (a power cut loses any amount) [default: always]
     #[arg(long, env = "TRILITH_SYNC")]
     pub sync: Option<String>,
+    /// What readers at the other nodes of a cluster may rely on: `linearizable`, or `read-after-write`, which costs less and lets
+    /// them see a write that is not acknowledged yet come and go. Of what is written through this node [default: linearizable]
+    #[arg(long, env = "TRILITH_CONSISTENCY")]
+    pub consistency: Option<String>,
+    /// How much collection and the repair of copies may copy in a second, e.g. 50MiB [default: 200MiB]
+    #[arg(long, env = "TRILITH_BACKGROUND_RATE")]
+    pub background_rate: Option<String>,
+    /// How many entries of the index may be in no checkpoint: more make checkpoints rarer and starts longer [default: 65536]
+    #[arg(long, env = "TRILITH_CHECKPOINT_ENTRIES")]
+    pub checkpoint_entries: Option<String>,
     /// Threads that serve requests [default: one per processor]
     #[arg(long, env = "TRILITH_CORES")]
     pub cores: Option<String>,
@@ -89,6 +100,8 @@ pub struct Settings {
     pub devices: Vec<PathBuf>,
     pub device_size: Option<u64>,
     pub sync: SyncMode,
+    /// What a person can set of the log engine; cell and gateway are its own.
+    pub engine: LogStoreConfig,
     pub cores: usize,
     pub log: String,
     pub log_json: bool,
@@ -118,6 +131,7 @@ impl ServeArgs {
             devices: list(pick(&self.devices, "devices")).into_iter().map(PathBuf::from).collect(),
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
+            engine: engine(|flag, key| pick(flag, key), self)?,
             cores: cores(pick(&self.cores, "cores"))?,
             log: pick(&self.log, "log").unwrap_or_else(|| DEFAULT_LOG.to_owned()),
             log_json: match log_format.as_str() {
@@ -142,6 +156,9 @@ const KEYS: &[&str] = &[
     "devices",
     "device_size",
     "sync",
+    "consistency",
+    "background_rate",
+    "checkpoint_entries",
     "cores",
     "log",
     "log_format",
@@ -182,6 +199,30 @@ impl ConfigFile {
             Some(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
             None => text(value),
         })
+    }
+}
+
+/// The log engine's settings.
+fn engine(pick: impl Fn(&Option<String>, &str) -> Option<String>, args: &ServeArgs) -> anyhow::Result<LogStoreConfig> {
+    let default = LogStoreConfig::default();
+    let rate = pick(&args.background_rate, "background_rate").map(|text| size("background_rate", &text)).transpose()?;
+    let entries = pick(&args.checkpoint_entries, "checkpoint_entries").map(|text| match text.parse() {
+        Ok(entries) if entries > 0 => Ok(entries),
+        _ => Err(anyhow::anyhow!("checkpoint_entries is a number of 1 or more, not `{text}`")),
+    });
+    Ok(LogStoreConfig {
+        consistency: consistency(pick(&args.consistency, "consistency").as_deref())?,
+        collect_bytes_per_second: rate.unwrap_or(default.collect_bytes_per_second).max(1),
+        checkpoint_entries: entries.transpose()?.unwrap_or(default.checkpoint_entries),
+        ..default
+    })
+}
+
+fn consistency(text: Option<&str>) -> anyhow::Result<Consistency> {
+    match text {
+        None | Some("linearizable") => Ok(Consistency::Linearizable),
+        Some("read-after-write") => Ok(Consistency::ReadAfterWrite),
+        Some(other) => bail!("consistency is `linearizable` or `read-after-write`, not `{other}`"),
     }
 }
 
@@ -280,7 +321,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
             folder.path().join(CONFIG_FILE),
-            "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n",
+            "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n\
+             consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n",
         )
         .unwrap();
         let args =
@@ -290,6 +332,8 @@ mod tests {
         assert_eq!(settings.region, "eu-1");
         assert_eq!(settings.default_buckets, ["a", "b"]);
         assert_eq!(settings.cores, 3);
+        assert_eq!(settings.engine.consistency, Consistency::ReadAfterWrite);
+        assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.admin_address.port(), 9001);
     }
 
@@ -301,6 +345,9 @@ mod tests {
         assert_eq!(size("x", "3GiB").unwrap(), 3 << 30);
         assert_eq!(size("x", "5mb").unwrap(), 5_000_000);
         assert!(size("x", "5 parsecs").is_err());
+        assert_eq!(consistency(None).unwrap(), Consistency::Linearizable);
+        assert_eq!(consistency(Some("read-after-write")).unwrap(), Consistency::ReadAfterWrite);
+        assert!(consistency(Some("eventual")).unwrap_err().to_string().contains("`read-after-write`"));
         assert!(address("s3_addr", Some("9000".to_owned()), DEFAULT_S3_ADDRESS).is_err());
     }
 }

@@ -12,6 +12,11 @@ const COUNTERS: &[(&str, &str, Pick)] = &[
     ("content_bytes", "Bytes of content stored by acknowledged writes", |stats| &stats.content_bytes),
     ("cached_reads", "Reads answered from the page cache on the caller's thread", |stats| &stats.cached_reads),
     ("device_reads", "Reads that waited for a device", |stats| &stats.device_reads),
+    ("slow_reads", "Lookups that asked other gateways, because these were writing the key", |stats| &stats.slow_reads),
+    ("peer_items", "Items queued for other gateways: announcements, conclusions, questions, and answers to theirs", |stats| {
+        &stats.peer_items
+    }),
+    ("peer_batches", "Calls that carried such items", |stats| &stats.peer_batches),
     ("stale_reads", "Reads that found another record and looked up again", |stats| &stats.stale_reads),
     ("failed_copies", "Copies that could not be read", |stats| &stats.failed_copies),
     ("repaired_reads", "Reads that another copy answered", |stats| &stats.repaired_reads),
@@ -24,6 +29,7 @@ const COUNTERS: &[(&str, &str, Pick)] = &[
     ("lost_relocations", "Relocations that lost against a newer write", |stats| &stats.lost_relocations),
     ("recovered_records", "Records that the last start read from the logs", |stats| &stats.recovered_records),
     ("rolled_forward_writes", "Writes that the last start completed", |stats| &stats.rolled_forward),
+    ("added_copies", "Copies made of records that were written while fewer devices took writes", |stats| &stats.added_copies),
     ("discarded_writes", "Partial writes that the last start discarded", |stats| &stats.discarded_writes),
     ("recopied_writes", "Writes whose missing copies the last start made again", |stats| &stats.recopied),
 ];

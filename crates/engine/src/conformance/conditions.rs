@@ -226,6 +226,15 @@ pub(super) async fn one_of_many_deleters_wins(engine: Engine) {
 
 /// One writer counts up; what readers see only grows, and never lags behind what was acknowledged before they asked.
 pub(super) async fn readers_never_go_back(engine: Engine) {
+    read_while_written(engine, true).await;
+}
+
+/// The same without the first: what readers see never lags behind what was acknowledged before they asked.
+pub(super) async fn readers_see_what_was_acknowledged(engine: Engine) {
+    read_while_written(engine, false).await;
+}
+
+async fn read_while_written(engine: Engine, is_monotonic: bool) {
     let name = key("growing");
     put_as(&engine, &name, 0, 200, Condition::None).await.expect("put");
     let acknowledged = Arc::new(AtomicU64::new(0));
@@ -237,7 +246,8 @@ pub(super) async fn readers_never_go_back(engine: Engine) {
         readers.spawn(async move {
             let mut last = 0;
             while !stop.load(Ordering::Acquire) {
-                let floor = acknowledged.load(Ordering::Acquire).max(last);
+                let seen_before = if is_monotonic { last } else { 0 };
+                let floor = acknowledged.load(Ordering::Acquire).max(seen_before);
                 let seen = get(&engine, &name).await.expect("get");
                 last = u128::from_be_bytes(*seen.etag.digest()) as u64;
                 assert!(last >= floor, "read {last} after {floor} was acknowledged or seen");

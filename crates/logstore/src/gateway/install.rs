@@ -76,7 +76,7 @@ impl LogStore {
 impl Inner {
     fn install(self: &Arc<Self>, member: &Member, next: CellView) {
         let _one_at_a_time = member.changing.lock();
-        let cell = Arc::new(Cell::new(self.me, next.view.clone()));
+        let cell = Arc::new(Cell::new(self.me, next.view.clone()).writing(self.config.consistency));
         let added: Vec<GatewayId> =
             next.view.members().iter().copied().filter(|gateway| !member.view().view().contains(*gateway)).collect();
         self.change_links(member, &next.view);
@@ -151,7 +151,7 @@ impl Inner {
         let mut links = BTreeMap::new();
         for to in view.members().iter().copied().filter(|to| *to != self.me) {
             let link = known.get(&to).cloned().unwrap_or_else(|| {
-                let link = Link::new(to);
+                let link = Link::new(to, &self.stats);
                 self.env.spawn(link.clone().run(self.env.clone(), self.me, member.directory.clone()));
                 link
             });

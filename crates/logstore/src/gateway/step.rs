@@ -54,6 +54,13 @@ impl Inner {
                     }
                     self.enter(entry, name);
                 }
+                Output::PublishOwn { op: Op::Write(op), entry, .. } => self.enter(entry, op.name_entry(entry)),
+                Output::Spread { op: Op::Write(op), entry, to, view } => {
+                    let message = Message::Publish { entry: *entry, view: *view };
+                    if let Some(member) = &self.member {
+                        member.push(*to, &Item::Key { message, name: Some(Box::new(op.name_entry(entry))) });
+                    }
+                }
                 Output::Published { entry, .. } => {
                     let held = keys.held_names.remove(&entry.write);
                     let name = heard.filter(|name| name.entry == *entry).cloned().or(held);
@@ -103,6 +110,8 @@ impl Inner {
                     self.account(&entry, replaced.as_ref());
                     op.acknowledged(&entry, replaced);
                 }
+                Output::PublishOwn { entry, replaced, .. } => self.account(&entry, replaced.as_ref()),
+                Output::AcknowledgeOwn { op: Op::Write(op), entry, replaced } => op.acknowledged(&entry, replaced),
                 Output::Answer { op: Op::Read(op), newest, view } => op.answer(newest, view),
                 Output::Published { entry, replaced } => self.account_published(&entry, replaced.as_ref()),
                 Output::Moved { entry, from } => {
@@ -110,8 +119,11 @@ impl Inner {
                     self.targets.add_live_entry(&Located::from(&entry));
                 }
                 Output::RecoveredHeld => self.shard_holds_recovered(view),
-                Output::Send { .. } => {}
-                Output::Dispatch { .. } | Output::Acknowledge { .. } | Output::Answer { .. } => {
+                Output::Send { .. } | Output::Spread { .. } => {}
+                Output::Dispatch { .. }
+                | Output::Acknowledge { .. }
+                | Output::AcknowledgeOwn { .. }
+                | Output::Answer { .. } => {
                     unreachable!("turns are for writes, answers for reads")
                 }
             }

@@ -4,12 +4,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use topology::View;
 use types::{GatewayId, KeyHash, ViewNumber};
 
+/// What a gateway's writes promise to readers at the other gateways (paper section 3.7, "weaker consistency").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// Writes are announced, and readers of a key that is being written ask the writer: nobody reads an older version after somebody
+    /// read a newer one.
+    #[default]
+    Linearizable,
+    /// Nothing is announced; a write is acknowledged when every member has published it. A read that begins after the acknowledgement sees
+    /// the write or a newer one; until then some gateways may answer with the new version and others with the old one.
+    ReadAfterWrite,
+}
+
 /// One view of a cell, as a member of it sees it.
 #[derive(Clone, Debug)]
 pub struct Cell {
     me: GatewayId,
     view: View,
     others: Vec<GatewayId>,
+    consistency: Consistency,
 }
 
 impl Cell {
@@ -17,7 +30,17 @@ impl Cell {
     pub fn new(me: GatewayId, view: View) -> Self {
         assert!(view.contains(me), "a gateway is a member of its own view");
         let others = view.members().iter().copied().filter(|member| *member != me).collect();
-        Cell { me, view, others }
+        Cell { me, view, others, consistency: Consistency::default() }
+    }
+
+    /// The same with another promise of this gateway's writes.
+    pub fn writing(self, consistency: Consistency) -> Self {
+        Cell { consistency, ..self }
+    }
+
+    /// Whether this gateway announces its writes.
+    pub fn announces(&self) -> bool {
+        self.consistency == Consistency::Linearizable
     }
 
     pub fn me(&self) -> GatewayId {

@@ -91,7 +91,7 @@ impl<Op: Clone> Shard<Op> {
     pub(super) fn answer_freeze(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
         let (newest, view) = (self.index.newest(&hash), self.cell.number());
         let Some(state) = self.keys.get_mut(&hash) else { return };
-        if state.active.as_ref().is_some_and(|active| matches!(active.stage, Stage::Writing { .. })) {
+        if state.active.as_ref().is_some_and(|active| active.stage.is_outstanding()) {
             return;
         }
         let Some(peers) = state.peers.as_mut() else { return };

@@ -29,6 +29,10 @@ pub enum Message {
     /// Phase 2: the write is acknowledged and this is its entry; or it ended without one. It releases the freeze that it was
     /// made under: named, because the freeze's own messages come from the home and may overtake an earlier conclusion.
     Conclude { hash: KeyHash, write: WriteId, entry: Option<Entry>, freeze: Option<FreezeId> },
+    /// Read-after-write: publish this durable write of the sender, which is not acknowledged yet, and say so.
+    Publish { entry: Entry, view: ViewNumber },
+    /// It is published.
+    HavePublished { hash: KeyHash, write: WriteId, view: ViewNumber },
     /// A slow-path read: answer when every member holds your announcements of this key.
     Ask { hash: KeyHash, read: ReadId },
     /// The newest entry known to the asked gateway.
@@ -52,13 +56,14 @@ impl Message {
             Message::Announce { hash, .. }
             | Message::Announced { hash, .. }
             | Message::Conclude { hash, .. }
+            | Message::HavePublished { hash, .. }
             | Message::Ask { hash, .. }
             | Message::Told { hash, .. }
             | Message::FreezeAsk { hash, .. }
             | Message::Freeze { hash, .. }
             | Message::Frozen { hash, .. }
             | Message::Carry { hash, .. } => hash,
-            Message::Recovered { entry } => &entry.hash,
+            Message::Publish { entry, .. } | Message::Recovered { entry } => &entry.hash,
         }
     }
 
@@ -67,6 +72,8 @@ impl Message {
         match self {
             Message::Announce { view, .. }
             | Message::Announced { view, .. }
+            | Message::Publish { view, .. }
+            | Message::HavePublished { view, .. }
             | Message::FreezeAsk { view, .. }
             | Message::Freeze { view, .. }
             | Message::Frozen { view, .. }

@@ -13,7 +13,7 @@
 //! All of it may come again, and from two leaders: the next one repeats what a leader that died has begun.
 
 use super::message::Message;
-use super::shard::{Active, Output, Outputs, Shard, Stage};
+use super::shard::{Active, Output, Outputs, Shard};
 use super::write::NewerOf;
 use format::entry::Entry;
 use types::{GatewayId, KeyHash, ViewNumber};
@@ -51,7 +51,7 @@ impl<Op: Clone> Shard<Op> {
     pub(super) fn answer_recovery(&mut self, out: &mut Outputs<Op>) {
         let Some(change) = self.change.as_mut().filter(|change| change.owes_held) else { return };
         let is_held = |state: &super::shard::KeyState<Op>| state.peers.as_ref().is_some_and(|peers| !peers.held.is_empty());
-        let decides = |active: &Active<Op>| active.exclusive && matches!(active.stage, Stage::Writing { .. });
+        let decides = |active: &Active<Op>| active.exclusive && active.stage.is_outstanding();
         if self.keys.values().any(|state| is_held(state) && state.active.as_ref().is_some_and(decides)) {
             return;
         }

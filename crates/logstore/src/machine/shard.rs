@@ -21,6 +21,12 @@ pub enum Output<Op> {
     Dispatch { op: Op, write: WriteId, newest: Option<Located> },
     /// The write is durable, published and may be acknowledged. `replaced` is the record that is garbage now.
     Acknowledge { op: Op, entry: Entry, replaced: Option<Located> },
+    /// Read-after-write: the write is durable and published here; it is acknowledged when the others have published it.
+    PublishOwn { op: Op, entry: Entry, replaced: Option<Located> },
+    /// [`Message::Publish`] for another gateway. It names the operation, which has what lists say of the write.
+    Spread { op: Op, entry: Entry, to: GatewayId, view: ViewNumber },
+    /// Every member has published what [`Output::PublishOwn`] named: it may be acknowledged.
+    AcknowledgeOwn { op: Op, entry: Entry, replaced: Option<Located> },
     /// A write made elsewhere is published.
     Published { entry: Entry, replaced: Option<Located> },
     /// A record that is known here stands where the leader that recovered it says, not where it was thought to be.
@@ -80,6 +86,8 @@ impl<Op: Clone> Shard<Op> {
                 }
                 self.go_on(hash, out);
             }
+            Message::Publish { entry, .. } => self.publish_of_peer(from, entry, out),
+            Message::HavePublished { hash, write, .. } => self.peer_has_published(from, hash, write, out),
             Message::Ask { hash, read } => self.asked(from, hash, read, out),
             Message::Told { hash, read, newest } => self.told(from, hash, read, newest, out),
             Message::FreezeAsk { hash, freeze, .. } => self.freeze_asked(from, hash, freeze, out),
@@ -159,6 +167,15 @@ pub(super) enum Stage {
     Freezing { freeze: FreezeId, missing: Vec<GatewayId>, newest: Option<Located> },
     /// Appends and announcements are under way.
     Writing { freeze: Option<FreezeId>, unheard: Vec<GatewayId>, durable: Option<Entry> },
+    /// Read-after-write: durable, published here, and on its way to the members that are missing.
+    Spreading { freeze: Option<FreezeId>, missing: Vec<GatewayId>, entry: Entry, replaced: Option<Located> },
+}
+
+impl Stage {
+    /// Whether the write may stand in a log.
+    pub fn is_outstanding(&self) -> bool {
+        matches!(self, Stage::Writing { .. } | Stage::Spreading { .. })
+    }
 }
 
 /// The part of a key's state that exists only with other gateways around.

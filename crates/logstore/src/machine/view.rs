@@ -97,7 +97,6 @@ impl<Op: Clone> Shard<Op> {
 
     fn begin_view(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
         let cell = self.cell.clone();
-        let view = cell.number();
         let state = self.keys.get_mut(&hash).expect("only busy keys are asked for");
         if let Some(peers) = &mut state.peers {
             peers.frozen.retain(|frozen| frozen.answered);
@@ -106,21 +105,8 @@ impl<Op: Clone> Shard<Op> {
             peers.home_queue.clear();
         }
         match &mut state.active {
-            Some(Active { write, exclusive, stage: Stage::Writing { freeze, unheard, .. }, .. }) => {
-                *unheard = cell.others().to_vec();
-                if *exclusive && freeze.is_none() && !unheard.is_empty() {
-                    // Alone, it needed none. Whoever joins must not write beside it.
-                    *freeze = Some(FreezeId(self.sequences.draw_question()));
-                }
-                let (write, freeze) = (*write, *freeze);
-                if let Some(freeze) = freeze {
-                    self.carry_own(hash, freeze, out);
-                }
-                for &to in cell.others() {
-                    out.push(Output::Send { to, message: Message::Announce { hash, write, view } });
-                }
-                self.unless_unheard(hash, out);
-            }
+            Some(Active { stage: Stage::Writing { .. }, .. }) => self.announce_again(hash, out),
+            Some(Active { stage: Stage::Spreading { .. }, .. }) => self.spread_again(hash, out),
             Some(Active { stage: Stage::Freezing { freeze, missing, .. }, .. }) => {
                 *missing = cell.view().members().to_vec();
                 let freeze = *freeze;
@@ -130,7 +116,28 @@ impl<Op: Clone> Shard<Op> {
         }
     }
 
-    fn carry_own(&mut self, hash: KeyHash, freeze: FreezeId, out: &mut Outputs<Op>) {
+    /// A write whose appends are under way.
+    fn announce_again(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
+        let cell = self.cell.clone();
+        let view = cell.number();
+        let active = self.keys.get_mut(&hash).and_then(|state| state.active.as_mut());
+        let Some(Active { write, exclusive, stage: Stage::Writing { freeze, unheard, .. }, .. }) = active else { return };
+        if *exclusive && freeze.is_none() && !cell.others().is_empty() {
+            // Alone, it needed none. Whoever joins must not write beside it.
+            *freeze = Some(FreezeId(self.sequences.draw_question()));
+        }
+        *unheard = if cell.announces() { cell.others().to_vec() } else { Vec::new() };
+        let (write, freeze, unheard) = (*write, *freeze, unheard.clone());
+        if let Some(freeze) = freeze {
+            self.carry_own(hash, freeze, out);
+        }
+        for to in unheard {
+            out.push(Output::Send { to, message: Message::Announce { hash, write, view } });
+        }
+        self.unless_unheard(hash, out);
+    }
+
+    pub(super) fn carry_own(&mut self, hash: KeyHash, freeze: FreezeId, out: &mut Outputs<Op>) {
         let (me, view) = (self.cell.me(), self.cell.number());
         if self.cell.home(&hash) == me {
             self.state(&hash).peers().home_holder = Some((me, freeze));

@@ -30,7 +30,7 @@ impl<Op: Clone> Shard<Op> {
         assert!(active.write == entry.write, "an append of a write whose turn it is not");
         match &mut active.stage {
             Stage::Writing { durable, .. } => *durable = Some(entry),
-            Stage::Freezing { .. } => panic!("an append before its dispatch"),
+            Stage::Freezing { .. } | Stage::Spreading { .. } => panic!("an append before its dispatch, or a second one"),
         }
         self.acknowledge_if_complete(hash, out);
     }
@@ -41,7 +41,7 @@ impl<Op: Clone> Shard<Op> {
         if let Stage::Writing { .. } = active.stage {
             self.conclude(hash, active, None, out);
         } else {
-            panic!("a withdrawal before its dispatch");
+            panic!("a withdrawal before its dispatch, or of what is published");
         }
     }
 
@@ -88,7 +88,8 @@ impl<Op: Clone> Shard<Op> {
     ) {
         let write = WriteId { gateway: self.cell.me(), sequence: Sequence(self.sequences.draw()) };
         let newest = self.index.newest(&hash).max_by_order(learned);
-        let unheard = self.cell.others().to_vec();
+        // Of a write that is not announced nobody has to hear before it is durable.
+        let unheard = if self.cell.announces() { self.cell.others().to_vec() } else { Vec::new() };
         let view = self.cell.number();
         for &to in &unheard {
             out.push(Output::Send { to, message: Message::Announce { hash, write, view } });
@@ -144,32 +145,48 @@ impl<Op: Clone> Shard<Op> {
         });
         if let Some(entry) = complete {
             let active = state.active.take().expect("matched above");
-            self.conclude(hash, active, Some(entry), out);
+            match self.cell.announces() || self.cell.others().is_empty() {
+                true => self.conclude(hash, active, Some(entry), out),
+                false => self.spread(hash, active, entry, out),
+            }
         }
     }
 
     /// Publishes, acknowledges, tells the members, and lets the next write and waiting freezes go on.
     fn conclude(&mut self, hash: KeyHash, active: Active<Op>, entry: Option<Entry>, out: &mut Outputs<Op>) {
         if let Some(entry) = entry {
-            // Stale only when a member's later write was published meanwhile; the write happened before it and is garbage.
-            let replaced = match self.index.publish(entry) {
-                Ok(replaced) => replaced,
-                Err(_) => Some(crate::index::Located::from(&entry)),
-            };
+            let replaced = self.publish_own(entry);
             out.push(Output::Acknowledge { op: active.op, entry, replaced });
         }
         let freeze = match active.stage {
             Stage::Writing { freeze, .. } => freeze,
-            Stage::Freezing { .. } => None,
+            Stage::Freezing { .. } | Stage::Spreading { .. } => None,
         };
-        for &to in self.cell.others() {
-            out.push(Output::Send { to, message: Message::Conclude { hash, write: active.write, entry, freeze } });
+        // A write that was not announced and leaves nothing has nothing to conclude.
+        if self.cell.announces() || freeze.is_some() {
+            for &to in self.cell.others() {
+                out.push(Output::Send { to, message: Message::Conclude { hash, write: active.write, entry, freeze } });
+            }
         }
+        self.ended(hash, freeze, active.exclusive, out);
+    }
+
+    /// Enters a write of this gateway into the index; what is garbage now. Stale only when a member's later write was published
+    /// meanwhile: then the write happened before it and is garbage itself.
+    pub(super) fn publish_own(&mut self, entry: Entry) -> Option<crate::index::Located> {
+        match self.index.publish(entry) {
+            Ok(replaced) => replaced,
+            Err(_) => Some(crate::index::Located::from(&entry)),
+        }
+    }
+
+    /// A write of this gateway is over: what waited for that goes on.
+    pub(super) fn ended(&mut self, hash: KeyHash, freeze: Option<FreezeId>, exclusive: bool, out: &mut Outputs<Op>) {
         self.answer_asks(hash, out);
         if let Some(freeze) = freeze {
             self.freeze_ended(self.cell.me(), hash, freeze, out);
         }
-        if active.exclusive {
+        if exclusive {
             self.answer_recovery(out);
         }
         self.answer_freeze(hash, out);

@@ -8,7 +8,7 @@ use types::{Epoch, Sequence, ViewNumber};
 /// One item of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// About one key. A conclusion with an entry, and a recovered entry, bring what a list says of it.
+    /// About one key. A conclusion with an entry, an entry to be published, and a recovered one bring what a list says of it.
     Key {
         message: Message,
         name: Option<Box<NameEntry>>,

@@ -3,6 +3,7 @@
 use super::Directory;
 use super::item::Item;
 use super::wire::{self, HEAD_BYTES};
+use crate::stats::{Counter, LogStoreStats};
 use bytes::Bytes;
 use env::Env;
 use net::MAX_PAYLOAD_BYTES;
@@ -38,6 +39,14 @@ pub(crate) struct Link {
     closed: AtomicBool,
     /// The last call was not answered.
     failing: AtomicBool,
+    /// Of all streams of this gateway.
+    counted: Counted,
+}
+
+/// The counters of [`LogStoreStats`] that streams keep.
+struct Counted {
+    items: Arc<Counter>,
+    batches: Arc<Counter>,
 }
 
 #[derive(Default)]
@@ -54,10 +63,11 @@ struct Piece {
 }
 
 impl Link {
-    pub fn new(to: GatewayId) -> Arc<Link> {
+    pub fn new(to: GatewayId, stats: &LogStoreStats) -> Arc<Link> {
+        let counted = Counted { items: stats.peer_items.clone(), batches: stats.peer_batches.clone() };
         let closed = AtomicBool::new(false);
         let (wake, wake_soon) = (Notify::new(), Notify::new());
-        Arc::new(Link { to, waiting: Mutex::default(), wake, wake_soon, closed, failing: AtomicBool::new(false) })
+        Arc::new(Link { to, waiting: Mutex::default(), wake, wake_soon, closed, failing: AtomicBool::new(false), counted })
     }
 
     /// Queues an item. Its place in the stream is its place among the calls of this.
@@ -81,6 +91,7 @@ impl Link {
             *waiting = Waiting::default();
         }
         drop(waiting);
+        self.counted.items.add(1);
         match item.can_wait() {
             true => self.wake_soon.notify_one(),
             false => self.wake.notify_one(),
@@ -126,6 +137,7 @@ impl Link {
     async fn send_all(&self, env: &Env, me: GatewayId, directory: &dyn Directory, number: &mut u64) {
         while let Some(Piece { mut bytes, count }) = self.next() {
             *number += 1;
+            self.counted.batches.add(1);
             bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, *number, count));
             self.deliver(env, directory, Bytes::from(bytes)).await;
         }

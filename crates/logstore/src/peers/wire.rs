@@ -81,6 +81,8 @@ mod kind {
     pub const FROZEN: u8 = 8;
     pub const CARRY: u8 = 9;
     pub const RECOVERED: u8 = 10;
+    pub const PUBLISH: u8 = 11;
+    pub const HAVE_PUBLISHED: u8 = 12;
     pub const CARRIED: u8 = 16;
     pub const ALL_RECOVERED: u8 = 17;
     pub const RECOVERED_HELD: u8 = 18;
@@ -144,6 +146,13 @@ fn encode_message(message: &Message, name: Option<&NameEntry>, put: &mut Writer<
             put.kind(kind::FROZEN).hash(hash).u64(freeze.0).u64(view.0).located(hash, newest).end();
         }
         Message::Carry { hash, freeze, view } => put.kind(kind::CARRY).hash(hash).u64(freeze.0).u64(view.0).end(),
+        Message::Publish { view, .. } => {
+            put.kind(kind::PUBLISH).u64(view.0);
+            name.expect("an entry travels with its name").encode_into(put.0);
+        }
+        Message::HavePublished { hash, write, view } => {
+            put.kind(kind::HAVE_PUBLISHED).hash(hash).write(write).u64(view.0).end();
+        }
         Message::Recovered { .. } => {
             put.kind(kind::RECOVERED);
             name.expect("a recovered entry travels with its name").encode_into(put.0);
@@ -167,7 +176,7 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
     let at = reader.offset();
     let found = reader.u8("kind")?;
     Ok(match found {
-        kind::ANNOUNCE..=kind::RECOVERED => decode_message(found, reader)?,
+        kind::ANNOUNCE..=kind::HAVE_PUBLISHED => decode_message(found, reader)?,
         kind::CARRIED => Item::All(CellMessage::Carried { view: view(reader)? }),
         kind::ALL_RECOVERED => Item::All(CellMessage::AllRecovered { view: view(reader)? }),
         kind::RECOVERED_HELD => Item::All(CellMessage::RecoveredHeld { view: view(reader)? }),
@@ -206,11 +215,17 @@ fn decode_message(found: u8, reader: &mut Reader<'_>) -> Result<Item, WireError>
         let name = NameEntry::read(reader)?;
         return Ok(Item::Key { message: Message::Recovered { entry: name.entry }, name: Some(Box::new(name)) });
     }
+    if found == kind::PUBLISH {
+        let view = view(reader)?;
+        let name = NameEntry::read(reader)?;
+        return Ok(Item::Key { message: Message::Publish { entry: name.entry, view }, name: Some(Box::new(name)) });
+    }
     let hash = KeyHash::from_bytes(reader.array::<KEY_HASH_BYTES>("hash")?);
     let mut told = None;
     let message = match found {
         kind::ANNOUNCE => Message::Announce { hash, write: write(reader)?, view: view(reader)? },
         kind::ANNOUNCED => Message::Announced { hash, write: write(reader)?, view: view(reader)? },
+        kind::HAVE_PUBLISHED => Message::HavePublished { hash, write: write(reader)?, view: view(reader)? },
         kind::CONCLUDE => {
             let write = write(reader)?;
             let freeze = option(reader)?.map(FreezeId);

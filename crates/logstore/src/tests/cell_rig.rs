@@ -2,7 +2,7 @@
 
 use super::gate::{Gate, Gates};
 use super::support::{MemoryManifests, Rig};
-use crate::{CellView, Directory, LogStore, LogStoreConfig, MemberSetup};
+use crate::{CellView, Consistency, Directory, LogStore, LogStoreConfig, MemberSetup};
 use bytes::Bytes;
 use engine::{
     Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
@@ -132,24 +132,38 @@ impl CellRig {
 
     /// One whose leader collects every zone that is worth it.
     pub async fn greedy(seed: u64, gateways: usize) -> CellRig {
-        CellRig::with_config(seed, gateways, (40, 128 * 1024), false, 100).await
+        let mut rig = Rig::new(seed, 3, 40, 128 * 1024).await;
+        rig.config.collect_below_free_percent = 100;
+        CellRig::over(rig, gateways, false, Consistency::Linearizable).await
     }
 
-    async fn with(seed: u64, gateways: usize, zones: (u64, u64), is_prompt: bool) -> CellRig {
-        let percent = LogStoreConfig::default().collect_below_free_percent;
-        CellRig::with_config(seed, gateways, zones, is_prompt, percent).await
+    /// A cell whose writes promise this.
+    pub async fn writing(seed: u64, gateways: usize, consistency: Consistency) -> CellRig {
+        let rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
+        CellRig::over(rig, gateways, false, consistency).await
     }
 
-    async fn with_config(
-        seed: u64,
-        gateways: usize,
-        (zones, zone_bytes): (u64, u64),
-        is_prompt: bool,
-        collect_below_free_percent: u8,
-    ) -> CellRig {
+    /// A cell whose leader copies so much in a second.
+    pub async fn copying(seed: u64, gateways: usize, bytes_per_second: u64) -> CellRig {
+        let mut rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
+        rig.config.collect_bytes_per_second = bytes_per_second;
+        CellRig::over(rig, gateways, false, Consistency::Linearizable).await
+    }
+
+    /// One whose messages take no time, and whose writes promise this.
+    pub async fn prompt_writing(seed: u64, gateways: usize, consistency: Consistency) -> CellRig {
+        let rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
+        CellRig::over(rig, gateways, true, consistency).await
+    }
+
+    async fn with(seed: u64, gateways: usize, (zones, zone_bytes): (u64, u64), is_prompt: bool) -> CellRig {
         let rig = Rig::new(seed, 3, zones, zone_bytes).await;
+        CellRig::over(rig, gateways, is_prompt, Consistency::Linearizable).await
+    }
+
+    async fn over(rig: Rig, gateways: usize, is_prompt: bool, consistency: Consistency) -> CellRig {
         let env = rig.env.clone();
-        let config = LogStoreConfig { checkpoint_entries: 200, collect_below_free_percent, ..rig.config.clone() };
+        let config = LogStoreConfig { checkpoint_entries: 200, consistency, ..rig.config.clone() };
         let (stores, cut, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         let lease = Mutex::new(Duration::from_secs(3600));
         let streets = Arc::new(Streets { env: env.clone(), stores, cut, held, lease, is_prompt });

@@ -2,8 +2,8 @@
 
 use crate::{Node, NodeOptions};
 use consensus::{BASE_BYTES, LogPlace};
-use device::{Device, DeviceConfig, FormatOptions};
-use disk::{Disk, SimDisk, SimOptions};
+use device::{Device, DeviceConfig, DeviceStats, FormatOptions};
+use disk::{Disk, DiskStats, SimDisk, SimOptions};
 use engine::ObjectEngine;
 use env::Env;
 use logstore::LogStoreConfig;
@@ -38,6 +38,7 @@ pub struct Machine {
     log: SimDisk,
     data: SimDisk,
     pub node: Option<Arc<Node>>,
+    device: Option<Arc<Device>>,
 }
 
 pub fn address(number: usize) -> String {
@@ -50,7 +51,16 @@ impl Machine {
         let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
         let capacity_bytes = Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024);
         let data = SimDisk::new(env, SimOptions { capacity_bytes, seed: env.random_u64(), ..SimOptions::default() });
-        Machine { number, log, data, node: None }
+        Machine { number, log, data, node: None, device: None }
+    }
+
+    /// Of the device's disk and of the one that holds the manager's log.
+    pub fn disk_stats(&self) -> (DiskStats, DiskStats) {
+        (self.data.stats(), self.log.stats())
+    }
+
+    pub fn device_stats(&self) -> &DeviceStats {
+        self.device.as_ref().expect("the node runs").stats()
     }
 
     fn register(&self) -> RegisterNode {
@@ -109,6 +119,7 @@ impl Machine {
         let disk: Arc<dyn Disk> = Arc::new(self.data.clone());
         let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
         let device = Arc::new(Device::open(disk, env, config).await.unwrap());
+        self.device = Some(device.clone());
         let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
         let devices = if has_device { vec![device] } else { Vec::new() };
         self.node = Some(Arc::new(opened.start(devices, config).await.unwrap()));
@@ -117,6 +128,7 @@ impl Machine {
     /// The process dies; with it what its disks had not made durable, in part, if the power goes too.
     async fn die(&mut self, network: &SimulatedNetwork, power: bool) {
         network.cut(&address(self.number));
+        self.device = None;
         if let Some(node) = self.node.take() {
             if power {
                 self.log.power_cut();

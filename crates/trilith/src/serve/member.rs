@@ -9,7 +9,6 @@ use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
 use consensus::LogPlace;
 use env::Env;
-use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
 use node::{Node, NodeOptions};
@@ -51,7 +50,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(super::FORMAT_VERSION).await?;
     let found = devices::open_of_node(&env, &settings, &manager, cluster.id, disks).await?;
-    let node = Arc::new(opened.start(found.clone(), LogStoreConfig::default()).await?);
+    let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
     let (root, origin) = root_of(&env, &settings, &manager).await?;
 
     let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());

@@ -1,6 +1,6 @@
 //! The machine's invariants, looked at from above: with every gateway's state in view.
 
-use super::super::{FreezeId, Message, Output, Outputs, Shard};
+use super::super::{Consistency, FreezeId, Message, Output, Outputs, Shard};
 use super::world::{Failure, Op, OpId, key_hash};
 use crate::index::Located;
 use format::record::WriteId;
@@ -15,6 +15,7 @@ const MAX_FREEZES_BEFORE_A_WRITE: usize = 1;
 pub struct Checks {
     keys: Vec<KeyChecks>,
     gateways: usize,
+    consistency: Consistency,
 }
 
 #[derive(Clone, Default)]
@@ -43,9 +44,9 @@ fn fail<T>(text: String) -> Result<T, Failure> {
 }
 
 impl Checks {
-    pub fn new(gateways: usize, keys: usize) -> Self {
+    pub fn new(gateways: usize, keys: usize, consistency: Consistency) -> Self {
         let key = KeyChecks { known: vec![None; gateways], ..KeyChecks::default() };
-        Checks { keys: vec![key; keys], gateways }
+        Checks { keys: vec![key; keys], gateways, consistency }
     }
 
     /// Before a machine's output is done. The machines have already taken their steps.
@@ -58,11 +59,13 @@ impl Checks {
     ) -> Result<(), Failure> {
         match output {
             Output::Dispatch { op, write, newest } => self.dispatched(ops, gateway, *op, *write, *newest),
-            Output::Acknowledge { op, entry, .. } => {
+            Output::Acknowledge { op, entry, .. } | Output::AcknowledgeOwn { op, entry, .. } => {
                 let key = ops[*op].key;
                 self.acknowledged(gateways, gateway, key, *op, entry)
             }
             Output::Send { .. }
+            | Output::PublishOwn { .. }
+            | Output::Spread { .. }
             | Output::Published { .. }
             | Output::Moved { .. }
             | Output::Answer { .. }
@@ -116,8 +119,14 @@ impl Checks {
     ) -> Result<(), Failure> {
         for (member, shard) in gateways.iter().enumerate().filter(|(member, _)| *member != gateway) {
             let peers = shard.keys.get(&key_hash(key)).and_then(|state| state.peers.as_ref());
-            if !peers.is_some_and(|peers| peers.announced.contains(&entry.write)) {
-                return fail(format!("op {op} is acknowledged, but gateway {member} does not hold its notice"));
+            let knows = match self.consistency {
+                Consistency::Linearizable => peers.is_some_and(|peers| peers.announced.contains(&entry.write)),
+                Consistency::ReadAfterWrite => {
+                    shard.index().newest(&key_hash(key)).is_some_and(|newest| newest.order >= entry.order)
+                }
+            };
+            if !knows {
+                return fail(format!("op {op} is acknowledged, but gateway {member} does not know of it"));
             }
         }
         let state = &mut self.keys[key];
@@ -185,7 +194,8 @@ impl Checks {
             if newest < state.known[gateway] {
                 return fail(format!("gateway {gateway} went back from {:?} to {newest:?} of key {key}", state.known[gateway]));
             }
-            if newest.is_some_and(|newest| !state.acknowledged.contains(&newest)) {
+            let is_early = newest.is_some_and(|newest| !state.acknowledged.contains(&newest));
+            if is_early && self.consistency == Consistency::Linearizable {
                 return fail(format!("gateway {gateway} has {newest:?} of key {key}, which nobody has acknowledged"));
             }
             state.known[gateway] = newest;

@@ -110,7 +110,8 @@ impl CellWorld {
     }
 
     pub fn install(&mut self, member: usize) -> Result<(), Failure> {
-        let next = Arc::new(Cell::new(gateway_id(member), self.manager.view()));
+        let next = Cell::new(gateway_id(member), self.manager.view()).writing(self.setup.consistency_of(member));
+        let next = Arc::new(next);
         let undecided = self.manager.undecided.clone();
         let removed: Vec<GatewayId> = undecided.iter().map(|gateway| gateway_id(*gateway)).collect();
         let (voids, forgets) = (self.is_wrong(Wrong::VoidsBeforeWalk), self.is_wrong(Wrong::ForgetsFreezes));
@@ -146,7 +147,7 @@ impl CellWorld {
         Ok(())
     }
 
-    /// A wrong member takes every announcement that it repeats for heard.
+    /// A wrong member takes every announcement that it repeats for heard, and every entry for published.
     fn perform_install(&mut self, member: usize, out: Outputs<OpId>, keeps: bool) -> Result<(), Failure> {
         let mut heard = Vec::new();
         let mut kept = Outputs::new();
@@ -155,7 +156,13 @@ impl CellWorld {
                 Output::Send { to, message: Message::Announce { hash, write, view } } if keeps => {
                     heard.push((to, Message::Announced { hash, write, view }));
                 }
-                other => kept.push(other),
+                Output::Spread { entry, to, view, .. } if keeps => {
+                    heard.push((to, Message::HavePublished { hash: entry.hash, write: entry.write, view }));
+                }
+                other => {
+                    self.report.spread_again += usize::from(matches!(other, Output::Spread { .. }));
+                    kept.push(other);
+                }
             }
         }
         self.perform(member, kept)?;

@@ -22,6 +22,8 @@ pub enum Mutant {
     IgnoresFreezes,
     /// What arrives last wins, whatever its order.
     LastArrivalWins,
+    /// A read-after-write gateway acknowledges a write that members have not published.
+    AcknowledgesUnpublished,
     /// Streams hand over batches as they arrive and drop what comes too late.
     UnorderedStreams,
 }
@@ -52,6 +54,10 @@ pub struct Forged {
 impl Mutant {
     /// What the wrong gateway `from` does beside sending `message`.
     pub fn on_send(self, from: usize, to: usize, message: &Message, forged: &mut Vec<Forged>) {
+        if let (Mutant::AcknowledgesUnpublished, Message::Publish { entry, view }) = (self, message) {
+            let message = Message::HavePublished { hash: entry.hash, write: entry.write, view: *view };
+            forged.push(Forged { from: to, to: from, message, at_once: true });
+        }
         if let (Mutant::AcknowledgesUnheard, Message::Announce { hash, write, view }) = (self, message) {
             let message = Message::Announced { hash: *hash, write: *write, view: *view };
             forged.push(Forged { from: to, to: from, message, at_once: true });

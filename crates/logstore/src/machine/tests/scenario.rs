@@ -1,6 +1,6 @@
 //! Several gateways, step by step: each test is one story of the protocol.
 
-use super::super::{Cell, Message, Output, Outputs, SequenceSource, Shard, Stable};
+use super::super::{Cell, Consistency, Message, Output, Outputs, SequenceSource, Shard, Stable};
 use super::turns::entry;
 use super::world::{gateway_id, key_hash, view};
 use crate::index::{Located, ShardIndex};
@@ -22,9 +22,13 @@ const KEY: usize = 0;
 
 impl Trio {
     fn new() -> Self {
+        Trio::writing([Consistency::Linearizable; 3])
+    }
+
+    fn writing(consistency: [Consistency; 3]) -> Self {
         let view = view(1, &[0, 1, 2]);
         let shard = |me: &types::GatewayId| {
-            let cell = Arc::new(Cell::new(*me, view.clone()));
+            let cell = Arc::new(Cell::new(*me, view.clone()).writing(consistency[me.0 as usize]));
             Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(1))
         };
         Trio {
@@ -97,9 +101,15 @@ impl Trio {
                     self.writes.insert(op, (gateway, write));
                     self.seen.push(format!("dispatch {op}"));
                 }
-                Output::Acknowledge { op, .. } => self.seen.push(format!("acknowledge {op}")),
+                Output::Acknowledge { op, .. } | Output::AcknowledgeOwn { op, .. } => {
+                    self.seen.push(format!("acknowledge {op}"))
+                }
                 Output::Answer { op, newest, .. } => self.seen.push(format!("answer {op}: {}", offset_of(newest))),
-                Output::Published { .. } | Output::Moved { .. } | Output::RecoveredHeld => {}
+                Output::Spread { entry, to, view, .. } => {
+                    let message = Message::Publish { entry, view };
+                    self.wires.entry((gateway, to.0 as usize)).or_default().push_back(message);
+                }
+                Output::PublishOwn { .. } | Output::Published { .. } | Output::Moved { .. } | Output::RecoveredHeld => {}
                 Output::Send { to, message } => {
                     self.wires.entry((gateway, to.0 as usize)).or_default().push_back(message);
                 }
@@ -387,4 +397,86 @@ fn reads_and_freezes_leave_no_holes_in_the_sequence_of_writes() {
     trio.settle();
     assert_eq!(trio.seen(), ["dispatch 1", "acknowledge 1", "answer 100: 5", "dispatch 2"]);
     assert_eq!(trio.writes[&2].1.sequence.0, 1, "the first write of gateway 1, after a slow read and a freeze");
+}
+
+const WEAKER: [Consistency; 3] = [Consistency::ReadAfterWrite; 3];
+
+#[test]
+fn in_read_after_write_mode_a_write_waits_for_every_member_to_publish_and_no_read_asks() {
+    let mut trio = Trio::writing(WEAKER);
+    trio.put(0, 1);
+    assert!(trio.wires.values().all(VecDeque::is_empty), "nothing is announced");
+    trio.durable(1, 10);
+    assert_eq!((trio.newest(0), trio.newest(1)), ("10".to_owned(), "nothing".to_owned()));
+    trio.deliver(0, 1);
+    trio.get(1, 2);
+    trio.get(2, 3);
+    // What the mode gives up: the new version, then at another gateway the old one.
+    assert_eq!(trio.seen(), ["dispatch 1", "answer 2: 10", "answer 3: nothing"]);
+    trio.deliver(1, 0);
+    assert!(trio.seen().is_empty(), "one member has not published");
+    trio.deliver(0, 2);
+    trio.deliver(2, 0);
+    assert_eq!(trio.seen(), ["acknowledge 1"]);
+    trio.get(2, 4);
+    assert_eq!(trio.seen(), ["answer 4: 10"]);
+    trio.settle();
+    trio.assert_idle();
+}
+
+#[test]
+fn in_read_after_write_mode_a_freeze_waits_until_a_write_is_with_everybody() {
+    let mut trio = Trio::writing(WEAKER);
+    trio.put(0, 1);
+    trio.durable(1, 10);
+    trio.put_if(1, 2);
+    trio.settle_without(&[(2, 0)]);
+    assert_eq!(trio.seen(), ["dispatch 1"], "gateway 0's write is not over");
+    trio.settle();
+    assert_eq!(trio.seen(), ["acknowledge 1", "dispatch 2"]);
+    trio.put(0, 3);
+    assert!(trio.seen().is_empty(), "the key is frozen");
+    trio.durable(2, 11);
+    trio.settle();
+    assert_eq!(trio.seen(), ["acknowledge 2", "dispatch 3"]);
+    trio.durable(3, 12);
+    trio.settle();
+    assert_eq!((trio.seen(), trio.newest(1)), (vec!["acknowledge 3".to_owned()], "12".to_owned()));
+    trio.assert_idle();
+}
+
+#[test]
+fn a_withdrawn_write_of_read_after_write_mode_releases_its_freeze() {
+    let mut trio = Trio::writing(WEAKER);
+    trio.put_if(1, 1);
+    trio.settle();
+    assert_eq!(trio.seen(), ["dispatch 1"]);
+    trio.withdraw(1);
+    trio.put(0, 2);
+    trio.settle();
+    assert_eq!(trio.seen(), ["dispatch 2"]);
+    trio.durable(2, 10);
+    trio.settle();
+    assert_eq!(trio.seen(), ["acknowledge 2"]);
+    trio.assert_idle();
+}
+
+/// What a linearizable gateway writes is announced, so that readers in read-after-write gateways ask about it.
+#[test]
+fn gateways_of_both_modes_keep_their_own_promises() {
+    let mut trio = Trio::writing([Consistency::Linearizable, Consistency::ReadAfterWrite, Consistency::ReadAfterWrite]);
+    trio.put(0, 1);
+    trio.settle();
+    trio.get(1, 2);
+    assert_eq!(trio.seen(), ["dispatch 1"], "a read of a key in flight asks");
+    trio.durable(1, 10);
+    trio.settle();
+    assert_eq!(trio.seen(), ["acknowledge 1", "answer 2: 10"]);
+    trio.put(1, 3);
+    trio.get(0, 4);
+    trio.durable(3, 11);
+    trio.get(0, 5);
+    trio.settle();
+    assert_eq!(trio.seen(), ["dispatch 3", "answer 4: 10", "answer 5: 10", "acknowledge 3"]);
+    trio.assert_idle();
 }

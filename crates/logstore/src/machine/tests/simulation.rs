@@ -1,5 +1,6 @@
 //! Thousands of seeded runs of three gateways; each must be linearizable, keep the invariants and end.
 
+use super::super::Consistency;
 use super::mutant::Mutant;
 use super::world::{Failure, Report, Setup, World};
 use model::choice::{Exhaustive, Seeded};
@@ -32,6 +33,7 @@ fn run_all(setup: &Setup, count: u64) -> Report {
                 total.refused_swaps += report.refused_swaps;
                 total.stale_publishes += report.stale_publishes;
                 total.resends += report.resends;
+                total.torn_histories += report.torn_histories;
             }
             Err(Failure(text)) => {
                 let mut choices = Seeded::new(seed);
@@ -71,6 +73,21 @@ fn one_hot_key_is_linearizable() {
 fn blind_writes_beside_freezes_of_two_gateways() {
     let setup = Setup { keys: 1, clients: 6, calls_per_client: 8, mix: [2, 0, 0, 5], impatient: 0, ..Setup::usual() };
     run_all(&setup, SEEDS / 2);
+}
+
+/// Read-after-write mode: no read asks anybody, every read sees what was acknowledged before it was made (the world looks at that),
+/// conditions are decided under freezes as ever; and the mode is really weaker, or it would be good for nothing.
+#[test]
+fn in_read_after_write_mode_reads_see_what_was_acknowledged_and_ask_nobody() {
+    let weaker = Setup { consistency: Consistency::ReadAfterWrite, ..Setup::usual() };
+    let total = run_all(&weaker, SEEDS);
+    assert_eq!(total.slow_reads, 0, "{total:?}");
+    assert!(total.torn_histories > 10, "{total:?}");
+    assert!(total.swaps > 100 && total.refused_swaps > 100 && total.stale_publishes > 10, "{total:?}");
+    run_all(&Setup { keys: 1, clients: 8, calls_per_client: 5, mix: [3, 1, 3, 6], ..weaker.clone() }, SEEDS / 2);
+    run_all(&Setup { gateways: 5, clients: 8, ..weaker.clone() }, SEEDS / 8);
+    let wrong = Setup { mutant: Some(Mutant::AcknowledgesUnpublished), invariants: false, keys: 1, ..weaker };
+    assert!(found_out(&wrong).is_some(), "acknowledging what members have not published is not found");
 }
 
 #[test]

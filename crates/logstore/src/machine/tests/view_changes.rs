@@ -1,5 +1,6 @@
 //! Hundreds of seeded runs of cells whose view changes; each must be linearizable and end.
 
+use super::super::Consistency;
 use super::cell_world::{CellReport, CellSetup, CellWorld, Wrong};
 use super::world::Failure;
 use model::choice::Seeded;
@@ -11,7 +12,27 @@ const SOAK_FACTOR: u64 = 100;
 const WRONG_SEEDS: u64 = 2_500;
 
 fn usual() -> CellSetup {
-    CellSetup { gateways: 3, keys: 2, clients: 5, calls_per_client: 7, mix: [4, 4, 3], removals: 2, joins: 2, wrong: None }
+    CellSetup { removals: 2, joins: 2, ..quiet() }
+}
+
+fn quiet() -> CellSetup {
+    CellSetup {
+        gateways: 3,
+        keys: 2,
+        clients: 5,
+        calls_per_client: 7,
+        mix: [4, 4, 3],
+        removals: 0,
+        joins: 0,
+        consistency: Consistency::Linearizable,
+        is_mixed: false,
+        wrong: None,
+    }
+}
+
+/// Gateways that acknowledge what all have published and announce nothing.
+fn weaker() -> CellSetup {
+    CellSetup { consistency: Consistency::ReadAfterWrite, ..usual() }
 }
 
 /// What broken rules are looked for with.
@@ -36,6 +57,8 @@ fn run_all(setup: &CellSetup, count: u64) -> CellReport {
         total.joined += report.joined;
         total.refused_appends += report.refused_appends;
         total.carried_freezes += report.carried_freezes;
+        total.torn_histories += report.torn_histories;
+        total.spread_again += report.spread_again;
         total.steps += report.steps;
     }
     total
@@ -59,6 +82,31 @@ fn one_hot_key_of_a_cell_that_changes_is_linearizable() {
 fn two_and_five_gateways_change_their_views() {
     run_all(&CellSetup { gateways: 2, removals: 1, ..usual() }, SEEDS / 2);
     run_all(&CellSetup { gateways: 5, removals: 4, joins: 3, clients: 7, ..usual() }, SEEDS / 2);
+}
+
+/// Whatever happens to the view, a read sees what was acknowledged before it was made, and all members end with the same.
+#[test]
+fn cells_in_read_after_write_mode_change_their_views() {
+    let total = run_all(&weaker(), SEEDS);
+    assert!(total.lost > 100 && total.recovered > 100 && total.joined > 100, "{total:?}");
+    assert!(total.carried_freezes > 20 && total.spread_again > 20 && total.torn_histories > 0, "{total:?}");
+    run_all(&CellSetup { keys: 1, ..weaker() }, SEEDS);
+    run_all(&CellSetup { gateways: 2, removals: 1, ..weaker() }, SEEDS / 2);
+    run_all(&CellSetup { gateways: 5, removals: 4, joins: 3, clients: 7, ..weaker() }, SEEDS / 2);
+}
+
+/// Every second gateway announces: all promise what the weakest does.
+#[test]
+fn cells_with_gateways_of_both_modes_change_their_views() {
+    let total = run_all(&CellSetup { is_mixed: true, ..weaker() }, SEEDS);
+    assert!(total.recovered > 100 && total.spread_again > 10, "{total:?}");
+}
+
+/// A gateway that takes what an older view's members have published for what the new ones have.
+#[test]
+fn a_write_that_who_joins_has_not_published_is_not_acknowledged() {
+    let setup = CellSetup { keys: 1, wrong: Some(Wrong::KeepsAcknowledgements), ..weaker() };
+    assert!((0..WRONG_SEEDS).any(|seed| run(&setup, seed).is_err()), "not found in {WRONG_SEEDS} runs");
 }
 
 /// Rules whose breach shows in a few runs; the model (`crates/model/tests/models/views`) breaks all of them.

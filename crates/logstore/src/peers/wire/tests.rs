@@ -33,6 +33,7 @@ fn items() -> Vec<Item> {
         Message::Announce { hash, write, view },
         Message::Announced { hash, write, view },
         Message::Conclude { hash, write, entry: None, freeze: Some(freeze) },
+        Message::HavePublished { hash, write, view },
         Message::Ask { hash, read: ReadId(6) },
         Message::Told { hash, read: ReadId(6), newest },
         Message::Told { hash, read: ReadId(6), newest: None },
@@ -42,7 +43,8 @@ fn items() -> Vec<Item> {
         Message::Carry { hash, freeze, view },
     ];
     let mut items: Vec<Item> = messages.into_iter().map(|message| Item::Key { message, name: None }).collect();
-    let named = [Message::Conclude { hash, write, entry: Some(entry), freeze: None }, Message::Recovered { entry }];
+    let concluded = Message::Conclude { hash, write, entry: Some(entry), freeze: None };
+    let named = [concluded, Message::Publish { entry, view }, Message::Recovered { entry }];
     items.extend(named.map(|message| Item::Key { message, name: Some(Box::new(told.clone())) }));
     items.extend([
         Item::All(CellMessage::Carried { view }),
