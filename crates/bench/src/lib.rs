@@ -2,6 +2,7 @@
 //!
 //! - [`s3`] loads any S3 endpoint and reports rates and latencies.
 //! - [`ceiling`] is the server to compare with: bare HTTP, constant bodies.
+//! - [`zstore`] starts cells and single servers and measures what they cost, in turn.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
 //! Nothing of the system depends on this crate, and the generator uses nothing of the system: it runs the same against
@@ -15,6 +16,7 @@ pub mod latency;
 pub mod random;
 pub mod s3;
 mod usage;
+pub mod zstore;
 
 /// An experiment and its options.
 #[derive(Debug, Clone, clap::Subcommand)]
@@ -25,6 +27,8 @@ pub enum BenchCommand {
     Ceiling(ceiling::CeilingArgs),
     /// Measure a file or block device.
     Disk(disk::DiskArgs),
+    /// Measure a cell of three nodes beside one process, and what costs it time: modes, checkpoints, recovery, collection.
+    Zstore(zstore::ZstoreArgs),
 }
 
 /// Runs an experiment; the report goes to standard output.
@@ -33,5 +37,6 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::S3(args) => s3::run(&args),
         BenchCommand::Ceiling(args) => ceiling::run(&args),
         BenchCommand::Disk(args) => disk::run(&args),
+        BenchCommand::Zstore(args) => zstore::run(&args),
     }
 }

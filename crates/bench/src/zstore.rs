@@ -1,0 +1,57 @@
+//! `bench zstore`: the experiments of the ZStore paper's evaluation that need a cell, and what a cell costs beside one process.
+//!
+//! ```text
+//!   systems ── processes of this program: a cluster of three nodes, single servers ──► processor time, counters, S3
+//!   load ───── `bench s3` against all nodes at once;   client ── requests that must be close to each other
+//!   engine ─── a log engine in this process, for what no port brings about
+//!   pairs │ modes │ checkpoint │ failure │ collection ──► output: CSV, Markdown, plots
+//! ```
+//!
+//! Everything is measured on one machine, the load generator beside the servers: what counts is processor time per request, and ratios of
+//! what ran in turn.
+
+mod args;
+mod checkpoint;
+mod client;
+mod collection;
+mod engine;
+mod failure;
+mod load;
+mod modes;
+mod output;
+mod pairs;
+mod plot;
+mod systems;
+mod timeline;
+
+pub use args::{Experiment, ZstoreArgs};
+
+use anyhow::Context;
+use args::Scale;
+use output::Machine;
+use systems::Lab;
+
+/// Runs the experiments that were asked for, and writes what came of them.
+pub fn run(args: &ZstoreArgs) -> anyhow::Result<()> {
+    let machine = Machine::look(args.quick)?;
+    let lab = Lab::new(args)?;
+    let scale = Scale::of(args);
+    std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;
+    for experiment in args.experiments() {
+        println!("{}: {}", experiment.name(), experiment.purpose());
+        let report = match experiment {
+            Experiment::Pairs => pairs::run(&lab, &scale),
+            Experiment::Modes => modes::run(&lab, &scale),
+            Experiment::Checkpoint => checkpoint::run(&lab, &scale),
+            Experiment::Failure => failure::run(&lab, &scale),
+            Experiment::Collection => collection::run(&lab, &scale),
+        };
+        let report = report.with_context(|| format!("experiment {}", experiment.name()))?;
+        report.write(&args.out, experiment.name(), &machine)?;
+        println!("{}", report.text());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
