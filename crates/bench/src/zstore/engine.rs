@@ -23,6 +23,8 @@ const BODY_BYTES: usize = 4096;
 const DEVICES: u32 = 3;
 /// Operations of the foreground at a time.
 const TASKS: u64 = 16;
+/// How long the lock of a device may be held by what is just ending.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// New objects get numbers at random of so many: hardly ever one twice.
 const NEW_NUMBERS: u64 = 1 << 33;
 /// Threads with a share in the disks' rings: the foreground's and this one.
@@ -34,6 +36,7 @@ pub struct Ground {
     env: Env,
     manifests: Arc<Memory>,
     devices: Vec<Arc<Device>>,
+    capacity_bytes: u64,
 }
 
 /// The manager's part, in memory: nothing of it outlives the experiment.
@@ -99,7 +102,6 @@ impl Ground {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        let mut devices = Vec::new();
         for number in 1..=DEVICES {
             let options = OpenOptions { create: true, capacity_bytes: Some(capacity_bytes), direct: true };
             let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(&folder.join(format!("device-{number}")), &options)?);
@@ -112,10 +114,24 @@ impl Ground {
                 overwrite: false,
             };
             Device::format(&*disk, &env, &format).await.context("formatting a device")?;
-            let device = Device::open(disk, &env, DeviceConfig::default()).await.context("opening a device")?;
-            devices.push(Arc::new(device));
         }
-        Ok(Ground { folder: folder.to_owned(), env, manifests: Arc::default(), devices })
+        let mut ground =
+            Ground { folder: folder.to_owned(), env, manifests: Arc::default(), devices: Vec::new(), capacity_bytes };
+        ground.reopen().await?;
+        Ok(ground)
+    }
+
+    /// Opens the devices anew, as after a crash: whatever an engine was doing in a runtime that has ended is cut off.
+    pub async fn reopen(&mut self) -> anyhow::Result<()> {
+        self.devices.clear();
+        for number in 1..=DEVICES {
+            let options = OpenOptions { create: false, capacity_bytes: Some(self.capacity_bytes), direct: true };
+            let path = self.folder.join(format!("device-{number}"));
+            let disk = FileDisk::open_waiting(&self.env, &path, &options, LOCK_PATIENCE).await?;
+            let device = Device::open(Arc::new(disk), &self.env, DeviceConfig::default()).await.context("opening a device")?;
+            self.devices.push(Arc::new(device));
+        }
+        Ok(())
     }
 
     /// Starts the engine. No checkpoint comes by itself.
