@@ -92,9 +92,9 @@ fn partial_replicas_of_each_kind() {
             let gateways = rig.gateways();
             put(&gateways[0], "key", "old").await.unwrap();
             let devices = devices_of(&gateways[2], "key");
-            for replica in 1..3 {
+            for (replica, device) in devices.iter().enumerate().skip(1) {
                 let rule = if lost.contains(&replica) { Rule::Hold } else { Rule::Mute };
-                rig.gates.set(&gateways[2], devices[replica], Some(rule));
+                rig.gates.set(&gateways[2], *device, Some(rule));
             }
             let write = rig.env.spawn(put_if(gateways[2].clone(), "key", "new", Condition::None));
             rig.env.sleep(A_WHILE).await;
