@@ -2,7 +2,8 @@
 //!
 //! Each core has one combiner for each class. An append composes its frame straight into the combiner's aligned batch, under a
 //! lock that nobody but this core and its completions take. If no write of this combiner is in flight, the batch is submitted
-//! at once; otherwise it goes when that write ends, with all that queued meanwhile.
+//! at once; otherwise it goes when that write ends, with all that queued meanwhile. Who appends several frames at a time holds the
+//! combiner until the last of them.
 //!
 //! ```text
 //!            append: submit                     submit returned
@@ -20,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use disk::AlignedBuf;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::class::{AppendClass, CLASSES};
 use crate::error::AppendError;
@@ -36,6 +37,8 @@ pub(crate) struct Combiner {
 #[derive(Default)]
 struct State {
     phase: Phase,
+    /// More comes at once: no write begins for less than a full batch.
+    is_held: bool,
     /// Takes the next frame.
     filling: Option<Batch>,
     /// Full ones, first in first out.
@@ -71,7 +74,7 @@ pub(crate) fn append(
     compose: impl FnOnce(&mut [u8]),
     mut pending: Pending,
 ) -> Result<(), AppendError> {
-    let index = inner.env.core_index() % inner.env.core_count() * CLASSES + class.index();
+    let index = first_of_core(inner) + class.index();
     let batch_bytes = inner.batch_bytes();
     let mut state = inner.combiners[index].state.lock();
     if let Some(batch) = &state.filling
@@ -91,14 +94,48 @@ pub(crate) fn append(
     batch.buf.resize(pending.start + pending.frame_bytes);
     compose(&mut batch.buf[pending.start..]);
     batch.frames.push(pending);
-    if state.phase == Phase::Idle {
+    state.filling = Some(batch);
+    let begins = state.phase == Phase::Idle && (!state.is_held || !state.full.is_empty());
+    launch_if(begins, inner, index, state);
+    Ok(())
+}
+
+/// Launches what an idle combiner has, first in first out.
+fn launch_if(begins: bool, inner: &Arc<Inner>, index: usize, mut state: MutexGuard<'_, State>) {
+    if begins && let Some(batch) = state.take_batch() {
         state.phase = Phase::Launching;
         drop(state);
-        launch_all(inner, class, index, batch);
-    } else {
-        state.filling = Some(batch);
+        launch_all(inner, AppendClass::ALL[index % CLASSES], index, batch);
     }
-    Ok(())
+}
+
+/// Appends of this core that come while it exists go in one write, as far as a batch holds them.
+pub(crate) struct Hold<'a> {
+    inner: &'a Arc<Inner>,
+    first: usize,
+}
+
+impl<'a> Hold<'a> {
+    pub fn new(inner: &'a Arc<Inner>) -> Hold<'a> {
+        let first = first_of_core(inner);
+        (first..first + CLASSES).for_each(|index| inner.combiners[index].state.lock().is_held = true);
+        Hold { inner, first }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        for index in self.first..self.first + CLASSES {
+            let mut state = self.inner.combiners[index].state.lock();
+            state.is_held = false;
+            launch_if(state.phase == Phase::Idle, self.inner, index, state);
+        }
+    }
+}
+
+/// The first of the calling core's combiners, one for each class.
+fn first_of_core(inner: &Inner) -> usize {
+    inner.env.core_index() % inner.env.core_count() * CLASSES
 }
 
 /// The write of combiner `index` has ended, well or not; `buf` is its memory.

@@ -153,6 +153,12 @@ impl Device {
         result
     }
 
+    /// Carries out `appends`, whose small frames go in one write instead of the first in one of its own.
+    pub fn append_together<T>(&self, appends: impl FnOnce() -> T) -> T {
+        let _hold = combiner::Hold::new(&self.inner);
+        appends()
+    }
+
     fn start_append(
         &self,
         class: AppendClass,

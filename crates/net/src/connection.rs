@@ -136,8 +136,21 @@ impl FrameWriter {
 
     /// Takes a frame, to be written with others.
     pub async fn gather(&mut self, kind: FrameKind, id: u64, budget_ms: u32, payload: &[u8]) -> Result<(), ConnectionError> {
-        assert!(payload.len() <= MAX_PAYLOAD_BYTES, "lengths are checked where they come from");
-        self.gathered.extend_from_slice(&FrameHeader::new(kind, id, budget_ms, payload).encode());
+        self.gather_marked(kind, id, budget_ms, None, payload).await
+    }
+
+    /// The same with a byte before the payload.
+    pub async fn gather_marked(
+        &mut self,
+        kind: FrameKind,
+        id: u64,
+        budget_ms: u32,
+        mark: Option<u8>,
+        payload: &[u8],
+    ) -> Result<(), ConnectionError> {
+        assert!(mark.iter().len() + payload.len() <= MAX_PAYLOAD_BYTES, "lengths are checked where they come from");
+        self.gathered.extend_from_slice(&FrameHeader::marked(kind, id, budget_ms, mark, payload).encode());
+        self.gathered.extend(mark);
         if payload.len() < GATHER_BYTES {
             self.gathered.extend_from_slice(payload);
             return Ok(());
@@ -162,6 +175,7 @@ impl FrameWriter {
             self.stream.flush().await
         };
         tokio::select! {
+            // A write that does not wait sets no timer.
             biased;
             written = write => written?,
             () = self.env.sleep(WRITE_STALL_LIMIT) => return Err(ConnectionError::Stalled),

@@ -9,7 +9,7 @@
 //! Little endian. The header's CRC covers its first 28 bytes: a length is believed only after it. `budget` is the time that the caller still
 //! waits; zero in all but requests.
 
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::{CrcAlgorithm, Digest, checksum};
 
 /// Bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 32;
@@ -64,8 +64,23 @@ pub enum FrameError {
 impl FrameHeader {
     /// The header of a frame with this payload.
     pub fn new(kind: FrameKind, id: u64, budget_ms: u32, payload: &[u8]) -> Self {
-        assert!(payload.len() <= MAX_PAYLOAD_BYTES, "callers check the length");
-        FrameHeader { kind, id, payload_bytes: payload.len() as u32, budget_ms, payload_crc: crc(payload) }
+        FrameHeader::marked(kind, id, budget_ms, None, payload)
+    }
+
+    /// The header of a frame whose payload is a byte, if there is one, and then these.
+    pub(crate) fn marked(kind: FrameKind, id: u64, budget_ms: u32, mark: Option<u8>, payload: &[u8]) -> Self {
+        let payload_bytes = mark.iter().len() + payload.len();
+        assert!(payload_bytes <= MAX_PAYLOAD_BYTES, "callers check the length");
+        let payload_crc = match mark {
+            None => crc(payload),
+            Some(mark) => {
+                let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+                digest.update(&[mark]);
+                digest.update(payload);
+                digest.finalize() as u32
+            }
+        };
+        FrameHeader { kind, id, payload_bytes: payload_bytes as u32, budget_ms, payload_crc }
     }
 
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {

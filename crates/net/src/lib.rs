@@ -35,7 +35,7 @@ pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYL
 pub use hello::{Identity, PROTOCOL_VERSION};
 pub use local::LocalCaller;
 pub use network::{ByteStream, Listener, Network, TcpNetwork};
-pub use remote::{MAX_CALLS_IN_FLIGHT, RemoteCaller};
+pub use remote::{MAX_CALLS_IN_FLIGHT, RemoteCaller, ServiceCaller};
 pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFull};
 pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};

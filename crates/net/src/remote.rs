@@ -11,10 +11,12 @@ use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
 use crate::hello::{Identity, greet};
 use crate::network::Network;
+use crate::router::ServiceTag;
 use bytes::Bytes;
 use env::{Env, Instant};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,10 +51,17 @@ struct Shared {
     expected: Option<NodeIdentity>,
     permits: Arc<Semaphore>,
     next_id: AtomicU64,
-    /// Calls that were sent and have no answer. The permit goes with the entry.
-    pending: Mutex<BTreeMap<u64, Pending>>,
+    pending: Mutex<Calls>,
 }
 
+/// Calls that were sent and have no answer.
+struct Calls {
+    by_id: BTreeMap<u64, Pending>,
+    /// When the first of them was sent, if there are any.
+    awaited_since: Instant,
+}
+
+/// The permit goes with the entry.
 struct Pending {
     answer: oneshot::Sender<Result<Bytes, CallError>>,
     _permit: OwnedSemaphorePermit,
@@ -60,6 +69,7 @@ struct Pending {
 
 struct Queued {
     id: u64,
+    tag: Option<ServiceTag>,
     payload: Bytes,
     deadline: Instant,
     pending: Pending,
@@ -110,7 +120,7 @@ impl RemoteCaller {
             expected,
             permits: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
             next_id: AtomicU64::new(1),
-            pending: Mutex::default(),
+            pending: Mutex::new(Calls { by_id: BTreeMap::new(), awaited_since: env.now() }),
         });
         // A permit for each place in the queue: sending never waits.
         let (queue, queued) = mpsc::channel(MAX_CALLS_IN_FLIGHT);
@@ -118,10 +128,16 @@ impl RemoteCaller {
         RemoteCaller { shared, queue, task }
     }
 
-    async fn call_until(&self, payload: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
+    /// The way to one of the services at the address ([`crate::Router`]), on the same connection.
+    pub fn service(self: &Arc<Self>, tag: ServiceTag) -> ServiceCaller {
+        ServiceCaller { tag, caller: self.clone() }
+    }
+
+    async fn call_until(&self, tag: Option<ServiceTag>, payload: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
         let shared = &self.shared;
-        if payload.len() > MAX_PAYLOAD_BYTES {
-            return Err(CallError::TooLong { bytes: payload.len(), most: MAX_PAYLOAD_BYTES });
+        let bytes = tag.iter().len() + payload.len();
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(CallError::TooLong { bytes, most: MAX_PAYLOAD_BYTES });
         }
         let permit = tokio::select! {
             biased;
@@ -134,7 +150,7 @@ impl RemoteCaller {
         let (answer, answered) = oneshot::channel();
         let pending = Pending { answer, _permit: permit };
         let fate = Arc::new(Fate::default());
-        if self.queue.try_send(Queued { id, payload, deadline, pending, fate: fate.clone() }).is_err() {
+        if self.queue.try_send(Queued { id, tag, payload, deadline, pending, fate: fate.clone() }).is_err() {
             return Err(shared.not_sent("the connection's task has ended"));
         }
         // The call itself never waits longer than its deadline; the answer that comes later finds nobody.
@@ -158,7 +174,19 @@ impl RemoteCaller {
 
 impl Caller for RemoteCaller {
     fn call(&self, payload: Bytes, deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        Box::pin(self.call_until(payload, deadline))
+        Box::pin(self.call_until(None, payload, deadline))
+    }
+}
+
+/// Calls one of several services at an address. What is ready for several of them at one moment goes out together.
+pub struct ServiceCaller {
+    tag: ServiceTag,
+    caller: Arc<RemoteCaller>,
+}
+
+impl Caller for ServiceCaller {
+    fn call(&self, payload: Bytes, deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(self.caller.call_until(Some(self.tag), payload, deadline))
     }
 }
 
@@ -179,7 +207,7 @@ struct Withdrawal<'a> {
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         if !self.is_over && !self.fate.give_up() {
-            self.shared.pending.lock().remove(&self.id);
+            self.shared.pending.lock().by_id.remove(&self.id);
         }
     }
 }
@@ -193,9 +221,26 @@ impl Shared {
         CallError::Unanswered { address: self.address.clone(), reason: reason.to_string() }
     }
 
+    fn await_answer(&self, id: u64, pending: Pending, now: Instant) {
+        let mut calls = self.pending.lock();
+        if calls.by_id.is_empty() {
+            calls.awaited_since = now;
+        }
+        calls.by_id.insert(id, pending);
+    }
+
+    /// How long the peer has said nothing while it should have.
+    fn silence(&self, heard: Instant) -> Duration {
+        let calls = self.pending.lock();
+        match calls.by_id.is_empty() {
+            true => Duration::ZERO,
+            false => self.env.now().saturating_duration_since(heard.max(calls.awaited_since)),
+        }
+    }
+
     fn answer(&self, id: u64, outcome: Result<Bytes, CallError>) {
         // Nobody there: the deadline passed, and the caller knows.
-        if let Some(pending) = self.pending.lock().remove(&id) {
+        if let Some(pending) = self.pending.lock().by_id.remove(&id) {
             pending.answer.send(outcome).unwrap_or_default();
         }
     }
@@ -262,12 +307,14 @@ async fn write_requests(
         }
         // Who else is ready to call goes out with the first.
         tokio::task::yield_now().await;
-        while let Some(Queued { id, payload, deadline, pending, fate }) = next.take() {
+        while let Some(Queued { id, tag, payload, deadline, pending, fate }) = next.take() {
             if fate.send() {
-                let budget = deadline.saturating_duration_since(shared.env.now());
+                let now = shared.env.now();
+                let budget = deadline.saturating_duration_since(now);
                 let budget_ms = u32::try_from(budget.as_millis()).unwrap_or(u32::MAX);
-                shared.pending.lock().insert(id, pending);
-                writer.gather(FrameKind::Request, id, budget_ms, &payload).await?;
+                shared.await_answer(id, pending, now);
+                let mark = tag.map(|tag| tag.0);
+                writer.gather_marked(FrameKind::Request, id, budget_ms, mark, &payload).await?;
             }
             if writer.is_full() {
                 break;
@@ -279,12 +326,14 @@ async fn write_requests(
 }
 
 async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), ConnectionError> {
-    let mut silent_since = shared.env.now();
+    let mut heard = shared.env.now();
+    // One timer for many answers: it is set anew when it rings, not when something comes.
+    let mut look = pin!(shared.env.sleep(SILENCE_LIMIT));
     loop {
         tokio::select! {
             biased;
             frame = reader.next() => {
-                silent_since = shared.env.now();
+                heard = shared.env.now();
                 let (header, payload) = frame?;
                 match header.kind {
                     FrameKind::Alive => {}
@@ -296,19 +345,19 @@ async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), Co
                     other => return Err(ConnectionError::Unexpected(other)),
                 }
             }
-            () = shared.env.sleep(SILENCE_LIMIT) => {
-                if shared.pending.lock().is_empty() {
-                    silent_since = shared.env.now();
-                } else if shared.env.now() - silent_since >= SILENCE_LIMIT {
+            () = look.as_mut() => {
+                let silence = shared.silence(heard);
+                if silence >= SILENCE_LIMIT {
                     return Err(ConnectionError::Silent(SILENCE_LIMIT));
                 }
+                look.set(shared.env.sleep(SILENCE_LIMIT - silence));
             }
         }
     }
 }
 
 fn fail_pending(shared: &Shared, error: &ConnectionError) {
-    let pending = std::mem::take(&mut *shared.pending.lock());
+    let pending = std::mem::take(&mut shared.pending.lock().by_id);
     for pending in pending.into_values() {
         pending.answer.send(Err(shared.unanswered(error))).unwrap_or_default();
     }

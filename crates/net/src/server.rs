@@ -10,6 +10,7 @@ use bytes::Bytes;
 use env::Env;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -119,6 +120,8 @@ async fn write_answers(
     mut queued: mpsc::Receiver<Answer>,
     running: &AtomicUsize,
 ) -> Result<(), ConnectionError> {
+    // Set anew when it rings, not with every answer: a peer that gets answers hears it is alive a little more often than it must.
+    let mut alive = pin!(env.sleep(ALIVE_INTERVAL));
     loop {
         tokio::select! {
             biased;
@@ -140,7 +143,8 @@ async fn write_answers(
                 }
                 writer.flush().await?;
             }
-            () = env.sleep(ALIVE_INTERVAL) => {
+            () = alive.as_mut() => {
+                alive.set(env.sleep(ALIVE_INTERVAL));
                 if running.load(Ordering::Relaxed) > 0 {
                     writer.write(FrameKind::Alive, 0, 0, &[]).await?;
                 }

@@ -116,6 +116,21 @@ async fn calls_over_tcp() {
     server.abort();
 }
 
+/// Silence counts from the first call that waits, not from the last answer of a busier time.
+#[tokio::test(start_paused = true)]
+async fn a_call_after_a_long_rest_has_its_time() {
+    let env = Env::simulated(77);
+    let network = SimulatedNetwork::new(&env);
+    let (_server, address) = start(&env, &network, NAME, Echo::new(&env)).await;
+    let caller = RemoteCaller::new(&env, Arc::new(network.clone()), &address, CLUSTER);
+    for rest_ms in [4_400, 4_900, 9_900] {
+        caller.call(Bytes::from_static(b"hello"), after(&env, SOON)).await.unwrap();
+        env.sleep(Duration::from_millis(rest_ms)).await;
+        let answer = caller.call(Bytes::from_static(b"wait 700"), after(&env, SOON)).await;
+        assert_eq!(answer.unwrap(), Bytes::from_static(b"echo:wait 700"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_over_the_simulated_network() {
     let simulated = Simulated::new().await;

@@ -1,20 +1,28 @@
-//! Ways to the services of other nodes: one connection to each address, shared by all services.
+//! Ways to the services of other nodes.
+//!
+//! Gateways and targets of two nodes share a connection: a write announces itself to a node and appends a copy there at the same moment,
+//! and one message costs less than two. Services that must be heard whatever the load have a connection each.
 
-use bytes::Bytes;
-use env::{Env, Instant};
+use crate::{GATEWAYS, TARGETS};
+use env::Env;
 use manager::NodeRecord;
-use net::{BoxFuture, CallError, Caller, Identity, Network, RemoteCaller, ServiceTag};
+use net::{Caller, Identity, Network, RemoteCaller, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::NodeIdentity;
 
-/// Addresses that connections are kept to. Nodes that left are forgotten when others take their place.
-const MAX_ADDRESSES: usize = 1024;
+/// Connections that are kept. Nodes that left are forgotten when others take their place.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// The service by which the connection is named that a service's requests go on.
+fn shared_by(tag: ServiceTag) -> ServiceTag {
+    if tag == TARGETS { GATEWAYS } else { tag }
+}
 
 /// Where, which service, and which node must be there.
 type Way = (String, ServiceTag, Option<NodeIdentity>);
-type ByAddress = BTreeMap<Way, Arc<dyn Caller>>;
+type Connections = BTreeMap<Way, Arc<RemoteCaller>>;
 
 /// Makes callers.
 #[derive(Clone)]
@@ -22,16 +30,15 @@ pub struct Callers {
     env: Env,
     network: Arc<dyn Network>,
     identity: Identity,
-    by_address: Arc<Mutex<ByAddress>>,
+    connections: Arc<Mutex<Connections>>,
 }
 
 impl Callers {
     pub fn new(env: &Env, network: Arc<dyn Network>, identity: Identity) -> Callers {
-        Callers { env: env.clone(), network, identity, by_address: Arc::default() }
+        Callers { env: env.clone(), network, identity, connections: Arc::default() }
     }
 
-    /// The way to a service at an address, whichever node is there. Each service has a connection of its own: a long batch of one does not
-    /// hold up another.
+    /// The way to a service at an address, whichever node is there.
     pub fn to(&self, address: &str, tag: ServiceTag) -> Arc<dyn Caller> {
         self.way(address, tag, None)
     }
@@ -42,30 +49,18 @@ impl Callers {
     }
 
     fn way(&self, address: &str, tag: ServiceTag, expected: Option<NodeIdentity>) -> Arc<dyn Caller> {
-        let mut by_address = self.by_address.lock();
-        if by_address.len() >= MAX_ADDRESSES {
-            by_address.clear();
+        let mut connections = self.connections.lock();
+        if connections.len() >= MAX_CONNECTIONS {
+            connections.clear();
         }
-        let connect = || -> Arc<dyn Caller> {
+        let connect = || {
             let (env, network) = (&self.env, self.network.clone());
-            let caller = match expected {
+            Arc::new(match expected {
                 Some(node) => RemoteCaller::of_node(env, network, address, self.identity, node),
                 None => RemoteCaller::new(env, network, address, self.identity),
-            };
-            Arc::new(Marked { tag, caller })
+            })
         };
-        by_address.entry((address.to_owned(), tag, expected)).or_insert_with(connect).clone()
-    }
-}
-
-/// A caller of one service.
-struct Marked {
-    tag: ServiceTag,
-    caller: RemoteCaller,
-}
-
-impl Caller for Marked {
-    fn call(&self, payload: Bytes, deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        Box::pin(async move { self.caller.call(self.tag.mark(&payload), deadline).await })
+        let connection = connections.entry((address.to_owned(), shared_by(tag), expected)).or_insert_with(connect);
+        Arc::new(connection.service(tag))
     }
 }

@@ -18,13 +18,17 @@ pub const STATE_INTERVAL: Duration = Duration::from_millis(500);
 /// The least time between two questions for it.
 pub const STATE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Appends of one writer to one target that wait for their answers; the others of a connection's calls are for reads.
-pub const MAX_APPENDS_IN_FLIGHT: usize = 128;
-/// Appends that wait for one of those to end.
+/// Requests with appends of one writer to one target that wait for their answers; appends gather meanwhile for the next.
+pub const MAX_BATCHES_IN_FLIGHT: usize = 4;
+/// A request ends when it has this many bytes. One longer append makes a request of its own.
+pub const BATCH_BYTES: usize = 256 << 10;
+const _: () = assert!(BATCH_BYTES < net::MAX_PAYLOAD_BYTES);
+/// An append joins the request before it if that was begun so shortly before: they share a deadline.
+pub const JOIN_TIME: Duration = Duration::from_millis(100);
+/// Appends that wait to be sent.
 pub const MAX_APPENDS_QUEUED: usize = 1024;
 /// Bytes of frames that wait so.
 pub const MAX_BYTES_QUEUED: usize = 64 << 20;
-const _: () = assert!(MAX_APPENDS_IN_FLIGHT < net::MAX_CALLS_IN_FLIGHT);
 
 /// Pause before a session is asked for again.
 pub const SESSION_PAUSE: Duration = Duration::from_millis(50);

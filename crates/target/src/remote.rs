@@ -1,7 +1,7 @@
 //! A target on another node.
 //!
 //! ```text
-//!   append ─► queue ─► session ─► call ─► answer     one task sends: at most so many at a time, in order, under the present session
+//!   append ─► queue ─► session ─► call ─► answers    one task sends: few requests at a time, in order, under the present session
 //!   others ───────────────────► call ─► answer       and what is known of the device is asked for anew every so often
 //! ```
 //!
@@ -15,7 +15,6 @@ mod walk;
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use device::{AppendError, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
 use env::Env;
 use format::frame::{self, FrameView};
@@ -25,10 +24,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use types::{Activation, DeviceId, ErrorKind, Place, ZoneIndex};
 
-use crate::limits::{APPEND_DEADLINE, CALL_DEADLINE, READ_DEADLINE, STATE_INTERVAL, STATE_PAUSE};
+use crate::limits::{CALL_DEADLINE, READ_DEADLINE, STATE_INTERVAL, STATE_PAUSE};
 use crate::log::{FrameRead, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, Writer};
-use crate::remote::lane::{Lane, Unanswered};
-use crate::wire::{AppendAnswer, Ask, TargetState, encode_append};
+use crate::remote::lane::Lane;
+use crate::wire::{AppendAnswer, Ask, TargetState};
 use crate::{NOWHERE, remote::walk::PagedWalk};
 
 pub(crate) use crate::remote::link::{AskError, Link};
@@ -95,21 +94,10 @@ impl LogTarget for RemoteTarget {
     }
 
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {
-        let LogAppend { class, frame_bytes, done, tag } = append;
-        let device = self.id();
-        self.lane.check_room(frame_bytes)?;
-        let fill = |slot: &mut [u8]| {
+        self.lane.push(append, |slot| {
             compose(slot);
             frame::seal(slot, &NOWHERE);
-        };
-        let message: BytesMut = encode_append(device, class, self.far.writer, frame_bytes, fill);
-        if message.len() > net::MAX_PAYLOAD_BYTES {
-            let most = net::MAX_PAYLOAD_BYTES - (message.len() - frame_bytes);
-            return Err(AppendError::TooLarge { frame_bytes, most });
-        }
-        let deadline = self.far.link.env.now() + APPEND_DEADLINE;
-        self.lane.push(message, class, deadline, Unanswered::new(device, done, tag));
-        Ok(())
+        })
     }
 
     fn try_read(&self, _place: Place, _buf: &mut [u8]) -> Option<FrameView> {

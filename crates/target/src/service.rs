@@ -5,6 +5,7 @@
 //!   is under way. So an append whose answer was lost lands before its writer's next one, or never.
 //! - What must not end half-way, because the connection breaks, runs on its own: fences, drains, resets.
 
+mod gathering;
 mod sessions;
 mod walk;
 
@@ -12,18 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use device::{AppendClass, AppendDone, AppendError, Appended, LogVector, PieceOfFrame};
+use device::{AppendDone, AppendError, Appended, LogVector, PieceOfFrame};
 use env::{Env, Instant};
 use format::frame;
 use format::zone_header::ZoneStream;
 use net::{BoxFuture, MAX_PAYLOAD_BYTES, Refusal};
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use types::{DeviceId, ErrorKind, Place, ZoneIndex, ZoneOffset};
 
 use crate::limits::WALK_PAGE_BYTES;
+use crate::service::gathering::Gathering;
 use crate::service::sessions::Sessions;
-use crate::wire::{AppendAnswer, Ask, Failure, Fault, Request, TargetState, Wire, WireError, encode_answer};
+use crate::wire::{
+    AppendAnswer, AppendAnswers, AppendPart, Ask, Failure, Fault, Request, TargetState, Wire, WireError, encode_answer,
+};
 use crate::{AppendCall, AppendRefused, FenceError, FrameRead, NOWHERE, PieceRead, ReadFailure, Target, TargetFailure, Writer};
 
 /// Carries out what others ask of the targets of this node.
@@ -68,9 +70,7 @@ impl TargetService {
     async fn answer(&self, served: &Arc<Served>, ask: Ask, deadline: Instant) -> Bytes {
         let target = served.target.clone();
         match ask {
-            Ask::Append { class, writer, session, frame } => {
-                encode_answer(&served.append(class, (writer, session), &frame, deadline).await)
-            }
+            Ask::Append { writer, session, parts } => encode_answer(&served.append((writer, session), &parts, deadline).await),
             Ask::OpenSession { writer } => {
                 let served = served.clone();
                 self.apart(async move { served.open_session(writer).await }).await
@@ -127,33 +127,50 @@ impl net::Service for TargetService {
 impl Served {
     async fn append(
         &self,
-        class: AppendClass,
         (writer, session): (Writer, u64),
-        frame: &Bytes,
+        parts: &[AppendPart],
         deadline: Instant,
-    ) -> Result<AppendAnswer, Failure> {
+    ) -> Result<AppendAnswers, Failure> {
+        let (gathering, told) = Gathering::new(parts.len());
+        let begin = || {
+            for (tag, part) in parts.iter().enumerate() {
+                if let Err(failure) = self.begin(writer, part, deadline, gathering.clone(), tag as u64) {
+                    gathering.note(tag, Err(failure));
+                }
+            }
+        };
+        self.sessions.within(writer, session, || self.target.device().append_together(begin))?;
+        // The device answers every append, also when it is closed; its last answer hands over all.
+        let answers =
+            told.await.map_err(|_| Failure { fault: Fault::Unknown, reason: "the device was closed first".to_owned() })?;
+        let device = self.target.device();
+        let is_writable = device.poisoned_by().is_none();
+        let hint = |(appended, part): (Result<Appended, Failure>, &AppendPart)| {
+            appended.map(|appended| AppendAnswer { appended, is_writable, open_room: device.open_room(part.class.stream()) })
+        };
+        Ok(answers.into_iter().zip(parts).map(hint).collect())
+    }
+
+    fn begin(
+        &self,
+        writer: Writer,
+        part: &AppendPart,
+        deadline: Instant,
+        done: Arc<dyn AppendDone>,
+        tag: u64,
+    ) -> Result<(), Failure> {
+        let AppendPart { class, frame } = part;
         check_frame(frame)?;
-        let (tell, told) = oneshot::channel();
         let call = AppendCall {
-            class,
+            class: *class,
             frame_bytes: frame.len(),
             writer: writer.key,
             token: writer.token,
             deadline: Some(deadline),
-            done: Arc::new(Tell(Mutex::new(Some(tell)))),
-            tag: 0,
+            done,
+            tag,
         };
-        let start = || self.target.append(call, |slot| slot.copy_from_slice(frame)).map_err(|refused| refused_append(&refused));
-        self.sessions.within(writer, session, start)??;
-        match told.await {
-            Ok(Ok(appended)) => Ok(AppendAnswer {
-                appended,
-                is_writable: self.target.device().poisoned_by().is_none(),
-                open_room: self.target.device().open_room(class.stream()),
-            }),
-            Ok(Err(error)) => Err(failed_append(&error)),
-            Err(_) => Err(Failure { fault: Fault::Unknown, reason: "the device was closed first".to_owned() }),
-        }
+        self.target.append(call, |slot| slot.copy_from_slice(frame)).map_err(|refused| refused_append(&refused))
     }
 
     async fn open_session(&self, writer: Writer) -> Result<u64, Failure> {
@@ -206,7 +223,7 @@ fn refused_append(refused: &AppendRefused) -> Failure {
     }
 }
 
-fn failed_append(error: &AppendError) -> Failure {
+pub(super) fn failed_append(error: &AppendError) -> Failure {
     match error.is_certain() {
         true => Failure::refused(error.kind(), error),
         false => Failure { fault: Fault::Unknown, reason: error.to_string() },
@@ -232,16 +249,4 @@ fn refused_fence(error: FenceError) -> Failure {
         FenceError::Notes(_) | FenceError::Seal(_) => ErrorKind::Unavailable,
     };
     Failure::refused(kind, error)
-}
-
-/// Hands one answer to the call that waits for it.
-struct Tell(Mutex<Option<oneshot::Sender<Result<Appended, AppendError>>>>);
-
-impl AppendDone for Tell {
-    fn appended(&self, _tag: u64, result: Result<Appended, AppendError>) {
-        if let Some(tell) = self.0.lock().take() {
-            // The connection may have ended.
-            drop(tell.send(result));
-        }
-    }
 }

@@ -104,7 +104,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     }
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
-    let server = threads::start(&settings, service, manager.clone(), &env)?;
+    let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Apart)?;
     s3_metrics::register(admin.registry(), server.app());
     admin.attach(Sources {
         manager,
@@ -125,7 +125,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     }
     tracing::info!("stopping: finishing the requests in hand");
     admin.set_ready(false);
-    tokio::task::spawn_blocking(move || server.stop()).await??;
+    server.stop().await?;
     close(&store, &opened).await;
     notes.write().await;
     admin_server.stop();

@@ -36,6 +36,39 @@ async fn a_small_append_is_one_durable_write_and_is_read_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn appends_together_are_one_write() {
+    let env = Env::simulated(2);
+    let (disk, device) = fresh(&env, 16);
+    landed(&device, AppendClass::Data, 0, 100);
+    for order in [CompletionOrder::Inline, CompletionOrder::Stepped] {
+        disk.set_order(order);
+        let (before, answers) = (disk.stats().writes, Arc::new(Answers::default()));
+        device.append_together(|| {
+            for number in 1..=9 {
+                append(&device, AppendClass::Data, number, 300, &answers).expect("starts");
+            }
+            append(&device, AppendClass::Tombstone, 10, 100, &answers).expect("starts");
+            assert_eq!(disk.stats().writes, before, "more may come");
+        });
+        disk.run_until_idle();
+        assert_eq!(disk.stats().writes - before, 2, "one for each class");
+        assert_eq!(answers.landed().len(), 10);
+    }
+    disk.set_order(CompletionOrder::Inline);
+    // What is too much for one batch does not wait, and afterwards nothing is held.
+    let answers = Arc::new(Answers::default());
+    let before = disk.stats().writes;
+    device.append_together(|| {
+        for number in 1..=40 {
+            append(&device, AppendClass::Data, number, 4000, &answers).expect("starts");
+        }
+        assert!(disk.stats().writes > before);
+    });
+    landed(&device, AppendClass::Data, 41, 100);
+    assert_eq!(answers.landed().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_queues_during_a_write_goes_with_the_next_one() {
     let env = Env::simulated(2);
     let (disk, device) = fresh(&env, 16);

@@ -39,12 +39,26 @@ impl LogStore {
             return Err(HearError::Deposed);
         }
         let hearing = member.hearings.of(from).ok_or(HearError::TooMany)?;
+        let taken = hearing.try_take(number);
+        let mut items = items.into_iter();
+        let mut waiting = None;
+        if let Some(Taken::Take(_)) = &taken {
+            // Most batches wait for nothing: no task for them.
+            waiting = items.by_ref().find_map(|item| self.inner.take_in_at_once(member, from, item));
+            if waiting.is_none() {
+                return Ok(());
+            }
+        }
         let inner = self.inner.clone();
         // A batch that has begun is taken in to its end, whoever stops waiting.
         let taking = self.inner.env.spawn(async move {
-            match hearing.take(number).await {
+            let taken = match taken {
+                Some(taken) => taken,
+                None => hearing.take(number).await,
+            };
+            match taken {
                 Taken::Take(_turn) => {
-                    for item in items {
+                    for item in waiting.into_iter().chain(items) {
                         inner.take_in(from, item).await?;
                     }
                     Ok(())
@@ -62,10 +76,30 @@ impl Inner {
         let member = self.member.as_ref().ok_or(HearError::Alone)?;
         if let Some(view) = item.view() {
             self.wait_for_view(member, view).await?;
+        }
+        match self.take_in_at_once(member, from, item) {
+            None => Ok(()),
+            Some(Item::Installed { manifest }) => self.follow(member, Follow::Installed(manifest)).await,
+            Some(Item::Relocated { old, name }) => {
+                let is_fresh = member.is_fresh_from_leader(from);
+                self.follow(member, Follow::Relocated { old, name: Box::new(name), is_fresh }).await
+            }
+            Some(Item::Retire { question }) => self.follow(member, Follow::Retire { from, question }).await,
+            Some(other) => unreachable!("its view is installed, and nobody follows it up: {other:?}"),
+        }
+    }
+
+    /// Takes an item in, or gives back one that has to wait: for its view, or behind others that are followed up.
+    fn take_in_at_once(self: &Arc<Self>, member: &Member, from: GatewayId, item: Item) -> Option<Item> {
+        if let Some(view) = item.view() {
+            let present = member.view().number();
+            if view > present {
+                return Some(item);
+            }
             // That a member has begun an epoch stays true, and is not said again.
             let is_kept = matches!(item, Item::Key { .. } | Item::All(_) | Item::EpochBegun { .. });
-            if view < member.view().number() && !is_kept {
-                return Ok(());
+            if view < present && !is_kept {
+                return None;
             }
         }
         match item {
@@ -92,17 +126,10 @@ impl Inner {
                 let inner = self.clone();
                 self.env.spawn(async move { inner.begin_epoch(view, epoch).await });
             }
-            Item::EpochBegun { epoch, staged_from, .. } => {
-                member.note_begun(from, epoch, staged_from);
-            }
-            Item::Installed { manifest } => self.follow(member, Follow::Installed(manifest)).await?,
-            Item::Relocated { old, name } => {
-                let is_fresh = member.is_fresh_from_leader(from);
-                self.follow(member, Follow::Relocated { old, name: Box::new(name), is_fresh }).await?;
-            }
-            Item::Retire { question } => self.follow(member, Follow::Retire { from, question }).await?,
+            Item::EpochBegun { epoch, staged_from, .. } => member.note_begun(from, epoch, staged_from),
+            item @ (Item::Installed { .. } | Item::Relocated { .. } | Item::Retire { .. }) => return Some(item),
         }
-        Ok(())
+        None
     }
 
     async fn follow(&self, member: &Member, follow: Follow) -> Result<(), HearError> {

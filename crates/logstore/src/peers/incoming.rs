@@ -4,6 +4,7 @@ use net::{Arrival, Incoming, StreamNumber};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 use types::GatewayId;
 
 /// Streams that a gateway remembers; those of gateways that left are forgotten with the view that leaves them out.
@@ -18,12 +19,12 @@ pub(crate) struct Hearings {
 /// One stream. Whoever holds its lock takes in a batch.
 #[derive(Default)]
 pub(crate) struct Hearing {
-    incoming: tokio::sync::Mutex<Incoming>,
+    incoming: Arc<tokio::sync::Mutex<Incoming>>,
 }
 
 /// The right to take in one batch of a stream, alone.
-pub(crate) struct Turn<'a> {
-    _incoming: tokio::sync::MutexGuard<'a, Incoming>,
+pub(crate) struct Turn {
+    _incoming: OwnedMutexGuard<Incoming>,
 }
 
 impl Hearings {
@@ -43,8 +44,8 @@ impl Hearings {
 }
 
 /// What is to be done with a batch.
-pub(crate) enum Taken<'a> {
-    Take(Turn<'a>),
+pub(crate) enum Taken {
+    Take(Turn),
     /// It was taken before; say so again.
     Already,
     /// Something before it is missing.
@@ -53,18 +54,26 @@ pub(crate) enum Taken<'a> {
 
 impl Hearing {
     /// Waits for the stream's turn and judges the batch.
-    pub async fn take(&self, number: u64) -> Taken<'_> {
-        let mut incoming = self.incoming.lock().await;
-        match incoming.arrived(StreamNumber(number)) {
-            Arrival::Next => Taken::Take(Turn { _incoming: incoming }),
-            Arrival::Duplicate => {
-                env::mark("gateway: a batch heard twice");
-                Taken::Already
-            }
-            Arrival::Gap => {
-                env::mark("gateway: a batch heard before an earlier one");
-                Taken::Gap
-            }
+    pub async fn take(&self, number: u64) -> Taken {
+        judge(self.incoming.clone().lock_owned().await, number)
+    }
+
+    /// The same, if nobody is taking a batch in.
+    pub fn try_take(&self, number: u64) -> Option<Taken> {
+        self.incoming.clone().try_lock_owned().ok().map(|incoming| judge(incoming, number))
+    }
+}
+
+fn judge(mut incoming: OwnedMutexGuard<Incoming>, number: u64) -> Taken {
+    match incoming.arrived(StreamNumber(number)) {
+        Arrival::Next => Taken::Take(Turn { _incoming: incoming }),
+        Arrival::Duplicate => {
+            env::mark("gateway: a batch heard twice");
+            Taken::Already
+        }
+        Arrival::Gap => {
+            env::mark("gateway: a batch heard before an earlier one");
+            Taken::Gap
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
 use device::{AppendClass, AppendDone, AppendError, Appended};
 use env::Instant;
 use futures_util::StreamExt;
@@ -13,13 +12,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use types::{DeviceId, ErrorKind};
 
-use crate::limits::{CALL_DEADLINE, MAX_APPENDS_IN_FLIGHT, MAX_APPENDS_QUEUED, MAX_BYTES_QUEUED, SESSION_PAUSE};
+use crate::limits::{
+    APPEND_DEADLINE, BATCH_BYTES, CALL_DEADLINE, JOIN_TIME, MAX_APPENDS_QUEUED, MAX_BATCHES_IN_FLIGHT, MAX_BYTES_QUEUED,
+    SESSION_PAUSE,
+};
+use crate::log::LogAppend;
 use crate::remote::{AskError, Far};
-use crate::wire::{AppendAnswer, Ask, Failure, Fault, set_session};
+use crate::wire::{AppendAnswer, AppendAnswers, AppendRequest, Ask, Failure, Fault};
 
 /// Who waits for an append's answer. Gets one in any case.
-pub(super) struct Unanswered {
+struct Unanswered {
     device: DeviceId,
+    class: AppendClass,
     done: Option<Arc<dyn AppendDone>>,
     tag: u64,
     /// The target may have seen it.
@@ -27,8 +31,8 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    pub fn new(device: DeviceId, done: Arc<dyn AppendDone>, tag: u64) -> Unanswered {
-        Unanswered { device, done: Some(done), tag, was_sent: false }
+    fn new(device: DeviceId, class: AppendClass, done: Arc<dyn AppendDone>, tag: u64) -> Unanswered {
+        Unanswered { device, class, done: Some(done), tag, was_sent: false }
     }
 
     fn answer(mut self, outcome: Result<Appended, AppendError>) {
@@ -58,12 +62,12 @@ impl Drop for Unanswered {
     }
 }
 
-/// An append that has not been sent, or may be sent again.
-struct Waiting {
-    message: BytesMut,
-    class: AppendClass,
+/// Appends that go in one request. It has not been sent, or may be sent again.
+struct Batch {
+    request: AppendRequest,
+    /// In the order of the request's appends, which it has at least one of.
+    who: Vec<Unanswered>,
     deadline: Instant,
-    who: Unanswered,
 }
 
 /// The queue before the network.
@@ -75,15 +79,17 @@ pub(super) struct Lane {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Batch>,
+    appends: usize,
     bytes: usize,
 }
 
 impl Queue {
-    fn pop(&mut self) -> Option<Waiting> {
-        let waiting = self.waiting.pop_front()?;
-        self.bytes -= waiting.message.len();
-        Some(waiting)
+    fn pop(&mut self) -> Option<Batch> {
+        let batch = self.waiting.pop_front()?;
+        self.appends -= batch.who.len();
+        self.bytes -= batch.request.bytes();
+        Some(batch)
     }
 }
 
@@ -92,37 +98,55 @@ impl Lane {
         Lane { far, queue: Mutex::default(), pushed: Notify::new() }
     }
 
-    /// Whether an append may join the queue.
-    pub fn check_room(&self, frame_bytes: usize) -> Result<(), AppendError> {
-        let queue = self.queue.lock();
-        match queue.waiting.len() >= MAX_APPENDS_QUEUED || queue.bytes + frame_bytes > MAX_BYTES_QUEUED {
-            true => Err(AppendError::Busy { device: self.far.link.device }),
-            false => Ok(()),
+    /// Queues an append, whose frame `fill` writes. It joins the appends that wait: the busier the target, the longer the requests.
+    pub fn push(&self, append: LogAppend, fill: impl FnOnce(&mut [u8])) -> Result<(), AppendError> {
+        let LogAppend { class, frame_bytes, done, tag } = append;
+        let device = self.far.link.device;
+        let alone_bytes = AppendRequest::bytes_of_one(frame_bytes);
+        if alone_bytes > net::MAX_PAYLOAD_BYTES {
+            let most = net::MAX_PAYLOAD_BYTES - (alone_bytes - frame_bytes);
+            return Err(AppendError::TooLarge { frame_bytes, most });
         }
-    }
-
-    pub fn push(&self, message: BytesMut, class: AppendClass, deadline: Instant, who: Unanswered) {
+        let deadline = self.far.link.env.now() + APPEND_DEADLINE;
         let mut queue = self.queue.lock();
-        queue.bytes += message.len();
-        queue.waiting.push_back(Waiting { message, class, deadline, who });
+        let Queue { waiting, appends, bytes } = &mut *queue;
+        if *appends >= MAX_APPENDS_QUEUED || *bytes + frame_bytes > MAX_BYTES_QUEUED {
+            return Err(AppendError::Busy { device });
+        }
+        let joins = |last: &Batch| {
+            last.request.bytes() + alone_bytes <= BATCH_BYTES && deadline.saturating_duration_since(last.deadline) <= JOIN_TIME
+        };
+        if !waiting.back().is_some_and(joins) {
+            let request = AppendRequest::new(device, self.far.writer, frame_bytes);
+            *bytes += request.bytes();
+            waiting.push_back(Batch { request, who: Vec::new(), deadline });
+        }
+        let batch = waiting.back_mut().expect("made above");
+        let before = batch.request.bytes();
+        batch.request.add(class, frame_bytes, fill);
+        batch.who.push(Unanswered::new(device, class, done, tag));
+        *bytes += batch.request.bytes() - before;
+        *appends += 1;
         drop(queue);
         self.pushed.notify_one();
+        Ok(())
     }
 
     /// It goes before all others again: nothing was done about it.
-    fn push_back(&self, waiting: Waiting) {
+    fn push_back(&self, batch: Batch) {
         let mut queue = self.queue.lock();
-        queue.bytes += waiting.message.len();
-        queue.waiting.push_front(waiting);
+        queue.appends += batch.who.len();
+        queue.bytes += batch.request.bytes();
+        queue.waiting.push_front(batch);
     }
 
-    fn pop(&self) -> Option<Waiting> {
+    fn pop(&self) -> Option<Batch> {
         self.queue.lock().pop()
     }
 
     /// When the first of the queue must have been sent; none if nothing waits.
     fn first_deadline(&self) -> Option<Instant> {
-        self.queue.lock().waiting.front().map(|waiting| waiting.deadline)
+        self.queue.lock().waiting.front().map(|batch| batch.deadline)
     }
 
     /// Refuses what waits, or what of it has waited too long.
@@ -130,12 +154,12 @@ impl Lane {
         loop {
             let refused = {
                 let mut queue = self.queue.lock();
-                let is_due = |waiting: &Waiting| expired_at.is_none_or(|now| waiting.deadline <= now);
+                let is_due = |batch: &Batch| expired_at.is_none_or(|now| batch.deadline <= now);
                 queue.waiting.front().is_some_and(is_due).then(|| queue.pop()).flatten()
             };
             // Told without the lock: who is told may append again.
             let Some(refused) = refused else { return };
-            refused.who.refuse(kind, reason);
+            refuse(refused.who, kind, reason);
         }
     }
 
@@ -144,45 +168,70 @@ impl Lane {
         self.far.link.ask(Ask::OpenSession { writer: self.far.writer }, CALL_DEADLINE).await
     }
 
-    /// Sends one append and tells its outcome.
-    async fn carry_out(&self, mut waiting: Waiting, session: u64) -> Ended {
-        if waiting.deadline <= self.far.link.env.now() {
-            waiting.who.refuse(ErrorKind::Timeout, "the deadline passed before the append could be sent");
+    /// Sends one request and tells its appends' outcomes.
+    async fn carry_out(&self, batch: Batch, session: u64) -> Ended {
+        let Batch { request, mut who, deadline } = batch;
+        if deadline <= self.far.link.env.now() {
+            refuse(who, ErrorKind::Timeout, "the deadline passed before the append could be sent");
             return Ended::Settled;
         }
-        set_session(&mut waiting.message, session);
-        let Waiting { message, class, deadline, mut who } = waiting;
-        let message: Bytes = message.freeze();
-        who.was_sent = true;
-        let outcome = self.far.link.send::<AppendAnswer>(message.clone(), deadline).await;
+        let message = request.under(session);
+        who.iter_mut().for_each(|append| append.was_sent = true);
+        let outcome = self.far.link.send::<AppendAnswers>(message.clone(), deadline).await;
         let device = self.far.link.device;
         let error = match outcome {
-            Ok(answer) if answer.appended.place.device == device => {
-                self.far.note(&answer, class.stream());
-                who.answer(Ok(answer.appended));
+            Ok(answers) if are_of(&answers, device, who.len()) => {
+                who.into_iter().zip(answers).for_each(|(append, answer)| self.settle(append, answer));
                 return Ended::Settled;
             }
-            Ok(_) => AppendError::Unanswered { device, reason: "the answer is about another device".into() },
+            Ok(_) => AppendError::Unanswered { device, reason: "the answer is about other appends".into() },
             Err(AskError::Failed(Failure { fault: Fault::OtherSession, .. })) => {
-                who.was_sent = false;
-                let message = message.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-                self.push_back(Waiting { message, class, deadline, who });
+                who.iter_mut().for_each(|append| append.was_sent = false);
+                let request = AppendRequest::again(message, who.len());
+                self.push_back(Batch { request, who, deadline });
                 return Ended::OtherSession(session);
             }
             Err(AskError::Failed(failure)) => {
-                // It has something to tell: full, or failed.
-                self.far.is_state_wanted.notify_one();
-                who.answer(Err(told(device, class, &failure)));
+                who.into_iter().for_each(|append| self.settle(append, Err(failure.clone())));
                 return Ended::Settled;
             }
             Err(error) if error.is_definite() => {
-                who.refuse(error.kind(), &error.to_string());
+                refuse(who, error.kind(), &error.to_string());
                 return Ended::Settled;
             }
             Err(error) => AppendError::Unanswered { device, reason: error.to_string().into() },
         };
         Ended::Lost { session, who, error }
     }
+
+    /// Tells an append what its target has answered.
+    fn settle(&self, append: Unanswered, answer: Result<AppendAnswer, Failure>) {
+        let class = append.class;
+        let outcome = match answer {
+            Ok(answer) => {
+                self.far.note(&answer, class.stream());
+                Ok(answer.appended)
+            }
+            Err(failure) => {
+                // It has something to tell: full, or failed.
+                self.far.is_state_wanted.notify_one();
+                Err(told(self.far.link.device, class, &failure))
+            }
+        };
+        append.answer(outcome);
+    }
+}
+
+/// Whether these can be the answers to so many appends on this device.
+fn are_of(answers: &AppendAnswers, device: DeviceId, appends: usize) -> bool {
+    let is_other =
+        |answer: &Result<AppendAnswer, Failure>| matches!(answer, Ok(answer) if answer.appended.place.device != device);
+    answers.len() == appends && !answers.iter().any(is_other)
+}
+
+/// Nothing was appended.
+fn refuse(who: Vec<Unanswered>, kind: ErrorKind, reason: &str) {
+    who.into_iter().for_each(|append| append.refuse(kind, reason));
 }
 
 /// What a target has told about an append that it did not carry out, or not well.
@@ -197,14 +246,14 @@ fn told(device: DeviceId, class: AppendClass, failure: &Failure) -> AppendError 
     }
 }
 
-/// How the sending of an append ended.
+/// How the sending of a request ended.
 enum Ended {
-    /// Its outcome is told.
+    /// Its appends' outcomes are told.
     Settled,
     /// It waits again: this session is not the present one.
     OtherSession(u64),
-    /// Whether it was carried out is not known. Told when the session has ended, so that nothing that follows is sent under it.
-    Lost { session: u64, who: Unanswered, error: AppendError },
+    /// Whether its appends were carried out is not known. Told when the session has ended, so that nothing that follows is sent under it.
+    Lost { session: u64, who: Vec<Unanswered>, error: AppendError },
 }
 
 /// Sends what is queued, until it is dropped.
@@ -216,10 +265,10 @@ pub(super) async fn send(lane: Arc<Lane>) {
     let mut sending = FuturesUnordered::new();
     loop {
         while let Some(session) = present
-            && sending.len() < MAX_APPENDS_IN_FLIGHT
-            && let Some(waiting) = lane.pop()
+            && sending.len() < MAX_BATCHES_IN_FLIGHT
+            && let Some(batch) = lane.pop()
         {
-            sending.push(lane.carry_out(waiting, session));
+            sending.push(lane.carry_out(batch, session));
         }
         let waits_until = if present.is_none() { lane.first_deadline() } else { None };
         if present.is_none() && opening.is_none() && waits_until.is_some() {
@@ -232,7 +281,7 @@ pub(super) async fn send(lane: Arc<Lane>) {
                 Ended::OtherSession(session) => present = present.filter(|known| *known != session),
                 Ended::Lost { session, who, error } => {
                     present = present.filter(|known| *known != session);
-                    who.answer(Err(error));
+                    who.into_iter().for_each(|append| append.answer(Err(error.clone())));
                 }
             },
             opened = async { opening.as_mut().expect("looked at").await }, if opening.is_some() => {

@@ -81,32 +81,40 @@ fn fault_of(number: u8) -> Option<Fault> {
 /// Writes an answer.
 pub fn encode_answer<T: Wire>(answer: &Result<T, Failure>) -> Bytes {
     let mut out = BytesMut::new();
-    match answer {
-        Ok(answer) => {
-            out.put_u8(0);
-            answer.put(&mut out);
-        }
-        Err(failure) => {
-            out.put_u8(fault_number(failure.fault));
-            let reason = failure.reason.as_bytes();
-            put_bytes(&mut out, &reason[..reason.len().min(MAX_REASON_BYTES)]);
-        }
-    }
+    put_result(answer, &mut out);
     out.freeze()
 }
 
 /// Reads the answer to a request of which it is known what it answers.
 pub fn decode_answer<T: Wire>(bytes: Bytes) -> Result<Result<T, Failure>, WireError> {
     let mut reader = Reader::new(bytes);
-    let answer = match reader.u8("fault")? {
-        0 => Ok(T::take(&mut reader)?),
+    let answer = take_result(&mut reader)?;
+    reader.end()?;
+    Ok(answer)
+}
+
+pub(super) fn put_result<T: Wire>(answer: &Result<T, Failure>, out: &mut BytesMut) {
+    match answer {
+        Ok(answer) => {
+            out.put_u8(0);
+            answer.put(out);
+        }
+        Err(failure) => {
+            out.put_u8(fault_number(failure.fault));
+            let reason = failure.reason.as_bytes();
+            put_bytes(out, &reason[..reason.len().min(MAX_REASON_BYTES)]);
+        }
+    }
+}
+
+pub(super) fn take_result<T: Wire>(reader: &mut Reader) -> Result<Result<T, Failure>, WireError> {
+    Ok(match reader.u8("fault")? {
+        0 => Ok(T::take(reader)?),
         number => {
             let fault = fault_of(number).ok_or_else(|| reader.unknown("fault", number))?;
             Err(Failure { fault, reason: reader.text("reason")? })
         }
-    };
-    reader.end()?;
-    Ok(answer)
+    })
 }
 
 /// Where an append landed, and what has changed with it.

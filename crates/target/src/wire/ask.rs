@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use device::{AppendClass, LogVector, PieceOfFrame};
+use device::{LogVector, PieceOfFrame};
 use types::{Activation, DeviceId, ZoneIndex, ZoneOffset};
 
+use crate::wire::append::{AppendPart, AppendRequest, take_parts};
 use crate::wire::codec::{Reader, WRITER_BYTES, Wire, WireError};
 use crate::{WalkRange, Writer};
 
@@ -19,12 +20,11 @@ pub struct Request {
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
-    /// `frame` is composed and sealed for no place ([`crate::wire::encode_append`]).
+    /// All under one session: none of them is begun if it is not the writer's present one ([`crate::wire::AppendRequest`]).
     Append {
-        class: AppendClass,
         writer: Writer,
         session: u64,
-        frame: Bytes,
+        parts: Vec<AppendPart>,
     },
     /// From the answer on, no append of an earlier session of this writer lands.
     OpenSession {
@@ -71,51 +71,17 @@ pub enum Ask {
     },
 }
 
-const CLASSES: [AppendClass; 4] = AppendClass::ALL;
-
-fn class_number(class: AppendClass) -> u8 {
-    match class {
-        AppendClass::Data => 0,
-        AppendClass::Tombstone => 1,
-        AppendClass::Relocation => 2,
-        AppendClass::Meta => 3,
-    }
-}
-
-/// Bytes of an append's request before its frame.
-const APPEND_HEAD_BYTES: usize = 4 + 1 + 1 + WRITER_BYTES + 8;
-
-/// The request of an append. `fill` writes the frame into the message, so that it is copied once. The session's number is put in
-/// when the message is sent: [`crate::wire::ask::set_session`].
-pub fn encode_append(
-    device: DeviceId,
-    class: AppendClass,
-    writer: Writer,
-    frame_bytes: usize,
-    fill: impl FnOnce(&mut [u8]),
-) -> BytesMut {
-    let mut out = BytesMut::with_capacity(APPEND_HEAD_BYTES + frame_bytes);
-    device.put(&mut out);
-    out.put_u8(1);
-    out.put_u8(class_number(class));
-    writer.put(&mut out);
-    out.put_u64_le(0);
-    out.resize(APPEND_HEAD_BYTES + frame_bytes, 0);
-    fill(&mut out[APPEND_HEAD_BYTES..]);
-    out
-}
-
-/// Says under which session an append goes out.
-pub(crate) fn set_session(append: &mut BytesMut, session: u64) {
-    append[APPEND_HEAD_BYTES - 8..APPEND_HEAD_BYTES].copy_from_slice(&session.to_le_bytes());
-}
+/// The number of [`Ask::Append`].
+pub(super) const APPEND: u8 = 1;
 
 impl Request {
     pub fn encode(&self) -> Bytes {
-        if let Ask::Append { class, writer, session, frame } = &self.ask {
-            let mut out = encode_append(self.device, *class, *writer, frame.len(), |slot| slot.copy_from_slice(frame));
-            set_session(&mut out, *session);
-            return out.freeze();
+        if let Ask::Append { writer, session, parts } = &self.ask {
+            let mut request = AppendRequest::new(self.device, *writer, 0);
+            for AppendPart { class, frame } in parts {
+                request.add(*class, frame.len(), |slot| slot.copy_from_slice(frame));
+            }
+            return request.under(*session);
         }
         let mut out = BytesMut::new();
         self.device.put(&mut out);
@@ -137,7 +103,7 @@ impl Request {
 impl Ask {
     fn number(&self) -> u8 {
         match self {
-            Ask::Append { .. } => 1,
+            Ask::Append { .. } => APPEND,
             Ask::OpenSession { .. } => 2,
             Ask::Read { .. } => 3,
             Ask::ReadPiece { .. } => 4,
@@ -192,11 +158,9 @@ impl Ask {
 
     fn take_fields(number: u8, reader: &mut Reader) -> Result<Ask, WireError> {
         Ok(match number {
-            1 => {
-                let class = reader.u8("class")?;
-                let class = *CLASSES.get(class as usize).ok_or_else(|| reader.unknown("class", class))?;
+            APPEND => {
                 let (writer, session) = (Writer::take(reader)?, reader.u64("session")?);
-                Ask::Append { class, writer, session, frame: reader.rest() }
+                Ask::Append { writer, session, parts: take_parts(reader)? }
             }
             2 => Ask::OpenSession { writer: Writer::take(reader)? },
             3 => {

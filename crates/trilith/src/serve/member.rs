@@ -67,7 +67,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
         }
     }
     make_default_buckets(&manager, &settings.default_buckets).await?;
-    let server = threads::start(&settings, service, manager.clone(), &env)?;
+    let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Serves)?;
     s3_metrics::register(admin.registry(), server.app());
     let serving = Arc::downgrade(&node);
     admin.attach(Sources {
@@ -86,7 +86,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     }
     tracing::info!("stopping: finishing the requests in hand");
     admin.set_ready(false);
-    tokio::task::spawn_blocking(move || server.stop()).await??;
+    server.stop().await?;
     node.leave().await;
     drop(node);
     for device in &found {

@@ -1,8 +1,8 @@
 //! The core threads: one current-thread runtime, one disk ring and one listener each, so that a connection's work stays on
-//! its thread.
+//! its thread. A node of a cluster serves one of the listeners on its main thread, where its messages to other nodes come and go.
 
 use crate::settings::Settings;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use env::Env;
 use manager::Manager;
 use object::ObjectService;
@@ -18,22 +18,42 @@ pub struct Threads {
     app: Arc<App>,
     shutdown: watch::Sender<bool>,
     handles: Vec<JoinHandle<anyhow::Result<()>>>,
+    /// The listener of the thread that started all.
+    here: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+}
+
+/// What the thread that starts the others does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MainThread {
+    /// Works for all of them.
+    Apart,
+    /// Serves S3 too, in place of one of them.
+    Serves,
 }
 
 /// Opens the S3 port and serves it.
-pub fn start(settings: &Settings, service: Arc<ObjectService>, manager: Arc<Manager>, env: &Env) -> anyhow::Result<Threads> {
+pub fn start(
+    settings: &Settings,
+    service: Arc<ObjectService>,
+    manager: Arc<Manager>,
+    env: &Env,
+    main: MainThread,
+) -> anyhow::Result<Threads> {
     let config =
         S3Config { region: settings.region.clone(), domain: settings.domain.clone(), ..S3Config::new(settings.s3_address) };
     let app = App::new(config, service, manager, env);
     let (listeners, address) = s3::listen(settings.s3_address, settings.cores)?;
     let (shutdown, stopped) = watch::channel(false);
+    let mut listeners = listeners.into_iter();
+    let own = if main == MainThread::Serves { listeners.next() } else { None };
+    let here = own.map(|listener| env.spawn(s3::serve_core(listener, app.clone(), stopped.clone())));
     let mut handles = Vec::new();
-    for (core, listener) in listeners.into_iter().enumerate() {
+    for (core, listener) in listeners.enumerate() {
         let (app, stopped) = (app.clone(), stopped.clone());
         let thread = std::thread::Builder::new().name(format!("core-{core}"));
         handles.push(thread.spawn(move || run_core(core, listener, app, stopped)).context("starting a core thread")?);
     }
-    Ok(Threads { address, app, shutdown, handles })
+    Ok(Threads { address, app, shutdown, handles, here })
 }
 
 fn run_core(core: usize, listener: TcpListener, app: Arc<App>, stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
@@ -57,11 +77,15 @@ impl Threads {
     }
 
     /// Finishes the requests in hand and ends the threads.
-    pub fn stop(self) -> anyhow::Result<()> {
-        self.shutdown.send_replace(true);
-        for handle in self.handles {
-            handle.join().map_err(|_| anyhow::anyhow!("a core thread panicked"))??;
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let Threads { shutdown, handles, here, .. } = self;
+        shutdown.send_replace(true);
+        if let Some(here) = here {
+            here.await.context("the main thread's part of the server")??;
         }
-        Ok(())
+        let join = move || {
+            handles.into_iter().try_for_each(|handle| handle.join().unwrap_or_else(|_| bail!("a core thread panicked")))
+        };
+        tokio::task::spawn_blocking(join).await?
     }
 }
