@@ -12,6 +12,8 @@ const SHOWN_EVENTS: usize = 80;
 #[derive(Default)]
 pub struct Trace {
     state: Mutex<State>,
+    /// Events are told as they happen.
+    is_told: bool,
 }
 
 #[derive(Default)]
@@ -50,9 +52,17 @@ impl Hasher for Fold {
 }
 
 impl Trace {
+    /// A trace that prints its events.
+    pub fn told() -> Trace {
+        Trace { is_told: true, ..Trace::default() }
+    }
+
     /// Something happened that a reader of a failure wants to see.
     pub fn note(&self, at: std::time::Duration, what: &dyn Display) {
         let line = format!("{:>14} us  {what}", at.as_micros());
+        if self.is_told {
+            println!("{line}");
+        }
         let mut state = self.state.lock();
         state.events += 1;
         state.hash.write(line.as_bytes());

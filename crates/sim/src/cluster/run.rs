@@ -46,7 +46,12 @@ impl fmt::Display for Failure {
 
 /// Runs a seed, within a runtime whose clock is paused.
 pub async fn run(seed: u64) -> Result<Report, Failure> {
-    let trace = Arc::new(Trace::default());
+    run_with(seed, Trace::default()).await
+}
+
+/// As [`run`], with a trace of the caller's.
+pub async fn run_with(seed: u64, trace: Trace) -> Result<Report, Failure> {
+    let trace = Arc::new(trace);
     let outcome = within(scenario_of(seed), seed, &trace).await;
     outcome.map_err(|what| Failure { what, events: trace.last() })
 }

@@ -1,14 +1,19 @@
 //! Seeds of the matrix; the long run is `soak_of_seeds`.
 
-use super::run::{Failure, Report, run};
+use super::run::{Failure, Report, run, run_with};
 use super::table::{SCENARIOS, scenario_of};
+use crate::trace::Trace;
 use std::collections::BTreeSet;
 
 mod soak;
 
-fn simulate(seed: u64) -> Result<Report, Failure> {
+fn within_runtime<T>(run: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(run(seed))
+    runtime.block_on(run)
+}
+
+fn simulate(seed: u64) -> Result<Report, Failure> {
+    within_runtime(run(seed))
 }
 
 #[test]
@@ -30,13 +35,21 @@ fn each_scenario_has_its_place() {
     assert_eq!(names(3), names(SCENARIOS + 3));
 }
 
-/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::tests::a_seed_from_outside -- --nocapture`.
+/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::tests::a_seed_from_outside -- --nocapture`. With
+/// `TRILITH_CLUSTER_LOG=FILTER` (`info`, `logstore=debug`, ...) it tells all events, and what the code under test logs between them.
 #[test]
 fn a_seed_from_outside() {
     let Ok(seed) = std::env::var("TRILITH_CLUSTER_SEED") else { return };
     let seed = seed.parse().expect("TRILITH_CLUSTER_SEED is a number");
     println!("{:?}", scenario_of(seed));
-    match simulate(seed) {
+    let trace = match std::env::var("TRILITH_CLUSTER_LOG") {
+        Ok(filter) => {
+            tracing_subscriber::fmt().with_env_filter(filter).without_time().with_ansi(false).init();
+            Trace::told()
+        }
+        Err(_) => Trace::default(),
+    };
+    match within_runtime(run_with(seed, trace)) {
         Ok(report) => println!("nothing is wrong: {report:#?}"),
         Err(failure) => panic!("{failure}"),
     }
