@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 
 mod soak;
 
+/// Seeds of a default run.
+const SEEDS: u64 = 14;
+
 fn within_runtime<T>(run: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(run)
@@ -33,6 +36,16 @@ fn each_scenario_has_its_place() {
     let all: BTreeSet<_> = (0..SCENARIOS).map(names).collect();
     assert_eq!(all.len() as u64, SCENARIOS);
     assert_eq!(names(3), names(SCENARIOS + 3));
+}
+
+/// Each mix of faults twice, on a part of the matrix.
+#[test]
+fn seeds_of_the_matrix() {
+    for seed in 0..SEEDS {
+        if let Err(failure) = simulate(seed) {
+            panic!("seed {seed}: {failure}");
+        }
+    }
 }
 
 /// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::tests::a_seed_from_outside -- --nocapture`. With
