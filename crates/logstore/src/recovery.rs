@@ -176,7 +176,10 @@ impl LogStore {
         let is_passed_over = inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
         inner.end_complete_uploads().await.map_err(OpenError::RollForward)?;
         inner.count_live().await;
-        if is_passed_over && !holds_back {
+        // In a cell also what was found: a joiner that is left alone recovers what this gateway writes, from the checkpoint on, and nobody
+        // else's writes.
+        let is_founding = inner.member.is_some();
+        if (is_passed_over || is_founding) && !holds_back {
             inner.settle_decisions().await?;
         }
         match &inner.member {
