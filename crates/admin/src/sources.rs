@@ -6,8 +6,8 @@ use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use types::DeviceId;
 use types::limits::MAX_REPLICAS;
+use types::{DeviceId, NodeId};
 
 /// Free space below this share of a device is an error that a person should see, in percent. Collection has begun long before.
 const LOW_SPACE_PERCENT: u64 = 10;
@@ -43,8 +43,12 @@ impl Sources {
 
     fn devices(&self, snapshot: &Snapshot) -> Vec<DeviceStatus> {
         let open = |record: &DeviceRecord| self.devices.iter().find(|device| device.id() == record.id);
+        // Of a cluster: this node's. Those of the others stand in the description of the cell.
+        let here: Vec<NodeId> =
+            snapshot.devices().filter(|record| open(record).is_some()).filter_map(|record| record.node).collect();
         snapshot
             .devices()
+            .filter(|record| open(record).is_some() || record.node.is_none_or(|node| here.contains(&node)))
             .map(|record| match open(record) {
                 Some(device) => describe_open(record, device),
                 None => describe_missing(record),

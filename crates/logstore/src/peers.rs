@@ -17,6 +17,7 @@ mod wire;
 pub(crate) use incoming::{Hearings, Taken};
 pub(crate) use item::Item;
 pub(crate) use link::Link;
+pub use link::NOT_OPEN;
 pub use wire::{Batch, WireError};
 
 use net::Caller;

@@ -42,8 +42,9 @@ pub const HEARTBEAT_INTERVAL_MS: u64 = 250;
 /// A gateway or a node that was not heard of for so long has failed.
 pub const SILENCE_MS: u64 = 1_500;
 
-/// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be.
-pub const UNREACHABLE_GATEWAY_MS: u64 = 1_500;
+/// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be. A member reports what has missed several
+/// of its questions: with them it is as long as [`SILENCE_MS`] and more.
+pub const UNREACHABLE_GATEWAY_MS: u64 = 1_000;
 
 /// A device that one member alone reports as unreachable leaves after so long; one that a majority reports leaves at once.
 pub const UNREACHABLE_DEVICE_MS: u64 = 3_000;
@@ -59,6 +60,9 @@ pub const FIRST_BACKOFF_MS: u64 = 5_000;
 
 /// The longest such wait: it doubles up to this.
 pub const MAX_BACKOFF_MS: u64 = 300_000;
+
+/// What was not removed again for so long after its wait begins with the first one.
+pub const BACKOFF_FORGOTTEN_MS: u64 = 60_000;
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
@@ -252,6 +256,9 @@ impl Watch {
 
     fn change(&mut self, facts: Facts, now: ClockReading) {
         let before = std::mem::replace(&mut self.facts, facts);
+        // First: what fails now may have failed long ago.
+        self.gateway_backoffs.forget(now);
+        self.device_backoffs.forget(now);
         let newly_removing = self.facts.cell.removing.difference(&before.cell.removing);
         for gateway in newly_removing.filter(|gateway| self.suspected.contains(gateway)) {
             if let Some(member) = self.facts.cell.members.get(gateway) {
@@ -260,14 +267,13 @@ impl Watch {
         }
         let table = self.facts.table_devices();
         for device in before.table_devices().difference(&table) {
-            if rules::is_reported(self, *device, now) {
+            // One that went with its silent node comes back with it: the node is waited for, not a link.
+            if rules::is_reported(self, *device, now) && rules::is_spoken_for(self, *device, now) {
                 self.device_backoffs.fail(*device, now);
             }
         }
         let members = &self.facts.cell.members;
         self.suspected.retain(|gateway| members.contains_key(gateway));
-        self.gateway_backoffs.forget(now);
-        self.device_backoffs.forget(now);
         self.heard.forget(&self.facts);
         if let Some(installed) = &self.facts.cell.installed {
             let leases = self.leases.get_or_insert_with(|| GrantedLeases::starting(self.terms, &installed.view, now));
@@ -287,7 +293,9 @@ impl Watch {
         self.outstanding = None;
         let (proposal, reason) = rules::decide(self, now)?;
         env::mark(reason.mark());
-        if let Reason::Unreachable(gateway) = reason {
+        if let Reason::Unreachable(gateway) = reason
+            && rules::speaks(self, gateway, now)
+        {
             self.suspected.insert(gateway);
         }
         self.outstanding = Some(Outstanding { proposal: proposal.clone(), made_at: now });

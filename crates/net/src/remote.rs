@@ -27,14 +27,15 @@ use types::NodeIdentity;
 /// Calls of one caller that wait for their answers; more wait for one of them to end.
 pub const MAX_CALLS_IN_FLIGHT: usize = 256;
 /// The peer must say something within this time while calls wait for answers; a living one does so at least every
-/// [`crate::server::ALIVE_INTERVAL`].
-const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+/// [`crate::server::ALIVE_INTERVAL`]. A connection over a link that was cut is given up then: TCP would try again ever less often, and be late
+/// when the link is back.
+const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 const _: () = assert!(SILENCE_LIMIT.as_secs() >= 3 * crate::server::ALIVE_INTERVAL.as_secs());
 /// Waiting between two attempts to connect: doubled from the first to the longest, less up to a half by chance.
 const FIRST_RECONNECT_WAIT: Duration = Duration::from_millis(10);
-const LONGEST_RECONNECT_WAIT: Duration = Duration::from_secs(1);
-/// How long an attempt to connect may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+const LONGEST_RECONNECT_WAIT: Duration = Duration::from_millis(500);
+/// How long an attempt to connect may take. TCP tries twice within it.
+const CONNECT_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// Calls the service at one address.
 pub struct RemoteCaller {

@@ -51,7 +51,9 @@ impl Inner {
 
     async fn load_fences(&self, cell: &CellRecord) -> Result<(), target::FenceError> {
         let fences: Vec<_> = fences_of(cell).iter().map(|writer| (writer.key, writer.token)).collect();
-        for target in &self.targets {
+        // A failed device takes no appends, fenced or not, and no fences: the others don't wait for it.
+        let working = self.targets.iter().filter(|target| target.device().poisoned_by().is_none());
+        for target in working {
             target.load_fences(&fences).await?;
         }
         Ok(())

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
 use topology::LeaseTerms;
-use types::{Generation, NodeId, NodeIdentity};
+use types::{Generation, NodeId, NodeIdentity, ViewNumber};
 
 /// Pause before the manager is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -78,6 +78,8 @@ pub struct NodeStatus {
     pub id: NodeId,
     /// Its gateway answers clients.
     pub serves: bool,
+    /// The view whose fences, and those of all views before, its working devices hold.
+    pub fences: ViewNumber,
 }
 
 pub(crate) struct Inner {
@@ -276,7 +278,8 @@ impl Node {
     }
 
     pub fn status(&self) -> NodeStatus {
-        NodeStatus { id: self.inner.id, serves: self.inner.engine.serving().is_some() }
+        let fences = self.inner.vitals.get().fences;
+        NodeStatus { id: self.inner.id, serves: self.inner.engine.serving().is_some(), fences }
     }
 
     /// Ends the node's part in the manager. What was acknowledged stays in its log.
@@ -311,7 +314,7 @@ impl Service for GatewayService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
             let store = self.0.upgrade().and_then(|node| node.vitals.get().store);
-            let store = store.ok_or_else(|| Refusal("no gateway runs here".to_owned()))?;
+            let store = store.ok_or_else(|| Refusal(logstore::NOT_OPEN.to_owned()))?;
             store.hear(&request.payload).await.map_err(|error| Refusal(error.to_string()))?;
             Ok(Bytes::new())
         })

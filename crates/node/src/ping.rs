@@ -11,7 +11,7 @@ use types::NodeId;
 /// How often a node is asked.
 const PING_INTERVAL: Duration = Duration::from_millis(250);
 /// How long its answer may take.
-const PING_PATIENCE: Duration = Duration::from_millis(750);
+const PING_PATIENCE: Duration = Duration::from_millis(500);
 /// Answers in a row that must be missing before a node counts as silent.
 const MISSED_BOUND: u32 = 2;
 

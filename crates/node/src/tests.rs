@@ -6,6 +6,7 @@
 mod cluster;
 mod counters;
 mod faults;
+mod fences;
 mod histories;
 mod remove;
 mod service;

@@ -6,7 +6,7 @@ use super::wire::{self, HEAD_BYTES};
 use crate::stats::{Counter, LogStoreStats};
 use bytes::Bytes;
 use env::Env;
-use net::MAX_PAYLOAD_BYTES;
+use net::{CallError, MAX_PAYLOAD_BYTES};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +25,11 @@ const MAX_WAITING_BYTES: usize = 1 << 30;
 const CALL_PATIENCE: Duration = Duration::from_secs(5);
 /// How long what can wait does: for others to travel with.
 const GATHER_TIME: Duration = Duration::from_millis(1);
+/// What a node answers whose gateway has not been opened yet.
+pub const NOT_OPEN: &str = "no gateway runs here";
+/// How long such answers count as those of a gateway that will hear in a moment: one that joins is in the view before it is open, and to remove
+/// it for that would begin everything again.
+const OPENING_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a batch that was not taken is sent again.
 const RESEND_PAUSE: Duration = Duration::from_millis(20);
 
@@ -144,12 +149,15 @@ impl Link {
     }
 
     async fn deliver(&self, env: &Env, directory: &dyn Directory, batch: Bytes) {
+        let mut not_open_since = None;
         while !self.closed.load(Ordering::Relaxed) {
             if let Some(caller) = directory.caller(self.to) {
                 match caller.call(batch.clone(), env.now() + CALL_PATIENCE).await {
                     Ok(_) => return self.failing.store(false, Ordering::Relaxed),
                     Err(error) => {
-                        if !self.failing.swap(true, Ordering::Relaxed) {
+                        let now = env.now();
+                        let opens = is_not_open(&error) && now - *not_open_since.get_or_insert(now) < OPENING_PATIENCE;
+                        if !opens && !self.failing.swap(true, Ordering::Relaxed) {
                             tracing::info!(gateway = self.to.0, %error, "a gateway does not hear");
                         }
                     }
@@ -159,4 +167,8 @@ impl Link {
             env.sleep(RESEND_PAUSE).await;
         }
     }
+}
+
+fn is_not_open(error: &CallError) -> bool {
+    matches!(error, CallError::Refused { refusal, .. } if refusal.0 == NOT_OPEN)
 }

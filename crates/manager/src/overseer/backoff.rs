@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use topology::ClockReading;
 
-use super::{FIRST_BACKOFF_MS, MAX_BACKOFF_MS, NANOS_PER_MS};
+use super::{BACKOFF_FORGOTTEN_MS, FIRST_BACKOFF_MS, MAX_BACKOFF_MS, NANOS_PER_MS};
 
 /// Waits by what waits. Forgotten with the leadership: a new leader tries once more, and begins again.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ impl<K: Ord> Backoffs<K> {
         self.0.get(key).is_some_and(|backoff| now < backoff.until)
     }
 
-    /// What has done well for [`MAX_BACKOFF_MS`] begins again.
+    /// What has done well for [`BACKOFF_FORGOTTEN_MS`] begins again.
     pub(super) fn forget(&mut self, now: ClockReading) {
-        self.0.retain(|_, backoff| now < later(backoff.until, MAX_BACKOFF_MS));
+        self.0.retain(|_, backoff| now < later(backoff.until, BACKOFF_FORGOTTEN_MS));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use topology::{ClockReading, MAX_CELL_GATEWAYS};
-use types::{DeviceId, GatewayId};
+use types::{DeviceId, GatewayId, NodeId};
 
 use super::wire::Heartbeat;
 use super::{FOUNDING_WAIT_MS, Proposal, Reason, UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS, Watch, elapsed_ms};
@@ -106,8 +106,21 @@ fn remove(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     if !all_leases_ended(watch, cell.removing.iter().copied(), now) {
         return None;
     }
-    let proposal = install(watch, staying(watch).collect(), devices(watch, false, now)?);
+    let devices = without_cut_off(watch, devices(watch, false, now)?, now);
+    let proposal = install(watch, staying(watch).collect(), devices);
     Some((proposal, Reason::LeasesEnded(cell.removing.clone())))
+}
+
+/// Without the devices beside gateways that leave, if a member that stays can't reach them: what was believed of the gateway is believed
+/// of them. Recovery would wait for them, and so would every write. At least one stays.
+fn without_cut_off(watch: &Watch, devices: BTreeSet<DeviceId>, now: ClockReading) -> BTreeSet<DeviceId> {
+    let cell = &watch.facts.cell;
+    let leaving: BTreeSet<NodeId> = cell.removing.iter().filter_map(|gateway| Some(cell.members.get(gateway)?.node)).collect();
+    let is_beside =
+        |device: &DeviceId| watch.facts.devices.get(device).copied().flatten().is_some_and(|node| leaving.contains(&node));
+    let stays = |device: &DeviceId| !is_beside(device) || !is_reported(watch, *device, now);
+    let remaining: BTreeSet<DeviceId> = devices.iter().copied().filter(stays).collect();
+    if remaining.is_empty() { devices } else { remaining }
 }
 
 fn install(watch: &Watch, members: BTreeSet<GatewayId>, devices: BTreeSet<DeviceId>) -> Proposal {
@@ -166,6 +179,16 @@ fn is_unreachable(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     reports.len() >= majority || reports.iter().any(|reported_ms| *reported_ms >= UNREACHABLE_DEVICE_MS)
 }
 
+/// Whether a device's node has spoken to this leader, a moment ago. To be taken as heard by a new leader is not enough: then it may be dead.
+pub(super) fn is_spoken_for(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    watch.facts.devices.get(&device).copied().flatten().is_some_and(|node| watch.heard.last(node, now).is_some())
+}
+
+/// The same of a gateway.
+pub(super) fn speaks(watch: &Watch, gateway: GatewayId, now: ClockReading) -> bool {
+    last_of(watch, gateway, now).is_some()
+}
+
 /// Whether any member says so.
 pub(super) fn is_reported(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     !reports(watch, device, now).is_empty()
@@ -217,6 +240,15 @@ fn finish_recovery(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason
     Some((Proposal::FinishRecovery(proposal), Reason::Recovered(gateways)))
 }
 
+/// Whether no member says that it can't reach a gateway, and the gateway does not say so of a member. Who joins over a link that does not
+/// carry stops everybody's writes until it is removed again.
+fn is_reached_by_all(watch: &Watch, gateway: GatewayId, now: ClockReading) -> bool {
+    let says_of = |by: GatewayId, of: GatewayId| {
+        last_of(watch, by, now).is_some_and(|heartbeat| heartbeat.unreachable_gateways.contains(&of))
+    };
+    staying(watch).all(|member| !says_of(member, gateway) && !says_of(gateway, member))
+}
+
 /// One learner at a time, when nothing is under way.
 fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let cell = &watch.facts.cell;
@@ -224,8 +256,8 @@ fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
         return None;
     }
     let is_loadable = |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.is_loadable);
-    let may_join = |node| !watch.gateway_backoffs.is_waiting(&node, now);
-    let (gateway, _) = cell.learners().find(|(gateway, member)| is_loadable(*gateway) && may_join(member.node))?;
+    let may_join = |gateway, node| is_reached_by_all(watch, gateway, now) && !watch.gateway_backoffs.is_waiting(&node, now);
+    let (gateway, _) = cell.learners().find(|(gateway, member)| is_loadable(*gateway) && may_join(*gateway, member.node))?;
     let mut members: BTreeSet<GatewayId> = staying(watch).collect();
     members.insert(gateway);
     Some((install(watch, members, devices(watch, true, now)?), Reason::Joins(gateway)))

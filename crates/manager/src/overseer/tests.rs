@@ -1,6 +1,8 @@
 //! The rules one by one, and all of them in a simulated cluster.
 
+mod links;
 mod rules;
+mod scene;
 mod simulation;
 mod wire;
 mod world;

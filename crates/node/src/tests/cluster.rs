@@ -3,7 +3,7 @@
 use crate::{Node, NodeOptions};
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, DeviceStats, FormatOptions};
-use disk::{Disk, DiskStats, SimDisk, SimOptions};
+use disk::{Disk, DiskStats, Fault, FaultRule, Operation, SimDisk, SimOptions};
 use engine::ObjectEngine;
 use env::Env;
 use logstore::LogStoreConfig;
@@ -123,6 +123,11 @@ impl Machine {
         let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
         let devices = if has_device { vec![device] } else { Vec::new() };
         self.node = Some(Arc::new(opened.start(devices, config).await.unwrap()));
+    }
+
+    /// The next write to the machine's device fails, which is the end of it.
+    pub fn fail_device(&self) {
+        self.data.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
     }
 
     /// The process dies; with it what its disks had not made durable, in part, if the power goes too.

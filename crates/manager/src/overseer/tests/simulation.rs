@@ -2,6 +2,7 @@
 
 use env::Env;
 
+use super::super::BACKOFF_FORGOTTEN_MS;
 use super::world::{Twin, World};
 
 /// Runs of the same test with `TRILITH_SOAK=1`.
@@ -48,6 +49,39 @@ fn leases_hold_and_everybody_comes_back() {
             assert_eq!((world.unwell(), world.views_seen), (None, settled), "seed {seed}");
         }
         assert!(views > 400 && foundings > 100, "{views} views and {foundings} foundings: little was tested");
+    });
+}
+
+/// What one cut link may cost: writes wait for a view without one of the two, which comes within this time, the devices beside it left out
+/// at once.
+const CUT_LINK_MS: u64 = 3_500;
+/// And from when the link is whole again until all are members.
+const HEALED_LINK_MS: u64 = 5_000;
+
+/// A link between two nodes is cut for a while that is shorter or longer than every wait. One of them leaves, once, and comes back at once when it
+/// is healed: not while it is cut, to stop everybody again.
+#[test]
+fn a_cut_link_costs_one_change_and_is_over_when_it_is_healed() {
+    with_runtime(|| {
+        for seed in 0..seeds(12) {
+            let mut world = World::new(Env::simulated(seed), Twin::Sound, 3 + (seed % 3) as usize);
+            world.calm_down();
+            let count = world.run_until_well(60_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            for cut_ms in [6_000, 25_000] {
+                let before = world.views_seen;
+                world.cut(0, 1);
+                world.run(CUT_LINK_MS).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+                assert_eq!(world.members(), count - 1, "seed {seed}");
+                let views = world.views_seen;
+                assert_eq!(views, before + 1, "seed {seed}: the device beside it went in another view");
+                world.run(cut_ms - CUT_LINK_MS).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+                assert_eq!(world.views_seen, views, "seed {seed}: {cut_ms} ms of one cut link");
+                world.heal();
+                world.run_until_well(HEALED_LINK_MS).unwrap_or_else(|wrong| panic!("seed {seed}, {cut_ms} ms: {wrong}"));
+                // Long enough for what happened to be forgotten.
+                world.run(BACKOFF_FORGOTTEN_MS + 10_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            }
+        }
     });
 }
 

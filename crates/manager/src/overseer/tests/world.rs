@@ -246,6 +246,17 @@ impl World {
         Ok(())
     }
 
+    /// Runs until all is well, at most for so long; how many members there are.
+    pub(super) fn run_until_well(&mut self, most_ms: u64) -> Result<usize, String> {
+        for _ in 0..most_ms / STEP_MS {
+            if self.unwell().is_none() {
+                return Ok(self.members());
+            }
+            self.step()?;
+        }
+        self.unwell().map_or(Ok(self.members()), |unwell| Err(format!("not within {most_ms} ms: {unwell}")))
+    }
+
     /// From now on everything works.
     pub(super) fn calm_down(&mut self) {
         self.is_calm = true;
@@ -253,6 +264,19 @@ impl World {
         for node in &mut self.nodes {
             (node.is_up, node.is_cut_off, node.device_failed, node.former) = (true, false, false, None);
         }
+    }
+
+    /// Two nodes do not reach each other any more, but for that all is calm; or they do again.
+    pub(super) fn cut(&mut self, one: usize, other: usize) {
+        self.cuts.insert((one.min(other), one.max(other)));
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.cuts.clear();
+    }
+
+    pub(super) fn members(&self) -> usize {
+        self.cell().view_members().len()
     }
 
     /// What is missing for all to be well again.
@@ -345,10 +369,10 @@ impl World {
         let is_cut = |other: usize| self.cuts.contains(&(at.min(other), at.max(other)));
         let unreachable: Vec<usize> =
             (0..self.nodes.len()).filter(|other| is_cut(*other) || !self.nodes[*other].is_up).collect();
-        let gateway_of = |other: &usize| {
-            let record = &installed?.0;
-            let mut members = record.members.iter().filter(|(gateway, _)| record.is_in_view(**gateway));
-            members.find(|(_, member)| member.node == self.nodes[*other].id).map(|(gateway, _)| *gateway)
+        // As nodes do: of everybody who is registered, learners too.
+        let gateways_of = |other: &usize| {
+            let members = self.cell().members.iter().filter(|(_, member)| member.node == self.nodes[*other].id);
+            members.map(|(gateway, _)| *gateway).collect::<Vec<_>>()
         };
         let unreachable_devices = unreachable.iter().filter(|_| installed.is_some()).map(|other| self.nodes[*other].device);
         let decided = installed.filter(|_| has_recovered).map(|(record, _)| record.undecided.keys().copied().collect());
@@ -362,7 +386,7 @@ impl World {
             founding_done: has_recovered,
             decided: decided.unwrap_or_default(),
             recovered: has_recovered,
-            unreachable_gateways: unreachable.iter().filter_map(gateway_of).collect(),
+            unreachable_gateways: unreachable.iter().flat_map(gateways_of).collect(),
             unreachable_devices: unreachable_devices.collect(),
             failed_devices: if node.device_failed { [node.device].into() } else { BTreeSet::new() },
             devices: vec![DeviceReport { device: node.device, total_bytes: 2, free_bytes: 1 }],

@@ -53,6 +53,13 @@ impl Traffic {
         }
     }
 
+    /// Empties all keys and begins another history with that. The cluster is whole and nobody asks.
+    pub fn begin_anew(&mut self, nodes: &[String]) {
+        self.record = Record::new(KEYS);
+        self.clients[0].delete_everything(&nodes[0], &self.record);
+        self.clients.iter_mut().for_each(Client::forget);
+    }
+
     /// All that was heard has an explanation.
     pub fn judge(&self) {
         println!("{}", self.record.counts());

@@ -78,10 +78,8 @@ impl Client {
                 return Ok(());
             }
             let choice = if self.is_unsure { READS } else { self.random.below(CHOICES) };
-            let began = load.now();
-            let asked = self.step(connection, record, choice);
-            load.note(began, choice < READS, asked.is_ok());
-            asked?;
+            self.step(connection, record, choice)?;
+            load.answered.fetch_add(1, Ordering::Relaxed);
             self.is_unsure = false;
             std::thread::sleep(PACE);
         }
@@ -97,6 +95,17 @@ impl Client {
         for page in LIST_PAGES {
             self.list(&mut connection, record, page).unwrap();
         }
+    }
+
+    /// Deletes every key.
+    pub fn delete_everything(&mut self, address: &str, record: &Record) {
+        let mut connection = Connection::open(address).unwrap();
+        (0..KEYS).for_each(|key| self.delete(&mut connection, record, key).unwrap());
+    }
+
+    /// Another record begins: nothing of the former is known in it.
+    pub fn forget(&mut self) {
+        self.known = [None; KEYS];
     }
 
     fn step(&mut self, connection: &mut Connection, record: &Record, choice: u64) -> io::Result<()> {
@@ -139,7 +148,7 @@ impl Client {
     fn put(&mut self, connection: &mut Connection, record: &Record, key: usize) -> io::Result<()> {
         let (value, bytes) = self.content(record, 2 << 20);
         let asked = record.ask(key, By::Put, Call::Write(Some(value)));
-        let answer = served(connection.ask("PUT", &path(key), &[], &bytes)?)?;
+        let (asked, answer) = write(record, asked, connection.ask("PUT", &path(key), &[], &bytes)?)?;
         assert_eq!(answer.status, 200, "{}", answer.text());
         record.answer(asked, Outcome::Written);
         self.known[key] = Some(value);
@@ -148,7 +157,7 @@ impl Client {
 
     fn delete(&mut self, connection: &mut Connection, record: &Record, key: usize) -> io::Result<()> {
         let asked = record.ask(key, By::Delete, Call::Write(None));
-        let answer = served(connection.ask("DELETE", &path(key), &[], b"")?)?;
+        let (asked, answer) = write(record, asked, connection.ask("DELETE", &path(key), &[], b"")?)?;
         assert_eq!(answer.status, 204, "{}", answer.text());
         record.answer(asked, Outcome::Written);
         self.known[key] = None;
@@ -176,7 +185,7 @@ impl Client {
         let tag = expected.map(|value| record.etag_of(value));
         let condition = tag.as_deref().map_or(("If-None-Match", "*"), |tag| ("If-Match", tag));
         let asked = record.ask(key, by, Call::Swap { expected, new });
-        let answer = served(connection.ask(method, &path(key), &[condition], &bytes)?)?;
+        let (asked, answer) = write(record, asked, connection.ask(method, &path(key), &[condition], &bytes)?)?;
         self.end_swap(record, asked, &answer);
         if answer.status < 300 {
             self.known[key] = new;
@@ -203,7 +212,7 @@ impl Client {
         let headers = [("x-amz-copy-source", source.as_str()), ("x-amz-copy-source-if-match", tag.as_str())];
         let reading = record.ask(from, By::Get, Call::Swap { expected: Some(value), new: Some(value) });
         let writing = record.ask(key, By::Copy, Call::Write(Some(value)));
-        let answer = served(connection.ask("PUT", &path(key), &headers, b"")?)?;
+        let (writing, answer) = write(record, writing, connection.ask("PUT", &path(key), &headers, b"")?)?;
         if answer.status == 200 {
             assert!(answer.text().replace("&quot;", "\"").contains(&tag), "{}", answer.text());
             record.answer(writing, Outcome::Written);
@@ -267,6 +276,15 @@ fn served(answer: Answer) -> io::Result<Answer> {
         503 => Err(io::Error::new(io::ErrorKind::ResourceBusy, answer.text())),
         _ => Ok(answer),
     }
+}
+
+/// As [`served`], of a write: told that there is no room, nothing was done.
+fn write(record: &Record, asked: Asked, answer: Answer) -> io::Result<(Asked, Answer)> {
+    if answer.status == 507 {
+        record.withdraw(asked);
+        return Err(io::Error::new(io::ErrorKind::StorageFull, answer.text()));
+    }
+    Ok((asked, served(answer)?))
 }
 
 /// Counts a client that panics, so that nobody waits for its work.

@@ -1,0 +1,72 @@
+"""All clients of a run: histories (Rust), the probe (bare HTTP), objects (boto3). Each is a process of its own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import talk
+from network import NODES, address
+
+HERE = pathlib.Path(__file__).parent
+TEST = "cluster::endpoints::clients_of_a_cluster_that_runs"
+
+
+class Histories:
+    """Six clients on a few hot keys, whose histories are judged after every fault: crates/trilith/tests/program/cluster/endpoints.rs."""
+
+    def __init__(self, program):
+        endpoints = ",".join(f"{address(node)}:9000" for node in NODES)
+        words = [program, "--ignored", "--exact", "--nocapture", TEST]
+        environment = os.environ | {"TRILITH_ENDPOINTS": endpoints}
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def tell(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def judged(self):
+        """Waits for the verdict: what was heard; none if it has no explanation, or the clients failed."""
+        for line in self.process.stdout:
+            if line.startswith("explained "):
+                return line.removeprefix("explained ").strip()
+        return None
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Clients:
+    def __init__(self, test):
+        self.histories = Histories(test)
+        self.probe = talk.Helper(sys.executable, HERE / "probe.py")
+        self.objects = talk.Helper(sys.executable, HERE / "objects.py")
+
+    def go(self):
+        self.histories.tell("go")
+        self.probe.ask("go")
+        self.objects.ask("go")
+
+    def rest(self):
+        self.histories.tell("rest")
+        self.probe.ask("rest")
+        self.objects.ask("rest")
+
+    def judge(self, everything=False):
+        """What was seen, and what of it is wrong. Nobody writes, and the cluster is whole."""
+        self.histories.tell("judge")
+        explained = self.histories.judged()
+        wrong = [] if explained else ["histories: no explanation, or a client failed; see above"]
+        probe = self.probe.ask("verify", everything=everything)
+        objects = self.objects.ask("verify", everything=everything)
+        wrong += [f"probe: {one}" for one in probe["wrong"]] + [f"objects: {one}" for one in objects["wrong"]]
+        checked = {"history": explained, "keys": probe["checked"], "objects": objects["checked"], "steps": objects["done"]}
+        return checked, wrong
+
+    def tally(self, begins, ends):
+        return self.probe.ask("tally", begins=begins, ends=ends)
+
+    def end(self):
+        for helper in (self.histories, self.probe, self.objects):
+            helper.end()
