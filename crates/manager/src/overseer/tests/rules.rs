@@ -5,8 +5,7 @@ use super::super::{
     UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS,
 };
 use super::scene::{CELL, STEP_MS, Scene, at, devices, gateways, heartbeat};
-use crate::tests::nodes::node;
-use crate::{BeginRemoval, LeaveCell, RegisterGateway, apply};
+use crate::{BeginRemoval, LeaveCell, RegisterGateway};
 use types::{CellId, GatewayId, NodeId, ViewNumber};
 
 #[test]
