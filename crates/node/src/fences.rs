@@ -6,7 +6,7 @@ use crate::node::Inner;
 use manager::{CellRecord, NodeRecord};
 use std::sync::Arc;
 use std::time::Duration;
-use target::{FenceKey, FenceKind, TargetControl, TargetFailure, Writer};
+use target::{FenceKey, FenceKind, Target, TargetControl, TargetFailure, Writer};
 use types::{DeviceId, NodeId, Token};
 
 /// Pause after a device could not take its fences.
@@ -20,6 +20,12 @@ pub(crate) fn writer(node: NodeId, token: Token) -> Writer {
 /// All fences of a cell.
 pub(crate) fn fences_of(cell: &CellRecord) -> Vec<Writer> {
     cell.fences.iter().map(|(node, token)| writer(*node, *token)).collect()
+}
+
+/// Who fences a device's writers.
+enum Control<'a> {
+    Here(&'a Target),
+    There(TargetControl),
 }
 
 impl Inner {
@@ -61,17 +67,18 @@ impl Inner {
 
     /// Fences these writers at a device, drains it and seals its open zones.
     pub(crate) async fn fence_and_seal(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
-        if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
-            for fence in fences {
-                let fenced = target.fence_and_seal(fence.key, fence.token).await;
-                fenced.map_err(|error| failure(device, error))?;
+        match self.control_of(device)? {
+            Control::Here(target) => {
+                for fence in fences {
+                    let fenced = target.fence_and_seal(fence.key, fence.token).await;
+                    fenced.map_err(|error| failure(device, error))?;
+                }
             }
-            return Ok(());
-        }
-        let node = self.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
-        let control = TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device);
-        for fence in fences {
-            control.fence_and_seal(*fence).await?;
+            Control::There(control) => {
+                for fence in fences {
+                    control.fence_and_seal(*fence).await?;
+                }
+            }
         }
         Ok(())
     }
@@ -79,19 +86,30 @@ impl Inner {
     /// Fences these writers at a device and waits until what they had under way has ended. Its zones stay open: a recovery looks for what
     /// the fenced have written, which changes no more, and on a full device every zone that is ended early is one of the reserve.
     pub(crate) async fn fence_and_drain(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
-        if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
-            for fence in fences {
-                target.raise_fence(fence.key, fence.token).await.map_err(|error| failure(device, error))?;
+        match self.control_of(device)? {
+            Control::Here(target) => {
+                for fence in fences {
+                    target.raise_fence(fence.key, fence.token).await.map_err(|error| failure(device, error))?;
+                }
+                target.drain().await;
+                Ok(())
             }
-            target.drain().await;
-            return Ok(());
+            Control::There(control) => {
+                for fence in fences {
+                    control.raise_fence(*fence).await?;
+                }
+                control.drain().await
+            }
+        }
+    }
+
+    /// The way to a device's fences.
+    fn control_of(&self, device: DeviceId) -> Result<Control<'_>, TargetFailure> {
+        if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
+            return Ok(Control::Here(target));
         }
         let node = self.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
-        let control = TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device);
-        for fence in fences {
-            control.raise_fence(*fence).await?;
-        }
-        control.drain().await
+        Ok(Control::There(TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device)))
     }
 
     /// The node that serves a device.

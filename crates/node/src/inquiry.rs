@@ -70,10 +70,15 @@ pub fn inquiry(identity: NodeIdentity, name: &str, address: &str) -> Bytes {
 /// Asks a member. An outer error: it can't tell.
 pub async fn inquire(env: &Env, member: &dyn Caller, question: Bytes) -> Result<Result<(), String>, CallError> {
     let answer = member.call(question, env.now() + INQUIRY_PATIENCE).await?;
-    Ok(match answer.is_empty() {
+    Ok(verdict(&answer))
+}
+
+/// What an answer says that is empty if all is well, and else the reason why not.
+pub(crate) fn verdict(answer: &[u8]) -> Result<(), String> {
+    match answer.is_empty() {
         true => Ok(()),
-        false => Err(String::from_utf8_lossy(&answer).into_owned()),
-    })
+        false => Err(String::from_utf8_lossy(answer).into_owned()),
+    }
 }
 
 /// Whether a node with this identity answers there. `caller` leads to the node, not to one of its services.

@@ -8,6 +8,7 @@
 //! Each step may be the last one that is done; asked again, what is left is done. The record of the node goes last, because its name
 //! leads to everything else.
 
+use crate::inquiry::verdict;
 use crate::node::{Inner, member_id};
 use crate::{CELL, PINGS, REMOVALS};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -63,10 +64,7 @@ fn decode(question: &[u8]) -> Option<(bool, &str)> {
 /// one: why it was refused.
 pub async fn remove(env: &Env, member: &dyn Caller, name: &str, force: bool) -> Result<Result<(), String>, CallError> {
     let answer = member.call(encode(name, force), env.now() + REMOVAL_PATIENCE).await?;
-    Ok(match answer.is_empty() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&answer).into_owned()),
-    })
+    Ok(verdict(&answer))
 }
 
 impl Inner {

@@ -4,7 +4,8 @@ use crate::scenario::{Faults, MachineShape, Mix, Scenario, Topology, Workload};
 use disk::FaultOdds;
 use std::time::Duration;
 
-const NO_FAULTS: FaultOdds = FaultOdds {
+/// A disk as good as it should be, for constants that differ from it in a few words.
+pub(crate) const NO_FAULTS: FaultOdds = FaultOdds {
     fail_read: 0,
     fail_write: 0,
     fail_torn_write: 0,

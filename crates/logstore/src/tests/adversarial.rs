@@ -5,11 +5,12 @@ mod places;
 mod removal;
 mod writes;
 
+use super::cell::names;
 use super::cell_rig::CellRig;
-use super::support::{BUCKET, attributes, key};
+use super::support::{attributes, key};
 use crate::LogStore;
 use bytes::Bytes;
-use engine::{Condition, Content, EngineError, ListItem, ListQuery, ObjectEngine};
+use engine::{Condition, Content, EngineError, ObjectEngine};
 use std::time::Duration;
 use types::DeviceId;
 
@@ -35,17 +36,6 @@ async fn get(store: &LogStore, name: &str) -> Option<String> {
         Err(EngineError::NotFound) => None,
         Err(error) => panic!("{name}: {error}"),
     }
-}
-
-async fn names(store: LogStore) -> Vec<String> {
-    let query =
-        ListQuery { bucket: BUCKET, prefix: Bytes::new(), start_after: Bytes::new(), delimiter: Bytes::new(), max_items: 1000 };
-    let page = store.list(&query).await.unwrap();
-    let name = |item: ListItem| match item {
-        ListItem::Object(object) => String::from_utf8(object.key.to_vec()).unwrap(),
-        ListItem::Prefix(prefix) => panic!("no delimiter was given: {prefix:?}"),
-    };
-    page.items.into_iter().map(name).collect()
 }
 
 /// The devices of a key's copies, primary first.

@@ -24,7 +24,8 @@ async fn get(store: &dyn ObjectEngine, name: &str) -> Option<Bytes> {
     }
 }
 
-async fn names(store: &dyn ObjectEngine) -> Vec<String> {
+/// What a gateway lists.
+pub async fn names(store: &dyn ObjectEngine) -> Vec<String> {
     let query =
         ListQuery { bucket: BUCKET, prefix: Bytes::new(), start_after: Bytes::new(), delimiter: Bytes::new(), max_items: 1000 };
     let page = store.list(&query).await.unwrap();

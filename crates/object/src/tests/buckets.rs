@@ -6,6 +6,7 @@ use env::Env;
 use format::attributes::Attributes;
 use manager::{BucketEngine, BucketState, CommandIndex, EtagMode};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use types::BucketId;
 
 use super::{World, put_request, root, user};
@@ -123,25 +124,30 @@ async fn no_write_is_lost_in_a_removed_bucket() {
     }
 }
 
+/// A write of `box/key` that has begun, and what lets it end.
+async fn write_under_way(service: Arc<ObjectService>) -> (JoinHandle<Result<(), ObjectError>>, Arc<Notify>) {
+    let bucket = service.find_bucket("box").expect("there");
+    let may_end = Arc::new(Notify::new());
+    let (told, key) = (may_end.clone(), object_key(&bucket, "key").expect("a key"));
+    let writing = tokio::spawn(async move {
+        let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
+            Box::pin(async move {
+                told.notified().await;
+                engine.put(&key, Attributes::default(), Payload::new(), Condition::None).await
+            })
+        };
+        service.inside(&bucket, write).await.map(|_| ())
+    });
+    tokio::task::yield_now().await;
+    (writing, may_end)
+}
+
 /// A client goes away while its write is on its way: the write goes on, and the bucket is not removed beneath it.
 #[tokio::test]
 async fn a_write_whose_client_went_away_ends_before_its_bucket_goes() {
     for goes_away in [false, true] {
         let world = World::with_bucket().await;
-        let bucket = world.service.find_bucket("box").expect("there");
-        let may_end = Arc::new(Notify::new());
-        let (told, key) = (may_end.clone(), object_key(&bucket, "key").expect("a key"));
-        let (service, inside) = (world.service.clone(), bucket.clone());
-        let writing = tokio::spawn(async move {
-            let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
-                Box::pin(async move {
-                    told.notified().await;
-                    engine.put(&key, Attributes::default(), Payload::new(), Condition::None).await
-                })
-            };
-            service.inside(&inside, write).await.map(|_| ())
-        });
-        tokio::task::yield_now().await;
+        let (writing, may_end) = write_under_way(world.service.clone()).await;
         if goes_away {
             writing.abort();
             assert!(writing.await.expect_err("it is gone").is_cancelled());
@@ -193,20 +199,7 @@ async fn two_nodes() -> (ObjectService, Arc<ObjectService>) {
 #[tokio::test]
 async fn a_write_at_another_node_ends_before_its_bucket_goes() {
     let (first, second) = two_nodes().await;
-    let bucket = second.find_bucket("box").expect("there");
-    let may_end = Arc::new(Notify::new());
-    let (told, key) = (may_end.clone(), object_key(&bucket, "key").expect("a key"));
-    let (service, inside) = (second.clone(), bucket.clone());
-    let writing = tokio::spawn(async move {
-        let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
-            Box::pin(async move {
-                told.notified().await;
-                engine.put(&key, Attributes::default(), Payload::new(), Condition::None).await
-            })
-        };
-        service.inside(&inside, write).await.map(|_| ())
-    });
-    tokio::task::yield_now().await;
+    let (writing, may_end) = write_under_way(second.clone()).await;
     let alice = user("alice");
     let mut removed = Box::pin(first.delete_bucket(&alice, "box"));
     for _ in 0..100 {

@@ -4,6 +4,7 @@ use super::host::{Host, address, process_of};
 use super::scenario::Strike;
 use super::world::World;
 use crate::draw::Draw;
+use crate::table::NO_FAULTS;
 use disk::FaultOdds;
 use net::LinkWeather;
 use std::sync::Arc;
@@ -21,20 +22,8 @@ const ZONES_BEGIN_AT: u64 = 2 * 1024 * 1024;
 
 const CUT: LinkWeather = LinkWeather { is_cut: true, longest_delay: Duration::ZERO, breaks_per_million: 0 };
 const BROKEN: LinkWeather = LinkWeather { is_cut: false, longest_delay: Duration::from_millis(2), breaks_per_million: 20_000 };
-const ERRORS: FaultOdds = FaultOdds {
-    fail_read: 60_000,
-    fail_write: 60_000,
-    fail_torn_write: 30_000,
-    fail_flush: 30_000,
-    lose_write: 0,
-    tear_write: 0,
-    misdirect_write: 0,
-    corrupt_write: 0,
-    corrupt_read: 0,
-    delay: 0,
-    delay_at_most: Duration::ZERO,
-    cache_miss: 0,
-};
+const ERRORS: FaultOdds =
+    FaultOdds { fail_read: 60_000, fail_write: 60_000, fail_torn_write: 30_000, fail_flush: 30_000, ..NO_FAULTS };
 
 /// Chooses faults and carries them out.
 pub struct Chaos {

@@ -78,14 +78,15 @@ fn gateway_down_during_listing() {
         put(&gateways[2], "b", "b").await.unwrap();
         // It is acknowledged, and nobody else has heard.
         rig.cut(gateways[2].clone());
-        let list = rig.env.spawn(names(gateways[1].clone()));
+        let lister = gateways[1].clone();
+        let list = rig.env.spawn(async move { names(&lister).await });
         rig.env.sleep(A_WHILE).await;
         rig.kill(&gateways[2]);
         rig.env.sleep(A_WHILE).await;
         assert!(!list.is_finished(), "a list without what the dead gateway acknowledged");
         rig.remove(&[2]).await;
         assert_eq!(list.await.unwrap(), ["a", "b"]);
-        assert_eq!(names(gateways[0].clone()).await, ["a", "b"]);
+        assert_eq!(names(&gateways[0]).await, ["a", "b"]);
         all_read(&rig, "b", Some("b")).await;
     });
 }
