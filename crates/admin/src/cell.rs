@@ -26,6 +26,9 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
     let leader = installed.and_then(|installed| cell.members.get(&installed.leader)).and_then(|member| name(member.node));
     let manager_leader =
         manager.leader().and_then(|peer| state.nodes().find(|node| node.address == peer.address).map(|node| node.name.clone()));
+    let tables = cell.former_tables.iter().chain(installed.map(|installed| &installed.table));
+    let alone: BTreeSet<u32> =
+        tables.filter(|table| table.copies() == 1).flat_map(|table| table.devices()).map(|device| device.0).collect();
     let is_written = |device| installed.is_some_and(|installed| installed.table.devices().contains(&device));
     Some(CellStatus {
         view: cell.view_number().0,
@@ -33,6 +36,7 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
         leader,
         manager_leader,
         copies: installed.map_or(0, |installed| installed.table.copies()),
+        alone: alone.into_iter().collect(),
         undecided: cell.undecided.keys().map(|gateway| gateway.0).collect(),
         nodes: state
             .nodes()

@@ -41,6 +41,9 @@ pub struct CellStatus {
     pub copies: usize,
     /// Gateways that left, and whose writes are not decided yet.
     pub undecided: Vec<u16>,
+    /// Devices that alone may have copies of what was written a moment ago, as that of a first node when a second one joins. While there
+    /// are such devices, the loss of one stops all writes until it is back; a checkpoint ends this.
+    pub alone: Vec<u32>,
     pub nodes: Vec<CellNode>,
     pub devices: Vec<CellDevice>,
 }

@@ -21,7 +21,7 @@ pub use condition::{Condition, ETagMatch, Unmet};
 pub use error::EngineError;
 pub use key::{InvalidKey, ObjectKey};
 pub use list::{ListItem, ListPage, ListQuery, ListedObject};
-pub use object::{Committed, Content, Deleted, Found, ObjectInfo, Payload};
+pub use object::{Committed, Content, Found, ObjectInfo, Payload};
 pub use staging::{Staged, StagedChunks};
 pub use traits::{ContentReader, EngineFuture, ObjectEngine};
 pub use upload::{CompletePart, ListedUpload, PartContent, PartInfo, UploadPage, UploadQuery, UploadRef};

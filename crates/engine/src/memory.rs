@@ -21,7 +21,7 @@ use crate::condition::{Condition, Unmet};
 use crate::error::EngineError;
 use crate::key::ObjectKey;
 use crate::list::{ListPage, ListQuery};
-use crate::object::{Committed, Content, Deleted, Found, ObjectInfo, Payload};
+use crate::object::{Committed, Content, Found, ObjectInfo, Payload};
 use crate::staging::StagedChunks;
 use crate::traits::{EngineFuture, ObjectEngine};
 use crate::upload::{CompletePart, PartContent, PartInfo, UploadPage, UploadQuery, UploadRef};
@@ -181,11 +181,12 @@ impl ObjectEngine for MemoryEngine {
         })
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             let mut state = self.state.lock();
             state.check(key, &condition)?;
-            Ok(Deleted { existed: state.objects.remove(key).is_some() })
+            state.objects.remove(key);
+            Ok(())
         })
     }
 

@@ -40,10 +40,3 @@ pub struct Committed {
     pub order: Order,
     pub modified_ms: u64,
 }
-
-/// A delete that is durable and visible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deleted {
-    /// Whether there was an object before.
-    pub existed: bool,
-}

@@ -4,7 +4,7 @@ use crate::condition::Condition;
 use crate::error::EngineError;
 use crate::key::ObjectKey;
 use crate::list::{ListPage, ListQuery};
-use crate::object::{Committed, Deleted, Found, ObjectInfo, Payload};
+use crate::object::{Committed, Found, ObjectInfo, Payload};
 use crate::staging::StagedChunks;
 use crate::upload::{CompletePart, PartContent, PartInfo, UploadPage, UploadQuery, UploadRef};
 use bytes::Bytes;
@@ -56,7 +56,7 @@ pub trait ObjectEngine: Send + Sync + 'static {
     ) -> EngineFuture<'a, Committed>;
 
     /// Deletes an object; an absent one is no error. Errors: `PreconditionFailed`, `NotFound` (a match on an absent key).
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted>;
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()>;
 
     /// One page of names.
     fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage>;

@@ -24,7 +24,7 @@ const MAX_RELEASES_QUEUED: usize = 256 * 1024;
 const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
 /// How often the task looks around without being woken.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Pause between checkpoints that only a new table asks for: until one is made, a recovery may wait for devices of the table before.
+/// Pause between checkpoints that only new tables ask for: until one is made, a recovery may wait for devices of the table before.
 const NEW_TABLE_PAUSE: Duration = Duration::from_secs(2);
 /// Pause after a failure, so that a device that stays full or broken is not hammered.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -112,6 +112,7 @@ impl Background {
     /// Writes go by another table from now on.
     pub fn note_table(&self) {
         self.is_table_new.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
     }
 
     /// A checkpoint was made under the table in force.
@@ -240,18 +241,23 @@ pub(crate) async fn run(inner: Weak<Inner>) {
     let Some(first) = inner.upgrade() else { return };
     let (env, interval) = (first.env.clone(), first.config.checkpoint_interval);
     drop(first);
-    let mut last_checkpoint = env.now();
+    let (mut last_checkpoint, mut last_for_table) = (env.now(), None);
     loop {
         let Some(inner) = inner.upgrade().filter(|inner| !inner.is_deposed()) else { return };
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
         let age = env.now() - last_checkpoint;
         let old = age >= interval;
         let has_unsaved = inner.names.unsaved() > 0;
-        let has_new_table = inner.background.is_table_new.load(Ordering::Relaxed);
-        let due = (has_unsaved && (stopping || old || inner.background.due())) || (has_new_table && age >= NEW_TABLE_PAUSE);
+        let is_table_due = inner.background.is_table_new.load(Ordering::Relaxed)
+            && last_for_table.is_none_or(|last| env.now() - last >= NEW_TABLE_PAUSE)
+            && inner.check_leads().is_ok();
+        let due = (has_unsaved && (stopping || old || inner.background.due())) || is_table_due;
         let outcome = inner.round(due).await;
-        if due || (inner.names.unsaved() == 0 && !has_new_table) {
+        if due || inner.names.unsaved() == 0 {
             last_checkpoint = env.now();
+        }
+        if is_table_due {
+            last_for_table = Some(env.now());
         }
         if stopping {
             if let Err(error) = outcome {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   shard's step ── item ──► link: pending ─► one batch at a time ── call ──► hearing of the other gateway, in order
-//!                                  ▲                                             │ taken
-//!                                  └───────────── the next batch ◄───────────────┘
+//!                                  ▲                                             │ taken, in this view
+//!   shard's step ◄─ confirmations ─┴───────────── the next batch ◄───────────────┘
 //! ```
 //!
 //! What is put out under a shard's lock is queued under it, so that the stream has the order in which the machine spoke. While a batch
@@ -16,16 +16,20 @@ mod wire;
 
 pub(crate) use incoming::{Hearings, Taken};
 pub(crate) use item::Item;
-pub(crate) use link::Link;
 pub use link::NOT_OPEN;
+pub(crate) use link::{Confirmed, Link};
+pub(crate) use wire::answer;
 pub use wire::{Batch, WireError};
 
 use net::Caller;
 use std::sync::Arc;
-use types::GatewayId;
+use types::{DeviceId, GatewayId};
 
 /// Ways to the other gateways of a cell.
 pub trait Directory: Send + Sync + 'static {
     /// Calls the service of a gateway ([`crate::LogStore::hear`]); nothing if it is not known where that gateway is.
     fn caller(&self, gateway: GatewayId) -> Option<Arc<dyn Caller>>;
+
+    /// The gateway to which messages go together with appends on this device, if there is one.
+    fn beside(&self, device: DeviceId) -> Option<GatewayId>;
 }

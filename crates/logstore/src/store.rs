@@ -14,11 +14,11 @@ use crate::remembered::Remembered;
 use crate::room::Patience;
 use crate::stats::LogStoreStats;
 use crate::targets::Targets;
-use crate::write::{Draft, Outcome, TurnGuard, WriteOp};
+use crate::write::{Draft, TurnGuard, WriteOp};
 use bytes::Bytes;
 use engine::{
-    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
-    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, Unmet, UploadPage, UploadQuery, UploadRef,
+    Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
+    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, Unmet, UploadPage, UploadQuery, UploadRef,
 };
 use env::Env;
 use format::attributes::{Attributes, ETag};
@@ -143,7 +143,7 @@ impl Inner {
     }
 
     /// Runs one write of a client to its end. Where a device is full it waits for collection.
-    pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Outcome, EngineError> {
+    pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
         self.check_serves()?;
         let mut op = WriteOp::new(self, draft, !condition.is_blind());
         let mut patience = Patience::default();
@@ -157,13 +157,13 @@ impl Inner {
     }
 
     /// Runs one write of the engine's own to its end. It does not wait for room: collection may be waiting for it.
-    pub async fn write_now(self: &Arc<Self>, draft: Draft) -> Result<Outcome, EngineError> {
+    pub async fn write_now(self: &Arc<Self>, draft: Draft) -> Result<Committed, EngineError> {
         self.check_serves()?;
         self.attempt(&WriteOp::new(self, draft, false), &Condition::None).await
     }
 
     /// Evaluates the condition when the write's turn has come.
-    async fn attempt(self: &Arc<Self>, op: &Arc<WriteOp>, condition: &Condition) -> Result<Outcome, EngineError> {
+    async fn attempt(self: &Arc<Self>, op: &Arc<WriteOp>, condition: &Condition) -> Result<Committed, EngineError> {
         self.start(op)?;
         if !condition.is_blind() {
             let guard = TurnGuard::new(op.clone());
@@ -299,7 +299,7 @@ impl ObjectEngine for LogStore {
                 });
             }
             let draft = Draft { length: length as u64, payload, ..LogStore::object_draft(key, &attributes) };
-            Ok(self.inner.write(draft, condition).await?.committed)
+            self.inner.write(draft, condition).await
         })
     }
 
@@ -335,16 +335,15 @@ impl ObjectEngine for LogStore {
                 kept: Some(content.kept),
                 ..LogStore::object_draft(key, &attributes)
             };
-            Ok(self.inner.write(draft, condition).await?.committed)
+            self.inner.write(draft, condition).await
         })
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             let attributes = Attributes { modified_ms: self.inner.env.wall_clock_ms(), ..Attributes::default() };
             let tombstone = draft(RecordKind::Tombstone, name_of(key), &attributes);
-            let outcome = self.inner.write(tombstone, condition).await?;
-            Ok(Deleted { existed: outcome.replaced.is_some_and(|replaced| replaced.is_live()) })
+            self.inner.write(tombstone, condition).await.map(|_| ())
         })
     }
 

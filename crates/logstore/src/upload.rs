@@ -100,7 +100,7 @@ impl Inner {
             }
         }
         let length = part.length;
-        let committed = self.write(part, Condition::None).await?.committed;
+        let committed = self.write(part, Condition::None).await?;
         if self.check_open(&upload_name(upload)).await.is_err() {
             // The upload ended while the part was on its way: it would be an orphan.
             self.drop_entry(part_name(upload, number)).await?;
@@ -206,7 +206,7 @@ impl Inner {
             kept: Some(content.kept),
             ..LogStore::object_draft(&upload.key, &attributes)
         };
-        let committed = self.write(draft, condition).await?.committed;
+        let committed = self.write(draft, condition).await?;
         // Two trees name them until the parts are dropped.
         shared.iter().for_each(|chunk| self.targets.add_live_ref(chunk));
         self.end_completed(upload, turn, committed).await

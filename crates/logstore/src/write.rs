@@ -72,7 +72,7 @@ enum Stage {
         newest: Option<Located>,
     },
     Appending(Appending),
-    Done(Result<Outcome, EngineError>),
+    Done(Result<Committed, EngineError>),
 }
 
 struct Appending {
@@ -85,14 +85,6 @@ struct Appending {
     primary_first: bool,
     /// The primary's copy may yet land: its target has not answered.
     is_primary_out: bool,
-}
-
-/// How a write ended well.
-#[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    pub committed: Committed,
-    /// What stood there before.
-    pub replaced: Option<Located>,
 }
 
 impl WriteOp {
@@ -113,7 +105,7 @@ impl WriteOp {
     }
 
     /// Waits for the end. After a failure also until writes go around the device that failed.
-    pub async fn finished(&self) -> Result<Outcome, EngineError> {
+    pub async fn finished(&self) -> Result<Committed, EngineError> {
         let outcome = self.ended().await;
         if outcome.is_err() {
             self.inner.targets.failures_settled().await;
@@ -121,7 +113,7 @@ impl WriteOp {
         outcome
     }
 
-    async fn ended(&self) -> Result<Outcome, EngineError> {
+    async fn ended(&self) -> Result<Committed, EngineError> {
         poll_fn(|context| {
             let mut progress = self.progress.lock();
             match &progress.stage {
@@ -169,7 +161,7 @@ impl WriteOp {
             // Nothing to delete, nobody else who could be writing it, no failed write that a start could roll forward over this
             // delete, and no version on a missing device: no record is needed.
             let committed = Committed { etag: self.draft.etag, order: Default::default(), modified_ms: self.draft.modified_ms };
-            self.give_up(Ok(Outcome { committed, replaced: None }));
+            self.give_up(Ok(committed));
             return;
         }
         self.append_as(write, table);
@@ -277,8 +269,10 @@ impl WriteOp {
         let pieces: smallvec::SmallVec<[&[u8]; 2]> = self.draft.payload.iter().map(|piece| &piece[..]).collect();
         let devices = record.replica_devices;
         let mut refused: Option<AppendError> = None;
+        let mut is_last = false;
         for index in replicas {
             record.replica_index = index as u8;
+            is_last |= index > 0 || devices.len() == 1;
             let done: Arc<dyn AppendDone> = self.clone();
             let appended = match &refused {
                 Some(error) => Err(error.clone()),
@@ -291,6 +285,16 @@ impl WriteOp {
                 self.appended(index as u64, Err(error.clone()));
                 refused = Some(error);
             }
+        }
+        self.hurry_announcements(&record, is_last);
+    }
+
+    /// The announcement goes to each other gateway with the append that takes the same way, and at the latest when the last copies are under way.
+    fn hurry_announcements(&self, record: &Record, is_last: bool) {
+        let Some(member) = &self.inner.member else { return };
+        match is_last {
+            true => member.hurry_all(),
+            false => member.hurry_beside(record.replica_devices.as_slice()[0]),
         }
     }
 
@@ -345,7 +349,7 @@ impl WriteOp {
 
     /// Keeps the turn, and the freeze if there is one, until what may stand of the write is below all that others write from then on. Else it
     /// could be taken for the newest by who recovers; if it was made under a condition, one that was false there (decision 19).
-    fn give_up_when_settled(&self, appending: &Appending, outcome: Result<Outcome, EngineError>) {
+    fn give_up_when_settled(&self, appending: &Appending, outcome: Result<Committed, EngineError>) {
         let out = appending.is_primary_out.then_some(appending.devices.as_slice()[0]);
         if self.inner.is_settled(out) {
             return self.give_up(outcome);
@@ -367,13 +371,13 @@ impl WriteOp {
     }
 
     /// Ends the turn without an entry.
-    fn give_up(&self, outcome: Result<Outcome, EngineError>) {
+    fn give_up(&self, outcome: Result<Committed, EngineError>) {
         self.inner.end_turn(self.draft.hash);
         self.finish(outcome);
     }
 
     /// Tells the request.
-    pub fn finish(&self, outcome: Result<Outcome, EngineError>) {
+    pub fn finish(&self, outcome: Result<Committed, EngineError>) {
         let (waker, epoch) = {
             let mut progress = self.progress.lock();
             progress.stage = Stage::Done(outcome);
@@ -404,9 +408,9 @@ impl WriteOp {
     }
 
     /// The acknowledgement.
-    pub fn acknowledged(&self, entry: &Entry, replaced: Option<Located>) {
+    pub fn acknowledged(&self, entry: &Entry) {
         let committed = Committed { etag: self.draft.etag, order: entry.order, modified_ms: self.draft.modified_ms };
-        self.finish(Ok(Outcome { committed, replaced }));
+        self.finish(Ok(committed));
     }
 }
 

@@ -18,6 +18,11 @@ pub trait Caller: Send + Sync {
 pub trait Service: Send + Sync + 'static {
     /// Carries a request out. The future is dropped if the connection breaks: work that must go on regardless is spawned.
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>>;
+
+    /// Whether the answer to this request may wait a moment for one that others wait for, to travel with it.
+    fn answer_may_wait(&self, _request: &Request) -> bool {
+        false
+    }
 }
 
 /// A request, as a service sees it.

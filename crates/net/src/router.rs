@@ -45,14 +45,26 @@ impl Router {
     }
 }
 
+impl Router {
+    /// The service that is meant, and what is meant for it.
+    fn pick(&self, request: &Request) -> Result<(&Arc<dyn Service>, Request), Refusal> {
+        let Some(tag) = request.payload.first() else { return Err(Refusal("a request for no service".to_owned())) };
+        let Some(service) = self.services.get(&ServiceTag(*tag)) else {
+            return Err(Refusal(format!("no service {tag} at this address")));
+        };
+        Ok((service, Request { payload: request.payload.slice(1..), deadline: request.deadline }))
+    }
+}
+
 impl Service for Router {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
-        Box::pin(async move {
-            let Some(tag) = request.payload.first() else { return Err(Refusal("a request for no service".to_owned())) };
-            let Some(service) = self.services.get(&ServiceTag(*tag)) else {
-                return Err(Refusal(format!("no service {tag} at this address")));
-            };
-            service.handle(Request { payload: request.payload.slice(1..), deadline: request.deadline }).await
-        })
+        match self.pick(&request) {
+            Ok((service, request)) => service.handle(request),
+            Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
+        }
+    }
+
+    fn answer_may_wait(&self, request: &Request) -> bool {
+        self.pick(request).is_ok_and(|(service, request)| service.answer_may_wait(&request))
     }
 }

@@ -25,6 +25,8 @@ pub const MAX_REQUESTS_PER_CONNECTION: usize = 256;
 const MAX_QUEUED_ANSWERS: usize = 64;
 /// How often a connection says that its requests are still being carried out.
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long an answer that may wait does so, while requests are being carried out whose answers may not.
+pub(crate) const RIDE_TIME: Duration = Duration::from_millis(1);
 /// How long the server waits after an accept that failed, for example for want of file descriptors.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 
@@ -56,7 +58,7 @@ async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dy
     let ended = async {
         let (reader, writer) = greet(&env, stream, identity, None).await?;
         let (answers, queued) = mpsc::channel(MAX_QUEUED_ANSWERS);
-        let running = AtomicUsize::new(0);
+        let running = Running::default();
         tokio::select! {
             biased;
             ended = read_requests(&env, reader, &*service, answers, &running) => ended,
@@ -72,6 +74,15 @@ async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dy
 struct Answer {
     id: u64,
     outcome: Result<Bytes, Refusal>,
+    may_wait: bool,
+}
+
+/// Requests of a connection that are being carried out.
+#[derive(Default)]
+struct Running {
+    all: AtomicUsize,
+    /// Those whose answers are not written and may not wait.
+    urgent: AtomicUsize,
 }
 
 async fn read_requests(
@@ -79,11 +90,11 @@ async fn read_requests(
     mut reader: FrameReader,
     service: &dyn Service,
     answers: mpsc::Sender<Answer>,
-    count: &AtomicUsize,
+    counted: &Running,
 ) -> Result<(), ConnectionError> {
     let mut running = FuturesUnordered::new();
     loop {
-        count.store(running.len(), Ordering::Relaxed);
+        counted.all.store(running.len(), Ordering::Relaxed);
         tokio::select! {
             // Answers first: they make room.
             biased;
@@ -94,11 +105,13 @@ async fn read_requests(
                     return Err(ConnectionError::Unexpected(header.kind));
                 }
                 let deadline = env.now() + Duration::from_millis(u64::from(header.budget_ms));
-                let answers = &answers;
+                let (answers, request) = (&answers, Request { payload, deadline });
+                let may_wait = service.answer_may_wait(&request);
+                counted.urgent.fetch_add(usize::from(!may_wait), Ordering::Relaxed);
                 running.push(async move {
-                    let outcome = carry_out(env, service, Request { payload, deadline }).await;
+                    let outcome = carry_out(env, service, request).await;
                     // The writer has ended only if the connection has.
-                    answers.send(Answer { id: header.id, outcome }).await.unwrap_or_default();
+                    answers.send(Answer { id: header.id, outcome, may_wait }).await.unwrap_or_default();
                 });
             }
         }
@@ -118,10 +131,13 @@ async fn write_answers(
     env: &Env,
     mut writer: FrameWriter,
     mut queued: mpsc::Receiver<Answer>,
-    running: &AtomicUsize,
+    running: &Running,
 ) -> Result<(), ConnectionError> {
     // Set anew when it rings, not with every answer: a peer that gets answers hears it is alive a little more often than it must.
     let mut alive = pin!(env.sleep(ALIVE_INTERVAL));
+    // Set when the first of the answers that are gathered begins to wait.
+    let mut ride = pin!(env.sleep(RIDE_TIME));
+    let mut waits = false;
     loop {
         tokio::select! {
             biased;
@@ -131,9 +147,12 @@ async fn write_answers(
                 }
                 // Other requests that end at this moment are answered with the first.
                 tokio::task::yield_now().await;
-                let mut next = answer;
-                while let Some(Answer { id, outcome }) = next.take() {
-                    match outcome {
+                let (mut next, mut may_wait) = (answer, true);
+                while let Some(answer) = next.take() {
+                    let id = answer.id;
+                    may_wait &= answer.may_wait;
+                    running.urgent.fetch_sub(usize::from(!answer.may_wait), Ordering::Relaxed);
+                    match answer.outcome {
                         Ok(payload) => writer.gather(FrameKind::Response, id, 0, &payload).await?,
                         Err(refusal) => writer.gather(FrameKind::Refusal, id, 0, refusal.0.as_bytes()).await?,
                     }
@@ -141,11 +160,22 @@ async fn write_answers(
                         next = queued.try_recv().ok();
                     }
                 }
+                if may_wait && !writer.is_full() && running.urgent.load(Ordering::Relaxed) > 0 {
+                    if !std::mem::replace(&mut waits, true) {
+                        ride.set(env.sleep(RIDE_TIME));
+                    }
+                    continue;
+                }
+                waits = false;
+                writer.flush().await?;
+            }
+            () = ride.as_mut(), if waits => {
+                waits = false;
                 writer.flush().await?;
             }
             () = alive.as_mut() => {
                 alive.set(env.sleep(ALIVE_INTERVAL));
-                if running.load(Ordering::Relaxed) > 0 {
+                if running.all.load(Ordering::Relaxed) > 0 {
                     writer.write(FrameKind::Alive, 0, 0, &[]).await?;
                 }
             }

@@ -1,7 +1,8 @@
 //! Callers and servers against each other: over TCP on loopback, and over the simulated network with its clock stopped.
 
+use crate::server::RIDE_TIME;
 use crate::{
-    BoxFuture, CallError, Caller, Identity, Incoming, LocalCaller, MAX_CALLS_IN_FLIGHT, MAX_PAYLOAD_BYTES,
+    BoxFuture, CallError, Caller, Identity, Incoming, LinkWeather, LocalCaller, MAX_CALLS_IN_FLIGHT, MAX_PAYLOAD_BYTES,
     MAX_REQUESTS_PER_CONNECTION, Network, Outgoing, Refusal, RemoteCaller, Request, Router, Service, ServiceTag,
     SimulatedNetwork, TcpNetwork, serve,
 };
@@ -24,7 +25,7 @@ fn after(env: &Env, duration: Duration) -> Instant {
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Answers "echo:" and the request; "wait MS" first waits, "refuse" is refused. Counts what it does.
+/// Answers "echo:" and the request; "wait MS" first waits, "refuse" is refused, the answer to "later" may wait. Counts what it does.
 #[derive(Default)]
 struct Echo {
     begun: Mutex<Vec<Bytes>>,
@@ -59,6 +60,10 @@ impl Service for Echo {
             }
             Ok(Bytes::from([b"echo:", &request.payload[..]].concat()))
         })
+    }
+
+    fn answer_may_wait(&self, request: &Request) -> bool {
+        &request.payload[..] == b"later"
     }
 }
 
@@ -291,6 +296,25 @@ async fn a_silent_peer_is_given_up_but_a_busy_one_is_not() {
     let (silent, ()) = tokio::join!(simulated.call("wait 30000", Duration::from_secs(60)), silencing);
     assert!(matches!(&silent, Err(CallError::Unanswered { reason, .. }) if reason.contains("silent")), "{silent:?}");
     assert!(simulated.env.now() - begin < Duration::from_secs(15));
+}
+
+/// An answer that may wait goes with the next one that may not, at the latest after a moment, and at once if there will be none.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_may_wait_travels_with_another_one() {
+    let simulated = Simulated::new().await;
+    simulated.network.set_weather(LinkWeather { is_cut: false, longest_delay: Duration::ZERO, breaks_per_million: 0 });
+    let env = &simulated.env;
+    let timed = async |text: &'static str| {
+        let begun = env.now();
+        simulated.call(text, SOON).await.unwrap();
+        env.now() - begun
+    };
+    timed("connect").await;
+    assert_eq!(timed("later").await, Duration::ZERO);
+    let (waits, other) = tokio::join!(timed("later"), timed("wait 50"));
+    assert_eq!((waits, other), (RIDE_TIME, Duration::from_millis(50)));
+    let (waits, other) = tokio::join!(timed("later"), timed("now"));
+    assert_eq!((waits, other), (Duration::ZERO, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

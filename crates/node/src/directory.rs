@@ -6,7 +6,7 @@ use logstore::Directory;
 use manager::Manager;
 use net::Caller;
 use std::sync::Arc;
-use types::GatewayId;
+use types::{DeviceId, GatewayId};
 
 /// Finds gateways.
 pub(crate) struct Gateways {
@@ -19,5 +19,11 @@ impl Directory for Gateways {
         let state = self.manager.snapshot();
         let node = state.cell(CELL)?.members.get(&gateway)?.node;
         Some(self.callers.to_node(state.node(node)?, GATEWAYS))
+    }
+
+    fn beside(&self, device: DeviceId) -> Option<GatewayId> {
+        let state = self.manager.snapshot();
+        let node = state.device(device)?.node?;
+        state.cell(CELL)?.members.iter().find(|(_, member)| member.node == node).map(|(gateway, _)| *gateway)
     }
 }

@@ -3,8 +3,8 @@
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use engine::{
-    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
-    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, Staged, StagedChunks, UploadPage, UploadQuery, UploadRef,
+    Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
+    ObjectKey, PartContent, PartInfo, Payload, Staged, StagedChunks, UploadPage, UploadQuery, UploadRef,
 };
 use format::attributes::Attributes;
 use logstore::LogStore;
@@ -99,7 +99,7 @@ impl ObjectEngine for CellEngine {
         Box::pin(async move { self.store()?.commit(key, staged, attributes, condition).await })
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move { self.store()?.delete(key, condition).await })
     }
 

@@ -1,6 +1,6 @@
 //! Deleting objects.
 
-use engine::{Condition, Deleted};
+use engine::Condition;
 use futures_util::stream::{self, StreamExt};
 
 use crate::directory::Bucket;
@@ -29,7 +29,7 @@ impl ObjectService {
         bucket: &str,
         key: &str,
         condition: Condition,
-    ) -> Result<Deleted, ObjectError> {
+    ) -> Result<(), ObjectError> {
         let bucket = self.bucket(principal, Action::DeleteObject, bucket)?;
         self.delete_in(&bucket, key, condition).await
     }
@@ -40,7 +40,7 @@ impl ObjectService {
         principal: &Principal,
         bucket: &str,
         keys: Vec<DeleteKey>,
-    ) -> Result<Vec<Result<Deleted, ObjectError>>, ObjectError> {
+    ) -> Result<Vec<Result<(), ObjectError>>, ObjectError> {
         // That the principal may not delete is an outcome of each key, not of the request.
         let bucket = self.find_bucket(bucket)?;
         if keys.len() > MAX_DELETE_KEYS {
@@ -57,7 +57,7 @@ impl ObjectService {
         Ok(stream::iter(deletes).buffered(DELETES_IN_FLIGHT).collect().await)
     }
 
-    async fn delete_in(&self, bucket: &Bucket, key: &str, condition: Condition) -> Result<Deleted, ObjectError> {
+    async fn delete_in(&self, bucket: &Bucket, key: &str, condition: Condition) -> Result<(), ObjectError> {
         let key = object_key(bucket, key)?;
         self.inside(bucket, |engine| Box::pin(async move { engine.delete(&key, condition).await })).await
     }

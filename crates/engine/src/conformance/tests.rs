@@ -9,7 +9,7 @@ use types::{BucketId, UploadId};
 use super::run_all;
 use crate::memory::MemoryEngine;
 use crate::{
-    Committed, CompletePart, Condition, Deleted, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo, ObjectKey,
+    Committed, CompletePart, Condition, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo, ObjectKey,
     PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
 };
 
@@ -103,10 +103,10 @@ impl ObjectEngine for FlawedEngine {
         self.inner.commit(key, staged, attributes, condition)
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             match self.flaw {
-                Flaw::KeepsDeleted => Ok(Deleted { existed: self.inner.info(key).await.is_ok() }),
+                Flaw::KeepsDeleted => Ok(()),
                 _ => self.inner.delete(key, condition).await,
             }
         })

@@ -3,10 +3,11 @@
 use super::follow::Follow;
 use super::member::Member;
 use crate::machine::{CellMessage, Message};
-use crate::peers::{Batch, Item, Taken, WireError};
+use crate::peers::{self, Batch, Confirmed, Item, Taken, WireError};
 use crate::store::{Inner, LogStore};
+use bytes::Bytes;
 use format::name_entry::NameEntry;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use types::{GatewayId, ViewNumber};
 
 /// Why a batch was not taken.
@@ -27,10 +28,17 @@ pub enum HearError {
 }
 
 impl LogStore {
-    /// Takes in a batch of another gateway. An error says that it was not taken: it is sent again.
-    pub async fn hear(&self, bytes: &[u8]) -> Result<(), HearError> {
-        let Batch { from, to, number, items } = Batch::decode(bytes)?;
+    /// Takes in a batch of another gateway; what to answer. An error says that it was not taken: it is sent again.
+    pub async fn hear(&self, bytes: &[u8]) -> Result<Bytes, HearError> {
         let member = self.inner.member.as_ref().ok_or(HearError::Alone)?;
+        self.take_in(member, bytes).await?;
+        // Read after the items were taken in, and it changes before the shards do: no shard was further then.
+        let view = member.heard.lock().view;
+        Ok(peers::answer(view))
+    }
+
+    async fn take_in(&self, member: &Member, bytes: &[u8]) -> Result<(), HearError> {
+        let Batch { from, to, number, items } = Batch::decode(bytes)?;
         let me = self.inner.me;
         if to != me {
             return Err(HearError::OtherGateway { wanted: to, found: me });
@@ -68,6 +76,17 @@ impl LogStore {
             }
         });
         taking.await.unwrap_or(Err(HearError::Deposed))
+    }
+}
+
+/// What other gateways confirm, for a store that may be gone.
+pub(super) struct ToldBy(pub Weak<Inner>);
+
+impl Confirmed for ToldBy {
+    fn confirmed(&self, by: GatewayId, confirmation: Message) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.take_in_message(by, confirmation, None);
+        }
     }
 }
 

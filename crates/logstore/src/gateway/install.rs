@@ -8,6 +8,7 @@
 //! only when every member has installed it too: so no write of an older generation begins anywhere after a newer one was
 //! acknowledged, and generations need no draining (decision 2).
 
+use super::hear::ToldBy;
 use super::member::Member;
 use crate::machine::{Cell, CellMessage};
 use crate::peers::{Item, Link};
@@ -146,13 +147,14 @@ impl Inner {
     }
 
     /// Opens streams to new members and ends those to gateways that left.
-    pub(crate) fn change_links(&self, member: &Member, view: &View) {
+    pub(crate) fn change_links(self: &Arc<Self>, member: &Member, view: &View) {
         let known = member.links();
         let mut links = BTreeMap::new();
         for to in view.members().iter().copied().filter(|to| *to != self.me) {
             let link = known.get(&to).cloned().unwrap_or_else(|| {
                 let link = Link::new(to, &self.stats);
-                self.env.spawn(link.clone().run(self.env.clone(), self.me, member.directory.clone()));
+                let told = Arc::new(ToldBy(Arc::downgrade(self)));
+                self.env.spawn(link.clone().run(self.env.clone(), self.me, member.directory.clone(), told));
                 link
             });
             links.insert(to, link);

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
-use types::{Epoch, GatewayId, KeyHash, Sequence, ViewNumber};
+use types::{DeviceId, Epoch, GatewayId, KeyHash, Sequence, ViewNumber};
 
 /// What makes a log engine the gateway of a cell.
 #[derive(Clone)]
@@ -154,6 +154,18 @@ impl Member {
         if let Some(link) = self.links.load().get(&to) {
             link.push(item);
         }
+    }
+
+    /// What waits for the gateway beside a device goes now, with an append there.
+    pub fn hurry_beside(&self, device: DeviceId) {
+        if let Some(link) = self.directory.beside(device).and_then(|gateway| self.links.load().get(&gateway).cloned()) {
+            link.hurry();
+        }
+    }
+
+    /// What waits for the other gateways goes now.
+    pub fn hurry_all(&self) {
+        self.links.load().values().for_each(|link| link.hurry());
     }
 
     /// Queues an item for every other member; while a view is being installed also for who joins with it.

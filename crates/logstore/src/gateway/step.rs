@@ -72,6 +72,8 @@ impl Inner {
                     self.forget_moves_of(&entry.hash);
                     self.names.insert(entry.epoch, name);
                 }
+                // The answer to the batch says so.
+                Output::Send { message, .. } if message.is_confirmation() => {}
                 Output::Send { to, message } => {
                     if let Message::Carry { .. } = message {
                         env::mark("gateway: a freeze carried into a new view");
@@ -108,10 +110,10 @@ impl Inner {
                 }
                 Output::Acknowledge { op: Op::Write(op), entry, replaced } => {
                     self.account(&entry, replaced.as_ref());
-                    op.acknowledged(&entry, replaced);
+                    op.acknowledged(&entry);
                 }
                 Output::PublishOwn { entry, replaced, .. } => self.account(&entry, replaced.as_ref()),
-                Output::AcknowledgeOwn { op: Op::Write(op), entry, replaced } => op.acknowledged(&entry, replaced),
+                Output::AcknowledgeOwn { op: Op::Write(op), entry, .. } => op.acknowledged(&entry),
                 Output::Answer { op: Op::Read(op), newest, view } => op.answer(newest, view),
                 Output::Published { entry, replaced } => self.account_published(&entry, replaced.as_ref()),
                 Output::Moved { entry, from } => {

@@ -4,7 +4,8 @@
 //! What is asked for in a view, and what grants it, names the view ([`Message::view`], [`CellMessage::view`]): of an older view than the
 //! receiver's it counts for nothing, and the machine drops it (RFD 5, rule 2). One of a newer view is not handed to the machine:
 //! it waits, with everything behind it on its stream, until the shell has installed that view. Each member's first message of a view is of that
-//! kind. Conclusions, questions and answers of reads, recovered entries and decisions are facts and name no view.
+//! kind. Confirmations ([`Message::is_confirmation`]) are said by the answer to the batch that brought what they confirm: they may overtake
+//! what their sender said before. Conclusions, questions and answers of reads, recovered entries and decisions are facts and name no view.
 
 use crate::index::Located;
 use format::entry::Entry;
@@ -65,6 +66,22 @@ impl Message {
             | Message::Carry { hash, .. } => hash,
             Message::Publish { entry, .. } | Message::Recovered { entry } => &entry.hash,
         }
+    }
+
+    /// What a member says of this message by answering the batch that brought it.
+    pub fn confirmation(&self) -> Option<Message> {
+        match self {
+            Message::Announce { hash, write, view } => Some(Message::Announced { hash: *hash, write: *write, view: *view }),
+            Message::Publish { entry, view } => {
+                Some(Message::HavePublished { hash: entry.hash, write: entry.write, view: *view })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this is said by answering a batch, and does not travel on a stream.
+    pub fn is_confirmation(&self) -> bool {
+        matches!(self, Message::Announced { .. } | Message::HavePublished { .. })
     }
 
     /// The view that the message counts in; nothing for facts.

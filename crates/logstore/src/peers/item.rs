@@ -64,10 +64,10 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// Whether nobody waits for the item: it travels with the next ones, or a moment later (paper section 3.2: notices are batched
-    /// with a short timeout).
+    /// Whether the item travels with the next ones, or a moment later (paper section 3.2: notices are batched with a short timeout). An
+    /// announcement need not be held before the last copies are: it goes with those ([`super::Link::hurry`]).
     pub fn can_wait(&self) -> bool {
-        matches!(self, Item::Key { message: Message::Conclude { freeze: None, .. }, .. })
+        matches!(self, Item::Key { message: Message::Announce { .. } | Message::Conclude { freeze: None, .. }, .. })
     }
 
     /// The view that the item counts in; nothing for facts. One of a newer view waits for its installation.

@@ -3,6 +3,7 @@
 use super::Directory;
 use super::item::Item;
 use super::wire::{self, HEAD_BYTES};
+use crate::machine::Message;
 use crate::stats::{Counter, LogStoreStats};
 use bytes::Bytes;
 use env::Env;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use types::GatewayId;
+use types::{GatewayId, ViewNumber};
 
 /// A batch ends when it has this many bytes. One longer item makes a batch of its own.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -65,6 +66,13 @@ struct Waiting {
 struct Piece {
     bytes: Vec<u8>,
     count: u32,
+    /// What the receiver confirms by taking the items in.
+    confirmations: Vec<Message>,
+}
+
+/// Who is told what a gateway has confirmed, by name.
+pub(crate) trait Confirmed: Send + Sync {
+    fn confirmed(&self, by: GatewayId, confirmation: Message);
 }
 
 impl Link {
@@ -82,12 +90,15 @@ impl Link {
             return;
         }
         if waiting.pieces.back().is_none_or(|piece| piece.bytes.len() >= BATCH_BYTES) {
-            waiting.pieces.push_back(Piece { bytes: vec![0; HEAD_BYTES], count: 0 });
+            waiting.pieces.push_back(Piece { bytes: vec![0; HEAD_BYTES], ..Piece::default() });
         }
         let piece = waiting.pieces.back_mut().expect("made above");
         let before = piece.bytes.len();
         wire::encode_item(item, &mut piece.bytes);
         piece.count += 1;
+        if let Item::Key { message, .. } = item {
+            piece.confirmations.extend(message.confirmation());
+        }
         let grown = piece.bytes.len() - before;
         waiting.bytes += grown;
         if waiting.bytes > MAX_WAITING_BYTES {
@@ -103,6 +114,13 @@ impl Link {
         }
     }
 
+    /// Sends now what waits for something to travel with.
+    pub fn hurry(&self) {
+        if !self.waiting.lock().pieces.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
     /// Whether the gateway did not answer the last call.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
@@ -115,15 +133,15 @@ impl Link {
         self.wake.notify_one();
     }
 
-    fn next(&self) -> Option<Piece> {
+    /// All that waits now. What comes later is woken for anew.
+    fn take(&self) -> VecDeque<Piece> {
         let mut waiting = self.waiting.lock();
-        let piece = waiting.pieces.pop_front()?;
-        waiting.bytes -= piece.bytes.len() - HEAD_BYTES;
-        Some(piece)
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.pieces)
     }
 
     /// Sends batch after batch until the stream is closed.
-    pub async fn run(self: Arc<Self>, env: Env, me: GatewayId, directory: Arc<dyn Directory>) {
+    pub async fn run(self: Arc<Self>, env: Env, me: GatewayId, directory: Arc<dyn Directory>, confirmed: Arc<dyn Confirmed>) {
         let mut number = 0;
         while !self.closed.load(Ordering::Relaxed) {
             tokio::select! {
@@ -135,25 +153,31 @@ impl Link {
                     () = env.sleep(GATHER_TIME) => {}
                 },
             }
-            self.send_all(&env, me, &*directory, &mut number).await;
+            for Piece { mut bytes, count, confirmations } in self.take() {
+                number += 1;
+                self.counted.batches.add(1);
+                bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, number, count));
+                let Some(view) = self.deliver(&env, &*directory, Bytes::from(bytes)).await else { return };
+                // Of another view than the receiver's it was not taken in.
+                let counts = confirmations.into_iter().filter(|confirmation| confirmation.view() == Some(view));
+                counts.for_each(|confirmation| confirmed.confirmed(self.to, confirmation));
+            }
         }
     }
 
-    async fn send_all(&self, env: &Env, me: GatewayId, directory: &dyn Directory, number: &mut u64) {
-        while let Some(Piece { mut bytes, count }) = self.next() {
-            *number += 1;
-            self.counted.batches.add(1);
-            bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, *number, count));
-            self.deliver(env, directory, Bytes::from(bytes)).await;
-        }
-    }
-
-    async fn deliver(&self, env: &Env, directory: &dyn Directory, batch: Bytes) {
+    /// Sends a batch until it is taken in; the receiver's view then. None if the stream was closed first.
+    async fn deliver(&self, env: &Env, directory: &dyn Directory, batch: Bytes) -> Option<ViewNumber> {
         let mut not_open_since = None;
         while !self.closed.load(Ordering::Relaxed) {
             if let Some(caller) = directory.caller(self.to) {
                 match caller.call(batch.clone(), env.now() + CALL_PATIENCE).await {
-                    Ok(_) => return self.failing.store(false, Ordering::Relaxed),
+                    Ok(answer) => {
+                        self.failing.store(false, Ordering::Relaxed);
+                        match wire::decode_answer(&answer) {
+                            Ok(view) => return Some(view),
+                            Err(error) => tracing::error!(gateway = self.to.0, %error, "an answer that can't be read"),
+                        }
+                    }
                     Err(error) => {
                         let now = env.now();
                         let opens = is_not_open(&error) && now - *not_open_since.get_or_insert(now) < OPENING_PATIENCE;
@@ -166,6 +190,7 @@ impl Link {
             env::mark("gateway: a batch sent again");
             env.sleep(RESEND_PAUSE).await;
         }
+        None
     }
 }
 

@@ -11,6 +11,7 @@
 use super::item::Item;
 use crate::index::Located;
 use crate::machine::{CellMessage, FreezeId, Message, ReadId};
+use bytes::Bytes;
 use format::decode::{DecodeError, Fault, Reader};
 use format::entry::Entry;
 use format::name_entry::NameEntry;
@@ -70,19 +71,27 @@ impl Batch {
     }
 }
 
+/// The answer to a batch that was taken in: the receiver's view then.
+pub(crate) fn answer(view: ViewNumber) -> Bytes {
+    Bytes::copy_from_slice(&view.0.to_le_bytes())
+}
+
+/// Reads an answer.
+pub(crate) fn decode_answer(bytes: &[u8]) -> Result<ViewNumber, WireError> {
+    view(&mut Reader::new("answer to a batch", bytes))
+}
+
 mod kind {
     pub const ANNOUNCE: u8 = 1;
-    pub const ANNOUNCED: u8 = 2;
-    pub const CONCLUDE: u8 = 3;
-    pub const ASK: u8 = 4;
-    pub const TOLD: u8 = 5;
-    pub const FREEZE_ASK: u8 = 6;
-    pub const FREEZE: u8 = 7;
-    pub const FROZEN: u8 = 8;
-    pub const CARRY: u8 = 9;
-    pub const RECOVERED: u8 = 10;
-    pub const PUBLISH: u8 = 11;
-    pub const HAVE_PUBLISHED: u8 = 12;
+    pub const CONCLUDE: u8 = 2;
+    pub const ASK: u8 = 3;
+    pub const TOLD: u8 = 4;
+    pub const FREEZE_ASK: u8 = 5;
+    pub const FREEZE: u8 = 6;
+    pub const FROZEN: u8 = 7;
+    pub const CARRY: u8 = 8;
+    pub const RECOVERED: u8 = 9;
+    pub const PUBLISH: u8 = 10;
     pub const CARRIED: u8 = 16;
     pub const ALL_RECOVERED: u8 = 17;
     pub const RECOVERED_HELD: u8 = 18;
@@ -130,7 +139,6 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
 fn encode_message(message: &Message, name: Option<&NameEntry>, put: &mut Writer<'_>) {
     match message {
         Message::Announce { hash, write, view } => put.kind(kind::ANNOUNCE).hash(hash).write(write).u64(view.0).end(),
-        Message::Announced { hash, write, view } => put.kind(kind::ANNOUNCED).hash(hash).write(write).u64(view.0).end(),
         Message::Conclude { hash, write, entry, freeze } => {
             put.kind(kind::CONCLUDE).hash(hash).write(write).option(freeze.map(|freeze| freeze.0));
             assert!(entry.is_some() == name.is_some(), "a published entry travels with its name");
@@ -150,9 +158,7 @@ fn encode_message(message: &Message, name: Option<&NameEntry>, put: &mut Writer<
             put.kind(kind::PUBLISH).u64(view.0);
             name.expect("an entry travels with its name").encode_into(put.0);
         }
-        Message::HavePublished { hash, write, view } => {
-            put.kind(kind::HAVE_PUBLISHED).hash(hash).write(write).u64(view.0).end();
-        }
+        Message::Announced { .. } | Message::HavePublished { .. } => unreachable!("confirmations travel on no stream"),
         Message::Recovered { .. } => {
             put.kind(kind::RECOVERED);
             name.expect("a recovered entry travels with its name").encode_into(put.0);
@@ -176,7 +182,7 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
     let at = reader.offset();
     let found = reader.u8("kind")?;
     Ok(match found {
-        kind::ANNOUNCE..=kind::HAVE_PUBLISHED => decode_message(found, reader)?,
+        kind::ANNOUNCE..=kind::PUBLISH => decode_message(found, reader)?,
         kind::CARRIED => Item::All(CellMessage::Carried { view: view(reader)? }),
         kind::ALL_RECOVERED => Item::All(CellMessage::AllRecovered { view: view(reader)? }),
         kind::RECOVERED_HELD => Item::All(CellMessage::RecoveredHeld { view: view(reader)? }),
@@ -224,8 +230,6 @@ fn decode_message(found: u8, reader: &mut Reader<'_>) -> Result<Item, WireError>
     let mut told = None;
     let message = match found {
         kind::ANNOUNCE => Message::Announce { hash, write: write(reader)?, view: view(reader)? },
-        kind::ANNOUNCED => Message::Announced { hash, write: write(reader)?, view: view(reader)? },
-        kind::HAVE_PUBLISHED => Message::HavePublished { hash, write: write(reader)?, view: view(reader)? },
         kind::CONCLUDE => {
             let write = write(reader)?;
             let freeze = option(reader)?.map(FreezeId);

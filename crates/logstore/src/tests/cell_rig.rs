@@ -5,8 +5,8 @@ use super::support::{MemoryManifests, Rig};
 use crate::{CellView, Consistency, Directory, LogStore, LogStoreConfig, MemberSetup};
 use bytes::Bytes;
 use engine::{
-    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
-    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
+    Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
+    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
 };
 use env::{Env, Instant};
 use format::attributes::Attributes;
@@ -85,6 +85,10 @@ impl Directory for Way {
     fn caller(&self, gateway: GatewayId) -> Option<Arc<dyn Caller>> {
         Some(Arc::new(Way { streets: self.streets.clone(), to: gateway }))
     }
+
+    fn beside(&self, _device: DeviceId) -> Option<GatewayId> {
+        None
+    }
 }
 
 impl Caller for Way {
@@ -105,8 +109,7 @@ impl Caller for Way {
             }
             let store = self.streets.stores.lock().get(&self.to).cloned();
             let Some(store) = store else { return Err(lost("nobody is there".to_owned())) };
-            store.hear(&payload).await.map_err(|error| lost(error.to_string()))?;
-            Ok(Bytes::new())
+            store.hear(&payload).await.map_err(|error| lost(error.to_string()))
         })
     }
 }
@@ -464,7 +467,7 @@ impl ObjectEngine for RoundRobin {
         self.of(key).commit(key, staged, attributes, condition)
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         self.any().delete(key, condition)
     }
 

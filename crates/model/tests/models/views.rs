@@ -198,6 +198,12 @@ enum Action {
         from: usize,
         to: usize,
     },
+    /// The message at this place of a stream, which answers a batch and so keeps no order with the others.
+    Confirm {
+        from: usize,
+        to: usize,
+        at: usize,
+    },
     Read(usize),
     /// The manager removes the next gateway, whose lease has ended.
     Remove(usize),
@@ -372,6 +378,11 @@ impl Model for Views {
         for from in 0..state.gateways.len() {
             let to = (0..state.gateways.len()).filter(|to| self.may_deliver(state, from, *to));
             actions.extend(to.map(|to| Action::Deliver { from, to }));
+            for to in 0..state.gateways.len() {
+                let behind = state.streams[from * MAX_GATEWAYS + to].iter().enumerate().skip(1);
+                let confirmations = behind.filter(|(_, wire)| matches!(wire.message, Message::Announced(_)));
+                actions.extend(confirmations.map(|(at, _)| Action::Confirm { from, to, at }));
+            }
         }
         let may_read = |gateway: &Gateway| gateway.lease && gateway.read.is_none();
         // A read before any write shows nothing.
@@ -394,6 +405,10 @@ impl Model for Views {
             Action::AppendToSecond(write) => self.append(&mut state, write, 1),
             Action::Deliver { from, to } => {
                 let wire = state.streams[from * MAX_GATEWAYS + to].remove(0);
+                self.receive(&mut state, from, to, wire);
+            }
+            Action::Confirm { from, to, at } => {
+                let wire = state.streams[from * MAX_GATEWAYS + to].remove(at);
                 self.receive(&mut state, from, to, wire);
             }
             Action::Read(gateway) => self.read(&mut state, gateway),
@@ -458,7 +473,7 @@ impl Views {
             Action::Request(write) | Action::AppendToPrimary(write) | Action::AppendToSecond(write) => {
                 stays(self.writer(write))
             }
-            Action::Deliver { from, to } => stays(from) && stays(to),
+            Action::Deliver { from, to } | Action::Confirm { from, to, .. } => stays(from) && stays(to),
             Action::Install(_) => true,
             Action::Fence { recovery, .. }
             | Action::Walk(recovery)

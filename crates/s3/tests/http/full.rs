@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use engine::memory::MemoryEngine;
 use engine::{
-    Committed, CompletePart, Condition, Deleted, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine,
-    ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
+    Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
+    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
 };
 use format::attributes::Attributes;
 use parking_lot::Mutex;
@@ -94,11 +94,11 @@ impl ObjectEngine for SmallEngine {
         })
     }
 
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, Deleted> {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
-            let deleted = self.memory.delete(key, condition).await?;
+            self.memory.delete(key, condition).await?;
             self.lengths.lock().remove(key);
-            Ok(deleted)
+            Ok(())
         })
     }
 

@@ -137,6 +137,7 @@ enum Event {
     GiveUp { client: usize },
     Advance { running: usize },
     Deliver { from: usize, to: usize },
+    Confirm { confirmation: usize },
     Remove,
     Join,
     Install { member: usize },
@@ -156,6 +157,8 @@ pub struct CellWorld {
     ops: Vec<Op>,
     histories: Vec<History<Register<Value>>>,
     streams: BTreeMap<(usize, usize), VecDeque<Envelope>>,
+    /// From whom to whom. Answers to batches: no stream keeps their order.
+    confirmations: Vec<(usize, usize, Message)>,
     weights: Vec<usize>,
     running: Vec<Running>,
     clients: Vec<(usize, Option<OpId>)>,
@@ -184,6 +187,7 @@ impl CellWorld {
             ops: Vec::new(),
             histories: vec![History::default(); setup.keys],
             streams: BTreeMap::new(),
+            confirmations: Vec::new(),
             weights: (0..setup.gateways * setup.gateways).map(|_| [1, 5, 25][choices.below(3)]).collect(),
             running: Vec::new(),
             clients: vec![(0, None); setup.clients],
@@ -242,6 +246,9 @@ impl CellWorld {
                 events.push((Event::Deliver { from, to }, self.weights[from * self.setup.gateways + to]));
             }
         }
+        for (confirmation, (from, to, _)) in self.confirmations.iter().enumerate() {
+            events.push((Event::Confirm { confirmation }, self.weights[from * self.setup.gateways + to]));
+        }
         if self.manager.removals < self.setup.removals && self.manager.members.len() > 1 {
             events.push((Event::Remove, 1));
         }
@@ -273,6 +280,10 @@ impl CellWorld {
             }
             Event::Advance { running } => self.advance(running),
             Event::Deliver { from, to } => self.deliver(from, to),
+            Event::Confirm { confirmation } => {
+                let (from, to, message) = self.confirmations.swap_remove(confirmation);
+                self.receive(from, to, message)
+            }
             Event::Remove => self.remove(choices),
             Event::Join => self.join(choices),
             Event::Install { member } => self.install(member),
@@ -407,13 +418,7 @@ impl CellWorld {
             Envelope::Key(Message::Recovered { entry }) if self.setup.wrong == Some(Wrong::PublishesOnArrival) => {
                 gateway.shard.index_mut().publish(entry).ok();
             }
-            Envelope::Key(mut message) => {
-                if self.setup.wrong == Some(Wrong::OldAnswersCount) {
-                    renew(&mut message, gateway.shard.view());
-                }
-                self.report.carried_freezes += usize::from(matches!(message, Message::Carry { .. }));
-                gateway.shard.receive(gateway_id(from), message, &mut out);
-            }
+            Envelope::Key(message) => return self.receive(from, to, message),
             Envelope::Map { entries, .. } => {
                 for entry in entries {
                     gateway.shard.index_mut().publish(entry).ok();
@@ -423,6 +428,17 @@ impl CellWorld {
             Envelope::All(CellMessage::RecoveredHeld { view }) => return self.recovery_held(to, from, view),
             Envelope::All(message) => gateway.shard.receive_for_all(gateway_id(from), &message, &mut out),
         }
+        self.perform(to, out)
+    }
+
+    fn receive(&mut self, from: usize, to: usize, mut message: Message) -> Result<(), Failure> {
+        let Some(gateway) = &mut self.gateways[to] else { return Ok(()) };
+        if self.setup.wrong == Some(Wrong::OldAnswersCount) {
+            renew(&mut message, gateway.shard.view());
+        }
+        self.report.carried_freezes += usize::from(matches!(message, Message::Carry { .. }));
+        let mut out = Outputs::new();
+        gateway.shard.receive(gateway_id(from), message, &mut out);
         self.perform(to, out)
     }
 
@@ -443,6 +459,7 @@ impl CellWorld {
     /// Nothing of an earlier incarnation is under way any more.
     pub fn cut(&mut self, gateway: usize) {
         self.streams.retain(|(from, to), _| *from != gateway && *to != gateway);
+        self.confirmations.retain(|(from, to, _)| *from != gateway && *to != gateway);
     }
 
     /// A new incarnation of a gateway that is decided; the view that holds it is committed.
@@ -478,6 +495,9 @@ impl CellWorld {
                     self.answer(op, Outcome::Read(value));
                 }
                 Output::Answer { op, .. } => self.refuse(op),
+                Output::Send { to, message } if message.is_confirmation() => {
+                    self.confirmations.push((gateway, to.0 as usize, message));
+                }
                 Output::Send { to, message } => self.send(gateway, to.0 as usize, Envelope::Key(message)),
                 Output::RecoveredHeld => self.says_held(gateway)?,
             }

@@ -86,6 +86,7 @@ fn in_read_after_write_mode_reads_see_what_was_acknowledged_and_ask_nobody() {
     assert!(total.swaps > 100 && total.refused_swaps > 100 && total.stale_publishes > 10, "{total:?}");
     run_all(&Setup { keys: 1, clients: 8, calls_per_client: 5, mix: [3, 1, 3, 6], ..weaker.clone() }, SEEDS / 2);
     run_all(&Setup { gateways: 5, clients: 8, ..weaker.clone() }, SEEDS / 8);
+    run_all(&Setup { overtaking: true, ..weaker.clone() }, SEEDS / 2);
     let wrong = Setup { mutant: Some(Mutant::AcknowledgesUnpublished), invariants: false, keys: 1, ..weaker };
     assert!(found_out(&wrong).is_some(), "acknowledging what members have not published is not found");
 }

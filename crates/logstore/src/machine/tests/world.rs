@@ -47,8 +47,7 @@ pub struct Setup {
     pub uneven: bool,
     /// Whether the network may reorder; else each stream hands over one message at a time, in order.
     pub rough: bool,
-    /// Whether "the announcement is held" reaches the writer at once, before notices that were sent earlier: as an answer to the batch does
-    /// that does not travel on the stream.
+    /// Whether confirmations reach the writer at once, before what was sent earlier: as answers to batches do.
     pub overtaking: bool,
     /// What all gateways' writes promise.
     pub consistency: Consistency,
@@ -536,7 +535,7 @@ impl World {
                         mutant.on_send(gateway, to.0 as usize, &message, &mut forged);
                     }
                     let to = to.0 as usize;
-                    if self.setup.overtaking && matches!(message, Message::Announced { .. }) {
+                    if self.setup.overtaking && message.is_confirmation() {
                         forged.push(super::mutant::Forged { from: gateway, to, message, at_once: true });
                     } else {
                         self.send(gateway, to, message)?;

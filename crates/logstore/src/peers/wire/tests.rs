@@ -31,9 +31,7 @@ fn items() -> Vec<Item> {
     let (freeze, newest) = (FreezeId(8), Some(Located::from(&entry)));
     let messages = [
         Message::Announce { hash, write, view },
-        Message::Announced { hash, write, view },
         Message::Conclude { hash, write, entry: None, freeze: Some(freeze) },
-        Message::HavePublished { hash, write, view },
         Message::Ask { hash, read: ReadId(6) },
         Message::Told { hash, read: ReadId(6), newest },
         Message::Told { hash, read: ReadId(6), newest: None },

@@ -2,7 +2,8 @@
 
 use super::super::gate::Rule;
 use super::{A_WHILE, CellRig, all_read, devices_of, get, put, put_if};
-use crate::tests::support::simulate;
+use crate::LogStore;
+use crate::tests::support::{key, simulate};
 use engine::{Condition, EngineError};
 
 /// Caught: the turn ends while the append is on its way (`give_up` instead of `give_up_when_settled`). Then the other gateway's write
@@ -146,6 +147,23 @@ fn gateway_and_primary_lost_together_with_overlapping_writes() {
             for gateway in &gateways[..2] {
                 assert_eq!(get(gateway, "key").await.as_deref(), Some(expected));
             }
+        }
+    });
+}
+
+/// A gateway that has no peers yet writes as if it had: should one join while a write is under way, and the gateway die together with the
+/// key's primary, the other copies tell the order. Caught: copies that are appended in parallel by a gateway without peers.
+#[test]
+fn a_gateway_without_peers_writes_the_order_into_its_copies() {
+    simulate(async {
+        let rig = CellRig::new(24, 1).await;
+        let store = &rig.gateways()[0];
+        put(store, "key", "content").await.unwrap();
+        let hash = LogStore::object_hash(&key("key"));
+        let newest = store.inner.shard(&hash).lock().index().newest(&hash).unwrap();
+        for (index, place) in newest.places.as_slice().iter().enumerate() {
+            let frame = store.inner.targets.read(place, newest.frame_bytes).await.unwrap();
+            assert_eq!(frame.record.order, (index > 0).then_some(newest.order), "copy {index}");
         }
     });
 }

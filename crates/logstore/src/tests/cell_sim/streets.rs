@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::GatewayId;
+use types::{DeviceId, GatewayId};
 
 /// All ways of a cell.
 pub struct Streets {
@@ -41,6 +41,11 @@ struct Way {
 impl Directory for Ways {
     fn caller(&self, to: GatewayId) -> Option<Arc<dyn Caller>> {
         Some(Arc::new(Way { streets: self.streets.clone(), from: self.from, to, life: self.life.clone() }))
+    }
+
+    /// Targets are elsewhere.
+    fn beside(&self, _device: DeviceId) -> Option<GatewayId> {
+        None
     }
 }
 
@@ -76,12 +81,12 @@ impl Caller for Way {
                 () = life.ended() => Err(lost(self.to, "it has just ended")),
                 heard = store.hear(&payload) => heard.map_err(|error| lost(self.to, &error.to_string())),
             };
-            heard?;
+            let answer = heard?;
             let back = self.streets.pass(self.to, self.from).await;
             if back.is_err() {
                 *self.streets.doubled.lock() += 1;
             }
-            back.map(|()| Bytes::new())
+            back.map(|()| answer)
         })
     }
 }

@@ -30,6 +30,9 @@ fn print(status: &Status, cell: &CellStatus) {
     if !cell.undecided.is_empty() {
         println!("  recovering what gateways {:?} left", cell.undecided);
     }
+    if !cell.alone.is_empty() {
+        println!("  written to devices {:?} alone: keep them up", cell.alone);
+    }
     println!();
     let rows: Vec<[String; 5]> = cell
         .nodes

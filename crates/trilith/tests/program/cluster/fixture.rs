@@ -55,10 +55,6 @@ impl Drop for Cluster {
     }
 }
 
-/// A young cluster's first device is the only one that was written to since the last checkpoint, and a recovery waits for it (RFD 4). The
-/// checkpoint that ends this comes two seconds after a new table; there are up to two of these while three nodes join.
-const GROWTH_IS_COVERED: Duration = Duration::from_secs(6);
-
 impl Cluster {
     /// A first node, alone.
     pub fn of_one() -> Cluster {
@@ -94,7 +90,6 @@ impl Cluster {
         let cluster = &mut self;
         (1..NODES).for_each(|node| cluster.join_and_spawn(node));
         cluster.settle();
-        std::thread::sleep(GROWTH_IS_COVERED);
         self
     }
 
@@ -277,7 +272,9 @@ impl Cluster {
                 };
                 let is_whole = status["ready"] == true && cell["gateways"] == NODES && is("nodes", "serves");
                 let is_decided = cell["undecided"].as_array()?.is_empty() && !cell["manager_leader"].is_null();
-                (is_whole && is_decided && is("devices", "is_written") && is("nodes", "votes")).then_some(())
+                // A recovery would wait for the first node's device (RFD 4).
+                let is_covered = cell["alone"].as_array()?.is_empty();
+                (is_whole && is_decided && is_covered && is("devices", "is_written") && is("nodes", "votes")).then_some(())
             });
         }
         // A lease comes a moment after its view.
