@@ -49,6 +49,7 @@ impl Inner {
         let covered = self.remembered.epoch();
         self.begin_at(epoch.max(Epoch(covered.0 + 1)));
         self.absorb(unsaved, covered);
+        self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
         self.count_live().await;
         // It has no write of an earlier epoch.
         let (view, epoch, staged_from) = (member.view().number(), self.epochs.present(), self.staged_from());

@@ -89,7 +89,9 @@ impl<Op: Clone> Shard<Op> {
     /// Answers the freeze whose turn it is, if no write of ours is outstanding. A write of ours that itself waits for a freeze has
     /// appended nothing, so it is no obstacle.
     pub(super) fn answer_freeze(&mut self, hash: KeyHash, out: &mut Outputs<Op>) {
-        let (newest, view) = (self.index.newest(&hash), self.cell.number());
+        // Who has no maps yet knows nothing that another member does not: what was concluded meanwhile its writer tells too.
+        let newest = if self.has_maps { self.index.newest(&hash) } else { None };
+        let view = self.cell.number();
         let Some(state) = self.keys.get_mut(&hash) else { return };
         if state.active.as_ref().is_some_and(|active| active.stage.is_outstanding()) {
             return;

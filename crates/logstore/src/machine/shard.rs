@@ -52,11 +52,13 @@ pub struct Shard<Op> {
     pub(super) keys: hashbrown::HashMap<KeyHash, KeyState<Op>, HashBits>,
     /// A change of the view that is not over; nothing in normal life.
     pub(super) change: Option<Box<Change>>,
+    /// The index has everything that members know. Of a gateway that joins it may, in between, have what was deleted long ago.
+    pub(super) has_maps: bool,
 }
 
 impl<Op: Clone> Shard<Op> {
     pub fn new(cell: Arc<Cell>, sequences: Arc<SequenceSource>, index: ShardIndex) -> Self {
-        Shard { cell, sequences, index, keys: hashbrown::HashMap::with_hasher(HashBits), change: None }
+        Shard { cell, sequences, index, keys: hashbrown::HashMap::with_hasher(HashBits), change: None, has_maps: true }
     }
 
     /// The index: for checkpoints, relocations and statistics. Reads of clients go through [`Shard::read`].

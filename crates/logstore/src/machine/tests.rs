@@ -2,6 +2,7 @@
 
 mod cell_world;
 mod checks;
+mod joining;
 mod membership;
 mod mutant;
 mod scenario;

@@ -45,11 +45,16 @@ impl<Op: Clone> Shard<Op> {
     /// A shard of a gateway that joins a cell. Its index is filled from the members' maps before it answers reads.
     pub fn joining(cell: Arc<Cell>, sequences: Arc<SequenceSource>, index: ShardIndex) -> Self {
         let uncarried = cell.others().to_vec();
-        let mut shard = Shard::new(cell, sequences, index);
+        let mut shard = Shard { has_maps: false, ..Shard::new(cell, sequences, index) };
         if !uncarried.is_empty() {
             shard.change = Some(Box::new(Change { uncarried, joining: true, ..Change::default() }));
         }
         shard
+    }
+
+    /// The index has the maps of all members.
+    pub fn maps_are_complete(&mut self) {
+        self.has_maps = true;
     }
 
     /// Whether this gateway knows what every member knows of freezes and of removed gateways: always, unless it joined a moment ago.

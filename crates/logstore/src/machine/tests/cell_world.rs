@@ -448,6 +448,9 @@ impl CellWorld {
             let gateway = self.gateways[*joined].as_mut().expect("a member lives");
             let installed = gateway.shard.view() == self.manager.view && gateway.shard.has_joined();
             let has_maps = self.manager.members.iter().all(|member| member == joined || gateway.maps.contains(member));
+            if has_maps {
+                gateway.shard.maps_are_complete();
+            }
             gateway.lease |= installed && has_maps;
         }
     }
