@@ -12,7 +12,8 @@ const KEYS: u64 = 20_000;
 const WARM_UP: Duration = Duration::from_secs(2);
 /// How long the systems are watched doing nothing.
 const IDLE: Duration = Duration::from_secs(2);
-const CONNECTIONS: [u32; 2] = [16, 64];
+/// Of all clients together: the same for one process and for three nodes, which then have a third of them each.
+const CONNECTIONS: [u32; 4] = [16, 64, 192, 384];
 /// Most processor time of a cluster's request, in those of one process with one replica.
 const BARS: [(&str, f64); 2] = [("put", 2.9), ("get", 1.15)];
 
@@ -103,6 +104,7 @@ fn report(systems: &[System], samples: &[Sample], idle: &[f64], scale: &Scale) -
         "Three nodes: `trilith cluster dev`, a process and a device each, requests to all three; one process: one device, or three.".to_owned(),
         "Processor time is user and system time of the servers (/proc/PID/stat) over the requests answered, the client's not included; what they spend doing nothing is in it.".to_owned(),
         format!("Doing nothing, of one core: {}.", idle.join(", ")),
+        "Connections are those of all clients together: of three nodes each has a third, and less that goes through the kernel at once.".to_owned(),
         "Ratios are medians of the rounds' own ratios to one process with one replica, with the extremes.".to_owned(),
     ];
     Report { title: "What a cell of three nodes costs".to_owned(), notes, summary: summary(samples), data, plots: Vec::new() }

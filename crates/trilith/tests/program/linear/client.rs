@@ -21,6 +21,8 @@ const READS: u64 = 65;
 const PACE: Duration = Duration::from_millis(8);
 /// Before a client of a cluster that was not served goes to another node.
 const REFUSED_PAUSE: Duration = Duration::from_millis(150);
+/// How often a delete finds no room, at most, when there is some again.
+const ROOM_TRIES: u32 = 100;
 /// Requests on one connection to a node, at most.
 const REQUESTS_AT_A_NODE: u64 = 40;
 
@@ -97,10 +99,17 @@ impl Client {
         }
     }
 
-    /// Deletes every key.
+    /// Deletes every key. After a disk was full a server needs a moment to find that it has room again.
     pub fn delete_everything(&mut self, address: &str, record: &Record) {
         let mut connection = Connection::open(address).unwrap();
-        (0..KEYS).for_each(|key| self.delete(&mut connection, record, key).unwrap());
+        for key in 0..KEYS {
+            let mut tries = ROOM_TRIES;
+            while let Err(error) = self.delete(&mut connection, record, key) {
+                tries -= 1;
+                assert!(error.kind() == io::ErrorKind::StorageFull && tries > 0, "{error}");
+                std::thread::sleep(REFUSED_PAUSE);
+            }
+        }
     }
 
     /// Another record begins: nothing of the former is known in it.
