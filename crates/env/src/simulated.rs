@@ -83,13 +83,14 @@ impl Simulation {
         &self.process
     }
 
-    /// How long it takes until this node's clock has gone on by `shown`.
+    /// How long it takes until this node's clock has gone on by `shown`. Rounded up: the 1 ns that is left for a fast clock after a timer
+    /// that fired early would round down to none, and who waits for a deadline would do so for ever without time passing.
     pub(crate) fn true_duration(&self, shown: Duration) -> Duration {
         let drift = i128::from(self.clock.lock().drift_ppm);
         if drift == 0 {
             return shown;
         }
-        nanos(shown.as_nanos() as i128 * MILLION / (MILLION + drift))
+        nanos((shown.as_nanos() as i128 * MILLION + MILLION + drift - 1) / (MILLION + drift))
     }
 
     /// How old the simulation is.

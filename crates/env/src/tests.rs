@@ -43,6 +43,19 @@ async fn simulated_clocks_follow_tokio_exactly() {
     assert_eq!(env.now(), reached, "a deadline in the past takes no time");
 }
 
+/// Caught: true durations rounded down. A timer of a whole number of ms fires exactly then, and not up to 1 ms later as others do.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_drifts_has_gone_on_by_what_was_slept() {
+    for (drift_ppm, shown) in [(1_000, 1_001_001), (200, 1_000_201), (0, 1_000_001), (-200, 999_801), (-1_000, 999_001)] {
+        let env = Env::simulated(7);
+        env.simulation().expect("simulated").set_clock_drift_ppm(drift_ppm);
+        let (start, duration) = (env.now(), Duration::from_nanos(shown));
+        env.sleep(duration).await;
+        assert!(env.now() - start >= duration, "{drift_ppm} ppm");
+        assert!(env.now() - start <= duration + Duration::from_millis(2), "{drift_ppm} ppm");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn wall_skew_moves_dates_but_not_the_time_line() {
     let env = Env::simulated(7);
