@@ -27,4 +27,5 @@ pub(crate) mod support;
 mod threads;
 mod trees;
 mod uncovered;
+mod unread_uploads;
 mod workload;

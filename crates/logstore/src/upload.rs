@@ -101,11 +101,12 @@ impl Inner {
         }
         let length = part.length;
         let committed = self.write(part, Condition::None).await?;
-        if self.check_open(&upload_name(upload)).await.is_err() {
+        let is_open = self.check_open(&upload_name(upload)).await;
+        if matches!(is_open, Err(EngineError::NoSuchUpload)) {
             // The upload ended while the part was on its way: it would be an orphan.
             self.drop_entry(part_name(upload, number)).await?;
-            return Err(EngineError::NoSuchUpload);
         }
+        is_open?;
         Ok(PartInfo { number, length, attributes, order: committed.order })
     }
 
@@ -340,11 +341,15 @@ impl Inner {
         Ok(Committed { etag: attributes.etag, order: located.order, modified_ms: attributes.modified_ms })
     }
 
-    /// The chunks of a part, if it is still the one that the caller looked at.
+    /// The chunks of a part, if it is still the one that the caller looked at. A part that can't be looked up or read at the moment
+    /// is not judged: "invalid" tells a client that it is lost.
     async fn part_refs(self: &Arc<Self>, upload: &UploadRef, part: &CompletePart) -> Result<PartRefs, EngineError> {
         let name = part_name(upload, part.number);
-        let invalid = |_| EngineError::InvalidPart { number: part.number };
-        let (located, frame): (Located, _) = self.read_newest(&name, &name.hash()).await.map_err(invalid)?;
+        let missing = |error| match error {
+            EngineError::NotFound => EngineError::InvalidPart { number: part.number },
+            other => other,
+        };
+        let (located, frame): (Located, _) = self.read_newest(&name, &name.hash()).await.map_err(missing)?;
         if located.order != part.order {
             return Err(EngineError::InvalidPart { number: part.number });
         }
