@@ -70,10 +70,14 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::end_epochs`] leaves it, at any member and however the view changes meanwhile; false if this gateway has left.
+    /// As [`Inner::end_epochs`] leaves it, at any member and however the view changes meanwhile; false if this gateway has left, or a gateway
+    /// that is removed and not decided has left it without word of what it concluded in those epochs.
     pub(super) async fn wait_for_end_of(&self, ended: Epoch) -> bool {
         let Some(member) = &self.member else { return true };
         loop {
+            if member.heard.lock().lacks_words_of_removed(ended) {
+                return false;
+            }
             let view = member.view().number();
             match self.heard_all_of(ended, view).await {
                 Ok(()) => return true,

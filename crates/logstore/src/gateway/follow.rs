@@ -73,6 +73,8 @@ impl Inner {
         if self.has_adopted(&manifest).await {
             return;
         }
+        // Without all that it covers it is not adopted: who recovers takes what the index lacks of a covered epoch for replaced. The recovery's
+        // own checkpoint is the next one.
         if !self.wait_for_end_of(manifest.epoch).await {
             return;
         }

@@ -9,7 +9,7 @@
 //! acknowledged, and generations need no draining (decision 2).
 
 use super::hear::ToldBy;
-use super::member::Member;
+use super::member::{Heard, Member};
 use crate::machine::{Cell, CellMessage};
 use crate::peers::{Item, Link};
 use crate::store::{Inner, LogStore};
@@ -89,7 +89,8 @@ impl Inner {
             heard.decided = decided.into_iter().filter(|gateway| next.undecided.contains(gateway)).collect();
             (heard.view, heard.leader) = (next.view.number(), Some(next.leader));
             (heard.hello, heard.carried, heard.holding, heard.holding_shards) = Default::default();
-            heard.begun.retain(|gateway, _| next.view.contains(*gateway));
+            let Heard { begun, undecided, .. } = &mut *heard;
+            begun.retain(|gateway, _| next.view.contains(*gateway) || undecided.contains(gateway));
             // Who joins begins with the greatest epoch that it is greeted with, so that nobody waits for it to end one before: it
             // may have to wait itself for what comes behind. Nothing is known of its chunks.
             let present = self.epochs.present();

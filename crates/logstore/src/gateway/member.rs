@@ -97,7 +97,8 @@ pub(crate) struct Heard {
     pub holding: BTreeSet<GatewayId>,
     /// Shards of this gateway that hold everything that was recovered.
     pub holding_shards: usize,
-    /// The epoch that each member has begun, and from where on its chunks may be named by nothing.
+    /// The epoch that each member, and each removed gateway that is not decided, has begun, and from where on its chunks may be named by
+    /// nothing.
     pub begun: BTreeMap<GatewayId, (Epoch, Sequence)>,
     /// For a gateway that joins: names that the members told.
     pub unsaved: Vec<NameEntry>,
@@ -107,6 +108,13 @@ pub(crate) struct Heard {
     pub recovered: BTreeSet<GatewayId>,
     /// The view in which this gateway, as leader, has had every member begin its epoch.
     pub in_step: Option<ViewNumber>,
+}
+
+impl Heard {
+    /// Whether a gateway that is removed and not decided has not said here that it had begun an epoch after this one.
+    pub fn lacks_words_of_removed(&self, ended: Epoch) -> bool {
+        self.undecided.iter().any(|removed| self.begun.get(removed).is_none_or(|(begun, _)| *begun <= ended))
+    }
 }
 
 impl Member {

@@ -129,3 +129,24 @@ fn a_walk_for_a_member_further_behind_than_is_remembered_begins_at_the_start() {
     let behind = state.as_of(Epoch(4));
     assert_eq!((behind.epoch, behind.covered, behind.start), (Epoch(4), Epoch(4), Vec::new()));
 }
+
+/// A checkpoint has a write that this gateway knows to be in flight only: the writer's conclusion is on its way. Writer and leader die; this
+/// gateway recovers them. Caught: a gateway that adopts the checkpoint when the writer is out of the view; its recovery took the write for
+/// one that had been replaced, and answered with the version before.
+#[test]
+fn a_checkpoint_is_not_adopted_without_what_a_removed_gateway_concluded() {
+    simulate(async {
+        let rig = CellRig::new(37, 3).await;
+        let gateways = rig.gateways();
+        put(&gateways[2], "key", "old").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        put(&gateways[2], "key", "new").await.unwrap();
+        rig.hold(&gateways[2], &gateways[1], true);
+        gateways[0].inner.checkpoint().await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        rig.kill(&gateways[0]);
+        rig.kill(&gateways[2]);
+        rig.remove(&[0, 2]).await;
+        assert_eq!(get(&gateways[1], "key").await.as_deref(), Some("new"));
+    });
+}
