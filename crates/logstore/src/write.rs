@@ -197,6 +197,8 @@ impl WriteOp {
     pub fn append(self: &Arc<Self>) {
         let write = match &self.progress.lock().stage {
             Stage::Deciding { write, .. } => *write,
+            // Given up since its turn came: the gateway has left its cell.
+            Stage::Done(_) => return,
             _ => panic!("a write is appended once, after its turn came"),
         };
         // As of now: an older table than its shard's would give an order that is too low.
