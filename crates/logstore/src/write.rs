@@ -246,10 +246,19 @@ impl WriteOp {
             progress.in_epoch = Some(epoch);
         }
         let record = self.record(write, epoch, generation, devices);
+        // The announcement goes to each other gateway with the append that takes the same way, and at the latest when the last copies are under
+        // way.
+        let member = self.inner.member.iter();
         match primary_first {
-            true => self.append_copies(record, 0..1),
+            true => {
+                self.append_copies(record, 0..1);
+                member.for_each(|member| member.hurry_beside(devices.as_slice()[0]));
+            }
             // The primary last: what a secondary refuses at once is then on no primary.
-            false => self.append_copies(record, (0..devices.len()).rev()),
+            false => {
+                self.append_copies(record, (0..devices.len()).rev());
+                member.for_each(|member| member.hurry_all());
+            }
         }
     }
 
@@ -261,6 +270,7 @@ impl WriteOp {
                 let order = Some(Order::new(generation, position));
                 let record = Record { order, ..self.record(write, epoch, generation, devices) };
                 self.append_copies(record, 1..devices.len());
+                self.inner.member.iter().for_each(|member| member.hurry_all());
             }
             Err(error) => (1..devices.len()).for_each(|index| self.appended(index as u64, Err(error.clone()))),
         }
@@ -271,10 +281,8 @@ impl WriteOp {
         let pieces: smallvec::SmallVec<[&[u8]; 2]> = self.draft.payload.iter().map(|piece| &piece[..]).collect();
         let devices = record.replica_devices;
         let mut refused: Option<AppendError> = None;
-        let mut is_last = false;
         for index in replicas {
             record.replica_index = index as u8;
-            is_last |= index > 0 || devices.len() == 1;
             let done: Arc<dyn AppendDone> = self.clone();
             let appended = match &refused {
                 Some(error) => Err(error.clone()),
@@ -287,16 +295,6 @@ impl WriteOp {
                 self.appended(index as u64, Err(error.clone()));
                 refused = Some(error);
             }
-        }
-        self.hurry_announcements(&record, is_last);
-    }
-
-    /// The announcement goes to each other gateway with the append that takes the same way, and at the latest when the last copies are under way.
-    fn hurry_announcements(&self, record: &Record, is_last: bool) {
-        let Some(member) = &self.inner.member else { return };
-        match is_last {
-            true => member.hurry_all(),
-            false => member.hurry_beside(record.replica_devices.as_slice()[0]),
         }
     }
 

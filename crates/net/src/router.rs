@@ -43,9 +43,7 @@ impl Router {
         assert!(earlier.is_none(), "two services under tag {}", tag.0);
         self
     }
-}
 
-impl Router {
     /// The service that is meant, and what is meant for it.
     fn pick(&self, request: &Request) -> Result<(&Arc<dyn Service>, Request), Refusal> {
         let Some(tag) = request.payload.first() else { return Err(Refusal("a request for no service".to_owned())) };

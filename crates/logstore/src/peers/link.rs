@@ -133,11 +133,11 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// All that waits now. What comes later is woken for anew.
-    fn take(&self) -> VecDeque<Piece> {
+    fn next(&self) -> Option<Piece> {
         let mut waiting = self.waiting.lock();
-        waiting.bytes = 0;
-        std::mem::take(&mut waiting.pieces)
+        let piece = waiting.pieces.pop_front()?;
+        waiting.bytes -= piece.bytes.len() - HEAD_BYTES;
+        Some(piece)
     }
 
     /// Sends batch after batch until the stream is closed.
@@ -153,7 +153,10 @@ impl Link {
                     () = env.sleep(GATHER_TIME) => {}
                 },
             }
-            for Piece { mut bytes, count, confirmations } in self.take() {
+            // As many as wait now: what comes later is woken for anew.
+            let pieces = self.waiting.lock().pieces.len();
+            for _ in 0..pieces {
+                let Some(Piece { mut bytes, count, confirmations }) = self.next() else { break };
                 number += 1;
                 self.counted.batches.add(1);
                 bytes[..HEAD_BYTES].copy_from_slice(&wire::head(me, self.to, number, count));
