@@ -1,6 +1,6 @@
 //! Lists: names of one bucket in byte order, merged over the layers of the key list (zstore.md, required 11 and decision 14).
 
-use crate::names::{Layers, Merged, Merger, Missing};
+use crate::names::{Layers, Merged, Merger, Missing, ScanBlocks};
 use crate::store::Inner;
 use bytes::Bytes;
 use engine::{EngineError, ListItem, ListPage, ListQuery, ListedObject, ListedUpload, UploadPage, UploadQuery};
@@ -40,54 +40,20 @@ impl Inner {
     /// Shows the live names of a scope that are not less than `from` to the visitor.
     pub(crate) async fn scan(&self, scope: &Scope, from: Vec<u8>, visit: &mut Visitor<'_>) -> Result<(), EngineError> {
         let mut progress = Progress { from: from.max(scope.prefix.clone()), done: false };
+        let mut blocks = ScanBlocks::new(&self.names.cache);
         loop {
             let layers = self.names.layers();
-            match self.scan_cached(&layers, scope, &mut progress, visit) {
+            match scan_loaded(&layers, &blocks, scope, &mut progress, visit) {
                 Ok(()) => return Ok(()),
                 Err(Missing { run, block }) => {
                     let rows = run.rows(self, block).await;
                     // A run that was merged meanwhile may be gone from its zones: what was read there counts only if it was not.
                     if self.names.layers().runs.iter().any(|known| Arc::ptr_eq(known, &run)) {
-                        self.names.cache.insert(run.id(), block, Arc::new(rows?));
+                        blocks.insert(run.id(), block, rows?);
                     }
                 }
             }
         }
-    }
-
-    /// Scans as far as the block cache reaches.
-    fn scan_cached(
-        &self,
-        layers: &Layers,
-        scope: &Scope,
-        progress: &mut Progress,
-        visit: &mut Visitor<'_>,
-    ) -> Result<(), Missing> {
-        let guards: SmallVec<[_; 2]> = layers.memtables.iter().map(|memtable| memtable.read()).collect();
-        let maps = guards.iter().map(|guard| &**guard);
-        let mut merger = Merger::new(maps, &layers.runs, &self.names.cache, (scope.bucket, scope.space), &progress.from)?;
-        let mut name = Vec::new();
-        while let Some(row) = merger.next(&mut name)? {
-            if !name.starts_with(&scope.prefix) {
-                return Ok(());
-            }
-            if progress.done && name == progress.from {
-                continue;
-            }
-            let step = if row.state == EntryState::Live { visit(&name, &row) } else { Step::Next };
-            progress.from.clone_from(&name);
-            progress.done = true;
-            match step {
-                Step::Next => {}
-                Step::Seek(target) => {
-                    progress.from = target;
-                    progress.done = false;
-                    merger.seek(&progress.from)?;
-                }
-                Step::Stop => return Ok(()),
-            }
-        }
-        Ok(())
     }
 
     /// One page of objects.
@@ -195,6 +161,41 @@ impl Inner {
             None => Ok(page),
         }
     }
+}
+
+/// Scans as far as the loaded blocks reach.
+fn scan_loaded(
+    layers: &Layers,
+    blocks: &ScanBlocks<'_>,
+    scope: &Scope,
+    progress: &mut Progress,
+    visit: &mut Visitor<'_>,
+) -> Result<(), Missing> {
+    let guards: SmallVec<[_; 2]> = layers.memtables.iter().map(|memtable| memtable.read()).collect();
+    let maps = guards.iter().map(|guard| &**guard);
+    let mut merger = Merger::new(maps, &layers.runs, blocks, (scope.bucket, scope.space), &progress.from)?;
+    let mut name = Vec::new();
+    while let Some(row) = merger.next(&mut name)? {
+        if !name.starts_with(&scope.prefix) {
+            return Ok(());
+        }
+        if progress.done && name == progress.from {
+            continue;
+        }
+        let step = if row.state == EntryState::Live { visit(&name, &row) } else { Step::Next };
+        progress.from.clone_from(&name);
+        progress.done = true;
+        match step {
+            Step::Next => {}
+            Step::Seek(target) => {
+                progress.from = target;
+                progress.done = false;
+                merger.seek(&progress.from)?;
+            }
+            Step::Stop => return Ok(()),
+        }
+    }
+    Ok(())
 }
 
 fn upload_named(bucket: BucketId, name: &[u8]) -> EntryName {

@@ -15,7 +15,7 @@ mod memtable;
 mod merge;
 mod run;
 
-pub(crate) use block_cache::{BlockCache, RowSummary, Rows};
+pub(crate) use block_cache::{BlockCache, RowSummary, Rows, ScanBlocks};
 pub(crate) use memtable::Memtable;
 pub(crate) use merge::{Merged, Merger, Missing};
 pub(crate) use run::{Run, RunWriter};

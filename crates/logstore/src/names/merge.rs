@@ -1,9 +1,9 @@
 //! Merging the layers of the key list, name by name.
 //!
-//! The merge runs without waiting: what it needs of a run must be in the block cache. A block that is not ends the attempt with
+//! The merge runs without waiting: what it needs of a run must be among the scan's blocks. A block that is not ends the attempt with
 //! [`Missing`]; the caller loads it and begins again at the name it had reached.
 
-use super::{BlockCache, Rows, Run};
+use super::{Rows, Run, ScanBlocks};
 use bytes::Bytes;
 use format::attributes::ETag;
 use format::entry::EntryState;
@@ -40,7 +40,7 @@ pub(crate) struct Merger<'a> {
     sources: Vec<Source<'a>>,
     bucket: BucketId,
     space: Space,
-    cache: &'a BlockCache,
+    blocks: &'a ScanBlocks<'a>,
 }
 
 enum Source<'a> {
@@ -53,13 +53,13 @@ impl<'a> Merger<'a> {
     pub fn new(
         memtables: impl Iterator<Item = &'a BTreeMap<EntryName, NameEntry>>,
         runs: &[Arc<Run>],
-        cache: &'a BlockCache,
+        blocks: &'a ScanBlocks<'a>,
         (bucket, space): (BucketId, Space),
         from: &[u8],
     ) -> Result<Self, Missing> {
         let memory = memtables.map(|map| Source::Memory { map, range: map.range::<EntryName, _>(..), head: None });
         let on_log = runs.iter().map(|run| Source::Run { run: run.clone(), rows: None, block: 0, row: 0 });
-        let mut merger = Merger { sources: memory.chain(on_log).collect(), bucket, space, cache };
+        let mut merger = Merger { sources: memory.chain(on_log).collect(), bucket, space, blocks };
         merger.seek(from)?;
         Ok(merger)
     }
@@ -69,7 +69,7 @@ impl<'a> Merger<'a> {
         let name = EntryName { bucket: self.bucket, space: self.space, name: Bytes::copy_from_slice(from) };
         let key = format::name_entry::SortKey::from(&name);
         for source in &mut self.sources {
-            source.seek(&name, key.as_bytes(), self.cache)?;
+            source.seek(&name, key.as_bytes(), self.blocks)?;
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl<'a> Merger<'a> {
                 if row.order > newest.order {
                     newest = row;
                 }
-                self.sources[at].advance(self.cache)?;
+                self.sources[at].advance(self.blocks)?;
             }
         }
         Ok(Some(newest))
@@ -108,7 +108,7 @@ impl<'a> Merger<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn seek(&mut self, name: &EntryName, key: &[u8], cache: &BlockCache) -> Result<(), Missing> {
+    fn seek(&mut self, name: &EntryName, key: &[u8], blocks: &ScanBlocks<'_>) -> Result<(), Missing> {
         match self {
             Source::Memory { map, range, head } => {
                 *range = map.range::<EntryName, _>((Bound::Included(name), Bound::Unbounded));
@@ -121,10 +121,10 @@ impl<'a> Source<'a> {
                 let within = |rows: &Rows| rows.len() > 0 && rows.key(0) < key && rows.key(rows.len() - 1) >= key;
                 if !rows.as_ref().is_some_and(|rows| within(rows)) {
                     *block = first;
-                    *rows = load(run, *block, cache)?;
+                    *rows = load(run, *block, blocks)?;
                 }
                 *row = rows.as_ref().map_or(0, |rows| rows.seek(key));
-                self.skip_ends(cache)
+                self.skip_ends(blocks)
             }
         }
     }
@@ -163,7 +163,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn advance(&mut self, cache: &BlockCache) -> Result<(), Missing> {
+    fn advance(&mut self, blocks: &ScanBlocks<'_>) -> Result<(), Missing> {
         match self {
             Source::Memory { range, head, .. } => {
                 *head = range.next().map(|(_, entry)| entry);
@@ -171,30 +171,30 @@ impl<'a> Source<'a> {
             }
             Source::Run { row, .. } => {
                 *row += 1;
-                self.skip_ends(cache)
+                self.skip_ends(blocks)
             }
         }
     }
 
     /// Goes on to the next block when the present one is used up.
-    fn skip_ends(&mut self, cache: &BlockCache) -> Result<(), Missing> {
+    fn skip_ends(&mut self, blocks: &ScanBlocks<'_>) -> Result<(), Missing> {
         if let Source::Run { run, rows, block, row } = self {
             while rows.as_ref().is_some_and(|rows| *row >= rows.len()) {
                 *block += 1;
                 *row = 0;
-                *rows = load(run, *block, cache)?;
+                *rows = load(run, *block, blocks)?;
             }
         }
         Ok(())
     }
 }
 
-/// A cached block; `None` beyond the last.
-fn load(run: &Arc<Run>, block: usize, cache: &BlockCache) -> Result<Option<Arc<Rows>>, Missing> {
+/// A loaded block; `None` beyond the last.
+fn load(run: &Arc<Run>, block: usize, blocks: &ScanBlocks<'_>) -> Result<Option<Arc<Rows>>, Missing> {
     if block >= run.blocks() {
         return Ok(None);
     }
-    match cache.get(run.id(), block) {
+    match blocks.get(run.id(), block) {
         Some(rows) => Ok(Some(rows)),
         None => Err(Missing { run: run.clone(), block }),
     }
