@@ -55,10 +55,17 @@ impl Inner {
         self.end_epochs().await.map(|_| ())
     }
 
-    /// Waits until this gateway has all entries of an epoch that has ended. Fails if the view changes.
+    /// Waits until this gateway has all entries that the members of a view made in an epoch that has ended. Fails if the view changes.
     async fn heard_all_of(&self, ended: Epoch, view: ViewNumber) -> Result<(), EngineError> {
         let Some(member) = &self.member else { return Ok(()) };
-        let others = member.view().others().to_vec();
+        // Of that view and no later one: who is removed may not have told what it concluded in the epoch.
+        let others = {
+            let cell = member.view();
+            if cell.number() != view {
+                return Err(EngineError::Unavailable { reason: "the cell's view has changed".to_owned() });
+            }
+            cell.others().to_vec()
+        };
         let has_begun = |heard: &super::member::Heard| {
             others.iter().all(|other| heard.begun.get(other).is_some_and(|(epoch, _)| *epoch > ended))
         };

@@ -3,9 +3,10 @@
 use super::{A_WHILE, CellRig, all_read, get, put};
 use crate::checkpoint::CheckpointState;
 use crate::tests::support::{key, simulate};
-use engine::{Condition, ObjectEngine};
+use engine::{Condition, EngineError, ObjectEngine};
 use format::manifest::Manifest;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use types::{Epoch, Position};
 
 /// A leader has announced an epoch two ahead and is followed by another one while the member drains. Caught: a member that goes on with it in
@@ -148,5 +149,39 @@ fn a_checkpoint_is_not_adopted_without_what_a_removed_gateway_concluded() {
         rig.kill(&gateways[2]);
         rig.remove(&[0, 2]).await;
         assert_eq!(get(&gateways[1], "key").await.as_deref(), Some("new"));
+    });
+}
+
+/// The leader makes a checkpoint and waits for a write of its own; the others are removed, and one of them had acknowledged a write in the epoch
+/// that ends whose conclusion is on its way. Caught: a leader that waits for the members of the view that there is by then. There was nobody
+/// left, the checkpoint covered the write and lacked its entry, and the recovery took the write for one that had been replaced.
+#[test]
+fn a_checkpoint_waits_for_the_members_of_the_view_in_which_it_began() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(39, 3).await);
+        let gateways = rig.gateways();
+        put(&gateways[1], "key", "old").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        put(&gateways[1], "key", "new").await.unwrap();
+        rig.hold(&gateways[1], &gateways[0], true);
+        let leader = gateways[0].inner.clone();
+        let under_way = leader.epochs.enter();
+        let checkpoint = rig.env.spawn({
+            let leader = leader.clone();
+            async move { leader.checkpoint().await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        rig.kill(&gateways[1]);
+        rig.kill(&gateways[2]);
+        let removal = rig.env.spawn({
+            let rig = rig.clone();
+            async move { rig.remove(&[1, 2]).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        leader.epochs.leave(under_way);
+        let outcome = checkpoint.await.unwrap();
+        assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
+        removal.await.unwrap();
+        all_read(&rig, "key", Some("new")).await;
     });
 }
