@@ -6,8 +6,6 @@ from every node what was acknowledged, and compares every byte.
 
 import random
 import sys
-import threading
-import time
 
 import boto3
 import botocore.config
@@ -15,16 +13,15 @@ import botocore.exceptions
 
 import network
 import talk
-from ledger import ABSENT, Ledger, content, verify, version_of
+from crew import PAUSE_SECONDS, Crew
+from ledger import ABSENT, content, version_of
 
 BUCKET = "objects"
 THREADS = 3
 PACE_SECONDS = 0.05
-PAUSE_SECONDS = 0.2
 # A thread deletes when it has more.
 MOST_KEYS = 40
 PART_BYTES = 5 << 20
-MOST_COMPLAINTS = 20
 # So many of a hundred steps are these; the rest reads.
 STEPS = (("create", 30), ("overwrite", 15), ("swap", 12), ("remove", 8), ("multipart", 2), ("large", 3), ("list", 10))
 
@@ -60,46 +57,26 @@ def ask(call, **arguments):
         raise Open from error
 
 
-class Objects:
+class Objects(Crew):
     def __init__(self):
-        self.ledger = Ledger()
+        super().__init__()
         self.clients = [client(node) for node in network.NODES]
-        self.runs = threading.Event()
-        self.lock = threading.Lock()
-        self.busy = 0
-        self.wrong = []
         self.done = {}
         self.tags = {}
         for number in range(THREADS):
-            threading.Thread(target=self.live, args=(number,), daemon=True).start()
+            self.start(self.next_step, random.Random(number), number)
 
-    def live(self, number):
-        chance = random.Random(number)
+    def next_step(self, chance, number):
         names, weights = [name for name, _ in STEPS] + ["read"], [weight for _, weight in STEPS]
         weights.append(100 - sum(weights))
-        while True:
-            self.runs.wait()
-            with self.lock:
-                self.busy += 1
-            pause, step = PACE_SECONDS, chance.choices(names, weights)[0]
-            try:
-                if self.runs.is_set():
-                    self.step(step, chance, number)
-            except (Open, Full) as error:
-                pause, step = PAUSE_SECONDS, type(error).__name__.lower()
-            except Exception as error:  # An answer that must not be, or a mistake of this script: both end in the report.
-                self.complain(f"{step}: {type(error).__name__} {error}")
-                pause = PAUSE_SECONDS
-            finally:
-                with self.lock:
-                    self.done[step] = self.done.get(step, 0) + 1
-                    self.busy -= 1
-            time.sleep(pause)
-
-    def complain(self, what):
+        pause, step = PACE_SECONDS, chance.choices(names, weights)[0]
+        try:
+            self.step(step, chance, number)
+        except (Open, Full) as error:
+            pause, step = PAUSE_SECONDS, type(error).__name__.lower()
         with self.lock:
-            if len(self.wrong) < MOST_COMPLAINTS:
-                self.wrong.append(what)
+            self.done[step] = self.done.get(step, 0) + 1
+        return pause
 
     def step(self, step, chance, number):
         s3 = self.clients[chance.randrange(len(self.clients))]
@@ -184,20 +161,10 @@ class Objects:
 
     def go(self):
         self.done = {}
-        self.runs.set()
-        return {}
-
-    def rest(self):
-        self.runs.clear()
-        while self.busy:
-            time.sleep(0.02)
-        return {}
+        return super().go()
 
     def verify(self, everything):
-        keys = self.ledger.take_touched()
-        if everything:
-            keys = sorted(self.ledger.keys)
-        wrong = verify(self.ledger, keys, network.NODES, lambda node, key: found(self.clients[node], key))
+        keys, wrong = self.read_back(everything, lambda node, key: found(self.clients[node], key))
         # Whoever swaps needs the tag; which one a write of open outcome made is not known.
         for key in keys:
             if self.ledger.is_sure(key)[1] != ABSENT:
@@ -205,9 +172,7 @@ class Objects:
                     self.tags[key] = self.clients[0].head_object(Bucket=BUCKET, Key=key)["ETag"]
                 except Exception as error:
                     wrong.append(f"{key}: {error}")
-        with self.lock:
-            wrong, self.wrong = self.wrong + wrong, []
-        return {"checked": len(keys), "done": self.done, "wrong": wrong[:MOST_COMPLAINTS]}
+        return {"checked": len(keys), "done": self.done, "wrong": wrong}
 
 
 def found(s3, key):

@@ -7,12 +7,12 @@ before they asked, so a stale answer is found here already. Commands: see `main`
 import http.client
 import random
 import sys
-import threading
 import time
 
 import network
 import talk
-from ledger import ABSENT, Ledger, content, verify, version_of
+from crew import Crew
+from ledger import ABSENT, content, version_of
 
 WRITERS_OF_A_NODE = 2
 KEYS_OF_A_WRITER = 30
@@ -20,7 +20,6 @@ PACE_SECONDS = 0.04
 # After a connection broke, or a node answered that it can't serve.
 PAUSE_SECONDS = 0.05
 PATIENCE_SECONDS = 30
-MOST_COMPLAINTS = 20
 
 
 class Node:
@@ -44,45 +43,14 @@ class Node:
             raise
 
 
-class Probe:
+class Probe(Crew):
     def __init__(self):
-        self.ledger = Ledger()
-        self.runs = threading.Event()
-        self.ends = False
-        self.busy = 0
-        self.lock = threading.Lock()
+        super().__init__()
         self.samples = []  # (is_write, node, began, ended, status)
-        self.wrong = []
         for node in network.NODES:
             for number in range(WRITERS_OF_A_NODE):
-                self.thread(self.write, node, number)
-            self.thread(self.read, node)
-
-    def thread(self, step, node, *more):
-        threading.Thread(target=self.live, args=(step, Node(node), *more), daemon=True).start()
-
-    def live(self, step, at, *more):
-        chance = random.Random(f"{at.node} {more}")
-        while not self.ends:
-            if not self.runs.wait(timeout=1):
-                continue
-            with self.lock:
-                self.busy += 1
-            try:
-                if self.runs.is_set():
-                    pause = step(at, chance, *more)
-            except Exception as error:  # A reader's complaint, or a mistake of this script: both end in the report.
-                self.complain(f"{type(error).__name__} {error}")
-                pause = PAUSE_SECONDS
-            finally:
-                with self.lock:
-                    self.busy -= 1
-            time.sleep(pause)
-
-    def complain(self, what):
-        with self.lock:
-            if len(self.wrong) < MOST_COMPLAINTS:
-                self.wrong.append(what)
+                self.start(self.write, Node(node), random.Random(f"{node} {number}"), number)
+            self.start(self.read, Node(node), random.Random(f"{node}"))
 
     def request(self, at, is_write, *words):
         began, status, body = time.monotonic(), None, b""
@@ -101,9 +69,8 @@ class Probe:
         if status == 200:
             self.ledger.acknowledge(key, version)
             return PACE_SECONDS
-        if status == 507:
-            self.ledger.refuse(key, version)
-        elif status not in (503, None):
+        # Without room, too, nobody can tell: some copies may stand (docs/semantics.md).
+        if status not in (503, 507, None):
             self.complain(f"PUT at node {at.node + 1}: {status} {body[:300]}")
         return PAUSE_SECONDS
 
@@ -121,17 +88,9 @@ class Probe:
             self.complain(f"stale at node {at.node + 1}: {complaint}")
         return PACE_SECONDS
 
-    def rest(self):
-        """Ends when no request is under way."""
-        self.runs.clear()
-        while self.busy:
-            time.sleep(0.02)
-        return {}
-
     def go(self):
         self.samples.clear()
-        self.runs.set()
-        return {}
+        return super().go()
 
     def tally(self, begins, ends):
         """How long nobody, and each node, served nothing in a while; and how often what was answered."""
@@ -151,14 +110,9 @@ class Probe:
         return tally
 
     def verify(self, everything):
-        keys = self.ledger.take_touched()
-        if everything:
-            keys = sorted(self.ledger.keys)
         nodes = {node: Node(node) for node in network.NODES}
-        wrong = verify(self.ledger, keys, network.NODES, lambda node, key: found(key, *nodes[node].ask("GET", f"/probe/{key}")))
-        with self.lock:
-            wrong, self.wrong = self.wrong + wrong, []
-        return {"checked": len(keys), "wrong": wrong[:MOST_COMPLAINTS]}
+        keys, wrong = self.read_back(everything, lambda node, key: found(key, *nodes[node].ask("GET", f"/probe/{key}")))
+        return {"checked": len(keys), "wrong": wrong}
 
 
 def found(key, status, body):
@@ -178,7 +132,6 @@ def gap(moments, begins, ends):
 def main():
     probe = Probe()
     talk.answer({"go": probe.go, "rest": probe.rest, "tally": probe.tally, "verify": probe.verify})
-    probe.ends = True
 
 
 if __name__ == "__main__":
