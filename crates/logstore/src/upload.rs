@@ -181,8 +181,11 @@ impl Inner {
         if let Some(committed) = self.background.ending(&upload_name(upload)).as_ref().and_then(committed_of) {
             return self.end_completed(upload, turn, committed).await;
         }
-        if let Ok(committed) = self.outcome_of_object(upload).await {
-            return self.end_completed(upload, turn, committed).await;
+        match self.outcome_of_object(upload).await {
+            Ok(committed) => return self.end_completed(upload, turn, committed).await,
+            Err(EngineError::NoSuchUpload | EngineError::Corrupt { .. }) => {}
+            // It may be this upload's: made again, it would be refused by its own condition, or for want of its parts.
+            Err(error) => return Err(error),
         }
         if parts.is_empty() || !parts.is_sorted_by(|one, next| one.number < next.number) {
             return Err(EngineError::Invalid { reason: "parts are listed in ascending order, at least one".to_owned() });
@@ -292,10 +295,8 @@ impl Inner {
     /// and the object itself for as long as it is the newest.
     async fn first_outcome(self: &Arc<Self>, upload: &UploadRef) -> Result<Committed, EngineError> {
         let name = upload_name(upload);
-        let hash = name.hash();
-        let ended = self.shard(&hash).lock().index().newest(&hash);
-        if let Some(tombstone) = ended
-            && let Ok(Some(frame)) = self.read_copies(&tombstone).await
+        if let Some(tombstone) = self.newest(&name.hash()).await?
+            && let Some(frame) = self.read_copies(&tombstone).await?
             && frame.record.name == name
         {
             let attributes = info_of(&frame.record, tombstone.order)?.attributes;

@@ -56,11 +56,15 @@ impl Inner {
 
     /// The newest live record of a key.
     pub(crate) async fn locate(self: &Arc<Self>, hash: &KeyHash) -> Result<Located, EngineError> {
-        let newest = match self.look_up(hash)? {
-            Some(newest) => newest,
-            None => self.look_up_or_ask(hash).await?,
-        };
-        newest.filter(Located::is_live).ok_or(EngineError::NotFound)
+        self.newest(hash).await?.filter(Located::is_live).ok_or(EngineError::NotFound)
+    }
+
+    /// The newest record of a key, tombstones included.
+    pub(crate) async fn newest(self: &Arc<Self>, hash: &KeyHash) -> Result<Option<Located>, EngineError> {
+        match self.look_up(hash)? {
+            Some(newest) => Ok(newest),
+            None => self.look_up_or_ask(hash).await,
+        }
     }
 
     async fn look_up_or_ask(self: &Arc<Self>, hash: &KeyHash) -> Result<Option<Located>, EngineError> {

@@ -43,6 +43,25 @@ fn a_part_that_cant_be_read_is_not_called_invalid() {
     });
 }
 
+/// The object of a Complete is deleted already, and its client asks once more how it ended. Caught: an upload that is said to be none because its
+/// tombstone, which remembers the outcome, can't be read at the moment.
+#[test]
+fn an_outcome_that_cant_be_read_is_not_forgotten() {
+    simulate(async {
+        let rig = Rig::new(3, 1, 40, 1024 * 1024).await;
+        let store = rig.open().await;
+        let upload = upload_at(&store).await;
+        let part = put_part(&store, &upload).await.unwrap();
+        complete(&store, &upload, &part).await.unwrap();
+        store.delete(&key("joined"), Condition::None).await.unwrap();
+        rig.disks[0].add_rule(FaultRule::always_in(0..u64::MAX, Operation::Read, Fault::Fail));
+        let refused = complete(&store, &upload, &part).await;
+        assert!(matches!(refused, Err(EngineError::Unavailable { .. })), "{refused:?}");
+        rig.disks[0].clear_faults();
+        complete(&store, &upload, &part).await.unwrap();
+    });
+}
+
 /// Caught: a part that is dropped, and its upload said to be none, because the upload can't be looked up after the part was written.
 #[test]
 fn an_upload_that_cant_be_looked_up_is_not_said_to_have_ended() {
