@@ -41,7 +41,8 @@ pub(crate) use state::{GroupState, Snapshot, snapshot_checksum};
 
 use crate::id::{GroupId, NodeId};
 use crate::limits::{
-    MAX_BATCH_BYTES, MAX_COMMAND_BYTES, MAX_GROUPS, MAX_LOG_SEGMENTS, RESERVED_SEGMENTS, SNAPSHOT_PIECE_BYTES,
+    MAX_BATCH_BYTES, MAX_COMMAND_BYTES, MAX_GROUPS, MAX_LOG_SEGMENTS, RESERVED_SEGMENTS, SNAPSHOT_AFTER_ENTRIES,
+    SNAPSHOT_PIECE_BYTES,
 };
 use crate::record::{Change, RECORD_OVERHEAD_BYTES, Record, RecordError};
 
@@ -61,6 +62,15 @@ pub struct LogPlace {
     pub base: Arc<dyn Disk>,
     /// Segments that there is room for, at most [`MAX_LOG_SEGMENTS`].
     pub most_segments: usize,
+    /// A group makes a snapshot after so many entries: [`SNAPSHOT_AFTER_ENTRIES`] but where snapshots are to be seen early.
+    pub snapshot_after: u64,
+}
+
+impl LogPlace {
+    /// A log of at most so many segments.
+    pub fn new(segments: Arc<dyn SegmentStore>, base: Arc<dyn Disk>, most_segments: usize) -> LogPlace {
+        LogPlace { segments, base, most_segments, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
+    }
 }
 
 /// The shared log cannot be used.
@@ -105,6 +115,7 @@ struct Inner {
     base: Base,
     segment_bytes: u64,
     most_segments: usize,
+    snapshot_after: u64,
     groups: Mutex<BTreeMap<GroupId, Arc<Mutex<GroupState>>>>,
     /// Somebody gave something up.
     untidy: Notify,
@@ -162,6 +173,7 @@ impl SharedLog {
             base,
             segment_bytes: place.segments.segment_bytes(),
             most_segments: place.most_segments,
+            snapshot_after: place.snapshot_after,
             groups: Mutex::new(groups.into_iter().map(|(group, state)| (group, Arc::new(Mutex::new(state)))).collect()),
             untidy: Notify::new(),
             tidying: tokio::sync::Mutex::new(()),

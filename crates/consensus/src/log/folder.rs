@@ -50,7 +50,7 @@ impl LogPlace {
             base.write(0, AlignedBuf::zeroed(BASE_BYTES as usize), Durability::Durable).await?;
         }
         let segments = FolderStore::open(&folder.join(SEGMENTS_FOLDER), FOLDER_SEGMENT_BYTES)?;
-        Ok(LogPlace { segments: Arc::new(segments), base: Arc::new(base), most_segments: MAX_LOG_SEGMENTS })
+        Ok(LogPlace::new(Arc::new(segments), Arc::new(base), MAX_LOG_SEGMENTS))
     }
 }
 

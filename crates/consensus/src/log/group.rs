@@ -38,6 +38,11 @@ impl GroupLog {
         self.state.lock()
     }
 
+    /// How many entries make a snapshot worth its while.
+    pub(crate) fn snapshot_after(&self) -> u64 {
+        self.log.inner.snapshot_after
+    }
+
     /// The vote; durable when this returns.
     pub(crate) async fn save_vote(&self, vote: Vote) -> Result<(), AppendError> {
         let pending = self.write(Change::Vote(vote), |state, lsn| state.set_vote(vote, lsn)).await?;

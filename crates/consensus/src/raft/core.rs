@@ -23,7 +23,7 @@ use crate::error::{MemberError, NotLeader, ProposeError, ReadError};
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId, Term};
 use crate::limits::{
     ELECTION_TIMEOUT_MAX, ELECTION_TIMEOUT_MIN, KEPT_ENTRIES, MAX_BATCH_ENTRIES, MAX_GROUP_QUEUE, MAX_MACHINE_QUEUE,
-    MAX_NOTICE_QUEUE, PROPOSAL_LIMIT, READ_LEASE, READ_LIMIT, SNAPSHOT_AFTER_ENTRIES, SNAPSHOT_PIECE_LIMIT, TICK_INTERVAL,
+    MAX_NOTICE_QUEUE, PROPOSAL_LIMIT, READ_LEASE, READ_LIMIT, SNAPSHOT_PIECE_LIMIT, TICK_INTERVAL,
 };
 use crate::links::Links;
 use crate::log::{GroupLog, Snapshot};
@@ -59,7 +59,7 @@ pub(crate) struct CoreStatus {
 /// A question that a peer's message did not make sense for, or that a stopped group cannot answer.
 pub(crate) type Refused = String;
 
-fn config() -> Config {
+fn config(snapshot_after: u64) -> Config {
     let millis = |duration: Duration| duration.as_millis() as u64;
     let config = Config {
         cluster_name: "trilith".to_owned(),
@@ -71,9 +71,9 @@ fn config() -> Config {
         install_snapshot_timeout: millis(SNAPSHOT_PIECE_LIMIT),
         max_payload_entries: MAX_BATCH_ENTRIES as u64,
         max_append_entries: Some(MAX_BATCH_ENTRIES as u64),
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_AFTER_ENTRIES),
-        max_in_snapshot_log_to_keep: KEPT_ENTRIES,
-        replication_lag_threshold: SNAPSHOT_AFTER_ENTRIES,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(snapshot_after),
+        max_in_snapshot_log_to_keep: KEPT_ENTRIES.min(snapshot_after),
+        replication_lag_threshold: snapshot_after,
         api_channel_size: Some(MAX_GROUP_QUEUE),
         notification_channel_size: Some(MAX_NOTICE_QUEUE),
         state_machine_channel_size: Some(MAX_MACHINE_QUEUE),
@@ -100,7 +100,8 @@ impl Core {
         let network = Network { group, links };
         let storage = LogStorage::new(env, log.clone());
         let machine = Machine::new(log.clone(), machine, progress);
-        let started = within(env, Raft::new(node.0, Arc::new(config()), network, storage, machine)).await;
+        let config = Arc::new(config(log.snapshot_after()));
+        let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
         let raft = started.map_err(|error| error.to_string())?;
         Ok(Core { env: env.clone(), group, log, raft })
     }

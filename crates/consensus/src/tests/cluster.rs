@@ -49,7 +49,7 @@ pub(super) fn new_disk(env: &Env, segments: usize) -> SimDisk {
 pub(super) fn place_on(disk: &SimDisk, segments: usize) -> LogPlace {
     let disk = Arc::new(disk.clone());
     let store = RegionStore::new(disk.clone(), BASE_BYTES, SEGMENT_BYTES, segments);
-    LogPlace { segments: Arc::new(store), base: disk, most_segments: segments }
+    LogPlace::new(Arc::new(store), disk, segments)
 }
 
 impl Cluster {

@@ -91,7 +91,7 @@ impl Machine {
         let options = NodeOptions {
             network: Arc::new(network.clone()) as Arc<dyn Network>,
             identity: Identity { cluster: ClusterId([9; 16]), node: self.register().identity },
-            log: LogPlace { segments, base, most_segments: SEGMENTS },
+            log: LogPlace::new(segments, base, SEGMENTS),
             register: self.register(),
             via,
         };

@@ -123,7 +123,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
         let options = NodeOptions {
             network: Arc::new(world.network.at(&register.address)) as Arc<dyn Network>,
             identity: Identity { cluster: CLUSTER, node: register.identity },
-            log: LogPlace { segments, base, most_segments: SEGMENTS },
+            log: LogPlace { snapshot_after: world.scenario.topology.snapshot_after, ..LogPlace::new(segments, base, SEGMENTS) },
             register,
             via,
         };

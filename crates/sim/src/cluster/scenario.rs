@@ -22,6 +22,8 @@ pub struct Topology {
     pub zone_bytes: u64,
     /// Writes between two checkpoints.
     pub checkpoint_entries: usize,
+    /// Entries of the manager's log between two snapshots.
+    pub snapshot_after: u64,
 }
 
 /// What clients do.

@@ -4,8 +4,15 @@ use super::scenario::{FaultMix, Mix, Scenario, Strike, Topology, Workload};
 use net::LinkWeather;
 use std::time::Duration;
 
-const THREE: Topology =
-    Topology { name: "three nodes", nodes: 3, devices_per_node: 1, zones: 40, zone_bytes: 512 * 1024, checkpoint_entries: 60 };
+const THREE: Topology = Topology {
+    name: "three nodes",
+    nodes: 3,
+    devices_per_node: 1,
+    zones: 40,
+    zone_bytes: 512 * 1024,
+    checkpoint_entries: 60,
+    snapshot_after: consensus::limits::SNAPSHOT_AFTER_ENTRIES,
+};
 
 /// What a cluster is made of.
 pub const TOPOLOGIES: &[Topology] = &[
@@ -13,7 +20,7 @@ pub const TOPOLOGIES: &[Topology] = &[
     Topology { name: "three nodes with two devices", devices_per_node: 2, zones: 24, ..THREE },
     // So few zones that collection must make room all the time.
     Topology { name: "three nodes short of space", zones: 22, zone_bytes: 256 * 1024, checkpoint_entries: 40, ..THREE },
-    Topology { name: "five nodes", nodes: 5, zones: 24, ..THREE },
+    Topology { name: "five nodes", nodes: 5, zones: 24, snapshot_after: 20, ..THREE },
 ];
 
 const MIXED: Workload = Workload {

@@ -44,7 +44,7 @@ impl StoreBuilder<Types, LogStorage, Machine> for Stores {
         let disk = Arc::new(SimDisk::new(&self.env, SimOptions { size_bytes: 8 << 20, ..SimOptions::default() }));
         let base = Arc::new(SimDisk::new(&self.env, SimOptions { size_bytes: BASE_BYTES, ..SimOptions::default() }));
         let segments = Arc::new(RegionStore::new(disk, 0, segment_bytes, 8));
-        let place = LogPlace { segments, base, most_segments: 8 };
+        let place = LogPlace::new(segments, base, 8);
         let log = SharedLog::open(&self.env, NodeId(0), &place).await.expect("an empty disk");
         let group = log.group(GroupId(7));
         let (progress, _) = watch::channel(None);

@@ -45,7 +45,7 @@ fn new_disk(env: &Env) -> SimDisk {
 fn place_on(disk: &SimDisk) -> LogPlace {
     let disk = Arc::new(disk.clone());
     let store = RegionStore::new(disk.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS);
-    LogPlace { segments: Arc::new(store), base: disk, most_segments: SEGMENTS }
+    LogPlace::new(Arc::new(store), disk, SEGMENTS)
 }
 
 /// A replicated manager with one member.
