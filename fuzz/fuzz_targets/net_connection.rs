@@ -62,7 +62,8 @@ fn bytes_of(input: &Input) -> Vec<u8> {
         match piece {
             Piece::Raw(raw) => bytes.extend_from_slice(raw),
             Piece::Frame { kind, id, budget_ms, payload, length, payload_crc } => {
-                let kinds = [FrameKind::Request, FrameKind::Response, FrameKind::Refusal, FrameKind::Alive, FrameKind::Hello];
+                let kinds =
+                    [FrameKind::Request, FrameKind::Response, FrameKind::Refusal, FrameKind::EarlyRefusal, FrameKind::Alive, FrameKind::Hello];
                 let header = FrameHeader {
                     kind: kinds[usize::from(*kind) % kinds.len()],
                     id: u64::from(*id),

@@ -49,7 +49,7 @@ pub use gateway::{CellView, MemberSetup, MemberStatus};
 pub use loss::Loss;
 pub use machine::Consistency;
 pub use manifests::Manifests;
-pub use peers::{Batch, Directory, NOT_OPEN, WireError};
+pub use peers::{Batch, Directory, WireError};
 pub use recovery::OpenError;
 pub use recovery::undecidable::devices_to_wait_for;
 pub use stats::{Counter, LogStoreStats};

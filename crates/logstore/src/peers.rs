@@ -16,7 +16,6 @@ mod wire;
 
 pub(crate) use incoming::{Hearings, Taken};
 pub(crate) use item::Item;
-pub use link::NOT_OPEN;
 pub(crate) use link::{Confirmed, Link};
 pub(crate) use wire::answer;
 pub use wire::{Batch, WireError};

@@ -143,6 +143,6 @@ struct NoMembers;
 
 impl Service for NoMembers {
     fn handle(&self, _: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
-        Box::pin(async { Err(Refusal("this manager is alone".to_owned())) })
+        Box::pin(async { Err(Refusal::new("this manager is alone")) })
     }
 }

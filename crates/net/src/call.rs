@@ -35,8 +35,23 @@ pub struct Request {
 
 /// The service did not carry the request out and says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);
+#[error("{reason}")]
+pub struct Refusal {
+    pub reason: String,
+    /// The service is not there yet, and will be: who asks may ask again soon.
+    pub is_early: bool,
+}
+
+impl Refusal {
+    pub fn new(reason: impl ToString) -> Refusal {
+        Refusal { reason: reason.to_string(), is_early: false }
+    }
+
+    /// By a service that is not there yet.
+    pub fn early(reason: impl ToString) -> Refusal {
+        Refusal { reason: reason.to_string(), is_early: true }
+    }
+}
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

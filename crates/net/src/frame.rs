@@ -31,6 +31,8 @@ pub enum FrameKind {
     Refusal = 4,
     /// Requests are being carried out; no payload.
     Alive = 5,
+    /// As [`FrameKind::Refusal`], by a service that is not there yet and will be.
+    EarlyRefusal = 6,
 }
 
 /// The header of a frame.
@@ -111,6 +113,7 @@ impl FrameHeader {
             3 => FrameKind::Response,
             4 => FrameKind::Refusal,
             5 => FrameKind::Alive,
+            6 => FrameKind::EarlyRefusal,
             found => return Err(FrameError::Kind { found }),
         };
         let reserved: [u8; 3] = part(bytes, 5);

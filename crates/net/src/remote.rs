@@ -339,8 +339,9 @@ async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), Co
                 match header.kind {
                     FrameKind::Alive => {}
                     FrameKind::Response => shared.answer(header.id, Ok(payload)),
-                    FrameKind::Refusal => {
-                        let refusal = Refusal(String::from_utf8_lossy(&payload).into_owned());
+                    FrameKind::Refusal | FrameKind::EarlyRefusal => {
+                        let reason = String::from_utf8_lossy(&payload).into_owned();
+                        let refusal = Refusal { reason, is_early: header.kind == FrameKind::EarlyRefusal };
                         shared.answer(header.id, Err(CallError::Refused { address: shared.address.clone(), refusal }));
                     }
                     other => return Err(ConnectionError::Unexpected(other)),

@@ -46,9 +46,9 @@ impl Router {
 
     /// The service that is meant, and what is meant for it.
     fn pick(&self, request: &Request) -> Result<(&Arc<dyn Service>, Request), Refusal> {
-        let Some(tag) = request.payload.first() else { return Err(Refusal("a request for no service".to_owned())) };
+        let Some(tag) = request.payload.first() else { return Err(Refusal::new("a request for no service")) };
         let Some(service) = self.services.get(&ServiceTag(*tag)) else {
-            return Err(Refusal(format!("no service {tag} at this address")));
+            return Err(Refusal::new(format!("no service {tag} at this address")));
         };
         Ok((service, Request { payload: request.payload.slice(1..), deadline: request.deadline }))
     }

@@ -120,7 +120,7 @@ async fn read_requests(
 
 async fn carry_out(env: &Env, service: &dyn Service, request: Request) -> Result<Bytes, Refusal> {
     if env.now() >= request.deadline {
-        return Err(Refusal("the deadline passed before the request began".to_owned()));
+        return Err(Refusal::new("the deadline passed before the request began"));
     }
     let answer = service.handle(request).await?;
     assert!(answer.len() <= MAX_PAYLOAD_BYTES, "a service's answer fits a frame");
@@ -154,7 +154,10 @@ async fn write_answers(
                     running.urgent.fetch_sub(usize::from(!answer.may_wait), Ordering::Relaxed);
                     match answer.outcome {
                         Ok(payload) => writer.gather(FrameKind::Response, id, 0, &payload).await?,
-                        Err(refusal) => writer.gather(FrameKind::Refusal, id, 0, refusal.0.as_bytes()).await?,
+                        Err(Refusal { reason, is_early }) => {
+                            let kind = if is_early { FrameKind::EarlyRefusal } else { FrameKind::Refusal };
+                            writer.gather(kind, id, 0, reason.as_bytes()).await?;
+                        }
                     }
                     if !writer.is_full() {
                         next = queued.try_recv().ok();

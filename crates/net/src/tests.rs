@@ -55,10 +55,11 @@ impl Service for Echo {
                 self.env.as_ref().unwrap().sleep(Duration::from_millis(wait.parse().unwrap())).await;
             }
             self.running.fetch_sub(1, Ordering::SeqCst);
-            if text == "refuse" {
-                return Err(Refusal("not today".to_owned()));
+            match &text[..] {
+                "refuse" => Err(Refusal::new("not today")),
+                "begin" => Err(Refusal::early("tomorrow")),
+                _ => Ok(Bytes::from([b"echo:", &request.payload[..]].concat())),
             }
-            Ok(Bytes::from([b"echo:", &request.payload[..]].concat()))
         })
     }
 
@@ -104,7 +105,10 @@ async fn behaves(env: &Env, caller: &dyn Caller) {
     let large = Bytes::from(vec![b'x'; MAX_PAYLOAD_BYTES - 5]);
     assert_eq!(caller.call(large.clone(), after(env, SOON)).await.unwrap().len(), MAX_PAYLOAD_BYTES);
     let refused = call("refuse", SOON).await.unwrap_err();
-    assert!(matches!(&refused, CallError::Refused { refusal, .. } if refusal.0 == "not today") && refused.is_definite());
+    assert!(matches!(&refused, CallError::Refused { refusal, .. } if *refusal == Refusal::new("not today")), "{refused:?}");
+    assert!(refused.is_definite());
+    let early = call("begin", SOON).await.unwrap_err();
+    assert!(matches!(&early, CallError::Refused { refusal, .. } if *refusal == Refusal::early("tomorrow")), "{early:?}");
     let too_long = caller.call(Bytes::from(vec![0; MAX_PAYLOAD_BYTES + 1]), after(env, SOON)).await.unwrap_err();
     assert_eq!(too_long, CallError::TooLong { bytes: MAX_PAYLOAD_BYTES + 1, most: MAX_PAYLOAD_BYTES });
     let late = call("wait 60000", Duration::from_millis(50)).await.unwrap_err();

@@ -34,8 +34,8 @@ impl Service for Here {
             if request.payload.is_empty() {
                 return Ok(Bytes::copy_from_slice(&self.identity.0));
             }
-            let (identity, name, address) = decode(&request.payload).ok_or_else(|| Refusal("not an inquiry".to_owned()))?;
-            self.manager.fresh().await.map_err(|error| Refusal(error.to_string()))?;
+            let (identity, name, address) = decode(&request.payload).ok_or_else(|| Refusal::new("not an inquiry"))?;
+            self.manager.fresh().await.map_err(Refusal::new)?;
             let state = self.manager.snapshot();
             let others = || state.nodes().filter(|node| node.identity != identity);
             let reason = if let Some(node) = others().find(|node| node.name == name) {

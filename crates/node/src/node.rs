@@ -109,7 +109,7 @@ impl Service for Late {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         match self.services.0.get().and_then(|services| services.get(&self.tag)) {
             Some(service) => service.handle(request),
-            None => Box::pin(async { Err(Refusal("this node starts".to_owned())) }),
+            None => Box::pin(async { Err(Refusal::early("this node starts")) }),
         }
     }
 }
@@ -314,8 +314,8 @@ impl Service for GatewayService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
             let store = self.0.upgrade().and_then(|node| node.vitals.get().store);
-            let store = store.ok_or_else(|| Refusal(logstore::NOT_OPEN.to_owned()))?;
-            store.hear(&request.payload).await.map_err(|error| Refusal(error.to_string()))
+            let store = store.ok_or_else(|| Refusal::early("no gateway runs here"))?;
+            store.hear(&request.payload).await.map_err(Refusal::new)
         })
     }
 

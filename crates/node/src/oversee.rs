@@ -3,7 +3,7 @@
 use crate::CELL;
 use crate::node::Inner;
 use bytes::Bytes;
-use manager::overseer::{Answer, Facts, Heartbeat, Input, Output, WireError};
+use manager::overseer::{Answer, Facts, Heartbeat, Input, Output};
 use net::{BoxFuture, Refusal, Request, Service};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,11 +18,11 @@ pub(crate) struct HeartbeatService(pub Weak<Inner>);
 impl Service for HeartbeatService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let node = self.0.upgrade().ok_or_else(|| Refusal("this node ends".to_owned()))?;
-            let heartbeat = Heartbeat::decode(&request.payload).map_err(|error: WireError| Refusal(error.to_string()))?;
+            let node = self.0.upgrade().ok_or_else(|| Refusal::new("this node ends"))?;
+            let heartbeat = Heartbeat::decode(&request.payload).map_err(Refusal::new)?;
             // A lease is granted only while nobody else can lead: the next leader waits for all that were.
-            node.manager.confirm_lead().await.map_err(|error| Refusal(error.to_string()))?;
-            let answer = node.oversee(Input::Heartbeat(heartbeat)).ok_or_else(|| Refusal("not overseeing yet".to_owned()))?;
+            node.manager.confirm_lead().await.map_err(Refusal::new)?;
+            let answer = node.oversee(Input::Heartbeat(heartbeat)).ok_or_else(|| Refusal::new("not overseeing yet"))?;
             Ok(Bytes::from(answer.encode()))
         })
     }

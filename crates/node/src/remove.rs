@@ -40,8 +40,8 @@ pub(crate) struct RemovalService(pub Weak<Inner>);
 impl Service for RemovalService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let node = self.0.upgrade().ok_or_else(|| Refusal("this node ends".to_owned()))?;
-            let (force, name) = decode(&request.payload).ok_or_else(|| Refusal("not a question of removal".to_owned()))?;
+            let node = self.0.upgrade().ok_or_else(|| Refusal::new("this node ends"))?;
+            let (force, name) = decode(&request.payload).ok_or_else(|| Refusal::new("not a question of removal"))?;
             let removed = node.remove(name, force).await;
             Ok(removed.map_or_else(Bytes::from, |()| Bytes::new()))
         })

@@ -49,10 +49,10 @@ pub(crate) struct SettleService(pub Weak<Inner>);
 impl Service for SettleService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let node = self.0.upgrade().ok_or_else(|| Refusal("this node ends".to_owned()))?;
-            let (applied, bucket) = decode(&request.payload).ok_or_else(|| Refusal("not a question of settling".to_owned()))?;
+            let node = self.0.upgrade().ok_or_else(|| Refusal::new("this node ends"))?;
+            let (applied, bucket) = decode(&request.payload).ok_or_else(|| Refusal::new("not a question of settling"))?;
             if !has_applied(&node.env, &node.manager, applied).await {
-                return Err(Refusal(format!("command {} has not come here yet", applied.0)));
+                return Err(Refusal::new(format!("command {} has not come here yet", applied.0)));
             }
             if let (Some(bucket), Some(drain)) = (bucket, node.drain.get()) {
                 drain.drain(bucket).await;

@@ -23,9 +23,7 @@ use types::{DeviceId, ErrorKind, Place, ZoneIndex, ZoneOffset};
 use crate::limits::WALK_PAGE_BYTES;
 use crate::service::gathering::Gathering;
 use crate::service::sessions::Sessions;
-use crate::wire::{
-    AppendAnswer, AppendAnswers, AppendPart, Ask, Failure, Fault, Request, TargetState, Wire, WireError, encode_answer,
-};
+use crate::wire::{AppendAnswer, AppendAnswers, AppendPart, Ask, Failure, Fault, Request, TargetState, Wire, encode_answer};
 use crate::{AppendCall, AppendRefused, FenceError, FrameRead, NOWHERE, PieceRead, ReadFailure, Target, TargetFailure, Writer};
 
 /// Carries out what others ask of the targets of this node.
@@ -55,14 +53,13 @@ impl TargetService {
 
     async fn carry_out(&self, request: net::Request) -> Result<Bytes, Refusal> {
         let deadline = request.deadline;
-        let Request { device, ask } =
-            Request::decode(request.payload).map_err(|error: WireError| Refusal(error.to_string()))?;
+        let Request { device, ask } = Request::decode(request.payload).map_err(Refusal::new)?;
         let Some(served) = self.targets.get(&device) else {
-            return Err(Refusal(format!("device {device} is not served here")));
+            return Err(Refusal::new(format!("device {device} is not served here")));
         };
         let answer = self.answer(served, ask, deadline).await;
         match answer.len() > MAX_PAYLOAD_BYTES {
-            true => Err(Refusal(format!("an answer of {} bytes; a frame holds {MAX_PAYLOAD_BYTES}", answer.len()))),
+            true => Err(Refusal::new(format!("an answer of {} bytes; a frame holds {MAX_PAYLOAD_BYTES}", answer.len()))),
             false => Ok(answer),
         }
     }

@@ -26,15 +26,15 @@ struct NodeService(Arc<Inner>);
 impl Service for NodeService {
     fn handle(&self, request: net::Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let request: Request = decode(&request.payload).map_err(|error| Refusal(error.to_string()))?;
+            let request: Request = decode(&request.payload).map_err(Refusal::new)?;
             let node = self.0.node;
             if request.to != node {
-                return Err(Refusal(format!("this is node {node}, not node {}", request.to)));
+                return Err(Refusal::new(format!("this is node {node}, not node {}", request.to)));
             }
             if request.from == node {
-                return Err(Refusal(format!("two nodes call themselves {node}")));
+                return Err(Refusal::new(format!("two nodes call themselves {node}")));
             }
-            let answer = self.0.answer(request.ask).await.map_err(Refusal)?;
+            let answer = self.0.answer(request.ask).await.map_err(Refusal::new)?;
             Ok(Bytes::from(encode(&answer)))
         })
     }

@@ -84,7 +84,7 @@ async fn what_is_not_for_this_node_is_refused_with_a_reason() {
     ];
     for (payload, expected) in cases {
         let refusal = service.handle(net::Request { payload: Bytes::from(payload), deadline }).await.unwrap_err();
-        assert_eq!(refusal.0, expected);
+        assert_eq!(refusal.reason, expected);
     }
     node.shut_down().await;
 }

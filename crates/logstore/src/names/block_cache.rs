@@ -110,8 +110,11 @@ impl BlockCache {
 /// cache has blocks, and with other scans beside it.
 pub(crate) struct ScanBlocks<'a> {
     cache: &'a BlockCache,
-    loaded: HashMap<RunId, SmallVec<[(usize, Arc<Rows>); LOADED_PER_RUN]>>,
+    loaded: HashMap<RunId, LoadedBlocks>,
 }
+
+/// Of one run, by their numbers.
+type LoadedBlocks = SmallVec<[(usize, Arc<Rows>); LOADED_PER_RUN]>;
 
 impl<'a> ScanBlocks<'a> {
     pub fn new(cache: &'a BlockCache) -> Self {

@@ -26,10 +26,8 @@ const MAX_WAITING_BYTES: usize = 1 << 30;
 const CALL_PATIENCE: Duration = Duration::from_secs(5);
 /// How long what can wait does: for others to travel with.
 const GATHER_TIME: Duration = Duration::from_millis(1);
-/// What a node answers whose gateway has not been opened yet.
-pub const NOT_OPEN: &str = "no gateway runs here";
-/// How long such answers count as those of a gateway that will hear in a moment: one that joins is in the view before it is open, and to remove
-/// it for that would begin everything again.
+/// How long a gateway may not be open yet before that counts as a failure: one that joins is in the view before it is open, and to remove it for
+/// that would begin everything again.
 const OPENING_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a batch that was not taken is sent again.
 const RESEND_PAUSE: Duration = Duration::from_millis(20);
@@ -198,5 +196,5 @@ impl Link {
 }
 
 fn is_not_open(error: &CallError) -> bool {
-    matches!(error, CallError::Refused { refusal, .. } if refusal.0 == NOT_OPEN)
+    matches!(error, CallError::Refused { refusal, .. } if refusal.is_early)
 }

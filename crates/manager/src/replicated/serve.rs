@@ -19,7 +19,7 @@ pub(crate) struct ManagerService(pub(crate) Arc<Replicated>);
 impl Service for ManagerService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let ask: Ask = decode(&request.payload).map_err(|error| Refusal(error.to_string()))?;
+            let ask: Ask = decode(&request.payload).map_err(Refusal::new)?;
             Ok(encode(&self.0.answer_until(ask, request.deadline).await))
         })
     }

@@ -2,7 +2,7 @@ use super::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
 fn kinds(draw: u8) -> FrameKind {
-    [FrameKind::Hello, FrameKind::Request, FrameKind::Response, FrameKind::Refusal][draw as usize % 4]
+    [FrameKind::Hello, FrameKind::Request, FrameKind::Response, FrameKind::Refusal, FrameKind::EarlyRefusal][draw as usize % 5]
 }
 
 proptest! {
