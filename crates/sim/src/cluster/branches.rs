@@ -21,7 +21,9 @@ pub fn counters(stats: &LogStoreStats) -> [(&'static str, &Counter); 13] {
     ]
 }
 
-/// Branches that every long run takes. Marks in the code under test have the name of its part before the colon.
+/// Branches that every long run takes. Marks in the code under test have the name of its part before the colon. Three are not among them: in a cell
+/// every copy tells its write's order, so that no recovery passes over a write for want of its primary, and no founding discards a partial one;
+/// and a read finds another copy where it stood before, unless all have moved meanwhile.
 pub const MUST_OCCUR: &[&str] = &[
     "client: conditions that did not hold",
     "client: conditions that held",
@@ -42,13 +44,13 @@ pub const MUST_OCCUR: &[&str] = &[
     "engine: moves told before the record",
     "engine: reads answered by another copy",
     "engine: reads that asked another gateway",
-    "engine: reads that looked up again",
     "engine: relocations lost to a newer write",
     "engine: runs merged",
     "engine: zones collected",
     "fault: a full disk",
     "fault: a link cut",
     "fault: a link cut one way",
+    "fault: a link that is slow one way",
     "fault: a node cut off",
     "fault: a node replaced",
     "fault: a node that cannot be reached",
@@ -66,6 +68,7 @@ pub const MUST_OCCUR: &[&str] = &[
     "fault: pause of the manager's leader",
     "fault: power cut",
     "fault: power cut of all",
+    "fault: power cut of all, one comes back late",
     "fault: slow links",
     "fault: two nodes at once",
     "gateway: a batch heard before an earlier one",
@@ -84,7 +87,6 @@ pub const MUST_OCCUR: &[&str] = &[
     "gateway: recovery interrupted by another view",
     "gateway: recovery made a missing copy",
     "gateway: recovery of removed gateways begins",
-    "gateway: recovery passed over a write without its primary",
     "gateway: recovery rolled a write forward",
     "node: a device can't be fenced yet",
     "node: a founding without a device",
@@ -102,6 +104,5 @@ pub const MUST_OCCUR: &[&str] = &[
     "overseer: silent gateways begin to leave",
     "start: a missing copy made again",
     "start: a write rolled forward",
-    "start: partial writes discarded",
     "target: a fence refused an append",
 ];

@@ -81,6 +81,8 @@ pub enum Strike {
     /// Two of three at once: no quorum until one is back.
     KillTwo,
     PowerCutOfAll,
+    /// One comes back late: the others found the cell without its devices.
+    PowerCutOfAllOneLate,
     /// A process does not run while its clock goes on: for longer than its lease, or less.
     Pause,
     /// The same for the node that leads the manager.
@@ -104,6 +106,8 @@ pub enum Strike {
     BreakConnections,
     /// Messages take long.
     SlowLinks,
+    /// In one direction of one link.
+    SlowOneWay,
     /// A wall clock jumps by up to hours, either way.
     WallClockJump,
     /// Blocks of one device go bad.

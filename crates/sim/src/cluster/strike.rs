@@ -92,6 +92,7 @@ impl Chaos {
             Strike::KillCellLeader => self.kill_cell_leader().await,
             Strike::KillTwo => self.kill_two().await,
             Strike::PowerCutOfAll => self.power_cut_of_all().await,
+            Strike::PowerCutOfAllOneLate => self.power_cut_of_all_one_late().await,
             Strike::Pause => self.pause(None).await,
             Strike::PauseLeader => self.pause(self.world.manager_leader()).await,
             Strike::CutNode | Strike::CutInto | Strike::CutOutOf => self.cut_node(strike).await,
@@ -99,6 +100,7 @@ impl Chaos {
             Strike::CutAndKill => self.cut_and_kill().await,
             Strike::BreakConnections => self.weather(BROKEN).await,
             Strike::SlowLinks => self.slow_links().await,
+            Strike::SlowOneWay => self.slow_one_way().await,
             Strike::WallClockJump => self.wall_clock_jump(),
             Strike::Corrupt => self.corrupt(),
             Strike::DeviceErrors => self.device_errors().await,
@@ -142,6 +144,18 @@ impl Chaos {
             self.world.end(*number, true).await;
         }
         self.start_all(&all).await;
+    }
+
+    async fn power_cut_of_all_one_late(&mut self) {
+        let all = self.world.present();
+        let late = self.any();
+        for number in &all {
+            self.world.end(*number, true).await;
+        }
+        let others: Vec<usize> = all.into_iter().filter(|number| *number != late).collect();
+        self.start_all(&others).await;
+        self.sleep(1_000, 25_000).await;
+        self.world.start(late).await;
     }
 
     /// A member is killed; when the view without it is there, so is the one that leads its recovery.
@@ -222,6 +236,16 @@ impl Chaos {
     async fn slow_links(&mut self) {
         let longest_delay = self.time(5, 400);
         self.weather(LinkWeather { longest_delay, ..LinkWeather::default() }).await;
+    }
+
+    async fn slow_one_way(&mut self) {
+        let one = self.any();
+        let other = self.other_than(one);
+        let longest_delay = self.time(50, 2_000);
+        let slow = LinkWeather { longest_delay, ..self.world.scenario.faults.weather };
+        self.world.network.set_link(&address(one), &address(other), slow);
+        self.sleep(2_000, 9_000).await;
+        self.world.network.clear_links();
     }
 
     fn wall_clock_jump(&mut self) {

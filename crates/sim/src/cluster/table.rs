@@ -202,11 +202,43 @@ pub const FAULTS: &[FaultMix] = &[
     },
 ];
 
-/// How many scenarios there are.
+/// How many scenarios the matrix has.
 pub const SCENARIOS: u64 = (TOPOLOGIES.len() * WORKLOADS.len() * FAULTS.len()) as u64;
 
-/// The scenario that a seed runs: as many seeds in a row run each scenario once.
+/// The last of so many seeds runs what the matrix hardly brings about. Prime to the matrix's size: no place in it is always left out.
+pub const RARE_EVERY: u64 = 23;
+
+/// Collection beside messages that are late on one way, and foundings without a node's devices.
+pub const RARE: FaultMix = FaultMix {
+    name: "what is rare",
+    weights: &[
+        (Strike::SlowOneWay, 5),
+        (Strike::PowerCutOfAllOneLate, 2),
+        (Strike::CutAndKill, 2),
+        (Strike::KillCellLeader, 2),
+        (Strike::KillTwo, 1),
+    ],
+    ..CRASHES
+};
+const RARE_TOPOLOGIES: [Topology; 2] = [
+    Topology { name: "three nodes short of space", zones: 22, zone_bytes: 256 * 1024, checkpoint_entries: 40, ..THREE },
+    Topology {
+        name: "five nodes short of space",
+        nodes: 5,
+        zones: 18,
+        zone_bytes: 256 * 1024,
+        checkpoint_entries: 40,
+        ..THREE
+    },
+];
+
+/// The scenario that a seed runs: as many seeds in a row run each scenario of the matrix once, but for those that run the rare ones.
 pub fn scenario_of(seed: u64) -> Scenario {
+    if seed % RARE_EVERY == RARE_EVERY - 1 {
+        let turn = (seed / RARE_EVERY) as usize;
+        let workload = Workload { think: Duration::from_millis(25), ..WORKLOADS[turn / 2 % WORKLOADS.len()] };
+        return Scenario { topology: RARE_TOPOLOGIES[turn % 2], workload, faults: RARE };
+    }
     // In this order the axes turn at once, so that a few seeds in a row differ in everything.
     let place = (seed % SCENARIOS) as usize;
     let (faults, rest) = (place % FAULTS.len(), place / FAULTS.len());

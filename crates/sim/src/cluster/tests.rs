@@ -1,7 +1,7 @@
 //! Seeds of the matrix; the long run is `soak_of_seeds`.
 
 use super::run::{Failure, Report, run, run_with};
-use super::table::{SCENARIOS, scenario_of};
+use super::table::{RARE, RARE_EVERY, SCENARIOS, scenario_of};
 use crate::trace::Trace;
 use std::collections::BTreeSet;
 
@@ -33,15 +33,17 @@ fn each_scenario_has_its_place() {
         let scenario = scenario_of(seed);
         (scenario.topology.name, scenario.workload.name, scenario.faults.name)
     };
-    let all: BTreeSet<_> = (0..SCENARIOS).map(names).collect();
-    assert_eq!(all.len() as u64, SCENARIOS);
+    let of_matrix = |seed: &u64| scenario_of(*seed).faults.name != RARE.name;
+    let all: BTreeSet<_> = (0..2 * SCENARIOS).filter(of_matrix).map(names).collect();
+    let rare = (0..2 * SCENARIOS).filter(|seed| !of_matrix(seed)).count() as u64;
+    assert_eq!((all.len() as u64, rare), (SCENARIOS, 2 * SCENARIOS / RARE_EVERY));
     assert_eq!(names(3), names(SCENARIOS + 3));
 }
 
-/// Each mix of faults twice, on a part of the matrix.
+/// Each mix of faults twice, on a part of the matrix; and what is rare, with three nodes and with five.
 #[test]
 fn seeds_of_the_matrix() {
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain([RARE_EVERY - 1, 2 * RARE_EVERY - 1]) {
         if let Err(failure) = simulate(seed) {
             panic!("seed {seed}: {failure}");
         }
