@@ -2,7 +2,8 @@
 //! zstore.md, required 13 and decisions 10, 12, 15, 22).
 //!
 //! ```text
-//!   choose ─► copy what is live ─► checkpoint ─► wait for pins older than that ─► look again: nothing live? ─► reset
+//!   choose ─┬─► copy what is live ─► checkpoint ─► wait for pins older than that ─► look again: nothing live? ─► reset
+//!           └─► nothing live, and the last checkpoint says so ──────────────────────────────────────────────► reset
 //! ```
 //!
 //! Live-byte counts choose; they never decide. What decides is each frame's owner: the index for named records, the owner's list of
@@ -11,7 +12,8 @@
 //!
 //! Invariants:
 //! - Only finished zones that lie wholly before the start vector are collected: what they hold is in the runs.
-//! - A zone is reset only after a checkpoint that has the new places, so that no start needs what is gone.
+//! - A zone is reset only after a checkpoint that has the new places, so that no start needs what is gone. Where the last one has them, as in zones
+//!   of which all was overwritten or deleted, no other is made: a device may be too full for it until such zones are free.
 
 mod choose;
 mod copy;
@@ -24,10 +26,11 @@ pub(crate) use copy::COPY_EXTRA_BYTES;
 use crate::pins::Stamp;
 use crate::store::Inner;
 use engine::EngineError;
+use format::record::Record;
 use std::sync::Arc;
 use std::time::Duration;
 use target::LogTarget;
-use types::{Activation, Place, ZoneIndex};
+use types::{Activation, Order, Place, Position, ZoneIndex};
 
 /// Another cycle follows at once if at least this share of the zones freed was gained, not filled with copies, in percent: else it
 /// would copy all the time what hardly ever dies.
@@ -51,6 +54,13 @@ struct Victim {
 impl Victim {
     fn holds(&self, place: &Place) -> bool {
         place.device == self.device.id() && place.zone == self.zone
+    }
+
+    /// The order of a record that stands in it, if that tells it: the primary's copy does by its place, copies made later in their headers.
+    fn order_of(&self, record: &Record, place: Place) -> Option<Order> {
+        let position = Position { activation: self.activation, offset: place.offset };
+        let own = || (record.replica_index == 0 && !record.flags.relocated).then(|| Order::new(record.generation, position));
+        record.order.or_else(own)
     }
 }
 
@@ -88,7 +98,7 @@ impl Inner {
         }
         self.applied_all().await;
         let copied_before = self.stats.relocated_bytes.get();
-        let victims = self.choose();
+        let victims = self.reset_at_once(self.choose(), &mut collected).await?;
         if victims.is_empty() {
             return Ok(collected);
         }
@@ -127,6 +137,35 @@ impl Inner {
             self.reset_dead(read_by_some, &mut collected).await?;
         }
         Ok(collected)
+    }
+
+    /// Resets those zones in which nothing is live, also by the last checkpoint; the others.
+    async fn reset_at_once(
+        self: &Arc<Self>,
+        victims: Vec<Victim>,
+        collected: &mut Collected,
+    ) -> Result<Vec<Victim>, EngineError> {
+        let seems_dead = |victim: &Victim| self.targets.live_bytes(victim.device.id(), victim.zone) == 0;
+        if !victims.iter().any(seems_dead) {
+            return Ok(victims);
+        }
+        // What a checkpoint or a merge is about to name would seem dead.
+        let _no_checkpoint = self.checkpoints.lock().await;
+        if !self.retire_places().await {
+            return Ok(victims);
+        }
+        let mut others = Vec::new();
+        for victim in victims {
+            if !seems_dead(&victim) || !self.look(&victim, false).await?.is_dead_as_written_down() {
+                others.push(victim);
+                continue;
+            }
+            env::mark("engine: a zone reset without a checkpoint");
+            self.reset(&victim).await?;
+            collected.zones += 1;
+            collected.zone_bytes += victim.device.usage().zone_bytes;
+        }
+        Ok(others)
     }
 
     /// Waits for pins older than the mark; false if some are still held.
