@@ -20,3 +20,6 @@ pub mod replicas;
 pub mod run_block;
 pub mod run_index;
 pub mod version_id;
+
+/// All durable formats together, as this version of Trilith writes them. A cluster that has allowed a higher number is not for it.
+pub const FORMAT_VERSION: u32 = 1;

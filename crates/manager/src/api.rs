@@ -34,11 +34,19 @@ pub struct NewBucket {
 }
 
 impl Manager {
-    /// The cluster; a new one gets a random id and `format_version`.
+    /// The cluster; a new one gets a random id and `format_version`. One that writes newer formats is not for this program.
     pub async fn ensure_cluster(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
-        if let Some(cluster) = self.snapshot().cluster() {
-            return Ok(Arc::clone(cluster));
+        let cluster = match self.snapshot().cluster() {
+            Some(cluster) => Arc::clone(cluster),
+            None => self.init_cluster(format_version).await?,
+        };
+        match cluster.format_version > format_version {
+            true => Err(ManagerError::Refused(ClusterError::Newer { found: cluster.format_version, known: format_version })),
+            false => Ok(cluster),
         }
+    }
+
+    async fn init_cluster(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
         let mut id = [0; 16];
         self.inner.env.fill_random(&mut id);
         let created_ms = self.inner.env.wall_clock_ms();

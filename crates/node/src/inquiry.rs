@@ -2,7 +2,7 @@
 //! for quorums.
 //!
 //! ```text
-//!   question   identity 16 | bytes of the name u16 | name | address
+//!   question   version 2 | format version u32 | wall clock in ms u64 | identity 16 | bytes of the name u16 | name | address
 //!   answer     empty: it would be taken; else the reason why not
 //! ```
 
@@ -10,7 +10,7 @@ use crate::PINGS;
 use crate::error::NodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
-use manager::{Manager, RegisterNode};
+use manager::{Manager, RegisterNode, Snapshot};
 use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,25 @@ const INQUIRY_PATIENCE: Duration = Duration::from_secs(12);
 /// How long a node may take to say who it is.
 const WHO_PATIENCE: Duration = Duration::from_secs(1);
 const IDENTITY_BYTES: usize = 16;
+/// The version that is written; 2: the formats and the clock of who asks; 1: the first.
+const INQUIRY_VERSION: u8 = 2;
+/// How far the clock of a node that comes may be from that of a member. Clients' signatures are judged by it, objects are dated by it.
+const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(60);
+
+/// A node that would like to take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applicant {
+    /// The durable formats that it knows.
+    pub format_version: u32,
+    pub wall_clock_ms: u64,
+    pub identity: NodeIdentity,
+    pub name: String,
+    pub address: String,
+}
 
 /// Says who this node is to whoever asks nothing, and answers inquiries.
 pub(crate) struct Here {
+    pub env: Env,
     pub manager: Arc<Manager>,
     pub identity: NodeIdentity,
 }
@@ -34,37 +50,67 @@ impl Service for Here {
             if request.payload.is_empty() {
                 return Ok(Bytes::copy_from_slice(&self.identity.0));
             }
-            let (identity, name, address) = decode(&request.payload).ok_or_else(|| Refusal::new("not an inquiry"))?;
+            let applicant = Applicant::decode(&request.payload).ok_or_else(|| Refusal::new("not an inquiry"))?;
             self.manager.fresh().await.map_err(Refusal::new)?;
-            let state = self.manager.snapshot();
-            let others = || state.nodes().filter(|node| node.identity != identity);
-            let reason = if let Some(node) = others().find(|node| node.name == name) {
-                format!("node {} has the name {name} already; give this one another with --name", node.id)
-            } else if let Some(node) = others().find(|node| node.address == address) {
-                format!("node {} has the cluster address {address} already; give this one another with --cluster-addr", node.id)
-            } else {
-                String::new()
-            };
-            Ok(Bytes::from(reason))
+            let reason = applicant.unfit_for(&self.manager.snapshot(), self.env.wall_clock_ms());
+            Ok(Bytes::from(reason.unwrap_or_default()))
         })
     }
 }
 
-fn decode(mut question: &[u8]) -> Option<(NodeIdentity, String, String)> {
-    let identity = NodeIdentity(*question.split_off(..IDENTITY_BYTES)?.first_chunk()?);
-    let name_bytes = usize::from(u16::from_le_bytes(*question.split_off(..2)?.first_chunk()?));
-    let name = question.split_off(..name_bytes)?;
-    Some((identity, str::from_utf8(name).ok()?.to_owned(), str::from_utf8(question).ok()?.to_owned()))
-}
+impl Applicant {
+    /// As this program and this machine's clock have it.
+    pub fn new(env: &Env, identity: NodeIdentity, name: &str, address: &str) -> Applicant {
+        let (name, address) = (name.to_owned(), address.to_owned());
+        Applicant { format_version: format::FORMAT_VERSION, wall_clock_ms: env.wall_clock_ms(), identity, name, address }
+    }
 
-/// The question about a node, for any member of its cluster.
-pub fn inquiry(identity: NodeIdentity, name: &str, address: &str) -> Bytes {
-    let mut question = BytesMut::new();
-    question.put_slice(&identity.0);
-    question.put_u16_le(u16::try_from(name.len()).unwrap_or(u16::MAX));
-    question.put_slice(name.as_bytes());
-    question.put_slice(address.as_bytes());
-    PINGS.mark(&question)
+    /// The question about it, for any member of its cluster.
+    pub fn question(&self) -> Bytes {
+        let mut question = BytesMut::new();
+        question.put_u8(INQUIRY_VERSION);
+        question.put_u32_le(self.format_version);
+        question.put_u64_le(self.wall_clock_ms);
+        question.put_slice(&self.identity.0);
+        question.put_u16_le(u16::try_from(self.name.len()).unwrap_or(u16::MAX));
+        question.put_slice(self.name.as_bytes());
+        question.put_slice(self.address.as_bytes());
+        PINGS.mark(&question)
+    }
+
+    fn decode(mut question: &[u8]) -> Option<Applicant> {
+        let [INQUIRY_VERSION] = question.split_off(..1)? else { return None };
+        let format_version = u32::from_le_bytes(*question.split_off(..4)?.first_chunk()?);
+        let wall_clock_ms = u64::from_le_bytes(*question.split_off(..8)?.first_chunk()?);
+        let identity = NodeIdentity(*question.split_off(..IDENTITY_BYTES)?.first_chunk()?);
+        let name_bytes = usize::from(u16::from_le_bytes(*question.split_off(..2)?.first_chunk()?));
+        let name = str::from_utf8(question.split_off(..name_bytes)?).ok()?.to_owned();
+        let address = str::from_utf8(question).ok()?.to_owned();
+        Some(Applicant { format_version, wall_clock_ms, identity, name, address })
+    }
+
+    /// Why it can't take part; nothing if it can. `now_ms` is the clock of who judges.
+    fn unfit_for(&self, state: &Snapshot, now_ms: u64) -> Option<String> {
+        let (name, address) = (&self.name, &self.address);
+        let others = || state.nodes().filter(|node| node.identity != self.identity);
+        if let Some(cluster) = state.cluster().filter(|cluster| cluster.format_version > self.format_version) {
+            let newer = manager::ClusterError::Newer { found: cluster.format_version, known: self.format_version };
+            return Some(newer.to_string());
+        }
+        let offset = Duration::from_millis(self.wall_clock_ms.abs_diff(now_ms));
+        if offset > MAX_CLOCK_OFFSET {
+            let way = if self.wall_clock_ms > now_ms { "ahead of" } else { "behind" };
+            let seconds = offset.as_secs();
+            return Some(format!(
+                "its clock is {seconds} seconds {way} that of the cluster; set it, best with NTP on all nodes, and try again"
+            ));
+        }
+        if let Some(node) = others().find(|node| node.name == *name) {
+            return Some(format!("node {} has the name {name} already; give this one another with --name", node.id));
+        }
+        let taken = others().find(|node| node.address == *address)?;
+        Some(format!("node {} has the cluster address {address} already; give this one another with --cluster-addr", taken.id))
+    }
 }
 
 /// Asks a member. An outer error: it can't tell.
@@ -107,14 +153,28 @@ pub(crate) async fn refuse_twin(
 mod tests {
     use super::*;
 
+    fn applicant() -> Applicant {
+        let (name, address) = ("a".to_owned(), "127.0.0.1:9002".to_owned());
+        Applicant { format_version: 3, wall_clock_ms: 1_700_000_000_000, identity: NodeIdentity([7; 16]), name, address }
+    }
+
     #[test]
     fn questions_come_back_and_short_ones_are_refused() {
-        let identity = NodeIdentity([7; 16]);
-        let marked = inquiry(identity, "a", "127.0.0.1:9002");
-        let question = &marked[marked.len() - (16 + 2 + 1 + 14)..];
-        assert_eq!(decode(question), Some((identity, "a".to_owned(), "127.0.0.1:9002".to_owned())));
-        for bytes in 0..16 + 2 + 1 {
-            assert_eq!(decode(&question[..bytes]), None, "{bytes}");
+        let marked = applicant().question();
+        let question = &marked[PINGS.mark(&[]).len()..];
+        assert_eq!(Applicant::decode(question), Some(applicant()));
+        for bytes in 0..1 + 4 + 8 + 16 + 2 + 1 {
+            assert_eq!(Applicant::decode(&question[..bytes]), None, "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_is_unfit_either_way() {
+        let (state, of) = (Snapshot::default(), applicant());
+        let unfit = |now_ms| of.unfit_for(&state, now_ms);
+        assert_eq!(unfit(of.wall_clock_ms + 60_000), None);
+        assert_eq!(unfit(of.wall_clock_ms - 60_000), None);
+        assert!(unfit(of.wall_clock_ms + 180_000).unwrap().starts_with("its clock is 180 seconds behind that of the cluster"));
+        assert!(unfit(of.wall_clock_ms - 61_000).unwrap().starts_with("its clock is 61 seconds ahead of that of the cluster"));
     }
 }

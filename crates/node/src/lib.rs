@@ -35,7 +35,7 @@ mod tests;
 
 pub use callers::Callers;
 pub use error::NodeError;
-pub use inquiry::{answers_as, inquire, inquiry};
+pub use inquiry::{Applicant, answers_as, inquire};
 pub use node::{Node, NodeOptions, NodeStatus};
 pub use remove::remove;
 pub use settle::{Drain, Unsettled};

@@ -3,7 +3,7 @@
 use crate::callers::Callers;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
-use crate::inquiry::{Here, inquire, inquiry, refuse_twin};
+use crate::inquiry::{Applicant, Here, inquire, refuse_twin};
 use crate::oversee::HeartbeatService;
 use crate::remove::RemovalService;
 use crate::settle::{DrainSlot, SettleService};
@@ -134,7 +134,7 @@ impl Node {
         let router = Router::new()
             .with(ServiceTag::CONSENSUS, member.service())
             .with(ServiceTag::MANAGER, manager.service())
-            .with(PINGS, Arc::new(Here { manager: manager.clone(), identity: register.identity }))
+            .with(PINGS, Arc::new(Here { env: env.clone(), manager: manager.clone(), identity: register.identity }))
             .with(TARGETS, late(TARGETS))
             .with(GATEWAYS, late(GATEWAYS))
             .with(HEARTBEATS, late(HEARTBEATS))
@@ -170,7 +170,8 @@ async fn take_part(
             0 => manager.form(&BTreeMap::from([(me, address.clone())])).await,
             count => {
                 let via = &via[turn % count];
-                if let Ok(Err(reason)) = inquire(env, &*to(via), inquiry(*identity, name, address)).await {
+                if let Ok(Err(reason)) = inquire(env, &*to(via), Applicant::new(env, *identity, name, address).question()).await
+                {
                     return Err(NodeError::Unfit(reason));
                 }
                 manager.join(&Peer { node: MemberId(0), address: via.clone() }, address).await

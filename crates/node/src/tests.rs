@@ -8,6 +8,7 @@ mod counters;
 mod faults;
 mod fences;
 mod histories;
+mod joining;
 mod remove;
 mod service;
 mod settle;

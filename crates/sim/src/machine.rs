@@ -8,6 +8,7 @@ use crate::trace::Trace;
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{CompletionOrder, Disk, FaultOdds, SimDisk, SimOptions};
 use env::Env;
+use format::FORMAT_VERSION;
 use kv::{Kv, MemoryKv};
 use logstore::{LogStore, LogStoreConfig};
 use manager::{BucketEngine, EtagMode, Manager, NewBucket, ROOT_USER};
@@ -19,7 +20,6 @@ use wal::RegionStore;
 
 pub const BUCKET: &str = "simulated";
 
-const FORMAT_VERSION: u32 = 1;
 const CELL: CellId = CellId(1);
 /// The manager's log: small segments, so that it is shortened often.
 const LOG_SEGMENT_BYTES: u64 = 128 * 1024;

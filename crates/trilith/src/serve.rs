@@ -31,8 +31,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The durable formats that this version writes.
-const FORMAT_VERSION: u32 = 1;
 /// How long a start waits for a predecessor that still holds the data.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -87,7 +85,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
     let manager = Arc::new(Manager::open(&env, &settings.data.join("manager")).await.context("opening the manager's state")?);
-    let cluster = manager.ensure_cluster(FORMAT_VERSION).await?;
+    let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
     let opened = devices::open(&env, &settings, &manager, cluster.id, disks).await?;
     let (root, origin) = credentials::root(&env, &settings.data, settings.root.as_ref())?;
     manager.set_root_credential(&root.user, &root.password).await?;

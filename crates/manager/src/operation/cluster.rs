@@ -27,6 +27,10 @@ pub enum ClusterError {
     NotInitialised,
     #[error("the cluster writes format version {found}; there is no way back to {wanted}")]
     Backwards { found: u32, wanted: u32 },
+    #[error(
+        "the cluster writes format version {found}, and this version of Trilith knows them up to {known}: install a newer one"
+    )]
+    Newer { found: u32, known: u32 },
 }
 
 impl Refusal for ClusterError {

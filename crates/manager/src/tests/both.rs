@@ -6,7 +6,9 @@ use types::{CellId, Epoch, ErrorKind, Token};
 use super::replicated::single_member;
 use super::shell::bucket;
 use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES};
-use crate::{BucketState, CommandIndex, CreateBucketError, InstallManifestError, Manager, ManagerError, ProposeError};
+use crate::{
+    BucketState, ClusterError, CommandIndex, CreateBucketError, InstallManifestError, Manager, ManagerError, ProposeError,
+};
 
 macro_rules! on_both_backings {
     ($($name:ident),* $(,)?) => {
@@ -110,6 +112,8 @@ async fn the_cluster_keeps_its_identity(_: &Env, manager: Manager) {
     assert_eq!(manager.ensure_cluster(2).await.unwrap().format_version, 1);
     assert_eq!(manager.raise_format_version(2).await.unwrap().format_version, 2);
     assert_eq!(manager.raise_format_version(1).await.unwrap_err().kind(), ErrorKind::Conflict);
+    let newer = ClusterError::Newer { found: 2, known: 1 };
+    assert_eq!(manager.ensure_cluster(1).await.unwrap_err(), ManagerError::Refused(newer));
 }
 
 async fn the_same_root_credential_writes_nothing(_: &Env, manager: Manager) {

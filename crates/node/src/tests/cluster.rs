@@ -101,7 +101,7 @@ impl Machine {
         while let Err(error) = manager.fresh().await {
             assert!(env.now() < until, "the manager is not to be had: {error}; {:?}", manager.replication());
         }
-        let cluster = manager.ensure_cluster(1).await.unwrap();
+        let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await.unwrap();
         if self.data.size_bytes() == 0 {
             let record = manager.snapshot().next_device();
             let options = FormatOptions {

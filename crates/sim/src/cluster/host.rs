@@ -6,6 +6,7 @@ use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{Disk, SimDisk, SimOptions};
 use env::{Env, Process};
+use format::FORMAT_VERSION;
 use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode};
 use net::{Identity, Network};
@@ -16,7 +17,6 @@ use types::{ClusterId, DeviceId, NodeIdentity};
 use wal::RegionStore;
 
 const CLUSTER: ClusterId = ClusterId([9; 16]);
-const FORMAT_VERSION: u32 = 1;
 /// The consensus log.
 const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 const SEGMENTS: usize = 8;

@@ -48,7 +48,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     place.note_formed(&settings.data)?;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
-    let cluster = manager.ensure_cluster(super::FORMAT_VERSION).await?;
+    let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
     let found = devices::open_of_node(&env, &settings, &manager, cluster.id, disks).await?;
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
     let (root, origin) = root_of(&env, &settings, &manager).await?;

@@ -84,8 +84,8 @@ async fn check(env: &Env, place: &Place) -> anyhow::Result<()> {
     let (mut last, network) = (None, place.network(env)?);
     for address in &place.via {
         let caller = RemoteCaller::new(env, network.clone(), address, place.identity()?);
-        let question = node::inquiry(place.node_identity()?, &place.name, &place.address);
-        match node::inquire(env, &caller, question).await {
+        let applicant = node::Applicant::new(env, place.node_identity()?, &place.name, &place.address);
+        match node::inquire(env, &caller, applicant.question()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(reason)) => bail!("the cluster does not take this node: {reason}"),
             Err(error) => last = Some(error.to_string()),
