@@ -98,6 +98,8 @@ def one_fault(cluster, clients, fault, seconds):
 
 def run_topology(options, program, test, topology, chosen):
     """All chosen faults of one topology, on one cluster."""
+    if options.folder:
+        pathlib.Path(options.folder).mkdir(parents=True, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trilith-hosts-", dir=options.folder))
     last_apart = -APART_SECONDS
     cluster, clients, verdicts = hosts.Cluster(program, folder, topology, options.plain), None, []

@@ -23,7 +23,7 @@ use types::{Activation, Position, ZoneIndex, ZoneOffset};
 
 use crate::class::{AppendClass, STREAMS, stream_index};
 use crate::geometry::Geometry;
-use crate::limits::{ALLOCATION_RETRY, NEXT_ZONE_ROOM_BYTES, RESERVE_COPY_ZONES, RESERVE_META_ZONES};
+use crate::limits::{ALLOCATION_RETRY, NEXT_ZONE_ROOM_BYTES, RESERVE_COPY_ZONES, RESERVE_META_ZONES, TOMBSTONE_SHARE};
 
 /// What a zone is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +126,8 @@ pub(crate) struct ZoneBook {
     prewrite_unwanted: bool,
     /// When the file could not grow.
     allocation_refused: Option<Instant>,
+    /// It has not grown since.
+    cannot_grow: bool,
 }
 
 impl ZoneBook {
@@ -156,6 +158,7 @@ impl ZoneBook {
             prewriting: None,
             prewrite_unwanted: false,
             allocation_refused: None,
+            cannot_grow: false,
         }
     }
 
@@ -167,10 +170,11 @@ impl ZoneBook {
         let stream = class.stream();
         let index = stream_index(stream);
         loop {
+            let left_by_data = self.left_by_data(class);
             let head = &mut self.heads[index];
             if let Some(open) = &mut head.current
                 && (class != AppendClass::Data || !open.from_reserve)
-                && open.next + bytes <= zone_bytes
+                && open.next + bytes + left_by_data <= zone_bytes
             {
                 let reserved = Reserved { zone: open.zone, activation: open.activation, offset: open.next };
                 open.next += bytes;
@@ -199,6 +203,18 @@ impl ZoneBook {
                     return (Placement::Wait, plan);
                 }
             }
+        }
+    }
+
+    /// Bytes of the ordered stream's zone that data leaves for tombstones, because there may be no other zone for them: the reserve counts zones
+    /// that the file has not grown by, and it can't grow. Deletes make room then.
+    fn left_by_data(&self, class: AppendClass) -> u64 {
+        let head = &self.heads[stream_index(ZoneStream::Ordered)];
+        let half = self.geometry.zone_bytes() / 2;
+        let is_last = matches!(head.next, NextZone::None) && head.current.is_some_and(|open| open.next >= half);
+        match class == AppendClass::Data && self.cannot_grow && is_last {
+            true => self.geometry.zone_bytes() / TOMBSTONE_SHARE,
+            false => 0,
         }
     }
 
@@ -232,6 +248,7 @@ impl ZoneBook {
 
     /// The header of an activation is durable.
     pub(crate) fn activated(&mut self, activate: &Activate) {
+        self.cannot_grow &= !activate.allocate;
         let entry = &mut self.zones[activate.zone.0 as usize];
         assert!(entry.doing == ZoneUse::Activating, "activated zone {} is {:?}", activate.zone.0, entry.doing);
         entry.doing = ZoneUse::Open;
@@ -253,6 +270,7 @@ impl ZoneBook {
         self.never.insert(activate.zone);
         self.heads[stream_index(activate.stream)].next = NextZone::None;
         self.allocation_refused = Some(now);
+        self.cannot_grow = true;
     }
 
     /// The header of a finished zone is durable. An empty zone's header says free, and so it is.
@@ -337,6 +355,7 @@ impl ZoneBook {
         let zone = self.prewriting.take().expect("the prewriter has a zone");
         self.zones[zone.0 as usize].doing = ZoneUse::Free;
         self.free.push_back(zone);
+        self.cannot_grow = false;
     }
 
     /// The prewriter gives its zone back as it took it; `refused_at` if the file could not grow.
@@ -345,6 +364,7 @@ impl ZoneBook {
         self.zones[zone.0 as usize] = ZoneEntry::NEVER;
         self.never.insert(zone);
         if refused_at.is_some() {
+            self.cannot_grow = true;
             self.allocation_refused = refused_at;
         }
     }

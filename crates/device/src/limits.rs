@@ -28,6 +28,8 @@ pub const RESERVE_COPY_ZONES: usize = 1;
 pub const RESERVE_META_ZONES: usize = 1;
 /// Free zones that data leaves for tombstones: without one a full device could not delete.
 pub const RESERVE_TOMBSTONE_ZONES: usize = 1;
+/// Where the file can't grow, data leaves one part in so many of the ordered stream's zone for tombstones.
+pub const TOMBSTONE_SHARE: u64 = 8;
 /// Fewest zones of a device: the reserves, one open zone for each stream and one to spare.
 pub const MIN_ZONES: u32 = (RESERVE_RELOCATION_ZONES + RESERVE_META_ZONES + RESERVE_TOMBSTONE_ZONES + 4) as u32;
 

@@ -229,3 +229,21 @@ fn a_lists_condition_is_its_newest_etag() {
         assert!(matches!(swap(&gateways[2]).await, Err(EngineError::PreconditionFailed)));
     });
 }
+
+/// What a gateway that has left its cell knew must not stay in memory beside what its next incarnation knows.
+#[test]
+fn a_gateway_that_has_left_is_forgotten() {
+    simulate(async {
+        let rig = CellRig::new(9, 3).await;
+        for round in 0..30usize {
+            put(&rig.gateways()[round % 3], &format!("key-{round}"), b"content").await.unwrap();
+        }
+        let leaving = rig.gateways().remove(2);
+        let engine = Arc::downgrade(&leaving.inner);
+        rig.kill(&leaving);
+        drop(leaving);
+        rig.remove(&[2]).await;
+        rig.env.sleep(Duration::from_secs(30)).await;
+        assert_eq!(engine.strong_count(), 0);
+    });
+}
