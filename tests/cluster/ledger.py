@@ -1,7 +1,8 @@
 """What keys may hold, by what their writers were told. Each key has one writer, which numbers its contents upwards.
 
-A write that was acknowledged counts from then on. One that was answered with 503, or not at all, may count at any moment until the
-cluster is whole and nobody writes; then everybody must say the same. One that was refused never counts.
+A write that was acknowledged counts from then on. One that was answered with 503 or 507, or not at all, may count at any moment: a recovery that
+finds a copy of it counts it, unless something newer stands. When the cluster is whole and nobody writes everybody must say the same. One that
+was refused never counts.
 """
 
 import hashlib
@@ -90,14 +91,14 @@ class Ledger:
             return not known.open, ABSENT if known.acked in known.deletes else known.acked
 
     def settle(self, key, found):
-        """All nodes have said the same of a key that nobody writes."""
+        """All nodes have said the same of a key that nobody writes. What is older than that never comes any more; what is newer may."""
         with self.lock:
             known = self.keys[key]
-            known.open.clear()
             if found != ABSENT:
                 known.acked = found
             elif known.acked not in known.deletes:
                 known.acked = max(known.deletes, default=ABSENT)
+            known.open = {version for version in known.open if version > known.acked}
 
     def take_touched(self):
         with self.lock:
