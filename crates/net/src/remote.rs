@@ -26,9 +26,9 @@ use types::NodeIdentity;
 
 /// Calls of one caller that wait for their answers; more wait for one of them to end.
 pub const MAX_CALLS_IN_FLIGHT: usize = 256;
-/// The peer must say something within this time while calls wait for answers; a living one does so at least every
-/// [`crate::server::ALIVE_INTERVAL`]. A connection over a link that was cut is given up then: TCP would try again ever less often, and be late
-/// when the link is back.
+/// The peer must say something within this time after a request, also if its caller has stopped waiting; a living one does so at least every
+/// [`crate::server::ALIVE_INTERVAL`] until it has answered. A connection over a link that was cut is given up then: TCP would try again ever less
+/// often, and be late when the link is back.
 const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 const _: () = assert!(SILENCE_LIMIT.as_secs() >= 3 * crate::server::ALIVE_INTERVAL.as_secs());
 /// Waiting between two attempts to connect: doubled from the first to the longest, less up to a half by chance.
@@ -56,10 +56,11 @@ struct Shared {
 }
 
 /// Calls that were sent and have no answer.
+#[derive(Default)]
 struct Calls {
     by_id: BTreeMap<u64, Pending>,
-    /// When the first of them was sent, if there are any.
-    awaited_since: Instant,
+    /// Since when the peer should have said something; none if it need not.
+    silent_since: Option<Instant>,
 }
 
 /// The permit goes with the entry.
@@ -121,7 +122,7 @@ impl RemoteCaller {
             expected,
             permits: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
             next_id: AtomicU64::new(1),
-            pending: Mutex::new(Calls { by_id: BTreeMap::new(), awaited_since: env.now() }),
+            pending: Mutex::default(),
         });
         // A permit for each place in the queue: sending never waits.
         let (queue, queued) = mpsc::channel(MAX_CALLS_IN_FLIGHT);
@@ -224,19 +225,21 @@ impl Shared {
 
     fn await_answer(&self, id: u64, pending: Pending, now: Instant) {
         let mut calls = self.pending.lock();
-        if calls.by_id.is_empty() {
-            calls.awaited_since = now;
-        }
+        calls.silent_since.get_or_insert(now);
         calls.by_id.insert(id, pending);
     }
 
+    /// The peer has said something.
+    fn heard(&self) {
+        let now = self.env.now();
+        let mut calls = self.pending.lock();
+        calls.silent_since = (!calls.by_id.is_empty()).then_some(now);
+    }
+
     /// How long the peer has said nothing while it should have.
-    fn silence(&self, heard: Instant) -> Duration {
-        let calls = self.pending.lock();
-        match calls.by_id.is_empty() {
-            true => Duration::ZERO,
-            false => self.env.now().saturating_duration_since(heard.max(calls.awaited_since)),
-        }
+    fn silence(&self) -> Duration {
+        let since = self.pending.lock().silent_since;
+        since.map_or(Duration::ZERO, |since| self.env.now().saturating_duration_since(since))
     }
 
     fn answer(&self, id: u64, outcome: Result<Bytes, CallError>) {
@@ -327,14 +330,12 @@ async fn write_requests(
 }
 
 async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), ConnectionError> {
-    let mut heard = shared.env.now();
     // One timer for many answers: it is set anew when it rings, not when something comes.
     let mut look = pin!(shared.env.sleep(SILENCE_LIMIT));
     loop {
         tokio::select! {
             biased;
             frame = reader.next() => {
-                heard = shared.env.now();
                 let (header, payload) = frame?;
                 match header.kind {
                     FrameKind::Alive => {}
@@ -346,9 +347,10 @@ async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), Co
                     }
                     other => return Err(ConnectionError::Unexpected(other)),
                 }
+                shared.heard();
             }
             () = look.as_mut() => {
-                let silence = shared.silence(heard);
+                let silence = shared.silence();
                 if silence >= SILENCE_LIMIT {
                     return Err(ConnectionError::Silent(SILENCE_LIMIT));
                 }
@@ -359,8 +361,8 @@ async fn read_answers(shared: &Shared, mut reader: FrameReader) -> Result<(), Co
 }
 
 fn fail_pending(shared: &Shared, error: &ConnectionError) {
-    let pending = std::mem::take(&mut shared.pending.lock().by_id);
-    for pending in pending.into_values() {
+    let calls = std::mem::take(&mut *shared.pending.lock());
+    for pending in calls.by_id.into_values() {
         pending.answer.send(Err(shared.unanswered(error))).unwrap_or_default();
     }
 }

@@ -302,6 +302,22 @@ async fn a_silent_peer_is_given_up_but_a_busy_one_is_not() {
     assert!(simulated.env.now() - begin < Duration::from_secs(15));
 }
 
+/// Calls that end before the peer counts as silent keep no dead connection: nothing would be heard of it until TCP tries again, long after the
+/// link is back.
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_is_given_up_though_nobody_waits_for_long() {
+    let simulated = Simulated::new().await;
+    simulated.call("hello", SOON).await.unwrap();
+    simulated.network.delay(NAME, Duration::from_secs(3600));
+    for _ in 0..8 {
+        simulated.call("hello", Duration::from_millis(500)).await.unwrap_err();
+        simulated.env.sleep(Duration::from_millis(100)).await;
+    }
+    simulated.network.delay(NAME, Duration::ZERO);
+    simulated.env.sleep(Duration::from_secs(2)).await;
+    assert_eq!(simulated.call("hello", SOON).await.unwrap(), "echo:hello");
+}
+
 /// An answer that may wait goes with the next one that may not, at the latest after a moment, and at once if there will be none.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_may_wait_travels_with_another_one() {

@@ -75,7 +75,7 @@ fn of_content(error: ObjectError) -> Failure {
         ObjectError::Full => code::STORAGE_FULL.into(),
         ObjectError::SlowDown { .. } => code::SLOW_DOWN.into(),
         ObjectError::ServiceUnavailable { .. } => {
-            tracing::warn!(%error, "cannot serve");
+            tracing::debug!(%error, "cannot serve");
             code::SERVICE_UNAVAILABLE.into()
         }
         ObjectError::DeviceMissing { .. } => say(code::SERVICE_UNAVAILABLE, &error),
