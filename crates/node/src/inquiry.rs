@@ -98,7 +98,9 @@ impl Applicant {
             return Some(newer.to_string());
         }
         let offset = Duration::from_millis(self.wall_clock_ms.abs_diff(now_ms));
-        if offset > MAX_CLOCK_OFFSET {
+        // One that takes part already comes back: its clock does no harm that it did not do before.
+        let is_new = state.nodes().all(|node| node.identity != self.identity);
+        if is_new && offset > MAX_CLOCK_OFFSET {
             let way = if self.wall_clock_ms > now_ms { "ahead of" } else { "behind" };
             let seconds = offset.as_secs();
             return Some(format!(

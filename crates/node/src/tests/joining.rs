@@ -28,6 +28,12 @@ fn who_does_not_fit_is_told_why() {
         assert!(early.contains("clock is 180 seconds ahead of"), "{early}");
         let late = cluster.judge(|applicant| applicant.wall_clock_ms -= 7_200_000).await.unwrap_err();
         assert!(late.contains("clock is 7200 seconds behind"), "{late}");
+        let member = NodeIdentity([1; 16]);
+        let back = |applicant: &mut Applicant| {
+            (applicant.identity, applicant.name, applicant.address) = (member, "node-0".to_owned(), address(0));
+            applicant.wall_clock_ms -= 7_200_000;
+        };
+        cluster.judge(back).await.expect("it takes part already");
         let named = cluster.judge(|applicant| applicant.name = "node-2".to_owned()).await.unwrap_err();
         assert!(named.contains("has the name node-2 already"), "{named}");
         let manager = cluster.machines[0].node.as_ref().unwrap().manager();
