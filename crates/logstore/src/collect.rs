@@ -26,11 +26,10 @@ pub(crate) use copy::COPY_EXTRA_BYTES;
 use crate::pins::Stamp;
 use crate::store::Inner;
 use engine::EngineError;
-use format::record::Record;
 use std::sync::Arc;
 use std::time::Duration;
 use target::LogTarget;
-use types::{Activation, Order, Place, Position, ZoneIndex};
+use types::{Activation, Place, ZoneIndex};
 
 /// Another cycle follows at once if at least this share of the zones freed was gained, not filled with copies, in percent: else it
 /// would copy all the time what hardly ever dies.
@@ -54,13 +53,6 @@ struct Victim {
 impl Victim {
     fn holds(&self, place: &Place) -> bool {
         place.device == self.device.id() && place.zone == self.zone
-    }
-
-    /// The order of a record that stands in it, if that tells it: the primary's copy does by its place, copies made later in their headers.
-    fn order_of(&self, record: &Record, place: Place) -> Option<Order> {
-        let position = Position { activation: self.activation, offset: place.offset };
-        let own = || (record.replica_index == 0 && !record.flags.relocated).then(|| Order::new(record.generation, position));
-        record.order.or_else(own)
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) struct Look {
     pub damaged: bool,
     /// Frames that are chunks, or may be: who reads a large object holds their places.
     pub has_chunks: bool,
-    /// Of some record no checkpoint has yet where it stands now.
-    pub has_unsaved_moves: bool,
+    /// What replaced some record, or where it was moved to, is in no checkpoint yet.
+    pub has_unsaved: bool,
     /// Named records to move.
     pub moves: Vec<(Record, Bytes, Place)>,
     /// Chunks to move, by the record that names them.
@@ -36,9 +36,9 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Nothing in the zone is live, and nothing was moved out of it since the last checkpoint.
+    /// Nothing in the zone is live, and the last checkpoint says the same.
     pub fn is_dead_as_written_down(&self) -> bool {
-        self.live == 0 && !self.stays && !self.damaged && !self.has_chunks && !self.has_unsaved_moves
+        self.live == 0 && !self.stays && !self.damaged && !self.has_chunks && !self.has_unsaved
     }
 }
 
@@ -82,10 +82,7 @@ impl Inner {
                         false => self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?,
                     }
                 }
-                _ => {
-                    let order = victim.order_of(&record, place);
-                    self.look_at_named(Record { order, ..record }, (place, frame_bytes), moving, &mut look).await?
-                }
+                _ => self.look_at_named(record, (place, frame_bytes), moving, &mut look).await?,
             }
             self.pace(started, walked).await;
         }
@@ -120,9 +117,7 @@ impl Inner {
         // A tombstone's record is not needed any more: it is in a run.
         let is_live = known.is_some_and(|known| known.is_live() && known.places.as_slice().contains(&place));
         if !is_live {
-            // One whose order is not known may be the newest too.
-            let may_have_moved = known.is_some_and(|known| record.order.is_none_or(|order| order >= known.order));
-            look.has_unsaved_moves |= is_unsaved && may_have_moved;
+            look.has_unsaved |= is_unsaved;
             return Ok(());
         }
         look.live += 1;
