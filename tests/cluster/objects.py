@@ -74,8 +74,11 @@ class Objects(Crew):
             self.step(step, chance, number)
         except (Open, Full) as error:
             pause, step = PAUSE_SECONDS, type(error).__name__.lower()
-        with self.lock:
-            self.done[step] = self.done.get(step, 0) + 1
+        except Exception as error:
+            raise RuntimeError(f"{step}: {type(error).__name__} {error}") from error
+        finally:
+            with self.lock:
+                self.done[step] = self.done.get(step, 0) + 1
         return pause
 
     def step(self, step, chance, number):

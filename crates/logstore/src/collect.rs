@@ -153,9 +153,7 @@ impl Inner {
                 continue;
             }
             env::mark("engine: a zone reset without a checkpoint");
-            self.reset(&victim).await?;
-            collected.zones += 1;
-            collected.zone_bytes += victim.device.usage().zone_bytes;
+            self.reset(&victim, collected).await?;
         }
         Ok(others)
     }
@@ -180,9 +178,7 @@ impl Inner {
                 self.targets.note_setback(victim.device.id(), victim.zone);
                 continue;
             }
-            self.reset(&victim).await?;
-            collected.zones += 1;
-            collected.zone_bytes += victim.device.usage().zone_bytes;
+            self.reset(&victim, collected).await?;
         }
         Ok(())
     }
@@ -199,12 +195,14 @@ impl Inner {
         Ok(Emptied { stays: look.stays, has_chunks: look.has_chunks || look.damaged })
     }
 
-    async fn reset(&self, victim: &Victim) -> Result<(), EngineError> {
+    async fn reset(&self, victim: &Victim, collected: &mut Collected) -> Result<(), EngineError> {
         let reset = victim.device.reset(victim.zone, victim.activation).await;
         reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
         self.targets.forget_zone(victim.device.id(), victim.zone);
         self.background.room.zone_freed();
         self.stats.collected_zones.add(1);
+        collected.zones += 1;
+        collected.zone_bytes += victim.device.usage().zone_bytes;
         Ok(())
     }
 }
