@@ -201,6 +201,7 @@ impl Overseer {
             (Input::Heartbeat(_) | Input::Changed(_) | Input::Tick, _) => {}
         }
         if let Some(watch) = &mut self.watch {
+            watch.excuse_the_silent(now);
             outputs.extend(watch.propose(now));
         }
         outputs
@@ -280,6 +281,14 @@ impl Watch {
             leases.forget_ended(now);
         }
         self.outstanding.take_if(|outstanding| rules::has_effect(&outstanding.proposal, &self.facts.cell));
+    }
+
+    /// Members report a node that died before its silence has lasted: it was not a link that failed. Who starts it again is not kept waiting.
+    fn excuse_the_silent(&mut self, now: ClockReading) {
+        let (heard, devices) = (&self.heard, &self.facts.devices);
+        let is_silent = |node: &NodeId| !heard.is_node_heard(*node, now);
+        self.gateway_backoffs.excuse(is_silent, now);
+        self.device_backoffs.excuse(|device| devices.get(device).is_some_and(|node| node.as_ref().is_some_and(is_silent)), now);
     }
 
     /// One proposal at a time: the next is made when the one before has had its effect, or none for long.

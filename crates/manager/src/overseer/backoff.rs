@@ -34,6 +34,14 @@ impl<K: Ord> Backoffs<K> {
         self.0.get(key).is_some_and(|backoff| now < backoff.until)
     }
 
+    /// The last failure of what waits does not count where it has an excuse: the wait is over, and the next is no longer for it.
+    pub(super) fn excuse(&mut self, has_excuse: impl Fn(&K) -> bool, now: ClockReading) {
+        for (_, backoff) in self.0.iter_mut().filter(|(key, backoff)| now < backoff.until && has_excuse(key)) {
+            backoff.wait_ms /= 2;
+            backoff.until = now;
+        }
+    }
+
     /// What has done well for [`BACKOFF_FORGOTTEN_MS`] begins again.
     pub(super) fn forget(&mut self, now: ClockReading) {
         self.0.retain(|_, backoff| now < later(backoff.until, BACKOFF_FORGOTTEN_MS));

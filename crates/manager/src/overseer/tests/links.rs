@@ -66,6 +66,32 @@ fn a_device_that_went_with_its_silent_node_comes_back_with_it() {
     assert_eq!(scene.table(), devices(&[0, 1, 2]), "{:?}", scene.proposed);
 }
 
+/// The others notice that a node has died, and report its devices, before it has been silent for long enough.
+#[test]
+fn who_was_reported_and_then_silent_comes_back_without_a_wait_however_often() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    for gateway in [3, 4, 5] {
+        let (node, next) = (scene.says[2].take(), gateway + 1);
+        for number in [1, 2] {
+            scene.says(number).unreachable_devices = devices(&[2]);
+        }
+        scene.pass(STEP_MS);
+        assert_eq!((scene.cell().is_in_view(GatewayId(gateway)), scene.table()), (true, devices(&[0, 1])), "reported");
+        scene.pass(SILENCE_MS + 2_500);
+        assert_eq!(scene.cell().view_members(), [GatewayId(1), GatewayId(2)]);
+        scene.apply(RegisterGateway { cell: CELL, node: NodeId(3) });
+        scene.says[2] = node.map(|node| Heartbeat { gateway: Some(GatewayId(next)), ..node });
+        for number in [1, 2] {
+            let decided = gateways(&[gateway]);
+            *scene.says(number) = Heartbeat { decided, recovered: true, ..heartbeat(number as u16, ViewNumber(0)) };
+        }
+        scene.pass(5 * STEP_MS);
+        assert!(scene.cell().is_in_view(GatewayId(next)), "{:?}", scene.proposed);
+        assert_eq!(scene.table(), devices(&[0, 1, 2]), "{:?}", scene.proposed);
+    }
+}
+
 /// The manager's leader has died, with its gateway. The next one takes that as heard for a while, but hears from the others that it can't be reached.
 #[test]
 fn who_never_spoke_to_a_leader_comes_back_without_a_wait() {
