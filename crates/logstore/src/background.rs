@@ -46,7 +46,7 @@ pub(crate) struct Background {
     stopped: Notify,
     /// A table came into force that no checkpoint was made under: those before it are remembered until one is.
     is_table_new: AtomicBool,
-    /// Records may lack copies: the shard that is looked through next.
+    /// Records may lack copies: the shard that is looked through next; after the last one the runs.
     repair: Mutex<Option<usize>>,
 }
 

@@ -18,6 +18,12 @@ pub struct Loss {
     pub blocks: u64,
 }
 
+impl Loss {
+    pub fn is_nothing(&self) -> bool {
+        *self == Loss::default()
+    }
+}
+
 impl LogStore {
     /// What would be lost if these devices were, besides those that are gone already. Looks through the whole index, and reads the list of
     /// chunks of every large object. Fails if this gateway does not know everything that was acknowledged.

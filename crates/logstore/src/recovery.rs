@@ -36,7 +36,7 @@ use format::entry::EntryState;
 use format::manifest::Manifest;
 use format::run_index::RunId;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use target::{LocalTarget, LogTarget};
@@ -157,6 +157,7 @@ impl LogStore {
         let uncovered = uncovered_tables(&manifest, setup.as_ref())?;
         let undecidable = Undecidable::find(&found, uncovered, missing, config.gateway);
         let copies = table.copies().max(found.most_copies).max(most_copies(&manifest));
+        let known: BTreeSet<DeviceId> = devices.iter().map(|device| device.id()).chain(missing.iter().copied()).collect();
         let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
         let inner = parts.assemble(false, !missing.is_empty())?;
         let holds_back = inner.remembered.holds_back();
@@ -184,7 +185,14 @@ impl LogStore {
         }
         match &inner.member {
             Some(member) => inner.start_member_tasks(member),
-            None => drop(inner.env.spawn(background::run(Arc::downgrade(&inner)))),
+            None => {
+                // Since the last start devices may have come, or been declared gone.
+                inner.targets.set_known(known);
+                if missing.is_empty() && inner.targets.devices().count() > 1 {
+                    inner.background.want_repair();
+                }
+                inner.env.spawn(background::run(Arc::downgrade(&inner)));
+            }
         }
         Ok(LogStore { inner })
     }

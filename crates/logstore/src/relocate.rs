@@ -60,7 +60,7 @@ impl Inner {
     ) -> Result<bool, EngineError> {
         let epoch = self.epochs.enter();
         let outcome = async {
-            let devices = self.devices_for(&old_places)?;
+            let devices = self.devices_for(&record.hash, &old_places)?;
             record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places, or fewer");
             // A recovery tells this list of chunks from others by the write.
             record.write = self.next_write_id();
@@ -89,14 +89,16 @@ impl Inner {
 
     /// Where the copies of a rewritten record go: where they are, but another device for one that takes no writes, and as many as the
     /// table asks for; fewer if not so many take writes.
-    fn devices_for(&self, places: &Places) -> Result<Vec<DeviceId>, EngineError> {
-        let mut devices: Vec<DeviceId> =
-            places.as_slice().iter().map(|place| place.device).filter(|device| self.targets.is_writable(*device)).collect();
-        let wanted = places.len().max(self.targets.table().copies());
-        for device in self.targets.table().devices() {
-            if devices.len() < wanted && !devices.contains(device) && self.targets.is_writable(*device) {
-                devices.push(*device);
-            }
+    fn devices_for(&self, hash: &KeyHash, places: &Places) -> Result<Vec<DeviceId>, EngineError> {
+        let may = |device: DeviceId| self.targets.is_writable(device);
+        let kept = self.targets.kept(places);
+        let mut devices: Vec<DeviceId> = kept.iter().map(|place| place.device).filter(|device| may(*device)).collect();
+        let table = self.targets.table();
+        let wanted = kept.len().max(table.copies());
+        while devices.len() < wanted
+            && let Some(device) = table.another(hash, &devices, may)
+        {
+            devices.push(device);
         }
         match devices.is_empty() {
             true => Err(EngineError::Unavailable { reason: "no device takes writes".to_owned() }),

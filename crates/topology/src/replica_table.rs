@@ -142,6 +142,23 @@ impl ReplicaTable {
         self.set(hash.placement_bits() as usize % REPLICA_SLOTS)
     }
 
+    /// Where another copy of a key's record goes, beside those on `has`: the device that shares least of its failure domains with these, of
+    /// several one that writes of the key go to. None if no other device may have it.
+    pub fn another(&self, hash: &KeyHash, has: &[DeviceId], may: impl Fn(DeviceId) -> bool) -> Option<DeviceId> {
+        let set = self.set_of(hash);
+        let devices = set.devices().iter().chain(&self.devices).copied();
+        // Of equals the first.
+        devices.filter(|device| !has.contains(device) && may(*device)).min_by_key(|device| self.shared_levels(*device, has))
+    }
+
+    /// How many levels of failure domains a device has in common with one of these at most. Nothing is known of devices that are not in the
+    /// table.
+    fn shared_levels(&self, device: DeviceId, with: &[DeviceId]) -> usize {
+        let site = |device: DeviceId| self.sites.as_ref()?.iter().find(|site| site.device() == device);
+        let Some(own) = site(device) else { return 0 };
+        with.iter().filter_map(|other| site(*other)).map(|other| spread::shared_levels(own, other)).max().unwrap_or(0)
+    }
+
     /// The sets of all slots.
     pub fn sets(&self) -> impl Iterator<Item = ReplicaSet> {
         (0..REPLICA_SLOTS).map(|slot| self.set(slot))

@@ -18,6 +18,7 @@ use crate::recovery::walk::{FoundRecords, FoundWrite, walk_all};
 use crate::relocate::Recopy;
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
+use format::record::Record;
 use format::replicas::Places;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,7 +151,7 @@ impl Inner {
         } else {
             let frame = self.targets.read(&base.place, base.frame_bytes).await;
             let frame = frame.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
-            for device in self.devices_for_copies(record.replica_devices.as_slice(), &places) {
+            for device in self.devices_for_copies(record, &places) {
                 let (record, payload, replica) = (frame.record.clone(), frame.payload.clone(), places.len());
                 let bytes = payload.len() as u64 + COPY_EXTRA_BYTES;
                 let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
@@ -185,13 +186,17 @@ impl Inner {
     }
 
     /// Devices that get the copies that a write lacks: its own first, then others of the table.
-    fn devices_for_copies(&self, own: &[DeviceId], places: &[Place]) -> Vec<DeviceId> {
-        let table = self.targets.table().clone();
-        let has_none = |device: &&DeviceId| places.iter().all(|place| place.device != **device);
-        let wanted = own.len().min(table.copies()).saturating_sub(places.len());
-        let of_table = |device: &&DeviceId| table.devices().contains(device) && self.targets.is_writable(**device);
-        let others = table.devices().iter().filter(|device| !own.contains(device));
-        own.iter().chain(others).filter(has_none).filter(of_table).copied().take(wanted).collect()
+    fn devices_for_copies(&self, record: &Record, places: &[Place]) -> Vec<DeviceId> {
+        let (table, own) = (self.targets.table().clone(), record.replica_devices.as_slice());
+        let may = |device: DeviceId| table.devices().contains(&device) && self.targets.is_writable(device);
+        let mut has: Vec<DeviceId> = places.iter().map(|place| place.device).collect();
+        let wanted = own.len().min(table.copies());
+        while has.len() < wanted {
+            let own = own.iter().copied().find(|device| !has.contains(device) && may(*device));
+            let Some(device) = own.or_else(|| table.another(&record.hash, &has, may)) else { break };
+            has.push(device);
+        }
+        has.split_off(places.len())
     }
 }
 

@@ -203,6 +203,56 @@ fn a_checkpoint_that_is_lost_with_a_device_is_made_anew_of_the_logs() {
     });
 }
 
+/// Whether anything would be lost with these devices, once missing copies have had time to be made.
+async fn is_safe_without(store: &LogStore, lost: &[u32]) -> bool {
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    store.would_lose(&lost.iter().copied().map(DeviceId).collect()).await.unwrap().is_nothing()
+}
+
+/// Small objects, and some with chunks, each of which stands where its own hash puts it.
+async fn put_all_kinds(store: &LogStore) {
+    for number in 0..64 {
+        put(store, &format!("key-{number}"), "content").await;
+    }
+    for number in 0..8 {
+        let large = key(&format!("large-{number}"));
+        let mut staged = store.stage(&large, None);
+        for _ in 0..4 {
+            store.stage_chunk(&mut staged, Bytes::from(vec![number; 100 * 1024])).await.unwrap();
+        }
+        store.commit(&large, staged, attributes(&[number]), Condition::None).await.unwrap();
+    }
+}
+
+#[test]
+fn what_had_copies_on_a_device_that_is_gone_gets_others() {
+    simulate(async {
+        let mut rig = Rig::new(13, 4, 32, 1024 * 1024).await;
+        let store = rig.open().await;
+        put_all_kinds(&store).await;
+        assert!(is_safe_without(&store, &[1, 2]).await);
+        end(&mut rig, store, End::Close).await;
+        // Without two of the three devices that are left everything has its third copy: none is on the device that is gone.
+        let store = rig.open_forgetting(&[TWO]).await;
+        assert!(is_safe_without(&store, &[1, 3]).await && is_safe_without(&store, &[3, 4]).await);
+        assert_eq!(list(&store).await.unwrap(), 72);
+    });
+}
+
+#[test]
+fn more_devices_make_more_copies() {
+    simulate(async {
+        let mut rig = Rig::new(14, 3, 32, 1024 * 1024).await;
+        let store = rig.open_forgetting(&[TWO, DeviceId(3)]).await;
+        put_all_kinds(&store).await;
+        end(&mut rig, store, End::Close).await;
+        let store = rig.open().await;
+        assert!(is_safe_without(&store, &[1, 2]).await && is_safe_without(&store, &[1, 3]).await);
+        end(&mut rig, store, End::Crash).await;
+        assert_eq!(get(&rig.open().await, "key-63").await.as_deref(), Some("content"));
+    });
+}
+
 #[test]
 fn of_four_devices_only_keys_whose_copies_are_all_away_wait() {
     simulate(async {

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::{ProptestConfig, Strategy, any, prop};
-use proptest::{prop_assert_eq, proptest};
+use proptest::{prop_assert, prop_assert_eq, proptest};
 use std::collections::{BTreeMap, BTreeSet};
 use types::NodeId;
 
@@ -22,6 +22,11 @@ fn table(addresses: &[Address]) -> ReplicaTable {
 /// `nodes` hosts with a node each, and `devices` on each.
 fn nodes(nodes: u32, devices: u32) -> Vec<Address> {
     (0..nodes).flat_map(|node| (0..devices).map(move |_| [0, 0, node, node])).collect()
+}
+
+/// A key of this slot.
+fn key_of(slot: usize) -> KeyHash {
+    KeyHash::from_bytes(std::array::from_fn(|at| (slot as u32).to_le_bytes()[at % 4]))
 }
 
 fn distinct(addresses: impl Iterator<Item = Address>, levels: usize) -> usize {
@@ -51,6 +56,38 @@ proptest! {
                 let found = distinct(devices.iter().map(|device| addresses[device.0 as usize]), levels);
                 prop_assert_eq!(found, count(levels).min(table.copies()), "{} levels: {:?}", levels, devices);
             }
+        }
+    }
+
+    /// Whatever is lost of a set, the copies that replace it make it as spread as the table has them.
+    #[test]
+    fn another_copy_goes_apart_from_the_others(addresses in addresses(), slot in 0..REPLICA_SLOTS, lost in any::<u8>()) {
+        let table = table(&addresses);
+        let hash = key_of(slot);
+        let set = table.set_of(&hash);
+        prop_assert_eq!(set, table.set(slot));
+        let is_kept = |index: usize| lost & (1 << index) == 0;
+        let mut has: Vec<DeviceId> = (0..set.devices().len()).filter(|index| is_kept(*index)).map(|index| set.devices()[index]).collect();
+        prop_assert_eq!(table.another(&hash, &has, |_| false), None);
+        let gone: Vec<DeviceId> = set.devices().iter().filter(|device| !has.contains(device)).copied().collect();
+        let others = |device: DeviceId| !gone.contains(&device);
+        while has.len() < table.copies() {
+            let may = || (0..addresses.len() as u32).map(DeviceId).filter(|device| others(*device) && !has.contains(device));
+            let Some(next) = table.another(&hash, &has, others) else {
+                prop_assert_eq!(may().count(), 0);
+                break;
+            };
+            prop_assert!(may().any(|device| device == next));
+            let shared = |device: DeviceId| {
+                let common = |other: &DeviceId| {
+                    let [one, other] = [device, *other].map(|device| addresses[device.0 as usize]);
+                    (0..4).take_while(|level| one[*level] == other[*level]).count()
+                };
+                has.iter().map(common).max().unwrap_or(0)
+            };
+            let is_placed = table.sites.is_some();
+            prop_assert!(!is_placed || may().all(|device| shared(device) >= shared(next)), "{:?} beside {:?}", next, has);
+            has.push(next);
         }
     }
 

@@ -48,7 +48,7 @@ fn set(sites: &[Site], copies: u8, slot: usize) -> ReplicaSet {
 }
 
 /// How many levels of domains two devices have in common, from the zone down; one more if they are one.
-fn shared_levels(one: &Site, other: &Site) -> usize {
+pub(super) fn shared_levels(one: &Site, other: &Site) -> usize {
     let domains = (0..LEVELS).take_while(|level| one.domain(*level) == other.domain(*level)).count();
     domains + usize::from(one.device() == other.device())
 }
