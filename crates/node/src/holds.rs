@@ -1,6 +1,7 @@
 //! A gateway's holds on the targets of its cell: direct for the devices of its node, over the network for the others.
 
 use crate::TARGETS;
+use crate::fences::writer;
 use crate::node::Inner;
 use logstore::LogStore;
 use manager::DeviceState;
@@ -29,6 +30,15 @@ impl Inner {
         let unknown = || TargetFailure { kind: types::ErrorKind::Unavailable, reason };
         let node = self.node_of(device).ok_or_else(unknown)?;
         Ok(Arc::new(RemoteTarget::connect(&self.env, self.callers.to_node(&node, TARGETS), device, writer).await?))
+    }
+
+    /// Whether a device's node serves it at present.
+    pub(crate) async fn is_served(&self, device: DeviceId) -> bool {
+        let writer = self.vitals.get().registered.map(|registered| writer(self.id, registered.token));
+        match writer {
+            Some(writer) => self.hold(device, writer).await.is_ok(),
+            None => false,
+        }
     }
 
     /// Holds on all devices that can be reached, and those that can't.

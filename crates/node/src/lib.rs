@@ -27,6 +27,7 @@ mod node;
 mod oversee;
 mod ping;
 mod remove;
+mod replaced;
 mod settle;
 mod vitals;
 
@@ -37,7 +38,7 @@ pub use callers::Callers;
 pub use error::NodeError;
 pub use inquiry::{Applicant, answers_as, inquire};
 pub use node::{Node, NodeOptions, NodeStatus};
-pub use remove::remove;
+pub use remove::{Removed, remove};
 pub use settle::{Drain, Unsettled};
 
 use bytes::Bytes;
@@ -57,7 +58,7 @@ const HEARTBEATS: ServiceTag = ServiceTag(5);
 const PINGS: ServiceTag = ServiceTag(6);
 /// Whether a node knows of a change.
 const SETTLINGS: ServiceTag = ServiceTag(7);
-/// Removals of nodes.
+/// Removals of nodes and devices.
 const REMOVALS: ServiceTag = ServiceTag(8);
 
 /// A request that any node of the cluster answers with its identity: whoever asks it knows the cluster's identity.

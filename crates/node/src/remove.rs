@@ -1,7 +1,7 @@
-//! Taking a node out of the cluster that does not come back.
+//! Taking a node, or a device, out of the cluster that does not come back.
 //!
 //! ```text
-//!   question   version 1 | 1: also if it serves, and whatever is lost with it | name
+//!   question   version 2 | 0: a node, 1: a device | 1: also if it serves, and whatever is lost with it | the node's name; the device's number, u32
 //!   answer     empty: it is no part of the cluster any more; else the reason why it still is
 //! ```
 //!
@@ -22,8 +22,8 @@ use std::sync::Weak;
 use std::time::Duration;
 use types::{DeviceId, GatewayId};
 
-/// The version that is written; 1: the first.
-const REMOVAL_VERSION: u8 = 1;
+/// The version that is written; 1: of nodes only.
+const REMOVAL_VERSION: u8 = 2;
 
 /// How long a node takes over a removal at most: it looks through its index, and reads the chunk list of each large object.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(300);
@@ -34,36 +34,61 @@ const VIEW_PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked at meanwhile.
 const VIEW_LOOK: Duration = Duration::from_millis(50);
 
-/// Removes nodes when it is asked to.
+/// What is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// A node, by its name, with all its devices.
+    Node(String),
+    Device(DeviceId),
+}
+
+/// Removes nodes and devices when it is asked to.
 pub(crate) struct RemovalService(pub Weak<Inner>);
 
 impl Service for RemovalService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
             let node = self.0.upgrade().ok_or_else(|| Refusal::new("this node ends"))?;
-            let (force, name) = decode(&request.payload).ok_or_else(|| Refusal::new("not a question of removal"))?;
-            let removed = node.remove(name, force).await;
+            let (what, force) = decode(&request.payload).ok_or_else(|| Refusal::new("not a question of removal"))?;
+            let removed = match what {
+                Removed::Node(name) => node.remove(&name, force).await,
+                Removed::Device(device) => node.forget_device(device, force).await,
+            };
             Ok(removed.map_or_else(Bytes::from, |()| Bytes::new()))
         })
     }
 }
 
-fn encode(name: &str, force: bool) -> Bytes {
+fn encode(what: &Removed, force: bool) -> Bytes {
     let mut question = BytesMut::new();
-    question.put_slice(&[REMOVAL_VERSION, u8::from(force)]);
-    question.put_slice(name.as_bytes());
+    question.put_u8(REMOVAL_VERSION);
+    match what {
+        Removed::Node(name) => {
+            question.put_slice(&[0, u8::from(force)]);
+            question.put_slice(name.as_bytes());
+        }
+        Removed::Device(device) => {
+            question.put_slice(&[1, u8::from(force)]);
+            question.put_u32_le(device.0);
+        }
+    }
     REMOVALS.mark(&question)
 }
 
-fn decode(question: &[u8]) -> Option<(bool, &str)> {
-    let [REMOVAL_VERSION, force @ (0 | 1), name @ ..] = question else { return None };
-    Some((*force == 1, str::from_utf8(name).ok()?))
+fn decode(question: &[u8]) -> Option<(Removed, bool)> {
+    let [REMOVAL_VERSION, kind, force @ (0 | 1), which @ ..] = question else { return None };
+    let what = match kind {
+        0 => Removed::Node(str::from_utf8(which).ok()?.to_owned()),
+        1 => Removed::Device(DeviceId(u32::from_le_bytes(which.try_into().ok()?))),
+        _ => return None,
+    };
+    Some((what, *force == 1))
 }
 
-/// Asks a member of a cluster to remove another node. An outer error: it is not known what became of it; asking again is safe. An inner
-/// one: why it was refused.
-pub async fn remove(env: &Env, member: &dyn Caller, name: &str, force: bool) -> Result<Result<(), String>, CallError> {
-    let answer = member.call(encode(name, force), env.now() + REMOVAL_PATIENCE).await?;
+/// Asks a member of a cluster to remove another node, or a device. An outer error: it is not known what became of it; asking again is
+/// safe. An inner one: why it was refused.
+pub async fn remove(env: &Env, member: &dyn Caller, what: &Removed, force: bool) -> Result<Result<(), String>, CallError> {
+    let answer = member.call(encode(what, force), env.now() + REMOVAL_PATIENCE).await?;
     Ok(verdict(&answer))
 }
 
@@ -84,13 +109,33 @@ impl Inner {
         }
         if !force {
             self.check_gone(&state, &node).await?;
-            self.check_nothing_lost(name, &devices).await?;
+            self.check_nothing_lost(&format!("devices of node {name}"), &devices).await?;
         }
         tracing::info!(name, force, "a node is removed from the cluster");
         self.take_vote(&node).await?;
         self.take_out_of_view(&node).await?;
         self.forget_devices(&devices).await?;
         self.manager.remove_node(node.id).await.map_err(failed("its record stays"))
+    }
+
+    /// Declares a device gone for good, so that what had copies on it gets others; an error says why it is still waited for.
+    pub(crate) async fn forget_device(&self, device: DeviceId, force: bool) -> Result<(), String> {
+        self.manager.fresh().await.map_err(failed("the manager's leader does not answer"))?;
+        let state = self.manager.snapshot();
+        if state.device(device).is_none() {
+            return Err(format!("there is no device {device}: it was never part of the cluster, or has been forgotten"));
+        }
+        if state.devices().all(|other| other.state != DeviceState::Active || other.id == device) {
+            return Err(format!("the cluster has no other devices than device {device}"));
+        }
+        if !force {
+            if self.is_served(device).await {
+                return Err(format!("device {device} is there, and its node serves it"));
+            }
+            self.check_nothing_lost(&format!("device {device}"), &BTreeSet::from([device])).await?;
+        }
+        tracing::info!(device = device.0, force, "a device is forgotten: what had copies on it gets others");
+        self.forget_devices(&BTreeSet::from([device])).await
     }
 
     /// Refuses a node that is there.
@@ -109,15 +154,15 @@ impl Inner {
     }
 
     /// Refuses if something has copies on these devices alone.
-    async fn check_nothing_lost(&self, name: &str, devices: &BTreeSet<DeviceId>) -> Result<(), String> {
+    async fn check_nothing_lost(&self, whose: &str, devices: &BTreeSet<DeviceId>) -> Result<(), String> {
         let store = self.engine.serving().ok_or("this node's gateway does not serve at present: ask another node")?;
         let Loss { records, blocks } = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
         if records == 0 && blocks == 0 {
             return Ok(());
         }
         Err(format!(
-            "{records} objects and {blocks} blocks of the checkpoint have copies on devices of node {name} alone. Start it again, or add \
-             devices; --force gives them up"
+            "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone. Bring that back, or wait until the copies \
+             that are missing have been made; --force gives them up"
         ))
     }
 
@@ -195,12 +240,15 @@ mod tests {
     #[test]
     fn questions_come_back_and_others_are_refused() {
         for force in [false, true] {
-            let marked = encode("node-2", force);
-            let question = &marked[marked.len() - 8..];
-            assert_eq!(decode(question), Some((force, "node-2")));
-            assert_eq!(decode(&question[..1]), None);
-            assert_eq!(decode(&[&[2], &question[1..]].concat()), None);
-            assert_eq!(decode(&[&question[..2], &[0xff]].concat()), None);
+            for (what, bytes) in [(Removed::Node("node-2".to_owned()), 9), (Removed::Device(DeviceId(77)), 7)] {
+                let marked = encode(&what, force);
+                let question = &marked[marked.len() - bytes..];
+                assert_eq!(decode(question), Some((what, force)));
+                assert_eq!(decode(&question[..2]), None);
+                assert_eq!(decode(&[&[1], &question[1..]].concat()), None);
+                assert_eq!(decode(&[&question[..1], &[2], &question[2..]].concat()), None);
+                assert_eq!(decode(&[&question[..3], &[0xff]].concat()), None);
+            }
         }
     }
 }

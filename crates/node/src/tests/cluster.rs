@@ -45,13 +45,16 @@ pub fn address(number: usize) -> String {
     format!("node-{number}:9002")
 }
 
+fn empty_disk(env: &Env) -> SimDisk {
+    let capacity_bytes = Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024);
+    SimDisk::new(env, SimOptions { capacity_bytes, seed: env.random_u64(), ..SimOptions::default() })
+}
+
 impl Machine {
     fn new(env: &Env, number: usize) -> Machine {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
-        let capacity_bytes = Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024);
-        let data = SimDisk::new(env, SimOptions { capacity_bytes, seed: env.random_u64(), ..SimOptions::default() });
-        Machine { number, log, data, node: None, device: None }
+        Machine { number, log, data: empty_disk(env), node: None, device: None }
     }
 
     /// Of the device's disk and of the one that holds the manager's log.
@@ -123,6 +126,11 @@ impl Machine {
         let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
         let devices = if has_device { vec![device] } else { Vec::new() };
         self.node = Some(Arc::new(opened.start(devices, config).await.unwrap()));
+    }
+
+    /// Another, empty disk is in the place of the machine's device.
+    pub fn replace_disk(&mut self, env: &Env) {
+        self.data = empty_disk(env);
     }
 
     /// The next write to the machine's device fails, which is the end of it.

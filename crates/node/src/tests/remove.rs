@@ -2,19 +2,23 @@
 
 use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
-use crate::CELL;
+use crate::{CELL, Removed};
 use engine::Condition;
 use net::{Identity, RemoteCaller};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{ClusterId, NodeIdentity};
+use types::{ClusterId, DeviceId, NodeIdentity};
 
 impl Cluster {
     /// Asks node `via` to remove node `number`.
     async fn remove(&self, via: usize, name: &str, force: bool) -> Result<(), String> {
+        self.remove_any(via, &Removed::Node(name.to_owned()), force).await
+    }
+
+    async fn remove_any(&self, via: usize, what: &Removed, force: bool) -> Result<(), String> {
         let identity = Identity { cluster: ClusterId([9; 16]), node: NodeIdentity::default() };
         let caller = RemoteCaller::new(&self.env, Arc::new(self.network.clone()), &address(via), identity);
-        crate::remove(&self.env, &caller, name, force).await.unwrap()
+        crate::remove(&self.env, &caller, what, force).await.unwrap()
     }
 
     fn voters(&self) -> usize {
@@ -59,6 +63,64 @@ fn a_dead_node_is_removed_and_counts_no_more() {
         for index in 0..40 {
             assert_eq!(get(&*cluster.engines()[1], &format!("key-{index}")).await.unwrap(), Some(index));
         }
+    });
+}
+
+/// What would be lost with these devices, after a while.
+async fn lost_with(cluster: &Cluster, devices: &[u32]) -> u64 {
+    cluster.env.sleep(Duration::from_secs(5)).await;
+    let store = cluster.machines[0].node.as_ref().unwrap().store().unwrap();
+    let loss = store.would_lose(&devices.iter().copied().map(DeviceId).collect()).await.unwrap();
+    loss.records + loss.blocks
+}
+
+/// Everything has a copy on node 2's disk; then it has another disk.
+async fn with_a_disk_replaced(seed: u64) -> Cluster {
+    let mut cluster = Cluster::start(seed).await;
+    // More than one checkpoint.
+    for index in 0..130 {
+        put(&*cluster.engines()[index as usize % 3], &format!("key-{index}"), index, Condition::None).await.unwrap();
+    }
+    let served = cluster.remove_any(0, &Removed::Device(DeviceId(2)), false).await.unwrap_err();
+    assert!(served.contains("serves it"), "{served}");
+    assert_eq!(lost_with(&cluster, &[0, 1]).await, 0);
+    cluster.kill(2, false).await;
+    let env = cluster.env.clone();
+    cluster.machines[2].replace_disk(&env);
+    cluster.restart(2).await;
+    cluster.all_serve().await;
+    cluster
+}
+
+#[test]
+fn copies_of_a_forgotten_device_are_made_again() {
+    simulate(async {
+        let mut cluster = with_a_disk_replaced(43).await;
+        assert!(lost_with(&cluster, &[0, 1, 2]).await > 0, "nobody makes copies again of a disk that may come back");
+        cluster.remove_any(1, &Removed::Device(DeviceId(2)), false).await.unwrap();
+        assert_eq!(lost_with(&cluster, &[0, 1, 2]).await, 0, "copies are on the new disk");
+        let again = cluster.remove_any(0, &Removed::Device(DeviceId(2)), false).await.unwrap_err();
+        assert!(again.contains("has been forgotten"), "{again}");
+        let alone = cluster.remove_any(0, &Removed::Device(DeviceId(9)), true).await.unwrap_err();
+        assert!(alone.contains("never part"), "{alone}");
+        for number in [0, 1] {
+            cluster.kill(number, true).await;
+        }
+        cluster.restart_all(&[0, 1]).await;
+        cluster.all_serve().await;
+        for index in 0..130 {
+            assert_eq!(get(&*cluster.engines()[2], &format!("key-{index}")).await.unwrap(), Some(index));
+        }
+    });
+}
+
+#[test]
+fn a_replaced_device_is_forgotten_when_nothing_is_lost_with_it() {
+    simulate(async {
+        let cluster = with_a_disk_replaced(44).await;
+        cluster.machines[2].node.as_ref().unwrap().forget_when_safe(DeviceId(2));
+        assert_eq!(lost_with(&cluster, &[0, 1, 2]).await, 0);
+        assert!(cluster.machines[0].node.as_ref().unwrap().manager().snapshot().device(DeviceId(2)).is_none());
     });
 }
 

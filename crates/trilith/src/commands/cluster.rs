@@ -2,7 +2,7 @@
 
 mod dev;
 mod place;
-mod remove;
+pub mod remove;
 mod status;
 
 use clap::{Args, Subcommand};

@@ -24,13 +24,15 @@ pub enum DeviceCommand {
                             device inspect trilith-data/device-0.trilith --zones"
     )]
     Inspect(InspectArgs),
-    /// Declare that a missing device is gone for good. What it alone held is lost
+    /// Declare that a missing device is gone for good: what had copies on it gets others
     #[command(
-        after_help = "While a device is missing, what it alone may know of can't be answered, and the logs of the others are kept for it. Bring it\n\
-                      back if you can. If it is broken for good, this ends the waiting: its objects are served from their other copies,\n\
-                      and where it held the only copy of the newest version, an older one is served again, or none.\n\nThe server must \
-                      be stopped. `trilith status` and the server's log tell the device's number.\n\nExample:\n  trilith device forget \
-                      1 --data /srv/trilith --yes"
+        after_help = "While a device is missing, nobody makes its copies again: it may come back. What it alone may know of can't be answered,\n\
+                      and the logs of the others are kept for it. Bring it back if you can. If it is broken for good, this ends the\n\
+                      waiting: its objects are served from their other copies, which get new ones beside them as far as there are\n\
+                      devices. Where it held the only copy of the newest version, an older one is served again, or none: --yes.\n\nA \
+                      single server must be stopped. Of a cluster, a node's server must run, and is asked: the device's own or another.\n\
+                      `trilith status`, `trilith cluster status` and the log tell the device's number.\n\nExample:\n  trilith device \
+                      forget 1 --data /srv/trilith"
     )]
     Forget(ForgetArgs),
 }
@@ -41,7 +43,7 @@ pub struct ForgetArgs {
     id: u32,
     #[command(flatten)]
     place: StoppedServer,
-    /// Yes, what it alone held is lost
+    /// Also if something is lost that it alone held; of a single server that is not looked at, and always to be said
     #[arg(long)]
     yes: bool,
 }

@@ -6,11 +6,11 @@ use anyhow::{Context, bail};
 use disk::{Disk, FileDisk, OpenOptions};
 use env::Env;
 use format::superblock::ZoneRegion;
-use manager::{DeviceState, Manager};
+use manager::{DeviceRecord, DeviceState, Manager};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{CellId, ClusterId, DeviceId};
+use types::{CellId, ClusterId, DeviceId, NodeId};
 
 /// The file that stands in for a disk when no device is named.
 const DEFAULT_DEVICE: &str = "device-0.trilith";
@@ -21,6 +21,14 @@ const FREE_SPACE_PERCENT: u64 = 80;
 pub struct Opened {
     pub devices: Vec<Arc<Device>>,
     pub missing: Vec<DeviceId>,
+}
+
+/// The devices of a cluster's node.
+#[derive(Default)]
+pub struct OfNode {
+    pub devices: Vec<Arc<Device>>,
+    /// Former devices of the node in whose places new ones were made: a person has given them up.
+    pub replaced: Vec<DeviceId>,
 }
 
 /// A locked disk.
@@ -58,10 +66,10 @@ pub async fn open_of_node(
     env: &Env,
     settings: &Settings,
     manager: &Manager,
-    cluster: ClusterId,
+    (cluster, node): (ClusterId, NodeId),
     disks: Vec<NamedDisk>,
-) -> anyhow::Result<Vec<Arc<Device>>> {
-    let mut devices = Vec::new();
+) -> anyhow::Result<OfNode> {
+    let mut opened = OfNode::default();
     for NamedDisk { path, disk } in disks {
         let mut is_new = false;
         let device = loop {
@@ -83,9 +91,19 @@ pub async fn open_of_node(
                 ),
             }
         };
-        devices.push(Arc::new(device));
+        if is_new {
+            opened.replaced.extend(at_path(manager, node, &path).filter(|former| *former != device.id()));
+        }
+        opened.devices.push(Arc::new(device));
     }
-    Ok(devices)
+    Ok(opened)
+}
+
+/// A node's devices that were last found under a path.
+fn at_path(manager: &Manager, node: NodeId, path: &Path) -> impl Iterator<Item = DeviceId> {
+    let (state, path) = (manager.snapshot(), path.display().to_string());
+    let is_there = |device: &&Arc<DeviceRecord>| device.node == Some(node) && device.path == path;
+    state.devices().filter(is_there).map(|device| device.id).collect::<Vec<_>>().into_iter()
 }
 
 /// Makes the manager know a device under its own number; false if that is another device's.

@@ -1,17 +1,29 @@
-//! A person's word that a device will not come back: nothing waits for it any more (docs/rfd/0004).
+//! A person's word that a device will not come back: nothing waits for it any more, and what had copies on it gets others
+//! (docs/rfd/0004). A single server must be stopped; of a cluster, a node's server is asked.
 
 use super::ForgetArgs;
+use crate::commands::cluster::remove;
+use crate::place::Place;
 use crate::serve::devices::paths;
 use anyhow::{Context, bail};
 use device::{Device, OpenError};
 use disk::{FileDisk, OpenOptions};
 use env::Env;
 use manager::{DeviceRecord, DeviceState, Manager};
+use node::Removed;
 use std::path::{Path, PathBuf};
 use types::DeviceId;
 
 pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     let settings = args.place.settle()?;
+    if let Some(place) = Place::read(&settings.data)? {
+        remove::ask(&settings.data, &place, &Removed::Device(DeviceId(args.id)), args.yes).await?;
+        println!(
+            "Device {} is forgotten, and what had copies on it gets others. Its disk is taken again only after `trilith device format`.",
+            args.id
+        );
+        return Ok(());
+    }
     let folder = settings.data.join("manager");
     if !folder.is_dir() {
         bail!("there is no {}: is --data right?", folder.display());
@@ -40,7 +52,8 @@ pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     manager.remove_device(id).await?;
     manager.persist().await?;
     println!(
-        "Device {id} is forgotten. The next start waits for it no longer; the disk is taken again only after `trilith device format`."
+        "Device {id} is forgotten. The next start waits for it no longer, and what had copies on it gets others; the disk is taken again only \
+         after `trilith device format`."
     );
     Ok(())
 }
