@@ -436,6 +436,8 @@ pub struct LogStoreSize {
     pub undecidable_keys: usize,
     /// The share of all keys, existing or not, that missing devices make undecidable: 0 to 1.
     pub undecidable_share: f64,
+    /// Parts of the index, and the runs as one, that this gateway, as leader, is still to look through for what lacks copies.
+    pub repair_left: usize,
 }
 
 impl LogStore {
@@ -452,6 +454,7 @@ impl LogStore {
             epoch: inner.epochs.present(),
             undecidable_keys: inner.undecidable.keys(),
             undecidable_share: inner.undecidable.share(),
+            repair_left: inner.repair_left(),
             ..LogStoreSize::default()
         };
         for shard in &inner.shards {

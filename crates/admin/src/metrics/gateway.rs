@@ -46,6 +46,11 @@ const GAUGES: &[(&str, &str, Measure)] = &[
     ("undecidable_share", "Share of all keys that can't be answered while devices are missing, 0 to 1", |size| {
         size.undecidable_share
     }),
+    (
+        "repair_left",
+        "Parts of the index that this gateway, as leader, is still to look through for what lacks copies",
+        |size| size.repair_left as f64,
+    ),
 ];
 
 pub fn register(registry: &Registry, store: &StoreSource) {

@@ -64,6 +64,11 @@ impl Inner {
         Ok(())
     }
 
+    pub(crate) fn repair_left(&self) -> usize {
+        let at = self.background.repair_at().filter(|_| self.leads());
+        at.map_or(0, |shard| SHARDS + 1 - shard)
+    }
+
     /// Records of a shard with fewer copies than a write has now, and large ones: their chunks went to devices of their own.
     fn may_lack_copies(&self, shard: usize) -> Vec<(KeyHash, Located)> {
         let keys = self.shards[shard].lock();

@@ -5,6 +5,7 @@
 //! threads make of them.
 
 mod dev;
+mod disks;
 mod endpoints;
 mod fixture;
 mod input;
