@@ -45,25 +45,28 @@ pub fn address(number: usize) -> String {
     format!("node-{number}:9002")
 }
 
+fn empty_disks(env: &Env, number: usize, topology: &Topology) -> Vec<SimDisk> {
+    let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES);
+    let device = |index: usize| {
+        let name = format!("device {index} of node {number}");
+        SimDisk::new(env, SimOptions { name, capacity_bytes, seed: env.random_u64(), ..SimOptions::default() })
+    };
+    (0..topology.devices_per_node).map(device).collect()
+}
+
 impl Host {
     pub fn new(env: &Env, number: usize, topology: &Topology, drift_ppm: i64) -> Host {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
-        let name = |what: &str| format!("{what} of node {number}");
-        let log = SimOptions { name: name("the log"), size_bytes, seed: env.random_u64(), ..SimOptions::default() };
-        let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES);
-        let device = |index: usize| {
-            let options = SimOptions {
-                name: name(&format!("device {index}")),
-                capacity_bytes,
-                seed: env.random_u64(),
-                ..SimOptions::default()
-            };
-            SimDisk::new(env, options)
+        let log = SimOptions {
+            name: format!("the log of node {number}"),
+            size_bytes,
+            seed: env.random_u64(),
+            ..SimOptions::default()
         };
         Host {
             number,
             log: SimDisk::new(env, log),
-            devices: (0..topology.devices_per_node).map(device).collect(),
+            devices: empty_disks(env, number, topology),
             ids: Vec::new(),
             drift_ppm: if drift_ppm == 0 { 0 } else { env.random_below(2 * drift_ppm as u64 + 1) as i64 - drift_ppm },
             wall_skew_ms: 0,
@@ -71,6 +74,12 @@ impl Host {
             node: None,
             is_gone: false,
         }
+    }
+
+    /// Other, empty disks are in the places of its devices; the numbers of those that are lost.
+    pub fn replace_disks(&mut self, env: &Env, topology: &Topology) -> Vec<DeviceId> {
+        self.devices = empty_disks(env, self.number, topology);
+        std::mem::take(&mut self.ids)
     }
 
     /// The disks that the next process finds, after the power was cut or not.

@@ -135,5 +135,6 @@ fn name_of(strike: Strike) -> &'static str {
         Strike::DiskFull => "fault: a full disk",
         Strike::LogErrors => "fault: errors of a log's disk",
         Strike::Replace => "fault: a node replaced",
+        Strike::ReplaceDisks => "fault: the disks of a node replaced",
     }
 }

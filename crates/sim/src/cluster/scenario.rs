@@ -120,4 +120,6 @@ pub enum Strike {
     LogErrors,
     /// A node is gone for ever, with its disks, and a new one takes its place. At most once in a run.
     Replace,
+    /// All disks of a node are lost, and it has others: what they held gets copies again.
+    ReplaceDisks,
 }

@@ -107,6 +107,7 @@ impl Chaos {
             Strike::DiskFull => self.disk_full().await,
             Strike::LogErrors => self.log_errors().await,
             Strike::Replace => self.replace().await,
+            Strike::ReplaceDisks => self.replace_disks().await,
         }
         self.world.note(format_args!("over: {strike:?}"));
     }
@@ -321,5 +322,28 @@ impl Chaos {
         };
         self.sleep(0, 5_000).await;
         self.world.start(number).await;
+    }
+    /// Nothing else goes wrong until the copies are made again: nothing must be lost that a real cluster would not lose.
+    async fn replace_disks(&mut self) {
+        if !self.world.has_all_copies().await {
+            self.world.count("sim: disks that were not replaced, because others lacked copies", 1);
+            return;
+        }
+        let victim = self.any();
+        self.world.end(victim, self.draw.percent(50)).await;
+        let lost = {
+            let (env, topology) = (&self.world.env, &self.world.scenario.topology);
+            self.world.hosts.lock()[victim].replace_disks(env, topology)
+        };
+        self.sleep(0, 5_000).await;
+        self.world.start(victim).await;
+        if let Some(node) = self.world.hosts.lock()[victim].node.clone() {
+            lost.into_iter().for_each(|device| node.forget_when_safe(device));
+        }
+        let is_whole = self.world.has_all_copies().await && self.world.stands_on(victim).await;
+        if !is_whole {
+            let broken = format!("the copies of node {victim}'s disks are not made again:\n{}", self.world.describe());
+            self.world.broken.lock().get_or_insert(broken);
+        }
     }
 }

@@ -208,7 +208,7 @@ pub const SCENARIOS: u64 = (TOPOLOGIES.len() * WORKLOADS.len() * FAULTS.len()) a
 /// The last of so many seeds runs what the matrix hardly brings about. Prime to the matrix's size: no place in it is always left out.
 pub const RARE_EVERY: u64 = 23;
 
-/// Collection beside messages that are late on one way, and foundings without a node's devices.
+/// Collection beside messages that are late on one way, foundings without a node's devices, and disks that are replaced.
 pub const RARE: FaultMix = FaultMix {
     name: "what is rare",
     weights: &[
@@ -217,6 +217,7 @@ pub const RARE: FaultMix = FaultMix {
         (Strike::CutAndKill, 2),
         (Strike::KillCellLeader, 2),
         (Strike::KillTwo, 1),
+        (Strike::ReplaceDisks, 4),
     ],
     ..CRASHES
 };

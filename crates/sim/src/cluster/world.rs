@@ -7,10 +7,11 @@ use env::Env;
 use net::SimulatedNetwork;
 use node::{CELL, Node};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::GatewayId;
+use types::limits::MAX_REPLICAS;
+use types::{DeviceId, GatewayId};
 
 /// Starts of one host that may fail in a row.
 const MAX_FAILED_STARTS: u64 = 60;
@@ -21,6 +22,8 @@ const END_PAUSE: Duration = Duration::from_millis(2);
 /// How long a cluster may take to serve at every node after the last fault.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(120);
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
+/// Longer than gateways take to hear of a device that is gone, so that what that asks for has begun.
+const REPAIR_LOOK: Duration = Duration::from_millis(700);
 
 /// Everything that is simulated.
 pub struct World {
@@ -215,7 +218,43 @@ impl World {
         Ok(())
     }
 
-    fn describe(&self) -> String {
+    /// Waits until the cluster is settled, knows no devices but those of its hosts, and has looked through everything for what lacks copies;
+    /// false if that takes too long.
+    pub async fn has_all_copies(&self) -> bool {
+        let until = self.env.now() + SETTLE_PATIENCE;
+        // Twice: what a device that is gone asks for begins when the gateways have heard of it.
+        let mut looks = 0;
+        while self.env.now() < until {
+            let running = self.running();
+            let devices = self.hosts.lock().iter().map(|host| host.devices.len()).sum::<usize>();
+            let knows = |running: &Running| running.node.manager().snapshot().devices().count() == devices;
+            let left = |running: &Running| running.node.store().map_or(1, |store| store.size().repair_left);
+            let has_all = self.is_settled() && running.iter().all(knows) && running.iter().all(|running| left(running) == 0);
+            looks = if has_all { looks + 1 } else { 0 };
+            if looks == 2 {
+                return true;
+            }
+            self.env.sleep(REPAIR_LOOK).await;
+        }
+        false
+    }
+
+    /// Whether everything has a copy on this host's devices, where each record has one on every host.
+    pub async fn stands_on(&self, number: usize) -> bool {
+        let others: BTreeSet<DeviceId> =
+            self.hosts.lock().iter().filter(|host| host.number != number).flat_map(|host| host.ids.clone()).collect();
+        if self.scenario.topology.nodes > MAX_REPLICAS {
+            return true;
+        }
+        let store =
+            self.running().into_iter().find(|running| running.number == number).and_then(|running| running.node.store());
+        match store {
+            Some(store) => store.would_lose(&others).await.is_ok_and(|loss| loss.is_nothing()),
+            None => false,
+        }
+    }
+
+    pub fn describe(&self) -> String {
         let mut text = String::new();
         for running in self.running() {
             let state = running.node.manager().snapshot();
