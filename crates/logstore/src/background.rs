@@ -3,6 +3,7 @@
 //! One task, one thing at a time: checkpoints and merges exclude each other (paper section 3.4), and collection needs
 //! checkpoints between its steps.
 
+use crate::collect::RepairProgress;
 use crate::index::Located;
 use crate::large::read_tree;
 use crate::room::Room;
@@ -46,8 +47,8 @@ pub(crate) struct Background {
     stopped: Notify,
     /// A table came into force that no checkpoint was made under: those before it are remembered until one is.
     is_table_new: AtomicBool,
-    /// Records may lack copies: the shard that is looked through next; after the last one the runs.
-    repair: Mutex<Option<usize>>,
+    /// Records may lack copies.
+    pub repairs: RepairProgress,
 }
 
 impl Background {
@@ -105,7 +106,7 @@ impl Background {
 
     /// More devices take writes than before: records that were written meanwhile lack copies.
     pub fn want_repair(&self) {
-        *self.repair.lock() = Some(0);
+        self.repairs.begin_anew();
         self.wake.notify_one();
     }
 
@@ -118,19 +119,6 @@ impl Background {
     /// A checkpoint was made under the table in force.
     pub fn table_is_covered(&self) {
         self.is_table_new.store(false, Ordering::Relaxed);
-    }
-
-    /// The shard that is to be looked through for records that lack copies.
-    pub fn repair_at(&self) -> Option<usize> {
-        *self.repair.lock()
-    }
-
-    /// A shard has been looked through; nothing if another look was asked for meanwhile.
-    pub fn repaired(&self, shard: usize, next: Option<usize>) {
-        let mut repair = self.repair.lock();
-        if *repair == Some(shard) {
-            *repair = next;
-        }
     }
 
     /// Lets the next round begin now.

@@ -19,9 +19,11 @@ mod choose;
 mod copy;
 mod look;
 mod owners;
+mod progress;
 mod repair;
 
 pub(crate) use copy::COPY_EXTRA_BYTES;
+pub(crate) use progress::RepairProgress;
 
 use crate::pins::Stamp;
 use crate::store::Inner;

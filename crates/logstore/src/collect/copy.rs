@@ -60,10 +60,10 @@ impl Inner {
                 }
             }
         }
-        self.replace_tree(owner, (known, frame), nodes, chunks, moves).await
+        self.replace_tree(owner, (known, frame), nodes, chunks, moves).await.map(drop)
     }
 
-    /// Gives a record a new tree over chunks of which some have new places, unless it was replaced meanwhile.
+    /// Gives a record a new tree over chunks of which some have new places, unless it was replaced meanwhile; whether it did.
     pub(super) async fn replace_tree(
         self: &Arc<Self>,
         owner: &KeyHash,
@@ -71,7 +71,7 @@ impl Inner {
         nodes: Vec<ChunkRef>,
         chunks: Vec<ChunkRef>,
         mut moves: Moves,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         self.check_room_for_nodes(chunks.len())?;
         let pin = self.pins.pin();
         let content = LogStaged::from_moved(self, *owner, chunks, pin).into_content().await?;
@@ -79,11 +79,12 @@ impl Inner {
         let payload = content.payload.concat();
         let mut record = frame.record;
         record.tree_height = content.tree_height;
-        if self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await? {
+        let is_in_force = self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await?;
+        if is_in_force {
             moves.old.extend(nodes.iter().flat_map(frames_of));
             moves.came_into_force();
         }
-        Ok(())
+        Ok(is_in_force)
     }
 
     async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize, moves: &mut Moves) -> Result<(), EngineError> {

@@ -7,12 +7,14 @@
 //! 10). A run that lacks copies is written anew.
 
 use super::copy::Moves;
+use super::progress::RepairPoint;
 use crate::index::Located;
 use crate::large::{Tree, read_tree};
 use crate::relocate::Recopy;
 use crate::store::{Inner, SHARDS};
 use crate::targets::RecordFrame;
 use engine::EngineError;
+use env::Instant;
 use format::chunk_ref::ChunkRef;
 use format::replicas::{Places, ReplicaDevices};
 use smallvec::SmallVec;
@@ -23,57 +25,99 @@ use types::{DeviceId, KeyHash};
 
 /// How long one round repairs before checkpoints and collection have their turn.
 const ROUND: Duration = Duration::from_millis(500);
+/// Pause before everything is looked through again because something could not get its copies.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// Records that get copies at once, so that a device writes many with one request.
+const REPAIRS_AT_ONCE: usize = 64;
+/// Copies of one record that are made before others have their turn, those that were in vain among them.
+const MOST_ATTEMPTS: usize = 2 * MAX_REPLICAS;
 /// What a copy takes beside its payload.
 const COPY_EXTRA_BYTES: u64 = 4096;
 
 impl Inner {
     /// Makes copies for a while, if records may lack some and this gateway leads.
     pub(crate) async fn repair_copies(self: &Arc<Self>) -> Result<(), EngineError> {
-        if self.background.repair_at().is_none() || self.check_leads().is_err() {
+        let started = self.env.now();
+        let may_go_on = |point: &RepairPoint| point.not_before.is_none_or(|not_before| started >= not_before);
+        let Some(mut point) = self.background.repairs.at().filter(may_go_on) else { return Ok(()) };
+        if self.check_leads().is_err() {
             return Ok(());
         }
         // Moves of a former leader come first: a copy is added to where a record stands for all.
         self.applied_all().await;
-        let (started, mut copied) = (self.env.now(), 0u64);
-        while let Some(shard) = self.background.repair_at() {
-            if self.check_leads().is_err() {
-                return Ok(());
-            }
-            if shard == SHARDS {
-                self.add_copies_of_runs().await?;
-                self.background.repaired(shard, None);
-                return Ok(());
-            }
-            for (hash, known) in self.may_lack_copies(shard) {
+        let mut copied = 0u64;
+        while point.shard < SHARDS {
+            for batch in self.may_lack_copies(&point).chunks(REPAIRS_AT_ONCE) {
+                self.check_leads()?;
                 self.get_in_step().await?;
-                copied += self.add_copies(&hash, known).await?;
-                // Its share of bandwidth, like collection's.
-                let due = Duration::from_micros(copied.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));
-                let elapsed = self.env.now() - started;
-                if elapsed < due {
-                    self.env.sleep(due - elapsed).await;
-                }
-                if elapsed > ROUND {
+                let (bytes, failure) = self.add_copies_of_many(batch).await;
+                copied += bytes;
+                note_failure(&mut point, failure);
+                point.after = batch.last().map(|(hash, _)| *hash);
+                let elapsed = self.keep_to_share(started, copied).await;
+                if !self.background.repairs.go_on(point) || elapsed > ROUND {
                     self.background.wake();
                     return Ok(());
                 }
             }
-            self.background.repaired(shard, Some(shard + 1));
+            (point.shard, point.after) = (point.shard + 1, None);
+            if !self.background.repairs.go_on(point) {
+                self.background.wake();
+                return Ok(());
+            }
             tokio::task::yield_now().await;
+        }
+        note_failure(&mut point, self.add_copies_of_runs().await.err());
+        match point.has_failed {
+            true => drop(self.background.repairs.go_on(point.again(self.env.now() + PAUSE_AFTER_FAILURE))),
+            false => self.background.repairs.end(point),
         }
         Ok(())
     }
 
-    pub(crate) fn repair_left(&self) -> usize {
-        let at = self.background.repair_at().filter(|_| self.leads());
-        at.map_or(0, |shard| SHARDS + 1 - shard)
+    /// Its share of bandwidth, like collection's. How long this round has taken before.
+    async fn keep_to_share(&self, started: Instant, copied: u64) -> Duration {
+        let due = Duration::from_micros(copied.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));
+        let elapsed = self.env.now() - started;
+        if elapsed < due {
+            self.env.sleep(due - elapsed).await;
+        }
+        elapsed
     }
 
-    /// Records of a shard with fewer copies than a write has now, and large ones: their chunks went to devices of their own.
-    fn may_lack_copies(&self, shard: usize) -> Vec<(KeyHash, Located)> {
-        let keys = self.shards[shard].lock();
-        let may_lack = |known: &Located| known.is_live() && (known.large || self.lacks_copies(&known.places));
-        keys.index().iter().filter(|(_, known)| may_lack(known)).collect()
+    /// Makes the copies that these records lack: the bytes that were copied, and why one of them could not get all.
+    async fn add_copies_of_many(self: &Arc<Self>, records: &[(KeyHash, Located)]) -> (u64, Option<EngineError>) {
+        let mut adding = tokio::task::JoinSet::new();
+        for (hash, known) in records.iter().copied() {
+            let inner = self.clone();
+            adding.spawn(self.env.within(async move { inner.add_copies(&hash, known).await }));
+        }
+        let (mut copied, mut failure) = (0, None);
+        while let Some(added) = adding.join_next().await {
+            match added.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() })) {
+                Ok(bytes) => copied += bytes,
+                Err(error) => failure = Some(error),
+            }
+        }
+        (copied, failure)
+    }
+
+    pub(crate) fn repair_left(&self) -> usize {
+        let at = self.background.repairs.at().filter(|_| self.leads());
+        at.map_or(0, |point| SHARDS + 1 - point.shard)
+    }
+
+    /// Records of a shard with fewer copies than a write has now, and large ones: their chunks went to devices of their own. In the order of
+    /// their hashes, from this point on.
+    fn may_lack_copies(&self, point: &RepairPoint) -> Vec<(KeyHash, Located)> {
+        let mut found: Vec<(KeyHash, Located)> = {
+            let keys = self.shards[point.shard].lock();
+            let may_lack = |known: &Located| known.is_live() && (known.large || self.lacks_copies(&known.places));
+            let is_next = |hash: &KeyHash| point.after.is_none_or(|after| *hash > after);
+            keys.index().iter().filter(|(hash, known)| is_next(hash) && may_lack(known)).collect()
+        };
+        found.sort_unstable_by_key(|(hash, _)| *hash);
+        found
     }
 
     fn lacks_copies(&self, places: &Places) -> bool {
@@ -100,9 +144,15 @@ impl Inner {
                 bytes += self.add_copies_of_chunk(chunk, &mut moves).await?;
             }
         }
-        self.replace_tree(hash, (known, frame), nodes, chunks, moves).await?;
-        self.stats.added_copies.add(1);
-        Ok(bytes)
+        let order = known.order;
+        if self.replace_tree(hash, (known, frame), nodes, chunks, moves).await? {
+            self.stats.added_copies.add(1);
+            return Ok(bytes);
+        }
+        match self.live_large(hash).is_some_and(|newest| newest.order == order) {
+            true => Err(EngineError::Unavailable { reason: "its list of chunks was moved meanwhile".to_owned() }),
+            false => Ok(bytes),
+        }
     }
 
     async fn add_copies_of_small(
@@ -113,18 +163,21 @@ impl Inner {
     ) -> Result<u64, EngineError> {
         let (order, bytes) = (known.order, frame.payload.len() as u64 + COPY_EXTRA_BYTES);
         let mut copied = 0;
-        while let Some(device) = self.device_without(hash, &known.places, bytes)? {
+        for _ in 0..MOST_ATTEMPTS {
+            let Some(device) = self.device_without(hash, &known.places, bytes)? else { return Ok(copied) };
             copied += bytes;
-            if !self.add_copy(frame.record.clone(), frame.payload.clone(), device, &known).await? {
-                break;
-            }
-            self.stats.added_copies.add(1);
+            let is_added = self.add_copy(frame.record.clone(), frame.payload.clone(), device, &known).await?;
+            self.stats.added_copies.add(u64::from(is_added));
+            // Collection may have moved a copy meanwhile: then the new one is garbage, and is made again beside those of now.
             match self.shard(hash).lock().index().newest(hash).filter(|newest| newest.order == order) {
                 Some(newest) => known = newest,
-                None => break,
+                None => return Ok(copied),
             }
         }
-        Ok(copied)
+        match self.lacks_copies(&known.places) {
+            true => Err(EngineError::Unavailable { reason: "its copies move all the time".to_owned() }),
+            false => Ok(copied),
+        }
     }
 
     async fn add_copies_of_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, moves: &mut Moves) -> Result<u64, EngineError> {
@@ -172,5 +225,14 @@ impl Inner {
             None if table.another(hash, &has, is_writable).is_some() => Err(EngineError::Full),
             device => Ok(device),
         }
+    }
+}
+
+/// Told once a pass: a device that is full, or away, fails many.
+fn note_failure(point: &mut RepairPoint, failure: Option<EngineError>) {
+    if let Some(error) = failure
+        && !std::mem::replace(&mut point.has_failed, true)
+    {
+        tracing::warn!(%error, "some copies that are missing can't be made yet");
     }
 }

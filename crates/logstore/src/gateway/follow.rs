@@ -98,7 +98,10 @@ impl Inner {
                 }
             }
             // Its write is not concluded here yet; or it is undecided, and the leader that recovers it needs to know.
-            _ => member.early_moves.lock().entry(name.entry.hash).or_default().push((*old, name)),
+            _ => {
+                env::mark("gateway: a move told before the record");
+                member.early_moves.lock().entry(name.entry.hash).or_default().push((*old, name));
+            }
         }
     }
 

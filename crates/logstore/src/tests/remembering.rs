@@ -224,6 +224,22 @@ async fn put_all_kinds(store: &LogStore) {
     }
 }
 
+async fn check_all_kinds(store: &LogStore) {
+    for number in 0..64 {
+        assert_eq!(get(store, &format!("key-{number}")).await.as_deref(), Some("content"));
+    }
+    for number in 0..8 {
+        let found = store.open(&key(&format!("large-{number}"))).await.unwrap();
+        let Content::Chunked(reader) = found.content else { panic!("it is large") };
+        let mut at = 0;
+        while at < 400 * 1024 {
+            let read = reader.read(at..400 * 1024).await.unwrap();
+            assert!(!read.is_empty() && read.iter().all(|byte| *byte == number));
+            at += read.len() as u64;
+        }
+    }
+}
+
 #[test]
 fn what_had_copies_on_a_device_that_is_gone_gets_others() {
     simulate(async {
@@ -249,8 +265,36 @@ fn more_devices_make_more_copies() {
         let store = rig.open().await;
         assert!(is_safe_without(&store, &[1, 2]).await && is_safe_without(&store, &[1, 3]).await);
         end(&mut rig, store, End::Crash).await;
-        assert_eq!(get(&rig.open().await, "key-63").await.as_deref(), Some("content"));
+        let store = rig.open().await;
+        assert!(is_safe_without(&store, &[1, 2]).await && is_safe_without(&store, &[2, 3]).await);
+        check_all_kinds(&store).await;
     });
+}
+
+#[test]
+fn a_power_cut_while_copies_are_made_loses_none() {
+    let mut were_cut = 0;
+    for pause_us in (0..40).map(|step| step * step * 25) {
+        were_cut += simulate(async {
+            let mut rig = Rig::new(15 + pause_us, 3, 32, 1024 * 1024).await;
+            let store = rig.open_forgetting(&[TWO, DeviceId(3)]).await;
+            put_all_kinds(&store).await;
+            end(&mut rig, store, if pause_us % 2 == 0 { End::Close } else { End::Crash }).await;
+            let mut were_cut = 0;
+            for _ in 0..3 {
+                let store = rig.open().await;
+                tokio::time::sleep(Duration::from_micros(pause_us)).await;
+                were_cut += u32::from(store.stats().added_copies.get() > 0 && store.size().repair_left > 0);
+                end(&mut rig, store, End::Crash).await;
+            }
+            let store = rig.open().await;
+            check_all_kinds(&store).await;
+            assert!(is_safe_without(&store, &[1, 2]).await && is_safe_without(&store, &[2, 3]).await);
+            check_all_kinds(&store).await;
+            were_cut
+        });
+    }
+    assert!(were_cut > 10, "some cuts come in the middle: {were_cut}");
 }
 
 #[test]
