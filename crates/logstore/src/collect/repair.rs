@@ -6,7 +6,7 @@
 //! copy is published by compare-and-swap, like one that moves, so collection and repair of one key can't overwrite each other (decision
 //! 10). A run that lacks copies is written anew.
 
-use super::copy::Moves;
+use super::copy::{COPY_EXTRA_BYTES, Moves};
 use super::progress::RepairPoint;
 use crate::index::Located;
 use crate::large::{Tree, read_tree};
@@ -31,8 +31,6 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
 const REPAIRS_AT_ONCE: usize = 64;
 /// Copies of one record that are made before others have their turn, those that were in vain among them.
 const MOST_ATTEMPTS: usize = 2 * MAX_REPLICAS;
-/// What a copy takes beside its payload.
-const COPY_EXTRA_BYTES: u64 = 4096;
 
 impl Inner {
     /// Makes copies for a while, if records may lack some and this gateway leads.
