@@ -264,13 +264,13 @@ impl ZoneBook {
         });
     }
 
-    /// The file could not grow for an activation. Zones beyond its end don't count for a while.
-    pub(crate) fn activation_refused(&mut self, activate: &Activate, now: Instant) {
+    /// The file could not grow for an activation: zones beyond its end don't count for a while. Whether that is news.
+    pub(crate) fn activation_refused(&mut self, activate: &Activate, now: Instant) -> bool {
         self.zones[activate.zone.0 as usize] = ZoneEntry::NEVER;
         self.never.insert(activate.zone);
         self.heads[stream_index(activate.stream)].next = NextZone::None;
         self.allocation_refused = Some(now);
-        self.cannot_grow = true;
+        !std::mem::replace(&mut self.cannot_grow, true)
     }
 
     /// The header of a finished zone is durable. An empty zone's header says free, and so it is.
@@ -358,15 +358,16 @@ impl ZoneBook {
         self.cannot_grow = false;
     }
 
-    /// The prewriter gives its zone back as it took it; `refused_at` if the file could not grow.
-    pub(crate) fn prewrite_ended(&mut self, refused_at: Option<Instant>) {
+    /// The prewriter gives its zone back as it took it; `refused_at` if the file could not grow. Whether that is news.
+    pub(crate) fn prewrite_ended(&mut self, refused_at: Option<Instant>) -> bool {
         let zone = self.prewriting.take().expect("the prewriter has a zone");
         self.zones[zone.0 as usize] = ZoneEntry::NEVER;
         self.never.insert(zone);
-        if refused_at.is_some() {
-            self.cannot_grow = true;
-            self.allocation_refused = refused_at;
+        if refused_at.is_none() {
+            return false;
         }
+        self.allocation_refused = refused_at;
+        !std::mem::replace(&mut self.cannot_grow, true)
     }
 
     /// Zones that could be taken for appends now.

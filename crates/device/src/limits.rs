@@ -58,8 +58,8 @@ pub const PREWRITE_ZONES: usize = 2;
 /// Bytes of one background write of zeros; one is in flight at a time.
 pub const PREWRITE_CHUNK_BYTES: usize = 512 * 1024;
 
-/// A device whose file could not grow is tried again after this.
-pub const ALLOCATION_RETRY: Duration = Duration::from_secs(30);
+/// A device whose file could not grow is tried again after this, when an append wants a zone.
+pub const ALLOCATION_RETRY: Duration = Duration::from_secs(2);
 
 /// Zone headers read at once when a device is opened.
 pub const OPEN_READS: usize = 32;

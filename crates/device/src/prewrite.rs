@@ -93,11 +93,12 @@ fn write_free_header(inner: &Arc<Inner>, zone: ZoneIndex) {
 }
 
 fn give_back(inner: &Arc<Inner>, error: Option<DiskError>) {
-    let refused_at = error.filter(is_out_of_space).map(|error| {
+    let refused = error.filter(is_out_of_space);
+    let refused_at = refused.as_ref().map(|_| inner.env.now());
+    let is_news = inner.zones.lock().book.prewrite_ended(refused_at);
+    if let Some(error) = refused.filter(|_| is_news) {
         tracing::warn!(device = inner.device().0, error = %error, "the device can't grow");
-        inner.env.now()
-    });
-    inner.zones.lock().book.prewrite_ended(refused_at);
+    }
     inner.zone_changed.notify_waiters();
     inner.retry_waiting();
 }

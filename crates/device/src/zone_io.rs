@@ -40,9 +40,10 @@ fn allocated(inner: &Arc<Inner>, activate: Activate, completion: Completion) {
     match completion.result {
         Ok(()) => write_open_header(inner, activate),
         Err(error) if is_out_of_space(&error) => {
-            tracing::warn!(device = inner.device().0, error = %error, "the device can't grow");
             let now = inner.env.now();
-            inner.zones.lock().book.activation_refused(&activate, now);
+            if inner.zones.lock().book.activation_refused(&activate, now) {
+                tracing::warn!(device = inner.device().0, error = %error, "the device can't grow");
+            }
             inner.zone_changed.notify_waiters();
             inner.retry_waiting();
         }
