@@ -109,7 +109,7 @@ impl Inner {
         }
         if !force {
             self.check_gone(&state, &node).await?;
-            self.check_nothing_lost(&format!("devices of node {name}"), &devices).await?;
+            self.check_nothing_lost(&format!("devices of node {name}"), &devices, "--force").await?;
         }
         tracing::info!(name, force, "a node is removed from the cluster");
         self.take_vote(&node).await?;
@@ -132,7 +132,7 @@ impl Inner {
             if self.is_served(device).await {
                 return Err(format!("device {device} is there, and its node serves it"));
             }
-            self.check_nothing_lost(&format!("device {device}"), &BTreeSet::from([device])).await?;
+            self.check_nothing_lost(&format!("device {device}"), &BTreeSet::from([device]), "--yes").await?;
         }
         tracing::info!(device = device.0, force, "a device is forgotten: what had copies on it gets others");
         self.forget_devices(&BTreeSet::from([device])).await
@@ -153,16 +153,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Refuses if something has copies on these devices alone.
-    async fn check_nothing_lost(&self, whose: &str, devices: &BTreeSet<DeviceId>) -> Result<(), String> {
+    /// Refuses if something has copies on these devices alone; `all_the_same` is the option with which a person insists.
+    async fn check_nothing_lost(&self, whose: &str, devices: &BTreeSet<DeviceId>, all_the_same: &str) -> Result<(), String> {
         let store = self.engine.serving().ok_or("this node's gateway does not serve at present: ask another node")?;
-        let Loss { records, blocks } = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
-        if records == 0 && blocks == 0 {
+        let loss = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
+        if loss.is_nothing() {
             return Ok(());
         }
+        let Loss { records, blocks } = loss;
         Err(format!(
             "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone. Bring that back, or wait until the copies \
-             that are missing have been made; --force gives them up"
+             that are missing have been made; {all_the_same} gives them up"
         ))
     }
 
