@@ -1,0 +1,1 @@
+//! Where the copies of a new chunk go.
