@@ -22,7 +22,9 @@ use crate::operation::node::{NodeError, RegisterNode, RemoveNode};
 use crate::operation::tables::ForgetTables;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::overseer::Proposal;
-use crate::record::{BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, NodeRecord};
+use crate::record::{
+    BucketEngine, BucketRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode, NodeRecord, Removal,
+};
 
 /// A bucket to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,19 +107,24 @@ impl Manager {
         self.propose(CreateBucket { name, owner, engine, etag, created_ms }).await
     }
 
-    /// First step of deleting a bucket: it takes no more writes. Then verify that it is empty.
-    pub async fn mark_bucket_deleting(&self, name: &str, id: BucketId) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+    /// First step of deleting a bucket: it takes no more writes, and no earlier attempt to delete it goes on. Then verify that it is empty.
+    pub async fn mark_bucket_deleting(&self, name: &str, id: BucketId) -> Result<Removal, ManagerError<BucketError>> {
         self.propose(MarkBucketDeleting { name: name.to_owned(), id }).await
     }
 
     /// Second step of deleting a bucket that is empty.
-    pub async fn remove_bucket(&self, name: &str, id: BucketId) -> Result<(), ManagerError<BucketError>> {
-        self.propose(RemoveBucket { name: name.to_owned(), id }).await
+    pub async fn remove_bucket(&self, name: &str, id: BucketId, removal: Removal) -> Result<(), ManagerError<BucketError>> {
+        self.propose(RemoveBucket { name: name.to_owned(), id, removal }).await
     }
 
     /// Second step of deleting a bucket that is not empty: it is used as before.
-    pub async fn reactivate_bucket(&self, name: &str, id: BucketId) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
-        self.propose(ReactivateBucket { name: name.to_owned(), id }).await
+    pub async fn reactivate_bucket(
+        &self,
+        name: &str,
+        id: BucketId,
+        removal: Removal,
+    ) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+        self.propose(ReactivateBucket { name: name.to_owned(), id, removal }).await
     }
 
     /// Sets a bucket's policy, or takes it away.

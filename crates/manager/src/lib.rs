@@ -59,7 +59,7 @@ pub use operation::tables::ForgetTables;
 pub use operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 pub use record::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,
-    InstalledView, ManifestRecord, Member, NodeRecord, ReplicaTableRecord,
+    InstalledView, ManifestRecord, Member, NodeRecord, Removal, ReplicaTableRecord,
 };
 pub use replicated::{MANAGER_GROUP, ReplicatedOptions};
 pub use snapshot::{CommandIndex, ImpossibleNumber, ImpossibleState, Snapshot};

@@ -81,8 +81,13 @@ pub enum EtagMode {
 pub enum BucketState {
     Active,
     /// Takes no writes while the object layer verifies that it is empty.
-    Deleting,
+    Deleting(Removal),
 }
+
+/// One attempt to remove a bucket: the index of the command that began it. What an attempt has verified says nothing once another has begun,
+/// because writes may have been let in between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal(pub u64);
 
 /// An access key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -90,7 +90,7 @@ impl ObjectService {
     /// used as before. Called once, before requests are served.
     pub async fn finish_removals(&self) -> Result<(), ObjectError> {
         for record in self.manager().snapshot().buckets() {
-            if record.state != BucketState::Deleting {
+            if record.state == BucketState::Active {
                 continue;
             }
             let bucket = self.directory.bucket(&record.name)?;
@@ -144,18 +144,22 @@ async fn remove_if_empty(
         CloseError::Busy => ObjectError::Conflict { reason: "the bucket is being deleted already".to_owned() },
     })?;
     let (manager, name, id) = (directory.manager(), bucket.name(), bucket.id());
-    manager.mark_bucket_deleting(name, id).await?;
+    let removal = manager.mark_bucket_deleting(name, id).await?;
     // A write that another node has let in ends, acknowledged or not, before anybody looks whether there is one.
     let is_empty = match settle(&directory, &*peers, Some(id)).await {
         Ok(()) => engine.is_empty(id).await.map_err(ObjectError::from),
         Err(unsettled) => Err(unsettled),
     };
     if !matches!(is_empty, Ok(true)) {
-        manager.reactivate_bucket(name, id).await?;
+        match manager.reactivate_bucket(name, id, removal).await {
+            // Somebody else removes it now, and will take it back into use.
+            Ok(_) | Err(ManagerError::Refused(BucketError::OtherRemoval)) => {}
+            Err(error) => return Err(error.into()),
+        }
         is_empty?;
         return Err(ObjectError::BucketNotEmpty);
     }
-    manager.remove_bucket(name, id).await?;
+    manager.remove_bucket(name, id, removal).await?;
     closed.remove();
     directory.forget(id);
     settle(&directory, &*peers, None).await
@@ -182,7 +186,7 @@ impl From<ManagerError<BucketError>> for ObjectError {
         match error {
             ManagerError::Failed(error) => error.into(),
             ManagerError::Refused(BucketError::NotFound) => ObjectError::NoSuchBucket,
-            ManagerError::Refused(refusal @ (BucketError::Deleting | BucketError::NotDeleting)) => {
+            ManagerError::Refused(refusal @ (BucketError::Deleting | BucketError::NotDeleting | BucketError::OtherRemoval)) => {
                 ObjectError::Conflict { reason: refusal.to_string() }
             }
             ManagerError::Refused(refusal @ BucketError::PolicyLength { .. }) => {

@@ -114,7 +114,7 @@ impl ObjectService {
         };
         match self.directory.state_of(bucket) {
             None => Err(ObjectError::NoSuchBucket),
-            Some(BucketState::Deleting) => Err(ObjectError::Conflict { reason: "the bucket is being deleted".to_owned() }),
+            Some(BucketState::Deleting(_)) => Err(ObjectError::Conflict { reason: "the bucket is being deleted".to_owned() }),
             Some(BucketState::Active) => Ok(entered),
         }
     }

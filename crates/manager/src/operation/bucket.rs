@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Deleting takes two steps because only the object layer can tell whether a bucket is empty, and only after it has stopped
-//! taking writes. Every step names the incarnation that it means: between two steps the name may have come to mean another.
+//! taking writes. Every step names the incarnation that it means: between two steps the name may have come to mean another. The second
+//! step also names the first one: the bucket may have been in use again since, and marked by somebody else.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use types::{BucketId, ErrorKind};
 use super::{Operation, Refusal};
 use crate::limits::{MAX_BUCKETS, MAX_POLICY_BYTES, MAX_USER_BYTES};
 use crate::name::{InvalidBucketName, check_bucket_name};
-use crate::record::{BucketEngine, BucketRecord, BucketState, EtagMode};
+use crate::record::{BucketEngine, BucketRecord, BucketState, EtagMode, Removal};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Makes a bucket.
@@ -70,7 +71,7 @@ impl Operation for CreateBucket {
         }
         if let Some(existing) = edit.state.bucket(&self.name) {
             return Err(match existing.state {
-                BucketState::Deleting => CreateBucketError::Deleting,
+                BucketState::Deleting(_) => CreateBucketError::Deleting,
                 BucketState::Active if existing.owner == self.owner => CreateBucketError::AlreadyOwnedByYou,
                 BucketState::Active => CreateBucketError::AlreadyExists,
             });
@@ -103,6 +104,8 @@ pub enum BucketError {
     Deleting,
     #[error("the bucket is in use; mark it as deleting first")]
     NotDeleting,
+    #[error("somebody else has begun to delete the bucket since")]
+    OtherRemoval,
     #[error("a policy of {found} bytes; the longest is {MAX_POLICY_BYTES}")]
     PolicyLength { found: usize },
 }
@@ -111,13 +114,14 @@ impl Refusal for BucketError {
     fn kind(&self) -> ErrorKind {
         match self {
             BucketError::NotFound => ErrorKind::NotFound,
-            BucketError::Deleting | BucketError::NotDeleting => ErrorKind::Conflict,
+            BucketError::Deleting | BucketError::NotDeleting | BucketError::OtherRemoval => ErrorKind::Conflict,
             BucketError::PolicyLength { .. } => ErrorKind::Invalid,
         }
     }
 }
 
-/// Stops writes to a bucket, before it is verified to be empty. Marking it again is no error: the first attempt may have died.
+/// Stops writes to a bucket, before it is verified to be empty. Marking it again is no error: the first attempt may have died. If it has not, it
+/// can't go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkBucketDeleting {
     pub name: String,
@@ -125,11 +129,14 @@ pub struct MarkBucketDeleting {
 }
 
 impl Operation for MarkBucketDeleting {
-    type Reply = Arc<BucketRecord>;
+    type Reply = Removal;
     type Refusal = BucketError;
 
-    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<BucketRecord>, BucketError> {
-        set_state(edit, &self.name, self.id, BucketState::Deleting)
+    fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Removal, BucketError> {
+        let bucket = Arc::clone(incarnation(edit.state, &self.name, self.id)?);
+        let removal = Removal(index.0);
+        set_state(edit, &bucket, BucketState::Deleting(removal));
+        Ok(removal)
     }
 }
 
@@ -138,6 +145,7 @@ impl Operation for MarkBucketDeleting {
 pub struct ReactivateBucket {
     pub name: String,
     pub id: BucketId,
+    pub removal: Removal,
 }
 
 impl Operation for ReactivateBucket {
@@ -145,7 +153,8 @@ impl Operation for ReactivateBucket {
     type Refusal = BucketError;
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<BucketRecord>, BucketError> {
-        set_state(edit, &self.name, self.id, BucketState::Active)
+        let bucket = Arc::clone(being_removed(edit.state, &self.name, self.id, self.removal)?);
+        Ok(set_state(edit, &bucket, BucketState::Active))
     }
 }
 
@@ -154,6 +163,7 @@ impl Operation for ReactivateBucket {
 pub struct RemoveBucket {
     pub name: String,
     pub id: BucketId,
+    pub removal: Removal,
 }
 
 impl Operation for RemoveBucket {
@@ -161,9 +171,7 @@ impl Operation for RemoveBucket {
     type Refusal = BucketError;
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), BucketError> {
-        if incarnation(edit.state, &self.name, self.id)?.state != BucketState::Deleting {
-            return Err(BucketError::NotDeleting);
-        }
+        being_removed(edit.state, &self.name, self.id, self.removal)?;
         edit.remove_bucket(&self.name);
         Ok(())
     }
@@ -188,7 +196,7 @@ impl Operation for SetBucketPolicy {
             return Err(BucketError::PolicyLength { found: policy.len() });
         }
         let bucket = incarnation(edit.state, &self.name, self.id)?;
-        if bucket.state == BucketState::Deleting {
+        if bucket.state != BucketState::Active {
             return Err(BucketError::Deleting);
         }
         let bucket = Arc::new(BucketRecord { policy: self.policy.clone(), ..BucketRecord::clone(bucket) });
@@ -201,12 +209,23 @@ fn incarnation<'a>(state: &'a Snapshot, name: &str, id: BucketId) -> Result<&'a 
     state.bucket(name).filter(|bucket| bucket.id == id).ok_or(BucketError::NotFound)
 }
 
-fn set_state(edit: &mut Edit<'_>, name: &str, id: BucketId, state: BucketState) -> Result<Arc<BucketRecord>, BucketError> {
-    let bucket = incarnation(edit.state, name, id)?;
-    if bucket.state == state {
-        return Ok(Arc::clone(bucket));
+/// The bucket, if this attempt to remove it is still the one that is under way.
+fn being_removed<'a>(
+    state: &'a Snapshot,
+    name: &str,
+    id: BucketId,
+    removal: Removal,
+) -> Result<&'a Arc<BucketRecord>, BucketError> {
+    let bucket = incarnation(state, name, id)?;
+    match bucket.state {
+        BucketState::Deleting(present) if present == removal => Ok(bucket),
+        BucketState::Deleting(_) => Err(BucketError::OtherRemoval),
+        BucketState::Active => Err(BucketError::NotDeleting),
     }
+}
+
+fn set_state(edit: &mut Edit<'_>, bucket: &BucketRecord, state: BucketState) -> Arc<BucketRecord> {
     let bucket = Arc::new(BucketRecord { state, ..BucketRecord::clone(bucket) });
     edit.set_bucket(Arc::clone(&bucket));
-    Ok(bucket)
+    bucket
 }

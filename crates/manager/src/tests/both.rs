@@ -53,9 +53,9 @@ async fn who_got_a_reply_reads_its_write(env: &Env, manager: Manager) {
     assert!(changes.has_changed());
     assert_eq!(*changes.borrow_and_update(), CommandIndex(1));
     let held = manager.snapshot();
-    manager.mark_bucket_deleting("photos", made.id).await.unwrap();
+    let removal = manager.mark_bucket_deleting("photos", made.id).await.unwrap();
     assert_eq!(held.bucket("photos").unwrap().state, BucketState::Active);
-    assert_eq!(manager.bucket("photos").unwrap().state, BucketState::Deleting);
+    assert_eq!(manager.bucket("photos").unwrap().state, BucketState::Deleting(removal));
     let refused = manager.create_bucket(bucket("photos", "bob")).await.unwrap_err();
     assert_eq!(refused, ManagerError::Refused(CreateBucketError::Deleting));
     assert_eq!(refused.kind(), ErrorKind::Conflict);

@@ -10,8 +10,8 @@ use crate::{
     AddCredential, AddDevice, BucketEngine, BucketError, BucketState, ClusterError, ConfigError, CreateBucket,
     CreateBucketError, CredentialError, DeviceError, DeviceState, EtagMode, InitCluster, InstallManifest, InstallManifestError,
     InstallReplicaTable, InstallReplicaTableError, InvalidBucketName, MarkBucketDeleting, RaiseFormatVersion, ReactivateBucket,
-    RemoveBucket, RemoveCredential, RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, TakeToken,
-    UpdateDevice,
+    Removal, RemoveBucket, RemoveCredential, RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential,
+    TakeToken, UpdateDevice,
 };
 
 #[derive(Default)]
@@ -37,6 +37,28 @@ fn create(name: &str, owner: &str) -> CreateBucket {
     CreateBucket { name, owner, engine: BucketEngine::Volume, etag: EtagMode::Fast, created_ms: 77 }
 }
 
+/// The first attempt has seen the bucket empty; then a second one gives up, somebody writes, and a third one begins.
+#[test]
+fn an_attempt_to_remove_a_bucket_ends_with_the_next() {
+    let mut machine = Machine::default();
+    let id = machine.run(create("photos", "alice")).unwrap().id;
+    let name = "photos".to_owned();
+    let mark = MarkBucketDeleting { name: name.clone(), id };
+    let first = machine.run(mark.clone()).unwrap();
+    let second = machine.run(mark.clone()).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(machine.run(ReactivateBucket { name: name.clone(), id, removal: first }), Err(BucketError::OtherRemoval));
+    machine.run(ReactivateBucket { name: name.clone(), id, removal: second }).unwrap();
+    assert_eq!(machine.run(RemoveBucket { name: name.clone(), id, removal: first }), Err(BucketError::NotDeleting));
+    let third = machine.run(mark).unwrap();
+    for earlier in [first, second] {
+        let removal = RemoveBucket { name: name.clone(), id, removal: earlier };
+        assert_eq!(machine.run(removal), Err(BucketError::OtherRemoval));
+    }
+    machine.run(RemoveBucket { name, id, removal: third }).unwrap();
+    assert_eq!(machine.0.bucket("photos"), None);
+}
+
 #[test]
 fn a_bucket_from_birth_to_birth() {
     let mut machine = Machine::default();
@@ -47,23 +69,22 @@ fn a_bucket_from_birth_to_birth() {
     assert_eq!(machine.run(create("ab", "bob")), Err(CreateBucketError::Name(InvalidBucketName::Length { found: 2 })));
 
     let (name, id) = ("photos".to_owned(), made.id);
-    assert_eq!(machine.run(RemoveBucket { name: name.clone(), id }), Err(BucketError::NotDeleting));
-    let marked = machine.run(MarkBucketDeleting { name: name.clone(), id }).unwrap();
-    assert_eq!(marked.state, BucketState::Deleting);
-    assert_eq!(machine.run(MarkBucketDeleting { name: name.clone(), id }).unwrap(), marked);
+    assert_eq!(machine.run(RemoveBucket { name: name.clone(), id, removal: Removal(0) }), Err(BucketError::NotDeleting));
+    let removal = machine.run(MarkBucketDeleting { name: name.clone(), id }).unwrap();
+    assert_eq!(machine.0.bucket("photos").unwrap().state, BucketState::Deleting(removal));
     assert_eq!(machine.run(create("photos", "alice")), Err(CreateBucketError::Deleting));
     let policy = SetBucketPolicy { name: name.clone(), id, policy: None };
     assert_eq!(machine.run(policy), Err(BucketError::Deleting));
-    assert_eq!(machine.run(ReactivateBucket { name: name.clone(), id }).unwrap().state, BucketState::Active);
-    machine.run(MarkBucketDeleting { name: name.clone(), id }).unwrap();
-    machine.run(RemoveBucket { name: name.clone(), id }).unwrap();
+    assert_eq!(machine.run(ReactivateBucket { name: name.clone(), id, removal }).unwrap().state, BucketState::Active);
+    let removal = machine.run(MarkBucketDeleting { name: name.clone(), id }).unwrap();
+    machine.run(RemoveBucket { name: name.clone(), id, removal }).unwrap();
     assert_eq!(machine.0.bucket("photos"), None);
 
     let again = machine.run(create("photos", "bob")).unwrap();
     assert_eq!(again.id, BucketId(2), "another incarnation");
     // Whoever still means the first one reaches nothing.
     assert_eq!(machine.run(MarkBucketDeleting { name: name.clone(), id }), Err(BucketError::NotFound));
-    assert_eq!(machine.run(RemoveBucket { name, id }), Err(BucketError::NotFound));
+    assert_eq!(machine.run(RemoveBucket { name, id, removal }), Err(BucketError::NotFound));
 }
 
 #[test]

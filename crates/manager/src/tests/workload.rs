@@ -11,8 +11,8 @@ use crate::{
     AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
     FinishFounding, FinishRecovery, ForgetTables, FoundView, InitCluster, InstallCellManifest, InstallManifest,
     InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket,
-    RegisterGateway, RegisterNode, RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy, SetConfig,
-    SetDeviceState, SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
+    RegisterGateway, RegisterNode, Removal, RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy,
+    SetConfig, SetDeviceState, SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -53,8 +53,8 @@ pub(super) fn random_command(env: &Env) -> Command {
             CreateBucket { name, owner, engine: BucketEngine::Log, etag: EtagMode::Fast, created_ms: below(1_000) }.into()
         }
         8 => MarkBucketDeleting { name, id }.into(),
-        9 => ReactivateBucket { name, id }.into(),
-        10 => RemoveBucket { name, id }.into(),
+        9 => ReactivateBucket { name, id, removal: Removal(below(24)) }.into(),
+        10 => RemoveBucket { name, id, removal: Removal(below(24)) }.into(),
         11 => SetBucketPolicy { name, id, policy: (below(3) > 0).then(bytes) }.into(),
         12 => SetRootCredential { access_key, secret: format!("secret-{}", below(100)) }.into(),
         13 => AddCredential { access_key, secret: format!("secret-{}", below(100)), user: "alice".to_owned() }.into(),
