@@ -1,4 +1,4 @@
-//! Who is where: replica-set tables, views, leases, and later the cluster map.
+//! Who is where: replica-set tables, CRUSH over failure domains, views and leases; later the cluster map.
 #![forbid(unsafe_code)]
 
 mod crush;
@@ -6,6 +6,10 @@ mod lease;
 mod replica_table;
 mod view;
 
+pub use crush::{
+    Branch, Group, GroupCountError, Leaf, Level, MAX_ATTEMPTS_PER_COPY, MAX_GROUPS, PlacementGroups, Rule, SelectError, Tree,
+    TreeError, moved_copies,
+};
 pub use lease::{ClockReading, DEFAULT_LEASE_DURATION_MS, GrantedLeases, HeldLease, LeaseTerms, MAX_CLOCK_DRIFT_PPM};
 pub use replica_table::{REPLICA_SLOTS, ReplicaSet, ReplicaTable, Site, TableError};
 pub use view::{MAX_CELL_GATEWAYS, View, ViewError};
