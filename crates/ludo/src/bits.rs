@@ -5,16 +5,16 @@
 
 use crate::word::Word;
 
-const WORDS_OF_A_LINE: usize = 8;
-
-/// One cache line: an array whose stride divides 512 bits never lets a bucket cross one.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Line<W>([W; WORDS_OF_A_LINE]);
+/// Bytes of a cache line, at whose beginning an array begins: one whose stride divides 512 bits then never lets a bucket cross a line.
+const LINE_BYTES: usize = 64;
+const WORDS_OF_A_LINE: usize = LINE_BYTES / 8;
 
 #[derive(Debug)]
 pub struct BitArray<W> {
-    lines: Box<[Line<W>]>,
+    /// Words that do nothing but align the array; then the array, padded to whole lines. One flat slice, because the index of a
+    /// line and of a word in it would cost every access several instructions more.
+    allocated: Box<[W]>,
+    start: usize,
     words: usize,
 }
 
@@ -22,8 +22,12 @@ impl<W: Word> BitArray<W> {
     /// An array of zeros with room for `bits`.
     pub fn new(bits: u64) -> Self {
         let words = usize::try_from(bits.div_ceil(64)).expect("the address space holds the array");
-        let lines = (0..words.div_ceil(WORDS_OF_A_LINE)).map(|_| Line(std::array::from_fn(|_| W::new(0))));
-        Self { lines: lines.collect(), words }
+        let places = words.next_multiple_of(WORDS_OF_A_LINE) + WORDS_OF_A_LINE - 1;
+        let allocated: Box<[W]> = (0..places).map(|_| W::new(0)).collect();
+        let start = allocated.as_ptr().align_offset(LINE_BYTES);
+        // The words of the model checker are larger, and need not lie anywhere.
+        let start = if start < WORDS_OF_A_LINE { start } else { 0 };
+        Self { allocated, start, words }
     }
 
     /// Words that hold data; the rest of the last line is zero.
@@ -33,17 +37,23 @@ impl<W: Word> BitArray<W> {
 
     /// Bytes of memory behind the array.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line<W>>()
+        self.allocated.len() * size_of::<W>()
     }
 
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        self.lines[index / WORDS_OF_A_LINE].0[index % WORDS_OF_A_LINE].load()
+        self.allocated[self.start + index].load()
+    }
+
+    /// Asks for the word's cache line before anything needs it.
+    #[inline(always)]
+    pub fn touch(&self, index: usize) {
+        self.allocated[self.start + index].touch();
     }
 
     #[inline(always)]
     pub fn set_word(&self, index: usize, value: u64) {
-        self.lines[index / WORDS_OF_A_LINE].0[index % WORDS_OF_A_LINE].store(value);
+        self.allocated[self.start + index].store(value);
     }
 
     #[inline(always)]

@@ -74,8 +74,37 @@ impl<W: Word> Generation<W> {
         Some(value)
     }
 
+    /// One lookup.
     #[inline(always)]
     pub fn get<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
+        // The first attempt stands here by itself, in line: a core overlaps the misses of as many lookups as its window has room
+        // for, so every instruction counts.
+        if let Look::Stable(number) = self.sequence.look() {
+            let found = self.read(digest, self.locate_at_once(digest));
+            if self.sequence.unchanged(number) {
+                return Ok(found);
+            }
+        }
+        self.get_again(digest)
+    }
+
+    /// As [`locate`](Self::locate), with one miss after the other made one at the same time: the seeds of both buckets are asked
+    /// for before the classifier has told which. That is a line more to fetch, which pays for a lookup that waits, and
+    /// not for a group of them.
+    #[inline(always)]
+    fn locate_at_once(&self, digest: Digest) -> (u64, usize) {
+        let [first, second] = digest.buckets(self.buckets);
+        self.table.touch_seed(first);
+        self.table.touch_seed(second);
+        // Without a branch: it would be mispredicted every second time.
+        let mask = u64::from(self.classifier.choice(digest)).wrapping_neg();
+        let bucket = first ^ (first ^ second) & mask;
+        (bucket, digest.slot(self.table.seed(bucket)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_again<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
         self.stable(|| self.read(digest, self.locate(digest)))
     }
 

@@ -292,7 +292,7 @@ impl<V, W: Word> Clone for ReaderOf<V, W> {
 
 impl<V: PackedValue, W: Word> ReaderOf<V, W> {
     /// The value of a key.
-    #[inline]
+    #[inline(always)]
     pub fn get(&mut self, key: &[u8]) -> Option<V> {
         loop {
             if let Ok(found) = self.current.get(self.current.hasher.digest(key)) {

@@ -45,6 +45,8 @@ impl Word for AtomicU64 {
         self.load(Ordering::Relaxed)
     }
 
+    fn touch(&self) {}
+
     fn store(&self, value: u64) {
         self.store(value, Ordering::Relaxed);
     }

@@ -65,6 +65,12 @@ impl<W: Word> Table<W> {
         if seed == ESCAPE { self.overflow.seed(bucket).unwrap_or(0) } else { seed }
     }
 
+    /// Asks for the cache line of a bucket's seed.
+    #[inline(always)]
+    pub fn touch_seed(&self, bucket: u64) {
+        self.bits.touch((bucket * self.stride_bits / 64) as usize);
+    }
+
     /// The five bits alone.
     #[inline(always)]
     pub fn seed_field(&self, bucket: u64) -> u16 {

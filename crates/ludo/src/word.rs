@@ -13,6 +13,8 @@ pub trait Word: Debug + Send + Sync + 'static {
 
     fn new(value: u64) -> Self;
     fn load(&self) -> u64;
+    /// Loads the word for the sake of its cache line.
+    fn touch(&self);
     fn store(&self, value: u64);
     fn load_acquire(&self) -> u64;
     fn store_release(&self, value: u64);
@@ -57,6 +59,11 @@ impl Word for AtomicU64 {
     #[inline(always)]
     fn load(&self) -> u64 {
         self.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn touch(&self) {
+        self.load(Ordering::Relaxed);
     }
 
     #[inline(always)]

@@ -14,10 +14,15 @@ fn array(seed: u64) -> BitArray<AtomicU64> {
 }
 
 #[test]
-fn lines_are_cache_lines() {
-    assert_eq!(size_of::<super::Line<AtomicU64>>(), 64);
-    assert_eq!(align_of::<super::Line<AtomicU64>>(), 64);
-    assert_eq!(array(1).memory_bytes(), 128);
+fn an_array_begins_at_a_cache_line() {
+    // Several sizes, because allocators align small and large blocks differently.
+    for bits in [1, 1_000, 100_000, 10_000_000] {
+        let array = BitArray::<AtomicU64>::new(bits);
+        assert_eq!(std::ptr::from_ref(&array.allocated[array.start]).addr() % 64, 0);
+        assert_eq!(array.allocated.len(), array.words().next_multiple_of(8) + 7, "a line at most is spent on that");
+        array.touch(array.words() - 1);
+    }
+    assert_eq!(array(1).memory_bytes(), 128 + 56);
     assert_eq!(<AtomicU64 as Word>::new(3).into_inner(), 3);
 }
 
