@@ -25,8 +25,9 @@ const MAX_RELEASES_QUEUED: usize = 256 * 1024;
 const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
 /// How often the task looks around without being woken.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Pause between checkpoints that only new tables ask for: until one is made, a recovery may wait for devices of the table before.
-const NEW_TABLE_PAUSE: Duration = Duration::from_secs(2);
+/// Pause between checkpoints that are wanted though little was written: until one is made, a recovery may wait for devices of the table before,
+/// and others for the founder.
+const WANTED_PAUSE: Duration = Duration::from_secs(2);
 /// Pause after a failure, so that a device that stays full or broken is not hammered.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -45,8 +46,9 @@ pub(crate) struct Background {
     wake: Notify,
     stopping: AtomicBool,
     stopped: Notify,
-    /// A table came into force that no checkpoint was made under: those before it are remembered until one is.
-    is_table_new: AtomicBool,
+    /// A table came into force that no checkpoint was made under, and those before it are remembered until one is; or a start had no room to
+    /// write down what it decided.
+    is_checkpoint_wanted: AtomicBool,
     /// Records may lack copies.
     pub repairs: RepairProgress,
 }
@@ -110,15 +112,15 @@ impl Background {
         self.wake.notify_one();
     }
 
-    /// Writes go by another table from now on.
-    pub fn note_table(&self) {
-        self.is_table_new.store(true, Ordering::Relaxed);
+    /// Something waits for the next checkpoint, also if nobody writes.
+    pub fn want_checkpoint(&self) {
+        self.is_checkpoint_wanted.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }
 
     /// A checkpoint was made under the table in force.
-    pub fn table_is_covered(&self) {
-        self.is_table_new.store(false, Ordering::Relaxed);
+    pub fn has_checkpoint(&self) {
+        self.is_checkpoint_wanted.store(false, Ordering::Relaxed);
     }
 
     /// Lets the next round begin now.
@@ -229,23 +231,23 @@ pub(crate) async fn run(inner: Weak<Inner>) {
     let Some(first) = inner.upgrade() else { return };
     let (env, interval) = (first.env.clone(), first.config.checkpoint_interval);
     drop(first);
-    let (mut last_checkpoint, mut last_for_table) = (env.now(), None);
+    let (mut last_checkpoint, mut last_wanted) = (env.now(), None);
     loop {
         let Some(inner) = inner.upgrade().filter(|inner| !inner.is_deposed()) else { return };
         let stopping = inner.background.stopping.load(Ordering::SeqCst);
         let age = env.now() - last_checkpoint;
         let old = age >= interval;
         let has_unsaved = inner.names.unsaved() > 0;
-        let is_table_due = inner.background.is_table_new.load(Ordering::Relaxed)
-            && last_for_table.is_none_or(|last| env.now() - last >= NEW_TABLE_PAUSE)
+        let is_wanted = inner.background.is_checkpoint_wanted.load(Ordering::Relaxed)
+            && last_wanted.is_none_or(|last| env.now() - last >= WANTED_PAUSE)
             && inner.check_leads().is_ok();
-        let due = (has_unsaved && (stopping || old || inner.background.due())) || is_table_due;
+        let due = (has_unsaved && (stopping || old || inner.background.due())) || is_wanted;
         let outcome = inner.round(due).await;
         if due || inner.names.unsaved() == 0 {
             last_checkpoint = env.now();
         }
-        if is_table_due {
-            last_for_table = Some(env.now());
+        if is_wanted {
+            last_wanted = Some(env.now());
         }
         if stopping {
             if let Err(error) = outcome {

@@ -119,7 +119,7 @@ impl Inner {
         self.forget_tombstones(self.remembered.covered(), &mut state.graves);
         self.targets.set_covered(&start);
         if self.targets.table().generation() == generation {
-            self.background.table_is_covered();
+            self.background.has_checkpoint();
         }
         self.stats.checkpoints.add(1);
         self.stats.checkpoint_entries.add(memtable.len() as u64);
@@ -194,7 +194,7 @@ impl Inner {
         self.targets.set_covered(&manifest.start);
         self.background.count_anew();
         if manifest.generation == self.targets.table().generation() {
-            self.background.table_is_covered();
+            self.background.has_checkpoint();
         }
         state.follow(manifest);
         Ok(())

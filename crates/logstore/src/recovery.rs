@@ -295,6 +295,7 @@ impl Parts {
             pins: Pins::default(),
             stats: LogStoreStats::default(),
             undecidable,
+            first_epoch: epoch,
             first_generation,
             // What a missing device holds may be rolled forward by a later start.
             some_write_failed: AtomicBool::new(some_write_failed),
@@ -354,9 +355,10 @@ impl Inner {
     /// because a device is missing or a bad block can be read again, and what a client did not find must not come back.
     async fn settle_decisions(self: &Arc<Self>) -> Result<(), OpenError> {
         match self.checkpoint().await {
-            // A full device must not keep the gateway from starting.
+            // A full device must not keep the gateway from starting: what is deleted then makes room.
             Err(error @ EngineError::Full) => {
                 tracing::warn!(%error, "no room for a checkpoint at the start: the next start decides anew what this one passed over");
+                self.background.want_checkpoint();
                 Ok(())
             }
             settled => settled.map_err(OpenError::Settle),

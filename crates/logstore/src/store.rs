@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use types::limits::MAX_SMALL_BYTES;
-use types::{BucketId, GatewayId, Generation, KeyHash, Order, Sequence, UploadId};
+use types::{BucketId, Epoch, GatewayId, Generation, KeyHash, Order, Sequence, UploadId};
 
 /// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
 pub(crate) const SHARDS: usize = 256;
@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     pub stats: LogStoreStats,
     /// What missing devices make undecidable (zstore.md, decision 21); empty in normal life.
     pub undecidable: Undecidable,
+    /// The epoch that this start began with: a checkpoint that has it has what the start decided.
+    pub first_epoch: Epoch,
     /// The generation that this start began with; no earlier start wrote under it.
     pub first_generation: Generation,
     /// A write ended with an unknown outcome: copies of it may stand, and a start may roll it forward.
@@ -431,7 +433,7 @@ pub struct LogStoreSize {
     pub full_map_bytes: usize,
     /// Names that no checkpoint covers.
     pub unsaved_names: usize,
-    pub epoch: types::Epoch,
+    pub epoch: Epoch,
     /// Keys of which a record was found that a missing device makes undecidable.
     pub undecidable_keys: usize,
     /// The share of all keys, existing or not, that missing devices make undecidable: 0 to 1.
@@ -444,6 +446,12 @@ impl LogStore {
     /// The missing devices without which something can't be answered; empty in normal life.
     pub fn waits_for(&self) -> Vec<types::DeviceId> {
         self.inner.undecidable.lists_wait_for()
+    }
+
+    /// Whether a checkpoint has what this start decided, and what it found. Until then a gateway that has not its maps could not take over from
+    /// it: that one would decide by what stands on the devices behind the last checkpoint, which others than this gateway may have written.
+    pub fn has_settled(&self) -> bool {
+        self.inner.remembered.epoch() >= self.inner.first_epoch
     }
 
     /// The size of the maps. Takes each shard's lock for a moment.

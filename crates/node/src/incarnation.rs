@@ -27,13 +27,15 @@ const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pause before a recovery looks again whether devices are back that it waits for.
 const AWAITED_PAUSE: Duration = Duration::from_secs(2);
-/// How often a founder that could not decide everything looks whether the devices that it missed are back.
+/// How often a founder that serves alone looks whether the devices that it missed are back, or what it decided is written down.
 const AWAITED_LOOK: Duration = Duration::from_millis(500);
 
 /// What an incarnation is doing.
 struct Life {
     registered: Registered,
     store: Option<LogStore>,
+    /// Founded the cell without room to write down what it decided.
+    is_unsettled: bool,
     installed: ViewNumber,
     /// Gets the maps of the cell.
     joining: Option<JoinHandle<bool>>,
@@ -71,7 +73,8 @@ impl Inner {
     }
 
     async fn live_once(self: &Arc<Self>, registered: Registered) -> String {
-        let mut life = Life { registered, store: None, installed: ViewNumber(0), joining: None, recovery: None };
+        let mut life =
+            Life { registered, store: None, is_unsettled: false, installed: ViewNumber(0), joining: None, recovery: None };
         let mut changes = self.manager.changes();
         loop {
             drop(changes.borrow_and_update());
@@ -94,6 +97,12 @@ impl Inner {
                 () = self.missing_are_back(life.store.as_ref()) => {
                     return "devices are back that the founding missed: everything is decided anew".to_owned();
                 }
+                () = self.is_written_down(life.store.as_ref().filter(|_| life.is_unsettled)) => {
+                    env::mark("node: a founding that had no room is written down");
+                    life.is_unsettled = false;
+                    self.vitals.change(|present| present.founding_done = true);
+                    self.vitals.news.notify_one();
+                }
             }
         }
     }
@@ -109,6 +118,14 @@ impl Inner {
             if awaited.iter().all(|device| store.has_target(*device) || !known.contains(device)) {
                 return;
             }
+        }
+    }
+
+    /// Returns when a checkpoint has what this founder decided.
+    async fn is_written_down(&self, unsettled: Option<&LogStore>) {
+        let Some(store) = unsettled else { return std::future::pending().await };
+        while !store.has_settled() {
+            self.env.sleep(AWAITED_LOOK).await;
         }
     }
 
@@ -133,8 +150,14 @@ impl Inner {
                 let store = self.found(life.registered, &cell, view).await?;
                 // What the founder can't decide nobody else would know of: until a founding decides everything, nobody joins.
                 let devices = store.waits_for();
-                let is_done = devices.is_empty();
-                if !is_done {
+                life.is_unsettled = devices.is_empty() && !store.has_settled();
+                let is_done = devices.is_empty() && !life.is_unsettled;
+                if life.is_unsettled {
+                    // Who joins gets its maps from this gateway. If that ended first, nobody could tell which writes it knew of.
+                    tracing::warn!(
+                        "no room to write down what was decided: this gateway serves alone until something is deleted"
+                    );
+                } else if !is_done {
                     tracing::warn!(?devices, "not everything can be decided without these devices: this gateway serves alone");
                 }
                 self.vitals.change(|present| (present.store, present.founding_done) = (Some(store.clone()), is_done));

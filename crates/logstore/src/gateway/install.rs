@@ -98,7 +98,7 @@ impl Inner {
         }
         let table = Arc::new(next.table);
         if table.generation() > self.targets.table().generation() {
-            self.background.note_table();
+            self.background.want_checkpoint();
         }
         self.targets.set_table(table.clone());
         self.background.want_repair();

@@ -330,6 +330,11 @@ impl CellRig {
         self.streets.lend();
     }
 
+    /// The file systems under the devices have so much room, or as much as is needed.
+    pub fn limit_space(&self, bytes: Option<u64>) {
+        self.rig.lock().disks.iter().for_each(|disk| disk.set_space_limit(bytes));
+    }
+
     /// What stands in the zones of these devices is damaged.
     pub fn lose(&self, devices: &[u32]) {
         let rig = self.rig.lock();

@@ -7,6 +7,7 @@ use crate::LogStore;
 use bytes::Bytes;
 use engine::{Condition, EngineError, ObjectEngine};
 use smallvec::smallvec;
+use std::time::Duration;
 
 const GATEWAYS: usize = 5;
 const OBJECT_BYTES: usize = 60_000;
@@ -59,5 +60,28 @@ fn a_full_cell_goes_on_when_gateways_are_lost() {
             }
         }
         put(&gateway, "after").await.unwrap();
+    });
+}
+
+/// A founder without room for its checkpoint says so, for as long as nobody could take over from it, and makes it as soon as there is room.
+#[test]
+fn a_founder_without_room_says_that_it_has_not_settled() {
+    simulate(async {
+        let cell = CellRig::with_zones(10, 1, 16, 256 * 1024).await;
+        let gateway = cell.gateways()[0].clone();
+        put(&gateway, "key").await.unwrap();
+        assert!(gateway.has_settled());
+        drop(gateway);
+        // The file systems under the devices are full.
+        let used = format::superblock::FIRST_REGION_BYTE + 256 * 1024;
+        cell.limit_space(Some(used));
+        let founder = cell.restart_all().await;
+        assert!(!founder.has_settled());
+        assert_eq!(founder.info(&key("key")).await.unwrap().length, OBJECT_BYTES as u64);
+        cell.env.sleep(Duration::from_secs(10)).await;
+        assert!(!founder.has_settled());
+        cell.limit_space(None);
+        cell.env.sleep(Duration::from_secs(10)).await;
+        assert!(founder.has_settled(), "nobody writes, and it is made all the same");
     });
 }

@@ -6,6 +6,7 @@ use device::{Device, DeviceConfig, DeviceStats, FormatOptions};
 use disk::{Disk, DiskStats, Fault, FaultRule, Operation, SimDisk, SimOptions};
 use engine::ObjectEngine;
 use env::Env;
+use format::superblock::FIRST_REGION_BYTE;
 use logstore::LogStoreConfig;
 use manager::RegisterNode;
 use net::{Identity, Network, SimulatedNetwork};
@@ -131,6 +132,17 @@ impl Machine {
     /// Another, empty disk is in the place of the machine's device.
     pub fn replace_disk(&mut self, env: &Env) {
         self.data = empty_disk(env);
+    }
+
+    /// The file system under the device's file takes no zone that was not written before, or as many as are wanted.
+    pub fn limit_zones(&self, zones: Option<u64>) {
+        self.data.set_space_limit(zones.map(|zones| FIRST_REGION_BYTE + zones * ZONE_BYTES));
+    }
+
+    /// Zones of the device that were ever written, counted to the last of them.
+    pub fn zones_used(&self) -> u64 {
+        let zones = self.device.as_ref().expect("the node runs").zones();
+        zones.iter().rposition(|zone| zone.activation.0 > 0).map_or(0, |last| last as u64 + 1)
     }
 
     /// The next write to the machine's device fails, which is the end of it.

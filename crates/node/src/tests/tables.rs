@@ -123,3 +123,39 @@ fn a_checkpoint_ends_the_remembering_of_tables() {
         assert_eq!(cluster.cell().former_tables, []);
     });
 }
+
+/// Without room for a checkpoint nobody but the founder would know what was written before: nobody joins until there is some.
+#[test]
+fn a_founding_is_over_when_it_is_written_down() {
+    simulate(async {
+        let mut cluster = Cluster::start(24).await;
+        put(&*cluster.engines()[0], "key", 1, Condition::None).await.unwrap();
+        let used: Vec<u64> = cluster.machines.iter().map(|machine| machine.zones_used()).collect();
+        for number in 0..3 {
+            cluster.kill(number, false).await;
+            cluster.machines[number].limit_zones(Some(used[number]));
+        }
+        cluster.restart_together(&[0, 1, 2], &[]).await;
+        let serving = |cluster: &Cluster| {
+            let nodes = cluster.machines.iter().filter_map(|machine| machine.node.clone());
+            nodes.filter(|node| node.status().serves).collect::<Vec<_>>()
+        };
+        while serving(&cluster).is_empty() {
+            cluster.env.sleep(Duration::from_millis(50)).await;
+        }
+        let until = cluster.env.now() + Duration::from_secs(30);
+        while cluster.env.now() < until {
+            assert_eq!(serving(&cluster).len(), 1);
+            assert!(cluster.cell().installed.as_ref().unwrap().founding);
+            cluster.env.sleep(Duration::from_millis(100)).await;
+        }
+        let founder = serving(&cluster).pop().expect("the founder serves");
+        assert_eq!(get(&*founder.engine(), "key").await.unwrap(), Some(1));
+        drop(founder);
+        cluster.machines.iter().for_each(|machine| machine.limit_zones(None));
+        cluster.all_serve().await;
+        for engine in cluster.engines() {
+            assert_eq!(get(&*engine, "key").await.unwrap(), Some(1));
+        }
+    });
+}
