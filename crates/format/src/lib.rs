@@ -5,6 +5,12 @@ pub mod frame;
 pub mod superblock;
 pub mod zone_header;
 
+pub mod chunk_block;
+pub mod chunk_command;
+pub mod chunk_id;
+pub mod chunk_place;
+pub mod chunk_update;
+
 pub mod attributes;
 pub mod chunk_ref;
 pub mod decode;

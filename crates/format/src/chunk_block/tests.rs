@@ -1,0 +1,106 @@
+use proptest::prelude::*;
+use types::DeviceUuid;
+
+use super::{BLOCK_DATA_BYTES, BlockEntry, BlockHeader, ChunkVersion, CopyState, Era, HEADER_SLOT_BYTES, MAX_BLOCK_ENTRIES};
+use crate::chunk_id::tests::id;
+
+fn entry(number: u64, offset: u32, capacity: u32) -> BlockEntry {
+    BlockEntry {
+        id: id(7, number, 9),
+        offset,
+        capacity,
+        length: capacity / 2,
+        checksum: 0xc0ff_ee00,
+        era: Era(3),
+        version: ChunkVersion { counter: 4, writer: 5 },
+        state: CopyState::Overwriting,
+        is_settled: true,
+    }
+}
+
+fn header(serial: u64, entries: Vec<BlockEntry>) -> BlockHeader {
+    BlockHeader { device_uuid: DeviceUuid([0x11; 16]), block: 0x0203, serial, entries }
+}
+
+#[test]
+fn golden() {
+    let bytes = header(6, vec![entry(8, 0x1000, 0x200)]).encode();
+    let expected = concat!(
+        "c4ac450d",
+        "54634268",
+        "01000100",
+        "03020000",
+        "11111111111111111111111111111111",
+        "0600000000000000",
+        "000000000000000000000000000000000000000000000000",
+        "0700000008000000000000000900000000000000",
+        "00100000",
+        "00020000",
+        "00010000",
+        "00eeffc0",
+        "03000000",
+        "0400000000000000",
+        "0500000000000000",
+        "0201000000000000",
+    );
+    assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
+}
+
+#[test]
+fn the_newest_slot_that_may_be_believed_counts() {
+    let (old, new) = (header(6, vec![entry(1, 0, 8)]), header(7, vec![]));
+    let (old_bytes, new_bytes) = (old.encode(), new.encode());
+    assert_eq!((old.slot(), new.slot()), (0, 1));
+    assert_eq!(BlockHeader::decode_newest([&old_bytes, &new_bytes]), Ok(new.clone()));
+    assert_eq!(BlockHeader::decode_newest([&new_bytes, &old_bytes]), Ok(new.clone()));
+    let torn = &new_bytes[..new_bytes.len() - 1];
+    assert_eq!(BlockHeader::decode_newest([&old_bytes, torn]), Ok(old));
+    assert_eq!(BlockHeader::decode_newest([torn, &new_bytes]), Ok(new));
+    BlockHeader::decode_newest([torn, torn]).expect_err("neither");
+}
+
+#[test]
+fn a_full_header_fills_a_slot() {
+    let entries = (0..MAX_BLOCK_ENTRIES as u64).map(|number| entry(number, number as u32 * 16, 16)).collect();
+    let full = header(1, entries);
+    assert_eq!(full.encode().len(), HEADER_SLOT_BYTES);
+    assert_eq!(BlockHeader::decode(&full.encode()), Ok(full));
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let twice = header(1, vec![entry(1, 0, 8), entry(1, 8, 8)]);
+    assert_eq!(BlockHeader::decode(&twice.encode()).expect_err("one id twice").field, "ids");
+    let overlapping = header(1, vec![entry(1, 8, 8), entry(2, 0, 9)]);
+    assert_eq!(BlockHeader::decode(&overlapping.encode()).expect_err("overlap").field, "extents");
+    let outside = header(1, vec![entry(1, BLOCK_DATA_BYTES - 7, 8)]);
+    assert_eq!(BlockHeader::decode(&outside.encode()).expect_err("outside").field, "capacity");
+    let mut changed = header(1, vec![entry(1, 0, 8)]).encode();
+    *changed.last_mut().expect("bytes") ^= 1;
+    assert_eq!(BlockHeader::decode(&changed).expect_err("changed").field, "crc");
+}
+
+proptest! {
+    #[test]
+    fn round_trip(
+        sizes in prop::collection::vec((any::<u64>(), 0_u32..16_000, any::<u32>(), any::<u64>(), any::<bool>(), 0_usize..4), 0..60),
+        block: u32, serial: u64, uuid: [u8; 16],
+    ) {
+        let states = [CopyState::Live, CopyState::Overwriting, CopyState::Departed, CopyState::Dead];
+        let mut offset = 0;
+        let mut entries = Vec::new();
+        for (number, (nonce, capacity, checksum, counter, is_settled, state)) in sizes.into_iter().enumerate() {
+            let version = ChunkVersion { counter, writer: nonce };
+            let base = entry(number as u64, offset, capacity);
+            entries.push(BlockEntry { checksum, version, is_settled, state: states[state], ..base });
+            offset += capacity;
+        }
+        let written = BlockHeader { device_uuid: DeviceUuid(uuid), block, serial, entries };
+        prop_assert_eq!(BlockHeader::decode(&written.encode()), Ok(written));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(BlockHeader::decode(&bytes).is_err(), "nobody guesses a checksum");
+    }
+}

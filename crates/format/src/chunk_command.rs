@@ -1,0 +1,242 @@
+//! Commands of a maintenance unit, as they stand in its log (docs/rfd/0011).
+//!
+//! Two bytes, version and kind, then the fields of the kind in the order in which they are declared; a list begins with its count in two
+//! bytes. Time and randomness are fields, so that every member that applies a log has the same state. Little endian.
+
+use types::DeviceId;
+
+use crate::chunk_id::{CHUNK_ID_BYTES, ChunkId, ChunkNonce};
+use crate::chunk_place::{BlockPlace, ChunkPlaces};
+use crate::decode::{DecodeError, Fault, Reader};
+
+/// Version written; 1: the first.
+pub const CHUNK_COMMAND_VERSION: u8 = 1;
+/// Most items of one list.
+pub const MAX_COMMAND_ITEMS: usize = 4_096;
+
+const COMMAND: &str = "chunk command";
+const COPY_BYTES: usize = CHUNK_ID_BYTES + PLACE_BYTES;
+const PLACE_BYTES: usize = 8;
+
+/// Names a request of a client: its session, which the system gave, and its own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientCall {
+    pub session: u32,
+    pub request: u32,
+}
+
+/// A copy: of which chunk, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CopyOf {
+    pub id: ChunkId,
+    pub place: BlockPlace,
+}
+
+/// A chunk is to be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    pub call: ClientCall,
+    /// Drawn by the proposer.
+    pub nonce: ChunkNonce,
+    /// Most bytes that the chunk will ever have.
+    pub bytes: u32,
+    /// Chosen by the proposer.
+    pub places: ChunkPlaces,
+    /// When the registration ends, unless it is committed; milliseconds of the proposers' clock.
+    pub deadline_ms: u64,
+}
+
+/// A copy is to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relocation {
+    pub id: ChunkId,
+    pub from: BlockPlace,
+    pub to: BlockPlace,
+    /// The device of `from` is lost: its lease has ended, and nobody will read there any more.
+    pub is_lost: bool,
+}
+
+/// What a unit is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChunkCommand {
+    /// The unit may use these blocks of a device: a bulk.
+    Grant {
+        device: DeviceId,
+        first_block: u32,
+        blocks: u32,
+    },
+    Register(Registration),
+    /// All copies are durable.
+    Commit(ChunkId),
+    /// The client gives its registration up.
+    Revoke(ChunkId),
+    /// It is at least this late: registrations whose deadline is not later end.
+    Expire {
+        now_ms: u64,
+    },
+    /// Nodes have dead copies of these.
+    Freed(Vec<ChunkId>),
+    /// These copies are dead, or departed, or their devices lost.
+    Erased(Vec<CopyOf>),
+    /// Nothing of these copies is left at their nodes.
+    Forgotten(Vec<CopyOf>),
+    Relocate(Relocation),
+    /// The copy is durable at its new place.
+    Moved {
+        id: ChunkId,
+        from: BlockPlace,
+        to: BlockPlace,
+    },
+}
+
+impl ChunkCommand {
+    /// Panics when a list has more than [`MAX_COMMAND_ITEMS`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![CHUNK_COMMAND_VERSION, self.kind()];
+        match self {
+            ChunkCommand::Grant { device, first_block, blocks } => {
+                [device.0, *first_block, *blocks].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+            }
+            ChunkCommand::Register(registration) => registration.write(&mut out),
+            ChunkCommand::Commit(id) | ChunkCommand::Revoke(id) => out.extend_from_slice(&id.to_bytes()),
+            ChunkCommand::Expire { now_ms } => out.extend_from_slice(&now_ms.to_le_bytes()),
+            ChunkCommand::Freed(ids) => {
+                put_count(&mut out, ids.len());
+                ids.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
+            }
+            ChunkCommand::Erased(copies) | ChunkCommand::Forgotten(copies) => {
+                put_count(&mut out, copies.len());
+                for copy in copies {
+                    out.extend_from_slice(&copy.id.to_bytes());
+                    put_place(&mut out, copy.place);
+                }
+            }
+            ChunkCommand::Relocate(Relocation { id, from, to, is_lost }) => {
+                out.extend_from_slice(&id.to_bytes());
+                put_place(&mut out, *from);
+                put_place(&mut out, *to);
+                out.push(u8::from(*is_lost));
+            }
+            ChunkCommand::Moved { id, from, to } => {
+                out.extend_from_slice(&id.to_bytes());
+                put_place(&mut out, *from);
+                put_place(&mut out, *to);
+            }
+        }
+        out
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            ChunkCommand::Grant { .. } => 1,
+            ChunkCommand::Register(_) => 2,
+            ChunkCommand::Commit(_) => 3,
+            ChunkCommand::Revoke(_) => 4,
+            ChunkCommand::Expire { .. } => 5,
+            ChunkCommand::Freed(_) => 6,
+            ChunkCommand::Erased(_) => 7,
+            ChunkCommand::Forgotten(_) => 8,
+            ChunkCommand::Relocate(_) => 9,
+            ChunkCommand::Moved { .. } => 10,
+        }
+    }
+
+    /// Reads a command that fills `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(COMMAND, bytes);
+        let version = reader.u8("version")?;
+        reader.check_version(0, version, CHUNK_COMMAND_VERSION)?;
+        let command = match reader.u8("kind")? {
+            1 => {
+                let device = DeviceId(reader.u32("device")?);
+                ChunkCommand::Grant { device, first_block: reader.u32("first_block")?, blocks: reader.u32("blocks")? }
+            }
+            2 => ChunkCommand::Register(Registration::read(&mut reader)?),
+            3 => ChunkCommand::Commit(read_id(&mut reader)?),
+            4 => ChunkCommand::Revoke(read_id(&mut reader)?),
+            5 => ChunkCommand::Expire { now_ms: reader.u64("now_ms")? },
+            6 => ChunkCommand::Freed(read_list(&mut reader, CHUNK_ID_BYTES, read_id)?),
+            7 => ChunkCommand::Erased(read_list(&mut reader, COPY_BYTES, read_copy)?),
+            8 => ChunkCommand::Forgotten(read_list(&mut reader, COPY_BYTES, read_copy)?),
+            9 => {
+                let (id, from, to) = (read_id(&mut reader)?, read_place(&mut reader)?, read_place(&mut reader)?);
+                let at = reader.offset();
+                let is_lost = match reader.u8("is_lost")? {
+                    0 => false,
+                    1 => true,
+                    found => return Err(reader.error_at(at, "is_lost", Fault::Unknown { found: u64::from(found) })),
+                };
+                ChunkCommand::Relocate(Relocation { id, from, to, is_lost })
+            }
+            10 => {
+                let id = read_id(&mut reader)?;
+                ChunkCommand::Moved { id, from: read_place(&mut reader)?, to: read_place(&mut reader)? }
+            }
+            found => return Err(reader.error_at(1, "kind", Fault::Unknown { found: u64::from(found) })),
+        };
+        reader.finish()?;
+        Ok(command)
+    }
+}
+
+impl Registration {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.call.session.to_le_bytes());
+        out.extend_from_slice(&self.call.request.to_le_bytes());
+        out.extend_from_slice(&self.nonce.0.to_le_bytes());
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.extend_from_slice(&self.places.to_value().to_le_bytes());
+        out.extend_from_slice(&self.deadline_ms.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Registration {
+            call: ClientCall { session: reader.u32("session")?, request: reader.u32("request")? },
+            nonce: ChunkNonce(reader.u64("nonce")?),
+            bytes: reader.u32("bytes")?,
+            places: ChunkPlaces::read(reader)?,
+            deadline_ms: reader.u64("deadline_ms")?,
+        })
+    }
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    assert!(count <= MAX_COMMAND_ITEMS, "{count} items in one command");
+    out.extend_from_slice(&(count as u16).to_le_bytes());
+}
+
+fn put_place(out: &mut Vec<u8>, place: BlockPlace) {
+    out.extend_from_slice(&place.to_bits().to_le_bytes());
+}
+
+fn read_id(reader: &mut Reader<'_>) -> Result<ChunkId, DecodeError> {
+    Ok(ChunkId::from_bytes(reader.array("id")?))
+}
+
+fn read_place(reader: &mut Reader<'_>) -> Result<BlockPlace, DecodeError> {
+    let at = reader.offset();
+    let bits = reader.u64("place")?;
+    BlockPlace::from_bits(bits).ok_or(reader.error_at(at, "place", Fault::Unknown { found: bits }))
+}
+
+fn read_copy(reader: &mut Reader<'_>) -> Result<CopyOf, DecodeError> {
+    Ok(CopyOf { id: read_id(reader)?, place: read_place(reader)? })
+}
+
+fn read_list<'a, T>(
+    reader: &mut Reader<'a>,
+    item_bytes: usize,
+    read: impl Fn(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let at = reader.offset();
+    let count = usize::from(reader.u16("count")?);
+    reader.check_count(at, count, item_bytes, "count")?;
+    if count > MAX_COMMAND_ITEMS {
+        let fault = Fault::OutOfRange { least: 0, most: MAX_COMMAND_ITEMS as u64, found: count as u64 };
+        return Err(reader.error_at(at, "count", fault));
+    }
+    (0..count).map(|_| read(reader)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+use proptest::prelude::*;
+use types::DeviceId;
+
+use super::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
+use crate::chunk_id::ChunkNonce;
+use crate::chunk_id::tests::{any_id, id};
+use crate::chunk_place::ChunkPlaces;
+use crate::chunk_place::tests::{any_place, any_places, place};
+
+fn hex(command: &ChunkCommand) -> String {
+    command.encode().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn golden() {
+    let id = id(1, 2, 3);
+    let (from, to) = (place(1, 2), place(3, 4));
+    let places = ChunkPlaces::new(&[from]).expect("one");
+    let call = ClientCall { session: 5, request: 6 };
+    let registration = Registration { call, nonce: ChunkNonce(7), bytes: 8, places, deadline_ms: 9 };
+    let copy = CopyOf { id, place: from };
+    let (id_hex, from_hex, to_hex) = ("0100000002000000000000000300000000000000", "0200000400000000", "0400000c00000000");
+    let registered = "05000000060000000700000000000000080000000200000400fcffffffffffffffffff3f0900000000000000";
+    let rows = [
+        (ChunkCommand::Grant { device: DeviceId(1), first_block: 2, blocks: 3 }, "0101010000000200000003000000".to_owned()),
+        (ChunkCommand::Register(registration), format!("0102{registered}")),
+        (ChunkCommand::Commit(id), format!("0103{id_hex}")),
+        (ChunkCommand::Revoke(id), format!("0104{id_hex}")),
+        (ChunkCommand::Expire { now_ms: 1 }, "01050100000000000000".to_owned()),
+        (ChunkCommand::Freed(vec![id]), format!("01060100{id_hex}")),
+        (ChunkCommand::Erased(vec![copy]), format!("01070100{id_hex}{from_hex}")),
+        (ChunkCommand::Forgotten(vec![copy, copy]), format!("01080200{id_hex}{from_hex}{id_hex}{from_hex}")),
+        (ChunkCommand::Relocate(Relocation { id, from, to, is_lost: true }), format!("0109{id_hex}{from_hex}{to_hex}01")),
+        (ChunkCommand::Moved { id, from, to }, format!("010a{id_hex}{from_hex}{to_hex}")),
+    ];
+    for (command, expected) in rows {
+        assert_eq!(hex(&command), expected, "{command:?}");
+    }
+}
+
+fn any_command() -> impl Strategy<Value = ChunkCommand> {
+    let copies = || prop::collection::vec((any_id(), any_place()).prop_map(|(id, place)| CopyOf { id, place }), 0..5);
+    let registration = (any::<(u32, u32, u64, u32, u64)>(), any_places()).prop_map(|(numbers, places)| {
+        let (session, request, nonce, bytes, deadline_ms) = numbers;
+        let call = ClientCall { session, request };
+        ChunkCommand::Register(Registration { call, nonce: ChunkNonce(nonce), bytes, places, deadline_ms })
+    });
+    prop_oneof![
+        any::<(u32, u32, u32)>().prop_map(|(device, first_block, blocks)| {
+            ChunkCommand::Grant { device: DeviceId(device), first_block, blocks }
+        }),
+        registration,
+        any_id().prop_map(ChunkCommand::Commit),
+        any_id().prop_map(ChunkCommand::Revoke),
+        any::<u64>().prop_map(|now_ms| ChunkCommand::Expire { now_ms }),
+        prop::collection::vec(any_id(), 0..5).prop_map(ChunkCommand::Freed),
+        copies().prop_map(ChunkCommand::Erased),
+        copies().prop_map(ChunkCommand::Forgotten),
+        (any_id(), any_place(), any_place(), any::<bool>())
+            .prop_map(|(id, from, to, is_lost)| ChunkCommand::Relocate(Relocation { id, from, to, is_lost })),
+        (any_id(), any_place(), any_place()).prop_map(|(id, from, to)| ChunkCommand::Moved { id, from, to }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn round_trip(command in any_command()) {
+        prop_assert_eq!(ChunkCommand::decode(&command.encode()), Ok(command));
+    }
+
+    #[test]
+    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..12) {
+        (bytes[0], bytes[1]) = (1, kind);
+        if let Ok(read) = ChunkCommand::decode(&bytes) {
+            prop_assert_eq!(read.encode(), bytes);
+        }
+    }
+}
