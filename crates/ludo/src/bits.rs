@@ -6,7 +6,7 @@
 use crate::word::Word;
 
 /// Bytes of a cache line, at whose beginning an array begins: one whose stride divides 512 bits then never lets a bucket cross a line.
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 const WORDS_OF_A_LINE: usize = LINE_BYTES / 8;
 
 #[derive(Debug)]

@@ -46,6 +46,11 @@ impl<W: Word> Classifier<W> {
         digest.nodes(self.seed, self.side_a, self.side_b)
     }
 
+    /// Asks for the cache lines of a key's two bits.
+    pub fn touch(&self, nodes: [u64; 2]) {
+        nodes.iter().for_each(|node| self.bits.touch((node / 64) as usize));
+    }
+
     /// The choice that the two nodes stand for.
     #[inline(always)]
     pub fn of_nodes(&self, nodes: [u64; 2]) -> u32 {

@@ -128,6 +128,12 @@ impl Digest {
         (u32::from((fold(self.entropy() ^ PI[4], PI[0]) >> 48) as u16) >> (16 - bits)) as u16
     }
 
+    /// A byte for the keyed table, never 0. It stands in no message and no snapshot.
+    #[inline(always)]
+    pub fn tag(self) -> u8 {
+        reduce(self.y, 255) as u8 + 1
+    }
+
     /// What keys of one bucket still differ in: their `x` agree in a part.
     #[inline(always)]
     fn entropy(self) -> u64 {

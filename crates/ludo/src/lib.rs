@@ -61,7 +61,7 @@
 //! That is 4.51 + 1.053 · (l + f). The paper's 3.76 counts an overflow table of 0.11 bits a key; the exact one, with the number of
 //! its bucket in every entry, costs 0.75 more: 1.4% at l = 60, 0.8% at l = 126. A bucket is padded to whole words where that
 //! costs at most 1%: values of 126 bits make it one cache line. A maintenance structure takes beside its lookup structure
-//! 1.053 · key bytes for the keys and 17.7 bytes a key for the forest ([`Maintenance::memory_bytes`]).
+//! 1.053 · (key bytes + 1) bytes a key for the keys and 21.9 for the forest ([`Maintenance::memory_bytes`]).
 //!
 //! # What can fail, and how often
 //!

@@ -30,6 +30,7 @@ pub use renew::Renewal;
 mod build;
 mod error;
 mod renew;
+mod warm;
 
 /// What a structure is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl<V: PackedValue> Maintenance<V> {
         let value = self.check_value(value)?;
         let digest = self.hasher().digest(key);
         let buckets = digest.buckets(self.config.shape.buckets());
-        if self.keys.find(key, buckets).is_some() {
+        if self.keys.find(key, digest.tag(), buckets).is_some() {
             return Err(InsertError::Present);
         }
         if self.len >= self.config.shape.capacity() {
@@ -114,7 +115,7 @@ impl<V: PackedValue> Maintenance<V> {
         for (from, to) in room.moves {
             self.move_key(from, to, &mut update);
         }
-        self.keys.put(room.free, key);
+        self.keys.put(room.free, key, digest.tag());
         self.len += 1;
         let choice = choice_of(digest, room.free, self.config.shape.buckets());
         match ties {
@@ -197,7 +198,8 @@ impl<V: PackedValue> Maintenance<V> {
         if key.len() != self.config.key_bytes {
             return None;
         }
-        self.keys.find(key, self.hasher().digest(key).buckets(self.config.shape.buckets()))
+        let digest = self.hasher().digest(key);
+        self.keys.find(key, digest.tag(), digest.buckets(self.config.shape.buckets()))
     }
 
     fn digest_at(&self, place: Place) -> Digest {
@@ -222,10 +224,6 @@ impl<V: PackedValue> Maintenance<V> {
         self.lookup.current().classifier.nodes(digest).map(|node| node as u32)
     }
 
-    fn ends_at(&self, place: Place) -> Ends {
-        self.ends(self.digest_at(place))
-    }
-
     /// The choice that two nodes will stand for after some flips.
     fn choice_after(&self, ends: Ends, flips: &[u32]) -> u32 {
         let before = self.lookup.current().classifier.of_nodes(ends.map(u64::from));
@@ -241,7 +239,7 @@ impl<V: PackedValue> Maintenance<V> {
         if held {
             update.overlay.push(OverlayChange::Put(digest, choice));
         } else {
-            update.flips.extend(self.forest.smaller_part(from, ends, |place| self.ends_at(place)));
+            update.flips.extend(self.forest.smaller_part(from, ends));
             self.forest.relabel(from, to, ends);
         }
         self.renew_moved(from, to, digest);
@@ -295,7 +293,7 @@ impl<V: PackedValue> Maintenance<V> {
 
     /// How a new key's edge lies. One that closes a cycle needs room in the overlay, and a digest of its own.
     fn plan_edge(&self, digest: Digest, buckets: [u64; 2]) -> Result<Ties, InsertError> {
-        let ties = self.forest.ties(self.ends(digest), |place| self.ends_at(place));
+        let ties = self.forest.ties(self.ends(digest));
         if ties == Ties::Joined {
             let mut neighbours = buckets.into_iter().flat_map(|bucket| self.keys.in_bucket(bucket));
             let twin = neighbours.any(|place| self.digest_at(place) == digest);

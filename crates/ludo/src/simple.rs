@@ -1,7 +1,7 @@
 //! The twin with keys: a (2,4)-cuckoo table that holds full keys with their values.
 //!
 //! It is what the paper calls SmashSimple, the index to compare with: as flexible, exact about keys that are not present, and
-//! larger by the keys: (8 · key bytes + l + 1) / 0.95 bits a key.
+//! larger by the keys: (8 · key bytes + 8 + l) / 0.95 bits a key.
 
 use std::sync::atomic::AtomicU64;
 
@@ -56,8 +56,9 @@ impl<V: PackedValue> Simple<V> {
         }
         let words = self.checked(value)?;
         let count = self.config.shape.buckets();
-        let buckets = self.hasher.digest(key).buckets(count);
-        if self.keys.find(key, buckets).is_some() {
+        let digest = self.hasher.digest(key);
+        let buckets = digest.buckets(count);
+        if self.keys.find(key, digest.tag(), buckets).is_some() {
             return Err(InsertError::Present);
         }
         if self.len >= self.config.shape.capacity() {
@@ -72,7 +73,7 @@ impl<V: PackedValue> Simple<V> {
             self.keys.shift(from, to);
             self.set_value(to, self.value_at(from));
         }
-        self.keys.put(room.free, key);
+        self.keys.put(room.free, key, digest.tag());
         self.set_value(room.free, words);
         self.len += 1;
         Ok(())
@@ -103,7 +104,8 @@ impl<V: PackedValue> Simple<V> {
         if key.len() != self.config.key_bytes {
             return None;
         }
-        self.keys.find(key, self.hasher.digest(key).buckets(self.config.shape.buckets()))
+        let digest = self.hasher.digest(key);
+        self.keys.find(key, digest.tag(), digest.buckets(self.config.shape.buckets()))
     }
 
     /// Pieces of a value: index of the word, its offset and its width.

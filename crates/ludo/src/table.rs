@@ -71,6 +71,12 @@ impl<W: Word> Table<W> {
         self.bits.touch((bucket * self.stride_bits / 64) as usize);
     }
 
+    /// Asks for the cache lines of a bucket's seed and of its end.
+    pub fn touch(&self, bucket: u64) {
+        self.touch_seed(bucket);
+        self.bits.touch((((bucket + 1) * self.stride_bits - 1) / 64) as usize);
+    }
+
     /// The five bits alone.
     #[inline(always)]
     pub fn seed_field(&self, bucket: u64) -> u16 {

@@ -10,7 +10,7 @@ mod peers;
 use measure::{Case, Row};
 
 const USAGE: &str = "ludo-bench-peers --keys N --key-bytes 20|40 --value-bits 60|126 \
-    [--fingerprint-bits 0..16] [--only ludo,unfilled,build,simple,hashbrown,ptr_hash,ph]";
+    [--fingerprint-bits 0..16] [--only ludo,warmed,unfilled,build,simple,hashbrown,ptr_hash,ph]";
 
 fn main() {
     let mut case = Case { keys: 1_000_000, key_bytes: 20, value_bits: 60, fingerprint_bits: 0 };
@@ -42,7 +42,8 @@ fn main() {
 
 fn run<const BYTES: usize, V: measure::Value>(case: &Case, name: &str) {
     match name {
-        "ludo" => peers::ludo::<BYTES, V>(case),
+        "ludo" => peers::ludo::<BYTES, V>(case, false),
+        "warmed" => peers::ludo::<BYTES, V>(case, true),
         "unfilled" => peers::ludo_unfilled::<BYTES, V>(case),
         "build" => peers::ludo_build::<BYTES, V>(case),
         "simple" => peers::simple::<BYTES, V>(case),

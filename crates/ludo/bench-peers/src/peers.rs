@@ -14,14 +14,21 @@ fn config(case: &Case) -> Config {
     Config { key_bytes: case.key_bytes, shape, seed: 1 }
 }
 
+/// Keys that are inserted with their memory asked for ahead.
+const AHEAD: u64 = 32;
+
 /// Insertions one by one, each with its update message encoded; then lookups in the finished lookup structure.
-pub fn ludo<const BYTES: usize, V: Value>(case: &Case) {
+pub fn ludo<const BYTES: usize, V: Value>(case: &Case, ahead: bool) {
     let mut message = Vec::new();
     let mut message_bytes = 0;
     let shape = config(case).shape;
     let mut maintenance = Maintenance::<V>::new(config(case));
     let ((), taken) = seconds(|| {
         for number in 0..case.keys {
+            if ahead && number % AHEAD == 0 {
+                let keys: Vec<[u8; BYTES]> = (number..case.keys.min(number + AHEAD)).map(key).collect();
+                maintenance.warm(&keys);
+            }
             let update = maintenance.insert(&key::<BYTES>(number), V::of(number, case.value_bits)).expect("room");
             message.clear();
             update.encode(&shape, &mut message);
@@ -41,7 +48,8 @@ pub fn ludo<const BYTES: usize, V: Value>(case: &Case) {
     let (single, batched) = lookups::<BYTES, V>(case, &lookup);
     let bits_a_key = lookup.memory_bytes() as f64 * 8.0 / case.keys as f64;
     let inserts = case.keys as f64 / taken / 1e6;
-    Row { name: "ludo", bits_a_key, single, batched, inserts, seconds: taken, note }.print(case);
+    let name = if ahead { "ludo, inserts warmed" } else { "ludo" };
+    Row { name, bits_a_key, single, batched, inserts, seconds: taken, note }.print(case);
 }
 
 /// Lookups in a structure without keys: the same accesses, except the 4% that also go to the overflow table, and no answers to

@@ -1,10 +1,12 @@
 use super::{Keys, Room, bucket_of, place};
 
+const TAG: u8 = 5;
+
 /// Keys of one byte, whose other bucket a table of the test tells.
 fn keys(buckets: u64, full: &[u64]) -> Keys {
     let mut keys = Keys::new(1, buckets);
     for bucket in full {
-        (0..4).for_each(|position| keys.put(place(*bucket, position), &[(*bucket * 4) as u8 + position as u8]));
+        (0..4).for_each(|position| keys.put(place(*bucket, position), &[(*bucket * 4) as u8 + position as u8], TAG));
     }
     keys
 }
@@ -12,7 +14,7 @@ fn keys(buckets: u64, full: &[u64]) -> Keys {
 #[test]
 fn the_emptier_bucket_is_taken() {
     let mut keys = keys(3, &[0]);
-    keys.put(place(1, 0), &[9]);
+    keys.put(place(1, 0), &[9], TAG);
     assert_eq!(keys.room([0, 1], |_| 0), Some(Room { moves: vec![], free: place(1, 1) }));
     assert_eq!(keys.room([1, 2], |_| 0), Some(Room { moves: vec![], free: place(2, 0) }));
     assert_eq!(keys.room([2, 1], |_| 0), Some(Room { moves: vec![], free: place(2, 0) }));
@@ -38,11 +40,12 @@ fn no_room_is_said_and_not_searched_for_ever() {
 #[test]
 fn keys_are_found_moved_and_removed() {
     let mut keys = keys(3, &[1]);
-    assert_eq!(keys.find(&[6], [0, 1]), Some(place(1, 2)));
-    assert_eq!(keys.find(&[6], [0, 2]), None);
+    assert_eq!(keys.find(&[6], TAG, [0, 1]), Some(place(1, 2)));
+    assert_eq!(keys.find(&[6], TAG, [0, 2]), None);
+    assert_eq!(keys.find(&[6], TAG + 1, [0, 1]), None, "the tag is looked at first");
     keys.shift(place(1, 2), place(2, 0));
-    assert_eq!(keys.find(&[6], [2, 1]), Some(place(2, 0)));
+    assert_eq!(keys.find(&[6], TAG, [2, 1]), Some(place(2, 0)));
     keys.clear(place(2, 0));
-    assert_eq!(keys.find(&[6], [2, 1]), None);
+    assert_eq!(keys.find(&[6], TAG, [2, 1]), None);
     assert_eq!(keys.all().count(), 3);
 }

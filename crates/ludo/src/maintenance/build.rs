@@ -167,7 +167,7 @@ impl Building {
         let digest = self.hasher.digest(key);
         let count = self.shape.buckets();
         let buckets = digest.buckets(count);
-        if self.keys.find(key, buckets).is_some() {
+        if self.keys.find(key, digest.tag(), buckets).is_some() {
             return Err(Misplaced::Present);
         }
         let other = |place| {
@@ -179,7 +179,7 @@ impl Building {
             self.keys.shift(from, to);
             self.set_provisional(to, self.provisional(from));
         }
-        self.keys.put(room.free, key);
+        self.keys.put(room.free, key, digest.tag());
         self.set_provisional(room.free, Slot { value, fingerprint: digest.fingerprint(self.shape.fingerprint_bits()) });
         self.len += 1;
         Ok(())

@@ -73,9 +73,9 @@ impl Renewing {
     }
 
     /// Adds the edge of the key at a place.
-    fn add(&mut self, places: Places<'_>, place: Place, digest: Digest, choice: u32) {
+    fn add(&mut self, place: Place, digest: Digest, choice: u32) {
         let ends = self.ends(digest);
-        match self.forest.ties(ends, |place| self.ends(places.digest(place))) {
+        match self.forest.ties(ends) {
             Ties::Joined => self.broken = true,
             Ties::Apart(nodes) => {
                 if self.classifier.of_nodes(ends.map(u64::from)) != choice {
@@ -92,7 +92,7 @@ impl Renewing {
         while self.cursor < end && !self.broken {
             if places.keys.holds(self.cursor) {
                 let digest = places.digest(self.cursor);
-                self.add(places, self.cursor, digest, choice_of(digest, self.cursor, places.buckets));
+                self.add(self.cursor, digest, choice_of(digest, self.cursor, places.buckets));
             }
             self.cursor += 1;
         }
@@ -125,7 +125,7 @@ impl<V: PackedValue> Maintenance<V> {
     }
 
     /// Works on a new classifier, for as many places as `budget` says, and begins one if none is being built. Other operations
-    /// may come between the steps. Takes 18 bytes a key while it lasts.
+    /// may come between the steps. Takes 22 bytes a key while it lasts.
     pub fn renew(&mut self, budget: u64) -> Renewal {
         let attempts = match &self.renewal {
             Some(renewing) if renewing.is_broken() => renewing.attempts() + 1,
@@ -172,11 +172,12 @@ impl<V: PackedValue> Maintenance<V> {
     }
 
     pub(super) fn renew_inserted(&mut self, place: Place, digest: Digest, choice: u32) {
-        let Some(mut renewing) = self.renewal.take() else { return };
-        if place < renewing.cursor && !renewing.broken {
-            renewing.add(self.places(), place, digest, choice);
+        if let Some(renewing) = &mut self.renewal
+            && place < renewing.cursor
+            && !renewing.broken
+        {
+            renewing.add(place, digest, choice);
         }
-        self.renewal = Some(renewing);
     }
 
     pub(super) fn renew_removed(&mut self, place: Place, digest: Digest) {
@@ -191,22 +192,21 @@ impl<V: PackedValue> Maintenance<V> {
 
     /// The key at `from` is about to move to `to`, which is free.
     pub(super) fn renew_moved(&mut self, from: Place, to: Place, digest: Digest) {
-        let Some(mut renewing) = self.renewal.take() else { return };
-        if !renewing.broken {
-            let ends = renewing.ends(digest);
-            match (from < renewing.cursor, to < renewing.cursor) {
-                (true, true) => {
-                    let places = self.places();
-                    let nodes = renewing.forest.smaller_part(from, ends, |place| renewing.ends(places.digest(place)));
-                    renewing.flip(&nodes);
-                    renewing.forest.relabel(from, to, ends);
-                }
-                (true, false) => renewing.forest.unlink(from, ends),
-                (false, true) => renewing.add(self.places(), to, digest, choice_of(digest, to, self.config.shape.buckets())),
-                (false, false) => {}
-            }
+        let Some(renewing) = &mut self.renewal else { return };
+        if renewing.broken {
+            return;
         }
-        self.renewal = Some(renewing);
+        let ends = renewing.ends(digest);
+        match (from < renewing.cursor, to < renewing.cursor) {
+            (true, true) => {
+                let nodes = renewing.forest.smaller_part(from, ends);
+                renewing.flip(&nodes);
+                renewing.forest.relabel(from, to, ends);
+            }
+            (true, false) => renewing.forest.unlink(from, ends),
+            (false, true) => renewing.add(to, digest, choice_of(digest, to, self.config.shape.buckets())),
+            (false, false) => {}
+        }
     }
 }
 

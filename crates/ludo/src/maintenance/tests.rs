@@ -112,6 +112,19 @@ fn inserts_one_by_one_reach_a_remote_unit() {
 }
 
 #[test]
+fn warming_changes_nothing() {
+    let count = 1_000;
+    let mut maintenance = filled(count);
+    let before = maintenance.lookup().snapshot();
+    // Present keys, absent ones, and keys that no operation would take; more than a group.
+    let keys: Vec<Vec<u8>> = (0..2 * count).map(|number| key(number).to_vec()).chain([vec![], vec![1; 100]]).collect();
+    maintenance.warm(&keys);
+    Maintenance::<u64>::new(config(1, 60, 0)).warm(&keys);
+    assert!(maintenance.lookup().snapshot() == before);
+    assert_eq!(maintenance.remove(&key(1)).map(|update| update.sequence), Some(0), "no update was made");
+}
+
+#[test]
 fn churn_at_full_load_fills_the_overlay_and_renewal_empties_it() {
     let count = 3_000;
     let mut maintenance = filled(count);

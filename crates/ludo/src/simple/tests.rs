@@ -43,5 +43,5 @@ proptest::proptest! {
 fn memory_is_keys_and_values_at_95_percent() {
     let simple = Simple::<u64>::new(config(1_000_000, 60));
     let bits = simple.memory_bytes() as f64 * 8.0 / 1e6;
-    assert!((bits - (64.0 + 60.0 + 2.0) / 0.95).abs() < 0.2, "{bits} bits a key");
+    assert!((bits - (64.0 + 60.0 + 8.0) / 0.95).abs() < 0.2, "{bits} bits a key");
 }
