@@ -55,6 +55,28 @@ fn tombstone_against_late_relocation() {
     });
 }
 
+/// A member hears of a move before it hears how the write ended: what the writer tells comes on another link than what the leader does. Caught:
+/// `follow_relocated` that passes over a move of what it does not know, and `take_early_moves` that is not called.
+#[test]
+fn a_move_told_before_its_record() {
+    simulate(async {
+        let rig = CellRig::new(92, 3).await;
+        let [leader, writer, member] = &rig.gateways()[..] else { panic!("three gateways") };
+        put(writer, "key", "moved").await.unwrap();
+        rig.hold(writer, member, true);
+        rig.env.sleep(A_WHILE).await;
+        assert!(move_primary(leader, "key").await);
+        rig.env.sleep(A_WHILE).await;
+        let hash = hash_of("key");
+        assert_eq!(member.inner.shard(&hash).lock().index().newest(&hash), None, "it has the notice, and waits for the end of the write");
+        rig.hold(writer, member, false);
+        rig.env.sleep(A_WHILE).await;
+        assert_eq!(member.stats().early_moves.get(), 1);
+        assert_eq!(newest(member, "key").places, newest(leader, "key").places);
+        all_read(&rig, "key", Some("moved")).await;
+    });
+}
+
 /// A copy moves while another is added. Caught: `ShardIndex::relocate` that does not compare places: the second one forgets the first one's.
 #[test]
 fn gc_and_repair_on_one_key() {
