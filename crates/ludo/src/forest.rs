@@ -7,6 +7,8 @@
 //! With n edges between 1.33 n and n nodes, n² / (1.33 n · n) = 0.75 < 1: the graph is below the threshold at which a giant
 //! component forms, trees have O(1) nodes in expectation, and it has no cycle with probability √(1 − 0.75) = 1/2.
 
+use crate::shape::{SLOTS, Shape};
+
 /// No slot.
 const NONE: u32 = u32::MAX;
 
@@ -58,6 +60,11 @@ impl Forest {
     pub fn new(side_a: u64, side_b: u64, slots: u64) -> Self {
         let heads = vec![NONE; (side_a + side_b) as usize];
         Self { side_a: side_a as u32, heads, edges: vec![UNLINKED; slots as usize] }
+    }
+
+    /// For the keys of a structure.
+    pub fn of_shape(shape: &Shape) -> Self {
+        Self::new(shape.side_a(), shape.side_b(), shape.buckets() * SLOTS as u64)
     }
 
     pub fn memory_bytes(&self) -> usize {

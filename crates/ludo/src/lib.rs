@@ -100,6 +100,7 @@ mod lookup;
 mod maintenance;
 mod overflow;
 mod overlay;
+mod peel;
 mod seeds;
 mod sequence;
 mod shape;

@@ -1,19 +1,27 @@
 //! Building from many entries at once, and rebuilding.
 //!
 //! First every key finds its bucket, its value lying in the slot of its position; then every bucket gets its seed and its
-//! values their slots; then the classifier is made. A hash seed that fails (no room, no seed, or no acyclic classifier) is
+//! values their slots; then the classifier is solved and the forest linked. Keys come in any order, so that the first step is
+//! one miss after the other; they are taken in groups, and what a group needs is asked for together. The other steps go through
+//! the buckets in their order.
+//!
+//! Keys sorted by their first bucket were rejected: their second buckets lie anywhere, and a copy of all entries is needed.
+//! A hash seed that fails (no room, no seed, or no acyclic classifier) is
 //! replaced: with 100,000 keys and more that is not seen in practice, with a handful of keys it happens.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::renew::{Places, Renewing, derived_seed};
-use super::{Config, Maintenance, Place, bucket_of, empty_generation};
+use super::renew::derived_seed;
+use super::{Config, Maintenance, Place, bucket_of, choice_of, empty_generation};
+use crate::classifier::Classifier;
 use crate::cuckoo::Keys;
-use crate::generation::Generation;
+use crate::forest::{Ends, Forest};
+use crate::generation::{GROUP, Generation};
 use crate::hash::{Digest, Hasher};
 use crate::lookup::{Lookup, ValueTooWide};
+use crate::peel::Peeling;
 use crate::seeds;
 use crate::shape::{SLOTS, Shape};
 use crate::table::{ESCAPE, Slot, Table};
@@ -75,13 +83,12 @@ impl<V: PackedValue> Maintenance<V> {
     pub fn new(config: Config) -> Self {
         let shape = config.shape;
         let generation = empty_generation(&shape, 0, derived_seed(config.seed, 1), derived_seed(config.seed, 2));
-        let (_, forest) = Renewing::new(&shape, 0, 0).finish();
         Self {
             config,
             keys: Keys::new(config.key_bytes, shape.buckets()),
             len: 0,
             lookup: Lookup::of_generation(generation, 0),
-            forest,
+            forest: Forest::of_shape(&shape),
             renewal: None,
             follows: None,
             seeds_used: 2,
@@ -93,9 +100,9 @@ impl<V: PackedValue> Maintenance<V> {
     pub fn build<K: AsRef<[u8]>>(config: Config, entries: impl IntoIterator<Item = (K, V)>) -> Result<Self, BuildError> {
         let mut seeds_used = 0;
         let building = Building::fill(&config, config.shape, &mut seeds_used, entries.into_iter())?;
-        let (building, renewing) = building.complete(&config, &mut seeds_used)?;
+        let (building, classifier) = building.complete(&config, &mut seeds_used)?;
+        let forest = building.forest(&classifier);
         let (keys, len) = (building.keys, building.len);
-        let (classifier, forest) = renewing.finish();
         let generation = Generation::new(0, building.shape, building.hasher, classifier, Arc::new(building.table));
         let lookup = Lookup::of_generation(generation, 0);
         let value = std::marker::PhantomData;
@@ -108,8 +115,8 @@ impl<V: PackedValue> Maintenance<V> {
     pub fn rebuild(&mut self, shape: Shape) -> Result<(), BuildError> {
         let mut seeds_used = self.seeds_used;
         let building = Building::fill(&self.config, shape, &mut seeds_used, self.iter())?;
-        let (building, renewing) = building.complete(&self.config, &mut seeds_used)?;
-        let (classifier, forest) = renewing.finish();
+        let (building, classifier) = building.complete(&self.config, &mut seeds_used)?;
+        let forest = building.forest(&classifier);
         let number = self.lookup.generation() + 1;
         self.lookup.replace(Generation::new(number, shape, building.hasher, classifier, Arc::new(building.table)));
         self.config.shape = shape;
@@ -136,27 +143,62 @@ impl Building {
     ) -> Result<Self, BuildError> {
         *seeds_used += 1;
         let mut building = Self::new(config.key_bytes, shape, derived_seed(config.seed, *seeds_used));
-        for (key, value) in entries {
-            let (key, value, entry) = (key.as_ref(), value.to_words(), building.len);
-            if key.len() != config.key_bytes {
-                return Err(BuildError::KeyBytes { entry, expected: config.key_bytes, found: key.len() });
+        let mut entries = entries.fuse();
+        loop {
+            let group: Vec<(K, V)> = entries.by_ref().take(GROUP).collect();
+            if group.is_empty() {
+                break;
             }
-            if !fits(&value, shape.value_bits()) {
-                let error = ValueTooWide { bits: V::MAX_BITS, limit: shape.value_bits() };
-                return Err(BuildError::Value { entry, error });
-            }
-            if building.len == shape.capacity() {
-                return Err(BuildError::Full { capacity: shape.capacity() });
-            }
-            loop {
-                match building.place(key, value) {
-                    Ok(()) => break,
-                    Err(Misplaced::Present) => return Err(BuildError::Duplicate { entry }),
-                    Err(Misplaced::NoRoom) => building = building.reseeded(config, seeds_used)?,
-                }
+            building.warm(group.iter().map(|(key, _)| key.as_ref()));
+            for (key, value) in group {
+                building = building.with_entry(config, seeds_used, key.as_ref(), value)?;
             }
         }
         Ok(building)
+    }
+
+    /// Asks for the memory that placing some keys will touch.
+    fn warm<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
+        let mut wanted = [[0; 2]; GROUP];
+        let mut count = 0;
+        for (buckets, key) in wanted.iter_mut().zip(keys) {
+            *buckets = self.hasher.digest(key).buckets(self.shape.buckets());
+            buckets.iter().for_each(|bucket| self.keys.touch_tags(*bucket));
+            count += 1;
+        }
+        for buckets in &wanted[..count] {
+            let emptier = self.keys.emptier(*buckets);
+            self.keys.touch_keys(emptier);
+            self.table.touch(emptier);
+        }
+    }
+
+    /// With one more entry, if need be under another hash seed.
+    fn with_entry<V: PackedValue>(
+        mut self,
+        config: &Config,
+        seeds_used: &mut u64,
+        key: &[u8],
+        value: V,
+    ) -> Result<Self, BuildError> {
+        let (value, entry) = (value.to_words(), self.len);
+        if key.len() != config.key_bytes {
+            return Err(BuildError::KeyBytes { entry, expected: config.key_bytes, found: key.len() });
+        }
+        if !fits(&value, self.shape.value_bits()) {
+            let error = ValueTooWide { bits: V::MAX_BITS, limit: self.shape.value_bits() };
+            return Err(BuildError::Value { entry, error });
+        }
+        if self.len == self.shape.capacity() {
+            return Err(BuildError::Full { capacity: self.shape.capacity() });
+        }
+        loop {
+            match self.place(key, value) {
+                Ok(()) => return Ok(self),
+                Err(Misplaced::Present) => return Err(BuildError::Duplicate { entry }),
+                Err(Misplaced::NoRoom) => self = self.reseeded(config, seeds_used)?,
+            }
+        }
     }
 
     fn digest_at(&self, place: Place) -> Digest {
@@ -219,12 +261,12 @@ impl Building {
     }
 
     /// Seeds and classifier.
-    fn complete(mut self, config: &Config, seeds_used: &mut u64) -> Result<(Self, Renewing), BuildError> {
+    fn complete(mut self, config: &Config, seeds_used: &mut u64) -> Result<(Self, Classifier<AtomicU64>), BuildError> {
         for _ in 0..HASH_SEEDS_MAX {
             if self.assign_seeds()
-                && let Some(renewing) = self.classify(config, seeds_used)
+                && let Some(classifier) = self.classify(config, seeds_used)
             {
-                return Ok((self, renewing));
+                return Ok((self, classifier));
             }
             self = self.reseeded(config, seeds_used)?;
         }
@@ -259,15 +301,32 @@ impl Building {
         true
     }
 
-    fn classify(&self, config: &Config, seeds_used: &mut u64) -> Option<Renewing> {
-        let places = Places { keys: &self.keys, hasher: &self.hasher, buckets: self.shape.buckets() };
+    fn classify(&self, config: &Config, seeds_used: &mut u64) -> Option<Classifier<AtomicU64>> {
         for _ in 0..CLASSIFIER_SEEDS_MAX {
             *seeds_used += 1;
-            let mut renewing = Renewing::new(&self.shape, derived_seed(config.seed, *seeds_used), 1);
-            if renewing.advance(places, u64::MAX) {
-                return Some(renewing);
+            let classifier = Classifier::new(&self.shape, derived_seed(config.seed, *seeds_used));
+            let mut peeling = Peeling::new(self.shape.side_a() + self.shape.side_b());
+            for place in self.keys.all() {
+                let digest = self.digest_at(place);
+                peeling.add(ends(&classifier, digest), choice_of(digest, place, self.shape.buckets()));
+            }
+            if peeling.solve(&classifier) {
+                return Some(classifier);
             }
         }
         None
     }
+
+    /// The forest of a solved classifier.
+    fn forest(&self, classifier: &Classifier<AtomicU64>) -> Forest {
+        let mut forest = Forest::of_shape(&self.shape);
+        for place in self.keys.all() {
+            forest.link(place, ends(classifier, self.digest_at(place)));
+        }
+        forest
+    }
+}
+
+fn ends(classifier: &Classifier<AtomicU64>, digest: Digest) -> Ends {
+    classifier.nodes(digest).map(|node| node as u32)
 }

@@ -13,7 +13,7 @@ use crate::cuckoo::Keys;
 use crate::forest::{Ends, Forest, Ties};
 use crate::generation::Generation;
 use crate::hash::{Digest, Hasher, fold};
-use crate::shape::{SLOTS, Shape};
+use crate::shape::Shape;
 use crate::value::PackedValue;
 
 /// Classifier builds that may fail in a row: each fails with probability 1/2 at most, at capacity.
@@ -56,8 +56,7 @@ impl Places<'_> {
 
 impl Renewing {
     pub fn new(shape: &Shape, seed: u64, attempts: u32) -> Self {
-        let forest = Forest::new(shape.side_a(), shape.side_b(), shape.buckets() * SLOTS as u64);
-        Self { classifier: Classifier::new(shape, seed), forest, cursor: 0, broken: false, attempts }
+        Self { classifier: Classifier::new(shape, seed), forest: Forest::of_shape(shape), cursor: 0, broken: false, attempts }
     }
 
     pub fn memory_bytes(&self) -> usize {
