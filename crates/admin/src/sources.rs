@@ -119,6 +119,7 @@ fn state_name(state: DeviceState) -> &'static str {
         DeviceState::Active => "active",
         DeviceState::Draining => "draining",
         DeviceState::Failed => "failed",
+        DeviceState::Replaced => "replaced",
     }
 }
 

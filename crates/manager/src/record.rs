@@ -43,6 +43,8 @@ pub enum DeviceState {
     Draining,
     /// Nothing.
     Failed,
+    /// Nothing: a person has put another one in its place. It counts as missing until it is known that nothing is lost with it.
+    Replaced,
 }
 
 /// One incarnation of a bucket.

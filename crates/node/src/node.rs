@@ -257,6 +257,7 @@ impl OpenNode {
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().send_heartbeats())),
             Ending(env.spawn(inner.clone().live())),
+            Ending(env.spawn(inner.clone().forget_replaced())),
         ];
         tracing::info!(node = id.0, name = register.name, address = register.address, "the node takes part in its cluster");
         Ok(Node { inner, member, _tasks: tasks })

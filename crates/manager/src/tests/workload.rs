@@ -44,7 +44,8 @@ pub(super) fn random_command(env: &Env) -> Command {
         2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
         3 => UpdateDevice { id: device, path: name, capacity_bytes: below(1 << 40) }.into(),
         4 => {
-            let state = [DeviceState::Active, DeviceState::Draining, DeviceState::Failed][below(3) as usize];
+            let state =
+                [DeviceState::Active, DeviceState::Draining, DeviceState::Failed, DeviceState::Replaced][below(4) as usize];
             SetDeviceState { id: device, state }.into()
         }
         5 => RemoveDevice { id: device }.into(),

@@ -4,6 +4,7 @@ use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
 use crate::{CELL, Removed};
 use engine::Condition;
+use manager::DeviceState;
 use net::{Identity, RemoteCaller};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +119,8 @@ fn copies_of_a_forgotten_device_are_made_again() {
 fn a_replaced_device_is_forgotten_when_nothing_is_lost_with_it() {
     simulate(async {
         let cluster = with_a_disk_replaced(44).await;
-        cluster.machines[2].node.as_ref().unwrap().forget_when_safe(DeviceId(2));
+        let manager = cluster.machines[1].node.as_ref().unwrap().manager().clone();
+        manager.set_device_state(DeviceId(2), DeviceState::Replaced).await.unwrap();
         assert_eq!(lost_with(&cluster, &[0, 1, 2]).await, 0);
         assert!(cluster.machines[0].node.as_ref().unwrap().manager().snapshot().device(DeviceId(2)).is_none());
     });

@@ -131,9 +131,9 @@ fn a_founding_is_over_when_it_is_written_down() {
         let mut cluster = Cluster::start(24).await;
         put(&*cluster.engines()[0], "key", 1, Condition::None).await.unwrap();
         let used: Vec<u64> = cluster.machines.iter().map(|machine| machine.zones_used()).collect();
-        for number in 0..3 {
+        for (number, used) in used.into_iter().enumerate() {
             cluster.kill(number, false).await;
-            cluster.machines[number].limit_zones(Some(used[number]));
+            cluster.machines[number].limit_zones(Some(used));
         }
         cluster.restart_together(&[0, 1, 2], &[]).await;
         let serving = |cluster: &Cluster| {

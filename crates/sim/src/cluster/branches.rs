@@ -53,6 +53,7 @@ pub const MUST_OCCUR: &[&str] = &[
     "fault: a link cut",
     "fault: a link cut one way",
     "fault: a link that is slow one way",
+    "fault: a node comes back over a slow link",
     "fault: a node cut off",
     "fault: a node replaced",
     "fault: a node that cannot be reached",

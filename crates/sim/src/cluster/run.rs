@@ -129,6 +129,7 @@ fn name_of(strike: Strike) -> &'static str {
         Strike::BreakConnections => "fault: connections that break",
         Strike::SlowLinks => "fault: slow links",
         Strike::SlowOneWay => "fault: a link that is slow one way",
+        Strike::SlowReturn => "fault: a node comes back over a slow link",
         Strike::WallClockJump => "fault: a wall clock jumps",
         Strike::Corrupt => "fault: bad blocks",
         Strike::DeviceErrors => "fault: errors of a device",

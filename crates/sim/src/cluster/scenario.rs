@@ -108,6 +108,9 @@ pub enum Strike {
     SlowLinks,
     /// In one direction of one link.
     SlowOneWay,
+    /// A node is away until others write without it, and another's messages to it take long when it is back: it hears of copies that are added
+    /// before it hears of the writes.
+    SlowReturn,
     /// A wall clock jumps by up to hours, either way.
     WallClockJump,
     /// Blocks of one device go bad.

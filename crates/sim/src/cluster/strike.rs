@@ -6,6 +6,7 @@ use super::world::World;
 use crate::draw::Draw;
 use crate::table::NO_FAULTS;
 use disk::FaultOdds;
+use manager::DeviceState;
 use net::LinkWeather;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +102,7 @@ impl Chaos {
             Strike::BreakConnections => self.weather(BROKEN).await,
             Strike::SlowLinks => self.slow_links().await,
             Strike::SlowOneWay => self.slow_one_way().await,
+            Strike::SlowReturn => self.slow_return().await,
             Strike::WallClockJump => self.wall_clock_jump(),
             Strike::Corrupt => self.corrupt(),
             Strike::DeviceErrors => self.device_errors().await,
@@ -242,11 +244,28 @@ impl Chaos {
     async fn slow_one_way(&mut self) {
         let one = self.any();
         let other = self.other_than(one);
-        let longest_delay = self.time(50, 2_000);
-        let slow = LinkWeather { longest_delay, ..self.world.scenario.faults.weather };
-        self.world.network.set_link(&address(one), &address(other), slow);
+        self.slow_way(one, other, (50, 2_000));
         self.sleep(2_000, 9_000).await;
         self.world.network.clear_links();
+    }
+
+    async fn slow_return(&mut self) {
+        let victim = self.any();
+        let other = self.other_than(victim);
+        let power = self.draw.percent(30);
+        self.world.end(victim, power).await;
+        self.sleep(4_000, 9_000).await;
+        self.slow_way(other, victim, (50, 800));
+        self.world.start(victim).await;
+        self.sleep(3_000, 9_000).await;
+        self.world.network.clear_links();
+    }
+
+    /// Messages from one node to another take up to so many milliseconds.
+    fn slow_way(&mut self, one: usize, other: usize, (least, most): (u64, u64)) {
+        let longest_delay = self.time(least, most);
+        let slow = LinkWeather { longest_delay, ..self.world.scenario.faults.weather };
+        self.world.network.set_link(&address(one), &address(other), slow);
     }
 
     fn wall_clock_jump(&mut self) {
@@ -337,8 +356,18 @@ impl Chaos {
         };
         self.sleep(0, 5_000).await;
         self.world.start(victim).await;
-        if let Some(node) = self.world.hosts.lock()[victim].node.clone() {
-            lost.into_iter().for_each(|device| node.forget_when_safe(device));
+        let manager = self.world.hosts.lock()[victim].node.as_ref().map(|node| node.manager().clone());
+        if let Some(manager) = manager {
+            for device in lost {
+                while manager.set_device_state(device, DeviceState::Replaced).await.is_err() {
+                    self.sleep(0, 1_000).await;
+                }
+            }
+        }
+        if self.draw.percent(50) {
+            // That they are to be forgotten is not forgotten.
+            self.world.end(victim, self.draw.percent(50)).await;
+            self.world.start(victim).await;
         }
         let is_whole = self.world.has_all_copies().await && self.world.stands_on(victim).await;
         if !is_whole {

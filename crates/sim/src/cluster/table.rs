@@ -213,6 +213,7 @@ pub const RARE: FaultMix = FaultMix {
     name: "what is rare",
     weights: &[
         (Strike::SlowOneWay, 5),
+        (Strike::SlowReturn, 4),
         (Strike::PowerCutOfAllOneLate, 2),
         (Strike::CutAndKill, 2),
         (Strike::KillCellLeader, 2),

@@ -23,14 +23,6 @@ pub struct Opened {
     pub missing: Vec<DeviceId>,
 }
 
-/// The devices of a cluster's node.
-#[derive(Default)]
-pub struct OfNode {
-    pub devices: Vec<Arc<Device>>,
-    /// Former devices of the node in whose places new ones were made: a person has given them up.
-    pub replaced: Vec<DeviceId>,
-}
-
 /// A locked disk.
 pub struct NamedDisk {
     path: PathBuf,
@@ -61,15 +53,16 @@ pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> a
     Ok(disks)
 }
 
-/// Opens the devices of a cluster's node, and formats the empty ones. Other nodes have devices of their own.
+/// Opens the devices of a cluster's node, and formats the empty ones: the person who put these there has given up what was in their places.
+/// Other nodes have devices of their own.
 pub async fn open_of_node(
     env: &Env,
     settings: &Settings,
     manager: &Manager,
     (cluster, node): (ClusterId, NodeId),
     disks: Vec<NamedDisk>,
-) -> anyhow::Result<OfNode> {
-    let mut opened = OfNode::default();
+) -> anyhow::Result<Vec<Arc<Device>>> {
+    let mut devices = Vec::new();
     for NamedDisk { path, disk } in disks {
         let mut is_new = false;
         let device = loop {
@@ -77,6 +70,7 @@ pub async fn open_of_node(
             let prepared =
                 crate::prepared::prepared_zones(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
             if disk.size_bytes() == 0 || prepared.is_some() || is_new {
+                note_replaced(manager, node, &path).await?;
                 format_as(env, settings, manager, (cluster, is_new), &path, &disk, prepared).await?;
                 is_new = true;
             }
@@ -91,19 +85,25 @@ pub async fn open_of_node(
                 ),
             }
         };
-        if is_new {
-            opened.replaced.extend(at_path(manager, node, &path).filter(|former| *former != device.id()));
-        }
-        opened.devices.push(Arc::new(device));
+        devices.push(Arc::new(device));
     }
-    Ok(opened)
+    Ok(devices)
 }
 
-/// A node's devices that were last found under a path.
-fn at_path(manager: &Manager, node: NodeId, path: &Path) -> impl Iterator<Item = DeviceId> {
+/// Notes of a node's devices that were last found under a path that another one takes their place. Before it is made, so that nothing else has to
+/// remember it.
+async fn note_replaced(manager: &Manager, node: NodeId, path: &Path) -> anyhow::Result<()> {
     let (state, path) = (manager.snapshot(), path.display().to_string());
     let is_there = |device: &&Arc<DeviceRecord>| device.node == Some(node) && device.path == path;
-    state.devices().filter(is_there).map(|device| device.id).collect::<Vec<_>>().into_iter()
+    for device in state.devices().filter(is_there) {
+        tracing::warn!(
+            device = device.id.0,
+            path,
+            "another device takes its place: it is forgotten as soon as nothing is lost with it"
+        );
+        manager.set_device_state(device.id, DeviceState::Replaced).await?;
+    }
+    Ok(())
 }
 
 /// Makes the manager know a device under its own number; false if that is another device's.
@@ -113,6 +113,10 @@ async fn taken_in(manager: &Manager, device: &Device, path: &Path) -> anyhow::Re
     if let Some(record) = manager.snapshot().devices().find(|record| record.uuid == device.uuid()) {
         if record.path != path || record.capacity_bytes != capacity_bytes {
             manager.update_device(record.id, &path, capacity_bytes).await?;
+        }
+        if record.state == DeviceState::Replaced {
+            tracing::info!(device = record.id.0, path, "a device that had been replaced is back");
+            manager.set_device_state(record.id, DeviceState::Active).await?;
         }
         return Ok(true);
     }

@@ -1,6 +1,5 @@
 //! `trilith serve` in a data folder that has a place in a cluster: the same services over one node's part of it.
 
-use super::devices::OfNode;
 use super::peers::{ClientsWrites, OtherNodes};
 use super::{devices, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
@@ -50,10 +49,8 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
-    let OfNode { devices: found, replaced } =
-        devices::open_of_node(&env, &settings, &manager, (cluster.id, opened.id()), disks).await?;
+    let found = devices::open_of_node(&env, &settings, &manager, (cluster.id, opened.id()), disks).await?;
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
-    replaced.into_iter().for_each(|device| node.forget_when_safe(device));
     let (root, origin) = root_of(&env, &settings, &manager).await?;
 
     let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
