@@ -3,6 +3,7 @@
 //! - [`s3`] loads any S3 endpoint and reports rates and latencies.
 //! - [`ceiling`] is the server to compare with: bare HTTP, constant bodies.
 //! - [`zstore`] starts cells and single servers and measures what they cost, in turn.
+//! - [`smash`] computes and simulates what the chunk store's placement and lookup cost.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
 //! Nothing of the system depends on this crate, and the generator uses nothing of the system: it runs the same against
@@ -14,7 +15,9 @@ pub mod clock;
 pub mod disk;
 pub mod latency;
 pub mod random;
+mod report;
 pub mod s3;
+pub mod smash;
 mod usage;
 pub mod zstore;
 
@@ -29,6 +32,8 @@ pub enum BenchCommand {
     Disk(disk::DiskArgs),
     /// Measure a cell of three nodes beside one process, and what costs it time: modes, checkpoints, recovery, collection.
     Zstore(zstore::ZstoreArgs),
+    /// Compute and simulate placement and lookup in the chunk store: migration, memory, traffic, heat.
+    Smash(smash::SmashArgs),
 }
 
 /// Runs an experiment; the report goes to standard output.
@@ -38,5 +43,6 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Ceiling(args) => ceiling::run(&args),
         BenchCommand::Disk(args) => disk::run(&args),
         BenchCommand::Zstore(args) => zstore::run(&args),
+        BenchCommand::Smash(args) => smash::run(&args),
     }
 }

@@ -4,7 +4,7 @@
 //!   systems ── processes of this program: a cluster of three nodes, single servers ──► processor time, counters, S3
 //!   load ───── `bench s3` against all nodes at once;   client ── requests that must be close to each other
 //!   engine ─── a log engine in this process, for what no port brings about
-//!   pairs │ modes │ checkpoint │ failure │ collection ──► output: CSV, Markdown, plots
+//!   pairs │ modes │ checkpoint │ failure │ collection ──► report: CSV, Markdown, plots
 //! ```
 //!
 //! Everything is measured on one machine, the load generator beside the servers: what counts is processor time per request, and ratios of
@@ -18,22 +18,20 @@ mod engine;
 mod failure;
 mod load;
 mod modes;
-mod output;
 mod pairs;
-mod plot;
 mod systems;
 mod timeline;
 
 pub use args::{Experiment, ZstoreArgs};
 
+use crate::report::Machine;
 use anyhow::Context;
 use args::Scale;
-use output::Machine;
 use systems::Lab;
 
 /// Runs the experiments that were asked for, and writes what came of them.
 pub fn run(args: &ZstoreArgs) -> anyhow::Result<()> {
-    let machine = Machine::look(args.quick)?;
+    let machine = Machine::look("the load generator on the same cores", args.quick)?;
     let lab = Lab::new(args)?;
     let scale = Scale::of(args);
     std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;

@@ -2,10 +2,9 @@
 
 use super::args::Scale;
 use super::engine::{self, Ground, Work};
-use super::output::{Report, Table};
-use super::plot::{Plot, Series};
 use super::systems::Lab;
 use super::timeline::{SLICE, Timeline};
+use crate::report::{Plot, Report, Series, Table};
 use anyhow::Context;
 use logstore::LogStoreConfig;
 use std::sync::Arc;

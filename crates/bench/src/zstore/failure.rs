@@ -8,12 +8,11 @@
 use super::args::Scale;
 use super::client::Client;
 use super::load;
-use super::output::{Report, Table};
-use super::plot::{Plot, Series};
 use super::systems::{Lab, NODES, Setup, System};
 use super::timeline::Timeline;
 use crate::clock;
 use crate::random::Random;
+use crate::report::{Plot, Report, Series, Table};
 use anyhow::{Context, ensure};
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,11 +6,10 @@
 
 use super::args::Scale;
 use super::client::Client;
-use super::output::{Report, Table, median, spread};
-use super::plot::{Plot, Series};
 use super::systems::{Lab, NODES, Setup, System};
 use crate::clock;
 use crate::random::Random;
+use crate::report::{Plot, Report, Series, Table, median, spread};
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use super::args::Scale;
 use super::load::{self, Spent};
-use super::output::{Report, Table, median, spread};
 use super::systems::{Lab, Setup, System};
+use crate::report::{Report, Table, median, spread};
 use std::time::Duration;
 
 /// Objects that are read.

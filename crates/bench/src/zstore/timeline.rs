@@ -1,7 +1,7 @@
 //! Throughput over time: how many operations ended in each slice of it.
 
-use super::output::median;
 use crate::clock;
+use crate::report::median;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,9 @@
 //! What an experiment leaves: a table as Markdown and as CSV, and plots.
 
-use super::plot::Plot;
+mod plot;
+
+pub use plot::{Plot, Series};
+
 use anyhow::Context;
 use std::fmt::Write;
 use std::path::Path;
@@ -12,7 +15,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn look(quick: bool) -> anyhow::Result<Machine> {
+    /// `remark` says what else there is to know of it, after its kernel.
+    pub fn look(remark: &str, quick: bool) -> anyhow::Result<Machine> {
         let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("reading {path}"));
         let cores = std::thread::available_parallelism().context("counting processors")?;
         let kernel = read("/proc/sys/kernel/osrelease")?;
@@ -22,7 +26,7 @@ impl Machine {
         let model = read("/proc/cpuinfo")?;
         let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown");
         let text = format!(
-            "{cores} cores ({}), {} GiB, kernel {}; the load generator on the same cores; load average at the start {}.",
+            "{cores} cores ({}), {} GiB, kernel {}; {remark}; load average at the start {}.",
             model.trim_start_matches([' ', '\t', ':']).trim(),
             memory_kib >> 20,
             kernel.trim(),
@@ -121,3 +125,6 @@ pub fn spread(values: &[f64], digits: usize) -> String {
     let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
     format!("{:.digits$} ({least:.digits$} to {most:.digits$})", median(values))
 }
+
+#[cfg(test)]
+mod tests;
