@@ -14,6 +14,10 @@ enum Step {
     Remove(u8),
     Change(u8, u16),
     Renew(u8),
+    /// Everything anew, with room for as many keys more.
+    Rebuild(u8),
+    /// Keys, of any length, whose memory is asked for: it changes nothing.
+    Warm(Vec<Vec<u8>>),
     /// The last message again.
     Repeat,
     /// A message that somebody made up; the unit then asks for a snapshot.
@@ -25,8 +29,13 @@ struct Input {
     capacity: u8,
     seed: u64,
     fingerprint_bits: u8,
+    /// Keys that are there from the start: the structure is built of them at once.
+    built: BTreeMap<u8, u16>,
     steps: Vec<Step>,
 }
+
+/// Twice the keys that there are: a structure that is never full.
+const CAPACITY_MAX: u64 = 512;
 
 struct Pair {
     maintenance: Maintenance<u16>,
@@ -38,6 +47,14 @@ impl Pair {
     fn snapshot(&mut self) {
         self.remote = Lookup::from_snapshot(&self.maintenance.lookup().snapshot()).expect("a snapshot can be read");
         self.last.clear();
+    }
+
+    fn rebuild(&mut self, more: u8) {
+        let shape = self.maintenance.config().shape;
+        let capacity = (shape.capacity() + u64::from(more)).min(CAPACITY_MAX);
+        let shape = Shape::new(capacity, shape.value_bits(), shape.fingerprint_bits()).expect("valid");
+        self.maintenance.rebuild(shape).expect("a small structure can be rebuilt");
+        self.snapshot();
     }
 
     fn send(&mut self, update: &Update) {
@@ -54,10 +71,7 @@ impl Pair {
                     assert!(map.insert(number, value).is_none());
                     self.send(&update);
                 }
-                Err(InsertError::NeedsRebuild) => {
-                    self.maintenance.rebuild(self.maintenance.config().shape).expect("a small structure can be rebuilt");
-                    self.snapshot();
-                }
+                Err(InsertError::NeedsRebuild) => self.rebuild(0),
                 Err(error) => assert!(error == InsertError::Full || map.contains_key(&number), "{error}"),
             },
             Step::Remove(number) => {
@@ -80,6 +94,8 @@ impl Pair {
                     self.last.clear();
                 }
             }
+            Step::Rebuild(more) => self.rebuild(more),
+            Step::Warm(keys) => self.maintenance.warm(&keys),
             Step::Repeat => {
                 if let Ok(update) = Update::decode(&self.last, &self.remote.shape()) {
                     assert_eq!(self.remote.apply(&update), Ok(Applied::Before));
@@ -100,11 +116,14 @@ impl Pair {
 
 fuzz_target!(|input: Input| {
     let fingerprint_bits = u32::from(input.fingerprint_bits % 17);
-    let shape = Shape::new(u64::from(input.capacity).max(1), 16, fingerprint_bits).expect("valid");
-    let maintenance = Maintenance::new(Config { key_bytes: 4, shape, seed: input.seed });
+    let capacity = u64::from(input.capacity).max(input.built.len() as u64).max(1);
+    let shape = Shape::new(capacity, 16, fingerprint_bits).expect("valid");
+    let mut map = input.built;
+    let entries = map.iter().map(|(number, value)| ([*number; 4], *value));
+    let config = Config { key_bytes: 4, shape, seed: input.seed };
+    let maintenance = Maintenance::build(config, entries).expect("a small structure can be built");
     let remote = Lookup::from_snapshot(&maintenance.lookup().snapshot()).expect("a snapshot can be read");
     let mut pair = Pair { maintenance, remote, last: Vec::new() };
-    let mut map = BTreeMap::new();
     for step in input.steps {
         pair.run(step, &mut map);
     }

@@ -83,6 +83,14 @@ impl Forest {
         }
     }
 
+    /// Asks for the head of the node behind a node's first edge; that node, if there is one.
+    pub fn touch_neighbour(&self, node: u32) -> Option<u32> {
+        let edge = self.edges.get(self.heads[node as usize] as usize)?;
+        let neighbour = node ^ edge.across;
+        self.touch_head(neighbour);
+        Some(neighbour)
+    }
+
     pub fn link(&mut self, slot: u32, ends: Ends) {
         let next = ends.map(|node| std::mem::replace(&mut self.heads[node as usize], slot));
         self.edges[slot as usize] = Edge { next, across: ends[0] ^ ends[1] };

@@ -75,6 +75,13 @@
 //!
 //! Keys that others choose need a secret [`Config::seed`]: it is part of both factors of every mixing step.
 //!
+//! # Many keys
+//!
+//! Beyond the caches every access costs as much as some hundred instructions, and what counts is how many of them wait at the
+//! same time. [`Reader::get_many`] looks up in groups. [`Maintenance::build`] solves the classifier by taking leaves of its graph
+//! away, which needs no walks through trees. For a stream of insertions, [`Maintenance::warm`] asks for what the next keys will
+//! touch.
+//!
 //! # Readers
 //!
 //! [`Reader`]s write nothing and take no lock while they look up: a sequence number covers classifier, overlay, seeds and slots

@@ -105,9 +105,9 @@ pub fn ludo_build<const BYTES: usize, V: Value>(case: &Case) {
     let (maintenance, taken) = seconds(|| Maintenance::<V>::build(config(case), entries).expect("builds"));
     let bits_a_key = maintenance.lookup().memory_bytes() as f64 * 8.0 / case.keys as f64;
     let note = format!("keyed side {} MiB", maintenance.memory_bytes() >> 20);
-    let none = f64::NAN;
+    let (single, batched) = lookups::<BYTES, V>(case, maintenance.lookup());
     let inserts = case.keys as f64 / taken / 1e6;
-    Row { name: "ludo, built at once", bits_a_key, single: none, batched: none, inserts, seconds: taken, note }.print(case);
+    Row { name: "ludo, built at once", bits_a_key, single, batched, inserts, seconds: taken, note }.print(case);
 }
 
 /// The twin with keys.

@@ -28,11 +28,16 @@ impl<V: PackedValue> Maintenance<V> {
             ends.iter().for_each(|node| self.forest.touch_head(*node));
             current.classifier.touch(ends.map(u64::from));
         }
-        for (buckets, ends) in &wanted[..keys.len()] {
+        let wanted = &wanted[..keys.len()];
+        for (buckets, ends) in wanted {
             let emptier = self.keys.emptier(*buckets);
             self.keys.touch_keys(emptier);
             current.table.touch(emptier);
             ends.iter().for_each(|node| self.forest.touch_edge(*node));
         }
+        let neighbours = wanted.iter().flat_map(|(_, ends)| *ends).map(|node| self.forest.touch_neighbour(node));
+        let mut found = [None; 2 * GROUP];
+        found.iter_mut().zip(neighbours).for_each(|(found, neighbour)| *found = neighbour);
+        found.into_iter().flatten().for_each(|node| self.forest.touch_edge(node));
     }
 }
