@@ -155,7 +155,7 @@ fn by_shard(weighed: &Weighed) -> Report {
          (figure 6c). The formula with whole ids gives more than that; all ids of a unit begin with its shard's 20 bits, and without these it is met."
             .to_owned(),
         built_note(weighed),
-        "The built active unit is larger than the formula because it holds a forest over the classifier's keys (17.7 bytes a key), without which \
+        "The built active unit is larger than the formula because it holds a forest over the classifier's keys, without which \
          an insertion would not take constant time; the formula has no such part."
             .to_owned(),
     ];
