@@ -166,7 +166,7 @@ fn notes(layout: &Layout, objects: u32) -> Vec<String> {
             capacities()[2]
         ),
         "Clients: even; roles (in each datacenter one cluster of each of Facebook's five kinds, by their shares of its traffic: the busiest reads \
-         1.51 times the mean, just under the third capacity); lopsided (half of all clients in one datacenter, 0.3 and 0.2 in the others)."
+         1.51 times the mean, just under the third capacity; these shares were not checked again against their source); lopsided (half of all clients in one datacenter, 0.3 and 0.2 in the others)."
             .to_owned(),
         "CRUSH knows nothing of clients, so its flows follow the sizes: with three datacenters two thirds of them leave theirs. Of three copies it \
          reads the first, as Ceph does, or the nearest."
