@@ -99,6 +99,7 @@ impl<V: PackedValue> Maintenance<V> {
         self.check_key(key)?;
         let value = self.check_value(value)?;
         let digest = self.hasher().digest(key);
+        self.warm_one(digest);
         let buckets = digest.buckets(self.config.shape.buckets());
         if self.keys.find(key, digest.tag(), buckets).is_some() {
             return Err(InsertError::Present);
