@@ -189,7 +189,7 @@ impl Inner {
     }
 
     fn is_short(&self) -> bool {
-        self.targets.devices().any(|device| device.is_writable() && self.wants_zones(&**device))
+        self.targets.in_use().any(|device| device.is_writable() && self.wants_zones(&**device))
     }
 
     /// One round of everything. True: another one at once is worth it, because zones run short and this one has freed some.

@@ -92,7 +92,7 @@ impl Inner {
         }
         self.applied_all().await;
         let copied_before = self.stats.relocated_bytes.get();
-        let victims = self.reset_at_once(self.choose(), &mut collected).await?;
+        let victims = self.reset_at_once(self.choose(), &mut collected).await;
         if victims.is_empty() {
             return Ok(collected);
         }
@@ -104,15 +104,11 @@ impl Inner {
             if !is_first && victim.device.usage().free_zones < FREE_ZONES_FOR_ANOTHER {
                 continue;
             }
-            // One zone that can't be emptied must not keep the others from it: the next cycle tries others first.
             match self.empty(&victim).await {
                 Ok(Emptied { stays: false, has_chunks: false }) => emptied.push(victim),
                 Ok(Emptied { stays: false, has_chunks: true }) => read_by_some.push(victim),
                 Ok(Emptied { stays: true, .. }) => self.targets.note_setback(victim.device.id(), victim.zone),
-                Err(error) => {
-                    tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
-                    self.targets.note_setback(victim.device.id(), victim.zone);
-                }
+                Err(error) => self.set_back(&victim, &error),
             }
         }
         if emptied.is_empty() && read_by_some.is_empty() {
@@ -126,38 +122,52 @@ impl Inner {
         }
         collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
         // A slow reader of a large object holds up the zones with chunks alone.
-        self.reset_dead(emptied, &mut collected).await?;
+        self.reset_dead(emptied, &mut collected).await;
         if !read_by_some.is_empty() && self.pins_released(mark).await {
-            self.reset_dead(read_by_some, &mut collected).await?;
+            self.reset_dead(read_by_some, &mut collected).await;
         }
         Ok(collected)
     }
 
     /// Resets those zones in which nothing is live, also by the last checkpoint; the others.
-    async fn reset_at_once(
-        self: &Arc<Self>,
-        victims: Vec<Victim>,
-        collected: &mut Collected,
-    ) -> Result<Vec<Victim>, EngineError> {
+    async fn reset_at_once(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) -> Vec<Victim> {
         let seems_dead = |victim: &Victim| self.targets.live_bytes(victim.device.id(), victim.zone) == 0;
         if !victims.iter().any(seems_dead) {
-            return Ok(victims);
+            return victims;
         }
         // What a checkpoint or a merge is about to name would seem dead.
         let _no_checkpoint = self.checkpoints.lock().await;
         if !self.retire_places().await {
-            return Ok(victims);
+            return victims;
         }
         let mut others = Vec::new();
         for victim in victims {
-            if !seems_dead(&victim) || !self.look(&victim, false).await?.is_dead_as_written_down() {
+            if !seems_dead(&victim) {
                 others.push(victim);
                 continue;
             }
-            env::mark("engine: a zone reset without a checkpoint");
-            self.reset(&victim, collected).await?;
+            match self.reset_if_dead(&victim, collected).await {
+                Ok(true) => {}
+                Ok(false) => others.push(victim),
+                Err(error) => self.set_back(&victim, &error),
+            }
         }
-        Ok(others)
+        others
+    }
+
+    async fn reset_if_dead(self: &Arc<Self>, victim: &Victim, collected: &mut Collected) -> Result<bool, EngineError> {
+        let is_dead = self.look(victim, false).await?.is_dead_as_written_down();
+        if is_dead {
+            env::mark("engine: a zone reset without a checkpoint");
+            self.reset(victim, collected).await?;
+        }
+        Ok(is_dead)
+    }
+
+    /// One zone that can't be emptied, or a device that does not answer, must not keep the others from it: the next cycle tries others first.
+    fn set_back(&self, victim: &Victim, error: &EngineError) {
+        tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
+        self.targets.note_setback(victim.device.id(), victim.zone);
     }
 
     /// Waits for pins older than the mark; false if some are still held.
@@ -173,16 +183,20 @@ impl Inner {
     }
 
     /// Resets the zones in which nothing is live any more.
-    async fn reset_dead(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) -> Result<(), EngineError> {
+    async fn reset_dead(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) {
         for victim in victims {
-            let look = self.look(&victim, false).await?;
-            if look.live > 0 || look.stays {
-                self.targets.note_setback(victim.device.id(), victim.zone);
-                continue;
+            let reset = match self.look(&victim, false).await {
+                Ok(look) if look.live > 0 || look.stays => {
+                    self.targets.note_setback(victim.device.id(), victim.zone);
+                    continue;
+                }
+                Ok(_) => self.reset(&victim, collected).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = reset {
+                self.set_back(&victim, &error);
             }
-            self.reset(&victim, collected).await?;
         }
-        Ok(())
     }
 
     /// Moves everything live out of a zone.

@@ -146,6 +146,13 @@ impl Targets {
         self.by_id.iter().filter_map(OnceLock::get).map(|one| &one.device)
     }
 
+    /// Devices of which this gateway has a hold and that writes go to: what others have to say, or do, is not waited for. A server of its own knows
+    /// itself which of its devices are well.
+    pub fn in_use(&self) -> impl Iterator<Item = &Arc<dyn LogTarget>> {
+        let table = self.table.load_full();
+        self.devices().filter(move |device| !self.tables_are_given || table.devices().contains(&device.id()))
+    }
+
     /// Whether a device is there and takes writes.
     pub fn is_writable(&self, id: DeviceId) -> bool {
         self.device(id).is_some_and(|device| device.is_writable())
@@ -266,9 +273,7 @@ impl Targets {
     /// For each device, where its log may grow next: one position a stream. To be read before an epoch advances.
     /// Fails if one target can't be asked.
     pub async fn log_starts(&self) -> Result<Vec<(DeviceId, Position)>, TargetFailure> {
-        let table = self.table.load_full();
-        let is_asked = |device: &&Arc<dyn LogTarget>| !self.tables_are_given || table.devices().contains(&device.id());
-        let asked: Vec<_> = self.devices().filter(is_asked).collect();
+        let asked: Vec<_> = self.in_use().collect();
         let floors = try_join_all(asked.iter().map(|device| device.log_floor())).await?;
         Ok(asked.iter().zip(&floors).flat_map(|(device, floor)| starts_of(device.id(), floor)).collect())
     }
@@ -288,7 +293,7 @@ impl Targets {
     pub fn lacks_cover(&self, is_short: impl Fn(&dyn LogTarget) -> bool) -> bool {
         let is_held = self.cover_is_held.load(Ordering::Relaxed);
         !is_held
-            && self.devices().any(|device| {
+            && self.in_use().any(|device| {
                 let covered = self.covered(device.id());
                 let is_beyond = |zone: &ZoneInfo| {
                     let is_log = matches!(zone.stream, Some(ZoneStream::Ordered | ZoneStream::Relocated));

@@ -20,7 +20,7 @@ impl Inner {
     /// A write was refused. What tombstones have filled of the reserve is needed no more once it is in a run: finishing it lets a
     /// checkpoint cover it, so that it can be reset without a copy.
     pub(crate) async fn finish_reserves(&self) {
-        for device in self.targets.devices() {
+        for device in self.targets.in_use() {
             if let Err(error) = device.finish_reserved_zone().await {
                 tracing::warn!(device = device.id().0, %error, "a zone of the reserve can't be finished");
             }
@@ -30,7 +30,7 @@ impl Inner {
     /// The zones with the least live data on devices that run short of free ones.
     pub(super) fn choose(&self) -> Vec<Victim> {
         let mut victims = Vec::new();
-        for device in self.targets.devices() {
+        for device in self.targets.in_use() {
             if !device.is_writable() || !self.wants_zones(&**device) {
                 continue;
             }

@@ -111,7 +111,7 @@ impl Inner {
         let nodes = chunks.div_ceil(self.config.refs_per_list);
         if nodes > 1 {
             let bytes = (chunks * MAX_REF_BYTES) as u64 + nodes as u64 * COPY_EXTRA_BYTES;
-            self.targets.devices().try_for_each(|device| self.check_room(device.id(), bytes))?;
+            self.targets.in_use().try_for_each(|device| self.check_room(device.id(), bytes))?;
         }
         Ok(())
     }

@@ -177,7 +177,7 @@ impl Inner {
     }
 
     fn is_pressed(&self) -> bool {
-        self.targets.devices().any(|device| {
+        self.targets.in_use().any(|device| {
             let usage = device.usage();
             let wanted = usage.zones * u32::from(self.config.collect_below_free_percent) / 100;
             usage.free_data_zones <= (wanted / PRESSED_FACTOR).max(1)

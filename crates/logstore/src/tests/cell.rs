@@ -1,6 +1,7 @@
 //! Cells of several gateways over the same targets: writes, reads and lists at any of them, views that change, gateways that die.
 
 use super::cell_rig::CellRig;
+use super::gate::Rule;
 use super::support::{BUCKET, attributes, key, simulate};
 use bytes::Bytes;
 use engine::conformance::run_all;
@@ -137,6 +138,28 @@ fn a_gateway_without_a_lease_answers_nothing() {
         assert!(matches!(refused, Err(EngineError::Unavailable { .. })), "{:?}", refused.map(|found| found.info));
         rig.lend_for(Duration::from_secs(3600));
         assert_eq!(get(&gateways[1], "key").await.as_deref(), Some(&b"old"[..]));
+    });
+}
+
+/// A device is away for longer than the others have room: it has zones in which nothing is live, and can't be asked to reset them. Caught: a cycle
+/// of collection that ends with the first device that does not answer.
+#[test]
+fn collection_goes_on_while_a_device_is_away() {
+    simulate(async {
+        let rig = CellRig::with_zones(8, 3, 16, 256 * 1024).await;
+        let gateways = rig.gateways();
+        let content = |index: usize| vec![index as u8; 8 * 1024];
+        for index in 0..1200usize {
+            if index == 300 {
+                gateways.iter().for_each(|gateway| rig.gates.set(gateway, types::DeviceId(1), Some(Rule::Away)));
+                rig.write_to(&[2, 3]).await;
+            }
+            put(&gateways[index % 3], &format!("key-{}", index % 50), &content(index)).await.unwrap();
+        }
+        gateways.iter().for_each(|gateway| rig.gates.set(gateway, types::DeviceId(1), None));
+        for at in 1150..1200usize {
+            assert_eq!(get(&gateways[at % 3], &format!("key-{}", at % 50)).await.as_deref(), Some(&content(at)[..]));
+        }
     });
 }
 

@@ -22,6 +22,8 @@ pub enum Rule {
     Hold,
     /// They land, and nothing is said before [`Gates::land`].
     Mute,
+    /// Nothing reaches the device, and it can't be asked.
+    Away,
 }
 
 /// All gates of a cell.
@@ -120,6 +122,10 @@ impl AppendDone for Muted {
     }
 }
 
+fn unanswered() -> TargetFailure {
+    TargetFailure { kind: ErrorKind::Unavailable, reason: "the target does not answer".to_owned() }
+}
+
 impl LogTarget for Gate {
     fn id(&self) -> DeviceId {
         self.local.id()
@@ -141,7 +147,7 @@ impl LogTarget for Gate {
         match rule {
             Rule::Hold => self.stop(class, frame.into(), Some(Tell { done, tag })),
             Rule::Straggle => self.stop(class, frame.into(), None),
-            Rule::Mute => {}
+            Rule::Mute | Rule::Away => {}
         }
         match rule {
             Rule::Hold => Ok(()),
@@ -152,8 +158,7 @@ impl LogTarget for Gate {
     /// As over the network: the target can't be asked while a rule stops what goes there, and what comes behind the question is refused.
     fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
         if self.rule().is_some() {
-            let reason = "the target does not answer".to_owned();
-            return Box::pin(ready(Err(TargetFailure { kind: ErrorKind::Unavailable, reason })));
+            return Box::pin(ready(Err(unanswered())));
         }
         self.gates.waiting.lock().retain(|waiting| waiting.way() != self.way());
         self.local.settle()
@@ -176,6 +181,9 @@ impl LogTarget for Gate {
     }
 
     fn log_floor(&self) -> BoxFuture<'_, Result<LogVector, TargetFailure>> {
+        if self.rule() == Some(Rule::Away) {
+            return Box::pin(ready(Err(unanswered())));
+        }
         self.local.log_floor()
     }
 
@@ -196,6 +204,9 @@ impl LogTarget for Gate {
     }
 
     fn reset(&self, zone: ZoneIndex, activation: Activation) -> BoxFuture<'_, Result<(), TargetFailure>> {
+        if self.rule() == Some(Rule::Away) {
+            return Box::pin(ready(Err(unanswered())));
+        }
         self.local.reset(zone, activation)
     }
 

@@ -68,7 +68,11 @@ fn a_move_told_before_its_record() {
         assert!(move_primary(leader, "key").await);
         rig.env.sleep(A_WHILE).await;
         let hash = hash_of("key");
-        assert_eq!(member.inner.shard(&hash).lock().index().newest(&hash), None, "it has the notice, and waits for the end of the write");
+        assert_eq!(
+            member.inner.shard(&hash).lock().index().newest(&hash),
+            None,
+            "it has the notice, and waits for the end of the write"
+        );
         rig.hold(writer, member, false);
         rig.env.sleep(A_WHILE).await;
         assert_eq!(member.stats().early_moves.get(), 1);
