@@ -112,6 +112,15 @@ impl<K: Copy + Ord, V> Reserve<K, V> {
         self.pending.contains_key(&key)
     }
 
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The value of a key in limbo.
+    pub fn in_limbo(&self, key: K) -> Option<&V> {
+        self.limbo.get(&key)
+    }
+
     /// The least of the pending keys.
     pub fn first_pending(&self) -> Option<K> {
         self.pending.keys().next().copied()

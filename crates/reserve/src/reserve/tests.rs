@@ -164,6 +164,11 @@ fn agree(reserve: &Reserve<usize, u8>, fates: &[Fate; KEYS]) -> Result<(), TestC
     prop_assert_eq!(reserve.pending().map(|(key, value)| (key, *value)).collect::<Vec<_>>(), pending);
     prop_assert_eq!(reserve.limbo().map(|(key, value)| (key, *value)).collect::<Vec<_>>(), limbo);
     prop_assert_eq!(reserve.next_deadline(), next);
+    prop_assert_eq!(reserve.pending_len(), reserve.pending().count());
+    for (key, fate) in fates.iter().enumerate() {
+        let expected = if let Fate::Limbo(value) = fate { Some(value) } else { None };
+        prop_assert_eq!(reserve.in_limbo(key), expected);
+    }
     Ok(())
 }
 
