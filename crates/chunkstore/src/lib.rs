@@ -1,4 +1,15 @@
 //! The chunk store (Smash, Liu et al. 2023): chunks of up to 4 MiB that the system names, placed anywhere, found by lookup units that hold no ids.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod leader;
+pub mod limits;
+pub mod lookup;
+pub mod maintenance;
+pub mod message;
 pub mod placement;
+pub mod publisher;
+pub mod storage_node;
+
+#[cfg(test)]
+mod simulation;

@@ -1,0 +1,111 @@
+//! A put: register, write all copies, commit.
+
+use bytes::Bytes;
+use format::chunk_command::Registration;
+use format::chunk_id::ChunkId;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+
+use super::{Event, Next, Outcome, Round, Send};
+use crate::limits::MAX_TRIES;
+use crate::message::{NodeAnswer, NodeRequest, ToNode};
+
+/// One put. Its registration names it, so that it may be asked for again.
+#[derive(Clone, Debug)]
+pub struct Put {
+    registration: Registration,
+    content: Bytes,
+    round: Round,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Registering,
+    Writing { id: ChunkId, places: ChunkPlaces, durable: Vec<BlockPlace> },
+    Committing { id: ChunkId },
+    Over,
+}
+
+impl Put {
+    /// Begins; the content is not longer than what is registered.
+    pub fn begin(registration: Registration, content: Bytes) -> (Self, Next) {
+        assert!(content.len() <= registration.bytes as usize, "{} bytes of content", content.len());
+        let put = Put { registration, content, round: Round(0), phase: Phase::Registering };
+        let next = Next { sends: put.sends(), outcome: None };
+        (put, next)
+    }
+
+    /// The id, once there is one.
+    pub fn id(&self) -> Option<ChunkId> {
+        match self.phase {
+            Phase::Writing { id, .. } | Phase::Committing { id } => Some(id),
+            Phase::Registering | Phase::Over => None,
+        }
+    }
+
+    pub fn step(&mut self, event: Event) -> Next {
+        match (event, &mut self.phase) {
+            (Event::Timeout, Phase::Registering | Phase::Writing { .. } | Phase::Committing { .. }) => self.try_again(),
+            (Event::Registered { result, .. }, Phase::Registering) => match result {
+                Ok((id, places)) => {
+                    self.phase = Phase::Writing { id, places, durable: Vec::new() };
+                    Next { sends: self.sends(), outcome: None }
+                }
+                Err(refusal) => self.end(Outcome::Refused(refusal)),
+            },
+            (Event::Node { place, answer, .. }, Phase::Writing { .. }) => self.written(place, answer),
+            (Event::Committed { result, .. }, Phase::Committing { id }) => {
+                let outcome = result.map_or_else(Outcome::Refused, |()| Outcome::Stored(*id));
+                self.end(outcome)
+            }
+            _ => Next::default(),
+        }
+    }
+
+    fn written(&mut self, place: BlockPlace, answer: NodeAnswer) -> Next {
+        let Phase::Writing { id, places, durable } = &mut self.phase else { return Next::default() };
+        let id = *id;
+        match answer {
+            NodeAnswer::Done(_) if places.contains(place) && !durable.contains(&place) => {
+                durable.push(place);
+                if durable.len() < places.as_slice().len() {
+                    return Next::default();
+                }
+                self.phase = Phase::Committing { id };
+                Next { sends: self.sends(), outcome: None }
+            }
+            NodeAnswer::Refused(refusal) if refusal != crate::message::NodeRefusal::Busy => {
+                self.phase = Phase::Over;
+                Next::send(Send::Revoke(id)).ending(Outcome::RefusedByNode(refusal))
+            }
+            _ => Next::default(),
+        }
+    }
+
+    fn try_again(&mut self) -> Next {
+        self.round.0 += 1;
+        if self.round.0 < MAX_TRIES {
+            return Next { sends: self.sends(), outcome: None };
+        }
+        self.end(Outcome::Unavailable)
+    }
+
+    fn end(&mut self, outcome: Outcome) -> Next {
+        self.phase = Phase::Over;
+        Next::end(outcome)
+    }
+
+    fn sends(&self) -> Vec<Send> {
+        let round = self.round;
+        match &self.phase {
+            Phase::Registering => vec![Send::Register { round, registration: self.registration }],
+            Phase::Committing { id } => vec![Send::Commit { round, id: *id }],
+            Phase::Writing { id, places, durable } => {
+                let request = || NodeRequest::Put { capacity: self.registration.bytes, content: self.content.clone() };
+                let missing = places.iter().filter(|place| !durable.contains(place));
+                missing.map(|place| Send::Node { round, to: ToNode { place, id: *id, request: request() } }).collect()
+            }
+            Phase::Over => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What leads a maintenance unit: it publishes what is applied, holds back answers until a lookup host has it, and does what the state
+//! obliges to (RFD 11, rules 4, 11 and 12).
+//!
+//! A machine without I/O over a unit that consensus replicates. It has nothing that a new leader would miss: hosts tell it how far they are,
+//! duties are in the unit's state, and requests are such that doing them again does no harm.
+
+mod relocation;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::chunk_block::Era;
+use format::chunk_command::{ChunkCommand, CopyOf};
+use format::chunk_id::{ChunkId, ChunkNumber};
+use format::chunk_place::BlockPlace;
+use format::chunk_update::LookupUpdate;
+use types::DeviceId;
+
+use crate::lookup::{Progress, Received};
+use crate::maintenance::{Applied, Duty, MaintenanceUnit, Move};
+use crate::message::{NodeAnswer, NodeRequest, Resolved, ToNode};
+use crate::publisher::{PublishError, Publisher};
+use relocation::Driver;
+
+/// One of the hosts of the shard's lookup units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Host(pub u32);
+
+/// Names a client's request to commit, for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitTag(pub u64);
+
+/// Why a node was asked: comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Errand {
+    Erase,
+    Forget,
+    /// A given up target is to depart; then it is forgotten.
+    Discard {
+        era: Era,
+        resolved: Resolved,
+    },
+    /// A step of a relocation.
+    Move {
+        relocation: u64,
+        step: MoveStep,
+    },
+}
+
+/// Steps of a relocation, in their order; those of different copies go side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MoveStep {
+    Depart,
+    Raise,
+    Take,
+    Bring,
+}
+
+/// What the shell does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    Propose(ChunkCommand),
+    Node {
+        errand: Errand,
+        to: ToNode,
+    },
+    Host {
+        host: Host,
+        update: LookupUpdate,
+    },
+    /// The relocation's target has no room for it: somebody shall choose another.
+    NeedsTarget(Move),
+    /// All is durable, and a host has it.
+    Committed(CommitTag),
+}
+
+/// The leader's side of a unit.
+pub struct Leader {
+    publisher: Publisher,
+    hosts: BTreeMap<Host, Option<Progress>>,
+    waiting: BTreeSet<(ChunkNumber, CommitTag)>,
+    moves: BTreeMap<u64, Driver>,
+    lost: BTreeSet<DeviceId>,
+}
+
+impl Leader {
+    /// Begins to lead: builds the table from the state, and gives every host its snapshot.
+    pub fn begin(
+        unit: &MaintenanceUnit,
+        term: u64,
+        seed: u64,
+        hosts: impl IntoIterator<Item = Host>,
+    ) -> Result<(Self, Vec<Order>), PublishError> {
+        let publisher = Publisher::new(unit, term, seed)?;
+        let hosts: BTreeMap<Host, Option<Progress>> = hosts.into_iter().map(|host| (host, None)).collect();
+        let orders = hosts.keys().map(|host| Order::Host { host: *host, update: publisher.snapshot() }).collect();
+        Ok((Leader { publisher, hosts, waiting: BTreeSet::new(), moves: BTreeMap::new(), lost: BTreeSet::new() }, orders))
+    }
+
+    /// A device is lost for good: its lease has ended, and nobody will read there any more. Each leader must be told.
+    pub fn lose(&mut self, device: DeviceId) {
+        self.lost.insert(device);
+    }
+
+    /// A command was applied to the unit, which is as it is after it.
+    pub fn applied(&mut self, unit: &MaintenanceUnit, applied: &Applied) -> Result<Vec<Order>, PublishError> {
+        let mut orders = Vec::new();
+        for change in &applied.changes {
+            for update in self.publisher.publish(unit, change)? {
+                orders.extend(self.hosts.keys().map(|host| Order::Host { host: *host, update: update.clone() }));
+            }
+        }
+        if unit.is_sealed() {
+            self.publisher.seal();
+        }
+        Ok(orders)
+    }
+
+    /// A client's commit was applied and is to be answered when a host has the chunk.
+    pub fn committed(&mut self, id: ChunkId, tag: CommitTag) -> Vec<Order> {
+        self.waiting.insert((id.number, tag));
+        self.answer_commits()
+    }
+
+    /// A host has said what became of a message.
+    pub fn heard(&mut self, host: Host, received: Received) -> Vec<Order> {
+        let Some(known) = self.hosts.get_mut(&host) else { return Vec::new() };
+        match received {
+            Received::NeedsSnapshot(_) => {
+                *known = None;
+                vec![Order::Host { host, update: self.publisher.snapshot() }]
+            }
+            Received::Held(progress) => {
+                let newest = |known: Progress| (known.stream, known.number) < (progress.stream, progress.number);
+                if known.is_none_or(newest) {
+                    *known = Some(progress);
+                }
+                self.answer_commits()
+            }
+        }
+    }
+
+    fn answer_commits(&mut self) -> Vec<Order> {
+        let horizon = self.hosts.values().flatten().map(|progress| progress.horizon).max().unwrap_or_default();
+        let mut orders = Vec::new();
+        while let Some((number, tag)) = self.waiting.first().copied()
+            && number < horizon
+        {
+            self.waiting.pop_first();
+            orders.push(Order::Committed(tag));
+        }
+        orders
+    }
+
+    /// Asks for everything that there is to do; the shell calls it now and then. Hosts that are behind get a snapshot.
+    pub fn tick(&mut self, unit: &MaintenanceUnit) -> Vec<Order> {
+        let mut orders = Vec::new();
+        let mut moving = BTreeSet::new();
+        for duty in unit.duties() {
+            if let Some(command) = self.without_node(&duty) {
+                orders.push(Order::Propose(command));
+                continue;
+            }
+            match duty {
+                Duty::Erase { copy, era, moves } => {
+                    orders.push(errand(Errand::Erase, copy, NodeRequest::Erase { era, moves }));
+                }
+                Duty::Forget { copy, era, resolved } => {
+                    orders.push(errand(Errand::Forget, copy, NodeRequest::Forget { era, resolved }));
+                }
+                Duty::Discard { copy, era, resolved } => {
+                    let request = NodeRequest::Depart { era: Era(era.0 + 1) };
+                    orders.push(errand(Errand::Discard { era, resolved }, copy, request));
+                }
+                Duty::Move(asked) => {
+                    moving.insert(asked.relocation);
+                    let driver = self.moves.entry(asked.relocation).or_insert_with(|| Driver::new(asked));
+                    driver.hear(asked);
+                    orders.extend(driver.orders(&self.lost));
+                }
+            }
+        }
+        self.moves.retain(|relocation, _| moving.contains(relocation));
+        let snapshot = self.publisher.snapshot();
+        let is_behind = |progress: &Option<Progress>| {
+            progress.is_none_or(|known| (known.stream, known.number) < (snapshot.stream, snapshot.number))
+        };
+        let behind = self.hosts.iter().filter(|(_, progress)| is_behind(progress));
+        orders.extend(behind.map(|(host, _)| Order::Host { host: *host, update: snapshot.clone() }));
+        orders
+    }
+
+    /// What is done already, because the device is lost.
+    fn without_node(&self, duty: &Duty) -> Option<ChunkCommand> {
+        let is_lost = |copy: &CopyOf| self.lost.contains(&copy.place.device());
+        match duty {
+            Duty::Erase { copy, .. } if is_lost(copy) => Some(ChunkCommand::Erased(vec![*copy])),
+            Duty::Forget { copy, .. } | Duty::Discard { copy, .. } if is_lost(copy) => {
+                Some(ChunkCommand::Forgotten(vec![*copy]))
+            }
+            _ => None,
+        }
+    }
+
+    /// A node has answered an errand.
+    pub fn answered(&mut self, errand: Errand, id: ChunkId, place: BlockPlace, answer: &NodeAnswer) -> Vec<Order> {
+        let copies = vec![CopyOf { id, place }];
+        match (errand, answer) {
+            (Errand::Erase, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Erased(copies))],
+            (Errand::Forget, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Forgotten(copies))],
+            (Errand::Discard { era, resolved }, NodeAnswer::Departed | NodeAnswer::Absent | NodeAnswer::Dead { .. }) => {
+                let copy = CopyOf { id, place };
+                vec![self::errand(Errand::Forget, copy, NodeRequest::Forget { era, resolved })]
+            }
+            (Errand::Move { relocation, step }, _) => {
+                self.moves.get_mut(&relocation).map_or_else(Vec::new, |driver| driver.answered(step, place, answer, &self.lost))
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn errand(errand: Errand, copy: CopyOf, request: NodeRequest) -> Order {
+    Order::Node { errand, to: ToNode { place: copy.place, id: copy.id, request } }
+}

@@ -1,0 +1,176 @@
+//! The maintenance unit of a shard: the machine that a consensus group replicates (RFD 11).
+//!
+//! Its state is logical: which chunks there are, where, and what is under way. The cuckoo table and the lookup updates are derived from it by
+//! the leader ([`publisher`](crate::publisher)); what the leader has to do is derived from it too ([`MaintenanceUnit::duties`]), so that a new
+//! leader does the same.
+//!
+//! Invariants:
+//! - A number is given once. A chunk's number is below `next`.
+//! - A chunk is pending, or published; then it may be moving, or freeing, not both.
+//! - The space of every copy that a node may have is held: pending in `copies` or `targets`, published, or in limbo.
+//! - What is applied depends on nothing but the state and the command.
+
+mod chunk;
+mod duty;
+mod freeing;
+mod moving;
+mod registration;
+mod space;
+
+pub use chunk::Refusal;
+pub use duty::{Duty, Move};
+
+use std::collections::BTreeMap;
+
+use format::chunk_command::{ChunkCommand, ClientCall};
+use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use reserve::Reserve;
+
+use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
+use crate::message::{Found, Resolved};
+use chunk::{Held, Row, Work};
+use space::Space;
+
+/// A copy: of which chunk of the shard, and where.
+type CopyKey = (ChunkNumber, BlockPlace);
+
+/// A shard's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaintenanceUnit {
+    shard: ShardId,
+    /// Registrations that the unit takes before it is sealed: the paper's α.
+    capacity: u64,
+    next: ChunkNumber,
+    rows: BTreeMap<ChunkNumber, Row>,
+    /// What is under way with a chunk. Most have nothing.
+    work: BTreeMap<ChunkNumber, Work>,
+    /// Calls whose registrations are pending: a repeated one gets the same id.
+    calls: BTreeMap<ClientCall, ChunkNumber>,
+    copies: Reserve<CopyKey, Held>,
+    /// Where relocations go.
+    targets: Reserve<CopyKey, Held>,
+    /// Relocations under way, by their numbers.
+    moves: BTreeMap<u64, ChunkNumber>,
+    next_move: u64,
+    space: Space,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    pub answer: Result<Answer, Refusal>,
+    /// What lookup structures are told.
+    pub changes: Vec<IndexChange>,
+}
+
+/// What its proposer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Registered { id: ChunkId, places: ChunkPlaces },
+    Done,
+}
+
+/// A change of what is found where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexChange {
+    Inserted { id: ChunkId, places: ChunkPlaces },
+    Changed { id: ChunkId, from: ChunkPlaces, to: ChunkPlaces },
+    Removed(ChunkId),
+}
+
+impl MaintenanceUnit {
+    /// A shard without chunks that takes up to `capacity` registrations.
+    pub fn new(shard: ShardId, capacity: u64) -> Self {
+        MaintenanceUnit {
+            shard,
+            capacity,
+            next: ChunkNumber(0),
+            rows: BTreeMap::new(),
+            work: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            copies: Reserve::new(MAX_PENDING_COPIES),
+            targets: Reserve::new(MAX_MOVING),
+            moves: BTreeMap::new(),
+            next_move: 0,
+            space: Space::default(),
+        }
+    }
+
+    /// Carries a command out. One that is refused, and one that comes again, changes nothing.
+    pub fn apply(&mut self, command: &ChunkCommand) -> Applied {
+        let mut changes = Vec::new();
+        let answer = match command {
+            ChunkCommand::Grant { device, first_block, blocks } => self.space.grant(*device, *first_block, *blocks),
+            ChunkCommand::Register(registration) => self.register(registration, &mut changes),
+            ChunkCommand::Commit(id) => self.commit(*id),
+            ChunkCommand::Revoke(id) => self.revoke(*id),
+            ChunkCommand::Expire { now_ms } => self.expire(*now_ms),
+            ChunkCommand::Freed(ids) => self.freed(ids),
+            ChunkCommand::Erased(copies) => self.erased(copies, &mut changes),
+            ChunkCommand::Forgotten(copies) => self.forgotten(copies),
+            ChunkCommand::Relocate(relocation) => self.relocate(relocation),
+            ChunkCommand::Moved { id, from, to } => self.moved(*id, *from, *to, &mut changes),
+        };
+        Applied { answer, changes }
+    }
+
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The number that the next registration gets: all lower ones were given.
+    pub fn next(&self) -> ChunkNumber {
+        self.next
+    }
+
+    /// Whether the unit takes no more registrations: the next shard is to be opened.
+    pub fn is_sealed(&self) -> bool {
+        self.next.0 >= self.capacity
+    }
+
+    /// What there is to say about an id, exactly.
+    pub fn find(&self, id: ChunkId) -> Found {
+        let Some(row) = self.row(id) else { return Found::Unknown };
+        match self.work.get(&id.number) {
+            Some(Work::Pending { .. }) => Found::Pending(row.places),
+            _ => Found::Known(row.places),
+        }
+    }
+
+    /// All chunks with their places: what a lookup structure is built from.
+    pub fn index(&self) -> impl Iterator<Item = (ChunkId, ChunkPlaces)> {
+        self.rows.iter().map(|(number, row)| (self.id_of(*number, row), row.places))
+    }
+
+    /// Bytes that are held in a block, limbo included; none for a block that was not granted.
+    pub fn held_bytes(&self, place: BlockPlace) -> Option<u32> {
+        self.space.held_bytes(place)
+    }
+
+    /// When [`ChunkCommand::Expire`] has something to do again, in milliseconds.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.copies.next_deadline().map(|deadline| deadline.0)
+    }
+
+    /// Below these numbers nothing can be decided any more.
+    pub fn resolved(&self) -> Resolved {
+        let puts = self.copies.first_pending().map_or(self.next, |(number, _)| number);
+        let moves = self.moves.keys().next().copied().unwrap_or(self.next_move);
+        Resolved { puts, moves }
+    }
+
+    fn id_of(&self, number: ChunkNumber, row: &Row) -> ChunkId {
+        ChunkId { shard: self.shard, number, nonce: row.nonce }
+    }
+
+    /// The row of an id; of an id that was made up, none.
+    fn row(&self, id: ChunkId) -> Option<&Row> {
+        let is_own = id.shard == self.shard;
+        self.rows.get(&id.number).filter(|row| is_own && row.nonce == id.nonce)
+    }
+}

@@ -1,0 +1,75 @@
+//! What the state obliges the leader to: asked for again and again, until commands say that it is done.
+
+use format::chunk_block::Era;
+use format::chunk_command::CopyOf;
+use format::chunk_id::ChunkId;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+
+use super::MaintenanceUnit;
+use super::chunk::Work;
+use crate::message::Resolved;
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// End a copy, then [`Erased`](format::chunk_command::ChunkCommand::Erased).
+    Erase { copy: CopyOf, era: Era, moves: u64 },
+    /// Have a copy forgotten, then [`Forgotten`](format::chunk_command::ChunkCommand::Forgotten).
+    Forget { copy: CopyOf, era: Era, resolved: Resolved },
+    /// Have a copy depart that may have been made at a place given up for another, then have it forgotten.
+    Discard { copy: CopyOf, era: Era, resolved: Resolved },
+    /// Drive a relocation, then [`Moved`](format::chunk_command::ChunkCommand::Moved).
+    Move(Move),
+}
+
+/// A relocation under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub relocation: u64,
+    pub id: ChunkId,
+    pub places: ChunkPlaces,
+    pub from: BlockPlace,
+    pub to: BlockPlace,
+    pub is_lost: bool,
+    /// That the copies will have.
+    pub era: Era,
+}
+
+impl MaintenanceUnit {
+    /// All there is to do now.
+    pub fn duties(&self) -> impl Iterator<Item = Duty> {
+        let resolved = self.resolved();
+        let forgettable = self.copies.limbo().filter(|(key, held)| self.is_forgettable(*key, held));
+        let forgets = forgettable.map(move |((number, place), held)| {
+            let id = ChunkId { shard: self.shard, number, nonce: held.nonce };
+            let (copy, era) = (CopyOf { id, place }, held.era);
+            if held.is_discarded { Duty::Discard { copy, era, resolved } } else { Duty::Forget { copy, era, resolved } }
+        });
+        let others = self.work.iter().flat_map(|(number, work)| {
+            let row = &self.rows[number];
+            let id = self.id_of(*number, row);
+            match work {
+                Work::Pending { .. } => Vec::new(),
+                Work::Moving { relocation, from, to, is_lost } => vec![Duty::Move(Move {
+                    relocation: *relocation,
+                    id,
+                    places: row.places,
+                    from: *from,
+                    to: *to,
+                    is_lost: *is_lost,
+                    era: Era(row.era.0 + 1),
+                })],
+                Work::Freeing { copies } => {
+                    let left = copies.iter().filter(|(_, has_ended)| !has_ended);
+                    left.map(|(place, _)| self.erase(id, *place)).collect()
+                }
+            }
+        });
+        forgets.chain(others)
+    }
+
+    fn erase(&self, id: ChunkId, place: BlockPlace) -> Duty {
+        let held = self.copies.in_limbo((id.number, place)).expect("the copies of a chunk that ends are in limbo");
+        Duty::Erase { copy: CopyOf { id, place }, era: held.era, moves: held.after_move }
+    }
+}

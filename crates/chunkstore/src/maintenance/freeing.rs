@@ -1,0 +1,87 @@
+//! From a dead copy to free space.
+
+use format::chunk_block::Era;
+use format::chunk_command::CopyOf;
+use format::chunk_id::{ChunkId, ChunkNumber};
+use format::chunk_place::BlockPlace;
+
+use super::chunk::{Held, Refusal, Work};
+use super::{Answer, CopyKey, IndexChange, MaintenanceUnit};
+
+impl MaintenanceUnit {
+    /// Nodes have dead copies of these: whoever deletes them, and whether he lives, they end.
+    pub(super) fn freed(&mut self, ids: &[ChunkId]) -> Result<Answer, Refusal> {
+        for id in ids {
+            if self.row(*id).is_some() {
+                self.free(id.number);
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn free(&mut self, number: ChunkNumber) {
+        let row = self.rows[&number];
+        let mut ending: Vec<(BlockPlace, Held)> = Vec::new();
+        let after_move = self.next_move;
+        // A relocation may have raised the copies that stay.
+        let is_moving = matches!(self.work.get(&number), Some(Work::Moving { .. }));
+        let era = Era(row.era.0 + u32::from(is_moving));
+        let held = Held { nonce: row.nonce, bytes: row.bytes, era, after_move, is_discarded: false };
+        match self.work.get(&number) {
+            // A pending chunk has no dead copies; whoever says so is taken at his word when it is published.
+            Some(Work::Pending { .. } | Work::Freeing { .. }) => return,
+            Some(Work::Moving { relocation, to, .. }) => {
+                let (relocation, to) = (*relocation, *to);
+                self.moves.remove(&relocation);
+                let target = self.targets.commit((number, to)).expect("a relocation holds its target");
+                ending.push((to, Held { after_move: self.next_move, ..target }));
+            }
+            None => {}
+        }
+        ending.extend(row.places.iter().map(|place| (place, held)));
+        // A source that has departed is in limbo already, and ends by itself.
+        for (place, held) in &ending {
+            self.copies.release((number, *place), *held).expect("a published copy is not in limbo");
+        }
+        let copies = ending.into_iter().map(|(place, _)| (place, false)).collect();
+        self.work.insert(number, Work::Freeing { copies });
+    }
+
+    /// These copies have ended. When all of a chunk have, its id is forgotten; the space waits for the nodes.
+    pub(super) fn erased(&mut self, erased: &[CopyOf], changes: &mut Vec<IndexChange>) -> Result<Answer, Refusal> {
+        for CopyOf { id, place } in erased {
+            if self.row(*id).is_none() {
+                continue;
+            }
+            let Some(Work::Freeing { copies }) = self.work.get_mut(&id.number) else { continue };
+            copies.iter_mut().filter(|(at, _)| at == place).for_each(|(_, has_ended)| *has_ended = true);
+            if copies.iter().all(|(_, has_ended)| *has_ended) {
+                self.work.remove(&id.number);
+                self.rows.remove(&id.number);
+                changes.push(IndexChange::Removed(*id));
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Nothing is left of these copies: their space is free.
+    pub(super) fn forgotten(&mut self, forgotten: &[CopyOf]) -> Result<Answer, Refusal> {
+        for CopyOf { id, place } in forgotten {
+            let key = (id.number, *place);
+            let is_due = id.shard == self.shard && self.copies.in_limbo(key).is_some_and(|held| self.is_forgettable(key, held));
+            if is_due && let Some(held) = self.copies.drained(key) {
+                self.space.give_back(*place, &held);
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Whether nothing is left to decide about a copy in limbo.
+    pub(super) fn is_forgettable(&self, (number, _): CopyKey, held: &Held) -> bool {
+        // A source that has departed is older than its chunk's copies, and waits for those no more than a discarded target.
+        let is_freeing = matches!(self.work.get(&number), Some(Work::Freeing { .. }));
+        let is_ending = is_freeing && !held.is_discarded && held.era >= self.rows[&number].era;
+        let resolved = self.resolved();
+        !is_ending && number < resolved.puts && held.after_move <= resolved.moves
+    }
+}

@@ -1,0 +1,67 @@
+//! Seeded runs of everything in this crate together: clients, hosts, nodes and a unit, over a network and disks that fail.
+//!
+//! The network drops, delays, duplicates and reorders; nodes crash and lose or tear what was not durable; hosts forget everything; leaders
+//! change with proposals under way; a device is lost for good; chunks are relocated. The unit itself is replicated by others, so here it is
+//! one state that outlives its leaders, and a second one that is told the same through the records.
+//!
+//! What is judged: every chunk's history is that of one register (the crate `model`); in the end, when all is well again, no node holds what
+//! the unit does not know, every chunk has its copies, the sums of space are right, and every host finds every chunk. A failure prints its
+//! seed: `TRILITH_SEED=n cargo test -p chunkstore simulation::one_seed -- --ignored`.
+
+mod check;
+mod disk;
+mod workload;
+mod world;
+
+use world::{Faults, World};
+
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 60;
+/// Seeds of a long run.
+const SOAK_SEEDS: u64 = 5_000;
+
+const CALM: Faults = Faults { drop: 0, repeat: 0, crash: 0, host_crash: 0, leader: 0, relocate: 3, loses_device: false };
+const LOSSY: Faults = Faults { drop: 8, repeat: 8, crash: 0, host_crash: 1, leader: 1, relocate: 3, loses_device: false };
+const CRASHES: Faults = Faults { drop: 2, repeat: 4, crash: 3, host_crash: 2, leader: 2, relocate: 3, loses_device: false };
+const LOSS: Faults = Faults { drop: 2, repeat: 4, crash: 1, host_crash: 1, leader: 2, relocate: 4, loses_device: true };
+
+fn run(seed: u64, faults: Faults) -> String {
+    println!("seed {seed}, {faults:?}");
+    let mut world = World::new(seed, faults);
+    world.run();
+    world.judge();
+    world.summary()
+}
+
+fn all_faults(seed: u64) -> Faults {
+    [CALM, LOSSY, CRASHES, LOSS][(seed % 4) as usize]
+}
+
+#[test]
+fn histories_are_those_of_registers() {
+    for seed in 0..SEEDS {
+        run(seed, all_faults(seed));
+    }
+}
+
+#[test]
+fn a_seed_runs_the_same_again() {
+    for seed in 0..4 {
+        assert_eq!(run(seed, all_faults(seed)), run(seed, all_faults(seed)));
+    }
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak() {
+    for seed in SEEDS..SEEDS + SOAK_SEEDS {
+        run(seed, all_faults(seed));
+    }
+}
+
+#[test]
+#[ignore = "for the seed in TRILITH_SEED"]
+fn one_seed() {
+    let seed = std::env::var("TRILITH_SEED").expect("a seed in TRILITH_SEED").parse().expect("a number");
+    println!("{}", run(seed, all_faults(seed)));
+}

@@ -1,0 +1,207 @@
+//! The chunks of one device: blocks with their headers, and the order of writes that keeps them whole (RFD 11).
+//!
+//! A machine without I/O. A request becomes a *job* of one to three writes, each durable before the next; what the job does is visible
+//! when the write is durable that makes it so, and answered after the last. Jobs of one block run one after the other.
+//!
+//! ```text
+//!   put, bring        data → header                              a crash before the header leaves a gap
+//!   write, with room  data elsewhere in the block → header       a crash leaves the old content
+//!   write, without    header: overwriting → data → header        a crash leaves a copy that says it is damaged
+//!   end, era, depart  header
+//!   forget            fence → header without the entry           a late put or copy finds the fence
+//! ```
+//!
+//! Invariants:
+//! - What is in `entries` stands in the newest durable header, but for `is_settled`, which is a hint and may be lost.
+//! - Every request is about the entry with the full id. There is no request about a place alone.
+//! - An entry is forgotten after the fence that keeps it from coming back is durable.
+
+mod block;
+mod change;
+mod job;
+
+pub use job::{DiskWrite, JobId, Step, Tag};
+
+use std::collections::{BTreeMap, VecDeque};
+
+use format::chunk_block::{BlockEntry, BlockHeader, CopyState};
+use format::chunk_id::{ChunkId, ShardId};
+use types::DeviceUuid;
+
+use crate::limits::MAX_WAITING_PER_BLOCK;
+use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved};
+use block::Block;
+use job::{Finished, Job};
+
+/// A device's chunks.
+pub struct StorageNode {
+    device_uuid: DeviceUuid,
+    block_count: u32,
+    blocks: BTreeMap<u32, Block>,
+    fences: BTreeMap<ShardId, Fence>,
+    jobs: BTreeMap<JobId, (u32, Job)>,
+    next_job: u64,
+}
+
+/// What is refused, and how much of that outlives a crash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fence {
+    present: Resolved,
+    durable: Resolved,
+}
+
+/// A request that waits for its block.
+struct Waiting {
+    tag: Tag,
+    id: ChunkId,
+    request: NodeRequest,
+}
+
+impl StorageNode {
+    /// Begins with what stands on the device: the newest believed header of each block that has one, and the fences.
+    pub fn new(
+        device_uuid: DeviceUuid,
+        block_count: u32,
+        headers: impl IntoIterator<Item = BlockHeader>,
+        fences: BTreeMap<ShardId, Resolved>,
+    ) -> Self {
+        let blocks = headers.into_iter().map(|header| (header.block, Block::of_header(header))).collect();
+        let fences =
+            fences.into_iter().map(|(shard, resolved)| (shard, Fence { present: resolved, durable: resolved })).collect();
+        StorageNode { device_uuid, block_count, blocks, fences, jobs: BTreeMap::new(), next_job: 0 }
+    }
+
+    /// Takes a request for a block. The tag comes back with its answer.
+    pub fn handle(&mut self, tag: Tag, block: u32, id: ChunkId, request: NodeRequest) -> Vec<Step> {
+        if let Some(step) = self.read(tag, block, id, &request) {
+            return vec![step];
+        }
+        if block >= self.block_count {
+            return vec![Step::Answer { tag, answer: NodeAnswer::Absent }];
+        }
+        let room = self.blocks.entry(block).or_default();
+        if room.is_busy {
+            if room.waiting.len() >= MAX_WAITING_PER_BLOCK {
+                return vec![Step::Answer { tag, answer: NodeAnswer::Refused(NodeRefusal::Busy) }];
+            }
+            room.waiting.push_back(Waiting { tag, id, request });
+            return Vec::new();
+        }
+        self.begin(tag, block, id, request)
+    }
+
+    /// A write that a step asked for is durable.
+    pub fn written(&mut self, job: JobId) -> Vec<Step> {
+        let (block, running) = self.jobs.get_mut(&job).expect("the job of a write is under way");
+        let block = *block;
+        let room = self.blocks.get_mut(&block).expect("the block of a job is known");
+        match running.finish_write() {
+            Finished::Data => {}
+            Finished::Header { entries, serial } => room.install(entries, serial),
+            Finished::Fence { shard, resolved } => {
+                let fence = self.fences.entry(shard).or_default();
+                fence.durable = fence.durable.raised(resolved);
+            }
+        }
+        if let Some(write) = running.next_write() {
+            return vec![Step::Write { job, write }];
+        }
+        let (_, Job { tag, answer, .. }) = self.jobs.remove(&job).expect("it was there");
+        room.is_busy = false;
+        let mut steps = vec![Step::Answer { tag, answer }];
+        while let Some(Waiting { tag, id, request }) = self.next_waiting(block) {
+            steps.extend(self.begin(tag, block, id, request));
+        }
+        steps
+    }
+
+    /// Up to `limit` chunks of a shard whose copies here are dead: what the shard's unit is told until it has them forgotten.
+    pub fn freed(&self, shard: ShardId, limit: usize) -> Vec<ChunkId> {
+        let is_dead = |entry: &&BlockEntry| entry.state == CopyState::Dead && entry.id.shard == shard;
+        self.blocks.values().flat_map(|block| block.entries()).filter(is_dead).map(|entry| entry.id).take(limit).collect()
+    }
+
+    /// All copies, by block: for scrubbing and for tests.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, &BlockEntry)> {
+        self.blocks.iter().flat_map(|(block, room)| room.entries().map(|entry| (*block, entry)))
+    }
+
+    fn next_waiting(&mut self, block: u32) -> Option<Waiting> {
+        let room = self.blocks.get_mut(&block).expect("the block of a job is known");
+        if room.is_busy { None } else { room.waiting.pop_front() }
+    }
+
+    /// Requests that change nothing do not wait.
+    fn read(&mut self, tag: Tag, block: u32, id: ChunkId, request: &NodeRequest) -> Option<Step> {
+        let entry = self.blocks.get_mut(&block).and_then(|room| room.entry_mut(id));
+        let answer = match (request, entry) {
+            (NodeRequest::Read | NodeRequest::Query | NodeRequest::Settle(_) | NodeRequest::Take { .. }, None) => {
+                NodeAnswer::Absent
+            }
+            (NodeRequest::Settle(mark), Some(entry)) => {
+                let held = mark_of(entry);
+                entry.is_settled |= held == *mark;
+                NodeAnswer::Done(Some(held))
+            }
+            (NodeRequest::Query, Some(entry)) => describe(entry),
+            (NodeRequest::Read, Some(entry)) if entry.state == CopyState::Live => return Some(read_step(tag, block, entry)),
+            (NodeRequest::Read, Some(entry)) => describe(entry),
+            (NodeRequest::Take { era }, Some(entry)) => match entry.state {
+                CopyState::Departed => return Some(read_step(tag, block, entry)),
+                CopyState::Live if entry.era == *era => return Some(read_step(tag, block, entry)),
+                CopyState::Live => NodeAnswer::OtherEra,
+                CopyState::Dead | CopyState::Overwriting => describe(entry),
+            },
+            _ => return None,
+        };
+        Some(Step::Answer { tag, answer })
+    }
+
+    fn begin(&mut self, tag: Tag, block: u32, id: ChunkId, request: NodeRequest) -> Vec<Step> {
+        let mut fence = self.fences.get(&id.shard).copied().unwrap_or_default();
+        if let NodeRequest::Forget { resolved, .. } = &request {
+            // From now on, though durable only with the job: who is refused before that is refused rightly.
+            fence.present = fence.present.raised(*resolved);
+            self.fences.insert(id.shard, fence);
+        }
+        let room = self.blocks.get_mut(&block).expect("a block is made when it is first asked for");
+        let mut job = match change::plan(room, fence, id, request) {
+            Err(answer) => return vec![Step::Answer { tag, answer }],
+            Ok(plan) => Job::new(tag, plan, self.device_uuid, block, room.serial()),
+        };
+        let number = JobId(self.next_job);
+        self.next_job += 1;
+        let write = job.next_write().expect("a job has a write");
+        room.is_busy = true;
+        self.jobs.insert(number, (block, job));
+        vec![Step::Write { job: number, write }]
+    }
+}
+
+/// What a copy has.
+fn mark_of(entry: &BlockEntry) -> Mark {
+    if entry.state == CopyState::Dead { Mark::Dead } else { Mark::Live(entry.version) }
+}
+
+/// What a copy is, without its content.
+fn describe(entry: &BlockEntry) -> NodeAnswer {
+    match entry.state {
+        CopyState::Live => NodeAnswer::Live(live(entry)),
+        CopyState::Overwriting => NodeAnswer::Damaged,
+        CopyState::Departed => NodeAnswer::Departed,
+        CopyState::Dead => NodeAnswer::Dead { era: entry.era, is_settled: entry.is_settled },
+    }
+}
+
+fn live(entry: &BlockEntry) -> LiveCopy {
+    let BlockEntry { version, era, capacity, is_settled, .. } = *entry;
+    LiveCopy { version, era, capacity, is_settled, content: None }
+}
+
+fn read_step(tag: Tag, block: u32, entry: &BlockEntry) -> Step {
+    let BlockEntry { offset, length, checksum, .. } = *entry;
+    Step::Read { tag, block, offset, length, checksum, copy: live(entry) }
+}
+
+/// Requests that wait for a block.
+type Queue = VecDeque<Waiting>;
