@@ -21,9 +21,10 @@ pub fn counters(stats: &LogStoreStats) -> [(&'static str, &Counter); 13] {
     ]
 }
 
-/// Branches that every long run takes. Marks in the code under test have the name of its part before the colon. Three are not among them: in a cell
+/// Branches that every long run takes. Marks in the code under test have the name of its part before the colon. Four are not among them: in a cell
 /// every copy tells its write's order, so that no recovery passes over a write for want of its primary, and no founding discards a partial one;
-/// and a read finds another copy where it stood before, unless all have moved meanwhile.
+/// a read finds another copy where it stood before, unless all have moved meanwhile; and who writes is heard before the leader has copied, unless
+/// one link is slower than that (`a_move_told_before_its_record` in `logstore`).
 pub const MUST_OCCUR: &[&str] = &[
     "client: conditions that did not hold",
     "client: conditions that held",
@@ -43,7 +44,6 @@ pub const MUST_OCCUR: &[&str] = &[
     "engine: a zone reset without a checkpoint",
     "engine: manifests taken over",
     "engine: moves told again",
-    "engine: moves told before the record",
     "engine: reads answered by another copy",
     "engine: reads that asked another gateway",
     "engine: relocations lost to a newer write",
