@@ -9,7 +9,7 @@ use disk::{SimDisk, SimOptions};
 use env::Env;
 use kv::MemoryKv;
 use libfuzzer_sys::fuzz_target;
-use manager::{DecodeExportError, EXPORT_VERSION, ImportError, Manager, Snapshot};
+use manager::{DecodeExportError, EXPORT_VERSION, ImportError, ImpossibleState, Manager, Snapshot};
 use types::CellId;
 use wal::{MIN_SEGMENT_BYTES, RegionStore};
 
@@ -47,7 +47,7 @@ async fn import(copy: &[u8], state: &Snapshot) {
     let manager = match Manager::import_on(&env, store, Arc::new(MemoryKv::new()), copy).await {
         Ok(manager) => manager,
         // A copy that is sound, but so old a manager's that nothing can be skipped.
-        Err(ImportError::Decode(DecodeExportError::Number(_))) => return,
+        Err(ImportError::Decode(DecodeExportError::Impossible(ImpossibleState::Number(_)))) => return,
         Err(error) => panic!("a copy that was accepted is refused: {error}"),
     };
     assert!(manager.take_token().await.expect("a token is always to be had").0 > state.applied().0);

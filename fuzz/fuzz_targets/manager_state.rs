@@ -8,7 +8,7 @@ use disk::{SimDisk, SimOptions};
 use env::Env;
 use kv::{Batch, Kv, MemoryKv};
 use libfuzzer_sys::fuzz_target;
-use manager::{DecodeExportError, Manager, NewBucket, Snapshot};
+use manager::{DecodeExportError, ImpossibleState, Manager, NewBucket, Snapshot};
 use types::{CellId, DeviceUuid};
 use wal::{MIN_SEGMENT_BYTES, RegionStore};
 
@@ -61,6 +61,9 @@ async fn run(entries: &[(u8, Vec<u8>, Vec<u8>)]) {
     match Snapshot::from_export(&after.export()) {
         Ok(again) => assert_eq!(again, *after),
         // The fuzzer began just below a limit that no manager reaches.
-        Err(error) => assert!(matches!(error, DecodeExportError::Number(number) if number.found == number.limit), "{error}"),
+        Err(error) => assert!(
+            matches!(error, DecodeExportError::Impossible(ImpossibleState::Number(number)) if number.found == number.limit),
+            "{error}"
+        ),
     }
 }

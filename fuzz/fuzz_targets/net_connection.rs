@@ -17,9 +17,9 @@ use net::{
     Refusal, RemoteCaller, Request, Service, serve,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use types::ClusterId;
+use types::{ClusterId, NodeIdentity};
 
-const CLUSTER: Identity = Identity { cluster: ClusterId([7; 16]) };
+const CLUSTER: Identity = Identity { cluster: ClusterId([7; 16]), node: NodeIdentity([8; 16]) };
 const PIPE_BYTES: usize = 64 * 1024;
 /// By then, all that will be answered is.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -62,8 +62,14 @@ fn bytes_of(input: &Input) -> Vec<u8> {
         match piece {
             Piece::Raw(raw) => bytes.extend_from_slice(raw),
             Piece::Frame { kind, id, budget_ms, payload, length, payload_crc } => {
-                let kinds =
-                    [FrameKind::Request, FrameKind::Response, FrameKind::Refusal, FrameKind::EarlyRefusal, FrameKind::Alive, FrameKind::Hello];
+                let kinds = [
+                    FrameKind::Request,
+                    FrameKind::Response,
+                    FrameKind::Refusal,
+                    FrameKind::EarlyRefusal,
+                    FrameKind::Alive,
+                    FrameKind::Hello,
+                ];
                 let header = FrameHeader {
                     kind: kinds[usize::from(*kind) % kinds.len()],
                     id: u64::from(*id),
