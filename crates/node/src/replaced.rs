@@ -28,9 +28,11 @@ impl Inner {
         }
     }
 
+    /// Also those whose forgetting was begun and not ended: it makes them failed first.
     fn replaced(&self) -> Vec<DeviceId> {
         let state = self.manager.snapshot();
         let own = state.devices().filter(|device| device.node == Some(self.id));
-        own.filter(|device| device.state == DeviceState::Replaced).map(|device| device.id).collect()
+        let is_given_up = |state: DeviceState| matches!(state, DeviceState::Replaced | DeviceState::Failed);
+        own.filter(|device| is_given_up(device.state)).map(|device| device.id).collect()
     }
 }

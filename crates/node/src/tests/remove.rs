@@ -126,6 +126,18 @@ fn a_replaced_device_is_forgotten_when_nothing_is_lost_with_it() {
     });
 }
 
+/// Its forgetting was begun, and the node that did it ended.
+#[test]
+fn a_device_that_is_half_forgotten_is_forgotten() {
+    simulate(async {
+        let cluster = with_a_disk_replaced(45).await;
+        let manager = cluster.machines[1].node.as_ref().unwrap().manager().clone();
+        manager.set_device_state(DeviceId(2), DeviceState::Failed).await.unwrap();
+        assert_eq!(lost_with(&cluster, &[0, 1, 2]).await, 0);
+        assert!(manager.snapshot().device(DeviceId(2)).is_none());
+    });
+}
+
 #[test]
 fn a_node_that_serves_is_removed_by_force() {
     simulate(async {
