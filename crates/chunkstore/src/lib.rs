@@ -8,6 +8,7 @@ pub mod lookup;
 pub mod maintenance;
 pub mod message;
 pub mod placement;
+pub mod protocol;
 pub mod publisher;
 pub mod storage_node;
 

@@ -13,8 +13,8 @@ use crc_fast::{CrcAlgorithm, Digest, checksum};
 
 /// Bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 32;
-/// Longest payload: a chunk of 1 MiB with its header, or the longest batch of notices, with room to spare.
-pub const MAX_PAYLOAD_BYTES: usize = 4 * 1024 * 1024;
+/// Longest payload: a whole chunk of the chunk store with what is said around it; records and batches of notices are shorter.
+pub const MAX_PAYLOAD_BYTES: usize = 4 * 1024 * 1024 + 64 * 1024;
 
 const MAGIC: [u8; 4] = *b"TRN1";
 const CRC_OFFSET: usize = 28;

@@ -1,0 +1,179 @@
+//! What processes of the chunk store ask of each other, around what the machines say ([`message`](crate::message)); docs/rfd/0012.
+//!
+//! ```text
+//!   client ── UnitRequest ──► node that leads the unit ── HostRequest::Update ──► lookup hosts
+//!   client ── HostRequest::Route ──► lookup host ── BlockRequest::Forwarded ──► node with the block ── Delivery ──► client
+//!   client ── BlockRequest::Direct ──► node with the block
+//!   node   ── UnitRequest::Report ──► node that leads the unit
+//!   client ── MapRequest ──► any node
+//! ```
+//!
+//! Records: [`wire`](crate::wire).
+
+use format::chunk_command::ClientCall;
+use format::chunk_id::{ChunkId, ShardId};
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use format::chunk_update::{LookupUpdate, Stream};
+use net::ServiceTag;
+use types::{DeviceId, NodeId, NodeIdentity};
+
+use crate::lookup::Received;
+use crate::maintenance::Refusal;
+use crate::message::{Found, Located, NodeAnswer, ToNode};
+
+/// Blocks of a node's devices.
+pub const BLOCKS: ServiceTag = ServiceTag(9);
+/// Lookup units of a node.
+pub const HOSTS: ServiceTag = ServiceTag(10);
+/// Maintenance units that a node is a member of.
+pub const UNITS: ServiceTag = ServiceTag(11);
+/// Answers to clients that asked through a lookup host.
+pub const DELIVERIES: ServiceTag = ServiceTag(12);
+/// Where everything is.
+pub const MAPS: ServiceTag = ServiceTag(13);
+
+/// Where the answer to a forwarded request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// Where the client listens.
+    pub address: String,
+    /// Names the client's request to the client.
+    pub token: u64,
+}
+
+/// Asked of the node that has a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockRequest {
+    /// The answer is a [`NodeAnswer`].
+    Direct(ToNode),
+    /// By a lookup host for a client: acknowledged at once, and answered by a [`Delivery`].
+    Forwarded { to: ToNode, places: ChunkPlaces, reply: ReplyTo },
+}
+
+/// The answer to a forwarded request, to the client; acknowledged with nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub token: u64,
+    pub places: ChunkPlaces,
+    pub place: BlockPlace,
+    pub answer: NodeAnswer,
+}
+
+/// A part of a snapshot that is too long for one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotPiece {
+    pub stream: Stream,
+    /// As in the update.
+    pub number: u64,
+    /// Of the encoded update.
+    pub total_bytes: u32,
+    pub offset: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// Asked of a lookup host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRequest {
+    Update(LookupUpdate),
+    Piece(SnapshotPiece),
+    /// Forward a read, or a question what the copy is.
+    Route {
+        id: ChunkId,
+        has_content: bool,
+        reply: ReplyTo,
+    },
+    /// For people who want to see it.
+    Locate(ChunkId),
+}
+
+/// Answered by a lookup host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostAnswer {
+    Received(Received),
+    /// More pieces are wanted.
+    Gathering,
+    /// The answer comes from the block's node.
+    Forwarded,
+    NotRouted,
+    Located(Located),
+}
+
+/// What a node tells the leader of a unit now and then, of its own accord.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    pub node: NodeId,
+    pub shard: ShardId,
+    /// If it is a host of the shard: how far it is.
+    pub host: Option<Received>,
+    /// Chunks of the shard with dead copies there.
+    pub freed: Vec<ChunkId>,
+}
+
+/// Asked of the node that leads a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnitRequest {
+    /// The unit's leader chooses the places.
+    Register {
+        shard: ShardId,
+        call: ClientCall,
+        bytes: u32,
+        copies: u8,
+    },
+    /// Answered when a lookup host has the chunk as well.
+    Commit(ChunkId),
+    Revoke(ChunkId),
+    Find(ChunkId),
+    /// Move the copy on one device to another; without one the leader chooses.
+    Relocate {
+        id: ChunkId,
+        from: DeviceId,
+        to: Option<DeviceId>,
+    },
+    Report(NodeReport),
+}
+
+/// Answered by a member of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitAnswer {
+    Registered {
+        id: ChunkId,
+        places: ChunkPlaces,
+    },
+    Done,
+    Found(Found),
+    Refused(Refusal),
+    /// There are not enough devices for so many copies, or none has room.
+    NoPlaces,
+    /// Somebody else leads, if it is known who.
+    NotLeader(Option<NodeId>),
+    /// Nothing is known of what became of it: ask again.
+    Unknown,
+}
+
+/// A node, for whoever wants to reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePlace {
+    pub id: NodeId,
+    pub identity: NodeIdentity,
+    pub address: String,
+}
+
+/// A shard: who keeps its unit, and who answers for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardPlace {
+    pub shard: ShardId,
+    /// Takes registrations.
+    pub is_open: bool,
+    pub members: Vec<NodeId>,
+    pub hosts: Vec<NodeId>,
+}
+
+/// Where everything is: what a client needs to begin, and asks for again when something does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkMap {
+    /// Grows with every change: the number of the manager's command.
+    pub version: u64,
+    pub nodes: Vec<NodePlace>,
+    pub devices: Vec<(DeviceId, NodeId)>,
+    pub shards: Vec<ShardPlace>,
+}
