@@ -6,6 +6,7 @@ mod settings;
 
 mod place;
 mod prepared;
+mod say;
 mod serve;
 
 mod client;

@@ -97,3 +97,31 @@ fn a_restart_keeps_objects_buckets_and_policies() {
         server.stop();
     }
 }
+
+/// Found by a benchmark on a disk that filled up: every node of a cluster aborted in the middle of its log's last line.
+#[test]
+fn a_log_on_a_full_disk_ends_no_server() {
+    let home = Home::new();
+    let server = home.serve_with_full_log(&["--log", "debug"]);
+    server.make_open_bucket("bucket");
+    assert!(server.run(&["bucket", "ls"]).contains("bucket"));
+}
+
+#[test]
+fn a_server_serves_though_nobody_can_be_told_where() {
+    let home = Home::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = crate::server::program();
+    command.args(["serve", "--device-size", "1GiB", "--admin-addr", "127.0.0.1:0", "--s3-addr", &port.to_string(), "--data"]);
+    let mut child = command.arg(home.data()).stdout(full).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let env = env::Env::real_with_cores(1);
+    let until = env.now() + PATIENCE;
+    while std::net::TcpStream::connect(port).is_err() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        assert!(env.now() < until, "it does not serve");
+        std::thread::sleep(LOOK);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

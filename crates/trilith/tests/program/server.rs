@@ -45,6 +45,12 @@ impl Home {
         self.serve_bare(&[&known, more].concat())
     }
 
+    /// The same, with its log on a full disk.
+    pub fn serve_with_full_log(&self, more: &[&str]) -> Server {
+        let known = ["--root-user", USER, "--root-password", PASSWORD];
+        Server::start(&self.data(), Path::new("/dev/full"), &[&known, more].concat())
+    }
+
     /// The same without credentials.
     pub fn serve_bare(&self, more: &[&str]) -> Server {
         Server::start(&self.data(), &self.path("server.log"), more)

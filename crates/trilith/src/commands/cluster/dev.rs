@@ -3,6 +3,7 @@
 use super::{DataArgs, DevArgs, NodeArgs, place};
 use crate::credentials;
 use crate::place::{Place, Token};
+use crate::say::say;
 use anyhow::{Context, bail};
 use env::Env;
 use std::io::Write;
@@ -46,28 +47,27 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
         prepare(&env, args, &token, number, &data, &root)?;
         nodes.push(DevNode { number, address, process: Some(start(&data)?), data });
     }
-    println!("A cluster of {} nodes, each a process of its own:", args.nodes);
+    say!("A cluster of {} nodes, each a process of its own:", args.nodes);
     for node in &nodes {
         let (number, address) = (node.number, node.address);
-        println!(
+        say!(
             "  node {number}  S3 http://{address}:9000  admin http://{address}:9001  log {}",
             log_of(&node.data).display()
         );
     }
-    println!("  access key {}", root.user);
-    println!("  secret key {}", root.password);
-    println!(
+    say!("  access key {}", root.user);
+    say!("  secret key {}", root.password);
+    say!(
         "Kill one and watch:   kill -9 $(cat {}/trilith.pid); trilith cluster status",
         nodes[nodes.len() - 1].data.display()
     );
-    println!("Start it again:       trilith serve --data {}", nodes[nodes.len() - 1].data.display());
-    std::io::stdout().flush()?;
+    say!("Start it again:       trilith serve --data {}", nodes[nodes.len() - 1].data.display());
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             (at, status) = ended(&mut nodes) => {
-                println!("node {} ended: {status}; see {}", nodes[at].number, log_of(&nodes[at].data).display());
+                say!("node {} ended: {status}; see {}", nodes[at].number, log_of(&nodes[at].data).display());
                 nodes[at].process = None;
             }
         }
@@ -161,7 +161,7 @@ async fn ended(nodes: &mut [DevNode]) -> (usize, String) {
 }
 
 async fn stop(nodes: Vec<DevNode>) -> anyhow::Result<()> {
-    println!("stopping");
+    say!("stopping");
     let mut left = 0;
     for process in nodes.iter().filter_map(|node| node.process.as_ref()) {
         let id = process.id().and_then(|id| rustix::process::Pid::from_raw(id as i32));
