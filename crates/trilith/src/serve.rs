@@ -19,6 +19,7 @@ mod threads;
 
 use crate::credentials::{self, Origin};
 use crate::place::Place;
+use crate::say::say;
 use crate::settings::{ServeArgs, Settings, SyncMode};
 use admin::{Admin, AdminServer, Sources, Warning};
 use anyhow::{Context, bail};
@@ -58,7 +59,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn start_logging(settings: &Settings) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log).with_context(|| format!("log = `{}`", settings.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let builder = builder.with_ansi(std::io::stderr().is_terminal());
+    // A log that can't be written (its disk is full, its reader has gone) must not end the server: by default that is told on the same
+    // stream, and the attempt panics.
+    let builder = builder.with_ansi(std::io::stderr().is_terminal()).log_internal_errors(false);
     if settings.log_json {
         builder.json().init()
     } else {
@@ -179,25 +182,25 @@ fn greet(
     origin: &Origin,
     root: &credentials::Credentials,
 ) -> anyhow::Result<()> {
-    println!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
-    println!("  admin      http://{} (/status, /metrics, /health/ready)", admin.address());
-    println!("  data       {}", settings.data.display());
+    say!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
+    say!("  admin      http://{} (/status, /metrics, /health/ready)", admin.address());
+    say!("  data       {}", settings.data.display());
     for notice in notices(settings) {
-        println!("  note       {}; {}", notice.what, notice.advice);
+        say!("  note       {}; {}", notice.what, notice.advice);
     }
     match origin {
         Origin::New(path) => {
-            println!("  access key {}", root.user);
-            println!("  secret key {}", root.password);
-            println!("             shown this once; kept in {}", path.display());
+            say!("  access key {}", root.user);
+            say!("  secret key {}", root.password);
+            say!("             shown this once; kept in {}", path.display());
             credentials::note_shown(&settings.data, root)?;
         }
-        Origin::File => println!("  access key {} (secret in {}/credentials)", root.user, settings.data.display()),
+        Origin::File => say!("  access key {} (secret in {}/credentials)", root.user, settings.data.display()),
         Origin::Settings => {
-            println!("  access key {} (from the settings)", root.user);
+            say!("  access key {} (from the settings)", root.user);
             if credentials::kept(&settings.data).is_ok_and(|kept| kept.is_some_and(|kept| kept != *root)) {
                 let data = settings.data.display();
-                println!("             {data}/credentials holds another pair, which is not valid while the settings name one");
+                say!("             {data}/credentials holds another pair, which is not valid while the settings name one");
             }
         }
     }
