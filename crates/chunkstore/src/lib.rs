@@ -11,6 +11,7 @@ pub mod placement;
 pub mod protocol;
 pub mod publisher;
 pub mod storage_node;
+pub mod wire;
 
 #[cfg(test)]
 mod simulation;

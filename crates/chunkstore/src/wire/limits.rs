@@ -1,0 +1,40 @@
+//! Limits of messages: of lists and texts, so that each message fits a frame.
+
+use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_command::MAX_COMMAND_ITEMS;
+use net::MAX_PAYLOAD_BYTES;
+
+/// Longest content: that of a block.
+pub const MAX_CONTENT_BYTES: usize = BLOCK_DATA_BYTES as usize;
+/// All that stands before the content, at most.
+pub const MAX_HEAD_BYTES: usize = 512;
+/// Longest address.
+pub const MAX_ADDRESS_BYTES: usize = 255;
+/// Longest lookup update in one message; longer snapshots go in pieces.
+pub const MAX_UPDATE_BYTES: usize = 4 << 20;
+/// Longest piece of a snapshot.
+pub const MAX_PIECE_BYTES: usize = 4 << 20;
+/// Longest snapshot that goes in pieces.
+pub const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
+/// Most dead chunks in one report: what one command of the unit takes.
+pub const MAX_FREED: usize = MAX_COMMAND_ITEMS;
+/// Most nodes of a map.
+pub const MAX_MAP_NODES: usize = 1_024;
+/// Most devices of a map.
+pub const MAX_MAP_DEVICES: usize = 4_096;
+/// Most shards of a map.
+pub const MAX_MAP_SHARDS: usize = 16_384;
+/// Most members of a unit, and most hosts of a shard.
+pub const MAX_SHARD_NODES: usize = 16;
+
+/// Bytes of a map's longest node, device and shard.
+const NODE_BYTES: usize = 4 + 16 + 2 + MAX_ADDRESS_BYTES;
+const DEVICE_BYTES: usize = 8;
+const SHARD_BYTES: usize = 4 + 1 + 2 * (1 + 4 * MAX_SHARD_NODES);
+const MAP_BYTES: usize =
+    MAX_HEAD_BYTES + MAX_MAP_NODES * NODE_BYTES + MAX_MAP_DEVICES * DEVICE_BYTES + MAX_MAP_SHARDS * SHARD_BYTES;
+
+const _: () = assert!(MAX_HEAD_BYTES + MAX_CONTENT_BYTES <= MAX_PAYLOAD_BYTES);
+const _: () = assert!(MAX_HEAD_BYTES + MAX_UPDATE_BYTES <= MAX_PAYLOAD_BYTES);
+const _: () = assert!(MAX_HEAD_BYTES + MAX_PIECE_BYTES <= MAX_PAYLOAD_BYTES);
+const _: () = assert!(MAP_BYTES <= MAX_PAYLOAD_BYTES);

@@ -1,0 +1,177 @@
+//! What a unit's members are asked, and answer.
+
+use bytes::{BufMut, BytesMut};
+use format::chunk_command::ClientCall;
+use format::chunk_id::{CHUNK_ID_BYTES, ChunkId, ShardId};
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use types::{DeviceId, NodeId};
+
+use super::field::{put_list, put_option, put_received, take_received};
+use super::limits::MAX_FREED;
+use super::{Input, Wire, WireError};
+use crate::maintenance::Refusal;
+use crate::message::Found;
+use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
+
+impl Wire for UnitRequest {
+    fn put(&self, out: &mut BytesMut) {
+        match self {
+            UnitRequest::Register { shard, call, bytes, copies } => {
+                out.put_u8(1);
+                [shard.0, call.session, call.request, *bytes].iter().for_each(|number| out.put_u32_le(*number));
+                out.put_u8(*copies);
+            }
+            UnitRequest::Commit(id) => put_id(2, id, out),
+            UnitRequest::Revoke(id) => put_id(3, id, out),
+            UnitRequest::Find(id) => put_id(4, id, out),
+            UnitRequest::Relocate { id, from, to } => {
+                put_id(5, id, out);
+                from.put(out);
+                put_option(to.as_ref(), out);
+            }
+            UnitRequest::Report(report) => {
+                out.put_u8(6);
+                report.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(match input.u8("kind")? {
+            1 => {
+                let shard = ShardId::take(input)?;
+                let call = ClientCall { session: input.u32("session")?, request: input.u32("request")? };
+                UnitRequest::Register { shard, call, bytes: input.u32("bytes")?, copies: input.u8("copies")? }
+            }
+            2 => UnitRequest::Commit(ChunkId::take(input)?),
+            3 => UnitRequest::Revoke(ChunkId::take(input)?),
+            4 => UnitRequest::Find(ChunkId::take(input)?),
+            5 => {
+                let (id, from) = (ChunkId::take(input)?, DeviceId::take(input)?);
+                UnitRequest::Relocate { id, from, to: input.option("has_target", DeviceId::take)? }
+            }
+            6 => UnitRequest::Report(NodeReport::take(input)?),
+            found => return Err(input.unknown("kind", found)),
+        })
+    }
+}
+
+fn put_id(kind: u8, id: &ChunkId, out: &mut BytesMut) {
+    out.put_u8(kind);
+    id.put(out);
+}
+
+impl Wire for NodeReport {
+    fn put(&self, out: &mut BytesMut) {
+        self.node.put(out);
+        self.shard.put(out);
+        put_received(self.host, out);
+        put_list(&self.freed, MAX_FREED, out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        let (node, shard, host) = (NodeId::take(input)?, ShardId::take(input)?, take_received(input)?);
+        Ok(NodeReport { node, shard, host, freed: input.list("freed", (CHUNK_ID_BYTES, MAX_FREED), ChunkId::take)? })
+    }
+}
+
+impl Wire for UnitAnswer {
+    fn put(&self, out: &mut BytesMut) {
+        match self {
+            UnitAnswer::Registered { id, places } => {
+                put_id(1, id, out);
+                places.put(out);
+            }
+            UnitAnswer::Done => out.put_u8(2),
+            UnitAnswer::Found(found) => {
+                out.put_u8(3);
+                found.put(out);
+            }
+            UnitAnswer::Refused(refusal) => {
+                out.put_u8(4);
+                refusal.put(out);
+            }
+            UnitAnswer::NoPlaces => out.put_u8(5),
+            UnitAnswer::NotLeader(leader) => {
+                out.put_u8(6);
+                put_option(leader.as_ref(), out);
+            }
+            UnitAnswer::Unknown => out.put_u8(7),
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(match input.u8("kind")? {
+            1 => UnitAnswer::Registered { id: ChunkId::take(input)?, places: ChunkPlaces::take(input)? },
+            2 => UnitAnswer::Done,
+            3 => UnitAnswer::Found(Found::take(input)?),
+            4 => UnitAnswer::Refused(Refusal::take(input)?),
+            5 => UnitAnswer::NoPlaces,
+            6 => UnitAnswer::NotLeader(input.option("has_leader", NodeId::take)?),
+            7 => UnitAnswer::Unknown,
+            found => return Err(input.unknown("kind", found)),
+        })
+    }
+}
+
+impl Wire for Found {
+    fn put(&self, out: &mut BytesMut) {
+        match self {
+            Found::Unknown => out.put_u8(1),
+            Found::Pending(places) => {
+                out.put_u8(2);
+                places.put(out);
+            }
+            Found::Known(places) => {
+                out.put_u8(3);
+                places.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        match input.u8("found")? {
+            1 => Ok(Found::Unknown),
+            2 => Ok(Found::Pending(ChunkPlaces::take(input)?)),
+            3 => Ok(Found::Known(ChunkPlaces::take(input)?)),
+            found => Err(input.unknown("found", found)),
+        }
+    }
+}
+
+impl Wire for Refusal {
+    fn put(&self, out: &mut BytesMut) {
+        match self {
+            Refusal::Sealed => out.put_u8(1),
+            Refusal::Size { limit } => {
+                out.put_u8(2);
+                out.put_u32_le(*limit);
+            }
+            Refusal::NoRoom { place } => {
+                out.put_u8(3);
+                place.put(out);
+            }
+            Refusal::Busy => out.put_u8(4),
+            Refusal::Unknown => out.put_u8(5),
+            Refusal::NotPending => out.put_u8(6),
+            Refusal::UnderWay => out.put_u8(7),
+            Refusal::Places => out.put_u8(8),
+            Refusal::Grant => out.put_u8(9),
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(match input.u8("refusal")? {
+            1 => Refusal::Sealed,
+            2 => Refusal::Size { limit: input.u32("limit")? },
+            3 => Refusal::NoRoom { place: BlockPlace::take(input)? },
+            4 => Refusal::Busy,
+            5 => Refusal::Unknown,
+            6 => Refusal::NotPending,
+            7 => Refusal::UnderWay,
+            8 => Refusal::Places,
+            9 => Refusal::Grant,
+            found => return Err(input.unknown("refusal", found)),
+        })
+    }
+}
