@@ -1,5 +1,7 @@
 //! What the rest of Trilith asks of the manager. Each call is one command through the log.
 
+mod shards;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -16,8 +16,10 @@ use crate::operation::credential::{AddCredential, RemoveCredential, SetRootCrede
 use crate::operation::device::{AddDevice, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
 use crate::operation::membership::{BeginRemoval, CreateCell, LeaveCell, RegisterGateway};
 use crate::operation::node::{RegisterNode, RemoveNode};
+use crate::operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers};
 use crate::operation::tables::ForgetTables;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use crate::operation::volume::{GrantBulk, RegisterVolume};
 use crate::snapshot::{CommandIndex, Edit, RecordKey, Snapshot};
 
 /// The version that is written; 1: the first.
@@ -85,6 +87,12 @@ commands![
     FinishFounding,
     InstallCellManifest,
     ForgetTables,
+    OpenShard,
+    SealShard,
+    SetShardHosts,
+    SetShardMembers,
+    RegisterVolume,
+    GrantBulk,
 ];
 
 /// Bytes that are no command of a version that this binary knows.

@@ -9,8 +9,13 @@
 //!
 //! A copy may be older than the state that was lost. Ids and tokens that were handed out after it must not be handed out again:
 //! a bucket made anew under a lost bucket's id would show that bucket's objects, and a token would stop fencing, and
-//! a start would write under another's generation. So an import
+//! a start would write under another's generation, a shard would give ids that lead to another's chunks, and two shards would put chunks
+//! into the same blocks. So an import
 //! skips more of them than any manager can have handed out between two copies.
+//!
+//! Shards and volumes come back as they were when the copy was made. A shard that was opened after it is not known any more: its unit and
+//! its chunks are where they were, and nobody is led there. A shard that was sealed after it counts as open; its unit refuses registrations
+//! by itself. Blocks that are skipped stay unused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,16 +24,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use types::CellId;
 
+use crate::limits::BULK_BLOCKS;
 use crate::record::{
-    BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, FormerCellRecord, FormerDeviceRecord, FormerNextIds,
-    ManifestRecord, NodeRecord, ReplicaTableRecord,
+    BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, FirstNextIds, FormerCellRecord, FormerDeviceRecord,
+    ManifestRecord, NodeRecord, ReplicaTableRecord, SecondNextIds, ShardRecord, VolumeRecord,
 };
 use crate::snapshot::{CommandIndex, ImpossibleState, NextIds, Snapshot};
 
-/// The version that is written. 3: cells keep the tables of former views; 2: nodes and cells; 1: the first. All are read.
-pub const EXPORT_VERSION: u32 = 3;
+/// The version that is written. 4: shards and volumes; 3: cells keep the tables of former views; 2: nodes and cells; 1: the first. All are
+/// read.
+pub const EXPORT_VERSION: u32 = 4;
 
-/// The version before.
+/// Before shards and volumes.
+const THIRD_EXPORT_VERSION: u32 = 3;
+
+/// Before tables of former views.
 const SECOND_EXPORT_VERSION: u32 = 2;
 
 /// The first version.
@@ -49,6 +59,12 @@ pub const IMPORT_SKIPPED_STARTS: u64 = 1 << 10;
 /// Numbers of nodes that an import skips.
 pub const IMPORT_SKIPPED_NODES: u32 = 1 << 12;
 
+/// Numbers of shards that an import skips.
+pub const IMPORT_SKIPPED_SHARDS: u32 = 1 << 10;
+
+/// Free blocks of each volume that an import skips: eight bulks.
+pub const IMPORT_SKIPPED_BLOCKS: u32 = 8 * BULK_BLOCKS;
+
 /// Views of each cell that an import skips.
 pub const IMPORT_SKIPPED_VIEWS: u64 = 1 << 32;
 
@@ -61,11 +77,19 @@ pub const IMPORT_SKIPPED_GATEWAYS: u16 = 1 << 10;
 const MAGIC: [u8; 8] = *b"TRILMGR\0";
 const BODY_OFFSET: usize = 16;
 
-/// Since version 2; versions differ in what they say of a cell.
 #[derive(Serialize, Deserialize)]
-struct Body<Cell> {
+struct Body {
+    /// What was there before.
+    base: Base<NextIds, CellRecord>,
+    shards: Vec<ShardRecord>,
+    volumes: Vec<VolumeRecord>,
+}
+
+/// The body of versions 2 and 3. They differ in what they say of a cell, and from later ones in the next ids.
+#[derive(Serialize, Deserialize)]
+struct Base<Next, Cell> {
     applied: u64,
-    next: NextIds,
+    next: Next,
     cluster: Option<ClusterRecord>,
     devices: Vec<DeviceRecord>,
     buckets: Vec<BucketRecord>,
@@ -82,7 +106,7 @@ struct Body<Cell> {
 #[derive(Serialize, Deserialize)]
 struct FirstBody {
     applied: u64,
-    next: FormerNextIds,
+    next: FirstNextIds,
     cluster: Option<ClusterRecord>,
     devices: Vec<FormerDeviceRecord>,
     buckets: Vec<BucketRecord>,
@@ -93,11 +117,11 @@ struct FirstBody {
     starts: Vec<(CellId, u64)>,
 }
 
-impl From<FirstBody> for Body<CellRecord> {
+impl From<FirstBody> for Base<FirstNextIds, CellRecord> {
     fn from(former: FirstBody) -> Self {
-        Body {
+        Base {
             applied: former.applied,
-            next: former.next.into(),
+            next: former.next,
             cluster: former.cluster,
             devices: former.devices.into_iter().map(DeviceRecord::from).collect(),
             buckets: former.buckets,
@@ -112,11 +136,11 @@ impl From<FirstBody> for Body<CellRecord> {
     }
 }
 
-impl From<Body<FormerCellRecord>> for Body<CellRecord> {
-    fn from(former: Body<FormerCellRecord>) -> Self {
-        Body {
+impl<Next: Into<NextIds>, Cell: Into<CellRecord>> From<Base<Next, Cell>> for Body {
+    fn from(former: Base<Next, Cell>) -> Self {
+        let base = Base {
             applied: former.applied,
-            next: former.next,
+            next: former.next.into(),
             cluster: former.cluster,
             devices: former.devices,
             buckets: former.buckets,
@@ -126,8 +150,9 @@ impl From<Body<FormerCellRecord>> for Body<CellRecord> {
             config: former.config,
             starts: former.starts,
             nodes: former.nodes,
-            cells: former.cells.into_iter().map(CellRecord::from).collect(),
-        }
+            cells: former.cells.into_iter().map(Cell::into).collect(),
+        };
+        Body { base, shards: Vec::new(), volumes: Vec::new() }
     }
 }
 
@@ -149,7 +174,7 @@ pub enum DecodeExportError {
 impl Snapshot {
     /// The whole state as bytes. The same state gives the same bytes.
     pub fn export(&self) -> Vec<u8> {
-        let body = Body {
+        let base = Base {
             applied: self.applied.0,
             next: self.next,
             cluster: self.cluster.as_deref().cloned(),
@@ -163,6 +188,8 @@ impl Snapshot {
             nodes: self.nodes.values().map(|record| NodeRecord::clone(record)).collect(),
             cells: self.cells.values().map(|record| CellRecord::clone(record)).collect(),
         };
+        let shards = self.shards.values().map(|record| ShardRecord::clone(record)).collect();
+        let body = Body { base, shards, volumes: self.volumes.values().map(|record| VolumeRecord::clone(record)).collect() };
         let mut bytes = Vec::from(MAGIC);
         bytes.extend_from_slice(&EXPORT_VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
@@ -183,28 +210,14 @@ impl Snapshot {
         }
         let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
         let body = &bytes[BODY_OFFSET..];
-        let body: Body<CellRecord> = match version {
+        let body: Body = match version {
             EXPORT_VERSION => decoded(body)?,
-            SECOND_EXPORT_VERSION => decoded::<Body<FormerCellRecord>>(body)?.into(),
-            FIRST_EXPORT_VERSION => decoded::<FirstBody>(body)?.into(),
+            THIRD_EXPORT_VERSION => decoded::<Base<SecondNextIds, CellRecord>>(body)?.into(),
+            SECOND_EXPORT_VERSION => decoded::<Base<SecondNextIds, FormerCellRecord>>(body)?.into(),
+            FIRST_EXPORT_VERSION => Base::from(decoded::<FirstBody>(body)?).into(),
             found => return Err(DecodeExportError::Version { found }),
         };
-        let buckets: HashMap<_, _> = body.buckets.into_iter().map(|record| (record.name.clone(), Arc::new(record))).collect();
-        let credentials = body.credentials.into_iter().map(|record| (record.access_key.clone(), Arc::new(record)));
-        let state = Snapshot {
-            applied: CommandIndex(body.applied),
-            next: body.next,
-            cluster: body.cluster.map(Arc::new),
-            devices: Arc::new(body.devices.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
-            buckets: Arc::new(buckets),
-            credentials: Arc::new(credentials.collect()),
-            manifests: Arc::new(body.manifests.into_iter().map(|(cell, record)| (cell, Arc::new(record))).collect()),
-            replica_table: body.replica_table.map(Arc::new),
-            config: Arc::new(body.config.into_iter().collect()),
-            starts: Arc::new(body.starts.into_iter().collect()),
-            nodes: Arc::new(body.nodes.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
-            cells: Arc::new(body.cells.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
-        };
+        let state = body.into_state();
         state.check()?;
         Ok(state)
     }
@@ -217,9 +230,35 @@ impl Snapshot {
         self.next.device += IMPORT_SKIPPED_DEVICES;
         Arc::make_mut(&mut self.starts).values_mut().for_each(|starts| *starts += IMPORT_SKIPPED_STARTS);
         self.next.node += IMPORT_SKIPPED_NODES;
+        self.next.shard += IMPORT_SKIPPED_SHARDS;
+        Arc::make_mut(&mut self.volumes).values_mut().for_each(|volume| Arc::make_mut(volume).skip_lost());
         Arc::make_mut(&mut self.cells).values_mut().for_each(|cell| Arc::make_mut(cell).skip_lost());
         self.check()?;
         Ok(self)
+    }
+}
+
+impl Body {
+    fn into_state(self) -> Snapshot {
+        let Body { base, shards, volumes } = self;
+        let buckets: HashMap<_, _> = base.buckets.into_iter().map(|record| (record.name.clone(), Arc::new(record))).collect();
+        let credentials = base.credentials.into_iter().map(|record| (record.access_key.clone(), Arc::new(record)));
+        Snapshot {
+            applied: CommandIndex(base.applied),
+            next: base.next,
+            cluster: base.cluster.map(Arc::new),
+            devices: Arc::new(base.devices.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
+            buckets: Arc::new(buckets),
+            credentials: Arc::new(credentials.collect()),
+            manifests: Arc::new(base.manifests.into_iter().map(|(cell, record)| (cell, Arc::new(record))).collect()),
+            replica_table: base.replica_table.map(Arc::new),
+            config: Arc::new(base.config.into_iter().collect()),
+            starts: Arc::new(base.starts.into_iter().collect()),
+            nodes: Arc::new(base.nodes.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
+            cells: Arc::new(base.cells.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
+            shards: Arc::new(shards.into_iter().map(|record| (record.id, Arc::new(record))).collect()),
+            volumes: Arc::new(volumes.into_iter().map(|record| (record.device, Arc::new(record))).collect()),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens, starts,
-//! nodes, cells and their views.
+//! nodes, cells and their views, the chunk store's shards and volumes.
 //!
 //! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
 //! asks for the time or for chance. [`Manager`] is its shell. Alone, a command is durable in `wal` before it is applied, and its
@@ -34,8 +34,9 @@ pub use api::NewBucket;
 pub use command::{COMMAND_VERSION, Command, CommandError, apply};
 pub use error::{FreshError, ImportError, ManagerError, MembershipError, OpenError, OpenReplicatedError, ProposeError};
 pub use export::{
-    DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES,
-    IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_NODES, IMPORT_SKIPPED_STARTS, IMPORT_SKIPPED_VIEWS,
+    DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS,
+    IMPORT_SKIPPED_DEVICES, IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_NODES, IMPORT_SKIPPED_SHARDS,
+    IMPORT_SKIPPED_STARTS, IMPORT_SKIPPED_VIEWS,
 };
 pub use manager::Manager;
 pub use membership::{GroupMember, MemberRole, ReplicationStatus};
@@ -55,11 +56,13 @@ pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, Remov
 pub use operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
 pub use operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
 pub use operation::node::{NodeError, RegisterNode, RemoveNode};
+pub use operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
 pub use operation::tables::ForgetTables;
 pub use operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+pub use operation::volume::{GrantBulk, RegisterVolume, VolumeError};
 pub use record::{
-    BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,
-    InstalledView, ManifestRecord, Member, NodeRecord, Removal, ReplicaTableRecord,
+    BucketEngine, BucketRecord, BucketState, Bulk, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,
+    GrantedRun, InstalledView, ManifestRecord, Member, NodeRecord, Removal, ReplicaTableRecord, ShardRecord, VolumeRecord,
 };
 pub use replicated::{MANAGER_GROUP, ReplicatedOptions};
 pub use snapshot::{CommandIndex, ImpossibleNumber, ImpossibleState, Snapshot};

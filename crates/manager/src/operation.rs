@@ -10,8 +10,10 @@ pub mod credential;
 pub mod device;
 pub mod membership;
 pub mod node;
+pub mod shard;
 pub mod tables;
 pub mod view;
+pub mod volume;
 
 use types::ErrorKind;
 

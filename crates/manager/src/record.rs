@@ -7,10 +7,13 @@ use types::{BucketId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, NodeId
 mod cell;
 mod former;
 mod node;
+mod shard;
 
 pub use cell::{CellRecord, InstalledView, Member};
-pub(crate) use former::{FormerCellRecord, FormerDeviceRecord, FormerNextIds};
+pub(crate) use former::{FirstNextIds, FormerCellRecord, FormerDeviceRecord, SecondNextIds};
 pub use node::NodeRecord;
+pub(crate) use shard::is_node_list;
+pub use shard::{Bulk, GrantedRun, ShardRecord, VolumeRecord};
 
 /// What the cluster is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,10 @@ use types::{CellId, DeviceId, NodeId};
 use crate::limits::{DEVICE_NUMBER_LIMIT, GENERATION_LIMIT, NODE_NUMBER_LIMIT, NUMBER_LIMIT};
 use crate::record::{
     BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, NodeRecord, ReplicaTableRecord,
+    ShardRecord, VolumeRecord,
 };
+
+mod shards;
 
 /// The number of a command in the manager's log: 1 for the first. 0 means "none yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +35,8 @@ pub struct Snapshot {
     pub(crate) starts: Arc<BTreeMap<CellId, u64>>,
     pub(crate) nodes: Arc<BTreeMap<NodeId, Arc<NodeRecord>>>,
     pub(crate) cells: Arc<BTreeMap<CellId, Arc<CellRecord>>>,
+    pub(crate) shards: Arc<BTreeMap<u32, Arc<ShardRecord>>>,
+    pub(crate) volumes: Arc<BTreeMap<DeviceId, Arc<VolumeRecord>>>,
 }
 
 /// Ids that were never given out, and never will be twice.
@@ -40,12 +45,13 @@ pub(crate) struct NextIds {
     pub(crate) bucket: u64,
     pub(crate) device: u32,
     pub(crate) node: u32,
+    pub(crate) shard: u32,
 }
 
 impl Default for NextIds {
-    /// Bucket incarnations count from 1, so that 0 can mean none in records, and so do nodes; devices count from 0.
+    /// Bucket incarnations count from 1, so that 0 can mean none in records, and so do nodes and shards; devices count from 0.
     fn default() -> Self {
-        NextIds { bucket: 1, device: 0, node: 1 }
+        NextIds { bucket: 1, device: 0, node: 1, shard: 1 }
     }
 }
 
@@ -65,6 +71,10 @@ pub enum ImpossibleState {
     Number(#[from] ImpossibleNumber),
     #[error("cell {cell} has {what}")]
     Cell { cell: CellId, what: &'static str },
+    #[error("shard {shard} has {what}")]
+    Shard { shard: u32, what: &'static str },
+    #[error("the volume of device {device} has {what}")]
+    Volume { device: DeviceId, what: &'static str },
 }
 
 impl Snapshot {
@@ -76,7 +86,7 @@ impl Snapshot {
                 return Err(ImpossibleState::Cell { cell: *id, what });
             }
         }
-        Ok(())
+        self.check_shards()
     }
 
     /// Whether all numbers can have come about.
@@ -228,6 +238,8 @@ pub(crate) enum RecordKey {
     Starts(CellId),
     Node(NodeId),
     Cell(CellId),
+    Shard(u32),
+    Volume(DeviceId),
 }
 
 /// A state under change. It notes which records were touched, so that exactly those are materialised.

@@ -18,16 +18,19 @@ use serde::de::DeserializeOwned;
 use types::{CellId, DeviceId, NodeId};
 
 use crate::record::{
-    BucketRecord, CellRecord, Credential, DeviceRecord, FormerCellRecord, FormerDeviceRecord, FormerNextIds, ManifestRecord,
-    NodeRecord,
+    BucketRecord, CellRecord, Credential, DeviceRecord, FirstNextIds, FormerCellRecord, FormerDeviceRecord, ManifestRecord,
+    NodeRecord, SecondNextIds, ShardRecord, VolumeRecord,
 };
 use crate::snapshot::{CommandIndex, ImpossibleState, NextIds, RecordKey, Snapshot};
 
 /// The first version of a record's value, and the only one of most tables.
 const RECORD_VERSION: u8 = 1;
 
-/// The version of [`NEXT_IDS`] and [`DEVICE`] (2: nodes) and of [`CELL`] (2: tables of former views) that is written.
+/// The version of [`DEVICE`] (2: nodes) and of [`CELL`] (2: tables of former views) that is written.
 const SECOND_RECORD_VERSION: u8 = 2;
+
+/// The version of [`NEXT_IDS`] that is written. 3: shards; 2: nodes.
+const THIRD_RECORD_VERSION: u8 = 3;
 
 const APPLIED: u8 = 1;
 const NEXT_IDS: u8 = 2;
@@ -41,6 +44,8 @@ const CONFIG: u8 = 9;
 const STARTS: u8 = 10;
 const NODE: u8 = 11;
 const CELL: u8 = 12;
+const SHARD: u8 = 13;
+const VOLUME: u8 = 14;
 
 /// The tables as docs/format.md shows them.
 #[cfg(test)]
@@ -57,6 +62,8 @@ pub(crate) const TABLES: &[(u8, &str)] = &[
     (STARTS, "starts"),
     (NODE, "node"),
     (CELL, "cell"),
+    (SHARD, "shard"),
+    (VOLUME, "volume"),
 ];
 
 /// The state could not be read back.
@@ -106,6 +113,8 @@ pub(crate) fn all_records(state: &Snapshot) -> Vec<RecordKey> {
     records.extend(state.starts.keys().copied().map(RecordKey::Starts));
     records.extend(state.nodes.keys().copied().map(RecordKey::Node));
     records.extend(state.cells.keys().copied().map(RecordKey::Cell));
+    records.extend(state.shards.keys().copied().map(RecordKey::Shard));
+    records.extend(state.volumes.keys().copied().map(RecordKey::Volume));
     records
 }
 
@@ -132,7 +141,7 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             return Ok(());
         }
         NEXT_IDS => {
-            state.next = decode_second::<NextIds, FormerNextIds>(at, value)?;
+            state.next = decode_next_ids(at, value)?;
             RecordKey::NextIds
         }
         CLUSTER => {
@@ -189,6 +198,18 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             Arc::make_mut(&mut state.cells).insert(id, Arc::new(record));
             RecordKey::Cell(id)
         }
+        SHARD => {
+            let record: ShardRecord = decode(at, value)?;
+            let id = record.id;
+            Arc::make_mut(&mut state.shards).insert(id, Arc::new(record));
+            RecordKey::Shard(id)
+        }
+        VOLUME => {
+            let record: VolumeRecord = decode(at, value)?;
+            let device = record.device;
+            Arc::make_mut(&mut state.volumes).insert(device, Arc::new(record));
+            RecordKey::Volume(device)
+        }
         _ => return Err(unknown()),
     };
     match key(&record) == at {
@@ -211,13 +232,15 @@ fn key(record: &RecordKey) -> Vec<u8> {
         RecordKey::Starts(CellId(cell)) => in_table(STARTS, &cell.to_be_bytes()),
         RecordKey::Node(NodeId(id)) => in_table(NODE, &id.to_be_bytes()),
         RecordKey::Cell(CellId(cell)) => in_table(CELL, &cell.to_be_bytes()),
+        RecordKey::Shard(id) => in_table(SHARD, &id.to_be_bytes()),
+        RecordKey::Volume(DeviceId(id)) => in_table(VOLUME, &id.to_be_bytes()),
     }
 }
 
 /// A record's value; none if the state does not hold it.
 fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
     match record {
-        RecordKey::NextIds => Some(encode_second(&state.next)),
+        RecordKey::NextIds => Some(encode_as(THIRD_RECORD_VERSION, &state.next)),
         RecordKey::Cluster => state.cluster.as_deref().map(encode),
         RecordKey::Device(id) => state.devices.get(id).map(|record| encode_second(record.as_ref())),
         RecordKey::Bucket(name) => state.buckets.get(name).map(|record| encode(record.as_ref())),
@@ -228,6 +251,8 @@ fn value(state: &Snapshot, record: &RecordKey) -> Option<Vec<u8>> {
         RecordKey::Starts(cell) => state.starts.get(cell).map(encode),
         RecordKey::Node(id) => state.nodes.get(id).map(|record| encode(record.as_ref())),
         RecordKey::Cell(id) => state.cells.get(id).map(|record| encode_second(record.as_ref())),
+        RecordKey::Shard(id) => state.shards.get(id).map(|record| encode(record.as_ref())),
+        RecordKey::Volume(device) => state.volumes.get(device).map(|record| encode(record.as_ref())),
     }
 }
 
@@ -260,6 +285,15 @@ where
         Some((&RECORD_VERSION, body)) => decode_body::<Former>(key, body).map(T::from),
         Some((&SECOND_RECORD_VERSION, body)) => decode_body(key, body),
         other => Err(version_error(key, other, SECOND_RECORD_VERSION)),
+    }
+}
+
+fn decode_next_ids(key: &[u8], value: &[u8]) -> Result<NextIds, LoadError> {
+    match value.split_first() {
+        Some((&RECORD_VERSION, body)) => decode_body::<FirstNextIds>(key, body).map(NextIds::from),
+        Some((&SECOND_RECORD_VERSION, body)) => decode_body::<SecondNextIds>(key, body).map(NextIds::from),
+        Some((&THIRD_RECORD_VERSION, body)) => decode_body(key, body),
+        other => Err(version_error(key, other, THIRD_RECORD_VERSION)),
     }
 }
 

@@ -9,6 +9,7 @@ mod format;
 mod machine;
 pub(crate) mod nodes;
 mod replicated;
+mod shards;
 mod shell;
 mod tables;
 mod workload;

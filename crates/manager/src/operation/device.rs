@@ -136,7 +136,7 @@ impl Operation for PlaceDevice {
     }
 }
 
-/// Forgets a device that is no longer in use. Its number is not given out again.
+/// Forgets a device that is no longer in use, and its volume. Its number is not given out again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoveDevice {
     pub id: DeviceId,
@@ -151,6 +151,7 @@ impl Operation for RemoveDevice {
             return Err(DeviceError::InUse { id: self.id });
         }
         edit.remove_device(self.id);
+        edit.remove_volume(self.id);
         Ok(())
     }
 }

@@ -27,14 +27,29 @@ impl From<FormerDeviceRecord> for DeviceRecord {
 
 /// The next ids before there were nodes.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct FormerNextIds {
+pub(crate) struct FirstNextIds {
     bucket: u64,
     device: u32,
 }
 
-impl From<FormerNextIds> for NextIds {
-    fn from(former: FormerNextIds) -> NextIds {
+impl From<FirstNextIds> for NextIds {
+    fn from(former: FirstNextIds) -> NextIds {
         NextIds { bucket: former.bucket, device: former.device, ..NextIds::default() }
+    }
+}
+
+/// The next ids before there were shards.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SecondNextIds {
+    bucket: u64,
+    device: u32,
+    node: u32,
+}
+
+impl From<SecondNextIds> for NextIds {
+    fn from(former: SecondNextIds) -> NextIds {
+        let SecondNextIds { bucket, device, node } = former;
+        NextIds { bucket, device, node, ..NextIds::default() }
     }
 }
 

@@ -1,13 +1,15 @@
 //! What users of a manager count on, whatever lies beneath it: each test runs on a manager that is alone and on a replicated one.
 
 use env::Env;
-use types::{CellId, Epoch, ErrorKind, Token};
+use types::{CellId, DeviceUuid, Epoch, ErrorKind, Token};
 
+use super::nodes::node;
 use super::replicated::single_member;
 use super::shell::bucket;
-use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES};
+use crate::limits::{BULK_BLOCKS, LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES};
 use crate::{
     BucketState, ClusterError, CommandIndex, CreateBucketError, InstallManifestError, Manager, ManagerError, ProposeError,
+    ShardError,
 };
 
 macro_rules! on_both_backings {
@@ -39,6 +41,7 @@ on_both_backings![
     a_command_too_long_harms_nobody,
     the_cluster_keeps_its_identity,
     the_same_root_credential_writes_nothing,
+    of_two_monitors_one_opens_the_shard_and_no_bulk_is_granted_twice,
 ];
 
 async fn who_got_a_reply_reads_its_write(env: &Env, manager: Manager) {
@@ -125,4 +128,36 @@ async fn the_same_root_credential_writes_nothing(_: &Env, manager: Manager) {
     assert!(manager.snapshot().credential("admin").is_none());
     assert!(manager.snapshot().credential("chief").unwrap().is_root);
     assert!(!format!("{:?}", manager.snapshot()).contains("correct horse"), "secrets stay out of logs");
+}
+
+async fn of_two_monitors_one_opens_the_shard_and_no_bulk_is_granted_twice(env: &Env, manager: Manager) {
+    let member = manager.register_node(node(1)).await.unwrap().id;
+    let device = manager.add_device(DeviceUuid([1; 16]), "/dev/one", 1 << 40).await.unwrap().id;
+    let next = manager.snapshot().next_shard();
+    let open = || manager.open_shard(next, 1000, vec![member], vec![member]);
+    let (one, other) = tokio::join!(open(), open());
+    assert_eq!(u32::from(one.is_ok()) + u32::from(other.is_ok()), 1, "{one:?}, {other:?}");
+    let refused = one.clone().err().or(other.clone().err()).unwrap();
+    assert_eq!(refused, ManagerError::Refused(ShardError::Stale { expected: next, found: next + 1 }));
+    let shard = one.or(other).unwrap().id;
+    assert_eq!(manager.snapshot().open_shard().unwrap().id, shard);
+
+    manager.register_volume(device, 4 * BULK_BLOCKS).await.unwrap();
+    let applied = manager.snapshot().applied();
+    manager.register_volume(device, 4 * BULK_BLOCKS).await.unwrap();
+    assert_eq!(manager.snapshot().applied(), applied, "what is known is not written again");
+    let mut tasks = Vec::new();
+    for _ in 0..6 {
+        let manager = manager.clone();
+        tasks.push(env.spawn(async move { manager.grant_bulk(shard, device).await }));
+    }
+    let mut granted = Vec::new();
+    for task in tasks {
+        granted.extend(task.await.unwrap().map(|bulk| bulk.first_block));
+    }
+    granted.sort_unstable();
+    assert_eq!(granted, [0, 1, 2, 3].map(|bulk| bulk * BULK_BLOCKS));
+    manager.set_shard_hosts(shard, vec![member]).await.unwrap();
+    manager.set_shard_members(shard, vec![member]).await.unwrap();
+    assert!(!manager.seal_shard(shard).await.unwrap().is_open);
 }

@@ -8,7 +8,7 @@ use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation
 use super::workload::random_command;
 use crate::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Command, Credential, DeviceRecord, DeviceState,
-    EtagMode, ManifestRecord, NodeRecord, ReplicaTableRecord, Snapshot, table,
+    EtagMode, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord, Snapshot, VolumeRecord, table,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
@@ -103,6 +103,9 @@ fn the_document_shows_the_records() {
     };
     check("node", fields(&node));
     check("cell", fields(&CellRecord::new(CellId(1), Generation(1))));
+    let (members, hosts) = (Vec::new(), Vec::new());
+    check("shard", fields(&ShardRecord { id: 1, capacity: 1, members, hosts, is_open: true }));
+    check("volume", fields(&VolumeRecord::new(DeviceId(1), 1)));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }
 
@@ -112,7 +115,7 @@ fn the_document_shows_the_copy() {
     let shown = rows("Manager's copy");
     let at: Vec<_> = shown.iter().map(|(at, bytes, field)| (*at, bytes.as_str(), field.as_str())).collect();
     assert_eq!(at, [(0, "8", "`magic`"), (8, "4", "`version`"), (12, "4", "`checksum`"), (16, "to the end", "`body`")]);
-    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &3u32.to_le_bytes()[..]));
+    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &4u32.to_le_bytes()[..]));
     let checksum = crc_fast::crc32_iscsi(&[&copy[8..12], &copy[16..]].concat());
     assert_eq!(copy[12..16], checksum.to_le_bytes());
 }

@@ -7,6 +7,7 @@ use topology::{ReplicaTable, Site};
 use types::{DeviceId, Generation, NodeId, ViewNumber};
 
 use super::cells::{CELL, begin, cell, found, install, three_members};
+use super::format::{former_copy, hex};
 use super::machine::Machine;
 use crate::limits::{MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_GROW};
 use crate::record::FormerCellRecord;
@@ -98,10 +99,6 @@ fn many_tables_hold_up_devices_that_come_and_at_last_all() {
     machine.run(install(4, &[1, 2, 3], &[0])).unwrap();
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn golden_bytes_of_a_cell() {
     let mut record = CellRecord::new(CELL, Generation(3));
@@ -141,12 +138,7 @@ fn cells_of_the_former_version_are_read() {
     kv.commit(batch).unwrap();
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 
-    // The record stands last in a copy.
-    let newest = machine.0.export();
-    let body = &newest[16..newest.len() - 1];
-    let checksum = crc_fast::crc32_iscsi(&[&2u32.to_le_bytes()[..], body].concat());
-    let copy = [&newest[..8], &2u32.to_le_bytes(), &checksum.to_le_bytes(), body].concat();
-    assert_eq!(Snapshot::from_export(&copy).unwrap(), machine.0);
+    assert_eq!(Snapshot::from_export(&former_copy(2, &machine.0)).unwrap(), machine.0);
 }
 
 #[test]

@@ -9,10 +9,11 @@ use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
     AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
-    FinishFounding, FinishRecovery, ForgetTables, FoundView, InitCluster, InstallCellManifest, InstallManifest,
-    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, PlaceDevice, RaiseFormatVersion, ReactivateBucket,
-    RegisterGateway, RegisterNode, Removal, RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SetBucketPolicy,
-    SetConfig, SetDeviceState, SetRootCredential, TakeToken, TakeTokenError, UpdateDevice,
+    FinishFounding, FinishRecovery, ForgetTables, FoundView, GrantBulk, InitCluster, InstallCellManifest, InstallManifest,
+    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenShard, PlaceDevice, RaiseFormatVersion,
+    ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, Removal, RemoveBucket, RemoveCredential, RemoveDevice,
+    RemoveNode, SealShard, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, SetShardHosts, SetShardMembers,
+    TakeToken, TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -31,6 +32,9 @@ const KINDS: u64 = 19;
 /// Kinds of commands in [`random_command_of_cells`].
 const KINDS_OF_CELLS: u64 = 13;
 
+/// Kinds of commands in [`random_command_of_shards`].
+const KINDS_OF_SHARDS: u64 = 8;
+
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
     let name = format!("bucket-{}", below(4));
@@ -38,7 +42,7 @@ pub(super) fn random_command(env: &Env) -> Command {
     let device = DeviceId(below(6) as u32);
     let access_key = format!("KEY{}", below(4));
     let bytes = || (0..below(200)).map(|_| below(256) as u8).collect::<Vec<u8>>();
-    match below(KINDS + KINDS_OF_CELLS) {
+    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS) {
         0 => InitCluster { id: ClusterId([below(256) as u8; 16]), format_version: 1, created_ms: below(1_000) }.into(),
         1 => RaiseFormatVersion { format_version: below(5) as u32 }.into(),
         2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
@@ -75,7 +79,8 @@ pub(super) fn random_command(env: &Env) -> Command {
         17 => BeginStart { cell: CellId(below(3) as u16) }.into(),
         18 if below(2) == 0 => TakeToken {}.into(),
         18 => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
-        _ => random_command_of_cells(env),
+        kind if kind < KINDS + KINDS_OF_CELLS => random_command_of_cells(env),
+        _ => random_command_of_shards(env),
     }
 }
 
@@ -110,5 +115,21 @@ fn random_command_of_cells(env: &Env) -> Command {
         10 => FinishRecovery { cell, view, gateways: gateways() }.into(),
         11 => ForgetTables { cell, below: Generation(below(300) as u32) }.into(),
         _ => FinishFounding { cell, view, gateway }.into(),
+    }
+}
+
+/// Few shards of the same three nodes, and the volumes of the devices.
+fn random_command_of_shards(env: &Env) -> Command {
+    let below = |bound| env.random_below(bound);
+    let shard = 1 + below(4) as u32;
+    let device = DeviceId(below(6) as u32);
+    let nodes = || (1..4).map(NodeId).filter(|_| below(3) > 0).collect();
+    match below(KINDS_OF_SHARDS) {
+        0 | 1 => OpenShard { expected_next: shard, capacity: below(1_000), members: nodes(), hosts: nodes() }.into(),
+        2 => SealShard { shard }.into(),
+        3 => SetShardHosts { shard, hosts: nodes() }.into(),
+        4 => SetShardMembers { shard, members: nodes() }.into(),
+        5 => RegisterVolume { device, blocks: below(2_000) as u32 }.into(),
+        _ => GrantBulk { shard, device }.into(),
     }
 }
