@@ -8,10 +8,9 @@ mod put;
 mod write;
 
 pub use access::{Access, Intent};
-pub use put::Put;
+pub use put::{NewChunk, Put};
 
 use bytes::Bytes;
-use format::chunk_command::Registration;
 use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 
@@ -25,8 +24,8 @@ pub struct Round(pub u32);
 /// What the shell sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Send {
-    /// To the unit's leader.
-    Register { round: Round, registration: Registration },
+    /// To the leader of the shard that takes registrations, which chooses the places.
+    Register { round: Round, new: NewChunk },
     /// To the unit's leader, which answers when a lookup host has the chunk as well.
     Commit { round: Round, id: ChunkId },
     /// To the unit's leader; nobody waits for the answer.

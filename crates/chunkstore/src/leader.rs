@@ -73,10 +73,19 @@ pub enum Order {
     Committed(CommitTag),
 }
 
+/// How far a host is, as far as the leader knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Followed {
+    /// The newest that it has said.
+    progress: Option<Progress>,
+    /// What its last report said.
+    reported: Option<Progress>,
+}
+
 /// The leader's side of a unit.
 pub struct Leader {
     publisher: Publisher,
-    hosts: BTreeMap<Host, Option<Progress>>,
+    hosts: BTreeMap<Host, Followed>,
     waiting: BTreeSet<(ChunkNumber, CommitTag)>,
     moves: BTreeMap<u64, Driver>,
     lost: BTreeSet<DeviceId>,
@@ -88,12 +97,25 @@ impl Leader {
         unit: &MaintenanceUnit,
         term: u64,
         seed: u64,
-        hosts: impl IntoIterator<Item = Host>,
+        hosts: &BTreeSet<Host>,
     ) -> Result<(Self, Vec<Order>), PublishError> {
         let publisher = Publisher::new(unit, term, seed)?;
-        let hosts: BTreeMap<Host, Option<Progress>> = hosts.into_iter().map(|host| (host, None)).collect();
-        let orders = hosts.keys().map(|host| Order::Host { host: *host, update: publisher.snapshot() }).collect();
-        Ok((Leader { publisher, hosts, waiting: BTreeSet::new(), moves: BTreeMap::new(), lost: BTreeSet::new() }, orders))
+        let (waiting, moves, lost) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let mut leader = Leader { publisher, hosts: BTreeMap::new(), waiting, moves, lost };
+        let orders = leader.set_hosts(hosts);
+        Ok((leader, orders))
+    }
+
+    /// These are the shard's hosts from now on: new ones get their snapshot.
+    pub fn set_hosts(&mut self, hosts: &BTreeSet<Host>) -> Vec<Order> {
+        self.hosts.retain(|host, _| hosts.contains(host));
+        let new: Vec<Host> = hosts.iter().filter(|host| !self.hosts.contains_key(host)).copied().collect();
+        self.hosts.extend(new.iter().map(|host| (*host, Followed::default())));
+        new.into_iter().map(|host| self.snapshot_for(host)).collect()
+    }
+
+    fn snapshot_for(&self, host: Host) -> Order {
+        Order::Host { host, update: self.publisher.snapshot() }
     }
 
     /// A device is lost for good: its lease has ended, and nobody will read there any more. Each leader must be told.
@@ -101,15 +123,15 @@ impl Leader {
         self.lost.insert(device);
     }
 
-    /// A command was applied to the unit, which is as it is after it.
-    pub fn applied(&mut self, unit: &MaintenanceUnit, applied: &Applied) -> Result<Vec<Order>, PublishError> {
+    /// A command was applied to the unit. Commands are told in their order; the unit may be further than this one.
+    pub fn applied(&mut self, applied: &Applied) -> Result<Vec<Order>, PublishError> {
         let mut orders = Vec::new();
         for change in &applied.changes {
-            for update in self.publisher.publish(unit, change)? {
+            for update in self.publisher.publish(applied.next, change)? {
                 orders.extend(self.hosts.keys().map(|host| Order::Host { host: *host, update: update.clone() }));
             }
         }
-        if unit.is_sealed() {
+        if applied.is_sealed {
             self.publisher.seal();
         }
         Ok(orders)
@@ -126,21 +148,34 @@ impl Leader {
         let Some(known) = self.hosts.get_mut(&host) else { return Vec::new() };
         match received {
             Received::NeedsSnapshot(_) => {
-                *known = None;
-                vec![Order::Host { host, update: self.publisher.snapshot() }]
+                *known = Followed::default();
+                vec![self.snapshot_for(host)]
             }
             Received::Held(progress) => {
-                let newest = |known: Progress| (known.stream, known.number) < (progress.stream, progress.number);
-                if known.is_none_or(newest) {
-                    *known = Some(progress);
+                if known.progress.is_none_or(|known| known.place() < progress.place()) {
+                    known.progress = Some(progress);
                 }
                 self.answer_commits()
             }
         }
     }
 
+    /// A host has said of its own accord how far it is. One that is behind, and as far as at its last report, has lost something that
+    /// nothing has followed.
+    pub fn reported(&mut self, host: Host, received: Received) -> Vec<Order> {
+        let mut orders = self.heard(host, received);
+        let own = self.publisher.place();
+        if let (Received::Held(progress), Some(known)) = (received, self.hosts.get_mut(&host)) {
+            let before = known.reported.replace(progress);
+            if progress.place() < own && before == Some(progress) {
+                orders.push(self.snapshot_for(host));
+            }
+        }
+        orders
+    }
+
     fn answer_commits(&mut self) -> Vec<Order> {
-        let horizon = self.hosts.values().flatten().map(|progress| progress.horizon).max().unwrap_or_default();
+        let horizon = self.hosts.values().filter_map(|host| host.progress).map(|progress| progress.horizon).max().unwrap_or_default();
         let mut orders = Vec::new();
         while let Some((number, tag)) = self.waiting.first().copied()
             && number < horizon
@@ -151,7 +186,7 @@ impl Leader {
         orders
     }
 
-    /// Asks for everything that there is to do; the shell calls it now and then. Hosts that are behind get a snapshot.
+    /// Asks for everything that there is to do; the shell calls it now and then.
     pub fn tick(&mut self, unit: &MaintenanceUnit) -> Vec<Order> {
         let mut orders = Vec::new();
         let mut moving = BTreeSet::new();
@@ -180,12 +215,6 @@ impl Leader {
             }
         }
         self.moves.retain(|relocation, _| moving.contains(relocation));
-        let snapshot = self.publisher.snapshot();
-        let is_behind = |progress: &Option<Progress>| {
-            progress.is_none_or(|known| (known.stream, known.number) < (snapshot.stream, snapshot.number))
-        };
-        let behind = self.hosts.iter().filter(|(_, progress)| is_behind(progress));
-        orders.extend(behind.map(|(host, _)| Order::Host { host: *host, update: snapshot.clone() }));
         orders
     }
 

@@ -1,7 +1,12 @@
 //! The chunk store (Smash, Liu et al. 2023): chunks of up to 4 MiB that the system names, placed anywhere, found by lookup units that hold no ids.
 #![forbid(unsafe_code)]
 
+pub mod block_service;
+pub mod blocks;
+pub mod chunk_client;
 pub mod client;
+pub mod deliveries;
+pub mod host_service;
 pub mod leader;
 pub mod limits;
 pub mod lookup;
@@ -10,7 +15,10 @@ pub mod message;
 pub mod placement;
 pub mod protocol;
 pub mod publisher;
+pub mod reach;
 pub mod storage_node;
+pub mod unit_ways;
+pub mod units;
 pub mod wire;
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The limits of the chunk store.
 
+use std::time::Duration;
+
 /// Copies of registrations that may be pending in one unit. A put takes milliseconds, so these are far more than clients write at a time.
 pub const MAX_PENDING_COPIES: usize = 3 * 65_536;
 /// Relocations of one unit that may be under way.
@@ -14,3 +16,56 @@ pub const MAX_WAITING_PER_BLOCK: usize = 64;
 pub const MAX_TRIES: u32 = 16;
 /// How often a write is sent again to the same places before the client asks for them anew.
 pub const MAX_RESENDS: u32 = 3;
+
+/// Registrations of a shard unless something else is said: with full chunks 4 TiB. A unit's state is one snapshot, which has a limit.
+pub const DEFAULT_SHARD_CHUNKS: u64 = 1 << 20;
+/// Blocks of a device that are filled at a time.
+pub const OPEN_BLOCKS: usize = 8;
+/// Commands that a unit's leader may have not looked at yet; one that is further behind derives all anew.
+pub const MAX_UNTAKEN: usize = 65_536;
+/// Updates that may wait for one lookup host.
+pub const MAX_UPDATES_WAITING: usize = 4_096;
+/// A lookup update that is longer goes in pieces of this.
+pub const PIECE_BYTES: usize = 1 << 20;
+/// How long a lookup host may take over one message.
+pub const HOST_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a node may take over one request of a unit's leader.
+pub const ERRAND_PATIENCE: Duration = Duration::from_secs(10);
+/// Errands and proposals of one leader that may be under way.
+pub const MAX_DUTIES: usize = 256;
+/// Copies on one lost device for which a leader begins relocations at a time.
+pub const MAX_REPAIRS: usize = 256;
+/// How often a leader looks for what there is to do.
+pub const LEADER_TICK: Duration = Duration::from_millis(100);
+/// How often a leader looks at nodes and devices anew.
+pub const STOCK_AGE: Duration = Duration::from_secs(1);
+/// A node that has not reported for so long gets no new chunks.
+pub const NODE_SILENCE: Duration = Duration::from_secs(3);
+/// How often nodes report.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// Blocks with room that a unit keeps on each device; with fewer it asks for another bulk.
+pub const STOCK_BLOCKS: u32 = 64;
+/// How long the answer to a commit waits for a lookup host. Beyond it none is there, and readers ask the unit: nothing is lost by that.
+pub const COMMIT_PATIENCE: Duration = Duration::from_secs(2);
+/// Tries of a registration whose places were taken meanwhile.
+pub const MAX_REGISTER_TRIES: u32 = 8;
+/// How long a node may take to acknowledge a request that a host forwards.
+pub const FORWARD_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client may take to take its answer.
+pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long one member of a unit may take to answer before another is asked.
+pub const UNIT_PATIENCE: Duration = Duration::from_secs(4);
+/// Pause before somebody else is asked who leads.
+pub const LEADER_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client waits before it tries something else.
+pub const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause after a message that did not arrive, before the client tries something else.
+pub const CLIENT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a client tries to reach a unit's leader.
+pub const CLIENT_UNIT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one call of a client may take, whatever it tries.
+pub const CALL_PATIENCE: Duration = Duration::from_secs(30);
+/// Events of one call that wait for its machine.
+pub const MAX_EVENTS: usize = 64;
+/// Times that a put is registered anew, at other places, because a node did not answer.
+pub const MAX_PUT_TRIES: u32 = 4;

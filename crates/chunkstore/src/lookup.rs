@@ -27,6 +27,13 @@ pub struct Progress {
     pub horizon: ChunkNumber,
 }
 
+impl Progress {
+    /// Of two, the greater is newer.
+    pub fn place(&self) -> (Stream, u64) {
+        (self.stream, self.number)
+    }
+}
+
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -92,7 +99,7 @@ impl LookupHost {
         let shard = update.stream.shard;
         let progress = Progress { stream: update.stream, number: update.number, horizon: update.horizon };
         if let Some(unit) = self.units.get(&shard)
-            && (unit.progress.stream, unit.progress.number) >= (progress.stream, progress.number)
+            && unit.progress.place() >= progress.place()
         {
             return Ok(Received::Held(unit.progress));
         }
@@ -120,6 +127,14 @@ impl LookupHost {
     /// How far the host is with a shard.
     pub fn progress(&self, shard: ShardId) -> Option<Progress> {
         self.units.get(&shard).map(|unit| unit.progress)
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> {
+        self.units.keys().copied()
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.units.values().map(|unit| unit.lookup.memory_bytes()).sum()
     }
 
     /// The shard is another host's from now on.

@@ -13,12 +13,14 @@
 mod chunk;
 mod duty;
 mod freeing;
+mod image;
 mod moving;
 mod registration;
 mod space;
 
 pub use chunk::Refusal;
 pub use duty::{Duty, Move};
+pub use image::{IMAGE_VERSION, ImageError};
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,7 @@ use format::chunk_command::{ChunkCommand, ClientCall};
 use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use reserve::Reserve;
+use types::DeviceId;
 
 use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
 use crate::message::{Found, Resolved};
@@ -62,6 +65,9 @@ pub struct Applied {
     pub answer: Result<Answer, Refusal>,
     /// What lookup structures are told.
     pub changes: Vec<IndexChange>,
+    /// [`MaintenanceUnit::next`] and [`MaintenanceUnit::is_sealed`] after it: who derives something from it may come later than further commands.
+    pub next: ChunkNumber,
+    pub is_sealed: bool,
 }
 
 /// What its proposer is told.
@@ -112,7 +118,7 @@ impl MaintenanceUnit {
             ChunkCommand::Relocate(relocation) => self.relocate(relocation),
             ChunkCommand::Moved { id, from, to } => self.moved(*id, *from, *to, &mut changes),
         };
-        Applied { answer, changes }
+        Applied { answer, changes, next: self.next, is_sealed: self.is_sealed() }
     }
 
     pub fn shard(&self) -> ShardId {
@@ -147,9 +153,52 @@ impl MaintenanceUnit {
         self.rows.iter().map(|(number, row)| (self.id_of(*number, row), row.places))
     }
 
+    /// Where a chunk is published to be, or is going to be.
+    pub fn places_of(&self, id: ChunkId) -> Option<ChunkPlaces> {
+        self.row(id).map(|row| row.places)
+    }
+
+    /// Space of each of a chunk's copies.
+    pub fn bytes_of(&self, id: ChunkId) -> Option<u32> {
+        self.row(id).map(|row| row.bytes)
+    }
+
+    /// Whether nothing is under way with a chunk.
+    pub fn is_at_rest(&self, id: ChunkId) -> bool {
+        self.row(id).is_some() && !self.work.contains_key(&id.number)
+    }
+
+    /// Whether a chunk is being relocated.
+    pub fn is_moving(&self, id: ChunkId) -> bool {
+        self.row(id).is_some() && matches!(self.work.get(&id.number), Some(Work::Moving { .. }))
+    }
+
+    /// Chunks with a copy on a device, and where there. Looks at all chunks.
+    pub fn copies_on(&self, device: DeviceId) -> impl Iterator<Item = (ChunkId, BlockPlace)> {
+        self.index().filter_map(move |(id, places)| {
+            let place = places.iter().find(|place| place.device() == device)?;
+            Some((id, place))
+        })
+    }
+
     /// Bytes that are held in a block, limbo included; none for a block that was not granted.
     pub fn held_bytes(&self, place: BlockPlace) -> Option<u32> {
         self.space.held_bytes(place)
+    }
+
+    /// Bytes that a block has left for one chunk more; none for a block that was not granted, or that has too many chunks.
+    pub fn room(&self, place: BlockPlace) -> Option<u32> {
+        self.space.room(place)
+    }
+
+    /// Granted blocks of a device, from one on and then from the first.
+    pub fn blocks_from(&self, device: DeviceId, block: u32) -> impl Iterator<Item = BlockPlace> {
+        self.space.blocks_from(device, block)
+    }
+
+    /// Blocks that were granted, in runs: device, first block, blocks.
+    pub fn grants(&self) -> Vec<(DeviceId, u32, u32)> {
+        self.space.grants()
     }
 
     /// When [`ChunkCommand::Expire`] has something to do again, in milliseconds.

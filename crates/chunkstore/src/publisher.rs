@@ -63,6 +63,11 @@ impl Publisher {
         }
     }
 
+    /// How far the stream is: its next update.
+    pub fn place(&self) -> (Stream, u64) {
+        (self.stream, self.number)
+    }
+
     /// The whole structure, for a host that has nothing or lacks something.
     pub fn snapshot(&self) -> LookupUpdate {
         let lookup = match &self.table {
@@ -79,9 +84,10 @@ impl Publisher {
         }
     }
 
-    /// Takes a change of the state over; what hosts are told. After a snapshot among it, the updates are of another stream.
-    pub fn publish(&mut self, unit: &MaintenanceUnit, change: &IndexChange) -> Result<Vec<LookupUpdate>, PublishError> {
-        self.horizon = self.horizon.max(unit.next());
+    /// Takes a change of the state over; what hosts are told. `next` is the unit's after it. After a snapshot among it, the updates are of
+    /// another stream.
+    pub fn publish(&mut self, next: ChunkNumber, change: &IndexChange) -> Result<Vec<LookupUpdate>, PublishError> {
+        self.horizon = self.horizon.max(next);
         let mut updates = match &mut self.table {
             Table::Keyed(keyed) => match change_keyed(keyed, change)? {
                 Some(update) => vec![self.keyed_update(&update)],

@@ -48,6 +48,13 @@ number!(
     LogIndex, read by "below_limit"
 );
 
+impl NodeId {
+    /// The number of a process that has an identity of sixteen random bytes: a part of that.
+    pub fn of_identity(identity: &[u8; 16]) -> NodeId {
+        NodeId(u64::from_le_bytes(*identity.first_chunk().expect("an identity has sixteen bytes")))
+    }
+}
+
 /// An entry's place and the term in which it was written: two logs that agree on a position agree on everything before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct LogPosition {

@@ -126,6 +126,11 @@ impl<K: Copy + Ord, V> Reserve<K, V> {
         self.pending.keys().next().copied()
     }
 
+    /// When a pending key's reservation ends, if it has an end.
+    pub fn deadline(&self, key: K) -> Option<Deadline> {
+        self.pending.get(&key)?.deadline
+    }
+
     /// All pending keys, in their order.
     pub fn pending(&self) -> impl Iterator<Item = (K, &V)> {
         self.pending.iter().map(|(key, pending)| (*key, &pending.value))

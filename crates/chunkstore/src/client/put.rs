@@ -1,7 +1,7 @@
 //! A put: register, write all copies, commit.
 
 use bytes::Bytes;
-use format::chunk_command::Registration;
+use format::chunk_command::ClientCall;
 use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 
@@ -9,10 +9,20 @@ use super::{Event, Next, Outcome, Round, Send};
 use crate::limits::MAX_TRIES;
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 
-/// One put. Its registration names it, so that it may be asked for again.
+/// A chunk that there is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewChunk {
+    /// Names the registration, so that it may be asked for again.
+    pub call: ClientCall,
+    /// Most bytes that the chunk will ever have.
+    pub bytes: u32,
+    pub copies: u8,
+}
+
+/// One put.
 #[derive(Clone, Debug)]
 pub struct Put {
-    registration: Registration,
+    new: NewChunk,
     content: Bytes,
     round: Round,
     phase: Phase,
@@ -28,9 +38,9 @@ enum Phase {
 
 impl Put {
     /// Begins; the content is not longer than what is registered.
-    pub fn begin(registration: Registration, content: Bytes) -> (Self, Next) {
-        assert!(content.len() <= registration.bytes as usize, "{} bytes of content", content.len());
-        let put = Put { registration, content, round: Round(0), phase: Phase::Registering };
+    pub fn begin(new: NewChunk, content: Bytes) -> (Self, Next) {
+        assert!(content.len() <= new.bytes as usize, "{} bytes of content", content.len());
+        let put = Put { new, content, round: Round(0), phase: Phase::Registering };
         let next = Next { sends: put.sends(), outcome: None };
         (put, next)
     }
@@ -98,10 +108,10 @@ impl Put {
     fn sends(&self) -> Vec<Send> {
         let round = self.round;
         match &self.phase {
-            Phase::Registering => vec![Send::Register { round, registration: self.registration }],
+            Phase::Registering => vec![Send::Register { round, new: self.new }],
             Phase::Committing { id } => vec![Send::Commit { round, id: *id }],
             Phase::Writing { id, places, durable } => {
-                let request = || NodeRequest::Put { capacity: self.registration.bytes, content: self.content.clone() };
+                let request = || NodeRequest::Put { capacity: self.new.bytes, content: self.content.clone() };
                 let missing = places.iter().filter(|place| !durable.contains(place));
                 missing.map(|place| Send::Node { round, to: ToNode { place, id: *id, request: request() } }).collect()
             }

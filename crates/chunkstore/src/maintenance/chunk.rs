@@ -56,6 +56,9 @@ pub enum Refusal {
     Size { limit: u32 },
     #[error("block {} of device {} has no room for it", .place.block(), .place.device().0)]
     NoRoom { place: BlockPlace },
+    /// By the leader, which chooses places.
+    #[error("there are not enough hosts with room for so many copies: add nodes with chunk space, or ask for fewer copies")]
+    NoPlaces,
     #[error("too many registrations or relocations are under way")]
     Busy,
     #[error("there is no such chunk")]
@@ -76,7 +79,7 @@ impl Refusal {
         match self {
             Refusal::Sealed | Refusal::UnderWay | Refusal::NotPending | Refusal::Places => ErrorKind::Conflict,
             Refusal::Size { .. } | Refusal::Grant => ErrorKind::Invalid,
-            Refusal::NoRoom { .. } => ErrorKind::Full,
+            Refusal::NoRoom { .. } | Refusal::NoPlaces => ErrorKind::Full,
             Refusal::Busy => ErrorKind::Busy,
             Refusal::Unknown => ErrorKind::NotFound,
         }

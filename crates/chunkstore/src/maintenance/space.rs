@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use format::chunk_block::{BLOCK_DATA_BYTES, MAX_BLOCK_ENTRIES};
-use format::chunk_place::BlockPlace;
+use format::chunk_block::{BLOCK_DATA_BYTES, MAX_BLOCK_ENTRIES, room_of};
+use format::chunk_place::{BLOCK_BITS, BlockPlace};
 use types::DeviceId;
 
 use super::chunk::Refusal;
+use super::image::runs;
 use super::{Answer, Held};
 use crate::limits::MAX_GRANT_BLOCKS;
 
@@ -42,25 +43,44 @@ impl Space {
         self.blocks.get(&place).map(|used| used.bytes)
     }
 
+    pub fn room(&self, place: BlockPlace) -> Option<u32> {
+        let used = self.blocks.get(&place)?;
+        (usize::from(used.entries) < MAX_BLOCK_ENTRIES).then_some(BLOCK_DATA_BYTES - used.bytes)
+    }
+
+    pub fn blocks_from(&self, device: DeviceId, block: u32) -> impl Iterator<Item = BlockPlace> {
+        let place = |block| BlockPlace::new(device, block);
+        let (first, from, last) = (place(0), place(block), place((1 << BLOCK_BITS) - 1));
+        let range = |from: Option<BlockPlace>, to: Option<BlockPlace>| from.zip(to).map(|(from, to)| self.blocks.range(from..=to));
+        let after = range(from, last).into_iter().flatten();
+        let before = range(first, from).into_iter().flatten().filter(move |(at, _)| Some(**at) != from);
+        after.chain(before).map(|(place, _)| *place)
+    }
+
+    pub fn grants(&self) -> Vec<(DeviceId, u32, u32)> {
+        runs(self.blocks.keys().copied())
+    }
+
     pub fn check(&self, place: BlockPlace, bytes: u32) -> Result<(), Refusal> {
-        let fits = self
-            .blocks
-            .get(&place)
-            .is_some_and(|used| bytes <= BLOCK_DATA_BYTES - used.bytes && usize::from(used.entries) < MAX_BLOCK_ENTRIES);
-        if fits { Ok(()) } else { Err(Refusal::NoRoom { place }) }
+        if self.room(place).is_some_and(|room| bytes <= room) { Ok(()) } else { Err(Refusal::NoRoom { place }) }
     }
 
     /// Takes room that was checked for.
     pub fn take(&mut self, place: BlockPlace, bytes: u32) {
         let used = self.blocks.get_mut(&place).expect("a checked place is granted");
-        used.bytes += bytes;
+        used.bytes += taken_by(bytes);
         used.entries += 1;
         assert!(used.bytes <= BLOCK_DATA_BYTES, "more than was checked for at {place:?}");
     }
 
     pub fn give_back(&mut self, place: BlockPlace, held: &Held) {
         let used = self.blocks.get_mut(&place).expect("what was taken is granted");
-        used.bytes = used.bytes.checked_sub(held.bytes).expect("no more is given back than was taken");
+        used.bytes = used.bytes.checked_sub(taken_by(held.bytes)).expect("no more is given back than was taken");
         used.entries = used.entries.checked_sub(1).expect("no more is given back than was taken");
     }
+}
+
+/// What a chunk takes of a block at its node. So sums are of whole device blocks, and what is left of a block is too.
+fn taken_by(bytes: u32) -> u32 {
+    room_of(bytes).expect("a checked chunk fits a block")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use format::chunk_block::CopyState;
+use format::chunk_block::{CopyState, room_of};
 
 use super::world::{BLOCKS, DEVICES, SHARD, World, place};
 use crate::message::{Found, Located};
@@ -39,7 +39,7 @@ impl World {
     fn judge_space(&self) {
         let mut sums = BTreeMap::new();
         for (at, entry) in self.entries() {
-            *sums.entry(at).or_insert(0) += entry.capacity;
+            *sums.entry(at).or_insert(0) += room_of(entry.capacity).expect("it fits a block");
         }
         let places = (0..DEVICES).flat_map(|device| (0..BLOCKS).map(move |block| place(device, block)));
         for at in places {

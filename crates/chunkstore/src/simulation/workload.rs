@@ -11,7 +11,7 @@ use model::linearizability::{CallId, History};
 use model::register::{Call, Outcome as Told, Register};
 
 use super::world::{BLOCKS, CallNumber, DEVICES, place};
-use crate::client::{Access, Event, Intent, Next, Outcome, Put, Send};
+use crate::client::{Access, Event, Intent, NewChunk, Next, Outcome, Put, Send};
 
 /// Calls of one run.
 const CALLS: usize = 110;
@@ -70,7 +70,7 @@ impl Workload {
     }
 
     /// The next call, if one is due. In the end every chunk is read once more.
-    pub fn begin(&mut self, choose: &mut Seeded, now_ms: u64, is_calm: bool) -> Option<(CallNumber, Vec<Send>)> {
+    pub fn begin(&mut self, choose: &mut Seeded, is_calm: bool) -> Option<(CallNumber, Vec<Send>)> {
         if self.open() >= OPEN {
             return None;
         }
@@ -84,7 +84,7 @@ impl Workload {
         }
         let known: Vec<ChunkId> = self.histories.keys().copied().collect();
         if known.is_empty() || choose.percent(25) {
-            return Some(self.begin_put(choose, now_ms));
+            return Some(self.begin_put());
         }
         // Newer chunks are asked for more often: they are the ones that change.
         let id = known[known.len() - 1 - choose.below(known.len().min(4))];
@@ -101,24 +101,10 @@ impl Workload {
         self.next_value
     }
 
-    fn begin_put(&mut self, choose: &mut Seeded, now_ms: u64) -> (CallNumber, Vec<Send>) {
-        let mut devices: Vec<u32> = (0..DEVICES).collect();
-        let places: Vec<_> = (0..3)
-            .map(|_| {
-                let device = devices.remove(choose.below(devices.len()));
-                // The first blocks are taken more often, so that they get full.
-                place(device, choose.below(BLOCKS as usize).min(choose.below(BLOCKS as usize)) as u32)
-            })
-            .collect();
+    fn begin_put(&mut self) -> (CallNumber, Vec<Send>) {
         let value = self.take_value();
-        let registration = Registration {
-            call: ClientCall { session: 1, request: value },
-            nonce: ChunkNonce(choose.below(usize::MAX) as u64),
-            bytes: CHUNK_BYTES,
-            places: ChunkPlaces::new(&places).expect("different devices"),
-            deadline_ms: now_ms + PENDING_MS,
-        };
-        let (put, next) = Put::begin(registration, Bytes::copy_from_slice(&value.to_le_bytes()));
+        let new = NewChunk { call: ClientCall { session: 1, request: value }, bytes: CHUNK_BYTES, copies: 3 };
+        let (put, next) = Put::begin(new, Bytes::copy_from_slice(&value.to_le_bytes()));
         self.calls.push(Machine::Put { put, value, recorded: None });
         (self.calls.len() - 1, next.sends)
     }
@@ -192,6 +178,25 @@ impl Workload {
             }
             Machine::Over => panic!("a call ends once"),
         }
+    }
+}
+
+/// What a leader makes of a client's wish.
+pub fn registration(new: NewChunk, choose: &mut Seeded, now_ms: u64) -> Registration {
+    let mut devices: Vec<u32> = (0..DEVICES).collect();
+    let places: Vec<_> = (0..new.copies)
+        .map(|_| {
+            let device = devices.remove(choose.below(devices.len()));
+            // The first blocks are taken more often, so that they get full.
+            place(device, choose.below(BLOCKS as usize).min(choose.below(BLOCKS as usize)) as u32)
+        })
+        .collect();
+    Registration {
+        call: new.call,
+        nonce: ChunkNonce(choose.below(usize::MAX) as u64),
+        bytes: new.bytes,
+        places: ChunkPlaces::new(&places).expect("different devices"),
+        deadline_ms: now_ms + PENDING_MS,
     }
 }
 

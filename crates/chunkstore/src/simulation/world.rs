@@ -11,7 +11,7 @@ use model::choice::{Choose, Seeded};
 use types::{DeviceId, DeviceUuid};
 
 use super::disk::Disk;
-use super::workload::Workload;
+use super::workload::{Workload, registration};
 use crate::client::{Event, Round, Send};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
 use crate::lookup::{LookupHost, Received};
@@ -68,6 +68,8 @@ enum Happening {
     Restart(u32),
     Update { term: u64, host: u32, update: LookupUpdate },
     Heard { term: u64, host: u32, received: Received },
+    /// Of the host's own accord.
+    Reported { term: u64, host: u32, received: Received },
     Commit { proposer: Option<(u64, CallNumber, Round)>, command: ChunkCommand },
     Lead,
     Tick,
@@ -247,6 +249,9 @@ impl World {
                 self.send(Happening::Heard { term, host, received });
             }
             Happening::Heard { term, host, received } => self.lead(term, |leader| leader.heard(Host(host), received)),
+            Happening::Reported { term, host, received } => {
+                self.lead(term, |leader| leader.reported(Host(host), received));
+            }
             Happening::Commit { proposer, command } => self.commit(proposer, &command),
             Happening::Lead => self.begin_to_lead(),
             Happening::Tick => self.tick(),
@@ -275,7 +280,9 @@ impl World {
             return;
         }
         let (round, command) = match send {
-            Send::Register { round, registration } => (round, ChunkCommand::Register(registration)),
+            Send::Register { round, new } => {
+                (round, ChunkCommand::Register(registration(new, &mut self.choose, self.now_ms)))
+            }
             Send::Commit { round, id } => (round, ChunkCommand::Commit(id)),
             Send::Revoke(id) => (Round(0), ChunkCommand::Revoke(id)),
             Send::Find { round, id } => {
@@ -297,13 +304,17 @@ impl World {
         let read = ChunkCommand::decode(&command.encode()).expect("a record of one's own");
         let applied = self.unit.apply(command);
         assert_eq!(self.shadow.apply(&read), applied);
+        // The second one lives by its records: now and then it goes on from its image.
+        if self.choose.below(16) == 0 {
+            self.shadow = MaintenanceUnit::from_image(&self.shadow.to_image()).expect("an image of one's own");
+        }
         applied
     }
 
     fn commit(&mut self, proposer: Option<(u64, CallNumber, Round)>, command: &ChunkCommand) {
         let applied = self.apply(command);
         let Some(leader) = &mut self.leader else { return };
-        let orders = leader.applied(&self.unit, &applied).expect("the table follows the state");
+        let orders = leader.applied(&applied).expect("the table follows the state");
         self.carry_out(orders);
         let Some((term, call, round)) = proposer.filter(|(term, ..)| *term == self.term) else { return };
         let event = match (command, applied.answer) {
@@ -440,7 +451,7 @@ impl World {
         self.term += 1;
         let seed = self.choose.below(usize::MAX) as u64;
         let (mut leader, orders) =
-            Leader::begin(&self.unit, self.term, seed, (0..HOSTS).map(Host)).expect("the state has a table");
+            Leader::begin(&self.unit, self.term, seed, &(0..HOSTS).map(Host).collect()).expect("the state has a table");
         (0..DEVICES).filter(|device| self.devices[*device as usize].is_lost).for_each(|device| leader.lose(DeviceId(device)));
         self.leader = Some(leader);
         self.carry_out(orders);
@@ -452,14 +463,14 @@ impl World {
             self.strike();
         }
         let is_calm = !self.is_faulty();
-        if let Some((call, sends)) = self.workload.begin(&mut self.choose, self.now_ms, is_calm) {
+        if let Some((call, sends)) = self.workload.begin(&mut self.choose, is_calm) {
             self.at(self.now_ms + TIMEOUT_MS, Happening::Timer(call));
             sends.into_iter().for_each(|send| self.client_sends(call, send));
         }
         self.repair();
         for host in 0..HOSTS {
             let (term, received) = (self.term, self.hosts[host as usize].report(SHARD));
-            self.send(Happening::Heard { term, host, received });
+            self.send(Happening::Reported { term, host, received });
         }
         if self.leader.is_none() {
             return;

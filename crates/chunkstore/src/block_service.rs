@@ -1,0 +1,89 @@
+//! The blocks of a node's devices as a service.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use env::Env;
+use format::chunk_id::{ChunkId, ShardId};
+use net::{BoxFuture, Refusal, Request, Service};
+use types::DeviceId;
+
+use crate::blocks::BlockStore;
+use crate::limits::DELIVERY_PATIENCE;
+use crate::message::{NodeAnswer, ToNode};
+use crate::protocol::{BlockRequest, DELIVERIES, Delivery};
+use crate::reach::Reach;
+use crate::wire;
+
+/// A node's blocks.
+pub struct BlockService {
+    env: Env,
+    reach: Arc<dyn Reach>,
+    stores: BTreeMap<DeviceId, Arc<BlockStore>>,
+}
+
+impl BlockService {
+    pub fn new(env: &Env, reach: Arc<dyn Reach>, stores: BTreeMap<DeviceId, Arc<BlockStore>>) -> BlockService {
+        BlockService { env: env.clone(), reach, stores }
+    }
+
+    /// Chunks of a shard with dead copies here.
+    pub fn freed(&self, shard: ShardId, limit: usize) -> Vec<ChunkId> {
+        let mut freed: Vec<ChunkId> = self.stores.values().flat_map(|store| store.freed(shard, limit)).collect();
+        freed.truncate(limit);
+        freed
+    }
+
+    pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
+        self.stores.iter().map(|(device, store)| (*device, store))
+    }
+
+    async fn answer(store: &BlockStore, to: ToNode) -> NodeAnswer {
+        store.handle(to.place.block(), to.id, to.request).await
+    }
+
+    fn store(&self, to: &ToNode) -> Result<Arc<BlockStore>, Refusal> {
+        let device = to.place.device();
+        let store = self.stores.get(&device);
+        store.cloned().ok_or_else(|| Refusal::new(format!("device {device} has no blocks here")))
+    }
+
+    /// Answers the client itself, not the host that has forwarded its request.
+    fn deliver(&self, store: Arc<BlockStore>, to: ToNode, delivery: impl FnOnce(NodeAnswer) -> (String, Delivery) + Send + 'static) {
+        let (env, reach) = (self.env.clone(), self.reach.clone());
+        self.env.spawn(async move {
+            let (address, delivery) = delivery(BlockService::answer(&store, to).await);
+            let caller = reach.to_address(&address, DELIVERIES);
+            let delivered = caller.call(wire::encode(&delivery), env.now() + DELIVERY_PATIENCE).await;
+            if let Err(error) = delivered {
+                tracing::debug!(%error, "a client is not there for its answer");
+            }
+        });
+    }
+
+    async fn carry_out(&self, request: BlockRequest) -> Result<Bytes, Refusal> {
+        match request {
+            BlockRequest::Direct(to) => {
+                let store = self.store(&to)?;
+                Ok(wire::encode(&BlockService::answer(&store, to).await))
+            }
+            BlockRequest::Forwarded { to, places, reply } => {
+                let (store, place) = (self.store(&to)?, to.place);
+                self.deliver(store, to, move |answer| {
+                    (reply.address, Delivery { token: reply.token, places, place, answer })
+                });
+                Ok(Bytes::new())
+            }
+        }
+    }
+}
+
+impl Service for BlockService {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let request = wire::decode(&request.payload).map_err(Refusal::new)?;
+            self.carry_out(request).await
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! The client library: put, get, modify, delete, relocate, locate (docs/rfd/0012).
+//!
+//! ```text
+//!   call ─► machine (client) ─► sends ─► tasks ─► nodes, hosts, units
+//!              ▲                              │
+//!              └──── events, or a timeout ◄───┘   deliveries
+//! ```
+
+mod messenger;
+mod whereabouts;
+
+pub use whereabouts::{CopySeen, Whereabouts};
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use env::Env;
+use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_command::ClientCall;
+use format::chunk_id::ChunkId;
+use tokio::sync::mpsc;
+use types::{DeviceId, ErrorKind};
+
+use crate::client::{Access, Event, Intent, NewChunk, Next, Outcome, Put};
+use crate::deliveries::Deliveries;
+use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES};
+use crate::maintenance::Refusal;
+use crate::message::NodeRefusal;
+use crate::protocol::{UnitAnswer, UnitRequest};
+use crate::reach::Reach;
+use crate::unit_ways::UnitWays;
+use messenger::Messenger;
+
+/// Why a call did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    #[error("there is no such chunk")]
+    NotFound,
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("a node refused: {0}")]
+    RefusedByNode(#[from] NodeRefusal),
+    #[error("{found} bytes; a chunk has between 1 and {BLOCK_DATA_BYTES}")]
+    Size { found: usize },
+    #[error("no shard takes chunks: `trilith serve --chunk-size` gives nodes space for them")]
+    NoShard,
+    /// What was to be changed may have been changed, or may be yet.
+    #[error("nodes that are needed do not answer; it is not known whether it was done")]
+    Unavailable,
+}
+
+impl ChunkError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ChunkError::NotFound => ErrorKind::NotFound,
+            ChunkError::Refused(refusal) => refusal.kind(),
+            ChunkError::RefusedByNode(NodeRefusal::Full) => ErrorKind::Full,
+            ChunkError::RefusedByNode(NodeRefusal::TooLong) | ChunkError::Size { .. } => ErrorKind::Invalid,
+            ChunkError::RefusedByNode(_) => ErrorKind::Conflict,
+            ChunkError::NoShard | ChunkError::Unavailable => ErrorKind::Unavailable,
+        }
+    }
+}
+
+/// One of the machines.
+trait Machine {
+    fn step(&mut self, event: Event) -> Next;
+}
+
+impl Machine for Put {
+    fn step(&mut self, event: Event) -> Next {
+        Put::step(self, event)
+    }
+}
+
+impl Machine for Access {
+    fn step(&mut self, event: Event) -> Next {
+        Access::step(self, event)
+    }
+}
+
+/// A client.
+pub struct ChunkClient {
+    env: Env,
+    reach: Arc<dyn Reach>,
+    units: Arc<UnitWays>,
+    deliveries: Arc<Deliveries>,
+    /// Where answers that come from elsewhere are delivered.
+    reply_address: String,
+}
+
+impl ChunkClient {
+    /// `deliveries` is served at `reply_address`.
+    pub fn new(env: &Env, reach: Arc<dyn Reach>, deliveries: Arc<Deliveries>, reply_address: String) -> ChunkClient {
+        let units = Arc::new(UnitWays::new(env, reach.clone()));
+        ChunkClient { env: env.clone(), reach, units, deliveries, reply_address }
+    }
+
+    /// Stores a chunk; returns when it is durable in all copies and can be found.
+    pub async fn put(&self, content: Bytes, copies: u8) -> Result<ChunkId, ChunkError> {
+        let bytes = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        if content.is_empty() || bytes > BLOCK_DATA_BYTES {
+            return Err(ChunkError::Size { found: content.len() });
+        }
+        if self.reach.map().open_shard().is_none() {
+            self.reach.refresh().await;
+            self.reach.map().open_shard().ok_or(ChunkError::NoShard)?;
+        }
+        let mut outcome = Outcome::Unavailable;
+        for _ in 0..MAX_PUT_TRIES {
+            let call = self.env.random_u64();
+            let call = ClientCall { session: (call >> 32) as u32, request: call as u32 };
+            let (put, next) = Put::begin(NewChunk { call, bytes, copies }, content.clone());
+            outcome = self.run(put, next).await;
+            // At other places: the former registration runs out.
+            let is_worth_trying =
+                matches!(outcome, Outcome::Unavailable | Outcome::RefusedByNode(_) | Outcome::Refused(Refusal::NotPending));
+            if !is_worth_trying {
+                break;
+            }
+        }
+        match outcome {
+            Outcome::Stored(id) => Ok(id),
+            other => Err(error_of(other)),
+        }
+    }
+
+    /// A chunk's content.
+    pub async fn get(&self, id: ChunkId) -> Result<Bytes, ChunkError> {
+        match self.access(id, Intent::Get).await {
+            Outcome::Content(content) => Ok(content),
+            other => Err(error_of(other)),
+        }
+    }
+
+    /// Replaces a chunk's content, which may not be longer than it was when the chunk was put.
+    pub async fn modify(&self, id: ChunkId, content: Bytes) -> Result<(), ChunkError> {
+        if content.len() > BLOCK_DATA_BYTES as usize {
+            return Err(ChunkError::Size { found: content.len() });
+        }
+        let intent = Intent::Modify { writer: self.env.random_u64(), content };
+        self.change(id, intent).await
+    }
+
+    /// Ends a chunk.
+    pub async fn delete(&self, id: ChunkId) -> Result<(), ChunkError> {
+        self.change(id, Intent::Delete).await
+    }
+
+    /// Begins to move the copy on one device to another, or to one that the unit's leader chooses.
+    pub async fn relocate(&self, id: ChunkId, from: DeviceId, to: Option<DeviceId>) -> Result<(), ChunkError> {
+        self.know_shard(id).await?;
+        let request = UnitRequest::Relocate { id, from, to };
+        match self.units.ask(id.shard, &request, self.env.now() + CLIENT_UNIT_PATIENCE).await {
+            Some(UnitAnswer::Done) => Ok(()),
+            Some(UnitAnswer::Refused(Refusal::Unknown)) => Err(ChunkError::NotFound),
+            Some(UnitAnswer::Refused(refusal)) => Err(refusal.into()),
+            _ => Err(ChunkError::Unavailable),
+        }
+    }
+
+    async fn change(&self, id: ChunkId, intent: Intent) -> Result<(), ChunkError> {
+        match self.access(id, intent).await {
+            Outcome::Done => Ok(()),
+            other => Err(error_of(other)),
+        }
+    }
+
+    async fn access(&self, id: ChunkId, intent: Intent) -> Outcome {
+        if self.know_shard(id).await.is_err() {
+            return Outcome::NotFound;
+        }
+        let host = self.env.random_below(u64::from(u32::MAX)) as u32;
+        let (access, next) = Access::begin(id, intent, host);
+        self.run(access, next).await
+    }
+
+    /// An id of a shard that there is not is nobody's.
+    async fn know_shard(&self, id: ChunkId) -> Result<(), ChunkError> {
+        if self.reach.map().shard(id.shard).is_none() {
+            self.reach.refresh().await;
+            self.reach.map().shard(id.shard).ok_or(ChunkError::NotFound)?;
+        }
+        Ok(())
+    }
+
+    async fn run(&self, mut machine: impl Machine, first: Next) -> Outcome {
+        let (events, mut inbox) = mpsc::channel(MAX_EVENTS);
+        let mut messenger = Messenger::new(self, events);
+        let until = self.env.now() + CALL_PATIENCE;
+        let mut next = first;
+        loop {
+            next.sends.into_iter().for_each(|send| messenger.send(send));
+            if let Some(outcome) = next.outcome {
+                return outcome;
+            }
+            if self.env.now() >= until {
+                return Outcome::Unavailable;
+            }
+            let event = tokio::select! {
+                biased;
+                event = inbox.recv() => event.expect("the messenger has a sender"),
+                () = self.env.sleep(CLIENT_PATIENCE) => Event::Timeout,
+            };
+            next = machine.step(event);
+        }
+    }
+}
+
+fn error_of(outcome: Outcome) -> ChunkError {
+    match outcome {
+        Outcome::NotFound => ChunkError::NotFound,
+        Outcome::Refused(refusal) => refusal.into(),
+        Outcome::RefusedByNode(refusal) => refusal.into(),
+        Outcome::Unavailable => ChunkError::Unavailable,
+        Outcome::Stored(_) | Outcome::Content(_) | Outcome::Done => unreachable!("no failure: {outcome:?}"),
+    }
+}

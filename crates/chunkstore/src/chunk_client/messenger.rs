@@ -1,0 +1,162 @@
+//! Sends what a client's machine wants sent, and brings the answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use env::Env;
+use format::chunk_id::{ChunkId, ShardId};
+use tokio::sync::mpsc;
+
+use super::ChunkClient;
+use crate::client::{Event, NewChunk, Round, Send};
+use crate::deliveries::{Deliveries, Expected};
+use crate::limits::{CLIENT_PATIENCE, CLIENT_PAUSE, CLIENT_UNIT_PATIENCE};
+use crate::maintenance::Refusal;
+use crate::message::{Found, NodeAnswer, ToNode};
+use crate::protocol::{BLOCKS, BlockRequest, HOSTS, HostAnswer, HostRequest, ReplyTo, UnitAnswer, UnitRequest};
+use crate::reach::Reach;
+use crate::unit_ways::UnitWays;
+use crate::wire;
+
+/// One call's messages.
+pub(super) struct Messenger {
+    way: Way,
+    deliveries: Arc<Deliveries>,
+    reply_address: String,
+    expected: Vec<Expected>,
+}
+
+/// What the task of a message needs.
+#[derive(Clone)]
+struct Way {
+    env: Env,
+    reach: Arc<dyn Reach>,
+    units: Arc<UnitWays>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Messenger {
+    pub fn new(client: &ChunkClient, events: mpsc::Sender<Event>) -> Messenger {
+        let ChunkClient { env, reach, units, deliveries, reply_address } = client;
+        let way = Way { env: env.clone(), reach: reach.clone(), units: units.clone(), events };
+        let (deliveries, reply_address) = (deliveries.clone(), reply_address.clone());
+        Messenger { way, deliveries, reply_address, expected: Vec::new() }
+    }
+
+    /// Sends without waiting.
+    pub fn send(&mut self, send: Send) {
+        let way = self.way.clone();
+        let env = way.env.clone();
+        match send {
+            Send::Register { round, new } => _ = env.spawn(way.register(round, new)),
+            Send::Commit { round, id } => _ = env.spawn(way.commit(round, id)),
+            Send::Revoke(id) => _ = env.spawn(async move { _ = way.ask_unit(id.shard, &UnitRequest::Revoke(id)).await }),
+            Send::Find { round, id } => _ = env.spawn(way.find(round, id)),
+            Send::Node { round, to } => _ = env.spawn(way.ask_node(round, to)),
+            Send::Tell(to) => _ = env.spawn(async move { _ = way.call_node(to).await }),
+            Send::Route { round, host, id, has_content } => {
+                let expected = self.deliveries.expect(round, way.events.clone());
+                let reply = ReplyTo { address: self.reply_address.clone(), token: expected.token };
+                self.expected.push(expected);
+                env.spawn(way.route(round, host, HostRequest::Route { id, has_content, reply }, id.shard));
+            }
+        }
+    }
+}
+
+impl Way {
+    async fn tell(&self, event: Event) {
+        // The call may be over.
+        _ = self.events.send(event).await;
+    }
+
+    /// A message that did not arrive, or whose answer says nothing: the machine tries something else, after a moment.
+    async fn fail(&self) {
+        self.env.sleep(CLIENT_PAUSE).await;
+        self.tell(Event::Timeout).await;
+    }
+
+    async fn ask_unit(&self, shard: ShardId, request: &UnitRequest) -> Option<UnitAnswer> {
+        self.units.ask(shard, request, self.env.now() + CLIENT_UNIT_PATIENCE).await
+    }
+
+    async fn register(self, round: Round, new: NewChunk) {
+        let NewChunk { call, bytes, copies } = new;
+        let map = self.reach.map();
+        let Some(open) = map.open_shard() else {
+            self.reach.refresh().await;
+            return self.fail().await;
+        };
+        let request = UnitRequest::Register { shard: open.shard, call, bytes, copies };
+        match self.ask_unit(open.shard, &request).await {
+            Some(UnitAnswer::Registered { id, places }) => {
+                self.tell(Event::Registered { round, result: Ok((id, places)) }).await;
+            }
+            // The next shard is being opened.
+            Some(UnitAnswer::Refused(Refusal::Sealed)) => {
+                self.reach.refresh().await;
+                self.fail().await;
+            }
+            Some(UnitAnswer::Refused(refusal)) => self.tell(Event::Registered { round, result: Err(refusal) }).await,
+            _ => self.fail().await,
+        }
+    }
+
+    async fn commit(self, round: Round, id: ChunkId) {
+        match self.ask_unit(id.shard, &UnitRequest::Commit(id)).await {
+            Some(UnitAnswer::Done) => self.tell(Event::Committed { round, result: Ok(()) }).await,
+            Some(UnitAnswer::Refused(refusal)) => self.tell(Event::Committed { round, result: Err(refusal) }).await,
+            _ => self.fail().await,
+        }
+    }
+
+    async fn find(self, round: Round, id: ChunkId) {
+        match self.ask_unit(id.shard, &UnitRequest::Find(id)).await {
+            Some(UnitAnswer::Found(found)) => {
+                if let Found::Known(places) | Found::Pending(places) = found
+                    && places.iter().any(|place| self.reach.map().node_of(place.device()).is_none())
+                {
+                    self.reach.refresh().await;
+                }
+                self.tell(Event::Found { round, found }).await;
+            }
+            _ => self.fail().await,
+        }
+    }
+
+    async fn ask_node(self, round: Round, to: ToNode) {
+        let place = to.place;
+        match self.call_node(to).await {
+            Some(answer) => self.tell(Event::Node { round, place, answer }).await,
+            None => self.fail().await,
+        }
+    }
+
+    async fn call_node(&self, to: ToNode) -> Option<NodeAnswer> {
+        let answer = self.call(to).await?;
+        wire::decode(&answer).ok()
+    }
+
+    async fn call(&self, to: ToNode) -> Option<Bytes> {
+        let map = self.reach.map();
+        let node = map.node_of(to.place.device())?;
+        let caller = self.reach.to_node(node, BLOCKS);
+        caller.call(wire::encode(&BlockRequest::Direct(to)), self.env.now() + CLIENT_PATIENCE).await.ok()
+    }
+
+    async fn route(self, round: Round, host: u32, request: HostRequest, shard: ShardId) {
+        match self.call_host(host, &request, shard).await {
+            // The copy's node answers.
+            Some(HostAnswer::Forwarded) => {}
+            _ => self.tell(Event::NotRouted { round }).await,
+        }
+    }
+
+    async fn call_host(&self, host: u32, request: &HostRequest, shard: ShardId) -> Option<HostAnswer> {
+        let map = self.reach.map();
+        let hosts = &map.shard(shard)?.hosts;
+        let node = map.node(*hosts.get(host as usize % hosts.len().max(1))?)?;
+        let answer = self.reach.to_node(node, HOSTS).call(wire::encode(request), self.env.now() + CLIENT_PATIENCE).await;
+        wire::decode(&answer.ok()?).ok()
+    }
+}

@@ -1,0 +1,72 @@
+//! What hosts, unit and nodes say of a chunk, for people who want to see it.
+
+use format::chunk_id::ChunkId;
+use format::chunk_place::BlockPlace;
+use types::NodeId;
+
+use super::{ChunkClient, ChunkError};
+use crate::limits::{CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE};
+use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
+use crate::protocol::{BLOCKS, BlockRequest, HOSTS, HostAnswer, HostRequest, UnitAnswer, UnitRequest};
+use crate::wire;
+
+/// Everything that is known of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// What each lookup host says; none for one that does not answer.
+    pub hosts: Vec<(NodeId, Option<Located>)>,
+    /// What the unit knows.
+    pub unit: Found,
+    /// The copies, where the unit says that they are.
+    pub copies: Vec<CopySeen>,
+}
+
+/// A copy, as its node describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopySeen {
+    pub place: BlockPlace,
+    pub node: Option<NodeId>,
+    /// None if the node does not answer.
+    pub answer: Option<NodeAnswer>,
+}
+
+impl ChunkClient {
+    /// Asks all that know something of a chunk.
+    pub async fn locate(&self, id: ChunkId) -> Result<Whereabouts, ChunkError> {
+        self.know_shard(id).await?;
+        let map = self.reach.map();
+        let mut hosts = Vec::new();
+        for host in map.shard(id.shard).map(|shard| shard.hosts.clone()).unwrap_or_default() {
+            hosts.push((host, self.ask_host(host, id).await));
+        }
+        let found = self.units.ask(id.shard, &UnitRequest::Find(id), self.env.now() + CLIENT_UNIT_PATIENCE).await;
+        let Some(UnitAnswer::Found(unit)) = found else { return Err(ChunkError::Unavailable) };
+        let (Found::Known(places) | Found::Pending(places)) = unit else {
+            return Ok(Whereabouts { hosts, unit, copies: Vec::new() });
+        };
+        let mut copies = Vec::new();
+        for place in places.iter() {
+            let node = map.node_of(place.device()).map(|node| node.id);
+            copies.push(CopySeen { place, node, answer: self.describe(id, place).await });
+        }
+        Ok(Whereabouts { hosts, unit, copies })
+    }
+
+    async fn ask_host(&self, host: NodeId, id: ChunkId) -> Option<Located> {
+        let map = self.reach.map();
+        let caller = self.reach.to_node(map.node(host)?, HOSTS);
+        let answer = caller.call(wire::encode(&HostRequest::Locate(id)), self.env.now() + CLIENT_PATIENCE).await;
+        match wire::decode(&answer.ok()?).ok()? {
+            HostAnswer::Located(located) => Some(located),
+            _ => None,
+        }
+    }
+
+    async fn describe(&self, id: ChunkId, place: BlockPlace) -> Option<NodeAnswer> {
+        let map = self.reach.map();
+        let caller = self.reach.to_node(map.node_of(place.device())?, BLOCKS);
+        let query = BlockRequest::Direct(ToNode { place, id, request: NodeRequest::Query });
+        let answer = caller.call(wire::encode(&query), self.env.now() + CLIENT_PATIENCE).await;
+        wire::decode(&answer.ok()?).ok()
+    }
+}

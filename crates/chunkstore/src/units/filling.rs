@@ -1,0 +1,77 @@
+//! Which block of a device the next copy goes to.
+//!
+//! A few blocks of each device are filled at a time: one would do for space, but copies of one block are written one after the other.
+//! What was handed out and is not in the unit's state yet is counted here, so that a block is not promised twice.
+
+use std::collections::BTreeMap;
+
+use format::chunk_place::BlockPlace;
+use types::DeviceId;
+
+use crate::limits::OPEN_BLOCKS;
+use crate::maintenance::MaintenanceUnit;
+
+/// The blocks that are being filled.
+#[derive(Debug, Default)]
+pub struct Filling {
+    devices: BTreeMap<DeviceId, Open>,
+    promised: BTreeMap<BlockPlace, u32>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    blocks: Vec<u32>,
+    turn: usize,
+    /// Where the search for a further block goes on.
+    cursor: u32,
+}
+
+impl Filling {
+    /// A block of the device with room, if there is one. It is promised until [`Filling::settle`].
+    pub fn take(&mut self, unit: &MaintenanceUnit, device: DeviceId, bytes: u32) -> Option<BlockPlace> {
+        let place = self.find(unit, device, bytes)?;
+        *self.promised.entry(place).or_default() += bytes;
+        Some(place)
+    }
+
+    /// What was promised stands in the unit's state now, or never will.
+    pub fn settle(&mut self, place: BlockPlace, bytes: u32) {
+        if let Some(promised) = self.promised.get_mut(&place) {
+            *promised = promised.saturating_sub(bytes);
+            if *promised == 0 {
+                self.promised.remove(&place);
+            }
+        }
+    }
+
+    fn find(&mut self, unit: &MaintenanceUnit, device: DeviceId, bytes: u32) -> Option<BlockPlace> {
+        let promised = &self.promised;
+        let has_room = |place: BlockPlace| {
+            let taken = promised.get(&place).copied().unwrap_or_default();
+            unit.room(place).is_some_and(|room| room.saturating_sub(taken) >= bytes)
+        };
+        let open = self.devices.entry(device).or_default();
+        if open.blocks.len() >= OPEN_BLOCKS {
+            for _ in 0..open.blocks.len() {
+                open.turn = (open.turn + 1) % open.blocks.len();
+                let place = BlockPlace::new(device, open.blocks[open.turn])?;
+                if has_room(place) {
+                    return Some(place);
+                }
+            }
+        }
+        let is_open = |place: BlockPlace| open.blocks.contains(&place.block());
+        let further = unit.blocks_from(device, open.cursor).find(|place| has_room(*place) && !is_open(*place));
+        let Some(place) = further else {
+            // Few blocks are left: those that are open must do.
+            let places = open.blocks.iter().filter_map(|block| BlockPlace::new(device, *block));
+            return places.into_iter().find(|place| has_room(*place));
+        };
+        open.cursor = place.block() + 1;
+        match open.blocks.len() < OPEN_BLOCKS {
+            true => open.blocks.push(place.block()),
+            false => open.blocks[open.turn] = place.block(),
+        }
+        Some(place)
+    }
+}

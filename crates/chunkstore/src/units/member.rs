@@ -1,0 +1,269 @@
+//! One unit's member on this node: it follows the group, and leads it when it is elected.
+//!
+//! ```text
+//!   applied ─► take what commands did ─► Leader ─┬─► links to the lookup hosts ──► heard ─┐
+//!   tick ────► duties of the state ───────────────┼─► errands to nodes ─────────► answered ─┼─► Leader …
+//!   clients ─► places, commits ───────────────────┴─► proposals ─► log ─► applied           │
+//!                                                                                ◄─────────┘
+//! ```
+//!
+//! Locks are taken in the order machine, then `leading`; none is held across an await.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use consensus::{Group, ReadMode, Term};
+use env::{Env, Instant};
+use format::chunk_command::ChunkCommand;
+use format::chunk_id::ShardId;
+use manager::{Manager, Snapshot};
+use net::Caller;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use types::NodeId;
+
+use super::leading::{Leading, gather, host_of};
+use super::link::Link;
+use super::machine::UnitMachine;
+use crate::leader::{Errand, Host, Leader, Order};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES, NODE_SILENCE, STOCK_AGE};
+use crate::maintenance::MaintenanceUnit;
+use crate::message::{NodeAnswer, ToNode};
+use crate::protocol::{BLOCKS, BlockRequest};
+use crate::reach::Reach;
+use crate::wire;
+
+/// A member of a unit.
+pub struct UnitMember {
+    pub(super) env: Env,
+    pub(super) shard: ShardId,
+    pub(super) group: Group<UnitMachine>,
+    pub(super) manager: Arc<Manager>,
+    pub(super) reach: Arc<dyn Reach>,
+    pub(super) leading: Mutex<Option<Leading>>,
+    duties: Arc<Semaphore>,
+}
+
+impl UnitMember {
+    /// Takes part in the group until it is dropped.
+    pub fn start(
+        env: &Env,
+        shard: ShardId,
+        group: Group<UnitMachine>,
+        manager: Arc<Manager>,
+        reach: Arc<dyn Reach>,
+    ) -> Arc<UnitMember> {
+        let duties = Arc::new(Semaphore::new(MAX_DUTIES));
+        let member =
+            Arc::new(UnitMember { env: env.clone(), shard, group, manager, reach, leading: Mutex::new(None), duties });
+        env.spawn(follow(env.clone(), Arc::downgrade(&member)));
+        member
+    }
+
+    pub fn group(&self) -> &Group<UnitMachine> {
+        &self.group
+    }
+
+    /// Begins or ends to lead, as the group has it.
+    async fn notice_leadership(self: &Arc<Self>) {
+        let status = self.group.status();
+        let own = self.leading.lock().as_ref().map(|leading| leading.term);
+        match (own, status.is_leader) {
+            (None, true) => self.begin(status.term).await,
+            (Some(term), is_leader) if !is_leader || term != status.term => self.step_back(),
+            _ => {}
+        }
+    }
+
+    async fn begin(self: &Arc<Self>, term: Term) {
+        let hosts = self.hosts(&self.manager.snapshot());
+        let seed = self.env.random_u64();
+        let begun = self.group.read(ReadMode::Confirmed, |machine| {
+            // From this state on: what is applied later is noted.
+            machine.listen();
+            Leader::begin(machine.unit(), term.0, seed, &hosts)
+        });
+        match begun.await {
+            Ok(Ok((leader, orders))) => {
+                tracing::info!(shard = self.shard.0, term = term.0, "this node leads a shard's maintenance unit");
+                *self.leading.lock() = Some(Leading::new(term, leader));
+                self.carry_out(orders);
+            }
+            Ok(Err(error)) => tracing::error!(shard = self.shard.0, %error, "the shard's lookup structure can't be built"),
+            // Not the leader any more, or no quorum: it is looked at again.
+            Err(error) => tracing::debug!(shard = self.shard.0, %error, "not leading yet"),
+        }
+    }
+
+    /// Whoever waits here is told that it is not known what became of it.
+    fn step_back(&self) {
+        self.group.look(UnitMachine::stop_listening);
+        *self.leading.lock() = None;
+    }
+
+    /// Takes over what commands did.
+    fn publish(self: &Arc<Self>) {
+        let done = self.group.look(UnitMachine::take_done);
+        let orders = {
+            let mut leading = self.leading.lock();
+            let Some(leading) = leading.as_mut() else { return };
+            done.and_then(|done| leading.derive(&done))
+        };
+        match orders {
+            Some(orders) => self.carry_out(orders),
+            None => {
+                tracing::warn!(shard = self.shard.0, "the shard's lookup structure is built anew");
+                self.step_back();
+            }
+        }
+    }
+
+    /// Looks for what there is to do.
+    fn tick(self: &Arc<Self>, stock_is_old: bool) {
+        let state = self.manager.snapshot();
+        let hosts = self.hosts(&state);
+        let now = self.env.now();
+        let orders = self.group.look(|machine| {
+            let unit = machine.unit();
+            let mut leading = self.leading.lock();
+            let leading = leading.as_mut()?;
+            let mut orders = leading.leader.set_hosts(&hosts);
+            if stock_is_old {
+                let heard = &leading.heard;
+                let is_up = |node| heard.get(&node).is_some_and(|at| now.saturating_duration_since(*at) < NODE_SILENCE);
+                leading.placing.take_stock(&state, unit, is_up);
+                orders.extend(leading.repair(&state, unit, &mut || self.env.random_u64()));
+            }
+            orders.extend(leading.leader.tick(unit));
+            orders.extend(self.expiry(unit));
+            Some(orders)
+        });
+        if let Some(orders) = orders {
+            self.carry_out(orders);
+            if stock_is_old {
+                self.keep_space(&state);
+            }
+        }
+    }
+
+    fn expiry(&self, unit: &MaintenanceUnit) -> Option<Order> {
+        let now_ms = self.env.wall_clock_ms();
+        let is_due = unit.next_deadline_ms().is_some_and(|deadline| deadline <= now_ms);
+        is_due.then_some(Order::Propose(ChunkCommand::Expire { now_ms }))
+    }
+
+    /// The shard's lookup hosts, as the manager says.
+    fn hosts(&self, state: &Snapshot) -> BTreeSet<Host> {
+        state.shard(self.shard.0).map(|shard| shard.hosts.iter().copied().map(host_of).collect()).unwrap_or_default()
+    }
+
+    /// Does what the leader's machine wants done.
+    pub(super) fn carry_out(self: &Arc<Self>, orders: Vec<Order>) {
+        for order in gather(orders) {
+            match order {
+                Order::Propose(command) => self.propose_beside(command),
+                Order::Node { errand, to } => self.run_errand(errand, to),
+                Order::Host { host, update } => {
+                    let mut leading = self.leading.lock();
+                    let Some(leading) = leading.as_mut() else { return };
+                    leading.links.entry(host).or_insert_with(|| self.link(host)).send(update);
+                }
+                Order::NeedsTarget(asked) => {
+                    let state = self.manager.snapshot();
+                    let order = self.group.look(|machine| {
+                        let mut leading = self.leading.lock();
+                        leading.as_mut()?.retarget(&state, machine.unit(), asked, &mut || self.env.random_u64())
+                    });
+                    if let Some(Order::Propose(command)) = order {
+                        self.propose_beside(command);
+                    }
+                }
+                Order::Committed(tag) => {
+                    if let Some(leading) = self.leading.lock().as_mut() {
+                        leading.answer(tag);
+                    }
+                }
+            }
+        }
+    }
+
+    fn link(self: &Arc<Self>, host: Host) -> Link {
+        let member = Arc::downgrade(self);
+        Link::open(&self.env, self.reach.clone(), NodeId(host.0), move |received| {
+            with_leader(&member, |leading| leading.leader.heard(host, received));
+        })
+    }
+
+    /// Proposes what nobody waits for. It is asked for again if it does not come about.
+    pub(super) fn propose_beside(self: &Arc<Self>, command: ChunkCommand) {
+        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
+        let member = self.clone();
+        self.env.spawn(async move {
+            if let Err(error) = member.group.propose(&command).await {
+                tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader");
+            }
+            drop(permit);
+        });
+    }
+
+    /// Asks a node, unless it is being asked.
+    fn run_errand(self: &Arc<Self>, errand: Errand, to: ToNode) {
+        let key = (errand, to.id, to.place);
+        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
+        let is_new = self.leading.lock().as_mut().is_some_and(|leading| leading.under_way.insert(key));
+        if !is_new {
+            return;
+        }
+        let member = self.clone();
+        self.env.spawn(async move {
+            let answer = member.ask_node(to).await;
+            let (_, id, place) = key;
+            with_leader(&Arc::downgrade(&member), |leading| {
+                leading.under_way.remove(&key);
+                answer.map_or_else(Vec::new, |answer| leading.leader.answered(errand, id, place, &answer))
+            });
+            drop(permit);
+        });
+    }
+
+    async fn ask_node(&self, to: ToNode) -> Option<NodeAnswer> {
+        let map = self.reach.map();
+        let node = map.node_of(to.place.device())?;
+        let caller: Arc<dyn Caller> = self.reach.to_node(node, BLOCKS);
+        let request = wire::encode(&BlockRequest::Direct(to));
+        let answer = caller.call(request, self.env.now() + ERRAND_PATIENCE).await;
+        wire::decode(&answer.ok()?).ok()
+    }
+}
+
+/// Has the present leader's machine do something, and carries out what it wants.
+pub(super) fn with_leader(member: &Weak<UnitMember>, work: impl FnOnce(&mut Leading) -> Vec<Order>) {
+    let Some(member) = member.upgrade() else { return };
+    let orders = member.leading.lock().as_mut().map(work);
+    if let Some(orders) = orders {
+        member.carry_out(orders);
+    }
+}
+
+async fn follow(env: Env, member: Weak<UnitMember>) {
+    let Some(mut applied) = member.upgrade().map(|member| member.group.changes()) else { return };
+    let (mut next_tick, mut next_stock): (Instant, Instant) = (env.now(), env.now());
+    loop {
+        tokio::select! {
+            biased;
+            changed = applied.changed() => if changed.is_err() { return },
+            () = env.sleep_until(next_tick) => {}
+        }
+        let Some(member) = member.upgrade() else { return };
+        member.notice_leadership().await;
+        member.publish();
+        let now = env.now();
+        if now >= next_tick {
+            member.tick(now >= next_stock);
+            next_tick = now + LEADER_TICK;
+            if now >= next_stock {
+                next_stock = now + STOCK_AGE;
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Where a leader puts copies: a placer chooses nodes, and on each the device with most room, and there a block that is being filled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use manager::{DeviceState, NodeRecord, Snapshot};
+use topology::{Branch, Level};
+use types::{DeviceId, NodeId};
+
+use super::filling::Filling;
+use crate::maintenance::MaintenanceUnit;
+use crate::placement::{Cluster, LeastLoaded, Load, Made, Node, Placer, Random, Request};
+
+/// Nodes and devices that chunks can go to, and what is handed out.
+#[derive(Default)]
+pub struct Placing {
+    cluster: Cluster,
+    /// With the blocks that are free there; the largest number first.
+    devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
+    filling: Filling,
+}
+
+impl Placing {
+    /// Looks at the cluster anew. What is handed out stays so.
+    pub fn take_stock(&mut self, state: &Snapshot, unit: &MaintenanceUnit, is_up: impl Fn(NodeId) -> bool) {
+        let mut devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>> = BTreeMap::new();
+        let mut loads: BTreeMap<NodeId, Load> = BTreeMap::new();
+        for volume in state.volumes() {
+            let record = state.device(volume.device).filter(|device| device.state == DeviceState::Active);
+            let Some(node) = record.and_then(|device| device.node) else { continue };
+            let free = volume.blocks - volume.granted_blocks() + blocks_with_room(unit, volume.device);
+            let load = loads.entry(node).or_default();
+            load.blocks += volume.blocks;
+            load.free_blocks += free;
+            devices.entry(node).or_default().push((free, volume.device));
+        }
+        devices.values_mut().for_each(|of_node| of_node.sort_unstable_by(|one, other| other.cmp(one)));
+        let branches = Branches::of(state);
+        let node = |id: &NodeId, load: &Load| {
+            Some(Node { id: *id, branch: branches.branch(state.node(*id)?), load: *load, is_up: is_up(*id) })
+        };
+        let nodes = loads.iter().filter_map(|(id, load)| node(id, load)).collect();
+        self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
+        self.devices = devices;
+    }
+
+    /// Places for a chunk's copies, on different hosts; none if there are not enough with room. They are handed out until [`Placing::settle`].
+    pub fn choose(
+        &mut self,
+        unit: &MaintenanceUnit,
+        bytes: u32,
+        copies: usize,
+        random: &mut Random<'_>,
+    ) -> Option<ChunkPlaces> {
+        let places = self.choose_beside(unit, bytes, copies, &[], random)?;
+        ChunkPlaces::new(&places)
+    }
+
+    /// A place for a copy that is moved, on another host than those that stay.
+    pub fn choose_target(
+        &mut self,
+        unit: &MaintenanceUnit,
+        bytes: u32,
+        stays: &[NodeId],
+        random: &mut Random<'_>,
+    ) -> Option<BlockPlace> {
+        self.choose_beside(unit, bytes, 1, stays, random)?.pop()
+    }
+
+    /// A place on one device, for whoever wants that and no other.
+    pub fn choose_on(&mut self, unit: &MaintenanceUnit, bytes: u32, device: DeviceId) -> Option<BlockPlace> {
+        self.filling.take(unit, device, bytes)
+    }
+
+    pub fn settle(&mut self, places: impl IntoIterator<Item = BlockPlace>, bytes: u32) {
+        places.into_iter().for_each(|place| self.filling.settle(place, bytes));
+    }
+
+    fn choose_beside(
+        &mut self,
+        unit: &MaintenanceUnit,
+        bytes: u32,
+        copies: usize,
+        has: &[NodeId],
+        random: &mut Random<'_>,
+    ) -> Option<Vec<BlockPlace>> {
+        // A node may be open, and have no block for so much: it is left out then.
+        for _ in 0..=self.devices.len() {
+            let request =
+                Request { copies, apart: Level::Host, has, writer: None, chunk: random(), made: Made(u64::from(unit.shard().0)) };
+            let nodes = LeastLoaded.place(&self.cluster, &request, random).ok()?;
+            let mut places = Vec::with_capacity(copies);
+            for node in nodes {
+                match self.take_block(unit, node, bytes) {
+                    Some(place) => places.push(place),
+                    None => _ = self.cluster.report(node, Load::default(), false),
+                }
+            }
+            if places.len() == copies {
+                return Some(places);
+            }
+            self.settle(places, bytes);
+        }
+        None
+    }
+
+    fn take_block(&mut self, unit: &MaintenanceUnit, node: NodeId, bytes: u32) -> Option<BlockPlace> {
+        let filling = &mut self.filling;
+        let place = self.devices.get(&node)?.iter().find_map(|(_, device)| filling.take(unit, *device, bytes));
+        if bytes > BLOCK_DATA_BYTES / 2 {
+            self.cluster.take_block(node);
+        }
+        place
+    }
+}
+
+/// Blocks of a device in which the unit can put something more.
+pub fn blocks_with_room(unit: &MaintenanceUnit, device: DeviceId) -> u32 {
+    let with_room = unit.blocks_from(device, 0).filter(|place| unit.room(*place).is_some_and(|room| room > 0));
+    u32::try_from(with_room.count()).expect("a device's blocks have numbers of 26 bits")
+}
+
+/// Numbers for what people call hosts, racks and zones.
+struct Branches {
+    names: BTreeSet<String>,
+}
+
+impl Branches {
+    fn of(state: &Snapshot) -> Branches {
+        let names = |node: &NodeRecord| [node.zone.clone(), node.rack.clone(), node.host.clone()];
+        Branches { names: state.nodes().flat_map(|node| names(node)).collect() }
+    }
+
+    fn branch(&self, node: &NodeRecord) -> Branch {
+        let number = |name: &str| self.names.iter().position(|known| known == name).map_or(0, |at| at as u32);
+        Branch { zone: number(&node.zone), pod: 0, rack: number(&node.rack), host: number(&node.host) }
+    }
+}

@@ -1,0 +1,158 @@
+//! What clients and nodes ask of a unit, where this node leads it.
+
+use std::sync::Arc;
+
+use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
+use format::chunk_command::{ChunkCommand, ClientCall, MAX_COMMAND_ITEMS, Registration, Relocation};
+use format::chunk_id::{ChunkId, ChunkNonce};
+use format::chunk_place::ChunkPlaces;
+use types::{DeviceId, NodeId};
+
+use super::member::{UnitMember, with_leader};
+use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS};
+use crate::maintenance::{Answer, Refusal};
+use crate::message::Found;
+use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
+
+impl UnitMember {
+    /// Carries a request out, or says why not.
+    pub async fn answer(self: &Arc<Self>, request: UnitRequest) -> UnitAnswer {
+        match request {
+            UnitRequest::Register { call, bytes, copies, .. } => self.register(call, bytes, usize::from(copies)).await,
+            UnitRequest::Commit(id) => self.commit(id).await,
+            UnitRequest::Revoke(id) => self.propose(&ChunkCommand::Revoke(id)).await,
+            UnitRequest::Find(id) => self.find(id).await,
+            UnitRequest::Relocate { id, from, to } => self.relocate(id, from, to).await,
+            UnitRequest::Report(report) => self.report(report),
+        }
+    }
+
+    async fn register(self: &Arc<Self>, call: ClientCall, bytes: u32, copies: usize) -> UnitAnswer {
+        let mut answer = UnitAnswer::Refused(Refusal::NoPlaces);
+        for _ in 0..MAX_REGISTER_TRIES {
+            let places = match self.choose(bytes, copies) {
+                Ok(places) => places,
+                Err(answer) => return answer,
+            };
+            let nonce = ChunkNonce(self.env.random_u64());
+            let deadline_ms = self.env.wall_clock_ms() + PENDING_MS;
+            let command = ChunkCommand::Register(Registration { call, nonce, bytes, places, deadline_ms });
+            answer = self.propose(&command).await;
+            if let Some(leading) = self.leading.lock().as_mut() {
+                leading.placing.settle(places.iter(), bytes);
+            }
+            if !matches!(answer, UnitAnswer::Refused(Refusal::NoRoom { .. })) {
+                return answer;
+            }
+        }
+        answer
+    }
+
+    fn choose(&self, bytes: u32, copies: usize) -> Result<ChunkPlaces, UnitAnswer> {
+        self.group.look(|machine| {
+            if machine.unit().is_sealed() {
+                return Err(UnitAnswer::Refused(Refusal::Sealed));
+            }
+            let mut leading = self.leading.lock();
+            let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
+            let places = leading.placing.choose(machine.unit(), bytes, copies, &mut || self.env.random_u64());
+            places.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))
+        })
+    }
+
+    async fn commit(self: &Arc<Self>, id: ChunkId) -> UnitAnswer {
+        let answer = self.propose(&ChunkCommand::Commit(id)).await;
+        if answer != UnitAnswer::Done {
+            return answer;
+        }
+        let awaited = self.leading.lock().as_mut().map(|leading| leading.await_host(id));
+        let Some((published, orders)) = awaited else { return UnitAnswer::Unknown };
+        self.carry_out(orders);
+        // It is durable, and every reader that finds no host with it asks the unit.
+        tokio::select! {
+            biased;
+            _ = published => {}
+            () = self.env.sleep(COMMIT_PATIENCE) => {}
+        }
+        UnitAnswer::Done
+    }
+
+    async fn find(&self, id: ChunkId) -> UnitAnswer {
+        let found: Result<Found, ReadError> = self.group.read(ReadMode::Lease, |machine| machine.unit().find(id)).await;
+        match found {
+            Ok(found) => UnitAnswer::Found(found),
+            Err(ReadError::NotLeader(error)) => self.led_by(&error),
+            Err(_) => UnitAnswer::Unknown,
+        }
+    }
+
+    async fn relocate(self: &Arc<Self>, id: ChunkId, from: DeviceId, to: Option<DeviceId>) -> UnitAnswer {
+        let state = self.manager.snapshot();
+        let command = self.group.look(|machine| {
+            let unit = machine.unit();
+            let (Some(places), Some(bytes)) = (unit.places_of(id), unit.bytes_of(id)) else {
+                return Err(UnitAnswer::Refused(Refusal::Unknown));
+            };
+            let from = places.iter().find(|place| place.device() == from);
+            let from = from.ok_or(UnitAnswer::Refused(Refusal::Places))?;
+            let mut leading = self.leading.lock();
+            let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
+            let to = match to {
+                Some(device) => leading.placing.choose_on(unit, bytes, device).inspect(|to| leading.placing.settle([*to], bytes)),
+                None => leading.target(&state, unit, (id, from), bytes, &mut || self.env.random_u64()),
+            };
+            let to = to.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))?;
+            Ok(ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }))
+        });
+        match command {
+            Ok(command) => self.propose(&command).await,
+            Err(answer) => answer,
+        }
+    }
+
+    fn report(self: &Arc<Self>, report: NodeReport) -> UnitAnswer {
+        let is_led = self.leading.lock().is_some();
+        if !is_led {
+            return self.not_leader();
+        }
+        let NodeReport { node, host, mut freed, .. } = report;
+        let now = self.env.now();
+        with_leader(&Arc::downgrade(self), |leading| leading.reported(now, node, host));
+        freed.truncate(MAX_COMMAND_ITEMS);
+        // What is being ended already is not told to the log again.
+        let is_news = |id: &ChunkId| self.group.look(|machine| machine.unit().is_at_rest(*id) || machine.unit().is_moving(*id));
+        freed.retain(is_news);
+        if !freed.is_empty() {
+            self.propose_beside(ChunkCommand::Freed(freed));
+        }
+        UnitAnswer::Done
+    }
+
+    async fn propose(&self, command: &ChunkCommand) -> UnitAnswer {
+        match self.group.propose(command).await {
+            Ok((_, Ok(Answer::Registered { id, places }))) => UnitAnswer::Registered { id, places },
+            Ok((_, Ok(Answer::Done))) => UnitAnswer::Done,
+            Ok((_, Err(refusal))) => UnitAnswer::Refused(refusal),
+            Err(ProposeError::NotLeader(error)) => self.led_by(&error),
+            Err(ProposeError::Overloaded { .. } | ProposeError::LogFull) => UnitAnswer::Refused(Refusal::Busy),
+            Err(error) => {
+                tracing::debug!(shard = self.shard.0, %error, "a proposal of a client");
+                UnitAnswer::Unknown
+            }
+        }
+    }
+
+    fn not_leader(&self) -> UnitAnswer {
+        UnitAnswer::NotLeader(self.group.status().leader.and_then(|leader| self.node_of(leader)))
+    }
+
+    fn led_by(&self, error: &NotLeader) -> UnitAnswer {
+        UnitAnswer::NotLeader(error.leader.as_ref().and_then(|leader| self.node_of(leader.node)))
+    }
+
+    /// The cluster's number of a member of the group.
+    fn node_of(&self, member: consensus::NodeId) -> Option<NodeId> {
+        let map = self.reach.map();
+        map.nodes.iter().find(|node| consensus::NodeId::of_identity(&node.identity.0) == member).map(|node| node.id)
+    }
+}

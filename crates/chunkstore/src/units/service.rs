@@ -1,0 +1,105 @@
+//! The units that this node is a member of, and what is asked of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use consensus::{GroupId, MemberError, Node};
+use env::Env;
+use format::chunk_id::ShardId;
+use manager::{Manager, Snapshot};
+use net::{BoxFuture, Refusal, Request, Service};
+use parking_lot::Mutex;
+use types::NodeId;
+
+use super::machine::UnitMachine;
+use super::member::UnitMember;
+use crate::protocol::{UnitAnswer, UnitRequest};
+use crate::reach::Reach;
+use crate::wire;
+
+/// The group of shard 0; the manager's and others have lower numbers.
+const FIRST_UNIT_GROUP: u64 = 1 << 32;
+
+/// A node's units.
+pub struct Units {
+    env: Env,
+    me: NodeId,
+    member: Node,
+    manager: Arc<Manager>,
+    reach: Arc<dyn Reach>,
+    units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
+}
+
+impl Units {
+    pub fn new(env: &Env, me: NodeId, member: Node, manager: Arc<Manager>, reach: Arc<dyn Reach>) -> Units {
+        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default() }
+    }
+
+    /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there.
+    pub async fn follow(&self, state: &Snapshot) {
+        let wanted: BTreeSet<ShardId> =
+            state.shards().filter(|shard| shard.members.contains(&self.me)).map(|shard| ShardId(shard.id)).collect();
+        let running: BTreeSet<ShardId> = self.units.lock().keys().copied().collect();
+        for shard in running.difference(&wanted) {
+            self.units.lock().remove(shard);
+            self.member.stop_group(group_of(*shard)).await;
+        }
+        for shard in wanted.difference(&running) {
+            if let Err(error) = self.start(*shard, state).await {
+                tracing::warn!(shard = shard.0, %error, "a maintenance unit did not start here");
+            }
+        }
+    }
+
+    async fn start(&self, shard: ShardId, state: &Snapshot) -> Result<(), consensus::StartError> {
+        let Some(record) = state.shard(shard.0) else { return Ok(()) };
+        let group = self.member.start_group(group_of(shard), UnitMachine::new(shard, record.capacity)).await?;
+        if group.status().addresses.is_empty() {
+            let member = |node: &NodeId| {
+                let node = state.node(*node)?;
+                Some((consensus::NodeId::of_identity(&node.identity.0), node.address.clone()))
+            };
+            // All members begin with the same ones: whoever is first.
+            match group.initialize(&record.members.iter().filter_map(member).collect()).await {
+                Ok(()) | Err(MemberError::Initialized { .. }) => {}
+                Err(error) => tracing::warn!(shard = shard.0, %error, "a maintenance unit has no members yet"),
+            }
+        }
+        let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone());
+        self.units.lock().insert(shard, unit);
+        Ok(())
+    }
+
+    pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {
+        self.units.lock().get(&shard).cloned()
+    }
+
+    async fn carry_out(&self, request: UnitRequest) -> UnitAnswer {
+        match self.unit(shard_of(&request)) {
+            Some(unit) => unit.answer(request).await,
+            None => UnitAnswer::NotLeader(None),
+        }
+    }
+}
+
+impl Service for Units {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let request = wire::decode(&request.payload).map_err(Refusal::new)?;
+            Ok(wire::encode(&self.carry_out(request).await))
+        })
+    }
+}
+
+fn group_of(shard: ShardId) -> GroupId {
+    GroupId(FIRST_UNIT_GROUP + u64::from(shard.0))
+}
+
+fn shard_of(request: &UnitRequest) -> ShardId {
+    match request {
+        UnitRequest::Register { shard, .. } => *shard,
+        UnitRequest::Commit(id) | UnitRequest::Revoke(id) | UnitRequest::Find(id) | UnitRequest::Relocate { id, .. } => id.shard,
+        UnitRequest::Report(report) => report.shard,
+    }
+}
