@@ -256,6 +256,8 @@ fn states_without_shards_are_read() {
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
 
+type Change = Box<dyn Fn(&mut Snapshot)>;
+
 #[test]
 fn impossible_shards_and_volumes_are_refused() {
     let shard = |id: u32, change: fn(&mut ShardRecord)| {
@@ -264,7 +266,7 @@ fn impossible_shards_and_volumes_are_refused() {
     let volume = |change: fn(&mut VolumeRecord)| {
         move |state: &mut Snapshot| change(Arc::make_mut(Arc::make_mut(&mut state.volumes).get_mut(&DeviceId(0)).unwrap()))
     };
-    let changes: Vec<Box<dyn Fn(&mut Snapshot)>> = vec![
+    let changes: Vec<Change> = vec![
         Box::new(shard(1, |shard| shard.is_open = true)),
         Box::new(shard(2, |shard| shard.capacity = 0)),
         Box::new(shard(2, |shard| shard.members.clear())),
