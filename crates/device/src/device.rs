@@ -30,6 +30,7 @@ use crate::scrub::{self, NoSuchZone, ScrubReport};
 use crate::stats::DeviceStats;
 use crate::superblock_io;
 use crate::usage::{Usage, ZoneInfo};
+use crate::volume::Volume;
 use crate::walk::{Segment, Walk};
 use crate::{prewrite, zone_io};
 
@@ -65,9 +66,10 @@ impl Device {
     pub async fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> Result<Device, OpenError> {
         let superblock = superblock_io::load(&*disk).await?;
         check_identity(&*disk, &superblock, &config)?;
-        let geometry = superblock_io::zone_region_of(&superblock)
-            .and_then(Geometry::new)
-            .ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
+        let volume = superblock.volume_region();
+        let geometry = superblock.zone_region().and_then(Geometry::new);
+        let geometry = geometry.filter(|zones| volume.is_none_or(|volume| zones.leaves_room_for(volume)));
+        let geometry = geometry.ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
         let entries = Recovery { disk: &disk, env, superblock: &superblock, geometry }.zones().await?;
         let book = ZoneBook::new(geometry, entries.clone());
         let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book));
@@ -105,6 +107,11 @@ impl Device {
     /// The disk under this device, for its counters.
     pub fn disk(&self) -> &dyn Disk {
         &*self.inner.disk
+    }
+
+    /// The region for blocks that are written where they are, if the device was formatted with one.
+    pub fn volume(&self) -> Option<Volume> {
+        self.inner.superblock.volume_region().map(|region| Volume::new(self.inner.clone(), region))
     }
 
     /// Random bytes of this device that nobody else knows.
@@ -467,7 +474,7 @@ fn start_flushing(inner: &Arc<Inner>) {
     drop(inner.env.spawn(flushing));
 }
 
-async fn flush_dirty(inner: &Arc<Inner>) -> Result<(), Arc<DiskError>> {
+pub(crate) async fn flush_dirty(inner: &Arc<Inner>) -> Result<(), Arc<DiskError>> {
     if inner.config.sync == SyncMode::Always || !inner.dirty.swap(false, Ordering::AcqRel) {
         return Ok(());
     }

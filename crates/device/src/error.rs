@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use disk::DiskError;
+use disk::{DiskError, DiskErrorKind};
 use format::frame::{FrameError, PayloadCrc};
 use format::superblock::SuperblockError;
 use types::{ClusterId, DeviceId, DeviceUuid, ErrorKind, Place, ZoneIndex};
@@ -18,6 +18,12 @@ pub enum FormatError {
     TooSmall { device: String, zones: u64, zone_bytes: u64, least: u32 },
     #[error("zones of {zone_bytes} bytes: must be a multiple of 4096, at least {least}, at most {most}")]
     ZoneBytes { zone_bytes: u64, least: u64, most: u64 },
+    #[error("{device}: a volume region of {volume_bytes} bytes: must be a multiple of 4096")]
+    VolumeBytes { device: String, volume_bytes: u64 },
+    #[error(
+        "{device}: a volume region of {volume_bytes} bytes leaves room for {zones} zones of {zone_bytes} bytes, at least {least} are needed"
+    )]
+    NoRoomForZones { device: String, volume_bytes: u64, zones: u64, zone_bytes: u64, least: u32 },
     #[error("{device} has no size of its own: name a capacity")]
     NoCapacity { device: String },
     #[error(transparent)]
@@ -31,7 +37,7 @@ pub enum OpenError {
     Superblock { device: String, cause: SuperblockError },
     #[error("{device} is {found}, expected {expected}")]
     Identity { device: String, expected: String, found: String },
-    #[error("{device}: superblock names no usable zone region")]
+    #[error("{device}: superblock names no usable zone region, or a volume region that can't be one")]
     Geometry { device: String },
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -142,6 +148,40 @@ pub enum ResetError {
     Poisoned { device: DeviceId, cause: Arc<DiskError> },
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+/// Why a volume region could not be read or written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum VolumeError {
+    /// Nothing was tried.
+    #[error(
+        "device {device}: {len} bytes at offset {offset} of a volume region of {byte_count}: must be whole blocks of 4096 within it"
+    )]
+    Range { device: DeviceId, offset: u64, len: u64, byte_count: u64 },
+    /// The device takes no writes any more, since an earlier one failed. This one was not started.
+    #[error("device {device} takes no more writes, also not at offset {offset} of its volume region: {cause}")]
+    Poisoned { device: DeviceId, offset: u64, cause: Arc<DiskError> },
+    /// The device was sealed for good ([`crate::Device::seal`]).
+    #[error("device {device} is sealed and takes no write at offset {offset} of its volume region")]
+    Sealed { device: DeviceId, offset: u64 },
+    /// A write that failed may be there in part, or as a whole.
+    #[error("device {device}, offset {offset} of its volume region: {cause}")]
+    Disk { device: DeviceId, offset: u64, cause: Arc<DiskError> },
+}
+
+impl VolumeError {
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            VolumeError::Range { .. } => ErrorKind::Invalid,
+            VolumeError::Poisoned { .. } | VolumeError::Sealed { .. } => ErrorKind::Unavailable,
+            VolumeError::Disk { cause, .. } => match cause.kind {
+                DiskErrorKind::NoSpace | DiskErrorKind::OutOfRange => ErrorKind::Full,
+                DiskErrorKind::Overloaded => ErrorKind::Busy,
+                _ => ErrorKind::Unavailable,
+            },
+        }
+    }
 }
 
 /// Why notes could not be read or written.

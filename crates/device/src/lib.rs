@@ -16,7 +16,9 @@
 //! - A failed write or flush ends all writing. It is never retried.
 //! - What a read returns has proved that it is the frame written at that place in that activation.
 //!
-//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `piece`, `device`.
+//! - What a full file system refuses a volume region, which may lie behind the zones, does the zones no harm.
+//!
+//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `piece`, `volume`, `device`.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -40,13 +42,14 @@ mod scrub;
 mod stats;
 mod superblock_io;
 mod usage;
+mod volume;
 mod walk;
 mod zone_io;
 
 pub use crate::class::AppendClass;
 pub use crate::config::{DeviceConfig, FormatOptions, SyncMode};
 pub use crate::device::{AppendOrder, Device};
-pub use crate::error::{AppendError, Damage, FormatError, NotesIoError, OpenError, ReadError, ResetError};
+pub use crate::error::{AppendError, Damage, FormatError, NotesIoError, OpenError, ReadError, ResetError, VolumeError};
 pub use crate::launch::{AppendDone, Appended};
 pub use crate::piece::{FramePiece, MAX_GAP_BYTES, PieceOfFrame};
 pub use crate::position_vector::LogVector;
@@ -54,6 +57,7 @@ pub use crate::read::{FrameBuf, Tried};
 pub use crate::scrub::{NoSuchZone, ScrubFinding, ScrubReport};
 pub use crate::stats::{Counter, DeviceStats};
 pub use crate::usage::{Usage, ZoneInfo};
+pub use crate::volume::Volume;
 pub use crate::walk::{Walk, WalkEvent, WalkedFrame};
 pub use format::superblock::notes::NotesKind;
 pub use format::zone_header::{ZoneState, ZoneStream};

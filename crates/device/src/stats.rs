@@ -48,6 +48,11 @@ pub struct DeviceStats {
     pub repeated_reads: Counter,
     /// Reads that found a damaged frame also on the medium.
     pub corrupt_reads: Counter,
+    /// Writes of the volume region and their bytes; reads of it and theirs.
+    pub volume_writes: Counter,
+    pub volume_written_bytes: Counter,
+    pub volume_reads: Counter,
+    pub volume_read_bytes: Counter,
     /// Bytes read by scrubs, and damaged frames found.
     pub scrubbed_bytes: Counter,
     pub scrub_damage: Counter,

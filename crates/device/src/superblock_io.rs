@@ -3,7 +3,9 @@
 use disk::{AlignedBuf, Disk, DiskError, DiskErrorKind, DiskExt, Durability, ReadMode};
 use env::Env;
 use format::superblock::notes::{NOTES_DATA_START, NotesHeader, NotesKind};
-use format::superblock::{DeviceSecret, FIRST_REGION_BYTE, Region, SUPERBLOCK_BYTES, Superblock, SuperblockError, ZoneRegion};
+use format::superblock::{
+    DeviceSecret, FIRST_REGION_BYTE, Region, SUPERBLOCK_BYTES, Superblock, SuperblockError, VolumeRegion, ZoneRegion,
+};
 use types::DeviceUuid;
 use types::limits::BLOCK_BYTES;
 
@@ -21,7 +23,7 @@ pub(crate) async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) 
         let device = disk.describe();
         return Err(FormatError::Occupied { device, found: found.device_uuid, cluster: found.cluster });
     }
-    let region = zone_region(disk, options)?;
+    let regions = regions(disk, options)?;
     let (mut uuid, mut secret) = ([0; 16], [0; 16]);
     env.fill_random(&mut uuid);
     env.fill_random(&mut secret);
@@ -33,7 +35,7 @@ pub(crate) async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) 
         cell: options.cell,
         created_ms: env.wall_clock_ms(),
         secret: DeviceSecret(secret),
-        regions: vec![Region::Zone(region)],
+        regions,
     };
     disk.allocate(0, FIRST_REGION_BYTE).await?;
     // Both slots: what an earlier device left in the other one must not be newer.
@@ -58,11 +60,6 @@ pub(crate) async fn load(disk: &dyn Disk) -> Result<Superblock, OpenError> {
         }
     }
     Ok(superblock)
-}
-
-/// The zone region that a superblock names.
-pub(crate) fn zone_region_of(superblock: &Superblock) -> Option<ZoneRegion> {
-    superblock.regions.iter().map(|Region::Zone(zones)| *zones).next()
 }
 
 /// The newest notes of a kind with their sequence number; none if there never were any.
@@ -105,14 +102,28 @@ pub(crate) async fn write_notes(
     Ok(())
 }
 
+/// The zones, and the volume right behind the last of them.
+fn regions(disk: &dyn Disk, options: &FormatOptions) -> Result<Vec<Region>, FormatError> {
+    let zones = zone_region(disk, options)?;
+    let volume = VolumeRegion {
+        first_byte: zones.first_byte + u64::from(zones.zone_count) * zones.zone_bytes,
+        byte_count: options.volume_bytes,
+    };
+    let volume = (volume.byte_count > 0).then_some(Region::Volume(volume));
+    Ok([Region::Zone(zones)].into_iter().chain(volume).collect())
+}
+
 fn zone_region(disk: &dyn Disk, options: &FormatOptions) -> Result<ZoneRegion, FormatError> {
-    let device = disk.describe();
+    let (device, volume_bytes) = (disk.describe(), options.volume_bytes);
+    if !volume_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+        return Err(FormatError::VolumeBytes { device, volume_bytes });
+    }
     let capacity = match (options.capacity_bytes, disk.capacity_bytes()) {
         (Some(wanted), Some(most)) => wanted.min(most),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => return Err(FormatError::NoCapacity { device }),
     };
-    let room = capacity.saturating_sub(FIRST_REGION_BYTE);
+    let room = capacity.saturating_sub(FIRST_REGION_BYTE).saturating_sub(volume_bytes);
     let zone_bytes = options.zone_bytes.unwrap_or_else(|| {
         let mut zone_bytes = DEFAULT_ZONE_BYTES;
         while room / zone_bytes < u64::from(WANTED_ZONES) && zone_bytes > LEAST_DEFAULT_ZONE_BYTES {
@@ -128,8 +139,12 @@ fn zone_region(disk: &dyn Disk, options: &FormatOptions) -> Result<ZoneRegion, F
         return Err(FormatError::ZoneBytes { zone_bytes, least: MIN_ZONE_BYTES, most: MAX_ZONE_BYTES });
     }
     let zones = room / zone_bytes;
-    if zones < u64::from(MIN_ZONES) {
-        return Err(FormatError::TooSmall { device, zones, zone_bytes, least: MIN_ZONES });
+    let least = MIN_ZONES;
+    if zones < u64::from(least) {
+        return Err(match volume_bytes {
+            0 => FormatError::TooSmall { device, zones, zone_bytes, least },
+            _ => FormatError::NoRoomForZones { device, volume_bytes, zones, zone_bytes, least },
+        });
     }
     Ok(ZoneRegion { first_byte: FIRST_REGION_BYTE, zone_bytes, zone_count: zones.min(u64::from(MAX_ZONES)) as u32 })
 }

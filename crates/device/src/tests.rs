@@ -6,4 +6,5 @@ mod damage;
 mod full;
 mod piece;
 mod support;
+mod volume;
 mod walk;

@@ -37,7 +37,8 @@
 //! | 57 | 1 | `settled` | 1: all copies have this version |
 //! | 58 | 6 | reserved | zero |
 //!
-//! Invariants: ids differ; contents lie in the data area and do not overlap.
+//! Invariants: ids differ; contents lie in the data area and do not overlap. Whoever places them begins each at a multiple of
+//! [`CONTENT_ALIGNMENT`] and leaves it [`room_of`] its capacity, so that no two share what a device writes at once.
 
 use crc_fast::crc32_iscsi;
 use types::DeviceUuid;
@@ -57,6 +58,8 @@ pub const HEADER_SLOTS: u64 = 2;
 pub const BLOCK_DATA_BYTES: u32 = 4 * 1024 * 1024;
 /// Bytes from one block of a device to the next.
 pub const BLOCK_STRIDE_BYTES: u64 = HEADER_SLOTS * HEADER_SLOT_BYTES as u64 + BLOCK_DATA_BYTES as u64;
+/// Contents begin at multiples of this: what a device writes at once.
+pub const CONTENT_ALIGNMENT: u32 = types::limits::BLOCK_BYTES as u32;
 /// Most chunks of one block, dead marks included.
 pub const MAX_BLOCK_ENTRIES: usize = (HEADER_SLOT_BYTES - HEAD_BYTES) / ENTRY_BYTES;
 
@@ -67,6 +70,12 @@ const CRC_BYTES: usize = 4;
 const HEADER: &str = "block header";
 
 const _: () = assert!(MAX_BLOCK_ENTRIES == 255);
+const _: () = assert!(BLOCK_DATA_BYTES.is_multiple_of(CONTENT_ALIGNMENT));
+
+/// Bytes of the data area that a chunk of so much capacity takes; none if that is more than a block has.
+pub fn room_of(capacity: u32) -> Option<u32> {
+    (capacity <= BLOCK_DATA_BYTES).then(|| capacity.next_multiple_of(CONTENT_ALIGNMENT))
+}
 
 /// Which write a copy has. Later ones are greater; a chunk is put with the least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -249,6 +258,13 @@ impl BlockHeader {
         let crc = crc32_iscsi(&out[CRC_BYTES..]);
         out[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// How much of a slot is to be read before it can be judged, by its first bytes; none if those are no header's.
+    pub fn encoded_bytes(start: &[u8]) -> Option<usize> {
+        let (head, _) = HeadLayout::ref_from_prefix(start).ok()?;
+        let count = usize::from(head.count.get());
+        (head.magic == MAGIC && count <= MAX_BLOCK_ENTRIES).then_some(HEAD_BYTES + ENTRY_BYTES * count)
     }
 
     /// Reads one slot; bytes behind the entries do not count.

@@ -7,6 +7,7 @@ pub mod zone_header;
 
 pub mod chunk_block;
 pub mod chunk_command;
+pub mod chunk_fences;
 pub mod chunk_id;
 pub mod chunk_place;
 pub mod chunk_update;

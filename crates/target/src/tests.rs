@@ -44,6 +44,7 @@ pub(crate) async fn fresh(env: &Env) -> (SimDisk, Target) {
         cell: CellId(1),
         zone_bytes: Some(65536),
         capacity_bytes: None,
+        volume_bytes: 0,
         overwrite: false,
     };
     Device::format(&disk, env, &options).await.expect("formats");

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use types::DeviceUuid;
 
-use super::{BLOCK_DATA_BYTES, BlockEntry, BlockHeader, ChunkVersion, CopyState, Era, HEADER_SLOT_BYTES, MAX_BLOCK_ENTRIES};
+use super::{
+    BLOCK_DATA_BYTES, BlockEntry, BlockHeader, ChunkVersion, CopyState, Era, HEADER_SLOT_BYTES, MAX_BLOCK_ENTRIES, room_of,
+};
 use crate::chunk_id::tests::id;
 
 fn entry(number: u64, offset: u32, capacity: u32) -> BlockEntry {
@@ -65,6 +67,24 @@ fn a_full_header_fills_a_slot() {
     let full = header(1, entries);
     assert_eq!(full.encode().len(), HEADER_SLOT_BYTES);
     assert_eq!(BlockHeader::decode(&full.encode()), Ok(full));
+}
+
+#[test]
+fn the_first_bytes_say_how_much_is_to_be_read() {
+    let bytes = header(1, vec![entry(1, 0, 8), entry(2, 8, 8)]).encode();
+    assert_eq!(BlockHeader::encoded_bytes(&bytes[..64]), Some(bytes.len()));
+    assert_eq!(BlockHeader::encoded_bytes(&bytes[..63]), None);
+    assert_eq!(BlockHeader::encoded_bytes(&[0; 4096]), None);
+    let mut many = bytes;
+    many[10..12].copy_from_slice(&256_u16.to_le_bytes());
+    assert_eq!(BlockHeader::encoded_bytes(&many), None, "no slot holds so many");
+}
+
+#[test]
+fn chunks_take_whole_device_blocks() {
+    let rooms = [0, 1, 4096, 4097, BLOCK_DATA_BYTES - 1, BLOCK_DATA_BYTES].map(room_of);
+    assert_eq!(rooms, [0, 4096, 4096, 8192, BLOCK_DATA_BYTES, BLOCK_DATA_BYTES].map(Some));
+    assert_eq!([BLOCK_DATA_BYTES + 1, u32::MAX].map(room_of), [None, None]);
 }
 
 #[test]

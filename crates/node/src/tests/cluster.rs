@@ -114,6 +114,7 @@ impl Machine {
                 cell: CellId(1),
                 zone_bytes: Some(ZONE_BYTES),
                 capacity_bytes: Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024),
+                volume_bytes: 0,
                 overwrite: false,
             };
             let uuid = Device::format(&self.data, env, &options).await.unwrap();

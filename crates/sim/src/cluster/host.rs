@@ -178,6 +178,7 @@ async fn format(env: &Env, manager: &Manager, devices: &[SimDisk], topology: &To
             cell: CELL,
             zone_bytes: Some(topology.zone_bytes),
             capacity_bytes: disk.capacity_bytes(),
+            volume_bytes: 0,
             overwrite: false,
         };
         let uuid = Device::format(disk, env, &options).await.map_err(text)?;

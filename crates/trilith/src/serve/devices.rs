@@ -1,11 +1,11 @@
 //! Opening the devices of this machine: formatting new ones, and finding out which are missing.
 
+use crate::prepared::Prepared;
 use crate::settings::Settings;
 use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
 use anyhow::{Context, bail};
 use disk::{Disk, FileDisk, OpenOptions};
 use env::Env;
-use format::superblock::ZoneRegion;
 use manager::{DeviceRecord, DeviceState, Manager};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub async fn open_of_node(
         let device = loop {
             let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
             let prepared =
-                crate::prepared::prepared_zones(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
+                crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
             if disk.size_bytes() == 0 || prepared.is_some() || is_new {
                 note_replaced(manager, node, &path).await?;
                 format_as(env, settings, manager, (cluster, is_new), &path, &disk, prepared).await?;
@@ -140,7 +140,7 @@ pub async fn open(
     let mut devices = Vec::new();
     for NamedDisk { path, disk } in disks {
         let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
-        let prepared = crate::prepared::prepared_zones(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
+        let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
         if disk.size_bytes() == 0 || prepared.is_some() {
             format_as(env, settings, manager, (cluster, false), &path, &disk, prepared).await?;
         }
@@ -177,19 +177,20 @@ async fn format_as(
     (cluster, again): (ClusterId, bool),
     path: &Path,
     disk: &Arc<FileDisk>,
-    prepared: Option<ZoneRegion>,
+    prepared: Option<Prepared>,
 ) -> anyhow::Result<()> {
     let options = FormatOptions {
         cluster,
         device: manager.snapshot().next_device(),
         cell: CellId(1),
-        zone_bytes: prepared.map(|zones| zones.zone_bytes),
+        zone_bytes: prepared.map(|prepared| prepared.zones.zone_bytes),
         capacity_bytes: match (prepared, settings.device_size) {
-            (Some(zones), _) => Some(zones.first_byte + u64::from(zones.zone_count) * zones.zone_bytes),
+            (Some(prepared), _) => Some(prepared.capacity_bytes()),
             (None, Some(size)) => Some(size),
             (None, None) if disk.is_block_device() => None,
             (None, None) => Some(free_share(path)?),
         },
+        volume_bytes: prepared.map_or(0, |prepared| prepared.volume_bytes),
         // A prepared disk was given up by a person; an empty one holds nothing.
         overwrite: prepared.is_some() || again,
     };

@@ -24,8 +24,15 @@ pub async fn run(args: &FormatArgs) -> anyhow::Result<()> {
     if !args.overwrite {
         refuse_if_used(&disk).await?;
     }
-    let options =
-        FormatOptions { cluster: NO_CLUSTER, device: NO_DEVICE, cell: CellId(0), zone_bytes, capacity_bytes, overwrite: true };
+    let options = FormatOptions {
+        cluster: NO_CLUSTER,
+        device: NO_DEVICE,
+        cell: CellId(0),
+        zone_bytes,
+        capacity_bytes,
+        volume_bytes: 0,
+        overwrite: true,
+    };
     let uuid = Device::format(&disk, &env, &options).await?;
     let capacity = capacity_bytes.or(disk.capacity_bytes()).map_or_else(String::new, |bytes| format!(", {}", human(bytes)));
     println!("{} is ready{capacity}. It belongs to nobody yet (its mark is {uuid}).", args.path.display());

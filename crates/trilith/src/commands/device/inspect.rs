@@ -8,7 +8,7 @@ use anyhow::Context;
 use bench::s3::sigv4::Timestamp;
 use device::{Device, ZoneState, ZoneStream};
 use disk::{Disk, DiskErrorKind, DiskExt, FileDisk, OpenOptions, ReadMode};
-use format::superblock::{Region, Superblock, ZoneRegion};
+use format::superblock::{Superblock, ZoneRegion};
 use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError};
 use types::ZoneIndex;
 
@@ -23,7 +23,10 @@ pub async fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let disk = FileDisk::open(&args.path, &options).context("a disk can only be looked at while no server uses it")?;
     let superblock = Device::identify(&disk).await?;
     print_identity(&disk, &superblock);
-    let Some(region) = superblock.regions.iter().map(|Region::Zone(region)| *region).next() else {
+    if let Some(volume) = superblock.volume_region() {
+        println!("  volume      {} for chunks, from byte {}", human(volume.byte_count), volume.first_byte);
+    }
+    let Some(region) = superblock.zone_region() else {
         println!("  it has no zones");
         return Ok(());
     };
