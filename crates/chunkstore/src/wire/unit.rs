@@ -157,6 +157,7 @@ impl Wire for Refusal {
             Refusal::UnderWay => out.put_u8(7),
             Refusal::Places => out.put_u8(8),
             Refusal::Grant => out.put_u8(9),
+            Refusal::NoPlaces => out.put_u8(10),
         }
     }
 
@@ -171,6 +172,7 @@ impl Wire for Refusal {
             7 => Refusal::UnderWay,
             8 => Refusal::Places,
             9 => Refusal::Grant,
+            10 => Refusal::NoPlaces,
             found => return Err(input.unknown("refusal", found)),
         })
     }

@@ -170,6 +170,7 @@ fn answers_of_units() {
         (Refusal::UnderWay, "07".to_owned()),
         (Refusal::Places, "08".to_owned()),
         (Refusal::Grant, "09".to_owned()),
+        (Refusal::NoPlaces, "0a".to_owned()),
     ];
     for (refusal, expected) in rows {
         stands_as(&UnitAnswer::Refused(refusal), &format!("0104 {expected}"));

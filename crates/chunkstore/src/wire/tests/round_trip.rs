@@ -220,6 +220,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::UnderWay),
         Just(Refusal::Places),
         Just(Refusal::Grant),
+        Just(Refusal::NoPlaces),
     ]
 }
 
