@@ -67,6 +67,7 @@ impl Sources {
                 "bring it back: name it with --devices and start again; only if it is gone for good: trilith device forget",
             ));
         }
+        warnings.extend((self.store)().and_then(|store| warning_of_lost(&engine_of(&store))));
         warnings.extend(self.notices.iter().cloned());
         warnings.sort_by_key(|warning| warning.severity);
         warnings
@@ -89,6 +90,8 @@ fn describe_open(record: &DeviceRecord, device: &Device) -> DeviceStatus {
         free_zones: usage.free_zones,
         poisoned_by,
         corrupt_reads: device.stats().corrupt_reads.get(),
+        scrubbed_bytes: device.stats().scrubbed_bytes.get(),
+        scrub_damage: device.stats().scrub_damage.get(),
     }
 }
 
@@ -105,6 +108,8 @@ fn describe_missing(record: &DeviceRecord) -> DeviceStatus {
         free_zones: 0,
         poisoned_by: None,
         corrupt_reads: 0,
+        scrubbed_bytes: 0,
+        scrub_damage: 0,
     }
 }
 
@@ -160,6 +165,15 @@ fn warnings_of(device: &DeviceStatus) -> Vec<Warning> {
     warnings
 }
 
+fn warning_of_lost(engine: &EngineStatus) -> Option<Warning> {
+    (engine.unhealed_copies > 0).then(|| {
+        Warning::error(
+            format!("{} damaged copies could not be made again", engine.unhealed_copies),
+            "the others of the same object are damaged too, or on devices that are away: bring those back; `trilith fsck` tells whose they are",
+        )
+    })
+}
+
 fn engine_of(store: &LogStore) -> EngineStatus {
     let (stats, size) = (store.stats(), store.size());
     EngineStatus {
@@ -175,6 +189,10 @@ fn engine_of(store: &LogStore) -> EngineStatus {
         relocated_bytes: stats.relocated_bytes.get(),
         failed_copies: stats.failed_copies.get(),
         repaired_reads: stats.repaired_reads.get(),
+        damaged_copies: stats.damaged_copies.get(),
+        healed_copies: stats.healed_copies.get(),
+        unhealed_copies: stats.unhealed_copies.get(),
+        suspect_copies: size.suspect_copies as u64,
         undecidable_keys: size.undecidable_keys as u64,
     }
 }
@@ -197,6 +215,8 @@ mod tests {
             free_zones: 10,
             poisoned_by: None,
             corrupt_reads: 0,
+            scrubbed_bytes: 0,
+            scrub_damage: 0,
         }
     }
 

@@ -91,6 +91,11 @@ pub struct DeviceStatus {
     /// The write whose failure ended all writing to this device.
     pub poisoned_by: Option<String>,
     pub corrupt_reads: u64,
+    /// What scrubs have read since the start, and the damaged frames in it, those that nobody needs among them.
+    #[serde(default)]
+    pub scrubbed_bytes: u64,
+    #[serde(default)]
+    pub scrub_damage: u64,
 }
 
 /// The log engine's figures.
@@ -110,6 +115,17 @@ pub struct EngineStatus {
     pub relocated_bytes: u64,
     pub failed_copies: u64,
     pub repaired_reads: u64,
+    /// Copies that this gateway found damaged, by reads and scrubs.
+    #[serde(default)]
+    pub damaged_copies: u64,
+    /// As leader of its cell: copies that it made again in the stead of damaged ones, and those that it could not.
+    #[serde(default)]
+    pub healed_copies: u64,
+    #[serde(default)]
+    pub unhealed_copies: u64,
+    /// Damaged copies that wait.
+    #[serde(default)]
+    pub suspect_copies: u64,
     /// Keys that can't be answered while a device is missing.
     pub undecidable_keys: u64,
 }

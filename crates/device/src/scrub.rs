@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disk::{DiskError, ReadMode};
-use types::{Place, Position, ZoneIndex};
+use types::limits::BLOCK_BYTES;
+use types::{Place, Position, ZoneIndex, ZoneOffset};
 
 use crate::error::Damage;
 use crate::inner::Inner;
@@ -27,6 +28,17 @@ pub struct ScrubReport {
     pub damage: u64,
     /// At most [`MAX_SCRUB_FINDINGS`].
     pub findings: Vec<ScrubFinding>,
+    /// Gaps that no padding explains: writes that a crash tore, or frames of which nothing is left that tells what they were.
+    pub holes: u64,
+    /// Where whole frames begin, in their order. What should stand in the zone and is not among them is damaged.
+    pub whole: Vec<ZoneOffset>,
+}
+
+impl ScrubReport {
+    /// Whether something that was written may be lost.
+    pub fn is_suspicious(&self) -> bool {
+        self.damage > 0 || self.holes > 0
+    }
 }
 
 /// Scrubs what one zone holds, at most `bytes_per_second` (0: as fast as it goes). A zone that holds nothing gives an empty
@@ -36,6 +48,7 @@ pub(crate) async fn scrub(inner: &Arc<Inner>, segment: Option<Segment>, bytes_pe
     let Some(segment) = segment else { return report };
     let started = inner.env.now();
     let device = inner.device();
+    let mut gaps = Gaps { end: Some(segment.start), holes: 0 };
     let mut walk = Walk::new(inner.disk.clone(), inner.geometry, device, vec![segment], ReadMode::Direct, true);
     let mut paced = 0;
     loop {
@@ -46,20 +59,53 @@ pub(crate) async fn scrub(inner: &Arc<Inner>, segment: Option<Segment>, bytes_pe
         }
         let finding = match walk.next().await {
             None => break,
-            Some(WalkEvent::Frame(_)) => continue,
+            Some(WalkEvent::Frame(frame)) => {
+                let at = frame.place.offset;
+                gaps.frame(at.bytes(), frame.view.frame_bytes() as u64);
+                report.whole.push(at);
+                continue;
+            }
             Some(WalkEvent::Damaged { place, position, damage }) => ScrubFinding::Damaged { place, position, damage },
             Some(WalkEvent::Unreadable { place, bytes, error, .. }) => ScrubFinding::Unreadable { place, bytes, error },
         };
+        gaps.lost_count();
         report.damage += 1;
         if report.findings.len() < MAX_SCRUB_FINDINGS {
             report.findings.push(finding);
         }
     }
+    report.holes = gaps.until(segment.end);
     report.frames = walk.frames();
     report.bytes = walk.read_bytes();
     inner.stats.scrubbed_bytes.add(report.bytes);
     inner.stats.scrub_damage.add(report.damage);
     report
+}
+
+/// Counts the gaps between frames. Frames of one batch follow one another, and the next batch begins at the next block.
+struct Gaps {
+    /// Where the last frame ended; none behind damage, of which nobody knows how far it goes.
+    end: Option<u64>,
+    holes: u64,
+}
+
+impl Gaps {
+    fn frame(&mut self, start: u64, bytes: u64) {
+        if self.end.is_some_and(|end| start != end && start != end.next_multiple_of(BLOCK_BYTES as u64)) {
+            self.holes += 1;
+        }
+        self.end = Some(start + bytes);
+    }
+
+    fn lost_count(&mut self) {
+        self.end = None;
+    }
+
+    /// All gaps of a zone that was written so far.
+    fn until(self, written: u64) -> u64 {
+        let is_short = self.end.is_some_and(|end| written > end.next_multiple_of(BLOCK_BYTES as u64));
+        self.holes + u64::from(is_short)
+    }
 }
 
 /// Nothing: the zone to scrub does not exist on this device.

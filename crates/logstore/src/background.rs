@@ -205,6 +205,9 @@ impl Inner {
         if let Err(error) = self.repair_copies().await {
             tracing::warn!(%error, "missing copies are made again later");
         }
+        if let Err(error) = self.heal_copies().await {
+            tracing::warn!(%error, "damaged copies are made again later");
+        }
         let has_freed = collected.as_ref().is_ok_and(|collected| collected.zones > 0);
         // What failed for want of room is tried again with what was freed.
         let outcome = match collected {

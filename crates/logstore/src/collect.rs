@@ -17,12 +17,15 @@
 
 mod choose;
 mod copy;
+mod doubt;
 mod look;
 mod owners;
 mod progress;
 mod repair;
 
 pub(crate) use copy::COPY_EXTRA_BYTES;
+pub(crate) use doubt::Doubts;
+pub(crate) use owners::Owners;
 pub(crate) use progress::RepairProgress;
 
 use crate::pins::Stamp;
@@ -31,7 +34,7 @@ use engine::EngineError;
 use std::sync::Arc;
 use std::time::Duration;
 use target::LogTarget;
-use types::{Activation, Place, ZoneIndex};
+use types::{Activation, DeviceId, Place, ZoneIndex};
 
 /// Another cycle follows at once if at least this share of the zones freed was gained, not filled with copies, in percent: else it
 /// would copy all the time what hardly ever dies.
@@ -53,6 +56,10 @@ struct Victim {
 }
 
 impl Victim {
+    fn at(&self) -> (DeviceId, ZoneIndex) {
+        (self.device.id(), self.zone)
+    }
+
     fn holds(&self, place: &Place) -> bool {
         place.device == self.device.id() && place.zone == self.zone
     }
@@ -203,7 +210,7 @@ impl Inner {
     async fn empty(self: &Arc<Self>, victim: &Victim) -> Result<Emptied, EngineError> {
         let look = self.look(victim, true).await?;
         for (owner, places) in &look.chunks {
-            self.move_chunks(owner, places).await?;
+            self.move_chunks(owner, places, |_, device| Ok(device)).await?;
         }
         if look.damaged {
             self.repair(victim).await?;
@@ -215,6 +222,7 @@ impl Inner {
         let reset = victim.device.reset(victim.zone, victim.activation).await;
         reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
         self.targets.forget_zone(victim.device.id(), victim.zone);
+        self.doubts.forget(victim.at());
         self.background.room.zone_freed();
         self.stats.collected_zones.add(1);
         collected.zones += 1;

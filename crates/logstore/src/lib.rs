@@ -5,11 +5,11 @@
 //!     │       └──────► names, index (published together, under the shard's lock)
 //!     ├──── read ────► index ──► targets
 //!     ├──── list ────► names: memtables and runs
-//!     └──── background: checkpoint, merge, collect          recovery: at start
+//!     └──── background: checkpoint, merge, collect, heal    recovery: at start
 //! ```
 //!
 //! Reading order: `machine`, `index`, `names`, `write`, `read`, `large`, `upload`, `list`, `epochs`, `checkpoint`, `recovery`,
-//! `remembered`, `collect`, `check`.
+//! `remembered`, `collect`, `heal`, `check`.
 #![forbid(unsafe_code)]
 
 mod append;
@@ -21,6 +21,7 @@ mod config;
 mod epochs;
 mod gateway;
 mod gather;
+mod heal;
 pub mod index;
 mod large;
 mod list;

@@ -15,7 +15,7 @@ mod link;
 mod wire;
 
 pub(crate) use incoming::{Hearings, Taken};
-pub(crate) use item::Item;
+pub(crate) use item::{Item, Staged};
 pub(crate) use link::{Confirmed, Link};
 pub(crate) use wire::answer;
 pub use wire::{Batch, WireError};

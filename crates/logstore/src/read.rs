@@ -2,7 +2,7 @@
 //!
 //! A lookup and the read after it are not atomic: the record may be relocated and its zone reset in between. What is read there
 //! is then another record, or nothing, and never passes for the one that was looked up, because the record carries its name;
-//! the reader looks up again. A copy that is corrupt or on a failed device is replaced by the next copy.
+//! the reader looks up again. A copy that is corrupt or on a failed device is replaced by the next copy, and made again ([`crate::heal`]).
 
 mod piece;
 
@@ -18,8 +18,10 @@ use format::chunk_ref::ChunkRef;
 use format::entry::EntryState;
 use format::record::{EntryName, Record};
 use format::replicas::Places;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
+use types::limits::MAX_REPLICAS;
 use types::{KeyHash, Order, Place};
 
 /// How often a read looks up again because the record moved under it. Each time needs a relocation and a zone reset between
@@ -102,20 +104,29 @@ impl Inner {
     /// Reads the first good copy. `Ok(None)`: its zone was reset, look up again.
     pub(crate) async fn read_copies(&self, located: &Located) -> Result<Option<RecordFrame>, EngineError> {
         let frame_bytes = located.frame_bytes;
-        self.first_good(&located.places, |place| async move { self.targets.read(&place, frame_bytes).await }).await
+        let read = |place: Place| async move { self.targets.read(&place, frame_bytes).await };
+        self.first_good(&located.places, read, |frame| &frame.record).await
     }
 
-    /// What `read` gives of the first copy of which it gives something. `Ok(None)`: nothing, and a zone was reset.
-    async fn first_good<T, R>(&self, places: &Places, read: impl Fn(Place) -> R) -> Result<Option<T>, EngineError>
+    /// What `read` gives of the first copy of which it gives something. `Ok(None)`: nothing, and a zone was reset. Copies that are damaged
+    /// are made again, if another one is good.
+    async fn first_good<T, R>(
+        &self,
+        places: &Places,
+        read: impl Fn(Place) -> R,
+        record: impl Fn(&T) -> &Record,
+    ) -> Result<Option<T>, EngineError>
     where
         R: Future<Output = Result<T, ReadFailure>>,
     {
         let (mut failure, mut moved) = (None, false);
+        let mut damaged: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
         for place in &self.targets.nearest(places) {
             match read(*place).await {
                 Ok(found) => {
                     if failure.is_some() {
                         self.stats.repaired_reads.add(1);
+                        self.note_damaged(record(&found), &damaged);
                     }
                     return Ok(Some(found));
                 }
@@ -123,6 +134,7 @@ impl Inner {
                 Err(ReadFailure::Moved) => moved = true,
                 Err(other) => {
                     self.stats.failed_copies.add(1);
+                    damaged.extend(other.is_damage().then_some(*place));
                     tracing::warn!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), error = %other, "a copy can't be read");
                     failure = Some(other);
                 }
@@ -133,7 +145,7 @@ impl Inner {
         }
         Err(match failure.expect("a record has at least one copy") {
             ReadFailure::Corrupt(detail) => EngineError::Corrupt { detail },
-            ReadFailure::Unavailable(reason) => EngineError::Unavailable { reason },
+            ReadFailure::Unreadable(reason) | ReadFailure::Unavailable(reason) => EngineError::Unavailable { reason },
             ReadFailure::Moved => unreachable!("noted above"),
         })
     }

@@ -192,6 +192,7 @@ impl LogStore {
                     inner.background.want_repair();
                 }
                 inner.env.spawn(background::run(Arc::downgrade(&inner)));
+                inner.start_scrubs();
             }
         }
         Ok(LogStore { inner })
@@ -300,6 +301,9 @@ impl Parts {
             // What a missing device holds may be rolled forward by a later start.
             some_write_failed: AtomicBool::new(some_write_failed),
             checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, former: VecDeque::new(), graves: Vec::new() }),
+            suspects: Default::default(),
+            explained: Default::default(),
+            doubts: Default::default(),
             staging: Mutex::default(),
             open_uploads: Mutex::default(),
         }))

@@ -149,13 +149,32 @@ impl Inner {
         from: Place,
         hash: &KeyHash,
     ) -> Result<bool, EngineError> {
+        self.replace_copy(record, payload, (from, from.device), hash).await
+    }
+
+    /// Makes one copy of a record again on a device, in the stead of the one at `from`. Publishes its new place unless the record was replaced
+    /// meanwhile, or has a copy there.
+    pub(crate) async fn replace_copy(
+        self: &Arc<Self>,
+        mut record: Record,
+        payload: Bytes,
+        (from, to): (Place, DeviceId),
+        hash: &KeyHash,
+    ) -> Result<bool, EngineError> {
         let epoch = self.epochs.enter();
         let outcome = async {
             // Looked up within the epoch: a tombstone that comes after this is younger than the copy (decision 13).
             let Some(known) = self.shard(hash).lock().index().newest(hash) else { return Ok(false) };
             let Some(replica) = known.places.as_slice().iter().position(|place| *place == from) else { return Ok(false) };
-            let copy =
-                Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: from.device, moved: true };
+            let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> =
+                known.places.as_slice().iter().map(|place| place.device).collect();
+            if to != from.device && devices.contains(&to) {
+                return Ok(false);
+            }
+            devices[replica] = to;
+            // The copy that was read may be of a time when the record had fewer.
+            record.replica_devices = ReplicaDevices::new(&devices).expect("one for each place");
+            let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: to, moved: true };
             let appended = self.recopy(copy).await?;
             let mut places = known.places;
             places.as_mut_slice()[replica] = appended.place;

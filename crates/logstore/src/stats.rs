@@ -38,6 +38,10 @@ pub struct LogStoreStats {
     /// Copies that could not be read, and reads that another copy answered.
     pub failed_copies: Counter,
     pub repaired_reads: Counter,
+    /// Copies that reads and scrubs of this gateway found damaged; as leader: those made again, and those given up for now.
+    pub damaged_copies: Counter,
+    pub healed_copies: Counter,
+    pub unhealed_copies: Counter,
     /// Checkpoints installed, entries written into their runs, bytes of those runs.
     pub checkpoints: Counter,
     pub checkpoint_entries: Counter,

@@ -66,6 +66,12 @@ pub(crate) struct Inner {
     pub some_write_failed: AtomicBool,
     pub background: crate::background::Background,
     pub checkpoints: tokio::sync::Mutex<crate::checkpoint::CheckpointState>,
+    /// Copies that were found damaged.
+    pub suspects: crate::heal::Suspects,
+    /// Zones whose damage a scrub has looked up.
+    pub explained: crate::heal::scrub::Explained,
+    /// Zones with damage in which something staged may stand.
+    pub doubts: crate::collect::Doubts,
     /// Writes whose chunks no record names yet.
     pub staging: Mutex<BTreeSet<WriteId>>,
     /// Names of open uploads: collection finds the owners of their chunks by them.
@@ -440,6 +446,8 @@ pub struct LogStoreSize {
     pub undecidable_share: f64,
     /// Parts of the index, and the runs as one, that this gateway, as leader, is still to look through for what lacks copies.
     pub repair_left: usize,
+    /// Copies that were found damaged and wait to be made again.
+    pub suspect_copies: usize,
 }
 
 impl LogStore {
@@ -463,6 +471,7 @@ impl LogStore {
             undecidable_keys: inner.undecidable.keys(),
             undecidable_share: inner.undecidable.share(),
             repair_left: inner.repair_left(),
+            suspect_copies: inner.suspects.len(),
             ..LogStoreSize::default()
         };
         for shard in &inner.shards {

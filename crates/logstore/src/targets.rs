@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use target::{LogAppend, LogTarget, TargetFailure};
 use topology::ReplicaTable;
@@ -79,8 +79,6 @@ struct LiveBytes {
     chunks: AtomicI64,
     /// How often collection tried to empty the zone and could not.
     setbacks: AtomicU32,
-    /// The next write's number when collection first found damage in the zone; 0 if it has not.
-    first_look: AtomicU64,
 }
 
 thread_local! {
@@ -368,20 +366,6 @@ impl Targets {
             live.records.store(0, Ordering::Relaxed);
             live.chunks.store(0, Ordering::Relaxed);
             live.setbacks.store(0, Ordering::Relaxed);
-            live.first_look.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// The sequence that `draw` gave when collection first found damage in this activation of the zone.
-    pub fn first_look(&self, device: DeviceId, zone: ZoneIndex, draw: impl Fn() -> u64) -> u64 {
-        let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) else { return u64::MAX };
-        match live.first_look.load(Ordering::Relaxed) {
-            0 => {
-                let now = draw();
-                live.first_look.store(now, Ordering::Relaxed);
-                now
-            }
-            known => known,
         }
     }
 

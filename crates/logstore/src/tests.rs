@@ -11,6 +11,8 @@ mod crash;
 mod faults;
 mod full;
 mod gate;
+mod healing;
+mod healing_cell;
 mod history;
 mod mains;
 mod pacing;

@@ -150,6 +150,7 @@ impl Machine {
             checkpoint_entries: self.shape.checkpoint_entries,
             checkpoint_interval: CHECKPOINT_INTERVAL,
             collect_below_free_percent: self.shape.collect_below_free_percent,
+            scrub_period: Duration::ZERO,
             ..LogStoreConfig::default()
         };
         let manifests = Arc::new(ManagerManifests::new(manager.clone(), CELL));

@@ -12,7 +12,8 @@ mod walk;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use device::{AppendClass, AppendDone, AppendError, Appended, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
+use device::{AppendClass, AppendDone, AppendError, Appended, Device, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
+use disk::DiskErrorKind;
 use format::frame::FrameView;
 use net::BoxFuture;
 use parking_lot::Mutex;
@@ -51,7 +52,12 @@ pub trait LogTarget: Send + Sync {
     fn id(&self) -> DeviceId;
 
     /// Whether the device is this process's own: then a read crosses no network.
-    fn is_here(&self) -> bool;
+    fn is_here(&self) -> bool {
+        self.local().is_some()
+    }
+
+    /// The device itself, if it is this process's own: for scrubs.
+    fn local(&self) -> Option<&Arc<Device>>;
 
     /// Appends one frame. `compose` fills exactly `frame_bytes` with [`format::frame::compose`], here and now, at most once;
     /// `done` hears the outcome exactly once, later or before this returns. An error means that nothing was appended and `done`
@@ -125,9 +131,19 @@ pub enum ReadFailure {
     /// What stands there is not what was written.
     #[error("{0}")]
     Corrupt(String),
-    /// The device could not be read, or not be asked.
+    /// The disk can't read what stands there.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The device could not be asked, or not now.
     #[error("{0}")]
     Unavailable(String),
+}
+
+impl ReadFailure {
+    /// Whether the copy is lost there: another try promises nothing.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ReadFailure::Corrupt(_) | ReadFailure::Unreadable(_))
+    }
 }
 
 impl From<device::ReadError> for ReadFailure {
@@ -135,6 +151,7 @@ impl From<device::ReadError> for ReadFailure {
         match error {
             device::ReadError::Stale { .. } => ReadFailure::Moved,
             device::ReadError::Corrupt { .. } => ReadFailure::Corrupt(error.to_string()),
+            device::ReadError::Disk(cause) if cause.kind == DiskErrorKind::Failed => ReadFailure::Unreadable(cause.to_string()),
             error => ReadFailure::Unavailable(error.to_string()),
         }
     }

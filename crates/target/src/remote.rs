@@ -15,7 +15,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use device::{AppendError, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
+use device::{AppendError, Device, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
 use env::Env;
 use format::frame::{self, FrameView};
 use net::{BoxFuture, Caller};
@@ -89,8 +89,8 @@ impl LogTarget for RemoteTarget {
         self.far.link.device
     }
 
-    fn is_here(&self) -> bool {
-        false
+    fn local(&self) -> Option<&Arc<Device>> {
+        None
     }
 
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {

@@ -231,7 +231,8 @@ fn failed_read(error: device::ReadError) -> Failure {
     match ReadFailure::from(error) {
         failure @ ReadFailure::Moved => Failure::refused(ErrorKind::NotFound, failure),
         ReadFailure::Corrupt(reason) => Failure::refused(ErrorKind::Corrupt, reason),
-        ReadFailure::Unavailable(reason) => Failure::refused(ErrorKind::Unavailable, reason),
+        ReadFailure::Unreadable(reason) => Failure::refused(ErrorKind::Unavailable, reason),
+        ReadFailure::Unavailable(reason) => Failure::refused(ErrorKind::Busy, reason),
     }
 }
 

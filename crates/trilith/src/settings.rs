@@ -8,6 +8,7 @@ use clap::Args;
 use logstore::{Consistency, LogStoreConfig};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where data goes unless told otherwise.
 const DEFAULT_DATA: &str = "./trilith-data";
@@ -69,6 +70,10 @@ pub struct ServeArgs {
     /// How much collection and the repair of copies may copy in a second, e.g. 50MiB [default: 200MiB]
     #[arg(long, env = "TRILITH_BACKGROUND_RATE")]
     pub background_rate: Option<String>,
+    /// In which time each device is read once to find what has rotted, e.g. 14d, 36h, or off. What is found is copied anew from where it is whole
+    /// [default: 14d]
+    #[arg(long, env = "TRILITH_SCRUB_PERIOD")]
+    pub scrub_period: Option<String>,
     /// How many entries of the index may be in no checkpoint: more make checkpoints rarer and starts longer [default: 65536]
     #[arg(long, env = "TRILITH_CHECKPOINT_ENTRIES")]
     pub checkpoint_entries: Option<String>,
@@ -158,6 +163,7 @@ const KEYS: &[&str] = &[
     "sync",
     "consistency",
     "background_rate",
+    "scrub_period",
     "checkpoint_entries",
     "cores",
     "log",
@@ -206,6 +212,7 @@ impl ConfigFile {
 fn engine(pick: impl Fn(&Option<String>, &str) -> Option<String>, args: &ServeArgs) -> anyhow::Result<LogStoreConfig> {
     let default = LogStoreConfig::default();
     let rate = pick(&args.background_rate, "background_rate").map(|text| size("background_rate", &text)).transpose()?;
+    let scrub_period = pick(&args.scrub_period, "scrub_period").map(|text| period("scrub_period", &text)).transpose()?;
     let entries = pick(&args.checkpoint_entries, "checkpoint_entries").map(|text| match text.parse() {
         Ok(entries) if entries > 0 => Ok(entries),
         _ => Err(anyhow::anyhow!("checkpoint_entries is a number of 1 or more, not `{text}`")),
@@ -213,6 +220,7 @@ fn engine(pick: impl Fn(&Option<String>, &str) -> Option<String>, args: &ServeAr
     Ok(LogStoreConfig {
         consistency: consistency(pick(&args.consistency, "consistency").as_deref())?,
         collect_bytes_per_second: rate.unwrap_or(default.collect_bytes_per_second).max(1),
+        scrub_period: scrub_period.unwrap_or(default.scrub_period),
         checkpoint_entries: entries.transpose()?.unwrap_or(default.checkpoint_entries),
         ..default
     })
@@ -280,6 +288,24 @@ fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
         "always" => Ok(SyncMode::Always),
         "off" => Ok(SyncMode::Off),
         other => bail!("sync is `always`, `batch:MS` or `off`, not `{other}`"),
+    }
+}
+
+/// A time with its unit, at most some years; zero for `off`.
+fn period(key: &str, text: &str) -> anyhow::Result<Duration> {
+    if text == "off" {
+        return Ok(Duration::ZERO);
+    }
+    let seconds = match text.chars().last() {
+        Some('d') => 24 * 3600,
+        Some('h') => 3600,
+        Some('m') => 60,
+        Some('s') => 1,
+        _ => bail!("{key} is a time such as 14d or 36h, or `off`, not `{text}`"),
+    };
+    match text[..text.len() - 1].parse::<u32>() {
+        Ok(count) if count > 0 => Ok(Duration::from_secs(u64::from(count) * seconds)),
+        _ => bail!("{key} is a time such as 14d or 36h, or `off`, not `{text}`"),
     }
 }
 

@@ -20,6 +20,9 @@ const COUNTERS: &[(&str, &str, Pick)] = &[
     ("stale_reads", "Reads that found another record and looked up again", |stats| &stats.stale_reads),
     ("failed_copies", "Copies that could not be read", |stats| &stats.failed_copies),
     ("repaired_reads", "Reads that another copy answered", |stats| &stats.repaired_reads),
+    ("damaged_copies", "Copies that reads and scrubs of this gateway found damaged", |stats| &stats.damaged_copies),
+    ("healed_copies", "Damaged copies that this gateway, as leader, made again", |stats| &stats.healed_copies),
+    ("unhealed_copies", "Damaged copies that it could not make again", |stats| &stats.unhealed_copies),
     ("checkpoints", "Checkpoints installed", |stats| &stats.checkpoints),
     ("checkpoint_entries", "Entries written into checkpoints", |stats| &stats.checkpoint_entries),
     ("run_bytes", "Bytes of runs written", |stats| &stats.run_bytes),
@@ -51,6 +54,7 @@ const GAUGES: &[(&str, &str, Measure)] = &[
         "Parts of the index that this gateway, as leader, is still to look through for what lacks copies",
         |size| size.repair_left as f64,
     ),
+    ("suspect_copies", "Copies that were found damaged and wait to be made again", |size| size.suspect_copies as f64),
 ];
 
 pub fn register(registry: &Registry, store: &StoreSource) {

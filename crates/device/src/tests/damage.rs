@@ -50,6 +50,29 @@ async fn a_damaged_payload_block_is_named_and_costs_nothing_else() {
     now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
     let report = now(device.scrub(frames[1].place.zone, 0)).expect("the disk answers").expect("a zone");
     assert_eq!((report.frames, report.damage, report.findings.len()), (2, 1, 1));
+    assert!(report.is_suspicious());
+    assert_eq!(report.whole, [frames[0].place.offset, frames[2].place.offset]);
+}
+
+/// A header that lost what ties it to its zone is passed over in silence: the gap that it leaves tells.
+#[tokio::test(start_paused = true)]
+async fn a_frame_of_which_nothing_is_left_leaves_a_hole() {
+    let env = Env::simulated(11);
+    for lost in [None, Some(0), Some(1), Some(2)] {
+        let (disk, device) = fresh(&env, 16);
+        let frames = three_frames(&device);
+        if let Some(lost) = lost {
+            let frame: &Appended = &frames[lost];
+            now(disk.write(disk_offset(frame), AlignedBuf::zeroed(BLOCK_BYTES), Durability::Durable))
+                .expect("answers")
+                .expect("writes");
+        }
+        now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
+        let report = now(device.scrub(frames[0].place.zone, 0)).expect("the disk answers").expect("a zone");
+        assert_eq!((report.damage, report.holes), (0, u64::from(lost.is_some())), "{lost:?}");
+        assert_eq!(report.is_suspicious(), lost.is_some());
+        assert_eq!(report.whole.len(), 3 - usize::from(lost.is_some()));
+    }
 }
 
 #[tokio::test(start_paused = true)]

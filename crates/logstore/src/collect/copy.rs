@@ -47,20 +47,28 @@ impl Inner {
         outcome
     }
 
-    /// Copies chunks of one record and gives the record a new tree over them.
-    pub(super) async fn move_chunks(self: &Arc<Self>, owner: &KeyHash, moving: &BTreeSet<Place>) -> Result<(), EngineError> {
-        let Some(known) = self.live_large(owner) else { return Ok(()) };
-        let Some(frame) = self.read_copies(&known).await? else { return Ok(()) };
+    /// Copies chunks of one record and gives the record a new tree over them; whether that came into force. `to` says where the copy of a chunk
+    /// goes that stands on a device.
+    pub(crate) async fn move_chunks(
+        self: &Arc<Self>,
+        owner: &KeyHash,
+        moving: &BTreeSet<Place>,
+        to: impl Fn(&ChunkRef, DeviceId) -> Result<DeviceId, EngineError>,
+    ) -> Result<bool, EngineError> {
+        let Some(known) = self.live_large(owner) else { return Ok(false) };
+        let Some(frame) = self.read_copies(&known).await? else { return Ok(false) };
         let Tree { nodes, mut chunks } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
         let mut moves = Moves::new(self);
         for chunk in &mut chunks {
             for replica in 0..chunk.places.len() {
-                if moving.contains(&chunk.places.as_slice()[replica]) {
-                    self.move_chunk(chunk, replica, &mut moves).await?;
+                let from = chunk.places.as_slice()[replica];
+                if moving.contains(&from) {
+                    let to = to(chunk, from.device)?;
+                    self.move_chunk(chunk, (replica, to), &mut moves).await?;
                 }
             }
         }
-        self.replace_tree(owner, (known, frame), nodes, chunks, moves).await.map(drop)
+        self.replace_tree(owner, (known, frame), nodes, chunks, moves).await
     }
 
     /// Gives a record a new tree over chunks of which some have new places, unless it was replaced meanwhile; whether it did.
@@ -87,16 +95,23 @@ impl Inner {
         Ok(is_in_force)
     }
 
-    async fn move_chunk(self: &Arc<Self>, chunk: &mut ChunkRef, replica: usize, moves: &mut Moves) -> Result<(), EngineError> {
+    async fn move_chunk(
+        self: &Arc<Self>,
+        chunk: &mut ChunkRef,
+        (replica, to): (usize, DeviceId),
+        moves: &mut Moves,
+    ) -> Result<(), EngineError> {
         let bytes = u64::from(chunk.payload_bytes) + COPY_EXTRA_BYTES;
         let from = chunk.places.as_slice()[replica];
-        self.check_room(from.device, bytes)?;
+        self.check_room(to, bytes)?;
         let frame = self.read_chunk_frame(chunk).await?;
         // The copy that was read may be of a time when the chunk had fewer.
-        let devices: SmallVec<[DeviceId; MAX_REPLICAS]> = chunk.places.as_slice().iter().map(|place| place.device).collect();
+        let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> =
+            chunk.places.as_slice().iter().map(|place| place.device).collect();
+        devices[replica] = to;
         let replica_devices = ReplicaDevices::new(&devices).expect("one for each place");
         let record = Record { replica_devices, ..frame.record };
-        let copy = Recopy { record, payload: frame.payload, order: None, replica, device: from.device, moved: true };
+        let copy = Recopy { record, payload: frame.payload, order: None, replica, device: to, moved: true };
         let appended = self.recopy(copy).await?;
         chunk.places.as_mut_slice()[replica] = appended.place;
         let frame_bytes = appended.frame_bytes as u64;
@@ -119,15 +134,18 @@ impl Inner {
     /// What can't be read can't be copied from here. If it is live, another copy of it may do; else the zone stays, for whoever
     /// knows how to read it. Torn frames that a crash left are named by nothing.
     pub(super) async fn repair(self: &Arc<Self>, victim: &Victim) -> Result<(), EngineError> {
-        for (hash, places) in self.named_in(victim).await? {
+        for (hash, mut places) in self.named_in(victim.at()).await.whole()? {
             let Some(known) = self.shard(&hash).lock().index().newest(&hash) else { continue };
-            if known.places.as_slice().iter().all(|place| !places.contains(place)) {
-                self.move_chunks(&hash, &places).await?;
-                continue;
+            let own: Vec<Place> = places.iter().filter(|place| known.places.as_slice().contains(place)).copied().collect();
+            if !own.is_empty() {
+                let Some(frame) = self.read_copies(&known).await? else { continue };
+                for place in own {
+                    places.remove(&place);
+                    self.move_copy(frame.record.clone(), frame.payload.clone(), place, &hash).await?;
+                }
             }
-            let Some(frame) = self.read_copies(&known).await? else { continue };
-            for place in places {
-                self.move_copy(frame.record.clone(), frame.payload.clone(), place, &hash).await?;
+            if !places.is_empty() {
+                self.move_chunks(&hash, &places, |_, device| Ok(device)).await?;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::owners::Owners;
 use crate::store::Inner;
 use bytes::Bytes;
 use engine::EngineError;
-use format::record::{ChunkOwner, EntryName, Record, RecordKind, WriteId};
+use format::record::{ChunkOwner, Record, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,19 +87,13 @@ impl Inner {
             self.pace(started, walked).await;
         }
         self.move_named(std::mem::take(&mut look.moves)).await?;
+        // Before it is looked who names what: whatever was staged there has been named by then, or never will be.
+        look.stays |= look.damaged && self.may_hold_staged(victim, &staged);
         if look.damaged && !moving {
-            look.live += self.named_in(victim).await?.len() as u64;
+            look.live += self.named_in(victim.at()).await.whole()?.len() as u64;
         }
-        look.stays |= look.damaged && (self.may_hold_staged(victim, &staged) || !self.is_alone());
         look.stays |= look.damaged && runs.iter().any(|place| victim.holds(place));
         Ok(look)
-    }
-
-    /// A damaged chunk that is staged is named by nothing yet. Only stagings that were there when the zone took appends can have
-    /// chunks in it: those younger than the first look at the finished zone have none.
-    fn may_hold_staged(&self, victim: &Victim, staged: &BTreeSet<WriteId>) -> bool {
-        let first_look = self.targets.first_look(victim.device.id(), victim.zone, || self.sequences.draw());
-        staged.iter().any(|put| put.sequence.0 < first_look)
     }
 
     async fn look_at_named(
@@ -144,13 +138,7 @@ impl Inner {
         owners: &mut Owners,
         look: &mut Look,
     ) -> Result<(), EngineError> {
-        let part = chunk.upload.and_then(|upload| {
-            let open = self.open_uploads.lock();
-            let name = open.get(&upload)?;
-            let key = name.key().ok()?.into_owned();
-            Some(EntryName::part(name.bucket, &key, upload, chunk.part).hash())
-        });
-        for owner in [Some(chunk.owner), part].into_iter().flatten() {
+        for owner in self.owners_of(chunk) {
             if owners.places(self, &owner).await?.contains(&place) {
                 look.live += 1;
                 look.chunks.entry(owner).or_default().insert(place);
@@ -159,7 +147,8 @@ impl Inner {
         Ok(())
     }
 
-    fn run_places(&self) -> BTreeSet<Place> {
+    /// Where the frames of all runs stand.
+    pub(crate) fn run_places(&self) -> BTreeSet<Place> {
         let runs = self.names.layers().runs;
         runs.iter()
             .flat_map(|run| run.frames().collect::<Vec<_>>())

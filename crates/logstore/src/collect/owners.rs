@@ -1,58 +1,89 @@
 //! The places that records name: what makes a chunk live, and what a damaged zone may hold.
 
-use super::Victim;
 use crate::index::Located;
 use crate::large::read_tree;
 use crate::store::Inner;
 use engine::EngineError;
+use format::record::{ChunkOwner, EntryName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use types::{KeyHash, Place};
+use types::{DeviceId, KeyHash, Place, ZoneIndex};
 
 /// The chunks and nodes that records name, as far as this look has asked.
 #[derive(Default)]
-pub(super) struct Owners(BTreeMap<KeyHash, BTreeSet<Place>>);
+pub(crate) struct Owners(BTreeMap<KeyHash, BTreeSet<Place>>);
 
 impl Owners {
     pub async fn places(&mut self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<&BTreeSet<Place>, EngineError> {
         if !self.0.contains_key(owner) {
-            let places = self.read(inner, owner).await?;
+            let places = named_by(inner, owner).await?;
             self.0.insert(*owner, places);
         }
         Ok(&self.0[owner])
     }
+}
 
-    async fn read(&self, inner: &Arc<Inner>, owner: &KeyHash) -> Result<BTreeSet<Place>, EngineError> {
-        let Some(known) = inner.live_large(owner) else { return Ok(BTreeSet::new()) };
-        let Some(frame) = inner.read_copies(&known).await? else { return Ok(BTreeSet::new()) };
-        let tree = read_tree(inner, &frame.payload, frame.record.tree_height).await?;
-        Ok(tree.all().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
+/// The chunks and nodes that one record names.
+async fn named_by(inner: &Arc<Inner>, owner: &KeyHash) -> Result<BTreeSet<Place>, EngineError> {
+    let Some(known) = inner.live_large(owner) else { return Ok(BTreeSet::new()) };
+    let Some(frame) = inner.read_copies(&known).await? else { return Ok(BTreeSet::new()) };
+    let tree = read_tree(inner, &frame.payload, frame.record.tree_height).await?;
+    Ok(tree.all().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
+}
+
+/// What live records have or name in a zone.
+#[derive(Default)]
+pub(crate) struct Named {
+    pub by_owner: BTreeMap<KeyHash, BTreeSet<Place>>,
+    /// Why some large object's list could not be read: it may name more.
+    pub unread: Option<EngineError>,
+}
+
+impl Named {
+    /// All of it, or why not all is known.
+    pub fn whole(self) -> Result<BTreeMap<KeyHash, BTreeSet<Place>>, EngineError> {
+        self.unread.map_or(Ok(self.by_owner), Err)
     }
 }
 
 impl Inner {
     /// The places in a zone that live records have or name, by record. Reads every large object's list: for damaged zones only.
-    pub(super) async fn named_in(self: &Arc<Self>, victim: &Victim) -> Result<BTreeMap<KeyHash, BTreeSet<Place>>, EngineError> {
-        let mut named: BTreeMap<KeyHash, BTreeSet<Place>> = BTreeMap::new();
-        let mut large = Vec::new();
+    pub(crate) async fn named_in(self: &Arc<Self>, zone: (DeviceId, ZoneIndex)) -> Named {
+        let is_within = |place: &&Place| (place.device, place.zone) == zone;
+        let (mut named, mut large) = (Named::default(), Vec::new());
         for shard in &self.shards {
             for (hash, located) in shard.lock().index().iter().filter(|(_, located)| located.is_live()) {
-                if let Some(place) = located.places.as_slice().iter().find(|place| victim.holds(place)) {
-                    named.entry(hash).or_default().insert(*place);
-                } else if located.large {
+                if let Some(place) = located.places.as_slice().iter().find(is_within) {
+                    named.by_owner.entry(hash).or_default().insert(*place);
+                }
+                if located.large {
                     large.push(hash);
                 }
             }
         }
-        let mut owners = Owners::default();
         for hash in large {
-            let places = owners.places(self, &hash).await?;
-            let within: BTreeSet<Place> = places.iter().filter(|place| victim.holds(place)).copied().collect();
-            if !within.is_empty() {
-                named.insert(hash, within);
+            match named_by(self, &hash).await {
+                Ok(places) => {
+                    let within: BTreeSet<Place> = places.iter().filter(is_within).copied().collect();
+                    if !within.is_empty() {
+                        named.by_owner.entry(hash).or_default().extend(within);
+                    }
+                }
+                Err(error) => named.unread = Some(error),
             }
         }
-        Ok(named)
+        named
+    }
+
+    /// The records that may name a chunk: the object, or the open part, that it was written for.
+    pub(crate) fn owners_of(&self, chunk: &ChunkOwner) -> impl Iterator<Item = KeyHash> + use<> {
+        let part = chunk.upload.and_then(|upload| {
+            let open = self.open_uploads.lock();
+            let name = open.get(&upload)?;
+            let key = name.key().ok()?.into_owned();
+            Some(EntryName::part(name.bucket, &key, upload, chunk.part).hash())
+        });
+        [Some(chunk.owner), part].into_iter().flatten()
     }
 
     pub(crate) fn live_large(&self, hash: &KeyHash) -> Option<Located> {

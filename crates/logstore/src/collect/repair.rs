@@ -74,7 +74,7 @@ impl Inner {
     }
 
     /// Its share of bandwidth, like collection's. How long this round has taken before.
-    async fn keep_to_share(&self, started: Instant, copied: u64) -> Duration {
+    pub(crate) async fn keep_to_share(&self, started: Instant, copied: u64) -> Duration {
         let due = Duration::from_micros(copied.saturating_mul(1_000_000) / self.config.collect_bytes_per_second.max(1));
         let elapsed = self.env.now() - started;
         if elapsed < due {

@@ -9,7 +9,7 @@
 //! that follows another goes beyond every epoch that any member has begun: the former leader's positions are not known to it.
 
 use super::member::Member;
-use crate::peers::Item;
+use crate::peers::{Item, Staged};
 use crate::store::Inner;
 use engine::EngineError;
 use format::record::WriteId;
@@ -105,8 +105,8 @@ impl Inner {
             }
         }
         let begun = self.epochs.present();
-        let staged_from = self.staged_from();
-        member.push_to_all(&Item::EpochBegun { view, epoch: begun, staged_from });
+        let staged = self.staged_now();
+        member.push_to_all(&Item::EpochBegun { view, epoch: begun, staged });
         member.moved();
     }
 
@@ -129,12 +129,13 @@ impl Inner {
             return false;
         }
         let heard = member.heard.lock();
-        heard.begun.get(&put.gateway).is_none_or(|(_, staged_from)| put.sequence >= *staged_from)
+        heard.begun.get(&put.gateway).is_none_or(|(_, staged)| put.sequence >= staged.from)
     }
 
-    /// Chunks from this sequence on may be named by no record yet.
-    pub(super) fn staged_from(&self) -> Sequence {
+    /// What this gateway has staged. Stagings are numbered under the same lock.
+    pub(super) fn staged_now(&self) -> Staged {
         let staging = self.staging.lock();
-        staging.first().map_or(Sequence(self.sequences.next()), |put| put.sequence)
+        let next = Sequence(self.sequences.next());
+        Staged { from: staging.first().map_or(next, |put| put.sequence), next }
     }
 }

@@ -145,7 +145,8 @@ impl Inner {
                 let inner = self.clone();
                 self.env.spawn(async move { inner.begin_epoch(view, epoch).await });
             }
-            Item::EpochBegun { epoch, staged_from, .. } => member.note_begun(from, epoch, staged_from),
+            Item::EpochBegun { epoch, staged, .. } => member.note_begun(from, epoch, staged),
+            Item::Damaged { copies } => self.hear_of_damaged(copies),
             item @ (Item::Installed { .. } | Item::Relocated { .. } | Item::Retire { .. }) => return Some(item),
         }
         None

@@ -11,7 +11,7 @@
 use super::hear::ToldBy;
 use super::member::{Heard, Member};
 use crate::machine::{Cell, CellMessage};
-use crate::peers::{Item, Link};
+use crate::peers::{Item, Link, Staged};
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
 use format::name_entry::NameEntry;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use target::LogTarget;
 use topology::{HeldLease, ReplicaTable, View};
-use types::{DeviceId, GatewayId, Sequence};
+use types::{DeviceId, GatewayId};
 
 /// Names that travel in one item.
 const NAMES_PER_ITEM: usize = 256;
@@ -94,7 +94,7 @@ impl Inner {
             // Who joins begins with the greatest epoch that it is greeted with, so that nobody waits for it to end one before: it
             // may have to wait itself for what comes behind. Nothing is known of its chunks.
             let present = self.epochs.present();
-            heard.begun.extend(added.iter().map(|gateway| (*gateway, (present, Sequence(0)))));
+            heard.begun.extend(added.iter().map(|gateway| (*gateway, (present, Staged::default()))));
         }
         let table = Arc::new(next.table);
         if table.generation() > self.targets.table().generation() {

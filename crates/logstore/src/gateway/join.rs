@@ -52,8 +52,8 @@ impl Inner {
         self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
         self.count_live().await;
         // It has no write of an earlier epoch.
-        let (view, epoch, staged_from) = (member.view().number(), self.epochs.present(), self.staged_from());
-        member.push_to_all(&Item::EpochBegun { view, epoch, staged_from });
+        let (view, epoch, staged) = (member.view().number(), self.epochs.present(), self.staged_now());
+        member.push_to_all(&Item::EpochBegun { view, epoch, staged });
         member.heard.lock().joining = false;
         self.start_member_tasks(member);
         member.moved();
@@ -65,6 +65,7 @@ impl Inner {
         if let Some(followed) = member.followed.lock().take() {
             self.env.spawn(follow::run(Arc::downgrade(self), followed));
             self.env.spawn(background::run(Arc::downgrade(self)));
+            self.start_scrubs();
         }
     }
 

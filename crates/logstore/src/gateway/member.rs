@@ -5,7 +5,7 @@ use super::install::CellView;
 use super::lease::Lease;
 use super::question::Questions;
 use crate::machine::Cell;
-use crate::peers::{Directory, Hearings, Item, Link};
+use crate::peers::{Directory, Hearings, Item, Link, Staged};
 use crate::store::LogStore;
 use crate::watched::Watched;
 use arc_swap::ArcSwap;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
-use types::{DeviceId, Epoch, GatewayId, KeyHash, Sequence, ViewNumber};
+use types::{DeviceId, Epoch, GatewayId, KeyHash, ViewNumber};
 
 /// What makes a log engine the gateway of a cell.
 #[derive(Clone)]
@@ -97,9 +97,8 @@ pub(crate) struct Heard {
     pub holding: BTreeSet<GatewayId>,
     /// Shards of this gateway that hold everything that was recovered.
     pub holding_shards: usize,
-    /// The epoch that each member, and each removed gateway that is not decided, has begun, and from where on its chunks may be named by
-    /// nothing.
-    pub begun: BTreeMap<GatewayId, (Epoch, Sequence)>,
+    /// The epoch that each member, and each removed gateway that is not decided, has begun, and what it had staged then.
+    pub begun: BTreeMap<GatewayId, (Epoch, Staged)>,
     /// For a gateway that joins: names that the members told.
     pub unsaved: Vec<NameEntry>,
     /// This gateway has been installed as one that joins, and has not finished.
@@ -182,11 +181,11 @@ impl Member {
     }
 
     /// A member has begun an epoch.
-    pub fn note_begun(&self, from: GatewayId, epoch: Epoch, staged_from: Sequence) {
+    pub fn note_begun(&self, from: GatewayId, epoch: Epoch, staged: Staged) {
         {
             let mut heard = self.heard.lock();
             if heard.begun.get(&from).is_none_or(|(begun, _)| *begun <= epoch) {
-                heard.begun.insert(from, (epoch, staged_from));
+                heard.begun.insert(from, (epoch, staged));
             }
         }
         self.moved();

@@ -1,5 +1,6 @@
 //! What travels on a stream between two gateways.
 
+use crate::heal::Damaged;
 use crate::machine::{CellMessage, Message};
 use format::name_entry::NameEntry;
 use format::replicas::Places;
@@ -38,12 +39,11 @@ pub(crate) enum Item {
         view: ViewNumber,
         epoch: Epoch,
     },
-    /// Every write of the epochs before this one that the sender began has ended, and is concluded before this item. Of the chunks
-    /// that it wrote, those from `staged_from` on may be named by no record yet.
+    /// Every write of the epochs before this one that the sender began has ended, and is concluded before this item.
     EpochBegun {
         view: ViewNumber,
         epoch: Epoch,
-        staged_from: Sequence,
+        staged: Staged,
     },
     /// From the leader: this manifest is installed.
     Installed {
@@ -61,6 +61,19 @@ pub(crate) enum Item {
     Retired {
         question: u64,
     },
+    /// To the leader: these copies were found damaged.
+    Damaged {
+        copies: Vec<Damaged>,
+    },
+}
+
+/// What a gateway has staged at one moment, by the numbers of its writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Staged {
+    /// Of the chunks that it wrote, those from here on may be named by no record yet.
+    pub from: Sequence,
+    /// No chunk that was written until now has this number or a higher one.
+    pub next: Sequence,
 }
 
 impl Item {

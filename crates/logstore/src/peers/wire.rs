@@ -8,7 +8,8 @@
 //! Little endian; entries and names stand as `format` writes them. A place in an index travels as an entry whose write, epoch and length
 //! are zero. Bytes come from a peer, so none are trusted: what does not decode ends the batch with an error.
 
-use super::item::Item;
+use super::item::{Item, Staged};
+use crate::heal::Damaged;
 use crate::index::Located;
 use crate::machine::{CellMessage, FreezeId, Message, ReadId};
 use bytes::Bytes;
@@ -16,12 +17,15 @@ use format::decode::{DecodeError, Fault, Reader};
 use format::entry::Entry;
 use format::name_entry::NameEntry;
 use format::record::WriteId;
-use types::{Epoch, GatewayId, KEY_HASH_BYTES, KeyHash, Sequence, ViewNumber};
+use types::{DeviceId, Epoch, GatewayId, KEY_HASH_BYTES, KeyHash, Place, Sequence, ViewNumber, ZoneIndex, ZoneOffset};
 
 /// Bytes before the items.
 pub(crate) const HEAD_BYTES: usize = 16;
 /// A row has at least this many bytes: bounds what a count may claim.
 const MIN_ROW_BYTES: usize = 100;
+
+/// A damaged copy has at least this many: its place, and that no owner is known.
+const DAMAGED_BYTES: usize = 13;
 
 /// A batch that can't be read.
 pub type WireError = DecodeError;
@@ -106,6 +110,7 @@ mod kind {
     pub const RELOCATED: u8 = 39;
     pub const RETIRE: u8 = 40;
     pub const RETIRED: u8 = 41;
+    pub const DAMAGED: u8 = 42;
 }
 
 /// Appends an item.
@@ -122,8 +127,8 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
         Item::Ask { question } => put.kind(kind::QUESTION).u64(*question).end(),
         Item::Answer { question } => put.kind(kind::ANSWER).u64(*question).end(),
         Item::BeginEpoch { view, epoch } => put.kind(kind::BEGIN_EPOCH).u64(view.0).u64(epoch.0).end(),
-        Item::EpochBegun { view, epoch, staged_from } => {
-            put.kind(kind::EPOCH_BEGUN).u64(view.0).u64(epoch.0).u64(staged_from.0).end();
+        Item::EpochBegun { view, epoch, staged } => {
+            put.kind(kind::EPOCH_BEGUN).u64(view.0).u64(epoch.0).u64(staged.from.0).u64(staged.next.0).end();
         }
         Item::Installed { manifest } => put.kind(kind::INSTALLED).bytes(manifest).end(),
         Item::Relocated { old, name } => {
@@ -133,6 +138,16 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
         }
         Item::Retire { question } => put.kind(kind::RETIRE).u64(*question).end(),
         Item::Retired { question } => put.kind(kind::RETIRED).u64(*question).end(),
+        Item::Damaged { copies } => {
+            put.kind(kind::DAMAGED).u32(copies.len() as u32);
+            for Damaged { place, owner } in copies {
+                put.u32(place.device.0).u32(place.zone.0).u32(place.offset.0);
+                match owner {
+                    Some(owner) => put.u8(1).hash(owner).end(),
+                    None => put.u8(0).end(),
+                }
+            }
+        }
     }
 }
 
@@ -203,7 +218,8 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
         kind::BEGIN_EPOCH => Item::BeginEpoch { view: view(reader)?, epoch: epoch(reader)? },
         kind::EPOCH_BEGUN => {
             let (view, epoch) = (view(reader)?, epoch(reader)?);
-            Item::EpochBegun { view, epoch, staged_from: Sequence(reader.u64("staged_from")?) }
+            let staged = Staged { from: Sequence(reader.u64("staged from")?), next: Sequence(reader.u64("next")?) };
+            Item::EpochBegun { view, epoch, staged }
         }
         kind::INSTALLED => {
             let bytes = reader.u32("manifest")? as usize;
@@ -212,6 +228,11 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
         kind::RELOCATED => Item::Relocated { old: Entry::read(reader)?.places, name: NameEntry::read(reader)? },
         kind::RETIRE => Item::Retire { question: reader.u64("question")? },
         kind::RETIRED => Item::Retired { question: reader.u64("question")? },
+        kind::DAMAGED => {
+            let count = reader.u32("copies")? as usize;
+            reader.check_count(at + 1, count, DAMAGED_BYTES, "copies")?;
+            Item::Damaged { copies: (0..count).map(|_| damaged(reader)).collect::<Result<_, _>>()? }
+        }
         found => return Err(reader.error_at(at, "kind", Fault::Unknown { found: u64::from(found) })),
     })
 }
@@ -268,6 +289,13 @@ fn write(reader: &mut Reader<'_>) -> Result<WriteId, WireError> {
     Ok(WriteId { gateway: GatewayId(reader.u16("gateway")?), sequence: Sequence(reader.u64("sequence")?) })
 }
 
+fn damaged(reader: &mut Reader<'_>) -> Result<Damaged, WireError> {
+    let device = DeviceId(reader.u32("device")?);
+    let (zone, offset) = (ZoneIndex(reader.u32("zone")?), ZoneOffset(reader.u32("offset")?));
+    let owner = if flag(reader)? { Some(KeyHash::from_bytes(reader.array::<KEY_HASH_BYTES>("owner")?)) } else { None };
+    Ok(Damaged { place: Place { device, zone, offset }, owner })
+}
+
 fn flag(reader: &mut Reader<'_>) -> Result<bool, WireError> {
     let at = reader.offset();
     match reader.u8("flag")? {
@@ -290,6 +318,11 @@ struct Writer<'a>(&'a mut Vec<u8>);
 impl Writer<'_> {
     fn kind(&mut self, kind: u8) -> &mut Self {
         self.0.push(kind);
+        self
+    }
+
+    fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
         self
     }
 

@@ -26,7 +26,10 @@ impl Inner {
             let wanted = &wanted;
             async move { targets.read_piece(&place, wanted).await }
         };
-        let piece = self.first_good(&chunk.places, read).await?.ok_or_else(|| super::nothing_stands_at(&chunk.places))?;
+        let piece = self
+            .first_good(&chunk.places, read, |piece| &piece.record)
+            .await?
+            .ok_or_else(|| super::nothing_stands_at(&chunk.places))?;
         super::check_chunk(owner, chunk, &piece.record, piece.payload_bytes)?;
         Ok(piece.piece)
     }

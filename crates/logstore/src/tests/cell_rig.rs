@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use target::{Begin, FenceKey, FenceKind, LocalTarget, LogTarget, Target, Writer};
 use topology::{ClockReading, HeldLease, LeaseTerms, ReplicaTable, View};
-use types::{BucketId, DeviceId, GatewayId, Generation, Token, UploadId, ViewNumber};
+use types::{BucketId, DeviceId, GatewayId, Generation, Place, Token, UploadId, ViewNumber};
 
 /// Tokens of gateways that may write, and what they are fenced with.
 const TOKEN: Token = Token(1);
@@ -137,6 +137,13 @@ impl CellRig {
     pub async fn greedy(seed: u64, gateways: usize) -> CellRig {
         let mut rig = Rig::new(seed, 3, 40, 128 * 1024).await;
         rig.config.collect_below_free_percent = 100;
+        CellRig::over(rig, gateways, false, Consistency::Linearizable).await
+    }
+
+    /// One whose gateways scrub every device in this time.
+    pub async fn scrubbing(seed: u64, gateways: usize, scrub_period: Duration) -> CellRig {
+        let mut rig = Rig::new(seed, 3, 40, 128 * 1024).await;
+        rig.config.scrub_period = scrub_period;
         CellRig::over(rig, gateways, false, Consistency::Linearizable).await
     }
 
@@ -344,6 +351,27 @@ impl CellRig {
                 rig.disks[*device as usize - 1].corrupt_at_rest(SUPERBLOCKS_BYTES, 64 * 1024 * 1024);
             }
         }
+    }
+
+    /// What stands at this place is damaged.
+    pub fn rot(&self, place: Place) {
+        let zone_bytes = self.targets.lock()[0].device().usage().zone_bytes;
+        super::healing::rot(&self.rig.lock(), (place, 0), super::healing::Rot::Header, zone_bytes);
+    }
+
+    /// Where whole frames stand.
+    pub async fn frames(&self) -> Vec<Place> {
+        let targets = self.targets.lock().clone();
+        let mut frames = Vec::new();
+        for target in targets {
+            let mut walk = target.walk(&device::LogVector::START, true);
+            while let Some(event) = walk.next().await {
+                if let device::WalkEvent::Frame(frame) = event {
+                    frames.push(frame.place);
+                }
+            }
+        }
+        frames
     }
 
     async fn fence(&self, removed: &BTreeSet<GatewayId>) {

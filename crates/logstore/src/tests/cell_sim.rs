@@ -33,6 +33,8 @@ use world::World;
 const SEEDS: u64 = 12;
 /// Longest time until the cell is whole again after the last fault.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(40);
+/// Longest time until every copy is good after the last fault: scrubs of full devices at their least speed.
+const HEAL_PATIENCE: Duration = Duration::from_secs(1200);
 
 /// What is run.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,8 @@ pub struct Scenario {
     pub strikes: u64,
     /// Longest time between two faults.
     pub calm_ms: u64,
+    /// Devices are scrubbed once in this time.
+    pub scrub_period: Duration,
     pub faults: Faults,
 }
 
@@ -68,6 +72,7 @@ const BASE: Scenario = Scenario {
     lost: 3,
     strikes: 5,
     calm_ms: 2_000,
+    scrub_period: Duration::ZERO,
     faults: Faults {
         kill: 2,
         kill_leader: 2,
@@ -80,12 +85,24 @@ const BASE: Scenario = Scenario {
         deafen: 1,
         target: 3,
         power: 2,
+        rot: 0,
     },
 };
 
 /// More keys than are overwritten between two checkpoints, on devices that are short of zones: collection moves what is live.
 const CROWDED: Scenario =
     Scenario { name: "crowded", keys: 60, small_bytes: 14_000, zones: 26, think_us: 15_000, checkpoint_entries: 40, ..BASE };
+
+/// One disk rots, again and again, while everything else goes wrong too: all of it is found, and made again.
+const ROTTING: Scenario = Scenario {
+    name: "rotting",
+    keys: 40,
+    small_bytes: 14_000,
+    strikes: 7,
+    scrub_period: Duration::from_secs(10),
+    faults: Faults { rot: 12, ..BASE.faults },
+    ..BASE
+};
 
 thread_local! {
     static PANICS: Cell<u64> = const { Cell::new(0) };
@@ -120,6 +137,26 @@ async fn until_settled(world: &Arc<World>) -> Result<(), String> {
         world.env.sleep(Duration::from_millis(20)).await;
     }
     Ok(())
+}
+
+/// Every copy of everything is good again.
+async fn until_healed(world: &Arc<World>) -> Result<(), String> {
+    let ends = world.env.now() + HEAL_PATIENCE;
+    loop {
+        world.env.sleep(world.scenario.scrub_period).await;
+        let leader = world.leader().and_then(|leader| leader.store());
+        let Some(leader) = leader else { continue };
+        for device in leader.inner.targets.devices() {
+            device.finish_open_zones().await.map_err(|error| error.to_string())?;
+        }
+        let report = leader.check().await;
+        if report.is_well() {
+            return Ok(());
+        }
+        if world.env.now() > ends {
+            return Err(format!("damaged copies are not made again: {report:#?}"));
+        }
+    }
 }
 
 async fn run(scenario: Scenario, seed: u64) -> Result<Ran, String> {
@@ -160,6 +197,9 @@ async fn live(world: &Arc<World>, record: &Arc<Record>, seed: u64) -> Result<(),
     world.env.sleep(Duration::from_secs(20)).await;
     until_settled(world).await?;
     look_around(world, record).await?;
+    if !world.scenario.scrub_period.is_zero() {
+        until_healed(world).await?;
+    }
     world.power_cut(0).await;
     until_settled(world).await?;
     // Leases of the newest view.
@@ -172,6 +212,8 @@ fn count_branches(world: &World, counts: &mut BTreeMap<&'static str, u64>) {
     for store in world.ever.lock().iter() {
         let stats = store.stats();
         add("checkpoints", stats.checkpoints.get());
+        add("damaged copies", stats.damaged_copies.get());
+        add("healed copies", stats.healed_copies.get());
         add("merged runs", stats.merged_runs.get());
         add("collected zones", stats.collected_zones.get());
         add("relocated bytes", stats.relocated_bytes.get());
@@ -265,6 +307,11 @@ fn seeds_that_found_something() {
 #[test]
 fn a_crowded_cell_is_linearizable_whatever_fails() {
     all_hold(CROWDED, SEEDS / 2, &["relocated bytes", "moves told again", "collected zones", "manifests taken over"]);
+}
+
+#[test]
+fn a_rotting_cell_is_linearizable_and_heals() {
+    all_hold(ROTTING, SEEDS / 2, &["damaged copies", "healed copies", "recoveries", "collected zones"]);
 }
 
 #[test]

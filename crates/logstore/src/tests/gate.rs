@@ -1,7 +1,7 @@
 //! A hold on a target whose appends a test stops.
 
 use bytes::Bytes;
-use device::{AppendClass, AppendDone, AppendError, Appended, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
+use device::{AppendClass, AppendDone, AppendError, Appended, Device, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
 use format::frame::FrameView;
 use net::BoxFuture;
 use parking_lot::Mutex;
@@ -131,8 +131,8 @@ impl LogTarget for Gate {
         self.local.id()
     }
 
-    fn is_here(&self) -> bool {
-        true
+    fn local(&self) -> Option<&Arc<Device>> {
+        self.local.local()
     }
 
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {

@@ -162,7 +162,11 @@ impl Rig {
             Device::format(&disk, &env, &options).await.unwrap();
             disks.push(disk);
         }
-        let config = LogStoreConfig { checkpoint_interval: Duration::from_secs(3600), ..LogStoreConfig::default() };
+        let config = LogStoreConfig {
+            checkpoint_interval: Duration::from_secs(3600),
+            scrub_period: Duration::ZERO,
+            ..LogStoreConfig::default()
+        };
         let mains = Mains::on(disks.clone());
         Rig { env, disks, mains, manifests: Arc::default(), config }
     }

@@ -40,6 +40,7 @@ pub const MUST_OCCUR: &[&str] = &[
     "engine: checkpoints",
     "engine: copies added",
     "engine: copies that failed",
+    "engine: a damaged copy made again",
     "engine: a run that lacked copies is written anew",
     "engine: a zone reset without a checkpoint",
     "engine: manifests taken over",

@@ -118,6 +118,7 @@ struct Start {
     devices: Vec<SimDisk>,
     ids: Vec<DeviceId>,
     topology: Topology,
+    scrub_period: Duration,
 }
 
 /// Starts the process of a host; returns its node, and its devices' numbers.
@@ -137,7 +138,8 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
             via,
         };
         let (devices, ids) = (host.devices.clone(), host.ids.clone());
-        (Start { env: env.clone(), options, devices, ids, topology: world.scenario.topology }, env)
+        let (topology, scrub_period) = (world.scenario.topology, world.scenario.faults.scrub_period);
+        (Start { env: env.clone(), options, devices, ids, topology, scrub_period }, env)
     };
     let started = spawner.spawn(start.run()).await;
     started.map_err(|error| format!("the start of node {number} ended: {error}"))?
@@ -145,7 +147,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
 
 impl Start {
     async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
-        let Start { env, options, devices, mut ids, topology } = self;
+        let Start { env, options, devices, mut ids, topology, scrub_period } = self;
         let opened = Node::open(&env, options).await.map_err(text)?;
         let manager = opened.manager().clone();
         while manager.fresh().await.is_err() {
@@ -160,7 +162,8 @@ impl Start {
             let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
             served.push(Arc::new(Device::open(disk, &env, config).await.map_err(text)?));
         }
-        let config = LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, ..LogStoreConfig::default() };
+        let config =
+            LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, scrub_period, ..LogStoreConfig::default() };
         let node = opened.start(served, config).await.map_err(text)?;
         Ok((Arc::new(node), ids))
     }

@@ -65,6 +65,8 @@ pub struct FaultMix {
     pub calm: Duration,
     /// What strikes, with its weight.
     pub weights: &'static [(Strike, u64)],
+    /// In which time devices are scrubbed; zero: never.
+    pub scrub_period: Duration,
     /// What all links are like, all the time.
     pub weather: LinkWeather,
     /// How far each node's clock may run fast or slow; no more than leases allow for.

@@ -117,6 +117,7 @@ const CRASHES: FaultMix = FaultMix {
         (Strike::KillTwo, 2),
         (Strike::PowerCutOfAll, 2),
     ],
+    scrub_period: Duration::ZERO,
     weather: FINE,
     drift_ppm: 200,
 };
@@ -152,6 +153,7 @@ pub const FAULTS: &[FaultMix] = &[
     },
     FaultMix {
         name: "disks",
+        scrub_period: Duration::from_secs(5),
         weights: &[
             (Strike::Corrupt, 4),
             (Strike::DeviceErrors, 4),

@@ -29,7 +29,7 @@ impl LocalTarget {
         LocalTarget::new(Arc::new(Target::unfenced(device, env)), Writer::ALONE)
     }
 
-    fn device(&self) -> &Device {
+    fn device(&self) -> &Arc<Device> {
         self.target.device()
     }
 }
@@ -39,8 +39,8 @@ impl LogTarget for LocalTarget {
         self.device().id()
     }
 
-    fn is_here(&self) -> bool {
-        true
+    fn local(&self) -> Option<&Arc<Device>> {
+        Some(self.device())
     }
 
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {

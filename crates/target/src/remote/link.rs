@@ -62,6 +62,7 @@ impl From<AskError> for ReadFailure {
         match error.kind() {
             ErrorKind::NotFound if is_answer => ReadFailure::Moved,
             ErrorKind::Corrupt if is_answer => ReadFailure::Corrupt(error.to_string()),
+            ErrorKind::Unavailable if is_answer => ReadFailure::Unreadable(error.to_string()),
             _ => ReadFailure::Unavailable(error.to_string()),
         }
     }

@@ -512,6 +512,23 @@ async fn a_failed_disk_is_known_afar() {
     assert!(rig.disk.stats().failures > 0);
 }
 
+/// What a disk can't read is lost there, as what it reads wrong is; what can't be asked for is not.
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_cant_read_is_told_from_a_target_out_of_reach() {
+    let rig = Rig::new(16).await;
+    let (remote, local) = (rig.remote(1).await, rig.local(1));
+    let place = append(&remote, AppendClass::Data, 1, 100).await.expect("appends").place;
+    rig.disk.add_rule(disk::FaultRule::always_in(0..u64::MAX, disk::Operation::Read, disk::Fault::Fail));
+    for target in [&remote as &dyn LogTarget, &local] {
+        let failure = target.read(place, 200).await.expect_err("the disk fails");
+        assert!(matches!(&failure, ReadFailure::Unreadable(_)) && failure.is_damage(), "{failure:?}");
+    }
+    rig.disk.clear_faults();
+    rig.network.cut(ADDRESS);
+    let failure = remote.read(place, 200).await.expect_err("nobody is there");
+    assert!(matches!(&failure, ReadFailure::Unavailable(_)) && !failure.is_damage(), "{failure:?}");
+}
+
 /// Bytes that are no frame, or not one frame, don't reach the device, and an unknown device is no reason to panic.
 #[tokio::test(start_paused = true)]
 async fn what_is_no_frame_is_refused() {

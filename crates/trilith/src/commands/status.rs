@@ -65,6 +65,12 @@ fn print(status: &Status) {
             human(engine.index_bytes),
             engine.unsaved_names
         );
+        if engine.damaged_copies + engine.healed_copies + engine.suspect_copies > 0 {
+            println!(
+                "  damage   {} damaged copies found here, {} made again, {} wait",
+                engine.damaged_copies, engine.healed_copies, engine.suspect_copies
+            );
+        }
     }
     println!();
     let rows: Vec<[String; 6]> = status

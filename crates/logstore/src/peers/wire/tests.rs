@@ -28,6 +28,7 @@ fn name(number: u64) -> NameEntry {
 fn items() -> Vec<Item> {
     let (told, view) = (name(1), ViewNumber(5));
     let (hash, write, entry) = (told.entry.hash, told.entry.write, told.entry);
+    let place = entry.places.primary();
     let (freeze, newest) = (FreezeId(8), Some(Located::from(&entry)));
     let messages = [
         Message::Announce { hash, write, view },
@@ -54,7 +55,8 @@ fn items() -> Vec<Item> {
         Item::Ask { question: 1 },
         Item::Answer { question: 2 },
         Item::BeginEpoch { view, epoch: Epoch(8) },
-        Item::EpochBegun { view, epoch: Epoch(8), staged_from: Sequence(99) },
+        Item::EpochBegun { view, epoch: Epoch(8), staged: Staged { from: Sequence(99), next: Sequence(104) } },
+        Item::Damaged { copies: vec![Damaged { place, owner: Some(hash) }, Damaged { place, owner: None }] },
         Item::Installed { manifest: vec![1, 2, 3] },
         Item::Relocated { old: entry.places, name: name(4) },
         Item::Retire { question: 3 },

@@ -4,7 +4,12 @@ use super::world::{Process, World};
 use crate::tests::support::Draw;
 use std::sync::Arc;
 use std::time::Duration;
+use types::limits::BLOCK_BYTES;
 use types::{DeviceId, GatewayId};
+
+/// The disk that rots, of all, and how many blocks of it at a time.
+const ROTTEN: usize = 1;
+const BAD_BLOCKS: u64 = 400;
 
 /// How often each kind comes, relative to the others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,10 +31,12 @@ pub struct Faults {
     pub target: u64,
     /// Everything dies and loses its power.
     pub power: u64,
+    /// Blocks of one device rot: what the others have must be enough.
+    pub rot: u64,
 }
 
 impl Faults {
-    fn weights(&self) -> [u64; 11] {
+    fn weights(&self) -> [u64; 12] {
         let Faults {
             kill,
             kill_leader,
@@ -42,8 +49,22 @@ impl Faults {
             deafen,
             target,
             power,
+            rot,
         } = *self;
-        [kill, kill_leader, kill_after_install, kill_collecting, kill_two, depose, cut, cut_and_kill, deafen, target, power]
+        [
+            kill,
+            kill_leader,
+            kill_after_install,
+            kill_collecting,
+            kill_two,
+            depose,
+            cut,
+            cut_and_kill,
+            deafen,
+            target,
+            power,
+            rot,
+        ]
     }
 }
 
@@ -98,10 +119,11 @@ impl Chaos {
             7 => self.cut_and_kill().await,
             8 => self.deafen().await,
             9 => self.target().await,
-            _ => {
+            10 => {
                 let interrupted = self.draw.below(3);
                 self.world.power_cut(interrupted).await;
             }
+            _ => self.rot().await,
         }
     }
 
@@ -210,6 +232,16 @@ impl Chaos {
         let time = self.time(300, 2500);
         *process.deaf_until.lock() = self.world.env.now() + time;
         self.world.env.sleep(time).await;
+    }
+
+    async fn rot(&mut self) {
+        let zones = self.world.scenario.zones * self.world.scenario.zone_bytes;
+        let disk = self.world.rig.lock().disks[ROTTEN].clone();
+        for _ in 0..BAD_BLOCKS {
+            let block = self.draw.below(zones / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+            disk.corrupt_at_rest(format::superblock::FIRST_REGION_BYTE + block, BLOCK_BYTES as u64);
+        }
+        self.sleep(20, 2500).await;
     }
 
     async fn target(&mut self) {

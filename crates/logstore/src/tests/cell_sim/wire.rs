@@ -1,7 +1,7 @@
 //! A gateway's hold on a target of another node: everything takes a while, and what a dead gateway sent may still arrive.
 
 use super::life::Life;
-use device::{AppendDone, AppendError, Appended, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
+use device::{AppendDone, AppendError, Appended, Device, LogVector, PieceOfFrame, Usage, ZoneInfo, ZoneStream};
 use env::Env;
 use format::frame::FrameView;
 use net::BoxFuture;
@@ -89,8 +89,8 @@ impl LogTarget for Wire {
         self.local.id()
     }
 
-    fn is_here(&self) -> bool {
-        self.is_near
+    fn local(&self) -> Option<&Arc<Device>> {
+        self.local.local().filter(|_| self.is_near)
     }
 
     fn append(&self, append: LogAppend, compose: &mut dyn FnMut(&mut [u8])) -> Result<(), AppendError> {

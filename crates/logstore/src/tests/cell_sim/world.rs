@@ -96,6 +96,7 @@ impl World {
             checkpoint_interval: Duration::from_secs(20),
             collect_below_free_percent: 60,
             refs_per_list: 2,
+            scrub_period: scenario.scrub_period,
             ..rig.config.clone()
         };
         let manager = Manager::new(&env, rig.manifests.clone(), devices());
