@@ -97,6 +97,32 @@ pub enum NodeRequest {
     },
 }
 
+impl NodeRequest {
+    /// Whether nothing is written for it.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            NodeRequest::Read | NodeRequest::Query | NodeRequest::Settle(_) | NodeRequest::Take { .. } => true,
+            NodeRequest::Put { .. }
+            | NodeRequest::Write { .. }
+            | NodeRequest::Erase { .. }
+            | NodeRequest::Forget { .. }
+            | NodeRequest::Depart { .. }
+            | NodeRequest::Raise { .. }
+            | NodeRequest::Bring { .. } => false,
+        }
+    }
+
+    /// Bytes of content that come with it.
+    pub fn content_bytes(&self) -> usize {
+        match self {
+            NodeRequest::Put { content, .. }
+            | NodeRequest::Bring { content, .. }
+            | NodeRequest::Write { change: Change::Content { content, .. }, .. } => content.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// A live copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveCopy {
@@ -143,6 +169,9 @@ pub enum NodeRefusal {
     InUse,
     #[error("too many requests wait for the block")]
     Busy,
+    /// What became of the request is not known: it may be there when the device is opened anew.
+    #[error("the block, or its device, takes no more writes")]
+    Failed,
 }
 
 /// What a unit knows of an id.

@@ -107,12 +107,14 @@ impl StorageNode {
             return vec![Step::Write { job, write }];
         }
         let (_, Job { tag, answer, .. }) = self.jobs.remove(&job).expect("it was there");
-        room.is_busy = false;
-        let mut steps = vec![Step::Answer { tag, answer }];
-        while let Some(Waiting { tag, id, request }) = self.next_waiting(block) {
-            steps.extend(self.begin(tag, block, id, request));
-        }
-        steps
+        self.end(block, tag, answer)
+    }
+
+    /// A write that a step asked for can't be made: the job ends here. What the write left, if anything, is not believed and is written
+    /// over by the block's next one, unless the device takes no more writes; then it is found out when the device is opened anew.
+    pub fn given_up(&mut self, job: JobId, refusal: NodeRefusal) -> Vec<Step> {
+        let (block, Job { tag, .. }) = self.jobs.remove(&job).expect("the job of a write is under way");
+        self.end(block, tag, NodeAnswer::Refused(refusal))
     }
 
     /// Up to `limit` chunks of a shard whose copies here are dead: what the shard's unit is told until it has them forgotten.
@@ -124,6 +126,16 @@ impl StorageNode {
     /// All copies, by block: for scrubbing and for tests.
     pub fn entries(&self) -> impl Iterator<Item = (u32, &BlockEntry)> {
         self.blocks.iter().flat_map(|(block, room)| room.entries().map(|entry| (*block, entry)))
+    }
+
+    /// The answer of a block's job, and what may begin after it.
+    fn end(&mut self, block: u32, tag: Tag, answer: NodeAnswer) -> Vec<Step> {
+        self.blocks.get_mut(&block).expect("the block of a job is known").is_busy = false;
+        let mut steps = vec![Step::Answer { tag, answer }];
+        while let Some(Waiting { tag, id, request }) = self.next_waiting(block) {
+            steps.extend(self.begin(tag, block, id, request));
+        }
+        steps
     }
 
     fn next_waiting(&mut self, block: u32) -> Option<Waiting> {
@@ -205,3 +217,6 @@ fn read_step(tag: Tag, block: u32, entry: &BlockEntry) -> Step {
 
 /// Requests that wait for a block.
 type Queue = VecDeque<Waiting>;
+
+#[cfg(test)]
+mod tests;

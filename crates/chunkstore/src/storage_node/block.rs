@@ -1,12 +1,9 @@
 //! One block: what its header says, and where there is room.
 
-use format::chunk_block::{BLOCK_DATA_BYTES, BlockEntry, BlockHeader, MAX_BLOCK_ENTRIES};
+use format::chunk_block::{BLOCK_DATA_BYTES, BlockEntry, BlockHeader, CONTENT_ALIGNMENT, MAX_BLOCK_ENTRIES, room_of};
 use format::chunk_id::ChunkId;
 
 use super::Queue;
-
-/// Contents begin at multiples of this: what a device writes at once.
-const ALIGNMENT: u32 = 4096;
 
 #[derive(Default)]
 pub(super) struct Block {
@@ -59,25 +56,24 @@ impl Block {
         self.entries.len() < MAX_BLOCK_ENTRIES
     }
 
-    /// The highest gap of `bytes`: data grows from the end downwards.
-    pub fn gap(&self, bytes: u32) -> Option<u32> {
-        let mut used: Vec<(u32, u32)> =
-            self.entries.iter().filter(|entry| entry.capacity > 0).map(|entry| (entry.offset, entry.capacity)).collect();
+    /// The highest gap for a chunk of `capacity`: data grows from the end downwards. What a device writes at once belongs to one chunk.
+    pub fn gap(&self, capacity: u32) -> Option<u32> {
+        let room = room_of(capacity)?;
+        let mut used: Vec<(u32, u32)> = self.entries.iter().filter(|entry| entry.capacity > 0).map(extent).collect();
         used.sort_unstable();
         let mut end = BLOCK_DATA_BYTES;
-        for (offset, capacity) in used.into_iter().rev() {
-            let start = (offset + capacity).next_multiple_of(ALIGNMENT).min(end);
-            if end - start >= bytes {
-                return Some(place_below(end, bytes, start));
+        for (first, last) in used.into_iter().rev() {
+            if end.saturating_sub(last) >= room {
+                return Some(end - room);
             }
-            end = offset;
+            end = first;
         }
-        (end >= bytes).then(|| place_below(end, bytes, 0))
+        (end >= room).then(|| end - room)
     }
 }
 
-/// The highest aligned offset from which `bytes` end at or before `end`, and not below `start`, which is aligned.
-fn place_below(end: u32, bytes: u32, start: u32) -> u32 {
-    let offset = end - bytes;
-    (offset - offset % ALIGNMENT).max(start)
+/// What belongs to a chunk: whole blocks of the device, whoever placed it.
+fn extent(entry: &BlockEntry) -> (u32, u32) {
+    let end = (entry.offset + entry.capacity).next_multiple_of(CONTENT_ALIGNMENT);
+    (entry.offset - entry.offset % CONTENT_ALIGNMENT, end)
 }

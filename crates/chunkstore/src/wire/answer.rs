@@ -106,6 +106,7 @@ impl Wire for NodeRefusal {
             NodeRefusal::Dead => 4,
             NodeRefusal::InUse => 5,
             NodeRefusal::Busy => 6,
+            NodeRefusal::Failed => 7,
         });
     }
 
@@ -117,6 +118,7 @@ impl Wire for NodeRefusal {
             4 => NodeRefusal::Dead,
             5 => NodeRefusal::InUse,
             6 => NodeRefusal::Busy,
+            7 => NodeRefusal::Failed,
             found => return Err(input.unknown("refusal", found)),
         })
     }

@@ -97,6 +97,7 @@ fn answers_of_nodes() {
         NodeRefusal::Dead,
         NodeRefusal::InUse,
         NodeRefusal::Busy,
+        NodeRefusal::Failed,
     ];
     let refusals = refusals.into_iter().zip(1..).map(|(why, number)| (NodeAnswer::Refused(why), format!("08 {number:02x}")));
     let rows = [

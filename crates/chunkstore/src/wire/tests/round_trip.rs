@@ -113,6 +113,7 @@ fn node_refusal() -> impl Strategy<Value = NodeRefusal> {
         Just(NodeRefusal::Dead),
         Just(NodeRefusal::InUse),
         Just(NodeRefusal::Busy),
+        Just(NodeRefusal::Failed),
     ]
 }
 

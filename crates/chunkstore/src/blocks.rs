@@ -1,0 +1,136 @@
+//! The chunks of one device: runs the device's [`StorageNode`] over its volume region (docs/rfd/0012).
+//!
+//! ```text
+//!            handle ─► StorageNode ─ Write ─► a task of its own ─► volume, durable ─► StorageNode ─ Write, or Answer ─► whoever asked
+//!                          └──────── Read ──► whoever asked ─► volume ─► checksum ─► answer
+//!
+//!   volume   ├─ fences, two slots: 1 MiB ─┼─ block 0: header, two slots │ 4 MiB of data ─┼─ block 1 …
+//! ```
+//!
+//! Invariants:
+//! - What is answered as done is durable (as far as the device's [`device::SyncMode`] goes).
+//! - A request that was begun goes on if nobody waits for it any more.
+//! - Content is returned only with the checksum that it was written with.
+//! - A write that fails ends its request with a refusal. If the device is sound (a full file system), the block goes on as it was before
+//!   that write; else nothing is written any more, since what the medium holds is unknown, and reads go on.
+//! - A block whose header can't be read is left alone: it answers that it is damaged, and nothing is written to it.
+
+mod error;
+mod fences;
+mod layout;
+mod limits;
+mod load;
+mod reading;
+mod stats;
+mod work;
+
+pub use error::BlocksError;
+pub use layout::{block_count, volume_bytes};
+pub use stats::BlockStats;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use device::Volume;
+use env::Env;
+use format::chunk_id::{ChunkId, ShardId};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
+use crate::storage_node::StorageNode;
+use fences::Fences;
+use limits::MAX_READS;
+use stats::Counters;
+use work::Work;
+
+/// A device's chunks, being served.
+pub struct BlockStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    volume: Volume,
+    block_count: u32,
+    /// Blocks whose header was lost.
+    damaged: BTreeSet<u32>,
+    fences: Fences,
+    work: parking_lot::Mutex<Work>,
+    /// The last request under way has ended.
+    idle: Notify,
+    reads: Semaphore,
+    counters: Counters,
+}
+
+impl BlockStore {
+    /// Loads the fences and the headers of all blocks. A volume that was never opened before is made ready.
+    pub async fn open(env: &Env, volume: Volume) -> Result<BlockStore, BlocksError> {
+        let block_count = layout::block_count(volume.byte_count());
+        if block_count == 0 {
+            let (device, bytes) = (volume.device(), volume.byte_count());
+            return Err(BlocksError::TooSmall { device, bytes, least: volume_bytes(1) });
+        }
+        let loaded = load::load(&volume, block_count).await?;
+        let machine = StorageNode::new(volume.device_uuid(), block_count, loaded.headers, loaded.fences.clone());
+        let counters = Counters::default();
+        counters.blocks_damaged.add(loaded.damaged.len() as u64);
+        counters.headers_fallen_back.add(loaded.fallen_back);
+        let inner = Inner {
+            env: env.clone(),
+            fences: Fences::new(volume.clone(), loaded.fences, loaded.sequence),
+            volume,
+            block_count,
+            damaged: loaded.damaged,
+            work: parking_lot::Mutex::new(Work::new(machine, loaded.reserved)),
+            idle: Notify::new(),
+            reads: Semaphore::new(MAX_READS),
+            counters,
+        };
+        Ok(BlockStore { inner: Arc::new(inner) })
+    }
+
+    /// Carries out a request about a chunk in a block. It goes on if the future is dropped after its first poll.
+    pub async fn handle(&self, block: u32, id: ChunkId, request: NodeRequest) -> NodeAnswer {
+        let inner = &self.inner;
+        inner.counters.requests.add(1);
+        let answer = match (inner.damaged.contains(&block), request.only_reads()) {
+            (true, true) => NodeAnswer::Damaged,
+            (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
+            (false, true) => inner.read(block, id, &request).await,
+            (false, false) => inner.change(block, id, request).await,
+        };
+        inner.counters.count_answer(&answer);
+        answer
+    }
+
+    /// Up to `limit` chunks of a shard whose copies here are dead: what the shard's unit is told until it has them forgotten.
+    pub fn freed(&self, shard: ShardId, limit: usize) -> Vec<ChunkId> {
+        self.inner.work.lock().machine.freed(shard, limit)
+    }
+
+    pub fn block_count(&self) -> u32 {
+        self.inner.block_count
+    }
+
+    /// Blocks that are left alone, since their headers were lost.
+    pub fn damaged_blocks(&self) -> &BTreeSet<u32> {
+        &self.inner.damaged
+    }
+
+    /// What has been done since the store was opened.
+    pub fn stats(&self) -> BlockStats {
+        self.inner.counters.snapshot()
+    }
+
+    /// Refuses what would write from now on, and returns when all that was begun has ended: then the device may be sealed.
+    pub async fn close(&self) {
+        self.inner.work.lock().is_closed = true;
+        loop {
+            let idle = self.inner.idle.notified();
+            if self.inner.work.lock().is_idle() {
+                return;
+            }
+            idle.await;
+        }
+    }
+}

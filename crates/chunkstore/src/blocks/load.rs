@@ -1,0 +1,171 @@
+//! What stands on a device when its store is opened.
+//!
+//! A volume region may begin with anything: what an earlier owner of the disk left there. So the fences are written, in both slots, before
+//! the first block is used, and before them the headers of all blocks are made zeros where they are not. From then on a header
+//! that is neither zeros nor believed is damage: the first header of a block has one entry, which is whole or not there, and later ones leave the
+//! other slot.
+
+use std::collections::BTreeSet;
+
+use device::{Volume, VolumeError};
+use disk::{AlignedBuf, BLOCK_BYTES, DiskErrorKind};
+use format::chunk_block::{BlockHeader, HEADER_SLOTS};
+use format::chunk_fences::{ChunkFences, FENCES_AREA_BYTES, FENCES_SLOT_BYTES, FENCES_SLOTS};
+use futures_util::future::try_join;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::error::{BlocksError, WriteError};
+use super::fences::{self, FenceTable};
+use super::layout::slot_start;
+use super::limits::LOAD_READS;
+
+pub struct Loaded {
+    pub headers: Vec<BlockHeader>,
+    pub fences: FenceTable,
+    /// Of the newest fences.
+    pub sequence: u64,
+    /// Blocks without a header that can be believed, though something stands where it should be.
+    pub damaged: BTreeSet<u32>,
+    /// Blocks that have been written to.
+    pub reserved: BTreeSet<u32>,
+    /// Blocks of which one slot was torn or damaged, so that the other counts.
+    pub fallen_back: u64,
+}
+
+/// One slot of a block's header.
+enum Slot {
+    Zeros,
+    Believed(BlockHeader),
+    Damaged,
+}
+
+/// A block's header.
+enum Found {
+    Nothing,
+    Header { header: BlockHeader, has_fallen_back: bool },
+    Damaged,
+}
+
+pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksError> {
+    let fences = newest_fences(volume).await?;
+    let mut loaded = Loaded {
+        headers: Vec::new(),
+        fences: fences.as_ref().map(fences::table_of).unwrap_or_default(),
+        sequence: fences.as_ref().map_or(0, |record| record.sequence),
+        damaged: BTreeSet::new(),
+        reserved: BTreeSet::new(),
+        fallen_back: 0,
+    };
+    let blocks =
+        stream::iter(0..block_count).map(|block| async move { Ok::<_, VolumeError>((block, find(volume, block).await?)) });
+    let mut blocks = blocks.buffer_unordered(LOAD_READS);
+    while let Some((block, found)) = blocks.try_next().await? {
+        match found {
+            Found::Nothing => continue,
+            Found::Header { header, has_fallen_back } => {
+                loaded.fallen_back += u64::from(has_fallen_back);
+                loaded.headers.push(header);
+            }
+            Found::Damaged => drop(loaded.damaged.insert(block)),
+        }
+        loaded.reserved.insert(block);
+    }
+    if fences.is_none() {
+        begin(volume, &mut loaded).await?;
+    }
+    for block in &loaded.damaged {
+        tracing::error!(device = volume.device().0, block, "no header of a block can be believed: the block is left alone");
+    }
+    Ok(loaded)
+}
+
+/// Makes a volume ready that was never used.
+async fn begin(volume: &Volume, loaded: &mut Loaded) -> Result<(), BlocksError> {
+    if let Some(header) = loaded.headers.first() {
+        return Err(BlocksError::FencesLost { device: volume.device(), block: header.block });
+    }
+    let foreign = std::mem::take(&mut loaded.damaged);
+    let slots = foreign.into_iter().flat_map(|block| (0..HEADER_SLOTS).map(move |slot| slot_start(block, slot)));
+    let erase = |start| volume.write(start, AlignedBuf::zeroed(BLOCK_BYTES));
+    stream::iter(slots).map(Ok).try_for_each_concurrent(LOAD_READS, erase).await?;
+    volume.flush().await?;
+    volume.reserve(0, FENCES_AREA_BYTES).await?;
+    for sequence in 0..FENCES_SLOTS {
+        loaded.sequence = sequence;
+        fences::write(volume, &loaded.fences, sequence).await.map_err(|error| match error {
+            WriteError::Volume(error) => error,
+            WriteError::TooManyShards => unreachable!("there are none"),
+        })?;
+    }
+    Ok(())
+}
+
+async fn newest_fences(volume: &Volume) -> Result<Option<ChunkFences>, VolumeError> {
+    let mut newest: Option<ChunkFences> = None;
+    for slot in 0..FENCES_SLOTS {
+        let offset = slot * FENCES_SLOT_BYTES;
+        let Some(bytes) = read(volume, offset, FENCES_SLOT_BYTES as usize).await? else { continue };
+        // A slot that can't be believed was torn while it was written, or was never written: the other one counts.
+        let Ok(record) = ChunkFences::decode(&bytes) else { continue };
+        let is_newer = newest.as_ref().is_none_or(|known| known.sequence < record.sequence);
+        if is_newer && fences::is_own(&record, volume.device_uuid(), offset) {
+            newest = Some(record);
+        }
+    }
+    Ok(newest)
+}
+
+/// The newest header of a block.
+async fn find(volume: &Volume, block: u32) -> Result<Found, VolumeError> {
+    let (first, second) = try_join(read_slot(volume, block, 0), read_slot(volume, block, 1)).await?;
+    Ok(match (first, second) {
+        (Slot::Zeros, Slot::Zeros) => Found::Nothing,
+        (Slot::Believed(first), Slot::Believed(second)) => {
+            let header = if first.serial > second.serial { first } else { second };
+            Found::Header { header, has_fallen_back: false }
+        }
+        (Slot::Believed(header), Slot::Zeros) | (Slot::Zeros, Slot::Believed(header)) => {
+            Found::Header { header, has_fallen_back: false }
+        }
+        (Slot::Believed(header), Slot::Damaged) | (Slot::Damaged, Slot::Believed(header)) => {
+            Found::Header { header: doubted(header), has_fallen_back: true }
+        }
+        (Slot::Damaged, Slot::Damaged | Slot::Zeros) | (Slot::Zeros, Slot::Damaged) => Found::Damaged,
+    })
+}
+
+/// A header that may not be the newest: the other slot was torn, or what was newer has rotted there. So nothing counts as settled, and whoever reads
+/// a copy asks the others.
+fn doubted(mut header: BlockHeader) -> BlockHeader {
+    header.entries.iter_mut().for_each(|entry| entry.is_settled = false);
+    header
+}
+
+async fn read_slot(volume: &Volume, block: u32, slot: u64) -> Result<Slot, VolumeError> {
+    let start = slot_start(block, slot);
+    let Some(bytes) = read(volume, start, BLOCK_BYTES).await? else { return Ok(Slot::Damaged) };
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(Slot::Zeros);
+    }
+    let encoded = BlockHeader::encoded_bytes(&bytes).unwrap_or(0);
+    let whole = match encoded > BLOCK_BYTES {
+        true => read(volume, start, encoded.next_multiple_of(BLOCK_BYTES)).await?,
+        false => Some(bytes),
+    };
+    let header = whole.and_then(|bytes| BlockHeader::decode(&bytes).ok());
+    let is_own =
+        |header: &BlockHeader| header.device_uuid == volume.device_uuid() && header.block == block && header.slot() == slot;
+    Ok(header.filter(is_own).map_or(Slot::Damaged, Slot::Believed))
+}
+
+/// Reads from the medium; none where that has failed.
+async fn read(volume: &Volume, offset: u64, len: usize) -> Result<Option<AlignedBuf>, VolumeError> {
+    match volume.read_medium(offset, len).await {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(VolumeError::Disk { cause, .. }) if cause.kind == DiskErrorKind::Failed => {
+            tracing::error!(device = volume.device().0, offset, error = %cause, "a part of the volume region can't be read");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,8 @@
+//! The machine alone: what it writes, in which order, and what it answers.
+
+mod changes;
+mod ending;
+mod moving;
+mod queue;
+mod rig;
+mod space;
