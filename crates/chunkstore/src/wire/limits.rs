@@ -2,14 +2,15 @@
 
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_command::MAX_COMMAND_ITEMS;
+use manager::limits::{MAX_DEVICES, MAX_NODE_TEXT_BYTES, MAX_NODES, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
 use net::MAX_PAYLOAD_BYTES;
 
 /// Longest content: that of a block.
 pub const MAX_CONTENT_BYTES: usize = BLOCK_DATA_BYTES as usize;
 /// All that stands before the content, at most.
 pub const MAX_HEAD_BYTES: usize = 512;
-/// Longest address.
-pub const MAX_ADDRESS_BYTES: usize = 255;
+/// Longest address: that of a node, which a client's is not longer than.
+pub const MAX_ADDRESS_BYTES: usize = MAX_NODE_TEXT_BYTES;
 /// Longest lookup update in one message; longer snapshots go in pieces.
 pub const MAX_UPDATE_BYTES: usize = 4 << 20;
 /// Longest piece of a snapshot.
@@ -18,14 +19,14 @@ pub const MAX_PIECE_BYTES: usize = 4 << 20;
 pub const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
 /// Most dead chunks in one report: what one command of the unit takes.
 pub const MAX_FREED: usize = MAX_COMMAND_ITEMS;
-/// Most nodes of a map.
-pub const MAX_MAP_NODES: usize = 1_024;
+/// Most nodes of a map. What the manager knows fits one.
+pub const MAX_MAP_NODES: usize = MAX_NODES;
 /// Most devices of a map.
-pub const MAX_MAP_DEVICES: usize = 4_096;
+pub const MAX_MAP_DEVICES: usize = MAX_DEVICES;
 /// Most shards of a map.
-pub const MAX_MAP_SHARDS: usize = 16_384;
+pub const MAX_MAP_SHARDS: usize = MAX_SHARDS;
 /// Most members of a unit, and most hosts of a shard.
-pub const MAX_SHARD_NODES: usize = 16;
+pub const MAX_SHARD_NODES: usize = MAX_SHARD_HOSTS;
 
 /// Bytes of a map's longest node, device and shard.
 const NODE_BYTES: usize = 4 + 16 + 2 + MAX_ADDRESS_BYTES;
@@ -37,4 +38,5 @@ const MAP_BYTES: usize =
 const _: () = assert!(MAX_HEAD_BYTES + MAX_CONTENT_BYTES <= MAX_PAYLOAD_BYTES);
 const _: () = assert!(MAX_HEAD_BYTES + MAX_UPDATE_BYTES <= MAX_PAYLOAD_BYTES);
 const _: () = assert!(MAX_HEAD_BYTES + MAX_PIECE_BYTES <= MAX_PAYLOAD_BYTES);
+const _: () = assert!(MAX_SHARD_MEMBERS <= MAX_SHARD_NODES && MAX_SHARD_NODES <= u8::MAX as usize);
 const _: () = assert!(MAP_BYTES <= MAX_PAYLOAD_BYTES);
