@@ -134,3 +134,6 @@ impl BlockStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -219,4 +219,4 @@ fn read_step(tag: Tag, block: u32, entry: &BlockEntry) -> Step {
 type Queue = VecDeque<Waiting>;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,5 +4,5 @@ mod changes;
 mod ending;
 mod moving;
 mod queue;
-mod rig;
+pub(crate) mod rig;
 mod space;

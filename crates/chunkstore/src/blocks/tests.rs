@@ -1,0 +1,12 @@
+//! Stores over simulated disks and over files.
+
+mod crash;
+mod damage;
+mod faults;
+mod fences;
+mod file;
+mod first;
+mod ledger;
+mod model;
+mod serving;
+mod support;

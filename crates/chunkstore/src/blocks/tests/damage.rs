@@ -1,0 +1,158 @@
+//! Bytes that rot.
+
+use disk::{AlignedBuf, DiskExt, Durability, Fault, FaultRule, Operation, SimDisk};
+
+use super::support::{BLOCKS, Rig, VOLUME_START, bytes, slot_place, try_open};
+use crate::blocks::BlocksError;
+use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
+use crate::storage_node::tests::rig::{done, end, forget, id, live, put, write};
+
+/// Bytes of a header with two entries.
+const HEADER_BYTES: usize = 64 + 2 * 64;
+
+/// Changes one bit on the medium.
+async fn flip(disk: &SimDisk, place: u64, bit: u32) {
+    let start = place - place % 4_096;
+    let mut block = disk.peek(start, 4_096);
+    block[(place - start) as usize] ^= 1 << bit;
+    disk.write(start, AlignedBuf::copy_of(&block), Durability::Durable).await.expect("writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rotted_content_is_never_returned_and_a_write_mends_it() {
+    let rig = Rig::new(1).await;
+    let content = bytes(5, 9_000);
+    rig.ask(0, id(1), NodeRequest::Put { capacity: 10_000, content: content.clone() }).await;
+    rig.ask(0, id(2), put(100, "neighbour")).await;
+    let place = rig.content_place(0, id(1));
+    for byte in [0, 4_095, 4_096, 8_999] {
+        flip(&rig.disk, place + byte, byte as u32 % 8).await;
+        assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged), "byte {byte}");
+        flip(&rig.disk, place + byte, byte as u32 % 8).await;
+        assert!(rig.content(0, id(1)).await.expect("sound") == content);
+    }
+    flip(&rig.disk, place + 9_000, 0).await;
+    assert!(rig.content(0, id(1)).await.expect("behind the content") == content);
+    flip(&rig.disk, place, 0).await;
+    assert_eq!(rig.content(0, id(2)).await.expect("sound"), b"neighbour");
+    assert_eq!(rig.ask(0, id(1), write(0, 1, "mended")).await, done(live(1)));
+    assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"mended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_in_the_page_cache_is_read_from_the_medium() {
+    let rig = Rig::new(2).await;
+    let content = bytes(6, 4_096);
+    rig.ask(0, id(1), NodeRequest::Put { capacity: 4_096, content: content.clone() }).await;
+    rig.disk.add_rule(FaultRule::next(Operation::Read, Fault::Corrupt));
+    assert!(rig.content(0, id(1)).await.expect("sound") == content);
+    assert_eq!(rig.store.stats().repeated_reads, 1);
+}
+
+/// A device on which block 0 has two chunks: the newest header, in slot 1, says that the first of them was changed and settled.
+async fn with_two_headers() -> Rig {
+    let rig = Rig::new(3).await;
+    rig.ask(0, id(1), put(100, "first")).await;
+    rig.ask(0, id(2), put(100, "neighbour")).await;
+    rig.ask(0, id(1), write(0, 1, "second")).await;
+    rig.ask(1, id(3), put(100, "elsewhere")).await;
+    rig
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_flipped_bit_of_the_newest_header_leaves_the_one_before() {
+    let rig = with_two_headers().await;
+    let mut disk = rig.disk.restart();
+    for byte in 0..HEADER_BYTES {
+        let (place, bit) = (slot_place(0, 1) + byte as u64, byte as u32 % 8);
+        flip(&disk, place, bit).await;
+        let fallen = Rig::open(&rig.env, &disk).await;
+        assert_eq!(fallen.store.stats().headers_fallen_back, 1, "byte {byte}");
+        assert_eq!(fallen.content(0, id(1)).await.expect("alive"), b"first", "byte {byte}");
+        assert_eq!(fallen.content(0, id(2)).await.expect("alive"), b"neighbour", "byte {byte}");
+        disk = fallen.disk.restart();
+        flip(&disk, place, bit).await;
+    }
+    let whole = Rig::open(&rig.env, &disk).await;
+    assert_eq!(whole.content(0, id(1)).await.expect("alive"), b"second");
+    assert_eq!(whole.store.stats().headers_fallen_back, 0);
+}
+
+/// Whoever reads it asks the others: something newer may have been lost here.
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_header_nothing_counts_as_settled() {
+    let rig = with_two_headers().await;
+    let is_settled = async |rig: &Rig, number| match rig.ask(0, id(number), NodeRequest::Query).await {
+        NodeAnswer::Live(copy) => copy.is_settled,
+        other => panic!("{other:?}"),
+    };
+    let sound = rig.crash().await;
+    assert!(is_settled(&sound, 2).await);
+    let disk = sound.disk.restart();
+    flip(&disk, slot_place(0, 1) + 20, 3).await;
+    let rig = Rig::open(&rig.env, &disk).await;
+    assert!(!is_settled(&rig, 1).await && !is_settled(&rig, 2).await);
+    assert_eq!(rig.ask(0, id(1), write(0, 2, "goes on")).await, done(live(2)));
+    let rig = rig.crash().await;
+    assert_eq!(rig.content(0, id(1)).await.expect("alive"), b"goes on");
+    assert_eq!(rig.store.stats().headers_fallen_back, 0, "the damaged slot was written again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_without_a_header_that_can_be_believed_is_left_alone() {
+    let rig = with_two_headers().await;
+    let disk = rig.disk.restart();
+    for slot in [0, 1] {
+        flip(&disk, slot_place(0, slot) + 20, 3).await;
+    }
+    let mut rig = Rig::open(&rig.env, &disk).await;
+    for _ in 0..2 {
+        assert_eq!(rig.store.damaged_blocks().iter().copied().collect::<Vec<u32>>(), [0]);
+        assert_eq!(rig.store.stats().blocks_damaged, 1);
+        let before = rig.disk.mutations();
+        for number in [1, 2, 9] {
+            assert_eq!(rig.ask(0, id(number), NodeRequest::Read).await, NodeAnswer::Damaged);
+            for request in [put(100, "x"), write(0, 5, "x"), end(0), forget(0, 99, 99)] {
+                assert_eq!(rig.ask(0, id(number), request).await, NodeAnswer::Refused(NodeRefusal::Failed));
+            }
+        }
+        assert_eq!(rig.disk.mutations(), before);
+        assert_eq!(rig.content(1, id(3)).await.expect("alive"), b"elsewhere");
+        rig = rig.crash().await;
+    }
+}
+
+/// A write that went to the wrong place: a sound header of another block, or of the other slot.
+#[tokio::test(start_paused = true)]
+async fn a_header_that_stands_elsewhere_is_not_believed() {
+    let rig = with_two_headers().await;
+    let mut disk = rig.disk.restart();
+    for (from, to) in [(slot_place(1, 1), slot_place(0, 1)), (slot_place(0, 0), slot_place(0, 1))] {
+        let stray = disk.peek(from, 4_096);
+        let sound = disk.peek(to, 4_096);
+        disk.write(to, AlignedBuf::copy_of(&stray), Durability::Durable).await.expect("writes");
+        let wrong = Rig::open(&rig.env, &disk).await;
+        assert_eq!(wrong.store.stats().headers_fallen_back, 1);
+        assert_eq!(wrong.content(0, id(1)).await.expect("alive"), b"first");
+        assert_eq!(wrong.content(0, id(3)).await, Err(NodeAnswer::Absent));
+        disk = wrong.disk.restart();
+        disk.write(to, AlignedBuf::copy_of(&sound), Durability::Durable).await.expect("writes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_slot_of_the_fences_is_enough_and_none_is_too_few() {
+    let rig = with_two_headers().await;
+    rig.ask(0, id(2), end(0)).await;
+    rig.ask(0, id(2), forget(0, 3, 0)).await;
+    let disk = rig.disk.restart();
+    let slots = [VOLUME_START, VOLUME_START + format::chunk_fences::FENCES_SLOT_BYTES];
+    // The fence was written under number 2, to the first slot; the other one is older.
+    flip(&disk, slots[1] + 20, 3).await;
+    let rig = Rig::open(&rig.env, &disk).await;
+    assert_eq!(rig.ask(0, id(2), put(100, "late")).await, NodeAnswer::Refused(NodeRefusal::Resolved));
+    let disk = rig.disk.restart();
+    flip(&disk, slots[0] + 20, 3).await;
+    let error = try_open(&rig.env, &disk).await.err().expect("what was deleted could come back");
+    assert!(matches!(error, BlocksError::FencesLost { block, .. } if block < BLOCKS), "{error}");
+}
