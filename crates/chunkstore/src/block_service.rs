@@ -50,7 +50,12 @@ impl BlockService {
     }
 
     /// Answers the client itself, not the host that has forwarded its request.
-    fn deliver(&self, store: Arc<BlockStore>, to: ToNode, delivery: impl FnOnce(NodeAnswer) -> (String, Delivery) + Send + 'static) {
+    fn deliver(
+        &self,
+        store: Arc<BlockStore>,
+        to: ToNode,
+        delivery: impl FnOnce(NodeAnswer) -> (String, Delivery) + Send + 'static,
+    ) {
         let (env, reach) = (self.env.clone(), self.reach.clone());
         self.env.spawn(async move {
             let (address, delivery) = delivery(BlockService::answer(&store, to).await);
@@ -70,9 +75,7 @@ impl BlockService {
             }
             BlockRequest::Forwarded { to, places, reply } => {
                 let (store, place) = (self.store(&to)?, to.place);
-                self.deliver(store, to, move |answer| {
-                    (reply.address, Delivery { token: reply.token, places, place, answer })
-                });
+                self.deliver(store, to, move |answer| (reply.address, Delivery { token: reply.token, places, place, answer }));
                 Ok(Bytes::new())
             }
         }

@@ -18,12 +18,12 @@ use env::Env;
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_command::ClientCall;
 use format::chunk_id::ChunkId;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use types::{DeviceId, ErrorKind};
 
 use crate::client::{Access, Event, Intent, NewChunk, Next, Outcome, Put};
 use crate::deliveries::Deliveries;
-use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES};
+use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TELLS};
 use crate::maintenance::Refusal;
 use crate::message::NodeRefusal;
 use crate::protocol::{UnitAnswer, UnitRequest};
@@ -36,13 +36,15 @@ use messenger::Messenger;
 pub enum ChunkError {
     #[error("there is no such chunk")]
     NotFound,
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("a node refused: {0}")]
-    RefusedByNode(#[from] NodeRefusal),
+    RefusedByNode(NodeRefusal),
     #[error("{found} bytes; a chunk has between 1 and {BLOCK_DATA_BYTES}")]
     Size { found: usize },
-    #[error("no shard takes chunks: `trilith serve --chunk-size` gives nodes space for them")]
+    #[error(
+        "no shard takes chunks: no node has space for them (`trilith serve --chunk-space`), or the first one has just begun"
+    )]
     NoShard,
     /// What was to be changed may have been changed, or may be yet.
     #[error("nodes that are needed do not answer; it is not known whether it was done")]
@@ -88,13 +90,21 @@ pub struct ChunkClient {
     deliveries: Arc<Deliveries>,
     /// Where answers that come from elsewhere are delivered.
     reply_address: String,
+    /// One permit for each message that nobody waits for.
+    tells: Arc<Semaphore>,
 }
 
 impl ChunkClient {
     /// `deliveries` is served at `reply_address`.
     pub fn new(env: &Env, reach: Arc<dyn Reach>, deliveries: Arc<Deliveries>, reply_address: String) -> ChunkClient {
         let units = Arc::new(UnitWays::new(env, reach.clone()));
-        ChunkClient { env: env.clone(), reach, units, deliveries, reply_address }
+        let tells = Arc::new(Semaphore::new(MAX_TELLS as usize));
+        ChunkClient { env: env.clone(), reach, units, deliveries, reply_address, tells }
+    }
+
+    /// Waits for the messages that calls have left behind: for a process that ends.
+    pub async fn finish(&self) {
+        drop(self.tells.acquire_many(MAX_TELLS).await);
     }
 
     /// Stores a chunk; returns when it is durable in all copies and can be found.
@@ -212,7 +222,7 @@ fn error_of(outcome: Outcome) -> ChunkError {
     match outcome {
         Outcome::NotFound => ChunkError::NotFound,
         Outcome::Refused(refusal) => refusal.into(),
-        Outcome::RefusedByNode(refusal) => refusal.into(),
+        Outcome::RefusedByNode(refusal) => ChunkError::RefusedByNode(refusal),
         Outcome::Unavailable => ChunkError::Unavailable,
         Outcome::Stored(_) | Outcome::Content(_) | Outcome::Done => unreachable!("no failure: {outcome:?}"),
     }

@@ -175,7 +175,8 @@ impl Leader {
     }
 
     fn answer_commits(&mut self) -> Vec<Order> {
-        let horizon = self.hosts.values().filter_map(|host| host.progress).map(|progress| progress.horizon).max().unwrap_or_default();
+        let horizon =
+            self.hosts.values().filter_map(|host| host.progress).map(|progress| progress.horizon).max().unwrap_or_default();
         let mut orders = Vec::new();
         while let Some((number, tag)) = self.waiting.first().copied()
             && number < horizon

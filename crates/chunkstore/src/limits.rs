@@ -69,3 +69,13 @@ pub const CALL_PATIENCE: Duration = Duration::from_secs(30);
 pub const MAX_EVENTS: usize = 64;
 /// Times that a put is registered anew, at other places, because a node did not answer.
 pub const MAX_PUT_TRIES: u32 = 4;
+/// Members of a unit's group.
+pub const UNIT_MEMBERS: usize = 3;
+/// Hosts of a shard's lookup units.
+pub const SHARD_HOSTS: usize = 3;
+/// How often the monitor looks at the cluster.
+pub const MONITOR_TICK: Duration = Duration::from_millis(500);
+/// How long a node may take to say where everything is.
+pub const MAP_PATIENCE: Duration = Duration::from_secs(3);
+/// Messages of one client that nobody waits for and that are under way: more are not sent, which costs later readers a little.
+pub const MAX_TELLS: u32 = 1_024;

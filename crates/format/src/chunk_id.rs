@@ -55,5 +55,26 @@ impl fmt::Display for ChunkId {
     }
 }
 
+/// Text that is no id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a chunk's id looks like 0.1f.00c0ffee00c0ffee: shard, number and nonce in hexadecimal digits")]
+pub struct ParseIdError;
+
+impl std::str::FromStr for ChunkId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let mut parts = text.trim().split('.');
+        let mut next = || parts.next().filter(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit())).ok_or(ParseIdError);
+        let (shard, number, nonce) = (next()?, next()?, next()?);
+        if parts.next().is_some() {
+            return Err(ParseIdError);
+        }
+        let long = |text| u64::from_str_radix(text, 16).map_err(|_| ParseIdError);
+        let shard = u32::from_str_radix(shard, 16).map_err(|_| ParseIdError)?;
+        Ok(ChunkId { shard: ShardId(shard), number: ChunkNumber(long(number)?), nonce: ChunkNonce(long(nonce)?) })
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

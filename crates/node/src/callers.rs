@@ -48,6 +48,11 @@ impl Callers {
         self.way(&node.address, tag, Some(node.identity))
     }
 
+    /// The same, for who has no record of the node.
+    pub fn to_place(&self, address: &str, node: NodeIdentity, tag: ServiceTag) -> Arc<dyn Caller> {
+        self.way(address, tag, Some(node))
+    }
+
     fn way(&self, address: &str, tag: ServiceTag, expected: Option<NodeIdentity>) -> Arc<dyn Caller> {
         let mut connections = self.connections.lock();
         if connections.len() >= MAX_CONNECTIONS {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod callers;
+mod chunks;
 mod directory;
 mod engine;
 mod error;
@@ -35,6 +36,7 @@ mod vitals;
 mod tests;
 
 pub use callers::Callers;
+pub use chunks::Chunks;
 pub use error::NodeError;
 pub use inquiry::{Applicant, answers_as, inquire};
 pub use node::{Node, NodeOptions, NodeStatus};

@@ -1,6 +1,7 @@
 //! A node: opened with its place in the cluster, started with its devices.
 
 use crate::callers::Callers;
+use crate::chunks::{self, Chunks, Surroundings};
 use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, inquire, refuse_twin};
@@ -94,6 +95,7 @@ pub(crate) struct Inner {
     pub lease_terms: LeaseTerms,
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
+    pub chunks: Arc<Chunks>,
 }
 
 /// Services that come with the devices: asked before, they say so.
@@ -116,7 +118,7 @@ impl Service for Late {
 
 /// The number under which a node votes: a part of its identity.
 pub(crate) fn member_id(identity: NodeIdentity) -> MemberId {
-    MemberId(u64::from_le_bytes(*identity.0.first_chunk().expect("an identity has sixteen bytes")))
+    MemberId::of_identity(&identity.0)
 }
 
 impl Node {
@@ -140,6 +142,7 @@ impl Node {
             .with(HEARTBEATS, late(HEARTBEATS))
             .with(SETTLINGS, late(SETTLINGS))
             .with(REMOVALS, late(REMOVALS));
+        let router = chunks::SERVICES.into_iter().fold(router, |router, tag| router.with(tag, late(tag)));
         let address = register.address.clone();
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
@@ -213,7 +216,7 @@ impl OpenNode {
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
         let OpenNode { env, callers, manager, register, services, member, id, listening } = self;
         let mut targets = Vec::new();
-        for device in devices {
+        for device in devices.iter().cloned() {
             let record = manager.snapshot().device(device.id()).cloned();
             if record.is_none_or(|record| record.node != Some(id)) {
                 let placed = manager.place_device(device.id(), Some(id)).await;
@@ -227,6 +230,15 @@ impl OpenNode {
                 Err(error) => return Err(NodeError::State(error.to_string())),
             }
         }
+        let around = Surroundings {
+            env: &env,
+            me: id,
+            address: register.address.clone(),
+            member: member.clone(),
+            manager: manager.clone(),
+            callers: callers.clone(),
+        };
+        let chunks::Started { chunks, services: of_chunks, tasks: chunk_tasks } = chunks::start(around, &devices).await?;
         let lease_terms = LeaseTerms::default();
         let inner = Arc::new(Inner {
             env: env.clone(),
@@ -240,17 +252,19 @@ impl OpenNode {
             lease_terms,
             config,
             drain: DrainSlot::default(),
+            chunks,
         });
         let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
-        let late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
+        let mut late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
             (TARGETS, Arc::new(TargetService::new(&env, targets)) as Arc<dyn Service>),
             (GATEWAYS, Arc::new(GatewayService(weak())) as Arc<dyn Service>),
             (HEARTBEATS, Arc::new(HeartbeatService(weak())) as Arc<dyn Service>),
             (SETTLINGS, Arc::new(SettleService(weak())) as Arc<dyn Service>),
             (REMOVALS, Arc::new(RemovalService(weak())) as Arc<dyn Service>),
         ]);
+        late.extend(of_chunks);
         assert!(services.0.set(late).is_ok(), "a node starts once");
-        let tasks = vec![
+        let mut tasks = vec![
             listening,
             Ending(env.spawn(inner.clone().keep_fences())),
             Ending(env.spawn(inner.clone().run_overseer())),
@@ -259,6 +273,7 @@ impl OpenNode {
             Ending(env.spawn(inner.clone().live())),
             Ending(env.spawn(inner.clone().forget_replaced())),
         ];
+        tasks.extend(chunk_tasks.into_iter().map(|task| Ending(env.spawn(task))));
         tracing::info!(node = id.0, name = register.name, address = register.address, "the node takes part in its cluster");
         Ok(Node { inner, member, _tasks: tasks })
     }
@@ -277,6 +292,11 @@ impl Node {
 
     pub fn manager(&self) -> &Arc<Manager> {
         &self.inner.manager
+    }
+
+    /// The node's part of the chunk store.
+    pub fn chunks(&self) -> &Arc<Chunks> {
+        &self.inner.chunks
     }
 
     pub fn status(&self) -> NodeStatus {

@@ -1,6 +1,7 @@
 //! The commands that talk to a server or look at a disk: each reads its arguments, does one thing, and says what it did.
 
 pub mod bucket;
+pub mod chunk;
 pub mod cluster;
 pub mod device;
 pub mod fsck;

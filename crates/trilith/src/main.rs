@@ -14,6 +14,7 @@ mod commands;
 
 use clap::{Parser, Subcommand};
 use commands::bucket::{self, BucketArgs};
+use commands::chunk::{self, ChunkCommand};
 use commands::cluster::{self, ClusterCommand};
 use commands::device::{self, DeviceCommand};
 use commands::fsck::{self, FsckArgs};
@@ -54,6 +55,9 @@ enum Command {
     /// Make a cluster of several nodes, join one, look at it, or try one on this machine
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Store and fetch chunks that the system names; see where they are, and move them
+    #[command(subcommand)]
+    Chunk(ChunkCommand),
     /// Check everything that a stopped server keeps, or rebuild what it has lost
     Fsck(FsckArgs),
     /// Print what a server says of itself, and what to do about what is wrong
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&command),
+        Command::Chunk(command) => chunk::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Fsck(args) => fsck::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Bench(command) => bench::run(command).map(|()| ExitCode::SUCCESS),

@@ -51,6 +51,11 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
             .ok();
         match place {
             Some(place) => member::serve(settings, env, place).await,
+            None if settings.chunk_space > 0 => bail!(
+                "chunk_space: chunks need a cluster. Make this folder its first node (`trilith cluster init --data {}`), or try one: \
+                 `trilith cluster dev --chunk-space 4GiB`",
+                settings.data.display()
+            ),
             None => serve(settings, env).await,
         }
     })

@@ -59,6 +59,9 @@ pub struct ServeArgs {
     /// How far a file that stands in for a disk may grow, e.g. 100GiB [default: 80% of the free space]
     #[arg(long, env = "TRILITH_DEVICE_SIZE")]
     pub device_size: Option<String>,
+    /// Space for chunks on each device that is formatted from now on, e.g. 100GiB; a part of its size. Only in a cluster [default: none]
+    #[arg(long, env = "TRILITH_CHUNK_SPACE")]
+    pub chunk_space: Option<String>,
     /// When a write is acknowledged: `always` when it is durable; `batch:MS` before, with a flush at most MS milliseconds
     /// later (a power cut loses that much); `off` never flushed on purpose (a power cut loses any amount) [default: always]
     #[arg(long, env = "TRILITH_SYNC")]
@@ -104,6 +107,8 @@ pub struct Settings {
     /// Empty: one file in the data folder.
     pub devices: Vec<PathBuf>,
     pub device_size: Option<u64>,
+    /// Bytes of each new device's region for chunks; 0: none.
+    pub chunk_space: u64,
     pub sync: SyncMode,
     /// What a person can set of the log engine; cell and gateway are its own.
     pub engine: LogStoreConfig,
@@ -135,6 +140,7 @@ impl ServeArgs {
             domain: pick(&self.domain, "domain"),
             devices: list(pick(&self.devices, "devices")).into_iter().map(PathBuf::from).collect(),
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
+            chunk_space: chunk_space(pick(&self.chunk_space, "chunk_space"))?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             engine: engine(|flag, key| pick(flag, key), self)?,
             cores: cores(pick(&self.cores, "cores"))?,
@@ -160,6 +166,7 @@ const KEYS: &[&str] = &[
     "domain",
     "devices",
     "device_size",
+    "chunk_space",
     "sync",
     "consistency",
     "background_rate",
@@ -291,6 +298,19 @@ fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
     }
 }
 
+/// Whole blocks for chunks, as many as fit.
+fn chunk_space(text: Option<String>) -> anyhow::Result<u64> {
+    let Some(text) = text else { return Ok(0) };
+    let bytes = size("chunk_space", &text)?;
+    match chunkstore::blocks::block_count(bytes) {
+        0 if bytes > 0 => {
+            bail!("chunk_space: {text} is too little for one block of {} bytes", chunkstore::blocks::volume_bytes(1))
+        }
+        0 => Ok(0),
+        blocks => Ok(chunkstore::blocks::volume_bytes(blocks)),
+    }
+}
+
 /// A time with its unit, at most some years; zero for `off`.
 fn period(key: &str, text: &str) -> anyhow::Result<Duration> {
     if text == "off" {
@@ -348,7 +368,8 @@ mod tests {
         std::fs::write(
             folder.path().join(CONFIG_FILE),
             "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n\
-             consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n",
+             consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n\
+             scrub_period = \"36h\"\n",
         )
         .unwrap();
         let args =
@@ -360,6 +381,7 @@ mod tests {
         assert_eq!(settings.cores, 3);
         assert_eq!(settings.engine.consistency, Consistency::ReadAfterWrite);
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
+        assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));
         assert_eq!(settings.admin_address.port(), 9001);
     }
 
@@ -371,6 +393,11 @@ mod tests {
         assert_eq!(size("x", "3GiB").unwrap(), 3 << 30);
         assert_eq!(size("x", "5mb").unwrap(), 5_000_000);
         assert!(size("x", "5 parsecs").is_err());
+        assert_eq!(period("x", "14d").unwrap(), Duration::from_secs(14 * 24 * 3600));
+        assert_eq!(period("x", "off").unwrap(), Duration::ZERO);
+        for wrong in ["", "d", "0h", "-1d", "14", "1 fortnight"] {
+            assert!(period("x", wrong).unwrap_err().to_string().contains("such as 14d"), "{wrong}");
+        }
         assert_eq!(consistency(None).unwrap(), Consistency::Linearizable);
         assert_eq!(consistency(Some("read-after-write")).unwrap(), Consistency::ReadAfterWrite);
         assert!(consistency(Some("eventual")).unwrap_err().to_string().contains("`read-after-write`"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use env::Env;
 use format::chunk_id::{ChunkId, ShardId};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::ChunkClient;
 use crate::client::{Event, NewChunk, Round, Send};
@@ -23,6 +23,7 @@ pub(super) struct Messenger {
     way: Way,
     deliveries: Arc<Deliveries>,
     reply_address: String,
+    tells: Arc<Semaphore>,
     expected: Vec<Expected>,
 }
 
@@ -37,10 +38,10 @@ struct Way {
 
 impl Messenger {
     pub fn new(client: &ChunkClient, events: mpsc::Sender<Event>) -> Messenger {
-        let ChunkClient { env, reach, units, deliveries, reply_address } = client;
+        let ChunkClient { env, reach, units, deliveries, reply_address, tells } = client;
         let way = Way { env: env.clone(), reach: reach.clone(), units: units.clone(), events };
-        let (deliveries, reply_address) = (deliveries.clone(), reply_address.clone());
-        Messenger { way, deliveries, reply_address, expected: Vec::new() }
+        let (deliveries, reply_address, tells) = (deliveries.clone(), reply_address.clone(), tells.clone());
+        Messenger { way, deliveries, reply_address, tells, expected: Vec::new() }
     }
 
     /// Sends without waiting.
@@ -53,7 +54,7 @@ impl Messenger {
             Send::Revoke(id) => _ = env.spawn(async move { _ = way.ask_unit(id.shard, &UnitRequest::Revoke(id)).await }),
             Send::Find { round, id } => _ = env.spawn(way.find(round, id)),
             Send::Node { round, to } => _ = env.spawn(way.ask_node(round, to)),
-            Send::Tell(to) => _ = env.spawn(async move { _ = way.call_node(to).await }),
+            Send::Tell(to) => self.tell(to),
             Send::Route { round, host, id, has_content } => {
                 let expected = self.deliveries.expect(round, way.events.clone());
                 let reply = ReplyTo { address: self.reply_address.clone(), token: expected.token };
@@ -61,6 +62,18 @@ impl Messenger {
                 env.spawn(way.route(round, host, HostRequest::Route { id, has_content, reply }, id.shard));
             }
         }
+    }
+}
+
+impl Messenger {
+    fn tell(&self, to: ToNode) {
+        let Ok(permit) = self.tells.clone().try_acquire_owned() else { return };
+        let way = self.way.clone();
+        self.way.env.spawn(async move {
+            // Nobody waits for the answer.
+            _ = way.call_node(to).await;
+            drop(permit);
+        });
     }
 }
 

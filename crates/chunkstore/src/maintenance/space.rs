@@ -51,7 +51,8 @@ impl Space {
     pub fn blocks_from(&self, device: DeviceId, block: u32) -> impl Iterator<Item = BlockPlace> {
         let place = |block| BlockPlace::new(device, block);
         let (first, from, last) = (place(0), place(block), place((1 << BLOCK_BITS) - 1));
-        let range = |from: Option<BlockPlace>, to: Option<BlockPlace>| from.zip(to).map(|(from, to)| self.blocks.range(from..=to));
+        let range =
+            |from: Option<BlockPlace>, to: Option<BlockPlace>| from.zip(to).map(|(from, to)| self.blocks.range(from..=to));
         let after = range(from, last).into_iter().flatten();
         let before = range(first, from).into_iter().flatten().filter(move |(at, _)| Some(**at) != from);
         after.chain(before).map(|(place, _)| *place)

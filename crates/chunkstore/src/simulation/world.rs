@@ -58,19 +58,58 @@ pub enum ReplyTo {
 
 #[derive(Clone, Debug)]
 enum Happening {
-    Client { call: CallNumber, event: Event },
+    Client {
+        call: CallNumber,
+        event: Event,
+    },
     Timer(CallNumber),
-    ToUnit { call: CallNumber, send: Send },
-    ToHost { call: CallNumber, round: Round, host: u32, id: ChunkId, has_content: bool },
-    ToNode { reply: ReplyTo, to: ToNode },
-    FromNode { reply: ReplyTo, id: ChunkId, place: BlockPlace, answer: NodeAnswer },
-    Written { device: u32, life: u64, job: JobId },
+    ToUnit {
+        call: CallNumber,
+        send: Send,
+    },
+    ToHost {
+        call: CallNumber,
+        round: Round,
+        host: u32,
+        id: ChunkId,
+        has_content: bool,
+    },
+    ToNode {
+        reply: ReplyTo,
+        to: ToNode,
+    },
+    FromNode {
+        reply: ReplyTo,
+        id: ChunkId,
+        place: BlockPlace,
+        answer: NodeAnswer,
+    },
+    Written {
+        device: u32,
+        life: u64,
+        job: JobId,
+    },
     Restart(u32),
-    Update { term: u64, host: u32, update: LookupUpdate },
-    Heard { term: u64, host: u32, received: Received },
+    Update {
+        term: u64,
+        host: u32,
+        update: LookupUpdate,
+    },
+    Heard {
+        term: u64,
+        host: u32,
+        received: Received,
+    },
     /// Of the host's own accord.
-    Reported { term: u64, host: u32, received: Received },
-    Commit { proposer: Option<(u64, CallNumber, Round)>, command: ChunkCommand },
+    Reported {
+        term: u64,
+        host: u32,
+        received: Received,
+    },
+    Commit {
+        proposer: Option<(u64, CallNumber, Round)>,
+        command: ChunkCommand,
+    },
     Lead,
     Tick,
 }
@@ -280,9 +319,7 @@ impl World {
             return;
         }
         let (round, command) = match send {
-            Send::Register { round, new } => {
-                (round, ChunkCommand::Register(registration(new, &mut self.choose, self.now_ms)))
-            }
+            Send::Register { round, new } => (round, ChunkCommand::Register(registration(new, &mut self.choose, self.now_ms))),
             Send::Commit { round, id } => (round, ChunkCommand::Commit(id)),
             Send::Revoke(id) => (Round(0), ChunkCommand::Revoke(id)),
             Send::Find { round, id } => {

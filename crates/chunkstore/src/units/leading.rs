@@ -14,7 +14,7 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::Placing;
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::MAX_REPAIRS;
+use crate::limits::{MAX_REPAIRS, NODE_SILENCE, STOCK_AGE};
 use crate::lookup::Received;
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::Random;
@@ -25,11 +25,14 @@ pub type ErrandKey = (Errand, ChunkId, BlockPlace);
 /// A leadership.
 pub struct Leading {
     pub term: Term,
+    began: Instant,
+    /// When nodes and devices were looked at last.
+    stock: Option<Instant>,
     pub leader: Leader,
     pub placing: Placing,
     pub links: BTreeMap<Host, Link>,
     /// When each node was heard last.
-    pub heard: BTreeMap<NodeId, Instant>,
+    heard: BTreeMap<NodeId, Instant>,
     /// Errands that have no answer yet: they are not sent twice meanwhile.
     pub under_way: BTreeSet<ErrandKey>,
     commits: BTreeMap<CommitTag, oneshot::Sender<()>>,
@@ -39,9 +42,11 @@ pub struct Leading {
 }
 
 impl Leading {
-    pub fn new(term: Term, leader: Leader) -> Self {
+    pub fn new(now: Instant, term: Term, leader: Leader) -> Self {
         Leading {
             term,
+            began: now,
+            stock: None,
             leader,
             placing: Placing::default(),
             links: BTreeMap::new(),
@@ -91,6 +96,20 @@ impl Leading {
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
 
+    /// Looks at nodes and devices anew if it is time for that; whether it was.
+    pub fn take_stock(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> bool {
+        if self.stock.is_some_and(|at| now.saturating_duration_since(at) < STOCK_AGE) {
+            return false;
+        }
+        self.stock = Some(now);
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < NODE_SILENCE;
+        // Nobody has had the time to report to a new leader.
+        let (is_new, heard) = (is_recent(self.began), &self.heard);
+        let is_up = |node| is_new || heard.get(&node).is_some_and(|at| is_recent(*at));
+        self.placing.take_stock(state, unit, is_up);
+        true
+    }
+
     /// Notes devices that the manager has forgotten; repairs of some chunks that had copies there.
     pub fn repair(&mut self, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
         for (device, ..) in unit.grants() {
@@ -112,7 +131,13 @@ impl Leading {
     }
 
     /// A relocation that needs another target.
-    pub fn retarget(&mut self, state: &Snapshot, unit: &MaintenanceUnit, asked: Move, random: &mut Random<'_>) -> Option<Order> {
+    pub fn retarget(
+        &mut self,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        asked: Move,
+        random: &mut Random<'_>,
+    ) -> Option<Order> {
         let bytes = unit.bytes_of(asked.id)?;
         let to = self.target(state, unit, (asked.id, asked.from), bytes, random)?;
         let Move { id, from, is_lost, .. } = asked;
@@ -149,7 +174,7 @@ impl Leading {
         let places = unit.places_of(id)?;
         let stays = places.iter().filter(|place| *place != from);
         let stays: Vec<NodeId> = stays.filter_map(|place| state.device(place.device())?.node).collect();
-        let to = self.placing.choose_target(unit, bytes, &stays, random)?;
+        let to = self.placing.choose_target(unit, bytes, &stays, from.device(), random)?;
         // Relocations are few: what is promised beyond them comes back at once.
         self.placing.settle([to], bytes);
         Some(to)

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use consensus::{Group, ReadMode, Term};
-use env::{Env, Instant};
+use env::Env;
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
 use manager::{Manager, Snapshot};
@@ -26,7 +26,7 @@ use super::leading::{Leading, gather, host_of};
 use super::link::Link;
 use super::machine::UnitMachine;
 use crate::leader::{Errand, Host, Leader, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES, NODE_SILENCE, STOCK_AGE};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
 use crate::maintenance::MaintenanceUnit;
 use crate::message::{NodeAnswer, ToNode};
 use crate::protocol::{BLOCKS, BlockRequest};
@@ -54,8 +54,7 @@ impl UnitMember {
         reach: Arc<dyn Reach>,
     ) -> Arc<UnitMember> {
         let duties = Arc::new(Semaphore::new(MAX_DUTIES));
-        let member =
-            Arc::new(UnitMember { env: env.clone(), shard, group, manager, reach, leading: Mutex::new(None), duties });
+        let member = Arc::new(UnitMember { env: env.clone(), shard, group, manager, reach, leading: Mutex::new(None), duties });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
     }
@@ -86,8 +85,9 @@ impl UnitMember {
         match begun.await {
             Ok(Ok((leader, orders))) => {
                 tracing::info!(shard = self.shard.0, term = term.0, "this node leads a shard's maintenance unit");
-                *self.leading.lock() = Some(Leading::new(term, leader));
+                *self.leading.lock() = Some(Leading::new(self.env.now(), term, leader));
                 self.carry_out(orders);
+                self.tick();
             }
             Ok(Err(error)) => tracing::error!(shard = self.shard.0, %error, "the shard's lookup structure can't be built"),
             // Not the leader any more, or no quorum: it is looked at again.
@@ -119,30 +119,27 @@ impl UnitMember {
     }
 
     /// Looks for what there is to do.
-    fn tick(self: &Arc<Self>, stock_is_old: bool) {
+    fn tick(self: &Arc<Self>) {
         let state = self.manager.snapshot();
         let hosts = self.hosts(&state);
         let now = self.env.now();
-        let orders = self.group.look(|machine| {
+        let looked = self.group.look(|machine| {
             let unit = machine.unit();
             let mut leading = self.leading.lock();
             let leading = leading.as_mut()?;
             let mut orders = leading.leader.set_hosts(&hosts);
-            if stock_is_old {
-                let heard = &leading.heard;
-                let is_up = |node| heard.get(&node).is_some_and(|at| now.saturating_duration_since(*at) < NODE_SILENCE);
-                leading.placing.take_stock(&state, unit, is_up);
+            let is_stock_new = leading.take_stock(now, &state, unit);
+            if is_stock_new {
                 orders.extend(leading.repair(&state, unit, &mut || self.env.random_u64()));
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
-            Some(orders)
+            Some((orders, is_stock_new))
         });
-        if let Some(orders) = orders {
-            self.carry_out(orders);
-            if stock_is_old {
-                self.keep_space(&state);
-            }
+        let Some((orders, is_stock_new)) = looked else { return };
+        self.carry_out(orders);
+        if is_stock_new {
+            self.keep_space(&state);
         }
     }
 
@@ -247,7 +244,7 @@ pub(super) fn with_leader(member: &Weak<UnitMember>, work: impl FnOnce(&mut Lead
 
 async fn follow(env: Env, member: Weak<UnitMember>) {
     let Some(mut applied) = member.upgrade().map(|member| member.group.changes()) else { return };
-    let (mut next_tick, mut next_stock): (Instant, Instant) = (env.now(), env.now());
+    let mut next_tick = env.now();
     loop {
         tokio::select! {
             biased;
@@ -259,11 +256,8 @@ async fn follow(env: Env, member: Weak<UnitMember>) {
         member.publish();
         let now = env.now();
         if now >= next_tick {
-            member.tick(now >= next_stock);
+            member.tick();
             next_tick = now + LEADER_TICK;
-            if now >= next_stock {
-                next_stock = now + STOCK_AGE;
-            }
         }
     }
 }

@@ -53,19 +53,20 @@ impl Placing {
         copies: usize,
         random: &mut Random<'_>,
     ) -> Option<ChunkPlaces> {
-        let places = self.choose_beside(unit, bytes, copies, &[], random)?;
+        let places = self.choose_beside(unit, bytes, copies, (&[], None), random)?;
         ChunkPlaces::new(&places)
     }
 
-    /// A place for a copy that is moved, on another host than those that stay.
+    /// A place for a copy that is moved, on another host than those that stay and on another device than it was.
     pub fn choose_target(
         &mut self,
         unit: &MaintenanceUnit,
         bytes: u32,
         stays: &[NodeId],
+        from: DeviceId,
         random: &mut Random<'_>,
     ) -> Option<BlockPlace> {
-        self.choose_beside(unit, bytes, 1, stays, random)?.pop()
+        self.choose_beside(unit, bytes, 1, (stays, Some(from)), random)?.pop()
     }
 
     /// A place on one device, for whoever wants that and no other.
@@ -82,17 +83,23 @@ impl Placing {
         unit: &MaintenanceUnit,
         bytes: u32,
         copies: usize,
-        has: &[NodeId],
+        (has, without): (&[NodeId], Option<DeviceId>),
         random: &mut Random<'_>,
     ) -> Option<Vec<BlockPlace>> {
         // A node may be open, and have no block for so much: it is left out then.
         for _ in 0..=self.devices.len() {
-            let request =
-                Request { copies, apart: Level::Host, has, writer: None, chunk: random(), made: Made(u64::from(unit.shard().0)) };
+            let request = Request {
+                copies,
+                apart: Level::Host,
+                has,
+                writer: None,
+                chunk: random(),
+                made: Made(u64::from(unit.shard().0)),
+            };
             let nodes = LeastLoaded.place(&self.cluster, &request, random).ok()?;
             let mut places = Vec::with_capacity(copies);
             for node in nodes {
-                match self.take_block(unit, node, bytes) {
+                match self.take_block(unit, node, without, bytes) {
                     Some(place) => places.push(place),
                     None => _ = self.cluster.report(node, Load::default(), false),
                 }
@@ -105,9 +112,16 @@ impl Placing {
         None
     }
 
-    fn take_block(&mut self, unit: &MaintenanceUnit, node: NodeId, bytes: u32) -> Option<BlockPlace> {
+    fn take_block(
+        &mut self,
+        unit: &MaintenanceUnit,
+        node: NodeId,
+        without: Option<DeviceId>,
+        bytes: u32,
+    ) -> Option<BlockPlace> {
         let filling = &mut self.filling;
-        let place = self.devices.get(&node)?.iter().find_map(|(_, device)| filling.take(unit, *device, bytes));
+        let devices = self.devices.get(&node)?.iter().filter(|(_, device)| Some(*device) != without);
+        let place = devices.into_iter().find_map(|(_, device)| filling.take(unit, *device, bytes));
         if bytes > BLOCK_DATA_BYTES / 2 {
             self.cluster.take_block(node);
         }

@@ -94,11 +94,13 @@ impl UnitMember {
                 return Err(UnitAnswer::Refused(Refusal::Unknown));
             };
             let from = places.iter().find(|place| place.device() == from);
-            let from = from.ok_or(UnitAnswer::Refused(Refusal::Places))?;
+            let from = from.filter(|from| to != Some(from.device())).ok_or(UnitAnswer::Refused(Refusal::Places))?;
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
             let to = match to {
-                Some(device) => leading.placing.choose_on(unit, bytes, device).inspect(|to| leading.placing.settle([*to], bytes)),
+                Some(device) => {
+                    leading.placing.choose_on(unit, bytes, device).inspect(|to| leading.placing.settle([*to], bytes))
+                }
                 None => leading.target(&state, unit, (id, from), bytes, &mut || self.env.random_u64()),
             };
             let to = to.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))?;

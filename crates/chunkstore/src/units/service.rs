@@ -99,7 +99,9 @@ fn group_of(shard: ShardId) -> GroupId {
 fn shard_of(request: &UnitRequest) -> ShardId {
     match request {
         UnitRequest::Register { shard, .. } => *shard,
-        UnitRequest::Commit(id) | UnitRequest::Revoke(id) | UnitRequest::Find(id) | UnitRequest::Relocate { id, .. } => id.shard,
+        UnitRequest::Commit(id) | UnitRequest::Revoke(id) | UnitRequest::Find(id) | UnitRequest::Relocate { id, .. } => {
+            id.shard
+        }
         UnitRequest::Report(report) => report.shard,
     }
 }

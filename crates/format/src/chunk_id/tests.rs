@@ -22,5 +22,13 @@ proptest! {
     #[test]
     fn round_trip(id in any_id()) {
         prop_assert_eq!(ChunkId::from_bytes(id.to_bytes()), id);
+        prop_assert_eq!(id.to_string().parse(), Ok(id));
+    }
+}
+
+#[test]
+fn text_that_is_no_id_is_refused() {
+    for text in ["", "1", "1.2", "1.2.3.4", "1.2.g", "+1.2.3", "1..3", "100000000.0.0", "0.0.10000000000000000"] {
+        assert!(text.parse::<ChunkId>().is_err(), "{text}");
     }
 }

@@ -67,8 +67,7 @@ pub async fn open_of_node(
         let mut is_new = false;
         let device = loop {
             let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
-            let prepared =
-                crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
+            let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
             if disk.size_bytes() == 0 || prepared.is_some() || is_new {
                 note_replaced(manager, node, &path).await?;
                 format_as(env, settings, manager, (cluster, is_new), &path, &disk, prepared).await?;
@@ -190,7 +189,7 @@ async fn format_as(
             (None, None) if disk.is_block_device() => None,
             (None, None) => Some(free_share(path)?),
         },
-        volume_bytes: prepared.map_or(0, |prepared| prepared.volume_bytes),
+        volume_bytes: prepared.map_or(settings.chunk_space, |prepared| prepared.volume_bytes),
         // A prepared disk was given up by a person; an empty one holds nothing.
         overwrite: prepared.is_some() || again,
     };

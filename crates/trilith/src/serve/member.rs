@@ -88,6 +88,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     admin.set_ready(false);
     server.stop().await?;
     node.leave().await;
+    node.chunks().close().await;
     drop(node);
     for device in &found {
         if let Err(error) = device.seal().await {

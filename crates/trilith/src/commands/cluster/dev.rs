@@ -50,17 +50,11 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     say!("A cluster of {} nodes, each a process of its own:", args.nodes);
     for node in &nodes {
         let (number, address) = (node.number, node.address);
-        say!(
-            "  node {number}  S3 http://{address}:9000  admin http://{address}:9001  log {}",
-            log_of(&node.data).display()
-        );
+        say!("  node {number}  S3 http://{address}:9000  admin http://{address}:9001  log {}", log_of(&node.data).display());
     }
     say!("  access key {}", root.user);
     say!("  secret key {}", root.password);
-    say!(
-        "Kill one and watch:   kill -9 $(cat {}/trilith.pid); trilith cluster status",
-        nodes[nodes.len() - 1].data.display()
-    );
+    say!("Kill one and watch:   kill -9 $(cat {}/trilith.pid); trilith cluster status", nodes[nodes.len() - 1].data.display());
     say!("Start it again:       trilith serve --data {}", nodes[nodes.len() - 1].data.display());
     loop {
         tokio::select! {
@@ -117,9 +111,10 @@ fn prepare(
         place::place(env, &node, token, via)?.write(data)?;
     }
     // So that `trilith serve --data` alone starts the node again.
+    let chunk_space = args.chunk_space.as_ref().map_or_else(String::new, |size| format!("chunk_space = \"{size}\"\n"));
     let settings = format!(
         "s3_addr = \"{address}:9000\"\nadmin_addr = \"{address}:9001\"\ndevice_size = \"{}\"\ncores = {}\n\
-         root_user = \"{}\"\nroot_password = \"{}\"\n",
+         root_user = \"{}\"\nroot_password = \"{}\"\n{chunk_space}",
         args.device_size, args.cores, root.user, root.password
     );
     let path = data.join("trilith.toml");

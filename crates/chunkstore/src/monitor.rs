@@ -1,0 +1,118 @@
+//! The monitor: which shards there are, and which nodes keep and host them (paper, section 4.1; docs/rfd/0012).
+//!
+//! It runs where the manager is led, and all that it decides are records there. Bulks are granted by the manager when a unit's leader asks;
+//! load and hot chunks are told to the leaders of units, which place by them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use env::Env;
+use manager::{Manager, ShardRecord, Snapshot};
+use types::NodeId;
+
+use crate::limits::{DEFAULT_SHARD_CHUNKS, MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
+
+/// The monitor of a node; it acts while that leads the manager.
+pub struct Monitor {
+    pub env: Env,
+    pub me: NodeId,
+    pub manager: Arc<Manager>,
+}
+
+/// One thing to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    Open { expected_next: u32, members: Vec<NodeId>, hosts: Vec<NodeId> },
+    Members { shard: u32, members: Vec<NodeId> },
+    Hosts { shard: u32, hosts: Vec<NodeId> },
+}
+
+impl Monitor {
+    /// For as long as the node lives.
+    pub async fn run(self) {
+        loop {
+            self.env.sleep(MONITOR_TICK).await;
+            if !self.manager.is_leader() || self.manager.fresh().await.is_err() {
+                continue;
+            }
+            for change in changes(&self.manager.snapshot(), self.me) {
+                tracing::info!(?change, "the chunk store's shards are to change");
+                if let Err(error) = self.carry_out(change).await {
+                    tracing::warn!(error, "a change of the chunk store's shards was not made");
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&self, change: Change) -> Result<(), String> {
+        let changed = match change {
+            Change::Open { expected_next, members, hosts } => {
+                self.manager.open_shard(expected_next, DEFAULT_SHARD_CHUNKS, members, hosts).await
+            }
+            Change::Members { shard, members } => self.manager.set_shard_members(shard, members).await,
+            Change::Hosts { shard, hosts } => self.manager.set_shard_hosts(shard, hosts).await,
+        };
+        changed.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// What is to be changed now. `me` is surely there: whoever begins a unit comes first among its members.
+fn changes(state: &Snapshot, me: NodeId) -> Vec<Change> {
+    let able = able_nodes(state, me);
+    if able.is_empty() {
+        return Vec::new();
+    }
+    let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able)).collect();
+    if state.open_shard().is_none() {
+        let members = fill(Vec::new(), &able, UNIT_MEMBERS, state);
+        let hosts = fill(Vec::new(), &able, SHARD_HOSTS, state);
+        changes.push(Change::Open { expected_next: state.next_shard(), members: odd(members), hosts });
+    }
+    changes
+}
+
+/// Nodes that are gone are replaced, and places that are free are filled.
+fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId]) -> Vec<Change> {
+    let stay =
+        |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| state.node(**node).is_some()).copied().collect() };
+    let members = fill(stay(&shard.members), able, UNIT_MEMBERS, state);
+    let hosts = fill(stay(&shard.hosts), able, SHARD_HOSTS, state);
+    let members = if members.len() > shard.members.len() { odd(members) } else { members };
+    let mut changes = Vec::new();
+    if members != shard.members && !members.is_empty() {
+        changes.push(Change::Members { shard: shard.id, members });
+    }
+    if hosts != shard.hosts && !hosts.is_empty() {
+        changes.push(Change::Hosts { shard: shard.id, hosts });
+    }
+    changes
+}
+
+/// Nodes with devices for chunks, this one first.
+fn able_nodes(state: &Snapshot, me: NodeId) -> Vec<NodeId> {
+    let with_volumes: BTreeSet<NodeId> = state.volumes().filter_map(|volume| state.device(volume.device)?.node).collect();
+    let (mut able, others): (Vec<NodeId>, Vec<NodeId>) = with_volumes.into_iter().partition(|node| *node == me);
+    able.extend(others);
+    able
+}
+
+/// More nodes, up to `count`: on hosts that have none of them yet before others.
+fn fill(mut nodes: Vec<NodeId>, able: &[NodeId], count: usize, state: &Snapshot) -> Vec<NodeId> {
+    let host = |node: &NodeId| state.node(*node).map(|node| (node.zone.clone(), node.rack.clone(), node.host.clone()));
+    while nodes.len() < count {
+        let taken: BTreeSet<_> = nodes.iter().map(host).collect();
+        let mut others = able.iter().filter(|node| !nodes.contains(node));
+        let apart = others.clone().find(|node| !taken.contains(&host(node)));
+        let Some(next) = apart.or_else(|| others.next()) else { break };
+        nodes.push(*next);
+    }
+    nodes
+}
+
+/// An even number of members survives no more failures than one fewer.
+fn odd(mut members: Vec<NodeId>) -> Vec<NodeId> {
+    if members.len().is_multiple_of(2) {
+        members.pop();
+    }
+    members
+}

@@ -1,0 +1,51 @@
+//! What a node tells the leaders of units, now and then and of its own accord: that it is there, how far its lookup units are, and which chunks
+//! have dead copies here.
+
+use std::sync::Arc;
+
+use env::Env;
+use futures_util::future::join_all;
+use types::NodeId;
+
+use crate::block_service::BlockService;
+use crate::host_service::HostService;
+use crate::limits::REPORT_INTERVAL;
+use crate::protocol::{NodeReport, ShardPlace, UnitRequest};
+use crate::reach::Reach;
+use crate::unit_ways::UnitWays;
+use crate::wire::limits::MAX_FREED;
+
+/// A node's reports.
+pub struct Reporting {
+    pub env: Env,
+    pub me: NodeId,
+    pub reach: Arc<dyn Reach>,
+    pub hosts: Arc<HostService>,
+    pub blocks: Arc<BlockService>,
+}
+
+impl Reporting {
+    /// For as long as the node lives.
+    pub async fn run(self) {
+        let units = UnitWays::new(&self.env, self.reach.clone());
+        loop {
+            self.env.sleep(REPORT_INTERVAL).await;
+            let map = self.reach.map();
+            self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
+            join_all(map.shards.iter().map(|shard| self.report(&units, shard))).await;
+        }
+    }
+
+    async fn report(&self, units: &UnitWays, place: &ShardPlace) {
+        let shard = place.shard;
+        let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
+        let freed = self.blocks.freed(shard, MAX_FREED);
+        // Nodes with blocks say that they are there; a closed shard has no use for that.
+        let is_needed = host.is_some() || !freed.is_empty() || (place.is_open && self.blocks.stores().next().is_some());
+        if is_needed {
+            let report = NodeReport { node: self.me, shard, host, freed };
+            // One that is not heard is followed by another.
+            _ = units.ask(shard, &UnitRequest::Report(report), self.env.now() + REPORT_INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A node's part of the chunk store (docs/rfd/0012): its blocks, its lookup units, the maintenance units that it is a member of, a client.
+
+mod in_cluster;
+
+use crate::error::NodeError;
+use chunkstore::block_service::BlockService;
+use chunkstore::blocks::BlockStore;
+use chunkstore::chunk_client::ChunkClient;
+use chunkstore::deliveries::Deliveries;
+use chunkstore::host_service::HostService;
+use chunkstore::map_service::MapService;
+use chunkstore::monitor::Monitor;
+use chunkstore::protocol::{BLOCKS, DELIVERIES, HOSTS, MAPS, UNITS};
+use chunkstore::reporting::Reporting;
+use chunkstore::units::Units;
+use device::Device;
+use env::Env;
+use manager::Manager;
+use net::{Service, ServiceTag};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use types::{DeviceId, NodeId};
+
+use crate::callers::Callers;
+use in_cluster::InCluster;
+
+/// Services of the chunk store at a node's address.
+pub const SERVICES: [ServiceTag; 5] = [BLOCKS, HOSTS, UNITS, DELIVERIES, MAPS];
+
+/// A node's part of the chunk store.
+pub struct Chunks {
+    pub client: ChunkClient,
+    stores: BTreeMap<DeviceId, Arc<BlockStore>>,
+}
+
+/// What it is made of.
+pub struct Surroundings<'a> {
+    pub env: &'a Env,
+    pub me: NodeId,
+    /// Where this node listens.
+    pub address: String,
+    pub member: consensus::Node,
+    pub manager: Arc<Manager>,
+    pub callers: Callers,
+}
+
+/// A task for as long as the node lives.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a start makes: the part, its services, and what runs beside.
+pub struct Started {
+    pub chunks: Arc<Chunks>,
+    pub services: BTreeMap<ServiceTag, Arc<dyn Service>>,
+    pub tasks: Vec<Task>,
+}
+
+/// Opens the blocks of these devices and tells the manager of them.
+pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<Started, NodeError> {
+    let Surroundings { env, me, address, member, manager, callers } = around;
+    let mut stores = BTreeMap::new();
+    for device in devices {
+        let Some(volume) = device.volume() else { continue };
+        let store = BlockStore::open(env, volume).await.map_err(|error| NodeError::State(error.to_string()))?;
+        let registered = manager.register_volume(device.id(), store.block_count()).await;
+        registered.map_err(|error| NodeError::State(error.to_string()))?;
+        stores.insert(device.id(), Arc::new(store));
+    }
+    let reach = InCluster::new(env, me, manager.clone(), callers);
+    let hosts = Arc::new(HostService::new(env, reach.clone()));
+    let blocks = Arc::new(BlockService::new(env, reach.clone(), stores.clone()));
+    let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone()));
+    let deliveries = Deliveries::new(env);
+    let client = ChunkClient::new(env, reach.clone(), deliveries.clone(), address);
+    let services: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
+        (BLOCKS, blocks.clone() as Arc<dyn Service>),
+        (HOSTS, hosts.clone()),
+        (UNITS, units.clone()),
+        (DELIVERIES, deliveries),
+        (MAPS, Arc::new(MapService::new(manager.clone()))),
+    ]);
+    reach.serve_here(services.clone());
+    let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks };
+    let monitor = Monitor { env: env.clone(), me, manager: manager.clone() };
+    let tasks: Vec<Task> = vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units))];
+    Ok(Started { chunks: Arc::new(Chunks { client, stores }), services, tasks })
+}
+
+/// Takes part in the units that the manager says.
+async fn follow_units(manager: Arc<Manager>, units: Arc<Units>) {
+    let mut changes = manager.changes();
+    loop {
+        units.follow(&manager.snapshot()).await;
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Chunks {
+    /// Blocks of each device.
+    pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
+        self.stores.iter().map(|(device, store)| (*device, store))
+    }
+
+    /// Ends what writes to the devices, so that these can be sealed.
+    pub async fn close(&self) {
+        for store in self.stores.values() {
+            store.close().await;
+        }
+    }
+}

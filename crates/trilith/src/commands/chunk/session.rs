@@ -1,0 +1,76 @@
+//! A client of the chunk store beside a node: it speaks with the cluster as that node's folder allows.
+
+use crate::place::Place;
+use anyhow::{Context, bail};
+use chunkstore::chunk_client::ChunkClient;
+use chunkstore::deliveries::Deliveries;
+use chunkstore::message::Found;
+use chunkstore::outside::Outside;
+use chunkstore::protocol::DELIVERIES;
+use env::Env;
+use format::chunk_id::ChunkId;
+use net::Router;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use types::DeviceId;
+
+/// How often is looked whether a copy has moved, and for how long.
+const MOVE_LOOK: Duration = Duration::from_millis(50);
+const MOVE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// An open client.
+pub struct Session {
+    env: Env,
+    client: ChunkClient,
+}
+
+impl Session {
+    /// Enters the cluster of a node's folder.
+    pub async fn open(data: &Path) -> anyhow::Result<Session> {
+        let Some(place) = Place::read(data)? else {
+            bail!(
+                "{} is no node of a cluster: chunks need one (`trilith cluster dev --chunk-space 4GiB`); name a node's folder with --data",
+                data.display()
+            );
+        };
+        let env = Env::real_with_cores(1);
+        let (network, identity) = (place.network(&env)?, place.identity()?);
+        // Nodes answer gets here: at a port of its own on the address from which the node of this folder is reached.
+        let here: SocketAddr = place.address.parse().with_context(|| format!("the node's address {}", place.address))?;
+        let listening = network.listen(&SocketAddr::new(here.ip(), 0).to_string()).await;
+        let listener = listening.with_context(|| format!("listening on {}", here.ip()))?;
+        let deliveries = Deliveries::new(&env);
+        let router = Router::new().with(DELIVERIES, deliveries.clone());
+        let reply_address = listener.address();
+        env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity));
+        let entrances: Vec<String> = [&place.address].into_iter().chain(&place.via).cloned().collect();
+        let reach = Outside::enter(&env, network, identity, entrances).await?;
+        let client = ChunkClient::new(&env, reach, deliveries, reply_address);
+        Ok(Session { env, client })
+    }
+
+    pub fn client(&self) -> &ChunkClient {
+        &self.client
+    }
+
+    /// Waits until a chunk has no copy on a device any more.
+    pub async fn wait_until_moved(&self, id: ChunkId, from: DeviceId) -> anyhow::Result<()> {
+        let until = self.env.now() + MOVE_PATIENCE;
+        loop {
+            let whereabouts = self.client.locate(id).await?;
+            let is_there = match whereabouts.unit {
+                Found::Known(places) | Found::Pending(places) => places.iter().any(|place| place.device() == from),
+                Found::Unknown => bail!("the chunk has ended meanwhile"),
+            };
+            if !is_there {
+                return Ok(());
+            }
+            if self.env.now() >= until {
+                bail!("the copy is being moved, and takes its time: `trilith chunk locate {id}` shows where it is");
+            }
+            self.env.sleep(MOVE_LOOK).await;
+        }
+    }
+}
