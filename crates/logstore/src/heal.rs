@@ -35,13 +35,21 @@ const ROUND: Duration = Duration::from_millis(500);
 const HEALS_AT_ONCE: usize = 16;
 
 impl Inner {
-    /// A reader found these copies of a record damaged, and another one good.
+    /// A reader found these copies of a record damaged, or nothing where they should stand, and another one good.
     pub(crate) fn note_damaged(&self, good: &Record, damaged: &[Place]) {
         for place in damaged {
             let owners: Vec<Option<KeyHash>> = match (good.kind, &good.chunk) {
                 (RecordKind::RunBlock | RecordKind::RunIndex, _) => vec![None],
                 (_, Some(chunk)) => self.owners_of(chunk).map(Some).collect(),
-                (_, None) => vec![Some(good.hash)],
+                // A reader may be late: what it looked up stood there.
+                (_, None) => {
+                    let newest = self.shard(&good.hash).lock().index().newest(&good.hash);
+                    newest
+                        .is_some_and(|known| known.places.as_slice().contains(place))
+                        .then_some(Some(good.hash))
+                        .into_iter()
+                        .collect()
+                }
             };
             let damaged = owners.into_iter().map(|owner| Damaged { place: *place, owner });
             self.suspect(damaged);

@@ -126,12 +126,18 @@ impl Inner {
                 Ok(found) => {
                     if failure.is_some() {
                         self.stats.repaired_reads.add(1);
+                    }
+                    if !damaged.is_empty() {
                         self.note_damaged(record(&found), &damaged);
                     }
                     return Ok(Some(found));
                 }
                 // The other copies may still stand where they were.
-                Err(ReadFailure::Moved) => moved = true,
+                Err(ReadFailure::Moved) => {
+                    moved = true;
+                    // Unless it has not moved, and its zone was cut short by a start that could not read its end.
+                    damaged.push(*place);
+                }
                 Err(other) => {
                     self.stats.failed_copies.add(1);
                     damaged.extend(other.is_damage().then_some(*place));

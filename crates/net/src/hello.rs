@@ -14,8 +14,9 @@ use env::Env;
 use std::time::Duration;
 use types::{ClusterId, NodeIdentity};
 
-/// Version of frames and of what they carry; 3: refusals that come too early are told apart; 2: hellos name the node; 1: the first.
-pub const PROTOCOL_VERSION: u32 = 3;
+/// Version of frames and of what they carry; 4: gateways tell of damaged copies, and which number they draw next; 3: refusals that come
+/// too early are told apart; 2: hellos name the node; 1: the first.
+pub const PROTOCOL_VERSION: u32 = 4;
 /// How long a peer may take to say who it is.
 pub(crate) const HELLO_LIMIT: Duration = Duration::from_secs(5);
 

@@ -7,6 +7,7 @@ use engine::EngineError;
 use format::record::{ChunkOwner, EntryName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use types::{DeviceId, KeyHash, Place, ZoneIndex};
 
 /// The chunks and nodes that records name, as far as this look has asked.
@@ -26,7 +27,15 @@ impl Owners {
 /// The chunks and nodes that one record names.
 async fn named_by(inner: &Arc<Inner>, owner: &KeyHash) -> Result<BTreeSet<Place>, EngineError> {
     let Some(known) = inner.live_large(owner) else { return Ok(BTreeSet::new()) };
-    let Some(frame) = inner.read_copies(&known).await? else { return Ok(BTreeSet::new()) };
+    let Some(frame) = inner.read_copies(&known).await? else {
+        // Replaced meanwhile: what names the same chunks now holds a pin. Or lost where it should stand, and then nobody knows what it names.
+        return match inner.live_large(owner) == Some(known) {
+            true => {
+                Err(EngineError::Unavailable { reason: format!("no copy of the record of {owner:?} stands where it should") })
+            }
+            false => Ok(BTreeSet::new()),
+        };
+    };
     let tree = read_tree(inner, &frame.payload, frame.record.tree_height).await?;
     Ok(tree.all().flat_map(|chunk| chunk.places.as_slice().to_vec()).collect())
 }
@@ -49,7 +58,12 @@ impl Named {
 impl Inner {
     /// The places in a zone that live records have or name, by record. Reads every large object's list: for damaged zones only.
     pub(crate) async fn named_in(self: &Arc<Self>, zone: (DeviceId, ZoneIndex)) -> Named {
-        let is_within = |place: &&Place| (place.device, place.zone) == zone;
+        self.named_where(|place| (place.device, place.zone) == zone, Duration::ZERO).await
+    }
+
+    /// Of each device one place at most that is wanted, and all below large objects; with a pause between two lists that are read.
+    pub(crate) async fn named_where(self: &Arc<Self>, is_wanted: impl Fn(&Place) -> bool, pause: Duration) -> Named {
+        let is_within = |place: &&Place| is_wanted(place);
         let (mut named, mut large) = (Named::default(), Vec::new());
         for shard in &self.shards {
             for (hash, located) in shard.lock().index().iter().filter(|(_, located)| located.is_live()) {
@@ -62,6 +76,9 @@ impl Inner {
             }
         }
         for hash in large {
+            if !pause.is_zero() {
+                self.env.sleep(pause).await;
+            }
             match named_by(self, &hash).await {
                 Ok(places) => {
                     let within: BTreeSet<Place> = places.iter().filter(is_within).copied().collect();

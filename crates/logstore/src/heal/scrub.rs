@@ -12,10 +12,12 @@ use super::Damaged;
 use crate::store::Inner;
 use device::{Device, ScrubReport, ZoneInfo, ZoneState};
 use env::{Env, Instant};
+use format::zone_header::ZONE_DATA_START;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use target::ReadFailure;
 use types::{Activation, DeviceId, Place, ZoneIndex};
 
 /// A device is read at least this fast...
@@ -24,6 +26,11 @@ const LEAST_BYTES_PER_SECOND: u64 = 64 << 10;
 const MOST_BYTES_PER_SECOND: u64 = 64 << 20;
 /// How often it is looked whether the engine has ended, or has got other devices.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// Pause between two lists of chunks that are read to find out what is named where.
+const LIST_PAUSE: Duration = Duration::from_millis(10);
+/// A guess at the length of a frame of which only the place is known.
+const FRAME_BYTES: u32 = 4096;
 
 /// Zones whose damage is explained: nothing that anybody names. By what the scrub saw.
 #[derive(Default)]
@@ -70,6 +77,9 @@ async fn scrub_device(inner: Weak<Inner>, device: Arc<Device>) {
     let mut next = env.wall_clock_ms() % count;
     loop {
         let started = env.now();
+        let Some(engine) = inner.upgrade() else { return };
+        engine.look_for_lost(&device).await;
+        drop(engine);
         for _ in 0..count {
             let zone = device.zones()[next as usize];
             next = (next + 1) % count;
@@ -113,8 +123,32 @@ fn bytes_per_second(bytes: u64, period: Duration) -> u64 {
 }
 
 impl Inner {
+    /// Finds copies that should stand where nothing was written, as the device has it: a start that finds the end of a zone, or its header,
+    /// damaged takes it for shorter than it was, or for free.
+    async fn look_for_lost(self: &Arc<Self>, device: &Device) {
+        let (id, zones) = (device.id(), device.zones());
+        let is_beyond = |place: &Place| {
+            let holds = |zone: &ZoneInfo| {
+                let is_used = matches!(zone.state, Some(ZoneState::Open | ZoneState::Finished));
+                is_used && place.offset.bytes() < ZONE_DATA_START + zone.written_bytes
+            };
+            place.device == id && !zones.get(place.zone.0 as usize).is_some_and(holds)
+        };
+        let named = self.named_where(is_beyond, LIST_PAUSE).await.by_owner.into_iter();
+        let copies =
+            named.flat_map(|(owner, places)| places.into_iter().map(move |place| Damaged { place, owner: Some(owner) }));
+        let of_runs = self.run_places().into_iter().filter(is_beyond).map(|place| Damaged { place, owner: None });
+        for damaged in copies.chain(of_runs).collect::<Vec<_>>() {
+            // Or it was written since.
+            let read = self.targets.read(&damaged.place, FRAME_BYTES).await;
+            if read.is_err_and(|failure| failure.is_damage() || failure == ReadFailure::Moved) {
+                self.suspect([damaged].into_iter());
+            }
+        }
+    }
+
     /// Finds whose copies are damaged where a scrub found something.
-    pub(super) async fn judge(self: &Arc<Self>, device: &Device, zone: &ZoneInfo, report: &ScrubReport) {
+    async fn judge(self: &Arc<Self>, device: &Device, zone: &ZoneInfo, report: &ScrubReport) {
         let at = (device.id(), zone.zone);
         let ScrubReport { damage, holes, frames, .. } = *report;
         let seen = Seen { activation: zone.activation, damage, holes, frames };

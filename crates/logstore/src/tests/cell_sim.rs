@@ -314,6 +314,12 @@ fn a_rotting_cell_is_linearizable_and_heals() {
     all_hold(ROTTING, SEEDS / 2, &["damaged copies", "healed copies", "recoveries", "collected zones"]);
 }
 
+/// 22: a start that found the last frame of a zone damaged took the zone for shorter; the copy there seemed to have moved, and was never made again.
+#[test]
+fn rotting_seeds_that_found_something() {
+    must_hold(ROTTING, 22);
+}
+
 #[test]
 fn a_seed_run_twice_gives_the_same_history() {
     assert_eq!(must_hold(BASE, 3), must_hold(BASE, 3));
