@@ -32,7 +32,8 @@ impl Monitor {
     pub async fn run(self) {
         loop {
             self.env.sleep(MONITOR_TICK).await;
-            if !self.manager.is_leader() || self.manager.fresh().await.is_err() {
+            let has_volumes = self.manager.snapshot().volumes().next().is_some();
+            if !has_volumes || !self.manager.is_leader() || self.manager.fresh().await.is_err() {
                 continue;
             }
             for change in changes(&self.manager.snapshot(), self.me) {

@@ -27,6 +27,7 @@ pub mod branches;
 pub mod scenario;
 pub mod table;
 
+pub mod chunks;
 mod client;
 mod histories;
 mod host;

@@ -140,7 +140,7 @@ impl ServeArgs {
             domain: pick(&self.domain, "domain"),
             devices: list(pick(&self.devices, "devices")).into_iter().map(PathBuf::from).collect(),
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
-            chunk_space: chunk_space(pick(&self.chunk_space, "chunk_space"))?,
+            chunk_space: chunk_space(pick(&self.chunk_space, "chunk_space").as_deref())?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             engine: engine(|flag, key| pick(flag, key), self)?,
             cores: cores(pick(&self.cores, "cores"))?,
@@ -299,9 +299,9 @@ fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
 }
 
 /// Whole blocks for chunks, as many as fit.
-fn chunk_space(text: Option<String>) -> anyhow::Result<u64> {
+pub fn chunk_space(text: Option<&str>) -> anyhow::Result<u64> {
     let Some(text) = text else { return Ok(0) };
-    let bytes = size("chunk_space", &text)?;
+    let bytes = size("chunk_space", text)?;
     match chunkstore::blocks::block_count(bytes) {
         0 if bytes > 0 => {
             bail!("chunk_space: {text} is too little for one block of {} bytes", chunkstore::blocks::volume_bytes(1))

@@ -2,6 +2,7 @@
 
 use super::scenario::Topology;
 use super::world::World;
+use chunkstore::blocks::volume_bytes;
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{Disk, SimDisk, SimOptions};
@@ -45,8 +46,13 @@ pub fn address(number: usize) -> String {
     format!("node-{number}:9002")
 }
 
+/// Of a device's region for chunks.
+fn chunk_bytes(topology: &Topology) -> u64 {
+    if topology.chunk_blocks == 0 { 0 } else { volume_bytes(topology.chunk_blocks) }
+}
+
 fn empty_disks(env: &Env, number: usize, topology: &Topology) -> Vec<SimDisk> {
-    let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES);
+    let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES + chunk_bytes(topology));
     let device = |index: usize| {
         let name = format!("device {index} of node {number}");
         SimDisk::new(env, SimOptions { name, capacity_bytes, seed: env.random_u64(), ..SimOptions::default() })
@@ -181,7 +187,7 @@ async fn format(env: &Env, manager: &Manager, devices: &[SimDisk], topology: &To
             cell: CELL,
             zone_bytes: Some(topology.zone_bytes),
             capacity_bytes: disk.capacity_bytes(),
-            volume_bytes: 0,
+            volume_bytes: chunk_bytes(topology),
             overwrite: false,
         };
         let uuid = Device::format(disk, env, &options).await.map_err(text)?;

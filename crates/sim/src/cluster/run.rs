@@ -109,7 +109,7 @@ async fn live(world: &Arc<World>, histories: &Arc<Histories>, seed: u64) -> Resu
     look_around(world, histories).await.map_err(|what| format!("after the last start: {what}"))
 }
 
-fn name_of(strike: Strike) -> &'static str {
+pub(super) fn name_of(strike: Strike) -> &'static str {
     match strike {
         Strike::Kill => "fault: kill",
         Strike::PowerCut => "fault: power cut",

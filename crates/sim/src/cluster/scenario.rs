@@ -20,6 +20,8 @@ pub struct Topology {
     /// Zones of each device, and their bytes.
     pub zones: u64,
     pub zone_bytes: u64,
+    /// Blocks of each device for chunks.
+    pub chunk_blocks: u32,
     /// Writes between two checkpoints.
     pub checkpoint_entries: usize,
     /// Entries of the manager's log between two snapshots.

@@ -4,12 +4,13 @@ use super::scenario::{FaultMix, Mix, Scenario, Strike, Topology, Workload};
 use net::LinkWeather;
 use std::time::Duration;
 
-const THREE: Topology = Topology {
+pub(super) const THREE: Topology = Topology {
     name: "three nodes",
     nodes: 3,
     devices_per_node: 1,
     zones: 40,
     zone_bytes: 512 * 1024,
+    chunk_blocks: 0,
     checkpoint_entries: 60,
     snapshot_after: consensus::limits::SNAPSHOT_AFTER_ENTRIES,
 };
@@ -23,7 +24,7 @@ pub const TOPOLOGIES: &[Topology] = &[
     Topology { name: "five nodes", nodes: 5, zones: 24, snapshot_after: 20, ..THREE },
 ];
 
-const MIXED: Workload = Workload {
+pub(super) const MIXED: Workload = Workload {
     name: "mixed",
     clients: 4,
     keys: 5,
@@ -105,7 +106,7 @@ pub const WORKLOADS: &[Workload] = &[
 
 const FINE: LinkWeather = LinkWeather { is_cut: false, longest_delay: Duration::ZERO, breaks_per_million: 0 };
 
-const CRASHES: FaultMix = FaultMix {
+pub(super) const CRASHES: FaultMix = FaultMix {
     name: "crashes",
     strikes: 5,
     calm: Duration::from_millis(1_500),

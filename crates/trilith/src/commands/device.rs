@@ -58,6 +58,9 @@ pub struct FormatArgs {
     /// Zones of this size [default: 64MiB, more on very large disks]
     #[arg(long)]
     zone_size: Option<String>,
+    /// Space for chunks, a part of the size, e.g. 100GiB [default: none]
+    #[arg(long)]
+    chunk_space: Option<String>,
     /// Erase what the disk holds
     #[arg(long)]
     overwrite: bool,

@@ -4,6 +4,7 @@
 //! A failure prints the seed and where the folders and logs are; TRILITH_TEST_SEED replays the clients' choices, though not what the
 //! threads make of them.
 
+mod chunks;
 mod dev;
 mod disks;
 mod endpoints;

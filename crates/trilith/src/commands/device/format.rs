@@ -3,7 +3,7 @@
 use super::FormatArgs;
 use crate::commands::size::human;
 use crate::prepared::{NO_CLUSTER, NO_DEVICE};
-use crate::settings::size;
+use crate::settings::{chunk_space, size};
 use anyhow::bail;
 use device::{Device, FormatOptions, OpenError};
 use disk::{Disk, DiskExt, FileDisk, OpenOptions, ReadMode};
@@ -30,7 +30,7 @@ pub async fn run(args: &FormatArgs) -> anyhow::Result<()> {
         cell: CellId(0),
         zone_bytes,
         capacity_bytes,
-        volume_bytes: 0,
+        volume_bytes: chunk_space(args.chunk_space.as_deref())?,
         overwrite: true,
     };
     let uuid = Device::format(&disk, &env, &options).await?;

@@ -42,6 +42,8 @@ pub struct Cluster {
     pub token: String,
     /// Its nodes are connected by TLS.
     tls: bool,
+    /// Of each device, for chunks.
+    chunk_space: Option<&'static str>,
     nodes: Vec<Option<Child>>,
 }
 
@@ -58,16 +60,17 @@ impl Drop for Cluster {
 impl Cluster {
     /// A first node, alone.
     pub fn of_one() -> Cluster {
-        Cluster::found(false)
+        Cluster::found(false, None)
     }
 
     /// A first node, alone.
-    pub fn found(tls: bool) -> Cluster {
+    pub fn found(tls: bool, chunk_space: Option<&'static str>) -> Cluster {
         let mut cluster = Cluster {
             home: Home::new(),
             address: own_address(),
             token: String::new(),
             tls,
+            chunk_space,
             nodes: (0..NODES).map(|_| None).collect(),
         };
         let made = cluster.init(0, &cluster.data(0).display().to_string());
@@ -83,6 +86,11 @@ impl Cluster {
     /// Three nodes that serve.
     pub fn of_three() -> Cluster {
         Cluster::of_one().grown()
+    }
+
+    /// Three nodes that serve, connected by TLS or not, with so much space for chunks on each device.
+    pub fn of_three_with_chunks(tls: bool, space: &'static str) -> Cluster {
+        Cluster::found(tls, Some(space)).grown()
     }
 
     /// Three nodes that serve, of a first one.
@@ -121,6 +129,7 @@ impl Cluster {
     pub fn format(&self, node: usize) {
         let mut format = program();
         format.args(["device", "format", "--size", DEVICE_SIZE, "--zone-size", ZONE_SIZE]);
+        format.args(self.chunk_space.iter().flat_map(|space| ["--chunk-space", space]));
         let output = format.arg(self.data(node).join("device-0.trilith")).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }

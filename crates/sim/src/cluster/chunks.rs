@@ -1,0 +1,80 @@
+//! The chunk store of a simulated cluster: clients at all nodes put, get, modify, delete and relocate chunks through the services of
+//! `chunkstore`, while nodes are killed, paused and cut off (docs/rfd/0011, docs/rfd/0012).
+//!
+//! What is judged
+//! - The history of every chunk is that of one register: an acknowledged put or modification is seen by every later get, and nobody gets
+//!   another chunk's bytes.
+//! - When the faults are over, every chunk is read once more through every node, before and after the power of all nodes is cut; all say
+//!   the same.
+//! - A seed run twice is the same.
+
+mod client;
+mod history;
+pub mod run;
+
+#[cfg(test)]
+mod tests;
+
+use super::scenario::{FaultMix, Scenario, Strike, Topology};
+use super::table::{CRASHES, MIXED, THREE};
+use std::time::Duration;
+
+/// Blocks of each device: few, so that chunks share them and they fill.
+const BLOCKS: u32 = 12;
+
+const WITH_CHUNKS: Topology = Topology { name: "three nodes with chunks", chunk_blocks: BLOCKS, ..THREE };
+const TOPOLOGIES: [Topology; 3] = [
+    WITH_CHUNKS,
+    Topology { name: "four nodes with chunks", nodes: 4, ..WITH_CHUNKS },
+    Topology { name: "three nodes with chunks on two devices", devices_per_node: 2, zones: 24, ..WITH_CHUNKS },
+];
+
+const FAULTS: [FaultMix; 3] = [
+    FaultMix {
+        name: "crashes",
+        weights: &[
+            (Strike::Kill, 4),
+            (Strike::PowerCut, 4),
+            (Strike::KillLeader, 2),
+            (Strike::KillTwo, 2),
+            (Strike::PowerCutOfAll, 2),
+        ],
+        ..CRASHES
+    },
+    FaultMix {
+        name: "links",
+        weights: &[
+            (Strike::CutNode, 3),
+            (Strike::CutInto, 2),
+            (Strike::CutOutOf, 2),
+            (Strike::CutLink, 3),
+            (Strike::CutOneWay, 3),
+            (Strike::BreakConnections, 3),
+            (Strike::SlowLinks, 2),
+        ],
+        ..CRASHES
+    },
+    FaultMix {
+        name: "pauses and clocks",
+        weights: &[
+            (Strike::Pause, 5),
+            (Strike::PauseLeader, 2),
+            (Strike::WallClockJump, 3),
+            (Strike::Kill, 2),
+            (Strike::BreakConnections, 2),
+        ],
+        drift_ppm: 1_000,
+        ..CRASHES
+    },
+];
+
+/// Clients of a run, and the longest pause of each between two calls.
+const CLIENTS: u64 = 4;
+const THINK: Duration = Duration::from_millis(60);
+
+/// The scenario of a seed: a few seeds in a row differ in topology and faults.
+fn scenario_of(seed: u64) -> Scenario {
+    let (topology, faults) = (seed as usize % TOPOLOGIES.len(), seed as usize / TOPOLOGIES.len() % FAULTS.len());
+    let workload = super::scenario::Workload { name: "chunks", clients: CLIENTS, think: THINK, ..MIXED };
+    Scenario { topology: TOPOLOGIES[topology], workload, faults: FAULTS[faults] }
+}

@@ -1,0 +1,120 @@
+//! One run: a seed, and what came of it.
+
+use super::super::run::{Failure, Report, name_of};
+use super::super::scenario::Strike;
+use super::super::strike::Chaos;
+use super::super::world::World;
+use super::client::ChunkUser;
+use super::history::ChunkHistories;
+use super::scenario_of;
+use crate::draw::Draw;
+use crate::trace::Trace;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Streams of draws.
+const CHAOS_STREAM: u64 = 1;
+const CLIENT_STREAMS: u64 = 100;
+/// Longer than leaders of units, lookup hosts and reports take to be as they should, once nothing is wrong.
+const CALM_AT_THE_END: Duration = Duration::from_secs(6);
+/// How long the first shard may take to be opened.
+const SHARD_PATIENCE: Duration = Duration::from_secs(30);
+const SHARD_LOOK: Duration = Duration::from_millis(100);
+
+/// Runs a seed, within a runtime whose clock is paused.
+pub async fn run(seed: u64, trace: Trace) -> Result<Report, Failure> {
+    let trace = Arc::new(trace);
+    let outcome = within(seed, &trace).await;
+    outcome.map_err(|what| Failure { what, events: trace.last() })
+}
+
+async fn within(seed: u64, trace: &Arc<Trace>) -> Result<Report, String> {
+    let world = World::new(scenario_of(seed), seed, trace.clone()).await?;
+    let histories = ChunkHistories::new(&world.env, trace);
+    wait_for_shard(&world).await?;
+    let outcome = live(&world, &histories, seed).await;
+    // A history without an explanation says more than what came of it.
+    if histories.violation().is_some() || outcome.is_ok() {
+        histories.judge()?;
+    }
+    outcome?;
+    let mut counts = histories.counts();
+    counts.insert("chunks: stored", histories.ids().len() as u64);
+    Ok(Report { fingerprint: trace.fingerprint(), calls: histories.calls(), counts })
+}
+
+async fn wait_for_shard(world: &Arc<World>) -> Result<(), String> {
+    let until = world.elapsed() + SHARD_PATIENCE;
+    while world.running().iter().any(|running| running.node.manager().snapshot().open_shard().is_none()) {
+        if world.elapsed() > until {
+            return Err("no shard was opened".to_owned());
+        }
+        world.env.sleep(SHARD_LOOK).await;
+    }
+    Ok(())
+}
+
+async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) -> Result<(), String> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..world.scenario.workload.clients {
+        clients.spawn(user(world, histories, seed, number, &is_over).run());
+    }
+    let mut chaos = Chaos::new(world, Draw::new(seed, CHAOS_STREAM));
+    for strike in chaos.choose() {
+        let calm = chaos.draw.duration(world.scenario.faults.calm);
+        world.env.sleep(calm).await;
+        world.count(name_of(strike), 1);
+        chaos.strike(strike).await;
+        if let Some(broken) = world.broken.lock().clone() {
+            return Err(broken);
+        }
+        if histories.violation().is_some() {
+            return Ok(());
+        }
+    }
+    world.network.set_weather(net::LinkWeather::default());
+    world.settle().await?;
+    world.env.sleep(CALM_AT_THE_END).await;
+    is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = clients.join_next().await {
+        ended.map_err(|error| error.to_string())?;
+    }
+    let reader = user(world, histories, seed, world.scenario.workload.clients, &is_over);
+    read_all(world, histories, &reader).await?;
+    chaos.strike(Strike::PowerCutOfAll).await;
+    world.settle().await?;
+    world.env.sleep(CALM_AT_THE_END).await;
+    read_all(world, histories, &reader).await.map_err(|what| format!("after the last start: {what}"))
+}
+
+fn user(
+    world: &Arc<World>,
+    histories: &Arc<ChunkHistories>,
+    seed: u64,
+    number: u64,
+    is_over: &Arc<AtomicBool>,
+) -> ChunkUser {
+    let draw = Draw::new(seed, CLIENT_STREAMS + number);
+    ChunkUser { world: world.clone(), histories: histories.clone(), draw, is_over: is_over.clone() }
+}
+
+/// Every chunk through every node: nothing may fail now.
+async fn read_all(world: &Arc<World>, histories: &Arc<ChunkHistories>, reader: &ChunkUser) -> Result<(), String> {
+    let failed_before: u64 = failures(histories);
+    for id in histories.ids() {
+        for node in world.running() {
+            reader.get(&node, id).await;
+        }
+    }
+    match failures(histories) - failed_before {
+        0 => Ok(()),
+        failed => Err(format!("{failed} gets failed though nothing is wrong any more")),
+    }
+}
+
+fn failures(histories: &ChunkHistories) -> u64 {
+    let counts = histories.counts();
+    counts.iter().filter(|(what, _)| **what != "chunks: a relocation begun").map(|(_, count)| count).sum()
+}

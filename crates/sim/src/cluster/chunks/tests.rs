@@ -1,0 +1,66 @@
+use super::run::run;
+use super::{FAULTS, TOPOLOGIES};
+use crate::cluster::run::{Failure, Report};
+use crate::trace::Trace;
+
+/// Seeds of a default run: every topology with every mix of faults.
+const SEEDS: u64 = (TOPOLOGIES.len() * FAULTS.len()) as u64;
+
+fn simulate(seed: u64, trace: Trace) -> Result<Report, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(run(seed, trace))
+}
+
+#[test]
+fn histories_of_chunks_are_those_of_registers() {
+    for seed in 0..SEEDS {
+        match simulate(seed, Trace::default()) {
+            Ok(report) => assert!(report.counts["chunks: stored"] > 0, "seed {seed} did nothing"),
+            Err(failure) => panic!("seed {seed}: {failure}"),
+        }
+    }
+}
+
+#[test]
+fn a_seed_run_twice_is_the_same() {
+    let once = || simulate(1, Trace::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(once(), once());
+}
+
+/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --lib cluster::chunks::tests::soak_of_seeds -- --ignored --nocapture`.
+#[test]
+#[ignore = "as long as one likes"]
+fn soak_of_seeds() {
+    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
+    let (first, last) = (number("TRILITH_CLUSTER_FIRST", 0), number("TRILITH_CLUSTER_LAST", 200));
+    let mut failed = Vec::new();
+    for seed in first..last {
+        match simulate(seed, Trace::default()) {
+            Ok(report) => println!("seed {seed}: {} calls, {:?}", report.calls, report.counts),
+            Err(failure) => {
+                println!("seed {seed} FAILED: {failure}");
+                failed.push(seed);
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::chunks::tests::a_seed_from_outside -- --nocapture`.
+/// With `TRILITH_CLUSTER_LOG=FILTER` it tells all events, and what the code under test logs between them.
+#[test]
+fn a_seed_from_outside() {
+    let Ok(seed) = std::env::var("TRILITH_CLUSTER_SEED") else { return };
+    let seed = seed.parse().expect("TRILITH_CLUSTER_SEED is a number");
+    let trace = match std::env::var("TRILITH_CLUSTER_LOG") {
+        Ok(filter) => {
+            tracing_subscriber::fmt().with_env_filter(filter).without_time().with_ansi(false).init();
+            Trace::told()
+        }
+        Err(_) => Trace::default(),
+    };
+    match simulate(seed, trace) {
+        Ok(report) => println!("nothing is wrong: {report:#?}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Chunks by the command line: stored, fetched, changed, moved and removed, while nodes end and come back.
+
+use super::fixture::{Cluster, await_some};
+use crate::server::{program, text};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+const SPACE: &str = "256MiB";
+/// Until the chunk store has a shard, or a unit another leader.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `trilith chunk` beside a node.
+fn chunk(cluster: &Cluster, node: usize, arguments: &[&str]) -> Command {
+    let mut command = program();
+    command.arg("chunk").args(arguments).arg("--data").arg(cluster.data(node));
+    command
+}
+
+fn ask(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {
+    chunk(cluster, node, arguments).output().unwrap()
+}
+
+/// What a command prints that must succeed.
+fn run(cluster: &Cluster, node: usize, arguments: &[&str]) -> Vec<u8> {
+    let output = ask(cluster, node, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    output.stdout
+}
+
+fn complaint(cluster: &Cluster, node: usize, arguments: &[&str]) -> String {
+    let output = ask(cluster, node, arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+fn file(cluster: &Cluster, name: &str, bytes: &[u8]) -> String {
+    let path = cluster.home.path(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+/// Puts a file as soon as there is somebody who takes it.
+fn put(cluster: &Cluster, node: usize, path: &str) -> String {
+    await_some(PATIENCE, "a chunk that is stored", || {
+        let output = ask(cluster, node, &["put", path]);
+        output.status.success().then(|| text(&output.stdout).trim().to_owned())
+    })
+}
+
+/// Numbers of the devices with copies.
+fn devices(cluster: &Cluster, id: &str) -> Vec<String> {
+    let shown = text(&run(cluster, 0, &["locate", id]));
+    let copies = shown.lines().filter(|line| line.starts_with("copy"));
+    let device = |line: &str| Some(line.split_once("device ")?.1.split_once(',')?.0.to_owned());
+    copies.map(|line| device(line).expect("a device")).collect()
+}
+
+#[test]
+fn chunks_live_as_long_as_they_should() {
+    let mut cluster = Cluster::of_three_with_chunks(true, SPACE);
+    let (old, new) = (vec![b'o'; 300_001], vec![b'n'; 200_000]);
+    let (old_file, new_file) = (file(&cluster, "old", &old), file(&cluster, "new", &new));
+    let id = put(&cluster, 0, &old_file);
+    assert_eq!(run(&cluster, 1, &["get", &id]), old);
+    run(&cluster, 2, &["modify", &id, &new_file]);
+    (0..3).for_each(|node| assert_eq!(run(&cluster, node, &["get", &id]), new, "node {node}"));
+    assert_eq!(devices(&cluster, &id).len(), 3);
+    refusals(&cluster, &id);
+
+    let others: Vec<String> = (0..10).map(|_| put(&cluster, 1, &old_file)).collect();
+    for node in 0..3 {
+        cluster.kill(node);
+        let beside = (node + 1) % 3;
+        assert_eq!(run(&cluster, beside, &["get", &id]), new, "without node {node}");
+        others.iter().for_each(|other| assert_eq!(run(&cluster, beside, &["get", other]), old, "without node {node}"));
+        cluster.spawn(node);
+        cluster.settle();
+        // Writes need all copies: they go on when the node is back.
+        run(&cluster, beside, &["modify", &id, &new_file]);
+    }
+    run(&cluster, 0, &["rm", &id, &others[0]]);
+    for gone in [&id, &others[0]] {
+        assert!(complaint(&cluster, 1, &["get", gone]).contains("no such chunk"));
+    }
+    cluster.kill_all(&[0, 1, 2]);
+    (0..3).for_each(|node| cluster.spawn(node));
+    cluster.settle();
+    let again = put(&cluster, 2, &old_file);
+    for kept in others[1..].iter().chain([&again]) {
+        assert_eq!(run(&cluster, 0, &["get", kept]), old);
+    }
+    assert!(complaint(&cluster, 2, &["get", &id]).contains("no such chunk"));
+}
+
+/// What can't be done is refused, with the reason, and changes nothing.
+fn refusals(cluster: &Cluster, id: &str) {
+    let (empty, long) = (file(cluster, "empty", b""), file(cluster, "long", &vec![b'l'; 400_000]));
+    let huge = file(cluster, "huge", &vec![b'h'; (4 << 20) + 1]);
+    assert!(complaint(cluster, 0, &["put", &empty]).contains("no bytes"));
+    assert!(complaint(cluster, 0, &["put", &huge]).contains("too many bytes"));
+    assert!(complaint(cluster, 0, &["modify", id, &long]).contains("longer than was registered"));
+    let (place, nonce) = id.rsplit_once('.').unwrap();
+    // Somebody who guesses, and shards and numbers that there are not.
+    let guessed = format!("{place}.{:016x}", u64::from_str_radix(nonce, 16).unwrap() ^ 1);
+    for alien in [&guessed, "1.ffff.0000000000000001", "77.0.0000000000000001"] {
+        assert!(complaint(cluster, 0, &["get", alien]).contains("no such chunk"), "{alien}");
+        assert!(complaint(cluster, 1, &["rm", alien]).contains("no such chunk"), "{alien}");
+        assert!(complaint(cluster, 1, &["modify", alien, &long]).contains("no such chunk"), "{alien}");
+        assert!(complaint(cluster, 2, &["relocate", alien, "--from", "0"]).contains("no such chunk"), "{alien}");
+    }
+    // With three nodes of one device each there is no other place for a copy.
+    let device = &devices(cluster, id)[0];
+    assert!(complaint(cluster, 0, &["relocate", id, "--from", device]).contains("not enough hosts"));
+    let nowhere = Path::new("/nonexistent/folder");
+    let output = program().args(["chunk", "get", id, "--data"]).arg(nowhere).output().unwrap();
+    assert!(text(&output.stderr).contains("no node of a cluster"), "{}", text(&output.stderr));
+}
