@@ -9,6 +9,7 @@ use proptest::prelude::{ProptestConfig, any};
 use proptest::{prop_assert_eq, proptest};
 use wal::RegionStore;
 
+use super::replicated::single_member;
 use super::workload::random_command;
 use crate::{Command, CommandIndex, Manager, Snapshot, apply};
 
@@ -59,6 +60,19 @@ async fn run_with_restarts(seed: u64, length: u64) -> (Vec<Command>, Snapshot, S
     let live = Snapshot::clone(&manager.snapshot());
     let manager = open(&disk.crash(), &Arc::new(kv.crash())).await;
     (commands, live, Snapshot::clone(&manager.snapshot()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_of_consensus_changes_nothing() {
+    for seed in 0..8 {
+        let env = Env::simulated(seed);
+        let manager = single_member(&env).await;
+        let commands: Vec<_> = (0..100).map(|_| random_command(&env)).collect();
+        for command in &commands {
+            manager.propose(command.clone()).await.unwrap();
+        }
+        assert_eq!(*manager.snapshot(), fold(&commands), "seed {seed}");
+    }
 }
 
 proptest! {
