@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariants:
-//! - What is answered as done is durable (as far as the device's [`device::SyncMode`] goes).
+//! - What is answered as done is durable. In a mode weaker than [`device::SyncMode::Always`] a power cut may also leave a header whose content
+//!   is not there: that copy answers that it is damaged.
 //! - A request that was begun goes on if nobody waits for it any more.
 //! - Content is returned only with the checksum that it was written with.
 //! - A write that fails ends its request with a refusal. If the device is sound (a full file system), the block goes on as it was before

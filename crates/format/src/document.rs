@@ -24,6 +24,8 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Manifest: zone", crate::manifest::ZoneLiveLayout::FIELDS),
     ("Manifest: table", crate::manifest::RecordedTableLayout::FIELDS),
     ("Notes", crate::superblock::notes::Record::FIELDS),
+    ("Chunk fences", crate::chunk_fences::ChunkFencesLayout::FIELDS),
+    ("Chunk fences: shard", crate::chunk_fences::ShardFenceLayout::FIELDS),
 ];
 
 /// The rows of the table under `### heading`: offset, bytes and name.

@@ -85,3 +85,6 @@ impl Space {
 fn taken_by(bytes: u32) -> u32 {
     room_of(bytes).expect("a checked chunk fits a block")
 }
+
+#[cfg(test)]
+mod tests;

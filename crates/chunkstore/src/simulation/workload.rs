@@ -22,7 +22,7 @@ const PENDING_MS: u64 = 1_500;
 
 /// Four fill a block, so that some modifications find room for a second copy there and some do not. Of one size, because a run with few
 /// blocks would end with holes that no relocation fits into.
-const CHUNK_BYTES: u32 = 1024 * 1024;
+const CHUNK_BYTES: u32 = 1024 * 1024 - 1000;
 
 pub type ChunkHistory = History<Register<u32>>;
 

@@ -139,7 +139,7 @@ async fn a_cut_at_any_write_leaves_what_was_answered_and_nothing_in_between() {
     let mut cuts = 0;
     for seed in 0..seeds() {
         let mutations = run(seed, None, false).await.mutations;
-        assert!(mutations > 50, "seed {seed} writes {mutations} times");
+        assert!(mutations > 30, "seed {seed} writes {mutations} times");
         for cut in 0..mutations {
             let history = run(seed, Some(cut), false).await;
             let wrong = judge(&history).await;
