@@ -54,7 +54,7 @@ pub use crate::launch::{AppendDone, Appended};
 pub use crate::piece::{FramePiece, MAX_GAP_BYTES, PieceOfFrame};
 pub use crate::position_vector::LogVector;
 pub use crate::read::{FrameBuf, Tried};
-pub use crate::scrub::{NoSuchZone, ScrubFinding, ScrubReport};
+pub use crate::scrub::{Gaps, NoSuchZone, ScrubFinding, ScrubReport};
 pub use crate::stats::{Counter, DeviceStats};
 pub use crate::usage::{Usage, ZoneInfo};
 pub use crate::volume::Volume;

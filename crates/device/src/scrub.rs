@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disk::{DiskError, ReadMode};
+use format::zone_header::ZONE_DATA_START;
 use types::limits::BLOCK_BYTES;
 use types::{Place, Position, ZoneIndex, ZoneOffset};
 
@@ -48,7 +49,7 @@ pub(crate) async fn scrub(inner: &Arc<Inner>, segment: Option<Segment>, bytes_pe
     let Some(segment) = segment else { return report };
     let started = inner.env.now();
     let device = inner.device();
-    let mut gaps = Gaps { end: Some(segment.start), holes: 0 };
+    let mut gaps = Gaps::of_zone();
     let mut walk = Walk::new(inner.disk.clone(), inner.geometry, device, vec![segment], ReadMode::Direct, true);
     let mut paced = 0;
     loop {
@@ -68,7 +69,7 @@ pub(crate) async fn scrub(inner: &Arc<Inner>, segment: Option<Segment>, bytes_pe
             Some(WalkEvent::Damaged { place, position, damage }) => ScrubFinding::Damaged { place, position, damage },
             Some(WalkEvent::Unreadable { place, bytes, error, .. }) => ScrubFinding::Unreadable { place, bytes, error },
         };
-        gaps.lost_count();
+        gaps.damage();
         report.damage += 1;
         if report.findings.len() < MAX_SCRUB_FINDINGS {
             report.findings.push(finding);
@@ -82,27 +83,35 @@ pub(crate) async fn scrub(inner: &Arc<Inner>, segment: Option<Segment>, bytes_pe
     report
 }
 
-/// Counts the gaps between frames. Frames of one batch follow one another, and the next batch begins at the next block.
-struct Gaps {
+/// Counts the gaps between frames. Frames of one batch follow one another, and the next batch begins at the next block. A frame that lost what
+/// ties it to its zone is passed over by a walk in silence: the gap is all that tells of it.
+pub struct Gaps {
     /// Where the last frame ended; none behind damage, of which nobody knows how far it goes.
     end: Option<u64>,
     holes: u64,
 }
 
 impl Gaps {
-    fn frame(&mut self, start: u64, bytes: u64) {
+    /// Of a zone that is walked from its beginning.
+    pub fn of_zone() -> Gaps {
+        Gaps { end: Some(ZONE_DATA_START), holes: 0 }
+    }
+
+    /// The next frame begins here, counted from the zone's start.
+    pub fn frame(&mut self, start: u64, bytes: u64) {
         if self.end.is_some_and(|end| start != end && start != end.next_multiple_of(BLOCK_BYTES as u64)) {
             self.holes += 1;
         }
         self.end = Some(start + bytes);
     }
 
-    fn lost_count(&mut self) {
+    /// Something is damaged behind the last frame.
+    pub fn damage(&mut self) {
         self.end = None;
     }
 
     /// All gaps of a zone that was written so far.
-    fn until(self, written: u64) -> u64 {
+    pub fn until(self, written: u64) -> u64 {
         let is_short = self.end.is_some_and(|end| written > end.next_multiple_of(BLOCK_BYTES as u64));
         self.holes + u64::from(is_short)
     }

@@ -31,6 +31,7 @@ pub(crate) use progress::RepairProgress;
 use crate::pins::Stamp;
 use crate::store::Inner;
 use engine::EngineError;
+use format::zone_header::ZONE_DATA_START;
 use std::sync::Arc;
 use std::time::Duration;
 use target::LogTarget;
@@ -53,9 +54,16 @@ struct Victim {
     zone: ZoneIndex,
     /// In which the zone was chosen: should it be in another one by now, it is not reset.
     activation: Activation,
+    /// Bytes that were written in it.
+    written_bytes: u64,
 }
 
 impl Victim {
+    /// Where its frames end.
+    fn end(&self) -> u64 {
+        ZONE_DATA_START + self.written_bytes
+    }
+
     fn at(&self) -> (DeviceId, ZoneIndex) {
         (self.device.id(), self.zone)
     }

@@ -49,7 +49,12 @@ impl Inner {
                 .collect();
             zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
             let chosen = zones.into_iter().take(ZONES_PER_CYCLE);
-            let victim = |zone: ZoneInfo| Victim { device: device.clone(), zone: zone.zone, activation: zone.activation };
+            let victim = |zone: ZoneInfo| Victim {
+                device: device.clone(),
+                zone: zone.zone,
+                activation: zone.activation,
+                written_bytes: zone.written_bytes,
+            };
             victims.extend(chosen.map(|(_, zone)| victim(zone)));
         }
         victims

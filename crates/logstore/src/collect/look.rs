@@ -5,6 +5,7 @@ use super::copy::MOVES_AT_ONCE;
 use super::owners::Owners;
 use crate::store::Inner;
 use bytes::Bytes;
+use device::Gaps;
 use engine::EngineError;
 use format::record::{ChunkOwner, Record, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +54,7 @@ impl Inner {
         let mut owners = Owners::default();
         let mut walk = victim.device.walk(WalkRange::Zone(victim.zone), false);
         let started = self.env.now();
-        let mut walked = 0u64;
+        let (mut walked, mut gaps) = (0u64, Gaps::of_zone());
         loop {
             let next = walk.next().await.map_err(|error| EngineError::Unavailable { reason: error.reason })?;
             let (record, place, frame_bytes) = match next {
@@ -62,10 +63,12 @@ impl Inner {
                     let header = Bytes::copy_from_slice(frame.engine_header);
                     let record = Record::decode(&header).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
                     walked += frame.frame_bytes as u64;
+                    gaps.frame(frame.place.offset.bytes(), frame.frame_bytes as u64);
                     (record, frame.place, frame.frame_bytes as u32)
                 }
                 Some(LogEvent::Damaged { .. } | LogEvent::Unreadable { .. }) => {
                     look.damaged = true;
+                    gaps.damage();
                     continue;
                 }
             };
@@ -87,6 +90,7 @@ impl Inner {
             self.pace(started, walked).await;
         }
         self.move_named(std::mem::take(&mut look.moves)).await?;
+        look.damaged |= gaps.until(victim.end()) > 0;
         // Before it is looked who names what: whatever was staged there has been named by then, or never will be.
         look.stays |= look.damaged && self.may_hold_staged(victim, &staged);
         if look.damaged && !moving {

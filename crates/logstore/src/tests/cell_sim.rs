@@ -314,10 +314,13 @@ fn a_rotting_cell_is_linearizable_and_heals() {
     all_hold(ROTTING, SEEDS / 2, &["damaged copies", "healed copies", "recoveries", "collected zones"]);
 }
 
+/// 13: collection reset a zone with a live copy of which rot had left nothing that a walk finds; it was missing from then on.
 /// 22: a start that found the last frame of a zone damaged took the zone for shorter; the copy there seemed to have moved, and was never made again.
 #[test]
 fn rotting_seeds_that_found_something() {
-    must_hold(ROTTING, 22);
+    for seed in [13, 22] {
+        must_hold(ROTTING, seed);
+    }
 }
 
 #[test]

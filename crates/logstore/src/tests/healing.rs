@@ -227,6 +227,29 @@ fn the_scrub_finds_what_left_nothing_but_a_hole() {
     });
 }
 
+/// A walk passes over a frame of which nothing is left. Its record still names it: the zone was reset, and the copy was missing from then on.
+#[test]
+fn collection_finds_what_left_nothing_but_a_hole() {
+    simulate(async {
+        let mut rig = rig(12, 3, Duration::ZERO).await;
+        let mut script = Script::default();
+        let store = filled(&rig, &mut script).await;
+        let wiped: Vec<Place> =
+            (0..3).map(|number| located(&store, &format!("small-{number}")).places.as_slice()[number]).collect();
+        drop(store);
+        rig.restart();
+        for place in &wiped {
+            wipe(&rig, *place).await;
+        }
+        rig.config.collect_below_free_percent = 100;
+        let store = rig.open().await;
+        rig.env.sleep(A_WHILE).await;
+        assert!(store.stats().collected_zones.get() > 0);
+        must_be_whole(&store, "collected").await;
+        script.judge(&store).await;
+    });
+}
+
 /// A start takes the end of the last whole frame for the end of a zone that was open: a copy behind it seems to have moved, for ever.
 #[test]
 fn a_copy_beyond_the_end_that_a_start_gave_its_zone_is_made_again() {
