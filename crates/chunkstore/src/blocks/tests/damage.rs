@@ -1,6 +1,6 @@
 //! Bytes that rot.
 
-use disk::{AlignedBuf, DiskExt, Durability, Fault, FaultRule, Operation, SimDisk};
+use disk::{AlignedBuf, Disk, DiskExt, Durability, Fault, FaultRule, Operation, SimDisk};
 
 use super::support::{BLOCKS, Rig, VOLUME_START, bytes, slot_place, try_open};
 use crate::blocks::BlocksError;
@@ -45,7 +45,14 @@ async fn what_is_wrong_in_the_page_cache_is_read_from_the_medium() {
     let content = bytes(6, 4_096);
     rig.ask(0, id(1), NodeRequest::Put { capacity: 4_096, content: content.clone() }).await;
     rig.disk.add_rule(FaultRule::next(Operation::Read, Fault::Corrupt));
+    let before = rig.disk.stats();
     assert!(rig.content(0, id(1)).await.expect("sound") == content);
+    let after = rig.disk.stats();
+    assert_eq!(
+        (after.cache_hits - before.cache_hits, after.reads - before.reads),
+        (1, 1),
+        "from the cache, then from the medium"
+    );
     assert_eq!(rig.store.stats().repeated_reads, 1);
 }
 

@@ -7,7 +7,7 @@ use format::chunk_block::BLOCK_STRIDE_BYTES;
 use super::support::{Rig, VOLUME_START, slot_place};
 use crate::blocks::volume_bytes;
 use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
-use crate::storage_node::tests::rig::{done, end, forget, id, live, put, write};
+use crate::storage_node::tests::rig::{done, end, erase, forget, id, live, put, write};
 
 const FAILED: NodeAnswer = NodeAnswer::Refused(NodeRefusal::Failed);
 const FULL: NodeAnswer = NodeAnswer::Refused(NodeRefusal::Full);
@@ -62,8 +62,9 @@ async fn a_fence_that_fails_leaves_the_mark() {
 async fn a_full_file_system_refuses_new_blocks_and_nothing_else() {
     let rig = Rig::new(4).await;
     assert_eq!(rig.ask(0, id(1), put(100, "first")).await, done(live(0)));
-    rig.disk.set_space_limit(Some(VOLUME_START + volume_bytes(1)));
-    for request in [put(100, "no space"), crate::storage_node::tests::rig::erase(0, 0)] {
+    // Block 1 has space for its header, and not for contents: it is not begun.
+    rig.disk.set_space_limit(Some(VOLUME_START + volume_bytes(1) + 65_536));
+    for request in [put(100, "no space"), erase(0, 0)] {
         assert_eq!(rig.ask(1, id(2), request).await, FULL);
     }
     assert_eq!(rig.ask(1, id(2), NodeRequest::Query).await, NodeAnswer::Absent);
