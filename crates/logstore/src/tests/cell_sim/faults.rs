@@ -68,6 +68,11 @@ impl Faults {
     }
 }
 
+/// Its device.
+pub fn rotten() -> DeviceId {
+    DeviceId(ROTTEN as u32 + 1)
+}
+
 pub struct Chaos {
     pub world: Arc<World>,
     pub draw: Draw,

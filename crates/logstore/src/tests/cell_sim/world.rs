@@ -157,12 +157,17 @@ impl World {
         process
     }
 
+    /// Whether a device is of a gateway's own process.
+    pub fn is_near(&self, gateway: GatewayId, device: DeviceId) -> bool {
+        device.0 % 3 == u32::from(gateway.0) % 3
+    }
+
     /// What an engine of this process is opened with.
     fn parts(&self, process: &Process) -> (LogStoreConfig, Arc<CellManifests>, Vec<Arc<dyn LogTarget>>, MemberSetup) {
         let (gateway, life) = (process.gateway, process.life.clone());
         let writer = Writer { key: fence_key(gateway), token: TOKEN };
         let wire = |target: &Arc<Target>| -> Arc<dyn LogTarget> {
-            let is_near = target.device().id().0 % 3 == u32::from(gateway.0) % 3;
+            let is_near = self.is_near(gateway, target.device().id());
             Arc::new(Wire::new(&self.env, &life, &self.down, target, writer, is_near))
         };
         let logs = self.targets.lock().iter().map(wire).collect();
