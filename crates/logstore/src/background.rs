@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
+use types::KeyHash;
 
 /// Replaced large objects whose chunks are still counted as live. Beyond this they are forgotten: the counts are hints.
 const MAX_RELEASES_QUEUED: usize = 256 * 1024;
@@ -34,7 +35,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// Work that waits, and what decides when it starts.
 #[derive(Default)]
 pub(crate) struct Background {
-    releases: Mutex<VecDeque<Located>>,
+    releases: Mutex<VecDeque<(KeyHash, Located)>>,
     /// Uploads whose objects are complete and that are to be ended by these tombstones.
     complete_uploads: Mutex<BTreeMap<EntryName, Attributes>>,
     ended_uploads: Mutex<VecDeque<UploadRef>>,
@@ -72,10 +73,10 @@ impl Background {
     }
 
     /// A large object was replaced: its chunks are garbage.
-    pub fn release_chunks(&self, replaced: Located) {
+    pub fn release_chunks(&self, hash: KeyHash, replaced: Located) {
         let mut releases = self.releases.lock();
         if releases.len() < MAX_RELEASES_QUEUED {
-            releases.push_back(replaced);
+            releases.push_back((hash, replaced));
         }
     }
 
@@ -175,9 +176,13 @@ impl Inner {
     /// Takes the chunks of replaced objects out of the live counts.
     async fn release_replaced(self: &Arc<Self>) {
         loop {
-            let Some(replaced) = self.background.releases.lock().pop_front() else { return };
+            let Some((hash, replaced)) = self.background.releases.lock().pop_front() else { return };
             // A descriptor that can't be read any more leaves a count too high: collection corrects it.
             let Ok(Some(frame)) = self.read_copies(&replaced).await else { continue };
+            // What the index said of a new key may have been another one's.
+            if frame.record.hash != hash {
+                continue;
+            }
             let Ok(tree) = read_tree(self, &frame.payload, frame.record.tree_height).await else { continue };
             tree.all().for_each(|chunk| self.targets.remove_live_ref(chunk));
         }
@@ -224,6 +229,7 @@ impl Inner {
         if checkpoint && self.check_leads().is_ok() {
             self.checkpoint().await?;
             self.merge_runs().await?;
+            self.seal_if_due().await?;
         }
         Ok(())
     }

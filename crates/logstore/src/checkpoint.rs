@@ -12,7 +12,7 @@
 //! - A tombstone leaves the bottom run when what is covered has passed it by two epochs at the earliest: then no walk finds the
 //!   versions and late relocations that it hides.
 
-use crate::names::{Memtable, Run, RunWriter};
+use crate::names::{Memtable, Run, RunWriter, corrupt_run};
 use crate::store::Inner;
 use engine::EngineError;
 use format::entry::{Entry, EntryState};
@@ -277,7 +277,7 @@ impl Inner {
                 let entry = &name.entry;
                 self.shard(&entry.hash).lock().index_mut().settle(entry);
                 if entry.state == EntryState::Tombstone {
-                    graves.push((forgotten_with(name), entry.hash, entry.order));
+                    graves.push((forgotten_with(name.name.space, entry.epoch), entry.hash, entry.order));
                 }
             }
             tokio::task::yield_now().await;
@@ -328,8 +328,9 @@ impl Inner {
             sources.push(RunCursor::open(self, run.clone()).await?);
         }
         while let Some(entry) = next_merged(self, &mut sources).await? {
-            let forgotten =
-                entry.entry.state == EntryState::Tombstone && is_bottom && forgotten_with(&entry) <= self.remembered.covered();
+            let forgotten = entry.entry.state == EntryState::Tombstone
+                && is_bottom
+                && forgotten_with(entry.name.space, entry.entry.epoch) <= self.remembered.covered();
             if is_whole && entry.name.space == Space::Part && entry.entry.state == EntryState::Live {
                 self.note_part(&entry.name);
             }
@@ -357,10 +358,10 @@ fn version(manifest: &Manifest) -> (Epoch, RunId) {
     (manifest.epoch, manifest.next.run)
 }
 
-/// The epoch with whose checkpoint a tombstone may be forgotten.
-pub(crate) fn forgotten_with(tombstone: &NameEntry) -> Epoch {
-    let stays = if tombstone.name.space == Space::Upload { UPLOAD_TOMBSTONE_EPOCHS } else { TOMBSTONE_EPOCHS };
-    Epoch(tombstone.entry.epoch.0 + stays)
+/// The epoch with whose checkpoint a tombstone of this epoch may be forgotten.
+pub(crate) fn forgotten_with(space: Space, epoch: Epoch) -> Epoch {
+    let stays = if space == Space::Upload { UPLOAD_TOMBSTONE_EPOCHS } else { TOMBSTONE_EPOCHS };
+    Epoch(epoch.0 + stays)
 }
 
 /// The next names of a memtable that no longer changes.
@@ -404,7 +405,7 @@ pub(crate) async fn read_block(inner: &Inner, run: &Run, number: usize) -> Resul
     let mut entries = Vec::with_capacity(block.len());
     let mut rows = block.rows();
     while let Some(row) = rows.next() {
-        let row = row.map_err(|error| EngineError::Corrupt { detail: format!("run {}: {error}", run.id().0) })?;
+        let row = row.map_err(|error| corrupt_run(run.id(), &error))?;
         entries.push(row.to_name_entry());
     }
     Ok(entries)

@@ -227,6 +227,7 @@ impl Inner {
     }
 
     async fn reset(&self, victim: &Victim, collected: &mut Collected) -> Result<(), EngineError> {
+        self.sealing.note_reset(victim.device.id(), victim.zone);
         let reset = victim.device.reset(victim.zone, victim.activation).await;
         reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
         self.targets.forget_zone(victim.device.id(), victim.zone);

@@ -1,5 +1,6 @@
 //! What a person can set, with the defaults that the engine starts with.
 
+use crate::index::IndexForm;
 use crate::machine::Consistency;
 use format::chunk_ref::MAX_REFS_PER_DESCRIPTOR;
 use std::time::Duration;
@@ -15,6 +16,8 @@ pub struct LogStoreConfig {
     pub gateway: GatewayId,
     /// What this gateway's writes promise to readers at the other gateways of its cell.
     pub consistency: Consistency,
+    /// How the places of saved records are kept in memory.
+    pub index: IndexForm,
     /// A checkpoint starts when this many entries are in no checkpoint...
     pub checkpoint_entries: usize,
     /// ... or this many bytes were appended since the last ...
@@ -37,6 +40,7 @@ impl Default for LogStoreConfig {
             cell: CellId(1),
             gateway: GatewayId(1),
             consistency: Consistency::Linearizable,
+            index: IndexForm::Full,
             checkpoint_entries: 64 * 1024,
             checkpoint_bytes: 512 * 1024 * 1024,
             checkpoint_interval: Duration::from_secs(30),

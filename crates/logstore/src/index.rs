@@ -1,13 +1,26 @@
 //! The index: where the newest record of each key stands.
 //!
 //! Two maps a shard, as in the paper (section 3.4): the *current* map holds what no checkpoint covers yet, with everything
-//! that a checkpoint writes down; the *full* map holds the rest, packed. A lookup asks the current map first. Only orders are
-//! compared, never places: relocation changes places and keeps the order.
+//! that a checkpoint writes down; the *saved* map holds the rest, packed, in one of two forms ([`IndexForm`]). A lookup asks the current
+//! map first. Only orders are compared, never places: relocation changes places and keeps the order.
+//!
+//! In the form without keys an answer may be *sealed*: right for a key that is present, and perhaps another one's record for one that is
+//! not. Who has reason to doubt one finds out and refutes it (docs/rfd/0013-ludo-index.md).
 
+mod dictionaries;
 mod full;
+mod gather;
+mod ludo_map;
+mod saved;
+mod sealed;
 mod table;
 
-use full::FullMap;
+pub use dictionaries::Dictionaries;
+pub use gather::{Gather, GatheredShard};
+pub use saved::{IndexForm, LudoForm};
+pub use sealed::{Parts, Sealed};
+
+use saved::Saved;
 
 use format::entry::{Entry, EntryState, Places};
 use types::{Epoch, KeyHash, Order};
@@ -43,24 +56,56 @@ impl From<&Entry> for Located {
     }
 }
 
+/// Keys of one shard, by where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexLen {
+    pub unsaved: usize,
+    /// Saved, with their hashes.
+    pub exact: usize,
+    /// Saved, without.
+    pub sealed: usize,
+}
+
 /// The index of one shard of keys.
 pub struct ShardIndex {
     current: hashbrown::HashMap<KeyHash, Entry, HashBits>,
-    full: FullMap,
+    saved: Saved,
 }
 
 impl ShardIndex {
     /// An empty index for records of at most `copies` replicas.
-    pub fn new(copies: usize) -> Self {
-        ShardIndex { current: hashbrown::HashMap::with_hasher(HashBits), full: FullMap::new(copies) }
+    pub fn new(form: IndexForm, copies: usize) -> Self {
+        ShardIndex { current: hashbrown::HashMap::with_hasher(HashBits), saved: Saved::new(form, copies) }
     }
 
     /// The newest record of a key, tombstones included.
     pub fn newest(&self, hash: &KeyHash) -> Option<Located> {
         match self.current.get(hash) {
             Some(entry) => Some(Located::from(entry)),
-            None => self.full.get(hash),
+            None => self.saved.get(hash),
         }
+    }
+
+    /// [`ShardIndex::newest`], if it stands there with its key: no answer of a sealed unit.
+    pub fn newest_exact(&self, hash: &KeyHash) -> Option<Located> {
+        match self.current.get(hash) {
+            Some(entry) => Some(Located::from(entry)),
+            None => self.saved.exact().get(hash),
+        }
+    }
+
+    /// Whether [`ShardIndex::newest`] is this, and may be another key's.
+    pub fn is_sealed_as(&self, hash: &KeyHash, located: &Located) -> bool {
+        self.newest_exact(hash).is_none() && self.saved.sealed(hash).is_some_and(|sealed| sealed == *located)
+    }
+
+    /// Notes that this sealed answer is another key's: this one is not there. False if it is not the answer any more.
+    pub fn refute(&mut self, hash: &KeyHash, located: &Located) -> bool {
+        let is_answer = self.is_sealed_as(hash, located);
+        if is_answer {
+            self.saved.refute(hash);
+        }
+        is_answer
     }
 
     /// The epoch of a key's newest record, or of its last move, if no checkpoint that this gateway knows covers it.
@@ -68,14 +113,18 @@ impl ShardIndex {
         self.current.get(hash).map(|entry| entry.epoch)
     }
 
-    /// Takes an entry in if its order is newer than what is known; returns what it replaced. `Err` gives it back as stale.
+    /// Takes an entry in if its order is newer than what is known; returns what it replaced. `Err` gives it back as stale. A sealed answer
+    /// makes nothing stale: who publishes has seen to it that the entry is newer than what is saved of this very key. What it replaced
+    /// then is a hint.
     pub fn publish(&mut self, entry: Entry) -> Result<Option<Located>, Entry> {
         let known = self.newest(&entry.hash);
-        if known.is_some_and(|known| known.order >= entry.order) {
+        let is_stale = known.is_some_and(|known| known.order >= entry.order);
+        if is_stale && self.newest_exact(&entry.hash).is_some() {
             return Err(entry);
         }
         self.current.insert(entry.hash, entry);
-        Ok(known)
+        // What is sealed and newer is another key's.
+        Ok(known.filter(|_| !is_stale))
     }
 
     /// Changes a record's places if it is still the newest and still stands where it was (zstore.md, decision 10). `entry`
@@ -90,11 +139,11 @@ impl ShardIndex {
         }
     }
 
-    /// Puts a record that a checkpoint covers straight into the full map: newer or equal orders win, so runs are loaded
+    /// Puts a record that a checkpoint covers straight among the saved ones: newer or equal orders win, so runs are loaded
     /// oldest first.
     pub fn load(&mut self, hash: &KeyHash, located: &Located) {
-        if self.full.get(hash).is_none_or(|known| known.order <= located.order) {
-            self.full.insert(hash, located);
+        if self.saved.exact().get(hash).is_none_or(|known| known.order <= located.order) {
+            self.saved.insert(hash, located);
         }
     }
 
@@ -106,37 +155,48 @@ impl ShardIndex {
         self.load(hash, located);
     }
 
-    /// Moves a record into the full map, now that a checkpoint covers it, unless something newer (or a relocation) came.
+    /// Moves a record among the saved ones, now that a checkpoint covers it, unless something newer (or a relocation) came.
     pub fn settle(&mut self, saved: &Entry) {
         if self.current.get(&saved.hash).is_some_and(|known| known == saved) {
-            self.full.insert(&saved.hash, &Located::from(saved));
+            self.saved.insert(&saved.hash, &Located::from(saved));
             self.current.remove(&saved.hash);
         }
     }
 
     /// Forgets a tombstone that nothing older can follow any more (zstore.md, decision 13).
     pub fn forget_tombstone(&mut self, hash: &KeyHash, order: Order) {
-        let Some(known) = self.full.get(hash) else { return };
+        let Some(known) = self.saved.exact().get(hash) else { return };
         if known.order == order && !known.is_live() && !self.current.contains_key(hash) {
-            self.full.remove(hash);
+            self.saved.forget(hash);
         }
     }
 
-    /// All newest records, in no order that means anything.
+    /// Replaces what is saved by the same records, sealed.
+    pub fn seal(&mut self, parts: Parts) {
+        self.saved.seal(parts);
+    }
+
+    /// All newest records that stand with their keys, in no order that means anything. To those that are sealed the rows of the runs lead:
+    /// whoever looks through all records calls `visit_records`.
     pub fn iter(&self) -> impl Iterator<Item = (KeyHash, Located)> {
-        let unsaved = self.current.iter().map(|(hash, entry)| (*hash, Located::from(entry)));
-        let saved = self.full.iter().filter(|(hash, _)| !self.current.contains_key(hash));
-        unsaved.chain(saved)
+        let saved = self.saved.exact().iter().filter(|(hash, _)| !self.current.contains_key(hash));
+        self.iter_unsaved().chain(saved)
     }
 
-    /// Keys of the current and of the full map; a key overwritten since the last checkpoint counts in both.
-    pub fn len(&self) -> (usize, usize) {
-        (self.current.len(), self.full.len())
+    /// What no checkpoint covers.
+    pub fn iter_unsaved(&self) -> impl Iterator<Item = (KeyHash, Located)> {
+        self.current.iter().map(|(hash, entry)| (*hash, Located::from(entry)))
     }
 
-    /// Bytes of memory of the full map.
-    pub fn full_map_bytes(&self) -> usize {
-        self.full.memory_bytes()
+    /// How many keys there are in each of the maps; one that was overwritten since a checkpoint or a sealing counts twice.
+    pub fn len(&self) -> IndexLen {
+        let (exact, sealed) = self.saved.len();
+        IndexLen { unsaved: self.current.len(), exact, sealed }
+    }
+
+    /// Bytes of memory of what is saved.
+    pub fn saved_bytes(&self) -> usize {
+        self.saved.memory_bytes()
     }
 
     /// Gives memory back that the current map held at its fullest.
@@ -175,3 +235,6 @@ impl std::hash::Hasher for FirstBytes {
 
     fn write_usize(&mut self, _length: usize) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,8 @@
 //!     └──── background: checkpoint, merge, collect, heal    recovery: at start
 //! ```
 //!
-//! Reading order: `machine`, `index`, `names`, `write`, `read`, `large`, `upload`, `list`, `epochs`, `checkpoint`, `recovery`,
-//! `remembered`, `collect`, `heal`, `check`.
+//! Reading order: `machine`, `index`, `names`, `write`, `read`, `proof`, `large`, `upload`, `list`, `epochs`, `checkpoint`,
+//! `sealing`, `visit`, `recovery`, `remembered`, `collect`, `heal`, `check`.
 #![forbid(unsafe_code)]
 
 mod append;
@@ -31,22 +31,26 @@ mod manifests;
 mod names;
 mod peers;
 mod pins;
+mod proof;
 mod read;
 mod recovery;
 mod relocate;
 mod remembered;
 mod room;
+mod sealing;
 mod stats;
 mod store;
 mod synthetic;
 mod targets;
 mod upload;
+mod visit;
 mod watched;
 mod write;
 
 pub use check::{CheckFinding, CheckReport};
 pub use config::LogStoreConfig;
 pub use gateway::{CellView, MemberSetup, MemberStatus};
+pub use index::{IndexForm, LudoForm};
 pub use loss::Loss;
 pub use machine::Consistency;
 pub use manifests::Manifests;

@@ -2,7 +2,7 @@
 
 use crate::index::Located;
 use crate::large::read_tree;
-use crate::store::{Inner, LogStore};
+use crate::store::{Inner, LogStore, SHARDS};
 use engine::EngineError;
 use format::replicas::Places;
 use std::collections::BTreeSet;
@@ -35,13 +35,17 @@ impl LogStore {
             places.as_slice().iter().all(|place| is_away(place.device))
         };
         let mut loss = Loss::default();
-        for shard in 0..inner.shards.len() {
-            let (lost, large) = inner.lost_of(shard, is_lost);
-            loss.records += lost;
-            for known in large {
-                loss.records += u64::from(inner.is_tree_lost(&known, is_lost).await?);
-            }
-            tokio::task::yield_now().await;
+        let mut large = Vec::new();
+        inner
+            .visit_records(0..SHARDS, &mut |_, known| match (is_lost(&known.places), known.large) {
+                _ if !known.is_live() => {}
+                (true, _) => loss.records += 1,
+                (false, true) => large.push(known),
+                (false, false) => {}
+            })
+            .await?;
+        for known in large {
+            loss.records += u64::from(inner.is_tree_lost(&known, is_lost).await?);
         }
         for run in inner.names.layers().runs {
             loss.blocks += run.frames().filter(|(places, _)| is_lost(places)).count() as u64;
@@ -62,20 +66,6 @@ impl Inner {
         }
         let reason = "not everything that was written is known here: something is being recovered, or devices are waited for";
         Err(EngineError::Unavailable { reason: reason.to_owned() })
-    }
-
-    /// How many records of a shard are lost, and those of large objects that are not.
-    fn lost_of(&self, shard: usize, is_lost: impl Fn(&Places) -> bool) -> (u64, Vec<Located>) {
-        let keys = self.shards[shard].lock();
-        let (mut lost, mut large) = (0, Vec::new());
-        for (_, known) in keys.index().iter().filter(|(_, known)| known.is_live()) {
-            match (is_lost(&known.places), known.large) {
-                (true, _) => lost += 1,
-                (false, true) => large.push(known),
-                (false, false) => {}
-            }
-        }
-        (lost, large)
     }
 
     /// Whether something below a large object's record is lost.

@@ -18,7 +18,7 @@ mod run;
 pub(crate) use block_cache::{BlockCache, RowSummary, Rows, ScanBlocks};
 pub(crate) use memtable::Memtable;
 pub(crate) use merge::{Merged, Merger, Missing};
-pub(crate) use run::{Run, RunWriter};
+pub(crate) use run::{Run, RunWriter, corrupt as corrupt_run};
 
 use format::attributes::ETag;
 use format::name_entry::NameEntry;

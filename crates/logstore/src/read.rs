@@ -51,10 +51,13 @@ impl Inner {
             let located = self.locate(hash).await?;
             match self.read_copies(&located).await {
                 Ok(Some(frame)) if is_it(&frame.record, name) => return Ok((located, frame)),
-                Ok(_) => self.stats.stale_reads.add(1),
+                Ok(_) => {
+                    self.stats.stale_reads.add(1);
+                    self.disprove(name, hash, &located).await?;
+                }
                 Err(error) => {
-                    // A failure counts only if the record is still the newest and still there.
-                    if self.locate(hash).await? == located {
+                    // A failure counts only if the record is this key's, still the newest and still there.
+                    if !self.disprove(name, hash, &located).await? && self.locate(hash).await? == located {
                         return Err(error);
                     }
                 }

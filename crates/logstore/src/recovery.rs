@@ -15,11 +15,11 @@ pub(crate) mod undecidable;
 pub(crate) mod walk;
 
 use crate::background::{self, Background};
-use crate::checkpoint::{CheckpointState, forgotten_with, read_block};
+use crate::checkpoint::{CheckpointState, forgotten_with};
 use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
 use crate::gateway::{Keys, Member, MemberSetup};
-use crate::index::{Located, ShardIndex};
+use crate::index::{IndexForm, Located, ShardIndex};
 use crate::machine::{Cell, SequenceSource, Shard};
 use crate::manifests::Manifests;
 use crate::names::{Names, Run};
@@ -32,8 +32,10 @@ use device::Device;
 use engine::EngineError;
 use env::Env;
 use format::decode::DecodeError;
-use format::entry::EntryState;
+use format::entry::{Entry, EntryState};
 use format::manifest::Manifest;
+use format::name_entry::Row;
+use format::record::Space;
 use format::run_index::RunId;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
@@ -76,6 +78,8 @@ pub enum OpenError {
     ManagerBehind { given: Generation, found: Generation },
     #[error("the manager can't record which devices this start writes to: {0}")]
     Record(#[source] EngineError),
+    #[error("a gateway of a cell keeps the full index: the form `ludo` is for a server of its own")]
+    IndexForm,
 }
 
 impl LogStore {
@@ -113,6 +117,9 @@ impl LogStore {
         missing: &[DeviceId],
         setup: Option<MemberSetup>,
     ) -> Result<LogStore, OpenError> {
+        if setup.is_some() {
+            check_form(&config)?;
+        }
         let manifest = load_manifest(&config, &*manifests)?;
         let opened: Vec<DeviceId> = devices.iter().map(|device| device.id()).collect();
         let is_gone = |device: &DeviceId| !opened.contains(device) && !missing.contains(device);
@@ -176,7 +183,7 @@ impl LogStore {
         }
         let is_passed_over = inner.roll_forward(found).await.map_err(OpenError::RollForward)?;
         inner.end_complete_uploads().await.map_err(OpenError::RollForward)?;
-        inner.count_live().await;
+        inner.count_live().await.map_err(OpenError::Checkpoint)?;
         // In a cell also what was found: a joiner that is left alone recovers what this gateway writes, from the checkpoint on, and nobody
         // else's writes.
         let is_founding = inner.member.is_some();
@@ -219,6 +226,7 @@ impl LogStore {
         devices: Vec<Arc<dyn LogTarget>>,
         setup: MemberSetup,
     ) -> Result<LogStore, OpenError> {
+        check_form(&config)?;
         let incarnation = manifests.incarnation().await.map_err(OpenError::Incarnation)?;
         let mut manifest = Manifest { cell: config.cell, ..Manifest::default() };
         manifest.next.run = RunId(1);
@@ -273,8 +281,9 @@ impl Parts {
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
         // The devices of a cell, and with them the copies, grow and shrink while the index lives.
         let copies = if setup.is_some() { MAX_REPLICAS } else { copies.min(MAX_REPLICAS) };
+        let form = config.index;
         let shard = || {
-            let index = ShardIndex::new(copies);
+            let index = ShardIndex::new(form, copies);
             let machine = match joining {
                 true => Shard::joining(cell.clone(), sequences.clone(), index),
                 false => Shard::new(cell.clone(), sequences.clone(), index),
@@ -304,6 +313,7 @@ impl Parts {
             suspects: Default::default(),
             explained: Default::default(),
             doubts: Default::default(),
+            sealing: Default::default(),
             staging: Mutex::default(),
             open_uploads: Mutex::default(),
         }))
@@ -339,6 +349,14 @@ fn uncovered_tables(manifest: &Manifest, setup: Option<&MemberSetup>) -> Result<
     let recorded = manifest.tables.iter().map(|table| ReplicaTable::new(table.generation, table.devices.clone()));
     let of_views = setup.map(|setup| setup.first.uncovered.clone()).unwrap_or_default();
     recorded.chain(of_views.into_iter().map(Ok)).collect()
+}
+
+/// Entries of other gateways are judged at once, with nothing but the index to ask: it must know its keys.
+fn check_form(config: &LogStoreConfig) -> Result<(), OpenError> {
+    match config.index {
+        IndexForm::Full => Ok(()),
+        IndexForm::Ludo(_) => Err(OpenError::IndexForm),
+    }
 }
 
 /// A manifest of which nothing is left but what was given out. Everything is decided anew, by what stands on the devices; versions
@@ -391,35 +409,40 @@ impl Inner {
     }
 
     async fn load_runs_of(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {
-        let mut graves: Vec<(Epoch, KeyHash, types::Order)> = Vec::new();
         let mut runs = Vec::new();
-        for summary in state.manifest.runs.iter().rev() {
-            let run = Arc::new(Run::open(self, summary.clone()).await?);
-            for block in 0..run.blocks() {
-                for name in read_block(self, &run, block).await? {
-                    let entry = &name.entry;
-                    self.shard(&entry.hash).lock().index_mut().absorb(&entry.hash, &Located::from(entry));
-                    if entry.state == EntryState::Tombstone {
-                        graves.push((forgotten_with(&name), entry.hash, entry.order));
-                    }
-                    self.note_open_upload(&name);
-                }
+        for summary in &state.manifest.runs {
+            runs.push(Arc::new(Run::open(self, summary.clone()).await?));
+        }
+        let mut graves: Vec<(Epoch, KeyHash, types::Order)> = Vec::new();
+        let mut note = |row: &Row<'_>| {
+            if row.state() == EntryState::Tombstone {
+                graves.push((forgotten_with(row.space(), row.entry().epoch), row.hash(), row.order()));
             }
-            runs.push(run);
+            if row.space() == Space::Upload {
+                self.note_open_upload(&row.to_name_entry());
+            }
+        };
+        match self.config.index {
+            IndexForm::Full => {
+                let absorb = |entry: Entry| {
+                    self.shard(&entry.hash).lock().index_mut().absorb(&entry.hash, &Located::from(&entry));
+                };
+                self.each_row(&runs, &mut |row| {
+                    absorb(row.entry());
+                    note(row);
+                })
+                .await?;
+            }
+            IndexForm::Ludo(form) => self.seal(form, &runs, &mut note).await?,
         }
         state.graves = graves;
-        runs.reverse();
         self.names.set_runs(runs);
         Ok(())
     }
 
     /// Counts what is live in each zone: records from the index, runs from their indexes, chunks from the manifest's hints.
-    pub(crate) async fn count_live(&self) {
-        for shard in &self.shards {
-            for (_, located) in shard.lock().index().iter() {
-                self.targets.add_live_entry(&located);
-            }
-        }
+    pub(crate) async fn count_live(&self) -> Result<(), EngineError> {
+        self.visit_records(0..SHARDS, &mut |_, located| self.targets.add_live_entry(&located)).await?;
         for run in self.names.layers().runs {
             for (places, frame_bytes) in run.frames() {
                 places.as_slice().iter().for_each(|place| self.targets.add_live(place, frame_bytes as u64));
@@ -435,5 +458,6 @@ impl Inner {
                 self.targets.add_live_chunk(&place, hint.live_bytes);
             }
         }
+        Ok(())
     }
 }

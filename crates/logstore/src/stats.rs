@@ -48,6 +48,9 @@ pub struct LogStoreStats {
     pub run_bytes: Counter,
     /// Runs merged away.
     pub merged_runs: Counter,
+    /// Sealings of the saved records, and sealed answers that were found to be another key's.
+    pub sealings: Counter,
+    pub refuted: Counter,
     /// Zones reset, bytes copied out of them, relocations that lost against a newer write.
     pub collected_zones: Counter,
     pub relocated_bytes: Counter,

@@ -3,7 +3,7 @@
 use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
 use crate::gateway::{Keys, Member};
-use crate::index::Located;
+use crate::index::{IndexLen, Located};
 use crate::large::LogStaged;
 use crate::machine::SequenceSource;
 use crate::names::Names;
@@ -33,6 +33,11 @@ use types::{BucketId, Epoch, GatewayId, Generation, KeyHash, Order, Sequence, Up
 
 /// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
 pub(crate) const SHARDS: usize = 256;
+
+/// The shard of a key.
+pub(crate) fn shard_of(hash: &KeyHash) -> usize {
+    hash.shard_bits() as usize % SHARDS
+}
 
 /// The log engine.
 #[derive(Clone)]
@@ -72,6 +77,7 @@ pub(crate) struct Inner {
     pub explained: crate::heal::scrub::Explained,
     /// Zones with damage in which something staged may stand.
     pub doubts: crate::collect::Doubts,
+    pub sealing: crate::sealing::Sealing,
     /// Writes whose chunks no record names yet.
     pub staging: Mutex<BTreeSet<WriteId>>,
     /// Names of open uploads: collection finds the owners of their chunks by them.
@@ -80,7 +86,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub fn shard(&self, hash: &KeyHash) -> &Mutex<Keys> {
-        &self.shards[hash.shard_bits() as usize % SHARDS]
+        &self.shards[shard_of(hash)]
     }
 
     /// Whether this gateway is no member of a cell: nobody else ever writes.
@@ -144,7 +150,7 @@ impl Inner {
         if let Some(replaced) = replaced {
             self.targets.remove_live_entry(replaced);
             if replaced.large {
-                self.background.release_chunks(*replaced);
+                self.background.release_chunks(entry.hash, *replaced);
             }
         }
         self.background.note_write(entry.frame_bytes as u64);
@@ -193,7 +199,7 @@ impl Inner {
         condition: &Condition,
     ) -> Result<(), EngineError> {
         let etag = match newest.filter(Located::is_live) {
-            Some(located) => Some(self.etag_of(name, &located).await?),
+            Some(located) => self.etag_of(name, &located).await?,
             None => None,
         };
         condition.check(etag.as_ref()).map_err(|unmet| match unmet {
@@ -202,19 +208,29 @@ impl Inner {
         })
     }
 
-    /// The tag of a record whose key is frozen, so that it stays the newest; it may still be relocated meanwhile.
-    async fn etag_of(self: &Arc<Self>, name: &EntryName, located: &Located) -> Result<ETag, EngineError> {
+    /// The tag of a record whose key is frozen, so that it stays the newest; it may still be relocated meanwhile. None if it is another
+    /// key's, and there is no object.
+    async fn etag_of(self: &Arc<Self>, name: &EntryName, located: &Located) -> Result<Option<ETag>, EngineError> {
         if let Some(known) = self.names.unsaved_etag(name, located.order) {
-            return Ok(known);
+            return Ok(Some(known));
         }
         // Where the freeze says that it stands: another gateway may have told of it before this one's index has it.
-        if let Some(frame) = self.read_copies(located).await?
+        let read = self.read_copies(located).await;
+        if let Ok(Some(frame)) = &read
             && frame.record.name == *name
         {
-            return Ok(info_of(&frame.record, located.order)?.attributes.etag);
+            return Ok(Some(info_of(&frame.record, located.order)?.attributes.etag));
         }
+        if self.disprove(name, &name.hash(), located).await? {
+            return Ok(None);
+        }
+        read?;
         match self.read_newest(name, &name.hash()).await {
-            Ok((found, frame)) if found.order == located.order => Ok(info_of(&frame.record, found.order)?.attributes.etag),
+            Ok((found, frame)) if found.order == located.order => {
+                Ok(Some(info_of(&frame.record, found.order)?.attributes.etag))
+            }
+            // Nobody else writes: what was said was disproved meanwhile.
+            Err(EngineError::NotFound) if self.is_alone() => Ok(None),
             Err(error @ EngineError::Unavailable { .. }) => Err(error),
             _ => Err(EngineError::Unavailable { reason: "the object moved while its condition was evaluated".to_owned() }),
         }
@@ -432,10 +448,13 @@ fn foreign() -> EngineError {
 /// How large the engine's maps are at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogStoreSize {
-    /// Keys of the current and of the full map; one overwritten since the last checkpoint counts in both.
+    /// Keys of all maps; one overwritten since the last checkpoint, or the last sealing, counts twice.
     pub keys: usize,
     /// Of those, the ones that no checkpoint covers.
     pub unsaved_keys: usize,
+    /// Of those, the ones that are kept without their hashes.
+    pub sealed_keys: usize,
+    /// Memory of what is saved.
     pub full_map_bytes: usize,
     /// Names that no checkpoint covers.
     pub unsaved_names: usize,
@@ -476,11 +495,13 @@ impl LogStore {
         };
         for shard in &inner.shards {
             let shard = shard.lock();
-            let (unsaved, saved) = shard.index().len();
-            size.keys += unsaved + saved;
+            let IndexLen { unsaved, exact, sealed } = shard.index().len();
+            size.keys += unsaved + exact + sealed;
             size.unsaved_keys += unsaved;
-            size.full_map_bytes += shard.index().full_map_bytes();
+            size.sealed_keys += sealed;
+            size.full_map_bytes += shard.index().saved_bytes();
         }
+        size.full_map_bytes += inner.sealing.memory_bytes();
         size
     }
 }

@@ -53,6 +53,7 @@ impl LogStore {
 
     /// Writes down everything that no checkpoint has, now.
     pub async fn checkpoint(&self) -> Result<(), EngineError> {
-        self.inner.checkpoint().await
+        self.inner.checkpoint().await?;
+        self.inner.seal_if_due().await
     }
 }

@@ -14,6 +14,7 @@ mod gate;
 mod healing;
 mod healing_cell;
 mod history;
+mod keyless;
 mod mains;
 mod pacing;
 mod power;

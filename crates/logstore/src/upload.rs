@@ -63,7 +63,11 @@ impl Inner {
     async fn check_open(self: &Arc<Self>, name: &EntryName) -> Result<(), EngineError> {
         match self.background.ending(name) {
             Some(_) => Err(EngineError::NoSuchUpload),
-            None => self.locate(&name.hash()).await.map(|_| ()).map_err(no_such_upload),
+            None => {
+                let known = self.locate(&name.hash()).await.map_err(no_such_upload)?;
+                let is_own = self.is_own(name, &name.hash(), &known).await?;
+                is_own.then_some(()).ok_or(EngineError::NoSuchUpload)
+            }
         }
     }
 
@@ -286,7 +290,9 @@ impl Inner {
         self.start(&op)?;
         let guard = TurnGuard::new(op.clone());
         match op.turn().await? {
-            Some(newest) if newest.is_live() => Ok(UploadTurn { op, guard }),
+            Some(newest) if newest.is_live() && self.is_own(op.name(), &op.name().hash(), &newest).await? => {
+                Ok(UploadTurn { op, guard })
+            }
             _ => Err(EngineError::NoSuchUpload),
         }
     }

@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::generation::{GROUP, Generation};
+use crate::generation::{GROUP, Generation, Retired};
 use crate::hash::Digest;
 use crate::overlay::OVERLAY_CAPACITY;
 use crate::shape::Shape;
 use crate::table::ESCAPE;
 use crate::update::{BucketChange, OverlayChange, Update};
-use crate::value::{PackedValue, fits};
+use crate::value::{PackedValue, ValueWords, fits};
 use crate::word::{Cell, Word};
 
 /// A lookup structure over the machine's atomics.
@@ -141,6 +141,16 @@ impl<W: Word> LookupOf<W> {
     pub(crate) fn has_overflow_room(&self, more: u64) -> bool {
         // One place stays free, so that every search ends.
         self.overflow_used + more < self.current.shape.overflow_places()
+    }
+
+    /// The value of a key, for who holds the structure: nobody replaces its generation meanwhile. As with a reader, a key that was never
+    /// inserted yields any value, or none where a fingerprint tells.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<ValueWords> {
+        let generation = &*self.current;
+        generation
+            .get(generation.hasher.digest(key))
+            .unwrap_or_else(|Retired| unreachable!("its holder alone retires a generation"))
     }
 
     /// A reader for another thread, or this one.

@@ -24,7 +24,7 @@ use crate::settings::{ServeArgs, Settings, SyncMode};
 use admin::{Admin, AdminServer, Sources, Warning};
 use anyhow::{Context, bail};
 use env::Env;
-use logstore::LogStore;
+use logstore::{IndexForm, LogStore};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
 use std::io::IsTerminal;
@@ -50,6 +50,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
             .inspect_err(|error| tracing::info!(%error, "no io_uring: disk requests go through threads, which costs speed"))
             .ok();
         match place {
+            Some(_) if settings.engine.index != IndexForm::Full => {
+                bail!("index: a node of a cluster keeps the full index; `ludo` is for a server of its own")
+            }
             Some(place) => member::serve(settings, env, place).await,
             None if settings.chunk_space > 0 => bail!(
                 "chunk_space: chunks need a cluster. Make this folder its first node (`trilith cluster init --data {}`), or try one: \

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
-use logstore::{Consistency, LogStoreConfig};
+use logstore::{Consistency, IndexForm, LogStoreConfig, LudoForm};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,6 +80,10 @@ pub struct ServeArgs {
     /// How many entries of the index may be in no checkpoint: more make checkpoints rarer and starts longer [default: 65536]
     #[arg(long, env = "TRILITH_CHECKPOINT_ENTRIES")]
     pub checkpoint_entries: Option<String>,
+    /// How the places of objects are kept in memory: `full`, or `ludo`, which keeps no keys and takes a quarter of it, for a server of
+    /// its own only [default: full]
+    #[arg(long, env = "TRILITH_INDEX")]
+    pub index: Option<String>,
     /// Threads that serve requests [default: one per processor]
     #[arg(long, env = "TRILITH_CORES")]
     pub cores: Option<String>,
@@ -172,6 +176,7 @@ const KEYS: &[&str] = &[
     "background_rate",
     "scrub_period",
     "checkpoint_entries",
+    "index",
     "cores",
     "log",
     "log_format",
@@ -229,8 +234,17 @@ fn engine(pick: impl Fn(&Option<String>, &str) -> Option<String>, args: &ServeAr
         collect_bytes_per_second: rate.unwrap_or(default.collect_bytes_per_second).max(1),
         scrub_period: scrub_period.unwrap_or(default.scrub_period),
         checkpoint_entries: entries.transpose()?.unwrap_or(default.checkpoint_entries),
+        index: index(pick(&args.index, "index").as_deref())?,
         ..default
     })
+}
+
+fn index(text: Option<&str>) -> anyhow::Result<IndexForm> {
+    match text {
+        None | Some("full") => Ok(IndexForm::Full),
+        Some("ludo") => Ok(IndexForm::Ludo(LudoForm::default())),
+        Some(other) => bail!("index is `full` or `ludo`, not `{other}`"),
+    }
 }
 
 fn consistency(text: Option<&str>) -> anyhow::Result<Consistency> {
@@ -369,7 +383,7 @@ mod tests {
             folder.path().join(CONFIG_FILE),
             "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n\
              consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n\
-             scrub_period = \"36h\"\n",
+             scrub_period = \"36h\"\nindex = \"ludo\"\n",
         )
         .unwrap();
         let args =
@@ -382,6 +396,7 @@ mod tests {
         assert_eq!(settings.engine.consistency, Consistency::ReadAfterWrite);
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));
+        assert_eq!(settings.engine.index, IndexForm::Ludo(LudoForm::default()));
         assert_eq!(settings.admin_address.port(), 9001);
     }
 
@@ -401,6 +416,8 @@ mod tests {
         assert_eq!(consistency(None).unwrap(), Consistency::Linearizable);
         assert_eq!(consistency(Some("read-after-write")).unwrap(), Consistency::ReadAfterWrite);
         assert!(consistency(Some("eventual")).unwrap_err().to_string().contains("`read-after-write`"));
+        assert_eq!((index(None).unwrap(), index(Some("full")).unwrap()), (IndexForm::Full, IndexForm::Full));
+        assert!(index(Some("hash")).unwrap_err().to_string().contains("`ludo`"));
         assert!(address("s3_addr", Some("9000".to_owned()), DEFAULT_S3_ADDRESS).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::index::Located;
 use crate::large::read_tree;
-use crate::store::Inner;
+use crate::store::{Inner, SHARDS};
 use engine::EngineError;
 use format::record::{ChunkOwner, EntryName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,12 @@ impl Owners {
 /// The chunks and nodes that one record names.
 async fn named_by(inner: &Arc<Inner>, owner: &KeyHash) -> Result<BTreeSet<Place>, EngineError> {
     let Some(known) = inner.live_large(owner) else { return Ok(BTreeSet::new()) };
-    let Some(frame) = inner.read_copies(&known).await? else {
+    let frame = inner.read_copies(&known).await?;
+    // Of an owner that is gone the index may have told another record.
+    if frame.as_ref().is_some_and(|frame| frame.record.hash != *owner) && inner.is_sealed_as(owner, &known) {
+        return Ok(BTreeSet::new());
+    }
+    let Some(frame) = frame.filter(|frame| frame.record.hash == *owner) else {
         // Replaced meanwhile: what names the same chunks now holds a pin. Or lost where it should stand, and then nobody knows what it names.
         return match inner.live_large(owner) == Some(known) {
             true => {
@@ -62,19 +67,23 @@ impl Inner {
     }
 
     /// Of each device one place at most that is wanted, and all below large objects; with a pause between two lists that are read.
-    pub(crate) async fn named_where(self: &Arc<Self>, is_wanted: impl Fn(&Place) -> bool, pause: Duration) -> Named {
+    pub(crate) async fn named_where(self: &Arc<Self>, is_wanted: impl Fn(&Place) -> bool + Sync, pause: Duration) -> Named {
         let is_within = |place: &&Place| is_wanted(place);
         let (mut named, mut large) = (Named::default(), Vec::new());
-        for shard in &self.shards {
-            for (hash, located) in shard.lock().index().iter().filter(|(_, located)| located.is_live()) {
+        let visited = self
+            .visit_records(0..SHARDS, &mut |hash, located| {
+                if !located.is_live() {
+                    return;
+                }
                 if let Some(place) = located.places.as_slice().iter().find(is_within) {
                     named.by_owner.entry(hash).or_default().insert(*place);
                 }
                 if located.large {
                     large.push(hash);
                 }
-            }
-        }
+            })
+            .await;
+        named.unread = visited.err();
         for hash in large {
             if !pause.is_zero() {
                 self.env.sleep(pause).await;

@@ -45,7 +45,7 @@ impl Inner {
         self.applied_all().await;
         let mut copied = 0u64;
         while point.shard < SHARDS {
-            for batch in self.may_lack_copies(&point).chunks(REPAIRS_AT_ONCE) {
+            for batch in self.may_lack_copies(&point).await?.chunks(REPAIRS_AT_ONCE) {
                 self.check_leads()?;
                 self.get_in_step().await?;
                 let (bytes, failure) = self.add_copies_of_many(batch).await;
@@ -107,15 +107,18 @@ impl Inner {
 
     /// Records of a shard with fewer copies than a write has now, and large ones: their chunks went to devices of their own. In the order of
     /// their hashes, from this point on.
-    fn may_lack_copies(&self, point: &RepairPoint) -> Vec<(KeyHash, Located)> {
-        let mut found: Vec<(KeyHash, Located)> = {
-            let keys = self.shards[point.shard].lock();
-            let may_lack = |known: &Located| known.is_live() && (known.large || self.lacks_copies(&known.places));
-            let is_next = |hash: &KeyHash| point.after.is_none_or(|after| *hash > after);
-            keys.index().iter().filter(|(hash, known)| is_next(hash) && may_lack(known)).collect()
-        };
+    async fn may_lack_copies(&self, point: &RepairPoint) -> Result<Vec<(KeyHash, Located)>, EngineError> {
+        let may_lack = |known: &Located| known.is_live() && (known.large || self.lacks_copies(&known.places));
+        let is_next = |hash: &KeyHash| point.after.is_none_or(|after| *hash > after);
+        let mut found: Vec<(KeyHash, Located)> = Vec::new();
+        self.visit_records(point.shard..point.shard + 1, &mut |hash, known| {
+            if is_next(&hash) && may_lack(&known) {
+                found.push((hash, known));
+            }
+        })
+        .await?;
         found.sort_unstable_by_key(|(hash, _)| *hash);
-        found
+        Ok(found)
     }
 
     fn lacks_copies(&self, places: &Places) -> bool {

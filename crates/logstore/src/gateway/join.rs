@@ -50,7 +50,7 @@ impl Inner {
         self.begin_at(epoch.max(Epoch(covered.0 + 1)));
         self.absorb(unsaved, covered);
         self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
-        self.count_live().await;
+        self.count_live().await?;
         // It has no write of an earlier epoch.
         let (view, epoch, staged) = (member.view().number(), self.epochs.present(), self.staged_now());
         member.push_to_all(&Item::EpochBegun { view, epoch, staged });

@@ -138,7 +138,7 @@ impl Inner {
         if let Some(replaced) = replaced {
             self.targets.remove_live_entry(replaced);
             if replaced.large {
-                self.background.release_chunks(*replaced);
+                self.background.release_chunks(entry.hash, *replaced);
             }
         }
         self.background.note_write(entry.frame_bytes as u64);

@@ -84,7 +84,7 @@ impl Run {
     }
 }
 
-fn corrupt(run: RunId, error: &format::decode::DecodeError) -> EngineError {
+pub(crate) fn corrupt(run: RunId, error: &format::decode::DecodeError) -> EngineError {
     EngineError::Corrupt { detail: format!("run {}: {error}", run.0) }
 }
 

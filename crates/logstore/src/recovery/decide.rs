@@ -89,7 +89,7 @@ impl Inner {
         }
         // By order and, for descriptors, by rewriting: later ones replace earlier ones.
         for ((hash, order, _), write) in &found.relocated {
-            self.apply_relocation(hash, *order, write)?;
+            self.apply_relocation(hash, *order, write).await?;
         }
         // A write that lacks copies and was followed by another of its key had failed.
         let is_incomplete = |write: &&FoundWrite| write.lacking(&found.opened) > 0;
@@ -103,7 +103,10 @@ impl Inner {
         let record = &write.record;
         let base = write.base().expect("a write is found by a copy");
         let order = self.order_of_found(write);
-        if self.shard(&record.hash).lock().index().newest(&record.hash).is_some_and(|known| known.order >= order) {
+        let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
+        if let Some(known) = newest.filter(|known| known.order >= order)
+            && self.is_own(&record.name, &record.hash, &known).await?
+        {
             return Ok(());
         }
         let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
@@ -170,13 +173,13 @@ impl Inner {
 
     /// Moves the places of a record whose copies were relocated. A descriptor that was relocated has another list of chunks, so
     /// it counts only when all its copies have it.
-    fn apply_relocation(&self, hash: &KeyHash, order: Order, write: &FoundWrite) -> Result<(), EngineError> {
+    async fn apply_relocation(&self, hash: &KeyHash, order: Order, write: &FoundWrite) -> Result<(), EngineError> {
         let record = &write.record;
         let Some(known) = self.shard(hash).lock().index().newest(hash).filter(|known| known.order == order) else {
             return Ok(());
         };
         let all = (0..record.replica_devices.len()).all(|index| write.copies[index].is_some());
-        if record.tree_height > 0 && !all {
+        if record.tree_height > 0 && !all || self.is_of_another(hash, &known).await {
             return Ok(());
         }
         let copies = || write.copies.iter().flatten();

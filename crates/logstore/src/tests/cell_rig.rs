@@ -2,7 +2,7 @@
 
 use super::gate::{Gate, Gates};
 use super::support::{MemoryManifests, Rig};
-use crate::{CellView, Consistency, Directory, LogStore, LogStoreConfig, MemberSetup};
+use crate::{CellView, Consistency, Directory, IndexForm, LogStore, LogStoreConfig, MemberSetup, OpenError};
 use bytes::Bytes;
 use engine::{
     Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
@@ -173,7 +173,7 @@ impl CellRig {
 
     async fn over(rig: Rig, gateways: usize, is_prompt: bool, consistency: Consistency) -> CellRig {
         let env = rig.env.clone();
-        let config = LogStoreConfig { checkpoint_entries: 200, consistency, ..rig.config.clone() };
+        let config = LogStoreConfig { checkpoint_entries: 200, consistency, index: IndexForm::Full, ..rig.config.clone() };
         let (stores, cut, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         let lease = Mutex::new(Duration::from_secs(3600));
         let streets = Arc::new(Streets { env: env.clone(), stores, cut, held, lease, is_prompt });
@@ -252,6 +252,17 @@ impl CellRig {
         let opened = LogStore::found(self.config_of(gateway), env, manifests, logs, missing, self.setup(first)).await;
         self.streets.stores.lock().insert(gateway, opened.unwrap());
         self.streets.lend();
+    }
+
+    /// What a gateway is told that wants to found the cell, or to join it, with this form of the index.
+    pub async fn open_with(&self, index: IndexForm) -> [Result<LogStore, OpenError>; 2] {
+        let gateway = self.new_gateway();
+        let config = LogStoreConfig { index, ..self.config_of(gateway) };
+        let view = self.next_view(vec![gateway], BTreeSet::new(), true);
+        let (env, manifests, logs) = (&self.env, &self.manifests, self.logs_of(gateway));
+        let (setup, again) = (self.setup(view.clone()), self.setup(view));
+        let found = LogStore::found(config.clone(), env.clone(), manifests.clone(), logs.clone(), &[], setup).await;
+        [found, LogStore::joining(config, env.clone(), manifests.clone(), logs, again).await]
     }
 
     /// A new gateway joins; returns when it serves.

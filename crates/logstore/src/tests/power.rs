@@ -4,8 +4,9 @@
 //! reads say, no upload of a completed object is open, a second start finds the same, and the gateway works on.
 
 use super::history::Seen;
-use super::support::{Draw, Rig, simulate, soak};
+use super::support::{Draw, KEYLESS, Rig, simulate, soak};
 use super::workload::{Workload, World};
+use crate::IndexForm;
 use format::chunk_ref::MAX_REFS_PER_DESCRIPTOR;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ const SMALL: Workload = Workload {
     checkpoint_entries: 8,
     collect_below_free_percent: 100,
     latency_us: 0,
+    index: IndexForm::Full,
 };
 
 const TABLE: &[Workload] = &[
@@ -57,6 +59,18 @@ const TABLE: &[Workload] = &[
         ..SMALL
     },
     Workload { name: "three devices, uploads only", devices: 3, large: 0, uploads: 15, keys: 2, latency_us: 300, ..SMALL },
+    Workload { name: "one device, an index without keys", index: KEYLESS, ..SMALL },
+    Workload { name: "three devices, an index without keys", index: KEYLESS, devices: 3, latency_us: 900, ..SMALL },
+    Workload {
+        name: "few small zones, an index without keys",
+        index: KEYLESS,
+        zones: 12,
+        zone_bytes: 64 * 1024,
+        keys: 2,
+        steps: 60,
+        ..SMALL
+    },
+    Workload { name: "uploads, an index without keys", index: KEYLESS, devices: 3, large: 0, uploads: 15, keys: 2, ..SMALL },
 ];
 
 /// Longest simulated time that one life may take.

@@ -2,7 +2,7 @@
 
 use super::history::whole;
 use super::script::{CHUNK, Script};
-use super::support::{Rig, key, simulate};
+use super::support::{Rig, key, records, simulate};
 use crate::LogStore;
 use disk::{Fault, FaultRule, Operation};
 use engine::{CompletePart, Condition, Content, ObjectEngine, PartContent, UploadQuery, UploadRef};
@@ -273,10 +273,7 @@ fn zones_with_torn_frames_are_collected() {
         }
         // Every frame of a record that is overwritten since.
         let store = rig.open().await;
-        let mut live = Vec::new();
-        for shard in &store.inner.shards {
-            live.extend(shard.lock().index().iter().flat_map(|(_, located)| located.places.as_slice().to_vec()));
-        }
+        let live: Vec<_> = records(&store).await.iter().flat_map(|(_, located)| located.places.as_slice().to_vec()).collect();
         drop(store);
         rig.crash();
         let mut torn = 0;

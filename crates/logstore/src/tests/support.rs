@@ -1,7 +1,9 @@
 //! A gateway over simulated disks that can crash and start again.
 
 use super::mains::{Mains, Plugged};
-use crate::{LogStore, LogStoreConfig, Manifests, OpenError};
+use crate::index::Located;
+use crate::store::SHARDS;
+use crate::{IndexForm, LogStore, LogStoreConfig, LudoForm, Manifests, OpenError};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{CompletionOrder, Disk, SimDisk, SimOptions};
 use engine::{EngineError, EngineFuture, ObjectKey};
@@ -11,7 +13,7 @@ use format::manifest::Manifest;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{BucketId, CellId, ClusterId, DeviceId, Epoch};
+use types::{BucketId, CellId, ClusterId, DeviceId, Epoch, KeyHash};
 
 pub const BUCKET: BucketId = BucketId(7);
 
@@ -165,6 +167,7 @@ impl Rig {
         let config = LogStoreConfig {
             checkpoint_interval: Duration::from_secs(3600),
             scrub_period: Duration::ZERO,
+            index: index_under_test(),
             ..LogStoreConfig::default()
         };
         let mains = Mains::on(disks.clone());
@@ -267,6 +270,25 @@ impl Draw {
 /// How many times longer tests run than by default.
 pub fn soak() -> u64 {
     std::env::var("TRILITH_SOAK").map_or(1, |text| text.parse().expect("TRILITH_SOAK is a number"))
+}
+
+/// Saved records without their keys, sealed all the time, with fingerprints that let every fourth absent key pass for another.
+pub const KEYLESS: IndexForm = IndexForm::Ludo(LudoForm { fingerprint_bits: 2, seal_entries: 3 });
+
+/// The form of the index in tests that ask for none: all of them can be run with the other one.
+fn index_under_test() -> IndexForm {
+    match std::env::var("TRILITH_TEST_INDEX").as_deref() {
+        Err(_) | Ok("full") => IndexForm::Full,
+        Ok("ludo") => KEYLESS,
+        Ok(other) => panic!("TRILITH_TEST_INDEX is full or ludo, not {other}"),
+    }
+}
+
+/// All newest records of a store.
+pub async fn records(store: &LogStore) -> Vec<(KeyHash, Located)> {
+    let mut records = Vec::new();
+    store.inner.visit_records(0..SHARDS, &mut |hash, located| records.push((hash, located))).await.unwrap();
+    records
 }
 
 /// Runs a test's future on a runtime of its own, whose clock jumps to the next timer when nothing else is to be done.

@@ -2,7 +2,7 @@
 
 use super::history::{Value, whole};
 use super::script::Script;
-use super::support::{Rig, key, simulate};
+use super::support::{Rig, key, records, simulate};
 use crate::LogStore;
 use crate::large::read_tree;
 use disk::{Disk, SimDisk};
@@ -41,11 +41,7 @@ async fn put(script: &mut Script, store: &LogStore, name: &str, length: usize) -
 /// Bytes of chunks and nodes in each zone that live trees name: what the counts of a quiet store are.
 async fn named(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
     let mut named = BTreeMap::new();
-    let mut large = Vec::new();
-    for shard in &store.inner.shards {
-        large.extend(shard.lock().index().iter().filter(|(_, known)| known.is_live() && known.large));
-    }
-    for (_, known) in large {
+    for (_, known) in records(store).await.into_iter().filter(|(_, known)| known.is_live() && known.large) {
         let frame = store.inner.read_copies(&known).await.unwrap().unwrap();
         let tree = read_tree(&store.inner, &frame.payload, frame.record.tree_height).await.unwrap();
         for chunk in tree.all() {

@@ -2,7 +2,7 @@
 
 use super::history::{Ending, History, Upload, Value, whole};
 use super::support::{Draw, Rig, key};
-use crate::LogStore;
+use crate::{IndexForm, LogStore};
 use disk::CompletionOrder;
 use engine::{CompletePart, Condition, ETagMatch, EngineError, ObjectEngine, PartContent, StagedChunks};
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ pub struct Workload {
     pub collect_below_free_percent: u8,
     /// Writes take up to so long, and overtake each other; 0: they are done at once.
     pub latency_us: u64,
+    /// How saved records are kept; the full form stands for the rig's own.
+    pub index: IndexForm,
 }
 
 /// Clients and the history that they share.
@@ -60,6 +62,9 @@ impl World {
         rig.config.checkpoint_entries = workload.checkpoint_entries;
         rig.config.refs_per_list = workload.refs_per_list;
         rig.config.collect_below_free_percent = workload.collect_below_free_percent;
+        if workload.index != IndexForm::Full {
+            rig.config.index = workload.index;
+        }
         let mut history = History::default();
         for client in 0..workload.clients {
             for number in 0..workload.keys {

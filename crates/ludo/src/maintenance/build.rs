@@ -129,6 +129,20 @@ impl<V: PackedValue> Maintenance<V> {
     }
 }
 
+impl Lookup {
+    /// A lookup structure of entries, whose keys differ, that stay what they are: no keyed side is kept, so it takes no updates of one.
+    pub fn build<V: PackedValue, K: AsRef<[u8]>>(
+        config: Config,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, BuildError> {
+        let mut seeds_used = 0;
+        let building = Building::fill(&config, config.shape, &mut seeds_used, entries.into_iter())?;
+        let (building, classifier) = building.complete(&config, &mut seeds_used)?;
+        let generation = Generation::new(0, building.shape, building.hasher, classifier, Arc::new(building.table));
+        Ok(Self::of_generation(generation, 0))
+    }
+}
+
 impl Building {
     fn new(key_bytes: usize, shape: Shape, hash_seed: u64) -> Self {
         let keys = Keys::new(key_bytes, shape.buckets());

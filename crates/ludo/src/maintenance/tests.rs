@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::{Strategy, any, prop_oneof};
 
-use super::{Config, InsertError, Maintenance, Renewal};
+use super::{BuildError, Config, InsertError, Maintenance, Renewal};
 use crate::lookup::{Applied, ApplyError, Exchanged, Lookup, Reader};
 use crate::shape::Shape;
 use crate::update::Update;
@@ -176,6 +176,23 @@ fn rebuild_grows_and_readers_follow() {
     assert_eq!(maintenance.lookup().generation(), 1);
     assert_eq!(maintenance.classifier_snapshot(), None, "more than the classifier has changed");
     assert_reads(&mut reader, &(0..1_000).map(|number| (number, value(number))).collect());
+}
+
+#[test]
+fn a_structure_that_is_built_to_stay_equals_the_keyed_side_s() {
+    let count = 10_000;
+    let entries = || (0..count).map(|number| (key(number), value(number)));
+    let config = config(count, 60, 12);
+    let built = Lookup::build(config, entries()).expect("builds");
+    let keyed: Maintenance<u64> = Maintenance::build(config, entries()).expect("builds");
+    assert!(built.snapshot() == keyed.lookup().snapshot(), "bit for bit");
+    for number in 0..2 * count {
+        let found = keyed.lookup().reader::<u64>().expect("wide enough").get(&key(number));
+        assert_eq!(built.get(&key(number)).map(|words| words[0]), found, "key {number}");
+        assert!(number >= count || found == Some(value(number)));
+    }
+    let twice = Lookup::build(config, [(key(1), 1_u64), (key(1), 2)]);
+    assert_eq!(twice.err(), Some(BuildError::Duplicate { entry: 1 }));
 }
 
 #[test]

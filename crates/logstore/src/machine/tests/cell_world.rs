@@ -7,7 +7,7 @@ use super::super::view::Change;
 use super::super::{Cell, CellMessage, Consistency, Message, Output, Outputs, SequenceSource, Shard};
 use super::membership::{Manager, Recovery};
 use super::world::{Failure, OpId, Value, gateway_id, key_hash, view};
-use crate::index::{Located, ShardIndex};
+use crate::index::{IndexForm, Located, ShardIndex};
 use format::entry::{Entry, EntryState, Places};
 use format::record::WriteId;
 use model::choice::Choose;
@@ -174,7 +174,7 @@ impl CellWorld {
             let cell = Cell::new(gateway_id(*me), view(1, &members)).writing(setup.consistency_of(*me));
             let cell = Arc::new(cell);
             let sequences = Arc::new(SequenceSource::starting_at(SEQUENCES_PER_INCARNATION));
-            let shard = Shard::new(cell, sequences, ShardIndex::new(1));
+            let shard = Shard::new(cell, sequences, ShardIndex::new(IndexForm::Full, 1));
             Some(Gateway { shard, incarnation: 1, lease: true, maps: BTreeSet::new() })
         };
         CellWorld {
@@ -470,7 +470,7 @@ impl CellWorld {
         let cell = Cell::new(gateway_id(gateway), self.manager.view()).writing(self.setup.consistency_of(gateway));
         let cell = Arc::new(cell);
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
-        let shard = Shard::joining(cell, sequences, ShardIndex::new(1));
+        let shard = Shard::joining(cell, sequences, ShardIndex::new(IndexForm::Full, 1));
         let lease = self.is_wrong(Wrong::JoinsWithoutMaps);
         self.gateways[gateway] = Some(Gateway { shard, incarnation, lease, maps: BTreeSet::new() });
     }

@@ -3,7 +3,7 @@
 use super::super::{Cell, Consistency, Message, Output, Outputs, SequenceSource, Shard, Stable};
 use super::turns::entry;
 use super::world::{gateway_id, key_hash, view};
-use crate::index::{Located, ShardIndex};
+use crate::index::{IndexForm, Located, ShardIndex};
 use format::record::WriteId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Trio {
         let view = view(1, &[0, 1, 2]);
         let shard = |me: &types::GatewayId| {
             let cell = Arc::new(Cell::new(*me, view.clone()).writing(consistency[me.0 as usize]));
-            Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(1))
+            Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(IndexForm::Full, 1))
         };
         Trio {
             shards: view.members().iter().map(shard).collect(),

@@ -3,7 +3,7 @@
 use super::super::shard::MAX_QUEUED_WRITES_PER_KEY;
 use super::super::{Cell, Output, Outputs, QueueFull, SequenceSource, Shard, Stable};
 use super::world::{gateway_id, key_hash, view};
-use crate::index::{Located, ShardIndex};
+use crate::index::{IndexForm, Located, ShardIndex};
 use format::entry::{Entry, EntryState, Places};
 use format::record::WriteId;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use types::{Activation, DeviceId, Epoch, Generation, Order, Place, Sequence, Zon
 
 fn alone() -> Shard<u32> {
     let cell = Arc::new(Cell::new(gateway_id(0), view(1, &[0])));
-    Shard::new(cell, Arc::new(SequenceSource::starting_at(10)), ShardIndex::new(1))
+    Shard::new(cell, Arc::new(SequenceSource::starting_at(10)), ShardIndex::new(IndexForm::Full, 1))
 }
 
 /// The entry of a write that landed at `offset` of the primary.

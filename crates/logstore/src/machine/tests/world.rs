@@ -9,7 +9,7 @@
 use super::super::{Cell, Consistency, Message, Output, Outputs, SequenceSource, Shard};
 use super::checks::Checks;
 use super::mutant::Mutant;
-use crate::index::{Located, ShardIndex};
+use crate::index::{IndexForm, Located, ShardIndex};
 use format::entry::{Entry, EntryState, Places};
 use format::record::WriteId;
 use model::choice::Choose;
@@ -175,7 +175,7 @@ impl World {
         let view = view(1, &(0..setup.gateways).collect::<Vec<_>>());
         let gateways = view.members().iter().map(|me| {
             let cell = Arc::new(Cell::new(*me, view.clone()).writing(setup.consistency));
-            Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(1))
+            Shard::new(cell, Arc::new(SequenceSource::starting_at(1)), ShardIndex::new(IndexForm::Full, 1))
         });
         let gateways = gateways.collect();
         let mut weight = || if setup.uneven { [1, 5, 40][choices.below(3)] } else { 1 };

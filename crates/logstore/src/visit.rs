@@ -1,0 +1,89 @@
+//! Going through all records: for repair, counts, checks.
+
+use crate::index::{IndexForm, Located};
+use crate::sealing::windows;
+use crate::store::{Inner, shard_of};
+use engine::EngineError;
+use format::entry::EntryState;
+use std::ops::Range;
+use types::{KeyHash, Order};
+
+/// A key of which a row, or an entry that is in none yet, was seen.
+struct Seen {
+    hash: KeyHash,
+    order: Order,
+    /// The row says that the key is there: then a sealed answer is its own.
+    is_live: bool,
+}
+
+impl Inner {
+    /// Shows the newest record of every key of these shards, tombstones included. Of what changes meanwhile either state is shown. The
+    /// visitor may be called under a shard's lock.
+    pub(crate) async fn visit_records(
+        &self,
+        shards: Range<usize>,
+        visit: &mut (dyn FnMut(KeyHash, Located) + Send),
+    ) -> Result<(), EngineError> {
+        match self.config.index {
+            IndexForm::Full => {
+                for shard in shards {
+                    self.shards[shard].lock().index().iter().for_each(|(hash, located)| visit(hash, located));
+                    tokio::task::yield_now().await;
+                }
+                Ok(())
+            }
+            IndexForm::Ludo(_) => self.visit_by_rows(shards, visit).await,
+        }
+    }
+
+    /// What is sealed has no key: the rows of the runs tell which keys there are.
+    async fn visit_by_rows(
+        &self,
+        shards: Range<usize>,
+        visit: &mut (dyn FnMut(KeyHash, Located) + Send),
+    ) -> Result<(), EngineError> {
+        for shards in windows(shards, &self.names.layers().runs) {
+            for seen in self.seen(shards).await? {
+                let newest = {
+                    let keys = self.shard(&seen.hash).lock();
+                    match seen.is_live {
+                        true => keys.index().newest(&seen.hash),
+                        false => keys.index().newest_exact(&seen.hash),
+                    }
+                };
+                if let Some(located) = newest {
+                    visit(seen.hash, located);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of these shards, with their newest rows.
+    async fn seen(&self, shards: Range<usize>) -> Result<Vec<Seen>, EngineError> {
+        let mut all = Vec::new();
+        // Before the runs are listed: what is settled in between then is in one of them.
+        for shard in &self.shards[shards.clone()] {
+            let unsaved = |(hash, located): (KeyHash, Located)| Seen { hash, order: located.order, is_live: false };
+            all.extend(shard.lock().index().iter_unsaved().map(unsaved));
+        }
+        let runs = self.names.layers().runs;
+        self.each_row(&runs, &mut |row| {
+            let hash = row.hash();
+            if shards.contains(&shard_of(&hash)) {
+                all.push(Seen { hash, order: row.order(), is_live: row.state() == EntryState::Live });
+            }
+        })
+        .await?;
+        // In this order the newest of a key comes last; an unsaved one is exact whatever its row says.
+        all.sort_by_key(|seen| (seen.hash, seen.order));
+        all.dedup_by(|later, kept| {
+            let is_same = later.hash == kept.hash;
+            if is_same {
+                std::mem::swap(later, kept);
+            }
+            is_same
+        });
+        Ok(all)
+    }
+}
