@@ -1,12 +1,13 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `space`, `link`.
+//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `space`, `membership`, `link`.
 
 mod filling;
 mod leading;
 mod link;
 mod machine;
 mod member;
+mod membership;
 mod placing;
 mod requests;
 mod service;

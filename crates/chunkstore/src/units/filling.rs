@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use format::chunk_block::room_of;
 use format::chunk_place::BlockPlace;
 use types::DeviceId;
 
@@ -29,15 +30,16 @@ struct Open {
 impl Filling {
     /// A block of the device with room, if there is one. It is promised until [`Filling::settle`].
     pub fn take(&mut self, unit: &MaintenanceUnit, device: DeviceId, bytes: u32) -> Option<BlockPlace> {
-        let place = self.find(unit, device, bytes)?;
-        *self.promised.entry(place).or_default() += bytes;
+        let room = room_of(bytes)?;
+        let place = self.find(unit, device, room)?;
+        *self.promised.entry(place).or_default() += room;
         Some(place)
     }
 
     /// What was promised stands in the unit's state now, or never will.
     pub fn settle(&mut self, place: BlockPlace, bytes: u32) {
         if let Some(promised) = self.promised.get_mut(&place) {
-            *promised = promised.saturating_sub(bytes);
+            *promised = promised.saturating_sub(room_of(bytes).unwrap_or_default());
             if *promised == 0 {
                 self.promised.remove(&place);
             }

@@ -16,7 +16,7 @@ use super::placing::Placing;
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
 use crate::limits::{MAX_REPAIRS, NODE_SILENCE, STOCK_AGE};
 use crate::lookup::Received;
-use crate::maintenance::{Applied, MaintenanceUnit, Move};
+use crate::maintenance::{Applied, Duty, MaintenanceUnit, Move};
 use crate::placement::Random;
 
 /// Names an errand to a node.
@@ -118,13 +118,35 @@ impl Leading {
                 self.lost.insert(device, true);
             }
         }
-        let mut orders = Vec::new();
+        let mut orders = self.rescue_moves(state, unit, random);
         let left: Vec<DeviceId> = self.lost.iter().filter(|(_, is_left)| **is_left).map(|(device, _)| *device).collect();
         for device in left {
-            let copies: Vec<(ChunkId, BlockPlace)> = unit.copies_on(device).take(MAX_REPAIRS).collect();
-            self.lost.insert(device, !copies.is_empty());
-            for (id, from) in copies {
+            self.lost.insert(device, unit.copies_on(device).next().is_some());
+            // What is moving is looked after above; what ends needs no copy.
+            let at_rest = unit.copies_on(device).filter(|(id, _)| unit.is_at_rest(*id));
+            for (id, from) in at_rest.take(MAX_REPAIRS).collect::<Vec<_>>() {
                 orders.extend(self.move_from(state, unit, id, from, true, random));
+            }
+        }
+        orders
+    }
+
+    /// Relocations that can't go on: their source, or their target, is lost meanwhile.
+    fn rescue_moves(&mut self, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
+        if self.lost.is_empty() {
+            return Vec::new();
+        }
+        let mut orders = Vec::new();
+        for duty in unit.duties() {
+            let Duty::Move(told) = duty else { continue };
+            let is_lost = |place: BlockPlace| self.lost.contains_key(&place.device());
+            let asked = Move { is_lost: told.is_lost || is_lost(told.from), ..told };
+            if is_lost(asked.to) {
+                orders.extend(self.retarget(state, unit, asked, random));
+            } else if asked.is_lost && !told.is_lost {
+                // To the same target: it only says that.
+                let Move { id, from, to, is_lost, .. } = asked;
+                orders.push(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost })));
             }
         }
         orders

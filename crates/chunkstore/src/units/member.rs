@@ -10,6 +10,7 @@
 //! Locks are taken in the order machine, then `leading`; none is held across an await.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use consensus::{Group, ReadMode, Term};
@@ -42,6 +43,7 @@ pub struct UnitMember {
     pub(super) reach: Arc<dyn Reach>,
     pub(super) leading: Mutex<Option<Leading>>,
     duties: Arc<Semaphore>,
+    pub(super) is_changing_members: AtomicBool,
 }
 
 impl UnitMember {
@@ -54,7 +56,9 @@ impl UnitMember {
         reach: Arc<dyn Reach>,
     ) -> Arc<UnitMember> {
         let duties = Arc::new(Semaphore::new(MAX_DUTIES));
-        let member = Arc::new(UnitMember { env: env.clone(), shard, group, manager, reach, leading: Mutex::new(None), duties });
+        let (leading, is_changing_members) = (Mutex::new(None), AtomicBool::new(false));
+        let member = UnitMember { env: env.clone(), shard, group, manager, reach, leading, duties, is_changing_members };
+        let member = Arc::new(member);
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
     }
@@ -140,6 +144,7 @@ impl UnitMember {
         self.carry_out(orders);
         if is_stock_new {
             self.keep_space(&state);
+            self.keep_members(&state);
         }
     }
 

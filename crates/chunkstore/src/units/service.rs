@@ -55,12 +55,12 @@ impl Units {
     async fn start(&self, shard: ShardId, state: &Snapshot) -> Result<(), consensus::StartError> {
         let Some(record) = state.shard(shard.0) else { return Ok(()) };
         let group = self.member.start_group(group_of(shard), UnitMachine::new(shard, record.capacity)).await?;
-        if group.status().addresses.is_empty() {
+        // Only the first: a member that comes later is taken in by the group, and must not begin another one.
+        if group.status().addresses.is_empty() && record.members.first() == Some(&self.me) {
             let member = |node: &NodeId| {
                 let node = state.node(*node)?;
                 Some((consensus::NodeId::of_identity(&node.identity.0), node.address.clone()))
             };
-            // All members begin with the same ones: whoever is first.
             match group.initialize(&record.members.iter().filter_map(member).collect()).await {
                 Ok(()) | Err(MemberError::Initialized { .. }) => {}
                 Err(error) => tracing::warn!(shard = shard.0, %error, "a maintenance unit has no members yet"),

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use format::chunk_command::ChunkCommand;
 use format::chunk_place::BlockPlace;
+use manager::limits::BULK_BLOCKS;
 use manager::{Bulk, DeviceState, Snapshot};
 use types::DeviceId;
 
 use super::member::UnitMember;
 use super::placing::blocks_with_room;
-use crate::limits::STOCK_BLOCKS;
+use crate::limits::{MAX_GRANT_BLOCKS, STOCK_BLOCKS};
+
+/// What the manager grants at a time, the unit takes at a time.
+const _: () = assert!(BULK_BLOCKS <= MAX_GRANT_BLOCKS);
 
 impl UnitMember {
     /// What the manager granted, the unit is told; devices with little room get another bulk.

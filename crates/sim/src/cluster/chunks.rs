@@ -4,6 +4,7 @@
 //! What is judged
 //! - The history of every chunk is that of one register: an acknowledged put or modification is seen by every later get, and nobody gets
 //!   another chunk's bytes.
+//! - After the disks of a node were replaced, every chunk has all its copies again, on devices that there are.
 //! - When the faults are over, every chunk is read once more through every node, before and after the power of all nodes is cut; all say
 //!   the same.
 //! - A seed run twice is the same.
@@ -29,7 +30,7 @@ const TOPOLOGIES: [Topology; 3] = [
     Topology { name: "three nodes with chunks on two devices", devices_per_node: 2, zones: 24, ..WITH_CHUNKS },
 ];
 
-const FAULTS: [FaultMix; 3] = [
+const FAULTS: [FaultMix; 4] = [
     FaultMix {
         name: "crashes",
         weights: &[
@@ -64,6 +65,18 @@ const FAULTS: [FaultMix; 3] = [
             (Strike::BreakConnections, 2),
         ],
         drift_ppm: 1_000,
+        ..CRASHES
+    },
+    FaultMix {
+        name: "disks and nodes are replaced",
+        strikes: 4,
+        weights: &[
+            (Strike::ReplaceDisks, 3),
+            (Strike::Replace, 3),
+            (Strike::Kill, 2),
+            (Strike::PowerCut, 1),
+            (Strike::CutOneWay, 1),
+        ],
         ..CRASHES
     },
 ];

@@ -17,7 +17,7 @@ use std::time::Duration;
 use types::{ClusterId, DeviceId, NodeIdentity};
 use wal::RegionStore;
 
-const CLUSTER: ClusterId = ClusterId([9; 16]);
+pub const CLUSTER: ClusterId = ClusterId([9; 16]);
 /// The consensus log.
 const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 const SEGMENTS: usize = 8;

@@ -65,9 +65,10 @@ pub async fn open_of_node(
     let mut devices = Vec::new();
     for NamedDisk { path, disk } in disks {
         let mut is_new = false;
+        // As it was found: what is formatted once more keeps its sizes.
+        let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
         let device = loop {
             let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
-            let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
             if disk.size_bytes() == 0 || prepared.is_some() || is_new {
                 note_replaced(manager, node, &path).await?;
                 format_as(env, settings, manager, (cluster, is_new), &path, &disk, prepared).await?;

@@ -1,17 +1,23 @@
 //! One run: a seed, and what came of it.
 
+use super::super::host::CLUSTER;
 use super::super::run::{Failure, Report, name_of};
 use super::super::scenario::Strike;
 use super::super::strike::Chaos;
-use super::super::world::World;
+use super::super::world::{Running, World};
 use super::client::ChunkUser;
 use super::history::ChunkHistories;
 use super::scenario_of;
 use crate::draw::Draw;
 use crate::trace::Trace;
+use chunkstore::message::Found;
+use format::chunk_id::ChunkId;
+use net::{Identity, RemoteCaller};
+use node::Removed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use types::NodeIdentity;
 
 /// Streams of draws.
 const CHAOS_STREAM: u64 = 1;
@@ -21,6 +27,9 @@ const CALM_AT_THE_END: Duration = Duration::from_secs(6);
 /// How long the first shard may take to be opened.
 const SHARD_PATIENCE: Duration = Duration::from_secs(30);
 const SHARD_LOOK: Duration = Duration::from_millis(100);
+/// How long the copies of a lost device may take to be made again: chunks are few and small.
+const REPAIR_PATIENCE: Duration = Duration::from_secs(120);
+const REPAIR_LOOK: Duration = Duration::from_millis(300);
 
 /// Runs a seed, within a runtime whose clock is paused.
 pub async fn run(seed: u64, trace: Trace) -> Result<Report, Failure> {
@@ -67,6 +76,12 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
         world.env.sleep(calm).await;
         world.count(name_of(strike), 1);
         chaos.strike(strike).await;
+        if strike == Strike::Replace {
+            remove_gone(world).await?;
+        }
+        if matches!(strike, Strike::ReplaceDisks | Strike::Replace) {
+            await_copies(world, histories).await?;
+        }
         if let Some(broken) = world.broken.lock().clone() {
             return Err(broken);
         }
@@ -89,15 +104,60 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
     read_all(world, histories, &reader).await.map_err(|what| format!("after the last start: {what}"))
 }
 
-fn user(
-    world: &Arc<World>,
-    histories: &Arc<ChunkHistories>,
-    seed: u64,
-    number: u64,
-    is_over: &Arc<AtomicBool>,
-) -> ChunkUser {
+fn user(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64, number: u64, is_over: &Arc<AtomicBool>) -> ChunkUser {
     let draw = Draw::new(seed, CLIENT_STREAMS + number);
     ChunkUser { world: world.clone(), histories: histories.clone(), draw, is_over: is_over.clone() }
+}
+
+/// Takes the nodes out of the cluster whose hosts never come back, as a person does.
+async fn remove_gone(world: &Arc<World>) -> Result<(), String> {
+    let gone: Vec<usize> = world.hosts.lock().iter().filter(|host| host.is_gone).map(|host| host.number).collect();
+    let until = world.elapsed() + REPAIR_PATIENCE;
+    for number in gone {
+        let name = format!("node-{number}");
+        let mut left = String::new();
+        while world.running().first().is_some_and(|running| knows(running, &name)) {
+            if world.elapsed() > until {
+                return Err(format!("{name} is not removed: {left}"));
+            }
+            let asked = world.living_address(number).ok_or("nobody runs")?;
+            let identity = Identity { cluster: CLUSTER, node: NodeIdentity([u8::MAX; 16]) };
+            let caller = RemoteCaller::new(&world.env, Arc::new(world.network.at("a person")), &asked, identity);
+            left = format!("{:?}", node::remove(&world.env, &caller, &Removed::Node(name.clone()), false).await);
+            world.env.sleep(REPAIR_LOOK).await;
+        }
+    }
+    Ok(())
+}
+
+fn knows(running: &Running, name: &str) -> bool {
+    running.node.manager().snapshot().nodes().any(|node| node.name == name)
+}
+
+/// Waits until no chunk has a copy on a device that there is not any more: nothing must be lost that a real cluster would not lose.
+async fn await_copies(world: &Arc<World>, histories: &Arc<ChunkHistories>) -> Result<(), String> {
+    let until = world.elapsed() + REPAIR_PATIENCE;
+    for id in histories.ids() {
+        while !is_whole(world, id).await {
+            if world.elapsed() > until {
+                return Err(format!("the copies of chunk {id} are not made again"));
+            }
+            world.env.sleep(REPAIR_LOOK).await;
+        }
+    }
+    Ok(())
+}
+
+async fn is_whole(world: &Arc<World>, id: ChunkId) -> bool {
+    let running = world.running();
+    let Some(node) = running.first() else { return false };
+    let found = node.env.within(node.node.chunks().client.locate(id)).await;
+    let state = node.node.manager().snapshot();
+    match found.map(|whereabouts| whereabouts.unit) {
+        Ok(Found::Known(places)) => places.iter().all(|place| state.device(place.device()).is_some()),
+        Ok(Found::Unknown) => true,
+        Ok(Found::Pending(_)) | Err(_) => false,
+    }
 }
 
 /// Every chunk through every node: nothing may fail now.
