@@ -178,8 +178,10 @@ impl ChunkClient {
     }
 
     async fn access(&self, id: ChunkId, intent: Intent) -> Outcome {
-        if self.know_shard(id).await.is_err() {
-            return Outcome::NotFound;
+        match self.know_shard(id).await {
+            Ok(()) => {}
+            Err(ChunkError::NotFound) => return Outcome::NotFound,
+            Err(_) => return Outcome::Unavailable,
         }
         let host = self.env.random_below(u64::from(u32::MAX)) as u32;
         let (access, next) = Access::begin(id, intent, host);
@@ -188,11 +190,17 @@ impl ChunkClient {
 
     /// An id of a shard that there is not is nobody's.
     async fn know_shard(&self, id: ChunkId) -> Result<(), ChunkError> {
-        if self.reach.map().shard(id.shard).is_none() {
-            self.reach.refresh().await;
-            self.reach.map().shard(id.shard).ok_or(ChunkError::NotFound)?;
+        let is_known = || self.reach.map().shard(id.shard).is_some();
+        if is_known() {
+            return Ok(());
         }
-        Ok(())
+        // Only a map that is surely new says that there is no such shard.
+        let is_fresh = self.reach.refresh().await;
+        match is_known() {
+            true => Ok(()),
+            false if is_fresh => Err(ChunkError::NotFound),
+            false => Err(ChunkError::Unavailable),
+        }
     }
 
     async fn run(&self, mut machine: impl Machine, first: Next) -> Outcome {

@@ -28,6 +28,9 @@ pub fn map_of(state: &Snapshot) -> ChunkMap {
     }
 }
 
+/// Asks for what is so now; without it, for what the node knows. A cluster whose manager has no leader at the moment has the latter only.
+pub const FRESH: &[u8] = &[1];
+
 /// Tells whoever asks.
 pub struct MapService {
     manager: Arc<Manager>,
@@ -40,10 +43,11 @@ impl MapService {
 }
 
 impl Service for MapService {
-    fn handle(&self, _: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            // A shard that is not in the map is taken for one that there is not.
-            self.manager.fresh().await.map_err(Refusal::early)?;
+            if request.payload == FRESH {
+                self.manager.fresh().await.map_err(Refusal::early)?;
+            }
             Ok(wire::encode(&map_of(&self.manager.snapshot())))
         })
     }

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use types::NodeIdentity;
 
 use crate::limits::MAP_PATIENCE;
+use crate::map_service::FRESH;
 use crate::protocol::{ChunkMap, MAPS, NodePlace};
 use crate::reach::Reach;
 use crate::wire;
@@ -48,19 +49,19 @@ impl Outside {
     ) -> Result<Arc<Outside>, OutsideError> {
         let (map, connections) = (RwLock::default(), Mutex::default());
         let outside = Outside { env: env.clone(), network, identity, entrances, map, connections };
-        match outside.ask().await {
+        match outside.ask(&[]).await {
             Ok(()) => Ok(Arc::new(outside)),
             Err(last) => Err(OutsideError::NoAnswer { entrances: outside.entrances, last }),
         }
     }
 
-    async fn ask(&self) -> Result<(), Option<CallError>> {
+    async fn ask(&self, question: &'static [u8]) -> Result<(), Option<CallError>> {
         let known = self.map.read().clone();
         let addresses = known.nodes.iter().map(|node| &node.address).chain(&self.entrances);
         let mut last = None;
         for address in addresses {
             let caller = self.way(address, None).service(MAPS);
-            match caller.call(Bytes::new(), self.env.now() + MAP_PATIENCE).await {
+            match caller.call(Bytes::from_static(question), self.env.now() + MAP_PATIENCE).await {
                 Ok(answer) => {
                     if let Ok(map) = wire::decode::<ChunkMap>(&answer) {
                         *self.map.write() = Arc::new(map);
@@ -94,11 +95,16 @@ impl Reach for Outside {
         self.map.read().clone()
     }
 
-    fn refresh(&self) -> BoxFuture<'_, ()> {
+    fn refresh(&self) -> BoxFuture<'_, bool> {
         Box::pin(async move {
-            if let Err(error) = self.ask().await {
+            if self.ask(FRESH).await.is_ok() {
+                return true;
+            }
+            // What a node knows may be newer than what is known here.
+            if let Err(error) = self.ask(&[]).await {
                 tracing::debug!(?error, "no node says where everything is");
             }
+            false
         })
     }
 

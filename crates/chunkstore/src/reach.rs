@@ -13,8 +13,8 @@ pub trait Reach: Send + Sync + 'static {
     /// Where everything is, as far as it is known here.
     fn map(&self) -> Arc<ChunkMap>;
 
-    /// Something did not answer, or said that it is another's: asks again where everything is.
-    fn refresh(&self) -> BoxFuture<'_, ()>;
+    /// Asks again where everything is. If it says yes, [`Reach::map`] has everything that was so before the call.
+    fn refresh(&self) -> BoxFuture<'_, bool>;
 
     /// The way to a service of a node.
     fn to_node(&self, node: &NodePlace, service: ServiceTag) -> Arc<dyn Caller>;

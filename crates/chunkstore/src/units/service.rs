@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use consensus::{GroupId, MemberError, Node};
+use consensus::{Group, GroupId, MemberError, Node};
 use env::Env;
 use format::chunk_id::ShardId;
-use manager::{Manager, Snapshot};
+use manager::{Manager, ShardRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
 use types::NodeId;
@@ -55,20 +55,26 @@ impl Units {
     async fn start(&self, shard: ShardId, state: &Snapshot) -> Result<(), consensus::StartError> {
         let Some(record) = state.shard(shard.0) else { return Ok(()) };
         let group = self.member.start_group(group_of(shard), UnitMachine::new(shard, record.capacity)).await?;
-        // Only the first: a member that comes later is taken in by the group, and must not begin another one.
-        if group.status().addresses.is_empty() && record.members.first() == Some(&self.me) {
-            let member = |node: &NodeId| {
-                let node = state.node(*node)?;
-                Some((consensus::NodeId::of_identity(&node.identity.0), node.address.clone()))
-            };
-            match group.initialize(&record.members.iter().filter_map(member).collect()).await {
-                Ok(()) | Err(MemberError::Initialized { .. }) => {}
-                Err(error) => tracing::warn!(shard = shard.0, %error, "a maintenance unit has no members yet"),
-            }
+        if record.founders.contains(&self.me) && group.status().addresses.is_empty() {
+            self.found(record, &group, state).await;
         }
         let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone());
         self.units.lock().insert(shard, unit);
         Ok(())
+    }
+
+    /// Begins the group with the members that it is to begin with, and no others: all who do this do the same, so that it does not matter who is
+    /// first, or that the record has other members by now.
+    async fn found(&self, record: &ShardRecord, group: &Group<UnitMachine>, state: &Snapshot) {
+        let member = |node: &NodeId| {
+            let node = state.node(*node)?;
+            Some((consensus::NodeId::of_identity(&node.identity.0), node.address.clone()))
+        };
+        let Some(founders) = record.founders.iter().map(member).collect::<Option<_>>() else { return };
+        match group.initialize(&founders).await {
+            Ok(()) | Err(MemberError::Initialized { .. }) => {}
+            Err(error) => tracing::warn!(shard = record.id, %error, "a maintenance unit has no members yet"),
+        }
     }
 
     pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {

@@ -78,7 +78,8 @@ impl Operation for OpenShard {
         check_members(edit.state, &self.members, &[])?;
         check_hosts(edit.state, &self.hosts, &[])?;
         let (members, hosts) = (self.members.clone(), self.hosts.clone());
-        let shard = ShardRecord { id: edit.take_shard_id(), capacity: self.capacity, members, hosts, is_open: true };
+        let (id, capacity, founders) = (edit.take_shard_id(), self.capacity, members.clone());
+        let shard = ShardRecord { id, capacity, founders, members, hosts, is_open: true };
         Ok(edit.set_shard(shard))
     }
 }

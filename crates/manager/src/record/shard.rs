@@ -13,6 +13,8 @@ pub struct ShardRecord {
     pub id: u32,
     /// Registrations that its unit takes.
     pub capacity: u64,
+    /// Members that the unit's group begins with, whoever of them begins it: two that began with different ones would be two groups.
+    pub founders: Vec<NodeId>,
     /// Members of the unit's group. Nodes among them may be gone, until somebody replaces them.
     pub members: Vec<NodeId>,
     /// Of its lookup units. As with the members.
@@ -26,6 +28,7 @@ impl ShardRecord {
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         let checks = [
             ((1..=MAX_SHARD_CHUNKS).contains(&self.capacity), "a capacity that no unit has"),
+            (is_node_list(&self.founders, MAX_SHARD_MEMBERS), "founders that no unit has"),
             (is_node_list(&self.members, MAX_SHARD_MEMBERS), "members that no unit has"),
             (is_node_list(&self.hosts, MAX_SHARD_HOSTS), "hosts that no shard has"),
         ];

@@ -104,7 +104,7 @@ fn the_document_shows_the_records() {
     check("node", fields(&node));
     check("cell", fields(&CellRecord::new(CellId(1), Generation(1))));
     let (members, hosts) = (Vec::new(), Vec::new());
-    check("shard", fields(&ShardRecord { id: 1, capacity: 1, members, hosts, is_open: true }));
+    check("shard", fields(&ShardRecord { id: 1, capacity: 1, founders: members.clone(), members, hosts, is_open: true }));
     check("volume", fields(&VolumeRecord::new(DeviceId(1), 1)));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }

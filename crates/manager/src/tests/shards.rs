@@ -223,9 +223,16 @@ fn an_import_gives_out_nothing_that_may_have_been_given_out() {
 
 #[test]
 fn golden_bytes_of_shards_and_volumes() {
-    let shard = ShardRecord { id: 300, capacity: 1000, members: nodes(&[1, 2]), hosts: nodes(&[3]), is_open: true };
+    let shard = ShardRecord {
+        id: 300,
+        capacity: 1000,
+        founders: nodes(&[1]),
+        members: nodes(&[1, 2]),
+        hosts: nodes(&[3]),
+        is_open: true,
+    };
     let bytes = hex(&postcard::to_extend(&shard, Vec::new()).unwrap());
-    assert_eq!(bytes, concat!("ac02", "e807", "020102", "0103", "01"));
+    assert_eq!(bytes, concat!("ac02", "e807", "0101", "020102", "0103", "01"));
     let granted = vec![GrantedRun { shard: Some(300), blocks: 512 }, GrantedRun { shard: None, blocks: 7 }];
     let volume = VolumeRecord { device: DeviceId(1), blocks: 1000, granted };
     let bytes = hex(&postcard::to_extend(&volume, Vec::new()).unwrap());
@@ -237,8 +244,8 @@ fn golden_bytes_of_shards_and_volumes() {
     kv.commit(table::batch(&machine.0, table::all_records(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&kv::KvRead::get(&kv, key).unwrap().unwrap());
     assert_eq!(entry(&[2]), "0301010403", "next bucket, device, node and shard");
-    assert_eq!(entry(&[13, 0, 0, 0, 1]), "0101e80702010202020300");
-    assert_eq!(entry(&[13, 0, 0, 0, 2]), "0102e80702010202020301");
+    assert_eq!(entry(&[13, 0, 0, 0, 1]), "0101e80702010202010202020300");
+    assert_eq!(entry(&[13, 0, 0, 0, 2]), "0102e80702010202010202020301");
     assert_eq!(entry(&[14, 0, 0, 0, 0]), "0100e8070101028002");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }

@@ -51,11 +51,10 @@ impl Reach for InCluster {
         map.clone()
     }
 
-    fn refresh(&self) -> BoxFuture<'_, ()> {
+    fn refresh(&self) -> BoxFuture<'_, bool> {
         Box::pin(async move {
-            if let Err(error) = self.manager.fresh().await {
-                tracing::debug!(%error, "the manager's leader does not answer");
-            }
+            let fresh = self.manager.fresh().await;
+            fresh.inspect_err(|error| tracing::debug!(%error, "the manager's leader does not answer")).is_ok()
         })
     }
 
