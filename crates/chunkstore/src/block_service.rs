@@ -10,6 +10,7 @@ use net::{BoxFuture, Refusal, Request, Service};
 use types::DeviceId;
 
 use crate::blocks::BlockStore;
+use crate::contact::Contact;
 use crate::limits::DELIVERY_PATIENCE;
 use crate::message::{NodeAnswer, ToNode};
 use crate::protocol::{BlockRequest, DELIVERIES, Delivery};
@@ -21,11 +22,17 @@ pub struct BlockService {
     env: Env,
     reach: Arc<dyn Reach>,
     stores: BTreeMap<DeviceId, Arc<BlockStore>>,
+    contact: Arc<Contact>,
 }
 
 impl BlockService {
-    pub fn new(env: &Env, reach: Arc<dyn Reach>, stores: BTreeMap<DeviceId, Arc<BlockStore>>) -> BlockService {
-        BlockService { env: env.clone(), reach, stores }
+    pub fn new(
+        env: &Env,
+        reach: Arc<dyn Reach>,
+        stores: BTreeMap<DeviceId, Arc<BlockStore>>,
+        contact: Arc<Contact>,
+    ) -> BlockService {
+        BlockService { env: env.clone(), reach, stores, contact }
     }
 
     /// Chunks of a shard with dead copies here.
@@ -45,6 +52,13 @@ impl BlockService {
 
     fn store(&self, to: &ToNode) -> Result<Arc<BlockStore>, Refusal> {
         let device = to.place.device();
+        // The copies of a device that was given up may be behind those that were made in their stead.
+        if !self.contact.is_held(self.env.now()) {
+            return Err(Refusal::early("this node does not hear the manager"));
+        }
+        if self.reach.map().node_of(device).is_none() {
+            return Err(Refusal::new(format!("device {device} is no part of the cluster any more")));
+        }
         let store = self.stores.get(&device);
         store.cloned().ok_or_else(|| Refusal::new(format!("device {device} has no blocks here")))
     }

@@ -5,6 +5,7 @@ pub mod block_service;
 pub mod blocks;
 pub mod chunk_client;
 pub mod client;
+pub mod contact;
 pub mod deliveries;
 pub mod host_service;
 pub mod leader;

@@ -79,3 +79,10 @@ pub const MONITOR_TICK: Duration = Duration::from_millis(500);
 pub const MAP_PATIENCE: Duration = Duration::from_secs(3);
 /// Messages of one client that nobody waits for and that are under way: more are not sent, which costs later readers a little.
 pub const MAX_TELLS: u32 = 1_024;
+/// How long a node answers about its blocks after the manager was last heard.
+pub const CONTACT_LEASE: Duration = Duration::from_secs(5);
+/// How long a unit's leader waits before it takes a device for lost that the manager has forgotten: the lease of its node, by a clock whose rate differs by
+/// 1 part in 10, and what was under way.
+pub const LOSS_WAIT: Duration = Duration::from_secs(6);
+
+const _: () = assert!(LOSS_WAIT.as_millis() * 10 >= CONTACT_LEASE.as_millis() * 11);

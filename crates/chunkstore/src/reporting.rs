@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use types::NodeId;
 
 use crate::block_service::BlockService;
+use crate::contact::Contact;
 use crate::host_service::HostService;
 use crate::limits::REPORT_INTERVAL;
 use crate::protocol::{NodeReport, ShardPlace, UnitRequest};
@@ -22,6 +23,7 @@ pub struct Reporting {
     pub reach: Arc<dyn Reach>,
     pub hosts: Arc<HostService>,
     pub blocks: Arc<BlockService>,
+    pub contact: Arc<Contact>,
 }
 
 impl Reporting {
@@ -29,10 +31,19 @@ impl Reporting {
     pub async fn run(self) {
         let units = UnitWays::new(&self.env, self.reach.clone());
         loop {
+            self.keep_contact().await;
             self.env.sleep(REPORT_INTERVAL).await;
             let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
             join_all(map.shards.iter().map(|shard| self.report(&units, shard))).await;
+        }
+    }
+
+    /// Nodes without blocks have nothing to answer.
+    async fn keep_contact(&self) {
+        let began = self.env.now();
+        if self.blocks.stores().next().is_some() && self.reach.refresh().await {
+            self.contact.confirm(began);
         }
     }
 

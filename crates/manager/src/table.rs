@@ -198,24 +198,28 @@ fn load_entry(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<(), LoadE
             Arc::make_mut(&mut state.cells).insert(id, Arc::new(record));
             RecordKey::Cell(id)
         }
-        SHARD => {
-            let record: ShardRecord = decode(at, value)?;
-            let id = record.id;
-            Arc::make_mut(&mut state.shards).insert(id, Arc::new(record));
-            RecordKey::Shard(id)
-        }
-        VOLUME => {
-            let record: VolumeRecord = decode(at, value)?;
-            let device = record.device;
-            Arc::make_mut(&mut state.volumes).insert(device, Arc::new(record));
-            RecordKey::Volume(device)
-        }
+        SHARD => load_shard(state, at, value)?,
+        VOLUME => load_volume(state, at, value)?,
         _ => return Err(unknown()),
     };
     match key(&record) == at {
         true => Ok(()),
         false => Err(LoadError::Misplaced { key: at.to_vec() }),
     }
+}
+
+fn load_shard(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<RecordKey, LoadError> {
+    let record: ShardRecord = decode(at, value)?;
+    let id = record.id;
+    Arc::make_mut(&mut state.shards).insert(id, Arc::new(record));
+    Ok(RecordKey::Shard(id))
+}
+
+fn load_volume(state: &mut Snapshot, at: &[u8], value: &[u8]) -> Result<RecordKey, LoadError> {
+    let record: VolumeRecord = decode(at, value)?;
+    let device = record.device;
+    Arc::make_mut(&mut state.volumes).insert(device, Arc::new(record));
+    Ok(RecordKey::Volume(device))
 }
 
 fn key(record: &RecordKey) -> Vec<u8> {

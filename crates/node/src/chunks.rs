@@ -6,6 +6,7 @@ use crate::error::NodeError;
 use chunkstore::block_service::BlockService;
 use chunkstore::blocks::BlockStore;
 use chunkstore::chunk_client::ChunkClient;
+use chunkstore::contact::Contact;
 use chunkstore::deliveries::Deliveries;
 use chunkstore::host_service::HostService;
 use chunkstore::map_service::MapService;
@@ -69,7 +70,8 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     }
     let reach = InCluster::new(env, me, manager.clone(), callers);
     let hosts = Arc::new(HostService::new(env, reach.clone()));
-    let blocks = Arc::new(BlockService::new(env, reach.clone(), stores.clone()));
+    let contact = Arc::new(Contact::default());
+    let blocks = Arc::new(BlockService::new(env, reach.clone(), stores.clone(), contact.clone()));
     let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone()));
     let deliveries = Deliveries::new(env);
     let client = ChunkClient::new(env, reach.clone(), deliveries.clone(), address);
@@ -81,7 +83,7 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
         (MAPS, Arc::new(MapService::new(manager.clone()))),
     ]);
     reach.serve_here(services.clone());
-    let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks };
+    let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
     let monitor = Monitor { env: env.clone(), me, manager: manager.clone() };
     let tasks: Vec<Task> = vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units))];
     Ok(Started { chunks: Arc::new(Chunks { client, stores }), services, tasks })

@@ -14,7 +14,7 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::Placing;
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::{MAX_REPAIRS, NODE_SILENCE, STOCK_AGE};
+use crate::limits::{LOSS_WAIT, MAX_REPAIRS, NODE_SILENCE, STOCK_AGE};
 use crate::lookup::Received;
 use crate::maintenance::{Applied, Duty, MaintenanceUnit, Move};
 use crate::placement::Random;
@@ -37,7 +37,9 @@ pub struct Leading {
     pub under_way: BTreeSet<ErrandKey>,
     commits: BTreeMap<CommitTag, oneshot::Sender<()>>,
     next_tag: u64,
-    /// Devices that the manager does not know any more, and whether copies may be left there.
+    /// Devices that the manager has forgotten, since this was seen here: their nodes may answer for a while.
+    forgotten: BTreeMap<DeviceId, Instant>,
+    /// Those among them about which nobody answers any more, and whether copies may be left there.
     lost: BTreeMap<DeviceId, bool>,
 }
 
@@ -54,6 +56,7 @@ impl Leading {
             under_way: BTreeSet::new(),
             commits: BTreeMap::new(),
             next_tag: 0,
+            forgotten: BTreeMap::new(),
             lost: BTreeMap::new(),
         }
     }
@@ -111,9 +114,10 @@ impl Leading {
     }
 
     /// Notes devices that the manager has forgotten; repairs of some chunks that had copies there.
-    pub fn repair(&mut self, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
-        for (device, ..) in unit.grants() {
-            if state.device(device).is_none() && !self.lost.contains_key(&device) {
+    pub fn repair(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
+        for (device, ..) in unit.grants().into_iter().filter(|(device, ..)| state.device(*device).is_none()) {
+            let since = *self.forgotten.entry(device).or_insert(now);
+            if now.saturating_duration_since(since) >= LOSS_WAIT && !self.lost.contains_key(&device) {
                 self.leader.lose(device);
                 self.lost.insert(device, true);
             }

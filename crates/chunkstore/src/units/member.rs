@@ -134,7 +134,7 @@ impl UnitMember {
             let mut orders = leading.leader.set_hosts(&hosts);
             let is_stock_new = leading.take_stock(now, &state, unit);
             if is_stock_new {
-                orders.extend(leading.repair(&state, unit, &mut || self.env.random_u64()));
+                orders.extend(leading.repair(now, &state, unit, &mut || self.env.random_u64()));
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));

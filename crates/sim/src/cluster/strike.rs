@@ -21,7 +21,7 @@ const BAD_BLOCKS: u64 = 24;
 /// What lies before the zones of a device stays whole: its own tests damage that.
 const ZONES_BEGIN_AT: u64 = 2 * 1024 * 1024;
 
-const CUT: LinkWeather = LinkWeather { is_cut: true, longest_delay: Duration::ZERO, breaks_per_million: 0 };
+pub(super) const CUT: LinkWeather = LinkWeather { is_cut: true, longest_delay: Duration::ZERO, breaks_per_million: 0 };
 const BROKEN: LinkWeather = LinkWeather { is_cut: false, longest_delay: Duration::from_millis(2), breaks_per_million: 20_000 };
 const ERRORS: FaultOdds =
     FaultOdds { fail_read: 60_000, fail_write: 60_000, fail_torn_write: 30_000, fail_flush: 30_000, ..NO_FAULTS };

@@ -53,7 +53,7 @@ async fn within(seed: u64, trace: &Arc<Trace>) -> Result<Report, String> {
     Ok(Report { fingerprint: trace.fingerprint(), calls: histories.calls(), counts })
 }
 
-async fn wait_for_shard(world: &Arc<World>) -> Result<(), String> {
+pub(super) async fn wait_for_shard(world: &Arc<World>) -> Result<(), String> {
     let until = world.elapsed() + SHARD_PATIENCE;
     while world.running().iter().any(|running| running.node.manager().snapshot().open_shard().is_none()) {
         if world.elapsed() > until {

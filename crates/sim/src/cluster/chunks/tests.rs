@@ -1,7 +1,15 @@
-use super::run::run;
-use super::{FAULTS, TOPOLOGIES};
+use super::run::{run, wait_for_shard};
+use super::{FAULTS, TOPOLOGIES, scenario_of};
+use crate::cluster::host::address;
 use crate::cluster::run::{Failure, Report};
+use crate::cluster::strike::CUT;
+use crate::cluster::world::World;
 use crate::trace::Trace;
+use bytes::Bytes;
+use chunkstore::chunk_client::ChunkError;
+use chunkstore::limits::CONTACT_LEASE;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Seeds of a default run: every topology with every mix of faults.
 const SEEDS: u64 = (TOPOLOGIES.len() * FAULTS.len()) as u64;
@@ -19,6 +27,31 @@ fn histories_of_chunks_are_those_of_registers() {
             Err(failure) => panic!("seed {seed}: {failure}"),
         }
     }
+}
+
+/// The manager may have forgotten its devices meanwhile, and others may have newer copies: it must not answer from its own.
+#[test]
+fn a_node_that_does_not_hear_the_manager_answers_nothing_about_its_blocks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = World::new(scenario_of(0), 0, Arc::default()).await.unwrap();
+        wait_for_shard(&world).await.unwrap();
+        let cut_off = &world.running()[2];
+        let client = &cut_off.node.chunks().client;
+        let id = cut_off.env.within(client.put(Bytes::from_static(b"content"), 3)).await.unwrap();
+        for other in 0..2 {
+            world.network.set_link(&address(other), &address(2), CUT);
+            world.network.set_link(&address(2), &address(other), CUT);
+        }
+        // With its leave it is right to answer from its own copy, if its own lookup unit is asked.
+        world.env.sleep(CONTACT_LEASE + Duration::from_secs(1)).await;
+        for _ in 0..5 {
+            assert_eq!(cut_off.env.within(client.get(id)).await, Err(ChunkError::Unavailable));
+        }
+        world.network.clear_links();
+        world.settle().await.unwrap();
+        assert_eq!(cut_off.env.within(client.get(id)).await, Ok(Bytes::from_static(b"content")));
+    });
 }
 
 #[test]
