@@ -8,6 +8,7 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkError;
 use chunkstore::limits::CONTACT_LEASE;
+use chunkstore::maintenance::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,14 @@ fn a_node_that_does_not_hear_the_manager_answers_nothing_about_its_blocks() {
         wait_for_shard(&world).await.unwrap();
         let cut_off = &world.running()[2];
         let client = &cut_off.node.chunks().client;
-        let id = cut_off.env.within(client.put(Bytes::from_static(b"content"), 3)).await.unwrap();
+        // Until all devices have blocks for the shard.
+        let id = loop {
+            match cut_off.env.within(client.put(Bytes::from_static(b"content"), 3)).await {
+                Ok(id) => break id,
+                Err(ChunkError::Refused(Refusal::NoPlaces)) => world.env.sleep(Duration::from_millis(100)).await,
+                Err(error) => panic!("{error}"),
+            }
+        };
         for other in 0..2 {
             world.network.set_link(&address(other), &address(2), CUT);
             world.network.set_link(&address(2), &address(other), CUT);
