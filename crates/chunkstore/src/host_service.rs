@@ -51,11 +51,6 @@ impl HostService {
         others.into_iter().for_each(|shard| host.drop_shard(shard));
     }
 
-    /// Bytes of memory of all lookup units.
-    pub fn memory_bytes(&self) -> usize {
-        self.host.lock().memory_bytes()
-    }
-
     async fn carry_out(&self, request: HostRequest) -> Result<HostAnswer, Refusal> {
         match request {
             HostRequest::Update(update) => self.receive(&update),

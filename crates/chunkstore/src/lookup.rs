@@ -133,10 +133,6 @@ impl LookupHost {
         self.units.keys().copied()
     }
 
-    pub fn memory_bytes(&self) -> usize {
-        self.units.values().map(|unit| unit.lookup.memory_bytes()).sum()
-    }
-
     /// The shard is another host's from now on.
     pub fn drop_shard(&mut self, shard: ShardId) {
         self.units.remove(&shard);

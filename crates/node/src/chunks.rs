@@ -101,11 +101,6 @@ async fn follow_units(manager: Arc<Manager>, units: Arc<Units>) {
 }
 
 impl Chunks {
-    /// Blocks of each device.
-    pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
-        self.stores.iter().map(|(device, store)| (*device, store))
-    }
-
     /// Ends what writes to the devices, so that these can be sealed.
     pub async fn close(&self) {
         for store in self.stores.values() {

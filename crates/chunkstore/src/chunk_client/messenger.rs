@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use env::Env;
 use format::chunk_id::{ChunkId, ShardId};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::ChunkClient;
+use crate::asking::{ask_block, ask_host};
 use crate::client::{Event, NewChunk, Round, Send};
 use crate::deliveries::{Deliveries, Expected};
 use crate::limits::{CLIENT_PATIENCE, CLIENT_PAUSE, CLIENT_UNIT_PATIENCE};
 use crate::maintenance::Refusal;
 use crate::message::{Found, NodeAnswer, ToNode};
-use crate::protocol::{BLOCKS, BlockRequest, HOSTS, HostAnswer, HostRequest, ReplyTo, UnitAnswer, UnitRequest};
+use crate::protocol::{HostAnswer, HostRequest, ReplyTo, UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::unit_ways::UnitWays;
-use crate::wire;
 
 /// One call's messages.
 pub(super) struct Messenger {
@@ -146,15 +145,7 @@ impl Way {
     }
 
     async fn call_node(&self, to: ToNode) -> Option<NodeAnswer> {
-        let answer = self.call(to).await?;
-        wire::decode(&answer).ok()
-    }
-
-    async fn call(&self, to: ToNode) -> Option<Bytes> {
-        let map = self.reach.map();
-        let node = map.node_of(to.place.device())?;
-        let caller = self.reach.to_node(node, BLOCKS);
-        caller.call(wire::encode(&BlockRequest::Direct(to)), self.env.now() + CLIENT_PATIENCE).await.ok()
+        ask_block(&self.env, &*self.reach, to, CLIENT_PATIENCE).await
     }
 
     async fn route(self, round: Round, host: u32, request: HostRequest, shard: ShardId) {
@@ -168,8 +159,7 @@ impl Way {
     async fn call_host(&self, host: u32, request: &HostRequest, shard: ShardId) -> Option<HostAnswer> {
         let map = self.reach.map();
         let hosts = &map.shard(shard)?.hosts;
-        let node = map.node(*hosts.get(host as usize % hosts.len().max(1))?)?;
-        let answer = self.reach.to_node(node, HOSTS).call(wire::encode(request), self.env.now() + CLIENT_PATIENCE).await;
-        wire::decode(&answer.ok()?).ok()
+        let host = *hosts.get(host as usize % hosts.len().max(1))?;
+        ask_host(&self.env, &*self.reach, host, request, CLIENT_PATIENCE).await
     }
 }

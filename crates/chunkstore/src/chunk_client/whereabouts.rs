@@ -5,10 +5,10 @@ use format::chunk_place::BlockPlace;
 use types::NodeId;
 
 use super::{ChunkClient, ChunkError};
+use crate::asking::{ask_block, ask_host};
 use crate::limits::{CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE};
 use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
-use crate::protocol::{BLOCKS, BlockRequest, HOSTS, HostAnswer, HostRequest, UnitAnswer, UnitRequest};
-use crate::wire;
+use crate::protocol::{HostAnswer, HostRequest, UnitAnswer, UnitRequest};
 
 /// Everything that is known of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,20 +53,14 @@ impl ChunkClient {
     }
 
     async fn ask_host(&self, host: NodeId, id: ChunkId) -> Option<Located> {
-        let map = self.reach.map();
-        let caller = self.reach.to_node(map.node(host)?, HOSTS);
-        let answer = caller.call(wire::encode(&HostRequest::Locate(id)), self.env.now() + CLIENT_PATIENCE).await;
-        match wire::decode(&answer.ok()?).ok()? {
+        match ask_host(&self.env, &*self.reach, host, &HostRequest::Locate(id), CLIENT_PATIENCE).await? {
             HostAnswer::Located(located) => Some(located),
             _ => None,
         }
     }
 
     async fn describe(&self, id: ChunkId, place: BlockPlace) -> Option<NodeAnswer> {
-        let map = self.reach.map();
-        let caller = self.reach.to_node(map.node_of(place.device())?, BLOCKS);
-        let query = BlockRequest::Direct(ToNode { place, id, request: NodeRequest::Query });
-        let answer = caller.call(wire::encode(&query), self.env.now() + CLIENT_PATIENCE).await;
-        wire::decode(&answer.ok()?).ok()
+        let query = ToNode { place, id, request: NodeRequest::Query };
+        ask_block(&self.env, &*self.reach, query, CLIENT_PATIENCE).await
     }
 }

@@ -4,17 +4,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use env::Env;
 use format::chunk_update::LookupUpdate;
-use net::Caller;
 use tokio::sync::mpsc;
 
+use crate::asking::ask_host;
 use crate::limits::{HOST_PATIENCE, MAX_UPDATES_WAITING, PIECE_BYTES};
 use crate::lookup::Received;
-use crate::protocol::{HOSTS, HostAnswer, HostRequest, SnapshotPiece};
+use crate::protocol::{HostAnswer, HostRequest, SnapshotPiece};
 use crate::reach::Reach;
-use crate::wire;
 use types::NodeId;
 
 /// A host's queue. The task behind it ends with this.
@@ -29,10 +27,7 @@ impl Link {
         let link_env = env.clone();
         env.spawn(async move {
             while let Some(update) = queue.recv().await {
-                let map = reach.map();
-                let Some(node) = map.node(host) else { continue };
-                let caller = reach.to_node(node, HOSTS);
-                if let Some(received) = send(&link_env, &*caller, update).await {
+                if let Some(received) = send(&link_env, &*reach, host, update).await {
                     heard(received);
                 }
             }
@@ -48,33 +43,23 @@ impl Link {
     }
 }
 
-async fn send(env: &Env, caller: &dyn Caller, update: LookupUpdate) -> Option<Received> {
+async fn send(env: &Env, reach: &dyn Reach, host: NodeId, update: LookupUpdate) -> Option<Received> {
     let (stream, number) = (update.stream, update.number);
-    let bytes = Bytes::from(update.encode());
+    let bytes = update.encode();
     if bytes.len() <= PIECE_BYTES {
-        return ask(env, caller, &HostRequest::Update(update)).await;
+        return received(ask_host(env, reach, host, &HostRequest::Update(update), HOST_PATIENCE).await?);
     }
     let total_bytes = u32::try_from(bytes.len()).ok()?;
-    let mut received = None;
+    let mut last = None;
     for offset in (0..bytes.len()).step_by(PIECE_BYTES) {
         let end = bytes.len().min(offset + PIECE_BYTES);
         let piece = SnapshotPiece { stream, number, total_bytes, offset: offset as u32, bytes: bytes[offset..end].to_vec() };
-        let answer = call(env, caller, &HostRequest::Piece(piece)).await?;
-        if let HostAnswer::Received(answer) = answer {
-            received = Some(answer);
-        }
+        let answer = ask_host(env, reach, host, &HostRequest::Piece(piece), HOST_PATIENCE).await?;
+        last = received(answer).or(last);
     }
-    received
+    last
 }
 
-async fn ask(env: &Env, caller: &dyn Caller, request: &HostRequest) -> Option<Received> {
-    match call(env, caller, request).await? {
-        HostAnswer::Received(received) => Some(received),
-        _ => None,
-    }
-}
-
-async fn call(env: &Env, caller: &dyn Caller, request: &HostRequest) -> Option<HostAnswer> {
-    let answer = caller.call(wire::encode(request), env.now() + HOST_PATIENCE).await;
-    wire::decode(&answer.ok()?).ok()
+fn received(answer: HostAnswer) -> Option<Received> {
+    if let HostAnswer::Received(received) = answer { Some(received) } else { None }
 }

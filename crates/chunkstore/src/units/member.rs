@@ -18,7 +18,6 @@ use env::Env;
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
 use manager::{Manager, Snapshot};
-use net::Caller;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use types::NodeId;
@@ -26,13 +25,12 @@ use types::NodeId;
 use super::leading::{Leading, gather, host_of};
 use super::link::Link;
 use super::machine::UnitMachine;
+use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, Order};
 use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
 use crate::maintenance::MaintenanceUnit;
-use crate::message::{NodeAnswer, ToNode};
-use crate::protocol::{BLOCKS, BlockRequest};
+use crate::message::ToNode;
 use crate::reach::Reach;
-use crate::wire;
 
 /// A member of a unit.
 pub struct UnitMember {
@@ -61,10 +59,6 @@ impl UnitMember {
         let member = Arc::new(member);
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
-    }
-
-    pub fn group(&self) -> &Group<UnitMachine> {
-        &self.group
     }
 
     /// Begins or ends to lead, as the group has it.
@@ -218,7 +212,7 @@ impl UnitMember {
         }
         let member = self.clone();
         self.env.spawn(async move {
-            let answer = member.ask_node(to).await;
+            let answer = ask_block(&member.env, &*member.reach, to, ERRAND_PATIENCE).await;
             let (_, id, place) = key;
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.under_way.remove(&key);
@@ -226,15 +220,6 @@ impl UnitMember {
             });
             drop(permit);
         });
-    }
-
-    async fn ask_node(&self, to: ToNode) -> Option<NodeAnswer> {
-        let map = self.reach.map();
-        let node = map.node_of(to.place.device())?;
-        let caller: Arc<dyn Caller> = self.reach.to_node(node, BLOCKS);
-        let request = wire::encode(&BlockRequest::Direct(to));
-        let answer = caller.call(request, self.env.now() + ERRAND_PATIENCE).await;
-        wire::decode(&answer.ok()?).ok()
     }
 }
 
