@@ -94,6 +94,7 @@ impl BlockStore {
     pub async fn handle(&self, block: u32, id: ChunkId, request: NodeRequest) -> NodeAnswer {
         let inner = &self.inner;
         inner.counters.requests.add(1);
+        let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
         let answer = match (inner.damaged.contains(&block), request.only_reads()) {
             (true, true) => NodeAnswer::Damaged,
             (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
@@ -101,6 +102,9 @@ impl BlockStore {
             (false, false) => inner.change(block, id, request).await,
         };
         inner.counters.count_answer(&answer);
+        if let (Some(bytes), NodeAnswer::Done(_)) = (brought_bytes, &answer) {
+            inner.counters.count_brought(bytes);
+        }
         answer
     }
 

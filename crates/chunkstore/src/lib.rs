@@ -22,6 +22,7 @@ pub mod protocol;
 pub mod publisher;
 pub mod reach;
 pub mod reporting;
+pub mod settings;
 pub mod storage_node;
 pub mod unit_ways;
 pub mod units;

@@ -3,20 +3,22 @@
 //! It runs where the manager is led, and all that it decides are records there. Bulks are granted by the manager when a unit's leader asks;
 //! load and hot chunks are told to the leaders of units, which place by them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use env::Env;
 use manager::{Manager, ShardRecord, Snapshot};
 use types::NodeId;
 
-use crate::limits::{DEFAULT_SHARD_CHUNKS, MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
+use crate::limits::{MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
 
 /// The monitor of a node; it acts while that leads the manager.
 pub struct Monitor {
     pub env: Env,
     pub me: NodeId,
     pub manager: Arc<Manager>,
+    /// Of shards that it opens.
+    pub shard_chunks: u64,
 }
 
 /// One thing to change.
@@ -48,7 +50,7 @@ impl Monitor {
     async fn carry_out(&self, change: Change) -> Result<(), String> {
         let changed = match change {
             Change::Open { expected_next, members, hosts } => {
-                self.manager.open_shard(expected_next, DEFAULT_SHARD_CHUNKS, members, hosts).await
+                self.manager.open_shard(expected_next, self.shard_chunks, members, hosts).await
             }
             Change::Members { shard, members } => self.manager.set_shard_members(shard, members).await,
             Change::Hosts { shard, hosts } => self.manager.set_shard_hosts(shard, hosts).await,
@@ -63,21 +65,22 @@ fn changes(state: &Snapshot, me: NodeId) -> Vec<Change> {
     if able.is_empty() {
         return Vec::new();
     }
-    let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able)).collect();
+    let hosting = least_used(able.clone(), state.shards().flat_map(|shard| &shard.hosts));
+    let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able, &hosting)).collect();
     if state.open_shard().is_none() {
         let members = fill(Vec::new(), &able, UNIT_MEMBERS, state);
-        let hosts = fill(Vec::new(), &able, SHARD_HOSTS, state);
+        let hosts = fill(Vec::new(), &hosting, SHARD_HOSTS, state);
         changes.push(Change::Open { expected_next: state.next_shard(), members: odd(members), hosts });
     }
     changes
 }
 
 /// Nodes that are gone are replaced, and places that are free are filled.
-fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId]) -> Vec<Change> {
+fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &[NodeId]) -> Vec<Change> {
     let stay =
         |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| state.node(**node).is_some()).copied().collect() };
     let members = fill(stay(&shard.members), able, UNIT_MEMBERS, state);
-    let hosts = fill(stay(&shard.hosts), able, SHARD_HOSTS, state);
+    let hosts = fill(stay(&shard.hosts), hosting, SHARD_HOSTS, state);
     let members = if members.len() > shard.members.len() { odd(members) } else { members };
     let mut changes = Vec::new();
     if members != shard.members && !members.is_empty() {
@@ -89,12 +92,20 @@ fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId]) -> Vec<Cha
     changes
 }
 
-/// Nodes with devices for chunks, this one first.
+/// Nodes with devices for chunks: this one first, then those that keep fewer units.
 fn able_nodes(state: &Snapshot, me: NodeId) -> Vec<NodeId> {
     let with_volumes: BTreeSet<NodeId> = state.volumes().filter_map(|volume| state.device(volume.device)?.node).collect();
     let (mut able, others): (Vec<NodeId>, Vec<NodeId>) = with_volumes.into_iter().partition(|node| *node == me);
-    able.extend(others);
+    able.extend(least_used(others, state.shards().flat_map(|shard| &shard.members)));
     able
+}
+
+/// Those first that are named less often: lookup units cost memory and requests, and nodes share them.
+fn least_used<'a>(mut nodes: Vec<NodeId>, named: impl Iterator<Item = &'a NodeId>) -> Vec<NodeId> {
+    let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
+    named.for_each(|node| *counts.entry(*node).or_default() += 1);
+    nodes.sort_by_key(|node| counts.get(node).copied().unwrap_or_default());
+    nodes
 }
 
 /// More nodes, up to `count`: on hosts that have none of them yet before others.
@@ -117,3 +128,6 @@ fn odd(mut members: Vec<NodeId>) -> Vec<NodeId> {
     }
     members
 }
+
+#[cfg(test)]
+mod tests;

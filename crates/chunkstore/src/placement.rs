@@ -24,6 +24,7 @@
 //! Invariant: the nodes of an answer differ, take chunks (not of [`Crush`] and [`MapX`], which can't choose), and no two of them, nor one of
 //! them and one that has a copy, share a domain of the level that the request names.
 
+mod choice;
 mod cluster;
 mod crush;
 mod error;
@@ -35,6 +36,7 @@ mod mapx;
 mod spread;
 mod taken;
 
+pub use choice::{GROUPS, LAYER_NODES, PlacerChoice, UnknownPlacer};
 pub use cluster::{Cluster, ClusterError, Node};
 pub use crush::Crush;
 pub use error::{Lacking, PlaceError};

@@ -31,11 +31,12 @@ impl Reporting {
     pub async fn run(self) {
         let units = UnitWays::new(&self.env, self.reach.clone());
         loop {
+            // At once when it comes: from then on it may get chunks.
             self.keep_contact().await;
-            self.env.sleep(REPORT_INTERVAL).await;
             let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
             join_all(map.shards.iter().map(|shard| self.report(&units, shard))).await;
+            self.env.sleep(REPORT_INTERVAL).await;
         }
     }
 

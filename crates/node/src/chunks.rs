@@ -13,6 +13,7 @@ use chunkstore::map_service::MapService;
 use chunkstore::monitor::Monitor;
 use chunkstore::protocol::{BLOCKS, DELIVERIES, HOSTS, MAPS, UNITS};
 use chunkstore::reporting::Reporting;
+use chunkstore::settings::ChunkSettings;
 use chunkstore::units::Units;
 use device::Device;
 use env::Env;
@@ -34,6 +35,7 @@ pub const SERVICES: [ServiceTag; 5] = [BLOCKS, HOSTS, UNITS, DELIVERIES, MAPS];
 pub struct Chunks {
     pub client: ChunkClient,
     stores: BTreeMap<DeviceId, Arc<BlockStore>>,
+    units: Arc<Units>,
 }
 
 /// What it is made of.
@@ -45,6 +47,7 @@ pub struct Surroundings<'a> {
     pub member: consensus::Node,
     pub manager: Arc<Manager>,
     pub callers: Callers,
+    pub settings: ChunkSettings,
 }
 
 /// A task for as long as the node lives.
@@ -59,11 +62,16 @@ pub struct Started {
 
 /// Opens the blocks of these devices and tells the manager of them.
 pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<Started, NodeError> {
-    let Surroundings { env, me, address, member, manager, callers } = around;
+    let Surroundings { env, me, address, member, manager, callers, settings } = around;
     let mut stores = BTreeMap::new();
     for device in devices {
         let Some(volume) = device.volume() else { continue };
         let store = BlockStore::open(env, volume).await.map_err(|error| NodeError::State(error.to_string()))?;
+        tracing::info!(
+            device = device.id().0,
+            blocks = store.block_count(),
+            "this node registers the space for chunks of a device"
+        );
         let registered = manager.register_volume(device.id(), store.block_count()).await;
         registered.map_err(|error| NodeError::State(error.to_string()))?;
         stores.insert(device.id(), Arc::new(store));
@@ -72,7 +80,7 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     let hosts = Arc::new(HostService::new(env, reach.clone()));
     let contact = Arc::new(Contact::default());
     let blocks = Arc::new(BlockService::new(env, reach.clone(), stores.clone(), contact.clone()));
-    let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone()));
+    let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone(), settings.placer));
     let deliveries = Deliveries::new(env);
     let client = ChunkClient::new(env, reach.clone(), deliveries.clone(), address);
     let services: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
@@ -84,9 +92,10 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     ]);
     reach.serve_here(services.clone());
     let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
-    let monitor = Monitor { env: env.clone(), me, manager: manager.clone() };
-    let tasks: Vec<Task> = vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units))];
-    Ok(Started { chunks: Arc::new(Chunks { client, stores }), services, tasks })
+    let monitor = Monitor { env: env.clone(), me, manager: manager.clone(), shard_chunks: settings.shard_chunks };
+    let tasks: Vec<Task> =
+        vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units.clone()))];
+    Ok(Started { chunks: Arc::new(Chunks { client, stores, units }), services, tasks })
 }
 
 /// Takes part in the units that the manager says.
@@ -101,6 +110,16 @@ async fn follow_units(manager: Arc<Manager>, units: Arc<Units>) {
 }
 
 impl Chunks {
+    /// The blocks of each device.
+    pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
+        self.stores.iter().map(|(device, store)| (*device, store))
+    }
+
+    /// The maintenance units that this node is a member of.
+    pub fn units(&self) -> &Arc<Units> {
+        &self.units
+    }
+
     /// Ends what writes to the devices, so that these can be sealed.
     pub async fn close(&self) {
         for store in self.stores.values() {

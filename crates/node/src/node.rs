@@ -11,6 +11,7 @@ use crate::settle::{DrainSlot, SettleService};
 use crate::vitals::Vitals;
 use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, REMOVALS, SETTLINGS, TARGETS};
 use bytes::Bytes;
+use chunkstore::settings::ChunkSettings;
 use consensus::{FramedTransport, LogPlace, NodeId as MemberId, Peer, TaggedTransport, Transport};
 use device::Device;
 use engine::ObjectEngine;
@@ -55,6 +56,7 @@ pub struct OpenNode {
     member: consensus::Node,
     id: NodeId,
     listening: Ending,
+    chunk_settings: ChunkSettings,
 }
 
 /// A running node. It ends when it is dropped.
@@ -152,7 +154,8 @@ impl Node {
         take_part(env, &manager, me, &register, &via, &to).await?;
         refuse_twin(env, &manager, &register, to).await?;
         let id = register_node(env, &manager, &register).await?;
-        Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id, listening })
+        let chunk_settings = ChunkSettings::default();
+        Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id, listening, chunk_settings })
     }
 }
 
@@ -212,9 +215,14 @@ impl OpenNode {
         self.id
     }
 
+    /// The settings of its part of the chunk store, if they are others than the usual ones.
+    pub fn with_chunk_settings(self, chunk_settings: ChunkSettings) -> OpenNode {
+        OpenNode { chunk_settings, ..self }
+    }
+
     /// Serves these devices and runs a gateway.
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, services, member, id, listening } = self;
+        let OpenNode { env, callers, manager, register, services, member, id, listening, chunk_settings } = self;
         let mut targets = Vec::new();
         for device in devices.iter().cloned() {
             let record = manager.snapshot().device(device.id()).cloned();
@@ -237,6 +245,7 @@ impl OpenNode {
             member: member.clone(),
             manager: manager.clone(),
             callers: callers.clone(),
+            settings: chunk_settings,
         };
         let chunks::Started { chunks, services: of_chunks, tasks: chunk_tasks } = chunks::start(around, &devices).await?;
         let lease_terms = LeaseTerms::default();

@@ -18,6 +18,9 @@ pub struct BlockStats {
     pub written_bytes: u64,
     pub header_writes: u64,
     pub fence_writes: u64,
+    /// Copies that relocations have brought here, and the bytes of their contents.
+    pub brought: u64,
+    pub brought_bytes: u64,
     /// Contents that were wrong at first and right on the medium, or elsewhere meanwhile.
     pub repeated_reads: u64,
     /// Requests that met a damaged copy.
@@ -52,6 +55,8 @@ pub(super) struct Counters {
     pub written_bytes: Counter,
     pub header_writes: Counter,
     pub fence_writes: Counter,
+    brought: Counter,
+    brought_bytes: Counter,
     pub repeated_reads: Counter,
     damaged: Counter,
     pub blocks_damaged: Counter,
@@ -67,6 +72,12 @@ impl Counters {
         }
     }
 
+    /// A relocation's copy is durable here.
+    pub fn count_brought(&self, bytes: u64) {
+        self.brought.add(1);
+        self.brought_bytes.add(bytes);
+    }
+
     pub fn snapshot(&self) -> BlockStats {
         BlockStats {
             requests: self.requests.get(),
@@ -77,6 +88,8 @@ impl Counters {
             written_bytes: self.written_bytes.get(),
             header_writes: self.header_writes.get(),
             fence_writes: self.fence_writes.get(),
+            brought: self.brought.get(),
+            brought_bytes: self.brought_bytes.get(),
             repeated_reads: self.repeated_reads.get(),
             damaged: self.damaged.get(),
             blocks_damaged: self.blocks_damaged.get(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use env::Env;
 use format::chunk_id::{ChunkId, ShardId};
+use format::chunk_place::ChunkPlaces;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::ChunkClient;
@@ -102,6 +103,7 @@ impl Way {
         let request = UnitRequest::Register { shard: open.shard, call, bytes, copies };
         match self.ask_unit(open.shard, &request).await {
             Some(UnitAnswer::Registered { id, places }) => {
+                self.know_devices(places).await;
                 self.tell(Event::Registered { round, result: Ok((id, places)) }).await;
             }
             // The next shard is being opened.
@@ -125,14 +127,19 @@ impl Way {
     async fn find(self, round: Round, id: ChunkId) {
         match self.ask_unit(id.shard, &UnitRequest::Find(id)).await {
             Some(UnitAnswer::Found(found)) => {
-                if let Found::Known(places) | Found::Pending(places) = found
-                    && places.iter().any(|place| self.reach.map().node_of(place.device()).is_none())
-                {
-                    self.reach.refresh().await;
+                if let Found::Known(places) | Found::Pending(places) = found {
+                    self.know_devices(places).await;
                 }
                 self.tell(Event::Found { round, found }).await;
             }
             _ => self.fail().await,
+        }
+    }
+
+    /// A unit's leader may know of devices that have come a moment ago.
+    async fn know_devices(&self, places: ChunkPlaces) {
+        if places.iter().any(|place| self.reach.map().node_of(place.device()).is_none()) {
+            self.reach.refresh().await;
         }
     }
 

@@ -1,14 +1,17 @@
 //! What hosts, unit and nodes say of a chunk, for people who want to see it.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use format::chunk_id::ChunkId;
-use format::chunk_place::BlockPlace;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::NodeId;
 
 use super::{ChunkClient, ChunkError};
 use crate::asking::{ask_block, ask_host};
 use crate::limits::{CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE};
 use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
-use crate::protocol::{HostAnswer, HostRequest, UnitAnswer, UnitRequest};
+use crate::protocol::{ChunkMap, HostAnswer, HostRequest, UnitAnswer, UnitRequest};
 
 /// Everything that is known of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,30 @@ impl ChunkClient {
             copies.push(CopySeen { place, node, answer: self.describe(id, place).await });
         }
         Ok(Whereabouts { hosts, unit, copies })
+    }
+
+    /// Where the copies of a chunk are, as its unit says; none if it does not answer, or knows no such chunk.
+    pub async fn places(&self, id: ChunkId) -> Option<ChunkPlaces> {
+        match self.units.ask(id.shard, &UnitRequest::Find(id), self.env.now() + CLIENT_UNIT_PATIENCE).await? {
+            UnitAnswer::Found(Found::Known(places) | Found::Pending(places)) => Some(places),
+            _ => None,
+        }
+    }
+
+    /// The content of a copy whose place is known, from its node and without a lookup: what a client does whose places are computed. Another copy may
+    /// be newer.
+    pub async fn read_at(&self, id: ChunkId, place: BlockPlace) -> Option<Bytes> {
+        let read = ToNode { place, id, request: NodeRequest::Read };
+        match ask_block(&self.env, &*self.reach, read, CLIENT_PATIENCE).await? {
+            NodeAnswer::Live(copy) => copy.content,
+            _ => None,
+        }
+    }
+
+    /// Asks where everything is, and says it.
+    pub async fn look_around(&self) -> Arc<ChunkMap> {
+        self.reach.refresh().await;
+        self.reach.map()
     }
 
     async fn ask_host(&self, host: NodeId, id: ChunkId) -> Option<Located> {

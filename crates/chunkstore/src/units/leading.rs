@@ -12,12 +12,12 @@ use tokio::sync::oneshot;
 use types::{DeviceId, NodeId};
 
 use super::link::Link;
-use super::placing::Placing;
+use super::placing::{Placing, Wanted};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
 use crate::limits::{LOSS_WAIT, MAX_REPAIRS, NODE_SILENCE, STOCK_AGE};
 use crate::lookup::Received;
 use crate::maintenance::{Applied, Duty, MaintenanceUnit, Move};
-use crate::placement::Random;
+use crate::placement::{PlacerChoice, Random};
 
 /// Names an errand to a node.
 pub type ErrandKey = (Errand, ChunkId, BlockPlace);
@@ -28,6 +28,8 @@ pub struct Leading {
     began: Instant,
     /// When nodes and devices were looked at last.
     stock: Option<Instant>,
+    /// The space that there was then: device, blocks, granted blocks.
+    space: Vec<(DeviceId, u32, u32)>,
     pub leader: Leader,
     pub placing: Placing,
     pub links: BTreeMap<Host, Link>,
@@ -44,13 +46,14 @@ pub struct Leading {
 }
 
 impl Leading {
-    pub fn new(now: Instant, term: Term, leader: Leader) -> Self {
+    pub fn new(now: Instant, term: Term, leader: Leader, placer: PlacerChoice) -> Self {
         Leading {
             term,
             began: now,
             stock: None,
+            space: Vec::new(),
             leader,
-            placing: Placing::default(),
+            placing: Placing::new(placer),
             links: BTreeMap::new(),
             heard: BTreeMap::new(),
             under_way: BTreeSet::new(),
@@ -99,12 +102,28 @@ impl Leading {
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
 
+    /// Whether a node was not heard of lately.
+    pub fn is_silent(&self, now: Instant, node: NodeId) -> bool {
+        self.heard.get(&node).is_none_or(|at| now.saturating_duration_since(*at) >= NODE_SILENCE)
+    }
+
+    /// Nodes and devices are to be looked at anew at the next tick.
+    pub fn forget_stock(&mut self) {
+        self.stock = None;
+    }
+
+    /// Whether the manager knows of other space than when it was looked at.
+    pub fn is_space_other(&self, state: &Snapshot) -> bool {
+        self.stock.is_some() && !self.space.iter().copied().eq(space_of(state))
+    }
+
     /// Looks at nodes and devices anew if it is time for that; whether it was.
     pub fn take_stock(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> bool {
         if self.stock.is_some_and(|at| now.saturating_duration_since(at) < STOCK_AGE) {
             return false;
         }
         self.stock = Some(now);
+        self.space = space_of(state).collect();
         let is_recent = |at: Instant| now.saturating_duration_since(at) < NODE_SILENCE;
         // Nobody has had the time to report to a new leader.
         let (is_new, heard) = (is_recent(self.began), &self.heard);
@@ -200,11 +219,16 @@ impl Leading {
         let places = unit.places_of(id)?;
         let stays = places.iter().filter(|place| *place != from);
         let stays: Vec<NodeId> = stays.filter_map(|place| state.device(place.device())?.node).collect();
-        let to = self.placing.choose_target(unit, bytes, &stays, from.device(), random)?;
+        let wanted = Wanted { bytes, chunk: id.nonce.0 };
+        let to = self.placing.choose_target(unit, wanted, &stays, from.device(), random)?;
         // Relocations are few: what is promised beyond them comes back at once.
         self.placing.settle([to], bytes);
         Some(to)
     }
+}
+
+fn space_of(state: &Snapshot) -> impl Iterator<Item = (DeviceId, u32, u32)> {
+    state.volumes().map(|volume| (volume.device, volume.blocks, volume.granted_blocks()))
 }
 
 /// How the leader's machine names a host.

@@ -30,6 +30,7 @@ use crate::leader::{Errand, Host, Leader, Order};
 use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
 use crate::maintenance::MaintenanceUnit;
 use crate::message::ToNode;
+use crate::placement::PlacerChoice;
 use crate::reach::Reach;
 
 /// A member of a unit.
@@ -42,6 +43,7 @@ pub struct UnitMember {
     pub(super) leading: Mutex<Option<Leading>>,
     duties: Arc<Semaphore>,
     pub(super) is_changing_members: AtomicBool,
+    placer: PlacerChoice,
 }
 
 impl UnitMember {
@@ -52,13 +54,20 @@ impl UnitMember {
         group: Group<UnitMachine>,
         manager: Arc<Manager>,
         reach: Arc<dyn Reach>,
+        placer: PlacerChoice,
     ) -> Arc<UnitMember> {
         let duties = Arc::new(Semaphore::new(MAX_DUTIES));
         let (leading, is_changing_members) = (Mutex::new(None), AtomicBool::new(false));
-        let member = UnitMember { env: env.clone(), shard, group, manager, reach, leading, duties, is_changing_members };
+        let member =
+            UnitMember { env: env.clone(), shard, group, manager, reach, leading, duties, is_changing_members, placer };
         let member = Arc::new(member);
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
+    }
+
+    /// Whether this node leads the unit.
+    pub fn is_leading(&self) -> bool {
+        self.leading.lock().is_some()
     }
 
     /// Begins or ends to lead, as the group has it.
@@ -83,7 +92,7 @@ impl UnitMember {
         match begun.await {
             Ok(Ok((leader, orders))) => {
                 tracing::info!(shard = self.shard.0, term = term.0, "this node leads a shard's maintenance unit");
-                *self.leading.lock() = Some(Leading::new(self.env.now(), term, leader));
+                *self.leading.lock() = Some(Leading::new(self.env.now(), term, leader, self.placer));
                 self.carry_out(orders);
                 self.tick();
             }
@@ -142,6 +151,22 @@ impl UnitMember {
         }
     }
 
+    /// Nodes or devices are others than a moment ago.
+    pub(super) fn look_anew(self: &Arc<Self>) {
+        if let Some(leading) = self.leading.lock().as_mut() {
+            leading.forget_stock();
+        }
+        self.tick();
+    }
+
+    /// A node that has come is used at once, not when it is time to look at nodes and devices again.
+    fn notice_space(self: &Arc<Self>) {
+        let state = self.manager.snapshot();
+        if self.leading.lock().as_ref().is_some_and(|leading| leading.is_space_other(&state)) {
+            self.look_anew();
+        }
+    }
+
     fn expiry(&self, unit: &MaintenanceUnit) -> Option<Order> {
         let now_ms = self.env.wall_clock_ms();
         let is_due = unit.next_deadline_ms().is_some_and(|deadline| deadline <= now_ms);
@@ -195,8 +220,11 @@ impl UnitMember {
         let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
         let member = self.clone();
         self.env.spawn(async move {
-            if let Err(error) = member.group.propose(&command).await {
-                tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader");
+            match member.group.propose(&command).await {
+                // There is space for copies from now on.
+                Ok(_) if matches!(command, ChunkCommand::Grant { .. }) => member.look_anew(),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader"),
             }
             drop(permit);
         });
@@ -233,17 +261,20 @@ pub(super) fn with_leader(member: &Weak<UnitMember>, work: impl FnOnce(&mut Lead
 }
 
 async fn follow(env: Env, member: Weak<UnitMember>) {
-    let Some(mut applied) = member.upgrade().map(|member| member.group.changes()) else { return };
+    let changes = member.upgrade().map(|member| (member.group.changes(), member.manager.changes()));
+    let Some((mut applied, mut decided)) = changes else { return };
     let mut next_tick = env.now();
     loop {
         tokio::select! {
             biased;
             changed = applied.changed() => if changed.is_err() { return },
+            changed = decided.changed() => if changed.is_err() { return },
             () = env.sleep_until(next_tick) => {}
         }
         let Some(member) = member.upgrade() else { return };
         member.notice_leadership().await;
         member.publish();
+        member.notice_space();
         let now = env.now();
         if now >= next_tick {
             member.tick();

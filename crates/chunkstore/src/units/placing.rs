@@ -10,18 +10,33 @@ use types::{DeviceId, NodeId};
 
 use super::filling::Filling;
 use crate::maintenance::MaintenanceUnit;
-use crate::placement::{Cluster, LeastLoaded, Load, Made, Node, Placer, Random, Request};
+use crate::placement::{Cluster, Load, Made, Node, Placer, PlacerChoice, Random, Request};
 
 /// Nodes and devices that chunks can go to, and what is handed out.
 #[derive(Default)]
 pub struct Placing {
+    choice: PlacerChoice,
+    /// Of the choice, over the cluster; none while that is too small for it.
+    placer: Option<Box<dyn Placer + Send + Sync>>,
     cluster: Cluster,
     /// With the blocks that are free there; the largest number first.
     devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
     filling: Filling,
 }
 
+/// What a place is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub bytes: u32,
+    /// A hash of the chunk's id, for placers that know nothing else.
+    pub chunk: u64,
+}
+
 impl Placing {
+    pub fn new(choice: PlacerChoice) -> Placing {
+        Placing { choice, ..Placing::default() }
+    }
+
     /// Looks at the cluster anew. What is handed out stays so.
     pub fn take_stock(&mut self, state: &Snapshot, unit: &MaintenanceUnit, is_up: impl Fn(NodeId) -> bool) {
         let mut devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>> = BTreeMap::new();
@@ -42,6 +57,7 @@ impl Placing {
         };
         let nodes = loads.iter().filter_map(|(id, load)| node(id, load)).collect();
         self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
+        self.placer = self.choice.over(&self.cluster);
         self.devices = devices;
     }
 
@@ -49,11 +65,11 @@ impl Placing {
     pub fn choose(
         &mut self,
         unit: &MaintenanceUnit,
-        bytes: u32,
+        wanted: Wanted,
         copies: usize,
         random: &mut Random<'_>,
     ) -> Option<ChunkPlaces> {
-        let places = self.choose_beside(unit, bytes, copies, (&[], None), random)?;
+        let places = self.choose_beside(unit, wanted, copies, (&[], None), random)?;
         ChunkPlaces::new(&places)
     }
 
@@ -61,12 +77,12 @@ impl Placing {
     pub fn choose_target(
         &mut self,
         unit: &MaintenanceUnit,
-        bytes: u32,
+        wanted: Wanted,
         stays: &[NodeId],
         from: DeviceId,
         random: &mut Random<'_>,
     ) -> Option<BlockPlace> {
-        self.choose_beside(unit, bytes, 1, (stays, Some(from)), random)?.pop()
+        self.choose_beside(unit, wanted, 1, (stays, Some(from)), random)?.pop()
     }
 
     /// A place on one device, for whoever wants that and no other.
@@ -81,22 +97,16 @@ impl Placing {
     fn choose_beside(
         &mut self,
         unit: &MaintenanceUnit,
-        bytes: u32,
+        Wanted { bytes, chunk }: Wanted,
         copies: usize,
         (has, without): (&[NodeId], Option<DeviceId>),
         random: &mut Random<'_>,
     ) -> Option<Vec<BlockPlace>> {
         // A node may be open, and have no block for so much: it is left out then.
         for _ in 0..=self.devices.len() {
-            let request = Request {
-                copies,
-                apart: Level::Host,
-                has,
-                writer: None,
-                chunk: random(),
-                made: Made(u64::from(unit.shard().0)),
-            };
-            let nodes = LeastLoaded.place(&self.cluster, &request, random).ok()?;
+            let request =
+                Request { copies, apart: Level::Host, has, writer: None, chunk, made: Made(u64::from(unit.shard().0)) };
+            let nodes = self.placer.as_ref()?.place(&self.cluster, &request, random).ok()?;
             let mut places = Vec::with_capacity(copies);
             for node in nodes {
                 match self.take_block(unit, node, without, bytes) {

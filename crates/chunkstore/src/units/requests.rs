@@ -9,6 +9,7 @@ use format::chunk_place::ChunkPlaces;
 use types::{DeviceId, NodeId};
 
 use super::member::{UnitMember, with_leader};
+use super::placing::Wanted;
 use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS};
 use crate::maintenance::{Answer, Refusal};
 use crate::message::Found;
@@ -30,11 +31,12 @@ impl UnitMember {
     async fn register(self: &Arc<Self>, call: ClientCall, bytes: u32, copies: usize) -> UnitAnswer {
         let mut answer = UnitAnswer::Refused(Refusal::NoPlaces);
         for _ in 0..MAX_REGISTER_TRIES {
-            let places = match self.choose(bytes, copies) {
+            // Where the copies go may follow from the id.
+            let nonce = ChunkNonce(self.env.random_u64());
+            let places = match self.choose(Wanted { bytes, chunk: nonce.0 }, copies) {
                 Ok(places) => places,
                 Err(answer) => return answer,
             };
-            let nonce = ChunkNonce(self.env.random_u64());
             let deadline_ms = self.env.wall_clock_ms() + PENDING_MS;
             let command = ChunkCommand::Register(Registration { call, nonce, bytes, places, deadline_ms });
             answer = self.propose(&command).await;
@@ -48,14 +50,14 @@ impl UnitMember {
         answer
     }
 
-    fn choose(&self, bytes: u32, copies: usize) -> Result<ChunkPlaces, UnitAnswer> {
+    fn choose(&self, wanted: Wanted, copies: usize) -> Result<ChunkPlaces, UnitAnswer> {
         self.group.look(|machine| {
             if machine.unit().is_sealed() {
                 return Err(UnitAnswer::Refused(Refusal::Sealed));
             }
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
-            let places = leading.placing.choose(machine.unit(), bytes, copies, &mut || self.env.random_u64());
+            let places = leading.placing.choose(machine.unit(), wanted, copies, &mut || self.env.random_u64());
             places.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))
         })
     }
@@ -119,7 +121,14 @@ impl UnitMember {
         }
         let NodeReport { node, host, mut freed, .. } = report;
         let now = self.env.now();
-        with_leader(&Arc::downgrade(self), |leading| leading.reported(now, node, host));
+        let mut is_new = false;
+        with_leader(&Arc::downgrade(self), |leading| {
+            is_new = leading.is_silent(now, node);
+            leading.reported(now, node, host)
+        });
+        if is_new {
+            self.look_anew();
+        }
         freed.truncate(MAX_COMMAND_ITEMS);
         // What is being ended already is not told to the log again.
         let is_news = |id: &ChunkId| self.group.look(|machine| machine.unit().is_at_rest(*id) || machine.unit().is_moving(*id));

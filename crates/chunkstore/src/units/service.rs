@@ -14,6 +14,7 @@ use types::NodeId;
 
 use super::machine::UnitMachine;
 use super::member::UnitMember;
+use crate::placement::PlacerChoice;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::wire;
@@ -29,11 +30,19 @@ pub struct Units {
     manager: Arc<Manager>,
     reach: Arc<dyn Reach>,
     units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
+    placer: PlacerChoice,
 }
 
 impl Units {
-    pub fn new(env: &Env, me: NodeId, member: Node, manager: Arc<Manager>, reach: Arc<dyn Reach>) -> Units {
-        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default() }
+    pub fn new(
+        env: &Env,
+        me: NodeId,
+        member: Node,
+        manager: Arc<Manager>,
+        reach: Arc<dyn Reach>,
+        placer: PlacerChoice,
+    ) -> Units {
+        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), placer }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there.
@@ -58,7 +67,7 @@ impl Units {
         if record.founders.contains(&self.me) && group.status().addresses.is_empty() {
             self.found(record, &group, state).await;
         }
-        let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone());
+        let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone(), self.placer);
         self.units.lock().insert(shard, unit);
         Ok(())
     }
@@ -75,6 +84,12 @@ impl Units {
             Ok(()) | Err(MemberError::Initialized { .. }) => {}
             Err(error) => tracing::warn!(shard = record.id, %error, "a maintenance unit has no members yet"),
         }
+    }
+
+    /// How many units this node leads, and of how many it is a member.
+    pub fn counts(&self) -> (usize, usize) {
+        let units = self.units.lock();
+        (units.values().filter(|unit| unit.is_leading()).count(), units.len())
     }
 
     pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {

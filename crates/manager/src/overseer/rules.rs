@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use topology::{ClockReading, MAX_CELL_GATEWAYS};
+use topology::ClockReading;
 use types::{DeviceId, GatewayId, NodeId};
 
 use super::wire::Heartbeat;
@@ -252,7 +252,7 @@ fn is_reached_by_all(watch: &Watch, gateway: GatewayId, now: ClockReading) -> bo
 /// One learner at a time, when nothing is under way.
 fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let cell = &watch.facts.cell;
-    if !is_settled(watch, now) || cell.view_members().len() >= MAX_CELL_GATEWAYS {
+    if !is_settled(watch, now) || cell.is_full() {
         return None;
     }
     let is_loadable = |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.is_loadable);

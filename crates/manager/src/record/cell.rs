@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::export::{IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_VIEWS};
 use crate::limits::MAX_FORMER_TABLES;
 use serde::{Deserialize, Serialize};
-use topology::{ReplicaTable, View};
+use topology::{MAX_CELL_GATEWAYS, ReplicaTable, View};
 use types::{CellId, GatewayId, Generation, NodeId, Token, ViewNumber};
 
 /// A cell, its gateways and its view.
@@ -96,6 +96,11 @@ impl CellRecord {
     /// Members of the view, ascending; none before the first.
     pub fn view_members(&self) -> &[GatewayId] {
         self.installed.as_ref().map_or(&[], |installed| installed.view.members())
+    }
+
+    /// Whether nobody more is taken into the view.
+    pub fn is_full(&self) -> bool {
+        self.view_members().len() >= MAX_CELL_GATEWAYS
     }
 
     /// Whether a gateway is in the view, be it that it is about to leave it.

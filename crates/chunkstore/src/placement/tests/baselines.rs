@@ -90,3 +90,49 @@ fn mapx_refuses_layers_that_hold_no_chunk() {
     let twice = [added[0], added[0]];
     assert!(matches!(mapx.expand(Made(1), &twice, 64), Err(ExpandError::Tree(_))));
 }
+
+#[test]
+fn placers_have_names() {
+    let named = |name: &str| name.parse::<PlacerChoice>();
+    assert_eq!(named("least-loaded"), Ok(PlacerChoice::LeastLoaded));
+    assert_eq!(named("crush"), Ok(PlacerChoice::Crush));
+    assert_eq!(named("mapx"), Ok(PlacerChoice::MapX));
+    assert!(named("hash").unwrap_err().to_string().contains("`least-loaded`, `crush` or `mapx`, not `hash`"));
+}
+
+/// The first three nodes take the chunks of shard 0, the others those of later shards.
+#[test]
+fn a_choice_of_mapx_makes_layers_of_three() {
+    let cluster = even([1, 1, 1, 7], 8);
+    let placer = PlacerChoice::MapX.over(&cluster).unwrap();
+    let chosen = |made: u64| -> BTreeSet<NodeId> {
+        let request = |chunk| Request { chunk, made: Made(made), ..request(3, Level::Host) };
+        (0..CHUNKS).flat_map(|chunk| placer.place(&cluster, &request(chunk), &mut dice(0)).unwrap()).collect()
+    };
+    let ids = |from: u32, to: u32| (from..to).map(NodeId).collect::<BTreeSet<_>>();
+    assert_eq!(chosen(0), ids(0, 3));
+    assert_eq!(chosen(1), ids(3, 7));
+    assert_eq!(chosen(9), ids(3, 7));
+    // A copy that is made again goes where there is a fourth node.
+    let has = [NodeId(0), NodeId(2)];
+    let again = Request { copies: 1, has: &has, ..request(1, Level::Host) };
+    let mut gone = cluster.nodes().to_vec();
+    gone.remove(1);
+    let smaller = Cluster::new(gone).unwrap();
+    let placed = PlacerChoice::MapX.over(&smaller).unwrap().place(&smaller, &again, &mut dice(0)).unwrap();
+    assert!(placed.len() == 1 && !has.contains(&placed[0]), "{placed:?}");
+    assert!(PlacerChoice::MapX.over(&even([1, 1, 1, 2], 8)).is_none(), "two nodes are no layer");
+}
+
+/// Where a chunk goes follows from its hash, whatever the dice say.
+#[test]
+fn a_choice_of_crush_goes_by_the_hash() {
+    let cluster = even([1, 1, 1, 6], 8);
+    let placer = PlacerChoice::Crush.over(&cluster).unwrap();
+    let place = |chunk, seed| {
+        let request = Request { chunk, ..request(3, Level::Host) };
+        placer.place(&cluster, &request, &mut dice(seed)).unwrap()
+    };
+    assert!((0..CHUNKS).all(|chunk| place(chunk, 1) == place(chunk, 2)));
+    assert!((1..CHUNKS).any(|chunk| place(chunk, 1) != place(0, 1)));
+}
