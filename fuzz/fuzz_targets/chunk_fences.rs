@@ -11,7 +11,9 @@ const FENCE_BYTES: usize = 24;
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     // Random bytes never carry the right checksum: as many whole fences as there are, sealed; all other fields stay the fuzzer's.
-    let Some(count) = bytes.len().checked_sub(HEAD_BYTES).map(|rest| (rest / FENCE_BYTES).min(MAX_FENCED_SHARDS)) else { return };
+    let Some(count) = bytes.len().checked_sub(HEAD_BYTES).map(|rest| (rest / FENCE_BYTES).min(MAX_FENCED_SHARDS)) else {
+        return;
+    };
     let mut record = bytes[..HEAD_BYTES + count * FENCE_BYTES].to_vec();
     record[4..9].copy_from_slice(b"TcFn\x01");
     record[12..16].copy_from_slice(&(count as u32).to_le_bytes());

@@ -38,3 +38,10 @@ def print_summary(verdicts):
         for wrong in verdict.wrong:
             print(f"  WRONG: {wrong}")
     print(f"\n{len(verdicts)} faults, {len(failed)} with something wrong")
+
+
+def print_counts(verdicts, seconds):
+    """In the form of pytest's last line, which `cargo xtask check` counts."""
+    failed = sum(bool(verdict.wrong) for verdict in verdicts)
+    counts = [f"{failed} failed"] * bool(failed) + [f"{len(verdicts) - failed} passed"]
+    print(f"{', '.join(counts)} in {seconds:.1f}s", flush=True)

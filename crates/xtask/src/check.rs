@@ -1,7 +1,10 @@
 //! `cargo xtask check`: what every change must pass, in the order from cheap to dear.
 //!
 //! One profile and one feature set: `clippy` checks the same resolution that the tests build, and the tests build every
-//! target once, so that the server that the end-to-end suites start is the one that the tests linked.
+//! target once, so that the server that the end-to-end suites start is the one that the tests linked. The fuzz targets are
+//! linted with everything else and not built: libFuzzer wants another compiler (`cargo xtask fuzz`).
+
+mod smoke;
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +12,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::step::{Counts, Outcome, Step};
-use crate::workspace::{cargo, root};
+use crate::workspace::{FUZZ_CRATE, FUZZ_FEATURE, cargo, root};
 use crate::{tidy, workspace};
 
 /// The Python that `./test` prepares, with the pinned clients of `tests/requirements.txt`.
 const PYTHON: &str = "target/venv/bin/python";
+const PROGRAM: &str = "target/debug/trilith";
+/// A file that stays: cargo runs libFuzzer's build script again when the one that it was told of changes.
+const FUZZ_MANIFEST: &str = "fuzz/Cargo.toml";
 const END_TO_END_FOLDER: &str = "tests/e2e";
 
 #[derive(clap::Args)]
@@ -38,6 +44,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             report.add(tidy_outcome(&workspace::Workspace::load()?));
         }
     }
+    if arguments.end_to_end && (report.failures.is_empty() || arguments.keep_going) {
+        report.add(smoke::run(&root)?);
+    }
     report.finish()
 }
 
@@ -46,17 +55,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 pub struct Report {
     counts: Counts,
     failures: Vec<String>,
+    left_out: Vec<String>,
 }
 
 impl Report {
     pub fn add(&mut self, outcome: Outcome) {
         self.counts.add(outcome.counts);
         self.failures.extend(outcome.failure);
+        self.left_out.extend(outcome.left_out);
     }
 
     /// The last line is the sum of what the test runners themselves reported, with steps that failed without a failing
     /// test (formatting, clippy, a crash of the runner) counted as one failure each.
     pub fn finish(self) -> Result<()> {
+        for what in &self.left_out {
+            println!("left out: {what}");
+        }
         for failure in &self.failures {
             println!("failed step: {failure}");
         }
@@ -75,17 +89,20 @@ impl Report {
 fn tidy_outcome(workspace: &workspace::Workspace) -> Outcome {
     println!("--- tidy");
     let failure = tidy::check(workspace).err().map(|error| format!("tidy: {error:#}"));
-    Outcome { counts: Counts::default(), failure }
+    Outcome { failure, ..Outcome::default() }
 }
 
 fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
+    let fuzz_targets = format!("{FUZZ_CRATE}/{FUZZ_FEATURE}");
+    let lint = ["clippy", "--locked", "--workspace", "--all-targets", "--features", &fuzz_targets];
+    let lint = [&lint[..], &["--", "-D", "warnings", "-D", "clippy::too_many_lines"]].concat();
     let mut steps = vec![
         cargo_step("fmt", &["fmt", "--all", "--check"], Duration::from_secs(120)),
-        cargo_step(
-            "clippy",
-            &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings", "-D", "clippy::too_many_lines"],
-            Duration::from_secs(15 * 60),
-        ),
+        Step {
+            // Nothing links the fuzz targets here: a path spares compiling libFuzzer, which takes longer than linting them.
+            environment: vec![("CUSTOM_LIBFUZZER_PATH", root.join(FUZZ_MANIFEST).to_string_lossy().into_owned())],
+            ..cargo_step("clippy", &lint, Duration::from_secs(15 * 60))
+        },
         // Building everything at once resolves features once; a later `cargo test` finds all of it done.
         cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(20 * 60)),
         cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60)),
@@ -95,7 +112,7 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
             name: "end to end",
             program: root.join(PYTHON).to_string_lossy().into_owned(),
             arguments: ["-m", "pytest", "-q", "-p", "no:cacheprovider", END_TO_END_FOLDER].map(str::to_owned).to_vec(),
-            environment: vec![("TRILITH_BIN", root.join("target/debug/trilith").to_string_lossy().into_owned())],
+            environment: vec![("TRILITH_BIN", root.join(PROGRAM).to_string_lossy().into_owned())],
             limit: Duration::from_secs(15 * 60),
         });
     }

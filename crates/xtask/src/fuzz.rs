@@ -1,9 +1,8 @@
 //! `cargo xtask fuzz`: libFuzzer on the decoders, through cargo-fuzz.
 //!
-//! The targets live in `fuzz/`, a workspace of its own, because libFuzzer's instrumentation needs a nightly compiler and
-//! everything else builds on the stable one. The list of targets is read from `fuzz/Cargo.toml`, so that it cannot lag. What a
-//! run found interesting is kept in `fuzz/corpus` (not committed); examples to start from may stand in `fuzz/seeds/TARGET` and
-//! words of the language in `fuzz/dictionaries/TARGET.dict`.
+//! libFuzzer's instrumentation needs a nightly compiler; everything else builds on the stable one. The list of targets is read
+//! from `fuzz/Cargo.toml`, so that it cannot lag. What a run found interesting is kept in `fuzz/corpus` (not committed);
+//! examples to start from may stand in `fuzz/seeds/TARGET` and words of the language in `fuzz/dictionaries/TARGET.dict`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::workspace::root;
+use crate::workspace::{FUZZ_FEATURE, root};
 
 const TOOLCHAIN: &str = "nightly";
 const SECONDS_DEFAULT: u64 = 60;
@@ -119,7 +118,18 @@ fn command(root: &Path, target: &str, arguments: &Arguments) -> Command {
     let seeds = format!("fuzz/seeds/{target}");
     let dictionary = format!("fuzz/dictionaries/{target}.dict");
     let mut command = nightly_cargo();
-    command.args(["fuzz", "run", "--sanitizer", sanitizer, "--target-dir", "target/fuzz", target, &corpus(target)]);
+    command.args([
+        "fuzz",
+        "run",
+        "--sanitizer",
+        sanitizer,
+        "--target-dir",
+        "target/fuzz",
+        "--features",
+        FUZZ_FEATURE,
+        target,
+        &corpus(target),
+    ]);
     if root.join(&seeds).is_dir() {
         command.arg(&seeds);
     }
@@ -133,6 +143,8 @@ fn command(root: &Path, target: &str, arguments: &Arguments) -> Command {
     if root.join(&dictionary).is_file() {
         command.arg(format!("-dict={dictionary}"));
     }
+    // A target a minute is built: link-time optimisation of the release profile would be most of it.
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command.current_dir(root);
     command
 }

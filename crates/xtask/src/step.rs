@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How often a running step is looked at.
 const POLL_INTERVAL_MS: u64 = 50;
+/// A step that ends with this code, after a line that says why, can't be carried out on this machine.
+const LEFT_OUT_CODE: i32 = 77;
+const LEFT_OUT_LINE: &str = "left out: ";
 
 /// What to run, and for how long at most.
 pub struct Step {
@@ -30,6 +33,15 @@ pub struct Outcome {
     pub counts: Counts,
     /// Why the step failed; none if it passed.
     pub failure: Option<String>,
+    /// Why it did nothing, by its own words, if it did nothing.
+    pub left_out: Option<String>,
+}
+
+impl Outcome {
+    /// Of a step that did not come to run a test.
+    pub fn failed(why: String) -> Self {
+        Self { failure: Some(why), ..Self::default() }
+    }
 }
 
 /// Tests that ran, by their own runners' summaries.
@@ -90,41 +102,51 @@ impl Step {
             .with_context(|| format!("cannot start `{}`", self.program))?;
         let output = child.stdout.take().context("the step's output is not piped")?;
         let reader = std::thread::spawn(move || copy_and_count(output));
-        let (failure, elapsed) = self.wait(&mut child)?;
+        let (ended, elapsed) = self.wait(&mut child)?;
         println!("--- {} took {} s", self.name, elapsed.as_secs());
-        let counts = reader.join().unwrap_or_default();
-        Ok(Outcome { counts, failure })
+        let (counts, reason) = reader.join().unwrap_or_default();
+        let outcome = Outcome { counts, ..Outcome::default() };
+        Ok(match ended {
+            Err(failure) => Outcome { failure: Some(failure), ..outcome },
+            Ok(status) if status.success() => outcome,
+            Ok(status) if status.code() == Some(LEFT_OUT_CODE) && reason.is_some() => {
+                Outcome { left_out: reason.map(|reason| format!("{}: {reason}", self.name)), ..outcome }
+            }
+            Ok(status) => Outcome { failure: Some(format!("{}: {status}", self.name)), ..outcome },
+        })
     }
 
-    /// Why the step failed, if it did, and how long it ran.
+    /// How the step ended, or that it had to be stopped; and how long it ran.
     #[expect(clippy::disallowed_methods, reason = "a real limit on a real process; nothing here is simulated")]
-    fn wait(&self, child: &mut Child) -> Result<(Option<String>, Duration)> {
+    fn wait(&self, child: &mut Child) -> Result<(Result<ExitStatus, String>, Duration)> {
         let started = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
-                let failure = (!status.success()).then(|| format!("{}: {status}", self.name));
-                return Ok((failure, started.elapsed()));
+                return Ok((Ok(status), started.elapsed()));
             }
             if started.elapsed() > self.limit {
                 let group = Pid::from_child(child);
                 kill_process_group(group, Signal::KILL).context("cannot stop a step that ran past its limit")?;
                 child.wait()?;
                 let failure = format!("{}: stopped after its limit of {} s", self.name, self.limit.as_secs());
-                return Ok((Some(failure), started.elapsed()));
+                return Ok((Err(failure), started.elapsed()));
             }
             std::thread::sleep(Duration::from_millis(POLL_INTERVAL_MS));
         }
     }
 }
 
-fn copy_and_count(output: impl Read) -> Counts {
+/// What the step's tests came to, and why it was left out if it says so.
+fn copy_and_count(output: impl Read) -> (Counts, Option<String>) {
     let mut counts = Counts::default();
+    let mut left_out = None;
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         counts.add(Counts::of_line(&line));
+        left_out = left_out.or_else(|| line.strip_prefix(LEFT_OUT_LINE).map(str::to_owned));
     }
-    counts
+    (counts, left_out)
 }
 
 #[cfg(test)]

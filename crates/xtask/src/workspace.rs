@@ -7,6 +7,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+/// The crate of the fuzz targets, which is linted and not built: it lies beside `crates/` and has neither library nor `main`.
+pub const FUZZ_CRATE: &str = "fuzz";
+/// What the fuzz targets are built with, and without which cargo passes them over.
+pub const FUZZ_FEATURE: &str = "fuzzing";
+
 /// The repository and the packages that cargo resolved for it.
 pub struct Workspace {
     pub root: PathBuf,
@@ -22,6 +27,14 @@ pub struct Member {
     pub uses: BTreeSet<String>,
     /// Workspace crates that only its tests need.
     pub tests_use: BTreeSet<String>,
+}
+
+impl Member {
+    /// Its manifest's path from the repository's root.
+    pub fn manifest(&self) -> String {
+        let top = if self.name == FUZZ_CRATE { "" } else { "crates/" };
+        format!("{top}{}/Cargo.toml", self.name)
+    }
 }
 
 /// One crate that comes from outside.

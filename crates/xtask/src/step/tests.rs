@@ -27,9 +27,21 @@ fn summaries_of_both_runners_are_counted() {
 #[test]
 fn a_step_reports_counts_and_its_status() {
     let outcome = shell("echo \"test result: ok. $SAMPLE passed; 0 failed; 0 ignored\"", 60);
-    assert_eq!(outcome, Outcome { counts: Counts { passed: 5, ..Counts::default() }, failure: None });
+    assert_eq!(outcome, Outcome { counts: Counts { passed: 5, ..Counts::default() }, ..Outcome::default() });
     let outcome = shell("exit 3", 60);
     assert_eq!(outcome.failure.as_deref(), Some("sample: exit status: 3"));
+}
+
+#[test]
+fn a_step_that_says_why_is_left_out_and_no_other() {
+    let outcome = shell("echo left out: no disk; exit 77", 60);
+    assert_eq!(outcome, Outcome { left_out: Some("sample: no disk".to_owned()), ..Outcome::default() });
+    for script in ["exit 77", "echo left out: no disk; exit 1"] {
+        let outcome = shell(script, 60);
+        assert!(outcome.failure.is_some() && outcome.left_out.is_none(), "{script}: {outcome:?}");
+    }
+    // Words alone leave nothing out.
+    assert_eq!(shell("echo left out: no disk", 60), Outcome::default());
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn check_row(row: &Row, layers: &BTreeMap<&str, Layer>) -> Vec<Finding> {
 /// A manifest against its row.
 fn check_member(member: &Member, row: &Row, layers: &BTreeMap<&str, Layer>) -> Vec<Finding> {
     let listed: BTreeSet<String> = row.lower.union(&row.beside).cloned().collect();
-    let manifest = format!("crates/{}/Cargo.toml", member.name);
+    let manifest = member.manifest();
     let mut findings = Vec::new();
     for edge in member.uses.difference(&listed) {
         let message = format!(

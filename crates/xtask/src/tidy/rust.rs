@@ -3,7 +3,7 @@
 
 use super::Finding;
 use super::source::{SourceFile, find_word, line_of};
-use crate::workspace::Workspace;
+use crate::workspace::{FUZZ_CRATE, Workspace};
 
 /// A file longer than this is refused, tests or not.
 const FILE_LINES_MAX: usize = 1_000;
@@ -28,7 +28,7 @@ pub fn check(workspace: &Workspace, sources: &[SourceFile]) -> Vec<Finding> {
 
 /// Crate roots that do not forbid unsafe code. `disk` is exempt; the fuzz targets' macro needs unsafe code.
 pub fn missing_forbid(workspace: &Workspace, sources: &[SourceFile]) -> Vec<Finding> {
-    let exempt = |file: &SourceFile| file.crate_name() == UNSAFE_CRATE || file.crate_name() == "fuzz";
+    let exempt = |file: &SourceFile| [UNSAFE_CRATE, FUZZ_CRATE].contains(&file.crate_name());
     let roots = sources.iter().filter(|file| file.is_crate_root() && !exempt(file));
     let mut findings: Vec<Finding> = roots
         .filter(|file| !file.masked.contains(FORBID))
@@ -36,7 +36,7 @@ pub fn missing_forbid(workspace: &Workspace, sources: &[SourceFile]) -> Vec<Find
             Finding::error(&file.path, format!("the crate root lacks `{FORBID}`; only `{UNSAFE_CRATE}` may hold unsafe code"))
         })
         .collect();
-    for member in &workspace.members {
+    for member in workspace.members.iter().filter(|member| member.name != FUZZ_CRATE) {
         let has_root = sources.iter().any(|file| file.is_crate_root() && file.crate_name() == member.name);
         if !has_root {
             findings

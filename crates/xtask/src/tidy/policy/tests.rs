@@ -39,9 +39,16 @@ fn banned_and_unreleased_crates_are_named() {
 
 #[test]
 fn dependencies_are_declared_in_the_root_manifest() {
-    let found = |text: &str| check_manifest("crates/x/Cargo.toml", text).expect("the manifest parses").len();
+    let found = |text: &str| check_manifest("crates/x/Cargo.toml", text, false).expect("the manifest parses").len();
     assert_eq!(found("[dependencies]\nbytes.workspace = true\nserde = { workspace = true }\n"), 0);
     assert_eq!(found("[dependencies]\nbytes = \"1\"\n"), 1);
     assert_eq!(found("[dependencies]\ntokio = { workspace = true, features = [\"fs\"] }\n"), 1);
     assert_eq!(found("[dev-dependencies]\ntokio = { workspace = true, features = [\"test-util\"] }\n"), 0);
+}
+
+#[test]
+fn a_check_may_ask_for_features_and_not_for_versions() {
+    let found = |text: &str| check_manifest("fuzz/Cargo.toml", text, true).expect("the manifest parses").len();
+    assert_eq!(found("[dependencies]\ntokio = { workspace = true, features = [\"test-util\"] }\n"), 0);
+    assert_eq!(found("[dependencies]\nbytes = \"1\"\n"), 1);
 }
