@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use env::Env;
+use format::chunk_place::BlockPlace;
 use types::NodeId;
 
 use crate::message::{NodeAnswer, ToNode};
@@ -10,11 +11,26 @@ use crate::protocol::{BLOCKS, BlockRequest, HOSTS, HostAnswer, HostRequest};
 use crate::reach::Reach;
 use crate::wire;
 
-/// Asks the node that has a block.
+/// Asks the node that has a block about a chunk there.
 pub async fn ask_block(env: &Env, reach: &dyn Reach, to: ToNode, patience: Duration) -> Option<NodeAnswer> {
+    ask_at(env, reach, to.place, &BlockRequest::Direct(to), patience).await
+}
+
+/// Asks the node that has a block to condemn it.
+pub async fn ask_to_condemn(env: &Env, reach: &dyn Reach, place: BlockPlace, patience: Duration) -> Option<NodeAnswer> {
+    ask_at(env, reach, place, &BlockRequest::Condemn(place), patience).await
+}
+
+async fn ask_at(
+    env: &Env,
+    reach: &dyn Reach,
+    place: BlockPlace,
+    request: &BlockRequest,
+    patience: Duration,
+) -> Option<NodeAnswer> {
     let map = reach.map();
-    let caller = reach.to_node(map.node_of(to.place.device())?, BLOCKS);
-    let answer = caller.call(wire::encode(&BlockRequest::Direct(to)), env.now() + patience).await;
+    let caller = reach.to_node(map.node_of(place.device())?, BLOCKS);
+    let answer = caller.call(wire::encode(request), env.now() + patience).await;
     wire::decode(&answer.ok()?).ok()
 }
 

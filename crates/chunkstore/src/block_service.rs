@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use env::Env;
+use format::chunk_command::CopyOf;
 use format::chunk_id::{ChunkId, ShardId};
+use format::chunk_place::BlockPlace;
 use net::{BoxFuture, Refusal, Request, Service};
 use types::DeviceId;
 
@@ -13,7 +15,7 @@ use crate::blocks::BlockStore;
 use crate::contact::Contact;
 use crate::limits::DELIVERY_PATIENCE;
 use crate::message::{NodeAnswer, ToNode};
-use crate::protocol::{BlockRequest, DELIVERIES, Delivery};
+use crate::protocol::{BlockRequest, DELIVERIES, DamagedBlock, Delivery};
 use crate::reach::Reach;
 use crate::wire;
 
@@ -42,6 +44,28 @@ impl BlockService {
         freed
     }
 
+    /// Copies of a shard here without content that can be returned.
+    pub fn rotten(&self, shard: ShardId, limit: usize) -> Vec<CopyOf> {
+        let of_store = |(device, store): (DeviceId, &Arc<BlockStore>)| {
+            let copy = move |(id, block)| Some(CopyOf { id, place: BlockPlace::new(device, block)? });
+            store.rotten(shard, limit).into_iter().filter_map(copy).collect::<Vec<_>>()
+        };
+        self.stores().flat_map(of_store).take(limit).collect()
+    }
+
+    /// Blocks here whose header was lost; those that are not condemned come first.
+    pub fn damaged(&self, limit: usize) -> Vec<DamagedBlock> {
+        let of_store = |(device, store): (DeviceId, &Arc<BlockStore>)| {
+            let damaged =
+                move |(block, is_condemned)| Some(DamagedBlock { place: BlockPlace::new(device, block)?, is_condemned });
+            store.damaged_blocks().into_iter().filter_map(damaged).collect::<Vec<_>>()
+        };
+        let mut damaged: Vec<DamagedBlock> = self.stores().flat_map(of_store).collect();
+        damaged.sort_by_key(|block| block.is_condemned);
+        damaged.truncate(limit);
+        damaged
+    }
+
     pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
         self.stores.iter().map(|(device, store)| (*device, store))
     }
@@ -50,8 +74,8 @@ impl BlockService {
         store.handle(to.place.block(), to.id, to.request).await
     }
 
-    fn store(&self, to: &ToNode) -> Result<Arc<BlockStore>, Refusal> {
-        let device = to.place.device();
+    fn store(&self, place: BlockPlace) -> Result<Arc<BlockStore>, Refusal> {
+        let device = place.device();
         // The copies of a device that was given up may be behind those that were made in their stead.
         if !self.contact.is_held(self.env.now()) {
             return Err(Refusal::early("this node does not hear the manager"));
@@ -84,14 +108,15 @@ impl BlockService {
     async fn carry_out(&self, request: BlockRequest) -> Result<Bytes, Refusal> {
         match request {
             BlockRequest::Direct(to) => {
-                let store = self.store(&to)?;
+                let store = self.store(to.place)?;
                 Ok(wire::encode(&BlockService::answer(&store, to).await))
             }
             BlockRequest::Forwarded { to, places, reply } => {
-                let (store, place) = (self.store(&to)?, to.place);
+                let (store, place) = (self.store(to.place)?, to.place);
                 self.deliver(store, to, move |answer| (reply.address, Delivery { token: reply.token, places, place, answer }));
                 Ok(Bytes::new())
             }
+            BlockRequest::Condemn(place) => Ok(wire::encode(&self.store(place)?.condemn(place.block()).await)),
         }
     }
 }

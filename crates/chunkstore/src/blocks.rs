@@ -14,14 +14,17 @@
 //! - Content is returned only with the checksum that it was written with.
 //! - A write that fails ends its request with a refusal. If the device is sound (a full file system), the block goes on as it was before
 //!   that write; else nothing is written any more, since what the medium holds is unknown, and reads go on.
-//! - A block whose header can't be read is left alone: it answers that it is damaged, and nothing is written to it.
+//! - A block whose header can't be read is left alone: it answers that it is damaged, and nothing is written to it but that it is
+//!   condemned ([`BlockStore::condemn`]).
 
+mod ailing;
 mod error;
 mod fences;
 mod layout;
 mod limits;
 mod load;
 mod reading;
+mod scrub;
 mod stats;
 mod work;
 
@@ -29,7 +32,6 @@ pub use error::BlocksError;
 pub use layout::{block_count, volume_bytes};
 pub use stats::BlockStats;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use device::Volume;
@@ -39,6 +41,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::StorageNode;
+use ailing::Ailing;
 use fences::Fences;
 use limits::MAX_READS;
 use stats::Counters;
@@ -53,8 +56,7 @@ struct Inner {
     env: Env,
     volume: Volume,
     block_count: u32,
-    /// Blocks whose header was lost.
-    damaged: BTreeSet<u32>,
+    ailing: Ailing,
     fences: Fences,
     work: parking_lot::Mutex<Work>,
     /// The last request under way has ended.
@@ -74,14 +76,14 @@ impl BlockStore {
         let loaded = load::load(&volume, block_count).await?;
         let machine = StorageNode::new(volume.device_uuid(), block_count, loaded.headers, loaded.fences.clone());
         let counters = Counters::default();
-        counters.blocks_damaged.add(loaded.damaged.len() as u64);
+        counters.blocks_damaged.add((loaded.damaged.len() + loaded.condemned.len()) as u64);
         counters.headers_fallen_back.add(loaded.fallen_back);
         let inner = Inner {
             env: env.clone(),
             fences: Fences::new(volume.clone(), loaded.fences, loaded.sequence),
             volume,
             block_count,
-            damaged: loaded.damaged,
+            ailing: Ailing::new(loaded.damaged, loaded.condemned),
             work: parking_lot::Mutex::new(Work::new(machine, loaded.reserved)),
             idle: Notify::new(),
             reads: Semaphore::new(MAX_READS),
@@ -95,7 +97,7 @@ impl BlockStore {
         let inner = &self.inner;
         inner.counters.requests.add(1);
         let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
-        let answer = match (inner.damaged.contains(&block), request.only_reads()) {
+        let answer = match (inner.ailing.is_damaged(block), request.only_reads()) {
             (true, true) => NodeAnswer::Damaged,
             (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
             (false, true) => inner.read(block, id, &request).await,
@@ -115,11 +117,6 @@ impl BlockStore {
 
     pub fn block_count(&self) -> u32 {
         self.inner.block_count
-    }
-
-    /// Blocks that are left alone, since their headers were lost.
-    pub fn damaged_blocks(&self) -> &BTreeSet<u32> {
-        &self.inner.damaged
     }
 
     /// What has been done since the store was opened.

@@ -4,7 +4,10 @@
 //! A machine without I/O over a unit that consensus replicates. It has nothing that a new leader would miss: hosts tell it how far they are,
 //! duties are in the unit's state, and requests are such that doing them again does no harm.
 
+mod lost;
 mod relocation;
+
+pub use lost::Lost;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +42,8 @@ pub enum Errand {
         era: Era,
         resolved: Resolved,
     },
+    /// Whether the copy is there.
+    Audit,
     /// A step of a relocation.
     Move {
         relocation: u64,
@@ -88,7 +93,7 @@ pub struct Leader {
     hosts: BTreeMap<Host, Followed>,
     waiting: BTreeSet<(ChunkNumber, CommitTag)>,
     moves: BTreeMap<u64, Driver>,
-    lost: BTreeSet<DeviceId>,
+    lost: Lost,
 }
 
 impl Leader {
@@ -100,7 +105,7 @@ impl Leader {
         hosts: &BTreeSet<Host>,
     ) -> Result<(Self, Vec<Order>), PublishError> {
         let publisher = Publisher::new(unit, term, seed)?;
-        let (waiting, moves, lost) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let (waiting, moves, lost) = (BTreeSet::new(), BTreeMap::new(), Lost::default());
         let mut leader = Leader { publisher, hosts: BTreeMap::new(), waiting, moves, lost };
         let orders = leader.set_hosts(hosts);
         Ok((leader, orders))
@@ -118,9 +123,18 @@ impl Leader {
         Order::Host { host, update: self.publisher.snapshot() }
     }
 
-    /// A device is lost for good: its lease has ended, and nobody will read there any more. Each leader must be told.
-    pub fn lose(&mut self, device: DeviceId) {
-        self.lost.insert(device);
+    /// A device is lost for good: its lease has ended, and nobody will read there any more. Each leader must be told; whether it is news.
+    pub fn lose(&mut self, device: DeviceId) -> bool {
+        self.lost.add_device(device)
+    }
+
+    /// A block is lost for good: its node has condemned it. Each leader must be told; whether it is news.
+    pub fn lose_block(&mut self, place: BlockPlace) -> bool {
+        self.lost.add_block(place)
+    }
+
+    pub fn lost(&self) -> &Lost {
+        &self.lost
     }
 
     /// A command was applied to the unit. Commands are told in their order; the unit may be further than this one.
@@ -219,9 +233,9 @@ impl Leader {
         orders
     }
 
-    /// What is done already, because the device is lost.
+    /// What is done already, because the copy is lost.
     fn without_node(&self, duty: &Duty) -> Option<ChunkCommand> {
-        let is_lost = |copy: &CopyOf| self.lost.contains(&copy.place.device());
+        let is_lost = |copy: &CopyOf| self.lost.holds(copy.place);
         match duty {
             Duty::Erase { copy, .. } if is_lost(copy) => Some(ChunkCommand::Erased(vec![*copy])),
             Duty::Forget { copy, .. } | Duty::Discard { copy, .. } if is_lost(copy) => {

@@ -35,6 +35,14 @@ pub const ERRAND_PATIENCE: Duration = Duration::from_secs(10);
 pub const MAX_DUTIES: usize = 256;
 /// Copies on one lost device for which a leader begins relocations at a time.
 pub const MAX_REPAIRS: usize = 256;
+/// Missing copies that a leader remembers.
+pub const MAX_MISSING: usize = 65_536;
+/// How often a leader looks through all chunks for copies in lost places, when it has found none left.
+pub const LOST_LOOK: Duration = Duration::from_secs(60);
+/// How often a leader looks through all chunks for damaged blocks that can be condemned.
+pub const CONDEMN_LOOK: Duration = Duration::from_secs(5);
+/// Within this time a leader asks once whether each copy is there.
+pub const AUDIT_PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// How often a leader looks for what there is to do.
 pub const LEADER_TICK: Duration = Duration::from_millis(100);
 /// How often a leader looks at nodes and devices anew.

@@ -153,6 +153,16 @@ impl MaintenanceUnit {
         self.rows.iter().map(|(number, row)| (self.id_of(*number, row), row.places))
     }
 
+    /// The same, from a number on.
+    pub fn index_from(&self, first: ChunkNumber) -> impl Iterator<Item = (ChunkId, ChunkPlaces)> {
+        self.rows.range(first..).map(|(number, row)| (self.id_of(*number, row), row.places))
+    }
+
+    /// Chunks that there are.
+    pub fn chunks(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Where a chunk is published to be, or is going to be.
     pub fn places_of(&self, id: ChunkId) -> Option<ChunkPlaces> {
         self.row(id).map(|row| row.places)
@@ -171,14 +181,6 @@ impl MaintenanceUnit {
     /// Whether a chunk is being relocated.
     pub fn is_moving(&self, id: ChunkId) -> bool {
         self.row(id).is_some() && matches!(self.work.get(&id.number), Some(Work::Moving { .. }))
-    }
-
-    /// Chunks with a copy on a device, and where there. Looks at all chunks.
-    pub fn copies_on(&self, device: DeviceId) -> impl Iterator<Item = (ChunkId, BlockPlace)> {
-        self.index().filter_map(move |(id, places)| {
-            let place = places.iter().find(|place| place.device() == device)?;
-            Some((id, place))
-        })
     }
 
     /// Bytes that are held in a block, limbo included; none for a block that was not granted.

@@ -10,7 +10,7 @@
 //!
 //! Records: [`wire`](crate::wire).
 
-use format::chunk_command::ClientCall;
+use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupUpdate, Stream};
@@ -48,6 +48,8 @@ pub enum BlockRequest {
     Direct(ToNode),
     /// By a lookup host for a client: acknowledged at once, and answered by a [`Delivery`].
     Forwarded { to: ToNode, places: ChunkPlaces, reply: ReplyTo },
+    /// By a unit's leader, of a block whose header was lost: it counts as lost for good. The answer is a [`NodeAnswer`].
+    Condemn(BlockPlace),
 }
 
 /// The answer to a forwarded request, to the client; acknowledged with nothing.
@@ -107,6 +109,18 @@ pub struct NodeReport {
     pub host: Option<Received>,
     /// Chunks of the shard with dead copies there.
     pub freed: Vec<ChunkId>,
+    /// Copies of the shard without content that can be returned.
+    pub rotten: Vec<CopyOf>,
+    /// Blocks there whose header was lost, whosever they are.
+    pub damaged: Vec<DamagedBlock>,
+}
+
+/// A block whose header was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedBlock {
+    pub place: BlockPlace,
+    /// Nothing of it will ever be read again.
+    pub is_condemned: bool,
 }
 
 /// Asked of the node that leads a unit.

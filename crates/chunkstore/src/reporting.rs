@@ -1,5 +1,5 @@
-//! What a node tells the leaders of units, now and then and of its own accord: that it is there, how far its lookup units are, and which chunks
-//! have dead copies here.
+//! What a node tells the leaders of units, now and then and of its own accord: that it is there, how far its lookup units are, which chunks
+//! have dead copies here, and what is not as it was written.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::limits::REPORT_INTERVAL;
 use crate::protocol::{NodeReport, ShardPlace, UnitRequest};
 use crate::reach::Reach;
 use crate::unit_ways::UnitWays;
-use crate::wire::limits::MAX_FREED;
+use crate::wire::limits::{MAX_DAMAGED, MAX_FREED, MAX_ROTTEN};
 
 /// A node's reports.
 pub struct Reporting {
@@ -52,10 +52,12 @@ impl Reporting {
         let shard = place.shard;
         let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
         let freed = self.blocks.freed(shard, MAX_FREED);
+        let (rotten, damaged) = (self.blocks.rotten(shard, MAX_ROTTEN), self.blocks.damaged(MAX_DAMAGED));
         // Nodes with blocks say that they are there; a closed shard has no use for that.
-        let is_needed = host.is_some() || !freed.is_empty() || (place.is_open && self.blocks.stores().next().is_some());
+        let has_news = host.is_some() || !freed.is_empty() || !rotten.is_empty() || !damaged.is_empty();
+        let is_needed = has_news || (place.is_open && self.blocks.stores().next().is_some());
         if is_needed {
-            let report = NodeReport { node: self.me, shard, host, freed };
+            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged };
             // One that is not heard is followed by another.
             _ = units.ask(shard, &UnitRequest::Report(report), self.env.now() + REPORT_INTERVAL).await;
         }

@@ -19,6 +19,7 @@
 mod block;
 mod change;
 mod job;
+mod noted;
 
 pub use job::{DiskWrite, JobId, Step, Tag};
 
@@ -32,12 +33,14 @@ use crate::limits::MAX_WAITING_PER_BLOCK;
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved};
 use block::Block;
 use job::{Finished, Job};
+use noted::Noted;
 
 /// A device's chunks.
 pub struct StorageNode {
     device_uuid: DeviceUuid,
     block_count: u32,
     blocks: BTreeMap<u32, Block>,
+    noted: Noted,
     fences: BTreeMap<ShardId, Fence>,
     jobs: BTreeMap<JobId, (u32, Job)>,
     next_job: u64,
@@ -65,10 +68,12 @@ impl StorageNode {
         headers: impl IntoIterator<Item = BlockHeader>,
         fences: BTreeMap<ShardId, Resolved>,
     ) -> Self {
-        let blocks = headers.into_iter().map(|header| (header.block, Block::of_header(header))).collect();
+        let blocks: BTreeMap<u32, Block> = headers.into_iter().map(|header| (header.block, Block::of_header(header))).collect();
+        let mut noted = Noted::default();
+        blocks.iter().for_each(|(number, block)| noted.change(*number, &[], block.entries()));
         let fences =
             fences.into_iter().map(|(shard, resolved)| (shard, Fence { present: resolved, durable: resolved })).collect();
-        StorageNode { device_uuid, block_count, blocks, fences, jobs: BTreeMap::new(), next_job: 0 }
+        StorageNode { device_uuid, block_count, blocks, noted, fences, jobs: BTreeMap::new(), next_job: 0 }
     }
 
     /// Takes a request for a block. The tag comes back with its answer.
@@ -97,7 +102,10 @@ impl StorageNode {
         let room = self.blocks.get_mut(&block).expect("the block of a job is known");
         match running.finish_write() {
             Finished::Data => {}
-            Finished::Header { entries, serial } => room.install(entries, serial),
+            Finished::Header { entries, serial } => {
+                let former = room.install(entries, serial);
+                self.noted.change(block, &former, room.entries());
+            }
             Finished::Fence { shard, resolved } => {
                 let fence = self.fences.entry(shard).or_default();
                 fence.durable = fence.durable.raised(resolved);
@@ -119,13 +127,29 @@ impl StorageNode {
 
     /// Up to `limit` chunks of a shard whose copies here are dead: what the shard's unit is told until it has them forgotten.
     pub fn freed(&self, shard: ShardId, limit: usize) -> Vec<ChunkId> {
-        let is_dead = |entry: &&BlockEntry| entry.state == CopyState::Dead && entry.id.shard == shard;
-        self.blocks.values().flat_map(|block| block.entries()).filter(is_dead).map(|entry| entry.id).take(limit).collect()
+        self.noted.dead(shard).map(|(id, _)| id).take(limit).collect()
     }
 
-    /// All copies, by block: for scrubbing and for tests.
+    /// Copies of a shard whose content was being replaced at a power cut, and their blocks.
+    pub fn half_written(&self, shard: ShardId) -> impl Iterator<Item = (ChunkId, u32)> {
+        let is_idle = |(_, block): &(ChunkId, u32)| self.blocks.get(block).is_some_and(|block| !block.is_busy);
+        self.noted.half_written(shard).filter(is_idle)
+    }
+
+    /// The copies in a block.
+    pub fn entries_of(&self, block: u32) -> impl Iterator<Item = &BlockEntry> {
+        self.blocks.get(&block).into_iter().flat_map(Block::entries)
+    }
+
+    /// A chunk's copy in a block.
+    pub fn entry(&self, block: u32, id: ChunkId) -> Option<&BlockEntry> {
+        self.blocks.get(&block)?.entry(id)
+    }
+
+    /// All copies, by block.
+    #[cfg(test)]
     pub fn entries(&self) -> impl Iterator<Item = (u32, &BlockEntry)> {
-        self.blocks.iter().flat_map(|(block, room)| room.entries().map(|entry| (*block, entry)))
+        self.blocks.keys().flat_map(|block| self.entries_of(*block).map(|entry| (*block, entry)))
     }
 
     /// The answer of a block's job, and what may begin after it.

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`BlockRequest`] | 1 direct | to node |
 //! | | 2 forwarded | places, reply, to node |
+//! | | 3 condemn | place |
 //! | [`NodeAnswer`] | 1 live | version, era u32, capacity u32, is settled, 0 or 1 content |
 //! | | 2 dead | era u32, is settled |
 //! | | 3 absent, 4 departed, 5 damaged, 7 other era | |
@@ -24,7 +25,7 @@
 //! | [`UnitRequest`] | 1 register | shard u32, session u32, request u32, bytes u32, copies u8 |
 //! | | 2 commit, 3 revoke, 4 find | id |
 //! | | 5 relocate | id, device u32, 0 or 1 device u32 |
-//! | | 6 report | node u32, shard u32, 0 or received, count u32, ids |
+//! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned) |
 //! | [`UnitAnswer`] | 1 registered | id, places |
 //! | | 2 done, 5 no places, 7 unknown | |
 //! | | 3 found | 1 unknown, 2 pending and places, 3 known and places |

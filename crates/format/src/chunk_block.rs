@@ -14,7 +14,7 @@
 //! | 0 | 4 | `crc` | CRC32C over `[4, 64 + 64 · count)` |
 //! | 4 | 4 | `magic` | `TcBh` |
 //! | 8 | 1 | `version` | [`BLOCK_HEADER_VERSION`] |
-//! | 9 | 1 | reserved | zero |
+//! | 9 | 1 | `condemned` | 1: the header before was lost, and the block is out of use |
 //! | 10 | 2 | `count` | entries |
 //! | 12 | 4 | `block` | number of the block on its device |
 //! | 16 | 16 | `device_uuid` | |
@@ -37,7 +37,7 @@
 //! | 57 | 1 | `settled` | 1: all copies have this version |
 //! | 58 | 6 | reserved | zero |
 //!
-//! Invariants: ids differ; contents lie in the data area and do not overlap. Whoever places them begins each at a multiple of
+//! Invariants: a condemned block has no entries; ids differ; contents lie in the data area and do not overlap. Whoever places them begins each at a multiple of
 //! [`CONTENT_ALIGNMENT`] and leaves it [`room_of`] its capacity, so that no two share what a device writes at once.
 
 use crc_fast::crc32_iscsi;
@@ -123,6 +123,8 @@ pub struct BlockHeader {
     pub block: u32,
     /// Decides the slot.
     pub serial: u64,
+    /// What was in the block is lost for good, and it takes nothing any more.
+    pub is_condemned: bool,
     pub entries: Vec<BlockEntry>,
 }
 
@@ -132,12 +134,12 @@ struct HeadLayout {
     crc: U32,
     magic: [u8; 4],
     version: u8,
-    reserved_a: u8,
+    condemned: u8,
     count: U16,
     block: U32,
     device_uuid: [u8; 16],
     serial: U64,
-    reserved_b: [u8; 24],
+    reserved: [u8; 24],
 }
 
 const _: () = assert!(size_of::<HeadLayout>() == HEAD_BYTES);
@@ -236,19 +238,20 @@ impl BlockHeader {
 
     /// The bytes of a slot, up to the last entry.
     ///
-    /// Panics when there are more than [`MAX_BLOCK_ENTRIES`].
+    /// Panics when there are more than [`MAX_BLOCK_ENTRIES`], or any in a condemned block.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.entries.len() <= MAX_BLOCK_ENTRIES, "{} entries", self.entries.len());
+        assert!(!self.is_condemned || self.entries.is_empty(), "{} entries of a condemned block", self.entries.len());
         let head = HeadLayout {
             crc: U32::ZERO,
             magic: MAGIC,
             version: BLOCK_HEADER_VERSION,
-            reserved_a: 0,
+            condemned: u8::from(self.is_condemned),
             count: (self.entries.len() as u16).into(),
             block: self.block.into(),
             device_uuid: self.device_uuid.0,
             serial: self.serial.into(),
-            reserved_b: [0; 24],
+            reserved: [0; 24],
         };
         let mut out = Vec::with_capacity(HEAD_BYTES + ENTRY_BYTES * self.entries.len());
         out.extend_from_slice(head.as_bytes());
@@ -286,8 +289,11 @@ impl BlockHeader {
         if expected != found {
             return Err(reader.error_at(0, "crc", Fault::Checksum { expected, found }));
         }
-        if head.reserved_a != 0 || head.reserved_b != [0; 24] {
-            return Err(reader.error_at(9, "reserved", Fault::Unknown { found: u64::from(head.reserved_a) }));
+        if head.condemned > 1 || (head.condemned == 1 && count > 0) {
+            return Err(reader.error_at(9, "condemned", Fault::Unknown { found: u64::from(head.condemned) }));
+        }
+        if head.reserved != [0; 24] {
+            return Err(reader.error_at(40, "reserved", Fault::Unknown { found: u64::from(head.reserved[0]) }));
         }
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
@@ -295,7 +301,7 @@ impl BlockHeader {
         }
         check_entries(&reader, &entries)?;
         let (device_uuid, block, serial) = (DeviceUuid(head.device_uuid), head.block.get(), head.serial.get());
-        Ok(BlockHeader { device_uuid, block, serial, entries })
+        Ok(BlockHeader { device_uuid, block, serial, is_condemned: head.condemned == 1, entries })
     }
 
     /// The newest of the slots that may be believed; if none may, what is wrong with the first.

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{DeviceId, NodeId};
 
 use crate::callers::Callers;
@@ -48,6 +49,8 @@ pub struct Surroundings<'a> {
     pub manager: Arc<Manager>,
     pub callers: Callers,
     pub settings: ChunkSettings,
+    /// In which every content is read once; zero: never.
+    pub scrub_period: Duration,
 }
 
 /// A task for as long as the node lives.
@@ -62,7 +65,7 @@ pub struct Started {
 
 /// Opens the blocks of these devices and tells the manager of them.
 pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<Started, NodeError> {
-    let Surroundings { env, me, address, member, manager, callers, settings } = around;
+    let Surroundings { env, me, address, member, manager, callers, settings, scrub_period } = around;
     let mut stores = BTreeMap::new();
     for device in devices {
         let Some(volume) = device.volume() else { continue };
@@ -93,8 +96,12 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     reach.serve_here(services.clone());
     let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
     let monitor = Monitor { env: env.clone(), me, manager: manager.clone(), shard_chunks: settings.shard_chunks };
-    let tasks: Vec<Task> =
+    let mut tasks: Vec<Task> =
         vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units.clone()))];
+    if !scrub_period.is_zero() {
+        let scrub = |store: Arc<BlockStore>| Box::pin(async move { store.scrub(scrub_period).await }) as Task;
+        tasks.extend(stores.values().cloned().map(scrub));
+    }
     Ok(Started { chunks: Arc::new(Chunks { client, stores, units }), services, tasks })
 }
 

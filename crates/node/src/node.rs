@@ -246,6 +246,7 @@ impl OpenNode {
             manager: manager.clone(),
             callers: callers.clone(),
             settings: chunk_settings,
+            scrub_period: config.scrub_period,
         };
         let chunks::Started { chunks, services: of_chunks, tasks: chunk_tasks } = chunks::start(around, &devices).await?;
         let lease_terms = LeaseTerms::default();

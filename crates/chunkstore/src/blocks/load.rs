@@ -26,6 +26,8 @@ pub struct Loaded {
     pub sequence: u64,
     /// Blocks without a header that can be believed, though something stands where it should be.
     pub damaged: BTreeSet<u32>,
+    /// Those that have been condemned since.
+    pub condemned: BTreeSet<u32>,
     /// Blocks that have been written to.
     pub reserved: BTreeSet<u32>,
     /// Blocks of which one slot was torn or damaged, so that the other counts.
@@ -42,8 +44,13 @@ enum Slot {
 /// A block's header.
 enum Found {
     Nothing,
-    Header { header: BlockHeader, has_fallen_back: bool },
+    Header {
+        header: BlockHeader,
+        has_fallen_back: bool,
+    },
     Damaged,
+    /// In both slots, so that nothing that was before can come back.
+    Condemned,
 }
 
 pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksError> {
@@ -53,6 +60,7 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         fences: fences.as_ref().map(fences::table_of).unwrap_or_default(),
         sequence: fences.as_ref().map_or(0, |record| record.sequence),
         damaged: BTreeSet::new(),
+        condemned: BTreeSet::new(),
         reserved: BTreeSet::new(),
         fallen_back: 0,
     };
@@ -67,6 +75,7 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
                 loaded.headers.push(header);
             }
             Found::Damaged => drop(loaded.damaged.insert(block)),
+            Found::Condemned => drop(loaded.condemned.insert(block)),
         }
         loaded.reserved.insert(block);
     }
@@ -81,8 +90,9 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
 
 /// Makes a volume ready that was never used.
 async fn begin(volume: &Volume, loaded: &mut Loaded) -> Result<(), BlocksError> {
-    if let Some(header) = loaded.headers.first() {
-        return Err(BlocksError::FencesLost { device: volume.device(), block: header.block });
+    let known = loaded.headers.first().map(|header| header.block).or_else(|| loaded.condemned.first().copied());
+    if let Some(block) = known {
+        return Err(BlocksError::FencesLost { device: volume.device(), block });
     }
     let foreign = std::mem::take(&mut loaded.damaged);
     let slots = foreign.into_iter().flat_map(|block| (0..HEADER_SLOTS).map(move |slot| slot_start(block, slot)));
@@ -120,6 +130,9 @@ async fn find(volume: &Volume, block: u32) -> Result<Found, VolumeError> {
     let (first, second) = try_join(read_slot(volume, block, 0), read_slot(volume, block, 1)).await?;
     Ok(match (first, second) {
         (Slot::Zeros, Slot::Zeros) => Found::Nothing,
+        (Slot::Believed(first), Slot::Believed(second)) if first.is_condemned && second.is_condemned => Found::Condemned,
+        // It was being condemned when the power went.
+        (Slot::Believed(header), _) | (_, Slot::Believed(header)) if header.is_condemned => Found::Damaged,
         (Slot::Believed(first), Slot::Believed(second)) => {
             let header = if first.serial > second.serial { first } else { second };
             Found::Header { header, has_fallen_back: false }

@@ -13,11 +13,11 @@ use crate::storage_node::Step;
 
 /// A content that is to be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Extent {
-    block: u32,
-    offset: u32,
-    length: u32,
-    checksum: u32,
+pub(super) struct Extent {
+    pub block: u32,
+    pub offset: u32,
+    pub length: u32,
+    pub checksum: u32,
 }
 
 impl Inner {
@@ -42,6 +42,9 @@ impl Inner {
             }
         }
         tracing::error!(device = self.volume.device().0, block, %id, "a chunk's content is not what was written");
+        if let Some(Extent { offset, checksum, .. }) = before {
+            self.ailing.note_rotten(id, block, offset, checksum);
+        }
         NodeAnswer::Damaged
     }
 
@@ -58,7 +61,7 @@ impl Inner {
     }
 
     /// The content, if it is what was written.
-    async fn content(&self, extent: Extent, is_from_medium: bool) -> Option<Bytes> {
+    pub(super) async fn content(&self, extent: Extent, is_from_medium: bool) -> Option<Bytes> {
         let Extent { block, offset, length, checksum } = extent;
         if length == 0 {
             return (crc32_iscsi(&[]) == checksum).then(Bytes::new);

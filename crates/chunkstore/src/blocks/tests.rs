@@ -1,5 +1,6 @@
 //! Stores over simulated disks and over files.
 
+mod condemned;
 mod crash;
 mod damage;
 mod faults;

@@ -2,47 +2,55 @@
 //!
 //! ```text
 //!   depart ─► source ─┐
-//!   raise ──► others ─┴─ all ─► take (source; a survivor if that has nothing) ─► bring ─► target ─► moved
+//!   raise ──► others ─┴─ all ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
 //! ```
 //!
 //! A dead copy stops it: the unit hears of that from the node, and ends the chunk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_command::ChunkCommand;
 use format::chunk_place::BlockPlace;
-use types::DeviceId;
 
-use super::{Errand, MoveStep, Order};
+use super::{Errand, Lost, MoveStep, Order};
 use crate::maintenance::Move;
-use crate::message::{LiveCopy, NodeAnswer, NodeRefusal, NodeRequest, ToNode};
+use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest, ToNode};
 
 pub(super) struct Driver {
     asked: Move,
-    raised: BTreeSet<BlockPlace>,
+    /// Copies that belong to the new era, and what they had then: nothing is written to them but in that era.
+    raised: BTreeMap<BlockPlace, Mark>,
     /// The source answers nobody: it has departed, or is lost.
     has_departed: bool,
-    /// The source has no content that could be taken.
-    is_empty: bool,
+    /// Copies without content that could be taken.
+    empty: BTreeSet<BlockPlace>,
     taken: Option<LiveCopy>,
     is_brought: bool,
 }
 
 impl Driver {
     pub fn new(asked: Move) -> Self {
-        let Move { is_lost, .. } = asked;
-        Driver { asked, raised: BTreeSet::new(), has_departed: is_lost, is_empty: is_lost, taken: None, is_brought: false }
+        let (raised, empty) = (BTreeMap::new(), BTreeSet::new());
+        let mut driver = Driver { asked, raised, has_departed: false, empty, taken: None, is_brought: false };
+        driver.hear(asked);
+        driver
     }
 
-    /// The state says so now: the source may have been lost since.
+    /// The state says so now: the source may have been lost since. Where no copy had content, all are asked again: they may have been written,
+    /// or their devices be back.
     pub fn hear(&mut self, asked: Move) {
         self.asked = asked;
-        self.has_departed |= asked.is_lost;
-        self.is_empty |= asked.is_lost;
+        if asked.places.iter().all(|place| self.empty.contains(&place)) {
+            self.empty.clear();
+        }
+        if asked.is_lost {
+            self.has_departed = true;
+            self.empty.insert(asked.from);
+        }
     }
 
     /// What is to be asked now, again if it was asked before.
-    pub fn orders(&self, lost: &BTreeSet<DeviceId>) -> Vec<Order> {
+    pub fn orders(&self, lost: &Lost) -> Vec<Order> {
         let Move { id, from, to, era, relocation, .. } = self.asked;
         if self.is_brought {
             return vec![Order::Propose(ChunkCommand::Moved { id, from, to })];
@@ -51,14 +59,12 @@ impl Driver {
             let request = NodeRequest::Bring { relocation, era, capacity, version, is_settled, content };
             return vec![self.order(MoveStep::Bring, to, request)];
         }
-        let survivors = || self.survivors().filter(|place| !lost.contains(&place.device()));
         // No write of the old era can be completed any more. A lost copy takes none either.
-        if self.has_departed && survivors().all(|place| self.raised.contains(&place)) {
-            let source = if self.is_empty { survivors().next() } else { Some(from) };
-            let take = source.map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
+        if self.has_departed && self.survivors(lost).all(|place| self.raised.contains_key(&place)) {
+            let take = self.best(lost).map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
             return take.into_iter().collect();
         }
-        let unraised = survivors().filter(|place| !self.raised.contains(place));
+        let unraised = self.survivors(lost).filter(|place| !self.raised.contains_key(place));
         let mut orders: Vec<Order> =
             unraised.map(|place| self.order(MoveStep::Raise, place, NodeRequest::Raise { era })).collect();
         if !self.has_departed {
@@ -67,31 +73,50 @@ impl Driver {
         orders
     }
 
-    pub fn answered(
-        &mut self,
-        step: MoveStep,
-        place: BlockPlace,
-        answer: &NodeAnswer,
-        lost: &BTreeSet<DeviceId>,
-    ) -> Vec<Order> {
+    /// The copy to take: the source, or the newest of the others. A copy whose newest header rotted has an older version than it was told to keep.
+    fn best(&self, lost: &Lost) -> Option<BlockPlace> {
+        let Move { from, .. } = self.asked;
+        let has_content = |place: &BlockPlace| !self.empty.contains(place);
+        let others = || self.survivors(lost).filter(has_content);
+        Some(from).filter(has_content).or_else(|| others().max_by_key(|place| self.raised.get(place).copied()))
+    }
+
+    pub fn answered(&mut self, step: MoveStep, place: BlockPlace, answer: &NodeAnswer, lost: &Lost) -> Vec<Order> {
         match (step, answer) {
             (MoveStep::Depart, NodeAnswer::Departed) => self.has_departed = true,
-            (MoveStep::Depart, NodeAnswer::Absent) => (self.has_departed, self.is_empty) = (true, true),
-            (MoveStep::Raise, NodeAnswer::Done(_)) => {
-                self.raised.insert(place);
+            (MoveStep::Depart, NodeAnswer::Absent) => {
+                self.has_departed = true;
+                self.empty.insert(place);
             }
-            (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.taken = Some(copy.clone()),
-            // Another copy must do. With none left the relocation waits for somebody to repair one.
-            (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) if place == self.asked.from => self.is_empty = true,
+            (MoveStep::Raise, NodeAnswer::Done(Some(mark))) => {
+                self.raised.insert(place, *mark);
+            }
+            (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
+            // Another copy must do.
+            (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) => _ = self.empty.insert(place),
             (MoveStep::Bring, NodeAnswer::Done(_)) => self.is_brought = true,
-            (MoveStep::Bring, NodeAnswer::Refused(NodeRefusal::Full)) => return vec![Order::NeedsTarget(self.asked)],
+            (MoveStep::Bring, NodeAnswer::Refused(NodeRefusal::Full | NodeRefusal::Failed)) => {
+                return vec![Order::NeedsTarget(self.asked)];
+            }
             _ => return Vec::new(),
         }
         self.orders(lost)
     }
 
-    fn survivors(&self) -> impl Iterator<Item = BlockPlace> {
-        self.asked.places.iter().filter(|place| *place != self.asked.from)
+    /// Takes a copy, unless another one is newer.
+    fn take(&mut self, copy: &LiveCopy, place: BlockPlace, lost: &Lost) {
+        let newest =
+            self.survivors(lost).filter(|place| !self.empty.contains(place)).filter_map(|place| self.raised.get(&place));
+        if newest.max().is_some_and(|newest| *newest > Mark::Live(copy.version)) {
+            self.empty.insert(place);
+        } else {
+            self.taken = Some(copy.clone());
+        }
+    }
+
+    /// The copies that stay.
+    fn survivors<'a>(&'a self, lost: &'a Lost) -> impl Iterator<Item = BlockPlace> + 'a {
+        self.asked.places.iter().filter(|place| *place != self.asked.from && !lost.holds(*place))
     }
 
     fn order(&self, step: MoveStep, place: BlockPlace, request: NodeRequest) -> Order {
@@ -99,3 +124,6 @@ impl Driver {
         Order::Node { errand, to: ToNode { place, id: self.asked.id, request } }
     }
 }
+
+#[cfg(test)]
+mod tests;

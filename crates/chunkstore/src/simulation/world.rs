@@ -489,7 +489,8 @@ impl World {
         let seed = self.choose.below(usize::MAX) as u64;
         let (mut leader, orders) =
             Leader::begin(&self.unit, self.term, seed, &(0..HOSTS).map(Host).collect()).expect("the state has a table");
-        (0..DEVICES).filter(|device| self.devices[*device as usize].is_lost).for_each(|device| leader.lose(DeviceId(device)));
+        let lost = (0..DEVICES).filter(|device| self.devices[*device as usize].is_lost);
+        lost.for_each(|device| _ = leader.lose(DeviceId(device)));
         self.leader = Some(leader);
         self.carry_out(orders);
     }

@@ -35,15 +35,15 @@ impl Block {
         self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// A header is durable. What was settled meanwhile stays so, if it is the same write.
-    pub fn install(&mut self, mut entries: Vec<BlockEntry>, serial: u64) {
+    /// A header is durable; returns what stood in the one before. What was settled meanwhile stays so, if it is the same write.
+    pub fn install(&mut self, mut entries: Vec<BlockEntry>, serial: u64) -> Vec<BlockEntry> {
         for entry in &mut entries {
             let same = |known: &&BlockEntry| (known.state, known.version) == (entry.state, entry.version);
             let was_settled = self.entry(entry.id).filter(same).is_some_and(|known| known.is_settled);
             entry.is_settled |= was_settled;
         }
-        self.entries = entries;
         self.serial = serial;
+        std::mem::replace(&mut self.entries, entries)
     }
 
     /// All entries, the one of this id replaced, added, or left out.

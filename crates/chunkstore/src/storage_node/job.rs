@@ -103,7 +103,8 @@ impl Job {
             Part::Fence { shard, resolved } => Some(DiskWrite::Fence { shard: *shard, resolved: *resolved }),
             Part::Header(entries) => {
                 self.serial += 1;
-                let header = BlockHeader { device_uuid, block, serial: self.serial, entries: entries.clone() };
+                let header =
+                    BlockHeader { device_uuid, block, serial: self.serial, is_condemned: false, entries: entries.clone() };
                 Some(DiskWrite::Header { block, slot: header.slot(), bytes: header.encode() })
             }
         }

@@ -3,7 +3,7 @@
 //! A few blocks of each device are filled at a time: one would do for space, but copies of one block are written one after the other.
 //! What was handed out and is not in the unit's state yet is counted here, so that a block is not promised twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_block::room_of;
 use format::chunk_place::BlockPlace;
@@ -17,6 +17,8 @@ use crate::maintenance::MaintenanceUnit;
 pub struct Filling {
     devices: BTreeMap<DeviceId, Open>,
     promised: BTreeMap<BlockPlace, u32>,
+    /// Blocks that get nothing.
+    avoided: BTreeSet<BlockPlace>,
 }
 
 #[derive(Debug, Default)]
@@ -28,10 +30,21 @@ struct Open {
 }
 
 impl Filling {
-    /// A block of the device with room, if there is one. It is promised until [`Filling::settle`].
-    pub fn take(&mut self, unit: &MaintenanceUnit, device: DeviceId, bytes: u32) -> Option<BlockPlace> {
+    /// From now on these blocks get nothing.
+    pub fn avoid(&mut self, blocks: BTreeSet<BlockPlace>) {
+        self.avoided = blocks;
+    }
+
+    /// A block of the device with room that may be taken, if there is one. It is promised until [`Filling::settle`].
+    pub fn take(
+        &mut self,
+        unit: &MaintenanceUnit,
+        device: DeviceId,
+        bytes: u32,
+        is_open: &dyn Fn(BlockPlace) -> bool,
+    ) -> Option<BlockPlace> {
         let room = room_of(bytes)?;
-        let place = self.find(unit, device, room)?;
+        let place = self.find(unit, device, room, is_open)?;
         *self.promised.entry(place).or_default() += room;
         Some(place)
     }
@@ -46,11 +59,18 @@ impl Filling {
         }
     }
 
-    fn find(&mut self, unit: &MaintenanceUnit, device: DeviceId, bytes: u32) -> Option<BlockPlace> {
-        let promised = &self.promised;
+    fn find(
+        &mut self,
+        unit: &MaintenanceUnit,
+        device: DeviceId,
+        bytes: u32,
+        is_open: &dyn Fn(BlockPlace) -> bool,
+    ) -> Option<BlockPlace> {
+        let (promised, avoided) = (&self.promised, &self.avoided);
         let has_room = |place: BlockPlace| {
             let taken = promised.get(&place).copied().unwrap_or_default();
-            unit.room(place).is_some_and(|room| room.saturating_sub(taken) >= bytes)
+            let has_room = unit.room(place).is_some_and(|room| room.saturating_sub(taken) >= bytes);
+            has_room && is_open(place) && !avoided.contains(&place)
         };
         let open = self.devices.entry(device).or_default();
         if open.blocks.len() >= OPEN_BLOCKS {
@@ -62,8 +82,8 @@ impl Filling {
                 }
             }
         }
-        let is_open = |place: BlockPlace| open.blocks.contains(&place.block());
-        let further = unit.blocks_from(device, open.cursor).find(|place| has_room(*place) && !is_open(*place));
+        let is_being_filled = |place: BlockPlace| open.blocks.contains(&place.block());
+        let further = unit.blocks_from(device, open.cursor).find(|place| has_room(*place) && !is_being_filled(*place));
         let Some(place) = further else {
             // Few blocks are left: those that are open must do.
             let places = open.blocks.iter().filter_map(|block| BlockPlace::new(device, *block));

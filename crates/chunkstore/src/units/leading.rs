@@ -1,5 +1,8 @@
 //! What a node keeps while it leads a unit. All of it can be derived from the unit's state and the manager's, and is by the next leader.
 
+mod ailing;
+mod healing;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use consensus::Term;
@@ -14,10 +17,12 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::{Placing, Wanted};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::{LOSS_WAIT, MAX_REPAIRS, NODE_SILENCE, STOCK_AGE};
-use crate::lookup::Received;
-use crate::maintenance::{Applied, Duty, MaintenanceUnit, Move};
+use crate::limits::{NODE_SILENCE, STOCK_AGE};
+use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
+use crate::protocol::NodeReport;
+use ailing::Ailing;
+use healing::Looked;
 
 /// Names an errand to a node.
 pub type ErrandKey = (Errand, ChunkId, BlockPlace);
@@ -41,8 +46,34 @@ pub struct Leading {
     next_tag: u64,
     /// Devices that the manager has forgotten, since this was seen here: their nodes may answer for a while.
     forgotten: BTreeMap<DeviceId, Instant>,
-    /// Those among them about which nobody answers any more, and whether copies may be left there.
-    lost: BTreeMap<DeviceId, bool>,
+    ailing: Ailing,
+    looked: Looked,
+}
+
+/// The place that a copy leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    from: BlockPlace,
+    /// Nobody will read there any more.
+    is_lost: bool,
+    /// Another block of the device will do where no other device does.
+    may_stay: bool,
+}
+
+impl Leaving {
+    /// A person wants it.
+    pub fn asked(from: BlockPlace) -> Leaving {
+        Leaving { from, is_lost: false, may_stay: false }
+    }
+
+    fn lost(from: BlockPlace) -> Leaving {
+        Leaving { from, is_lost: true, may_stay: true }
+    }
+
+    /// Its content is not there.
+    fn ailing(from: BlockPlace) -> Leaving {
+        Leaving { from, is_lost: false, may_stay: true }
+    }
 }
 
 impl Leading {
@@ -60,7 +91,8 @@ impl Leading {
             commits: BTreeMap::new(),
             next_tag: 0,
             forgotten: BTreeMap::new(),
-            lost: BTreeMap::new(),
+            ailing: Ailing::default(),
+            looked: Looked::default(),
         }
     }
 
@@ -97,8 +129,10 @@ impl Leading {
     }
 
     /// Of its own accord.
-    pub fn reported(&mut self, now: Instant, node: NodeId, host: Option<Received>) -> Vec<Order> {
+    pub fn reported(&mut self, now: Instant, report: NodeReport) -> Vec<Order> {
+        let NodeReport { node, host, rotten, damaged, .. } = report;
         self.heard.insert(node, now);
+        self.ailing.hear(node, rotten, damaged);
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
 
@@ -132,49 +166,6 @@ impl Leading {
         true
     }
 
-    /// Notes devices that the manager has forgotten; repairs of some chunks that had copies there.
-    pub fn repair(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
-        for (device, ..) in unit.grants().into_iter().filter(|(device, ..)| state.device(*device).is_none()) {
-            let since = *self.forgotten.entry(device).or_insert(now);
-            if now.saturating_duration_since(since) >= LOSS_WAIT && !self.lost.contains_key(&device) {
-                self.leader.lose(device);
-                self.lost.insert(device, true);
-            }
-        }
-        let mut orders = self.rescue_moves(state, unit, random);
-        let left: Vec<DeviceId> = self.lost.iter().filter(|(_, is_left)| **is_left).map(|(device, _)| *device).collect();
-        for device in left {
-            self.lost.insert(device, unit.copies_on(device).next().is_some());
-            // What is moving is looked after above; what ends needs no copy.
-            let at_rest = unit.copies_on(device).filter(|(id, _)| unit.is_at_rest(*id));
-            for (id, from) in at_rest.take(MAX_REPAIRS).collect::<Vec<_>>() {
-                orders.extend(self.move_from(state, unit, id, from, true, random));
-            }
-        }
-        orders
-    }
-
-    /// Relocations that can't go on: their source, or their target, is lost meanwhile.
-    fn rescue_moves(&mut self, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
-        if self.lost.is_empty() {
-            return Vec::new();
-        }
-        let mut orders = Vec::new();
-        for duty in unit.duties() {
-            let Duty::Move(told) = duty else { continue };
-            let is_lost = |place: BlockPlace| self.lost.contains_key(&place.device());
-            let asked = Move { is_lost: told.is_lost || is_lost(told.from), ..told };
-            if is_lost(asked.to) {
-                orders.extend(self.retarget(state, unit, asked, random));
-            } else if asked.is_lost && !told.is_lost {
-                // To the same target: it only says that.
-                let Move { id, from, to, is_lost, .. } = asked;
-                orders.push(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost })));
-            }
-        }
-        orders
-    }
-
     /// A relocation that needs another target.
     pub fn retarget(
         &mut self,
@@ -183,47 +174,48 @@ impl Leading {
         asked: Move,
         random: &mut Random<'_>,
     ) -> Option<Order> {
-        let bytes = unit.bytes_of(asked.id)?;
-        let to = self.target(state, unit, (asked.id, asked.from), bytes, random)?;
         let Move { id, from, is_lost, .. } = asked;
-        Some(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost })))
+        // It can't be given up: it goes where it can.
+        self.relocation(state, unit, id, Leaving { from, is_lost, may_stay: true }, random).map(Order::Propose)
     }
 
-    /// Begins a relocation unless one is under way.
+    /// Begins a relocation unless something is under way with the chunk.
     fn move_from(
         &mut self,
         state: &Snapshot,
         unit: &MaintenanceUnit,
         id: ChunkId,
-        from: BlockPlace,
-        is_lost: bool,
+        leaving: Leaving,
         random: &mut Random<'_>,
     ) -> Option<Order> {
         if !unit.is_at_rest(id) {
             return None;
         }
-        let bytes = unit.bytes_of(id)?;
-        let to = self.target(state, unit, (id, from), bytes, random)?;
-        Some(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost })))
+        self.relocation(state, unit, id, leaving, random).map(Order::Propose)
     }
 
-    /// Where a copy can go: not to a host that has one.
-    pub fn target(
+    /// To where a copy can go: not to a host that has one.
+    pub fn relocation(
         &mut self,
         state: &Snapshot,
         unit: &MaintenanceUnit,
-        (id, from): (ChunkId, BlockPlace),
-        bytes: u32,
+        id: ChunkId,
+        leaving: Leaving,
         random: &mut Random<'_>,
-    ) -> Option<BlockPlace> {
-        let places = unit.places_of(id)?;
+    ) -> Option<ChunkCommand> {
+        let Leaving { from, is_lost, may_stay } = leaving;
+        let (places, bytes) = (unit.places_of(id)?, unit.bytes_of(id)?);
         let stays = places.iter().filter(|place| *place != from);
         let stays: Vec<NodeId> = stays.filter_map(|place| state.device(place.device())?.node).collect();
         let wanted = Wanted { bytes, chunk: id.nonce.0 };
-        let to = self.placing.choose_target(unit, wanted, &stays, from.device(), random)?;
+        let elsewhere = self.placing.choose_target(unit, wanted, &stays, from, false, random);
+        let to = match elsewhere {
+            None if may_stay => self.placing.choose_target(unit, wanted, &stays, from, true, random)?,
+            elsewhere => elsewhere?,
+        };
         // Relocations are few: what is promised beyond them comes back at once.
         self.placing.settle([to], bytes);
-        Some(to)
+        Some(ChunkCommand::Relocate(Relocation { id, from, to, is_lost }))
     }
 }
 

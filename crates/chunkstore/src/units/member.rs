@@ -17,6 +17,7 @@ use consensus::{Group, ReadMode, Term};
 use env::Env;
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
+use format::chunk_place::BlockPlace;
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -25,7 +26,7 @@ use types::NodeId;
 use super::leading::{Leading, gather, host_of};
 use super::link::Link;
 use super::machine::UnitMachine;
-use crate::asking::ask_block;
+use crate::asking::{ask_block, ask_to_condemn};
 use crate::leader::{Errand, Host, Leader, Order};
 use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
 use crate::maintenance::MaintenanceUnit;
@@ -136,15 +137,20 @@ impl UnitMember {
             let leading = leading.as_mut()?;
             let mut orders = leading.leader.set_hosts(&hosts);
             let is_stock_new = leading.take_stock(now, &state, unit);
+            let mut to_condemn = Vec::new();
             if is_stock_new {
-                orders.extend(leading.repair(now, &state, unit, &mut || self.env.random_u64()));
+                let (healing, blocks) = leading.heal(now, &state, unit, &mut || self.env.random_u64());
+                orders.extend(healing);
+                orders.extend(leading.audit(unit));
+                to_condemn = blocks;
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
-            Some((orders, is_stock_new))
+            Some((orders, is_stock_new, to_condemn))
         });
-        let Some((orders, is_stock_new)) = looked else { return };
+        let Some((orders, is_stock_new, to_condemn)) = looked else { return };
         self.carry_out(orders);
+        to_condemn.into_iter().for_each(|place| self.condemn(place));
         if is_stock_new {
             self.keep_space(&state);
             self.keep_members(&state);
@@ -244,9 +250,25 @@ impl UnitMember {
             let (_, id, place) = key;
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.under_way.remove(&key);
-                answer.map_or_else(Vec::new, |answer| leading.leader.answered(errand, id, place, &answer))
+                match answer {
+                    None => Vec::new(),
+                    Some(answer) if errand == Errand::Audit => {
+                        leading.audited(id, place, &answer);
+                        Vec::new()
+                    }
+                    Some(answer) => leading.leader.answered(errand, id, place, &answer),
+                }
             });
             drop(permit);
+        });
+    }
+
+    /// Has a node condemn a block, of which it tells in its reports. It is asked again if it does not.
+    fn condemn(&self, place: BlockPlace) {
+        let (env, reach) = (self.env.clone(), self.reach.clone());
+        self.env.spawn(async move {
+            let answer = ask_to_condemn(&env, &*reach, place, ERRAND_PATIENCE).await;
+            tracing::info!(device = place.device().0, block = place.block(), ?answer, "a damaged block is to be condemned");
         });
     }
 }

@@ -24,6 +24,9 @@ pub struct Placing {
     filling: Filling,
 }
 
+/// Which places can be taken.
+type IsOpen<'a> = &'a dyn Fn(BlockPlace) -> bool;
+
 /// What a place is wanted for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
@@ -69,25 +72,32 @@ impl Placing {
         copies: usize,
         random: &mut Random<'_>,
     ) -> Option<ChunkPlaces> {
-        let places = self.choose_beside(unit, wanted, copies, (&[], None), random)?;
+        let places = self.choose_beside(unit, wanted, copies, (&[], &|_| true), random)?;
         ChunkPlaces::new(&places)
     }
 
-    /// A place for a copy that is moved, on another host than those that stay and on another device than it was.
+    /// Blocks that get nothing: their nodes refuse.
+    pub fn avoid(&mut self, blocks: BTreeSet<BlockPlace>) {
+        self.filling.avoid(blocks);
+    }
+
+    /// A place for a copy that is moved, on another host than those that stay and on another device than it was; or in another block of that one.
     pub fn choose_target(
         &mut self,
         unit: &MaintenanceUnit,
         wanted: Wanted,
         stays: &[NodeId],
-        from: DeviceId,
+        from: BlockPlace,
+        may_stay: bool,
         random: &mut Random<'_>,
     ) -> Option<BlockPlace> {
-        self.choose_beside(unit, wanted, 1, (stays, Some(from)), random)?.pop()
+        let is_open = |place: BlockPlace| place != from && (may_stay || place.device() != from.device());
+        self.choose_beside(unit, wanted, 1, (stays, &is_open), random)?.pop()
     }
 
     /// A place on one device, for whoever wants that and no other.
     pub fn choose_on(&mut self, unit: &MaintenanceUnit, bytes: u32, device: DeviceId) -> Option<BlockPlace> {
-        self.filling.take(unit, device, bytes)
+        self.filling.take(unit, device, bytes, &|_| true)
     }
 
     pub fn settle(&mut self, places: impl IntoIterator<Item = BlockPlace>, bytes: u32) {
@@ -99,7 +109,7 @@ impl Placing {
         unit: &MaintenanceUnit,
         Wanted { bytes, chunk }: Wanted,
         copies: usize,
-        (has, without): (&[NodeId], Option<DeviceId>),
+        (has, is_open): (&[NodeId], IsOpen<'_>),
         random: &mut Random<'_>,
     ) -> Option<Vec<BlockPlace>> {
         // A node may be open, and have no block for so much: it is left out then.
@@ -109,7 +119,7 @@ impl Placing {
             let nodes = self.placer.as_ref()?.place(&self.cluster, &request, random).ok()?;
             let mut places = Vec::with_capacity(copies);
             for node in nodes {
-                match self.take_block(unit, node, without, bytes) {
+                match self.take_block(unit, node, is_open, bytes) {
                     Some(place) => places.push(place),
                     None => _ = self.cluster.report(node, Load::default(), false),
                 }
@@ -122,16 +132,9 @@ impl Placing {
         None
     }
 
-    fn take_block(
-        &mut self,
-        unit: &MaintenanceUnit,
-        node: NodeId,
-        without: Option<DeviceId>,
-        bytes: u32,
-    ) -> Option<BlockPlace> {
+    fn take_block(&mut self, unit: &MaintenanceUnit, node: NodeId, is_open: IsOpen<'_>, bytes: u32) -> Option<BlockPlace> {
         let filling = &mut self.filling;
-        let devices = self.devices.get(&node)?.iter().filter(|(_, device)| Some(*device) != without);
-        let place = devices.into_iter().find_map(|(_, device)| filling.take(unit, *device, bytes));
+        let place = self.devices.get(&node)?.iter().find_map(|(_, device)| filling.take(unit, *device, bytes, is_open));
         if bytes > BLOCK_DATA_BYTES / 2 {
             self.cluster.take_block(node);
         }

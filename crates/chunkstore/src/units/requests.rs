@@ -8,6 +8,7 @@ use format::chunk_id::{ChunkId, ChunkNonce};
 use format::chunk_place::ChunkPlaces;
 use types::{DeviceId, NodeId};
 
+use super::leading::Leaving;
 use super::member::{UnitMember, with_leader};
 use super::placing::Wanted;
 use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS};
@@ -99,14 +100,15 @@ impl UnitMember {
             let from = from.filter(|from| to != Some(from.device())).ok_or(UnitAnswer::Refused(Refusal::Places))?;
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
-            let to = match to {
+            let command = match to {
                 Some(device) => {
-                    leading.placing.choose_on(unit, bytes, device).inspect(|to| leading.placing.settle([*to], bytes))
+                    let to = leading.placing.choose_on(unit, bytes, device);
+                    to.inspect(|to| leading.placing.settle([*to], bytes))
+                        .map(|to| ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }))
                 }
-                None => leading.target(&state, unit, (id, from), bytes, &mut || self.env.random_u64()),
+                None => leading.relocation(&state, unit, id, Leaving::asked(from), &mut || self.env.random_u64()),
             };
-            let to = to.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))?;
-            Ok(ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }))
+            command.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))
         });
         match command {
             Ok(command) => self.propose(&command).await,
@@ -119,12 +121,12 @@ impl UnitMember {
         if !is_led {
             return self.not_leader();
         }
-        let NodeReport { node, host, mut freed, .. } = report;
+        let (mut freed, node) = (report.freed.clone(), report.node);
         let now = self.env.now();
         let mut is_new = false;
         with_leader(&Arc::downgrade(self), |leading| {
             is_new = leading.is_silent(now, node);
-            leading.reported(now, node, host)
+            leading.reported(now, report)
         });
         if is_new {
             self.look_anew();

@@ -23,6 +23,10 @@ impl Wire for BlockRequest {
                 reply.put(out);
                 to.put(out);
             }
+            BlockRequest::Condemn(place) => {
+                out.put_u8(3);
+                place.put(out);
+            }
         }
     }
 
@@ -33,6 +37,7 @@ impl Wire for BlockRequest {
                 let (places, reply) = (ChunkPlaces::take(input)?, ReplyTo::take(input)?);
                 Ok(BlockRequest::Forwarded { to: ToNode::take(input)?, places, reply })
             }
+            3 => Ok(BlockRequest::Condemn(BlockPlace::take(input)?)),
             found => Err(input.unknown("kind", found)),
         }
     }

@@ -1,17 +1,21 @@
 //! What a unit's members are asked, and answer.
 
 use bytes::{BufMut, BytesMut};
-use format::chunk_command::ClientCall;
+use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{CHUNK_ID_BYTES, ChunkId, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::{DeviceId, NodeId};
 
-use super::field::{put_list, put_option, put_received, take_received};
-use super::limits::MAX_FREED;
+use super::field::{put_flag, put_list, put_option, put_received, take_received};
+use super::limits::{MAX_DAMAGED, MAX_FREED, MAX_ROTTEN};
 use super::{Input, Wire, WireError};
 use crate::maintenance::Refusal;
 use crate::message::Found;
-use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
+use crate::protocol::{DamagedBlock, NodeReport, UnitAnswer, UnitRequest};
+
+/// Bytes of a copy, and of a damaged block.
+const COPY_BYTES: usize = CHUNK_ID_BYTES + 8;
+const DAMAGED_BYTES: usize = 8 + 1;
 
 impl Wire for UnitRequest {
     fn put(&self, out: &mut BytesMut) {
@@ -67,11 +71,38 @@ impl Wire for NodeReport {
         self.shard.put(out);
         put_received(self.host, out);
         put_list(&self.freed, MAX_FREED, out);
+        put_list(&self.rotten, MAX_ROTTEN, out);
+        put_list(&self.damaged, MAX_DAMAGED, out);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
         let (node, shard, host) = (NodeId::take(input)?, ShardId::take(input)?, take_received(input)?);
-        Ok(NodeReport { node, shard, host, freed: input.list("freed", (CHUNK_ID_BYTES, MAX_FREED), ChunkId::take)? })
+        let freed = input.list("freed", (CHUNK_ID_BYTES, MAX_FREED), ChunkId::take)?;
+        let rotten = input.list("rotten", (COPY_BYTES, MAX_ROTTEN), Wire::take)?;
+        let damaged = input.list("damaged", (DAMAGED_BYTES, MAX_DAMAGED), Wire::take)?;
+        Ok(NodeReport { node, shard, host, freed, rotten, damaged })
+    }
+}
+
+impl Wire for CopyOf {
+    fn put(&self, out: &mut BytesMut) {
+        self.id.put(out);
+        self.place.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(CopyOf { id: ChunkId::take(input)?, place: BlockPlace::take(input)? })
+    }
+}
+
+impl Wire for DamagedBlock {
+    fn put(&self, out: &mut BytesMut) {
+        self.place.put(out);
+        put_flag(self.is_condemned, out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(DamagedBlock { place: BlockPlace::take(input)?, is_condemned: input.flag("is_condemned")? })
     }
 }
 

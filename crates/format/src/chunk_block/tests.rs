@@ -21,7 +21,7 @@ fn entry(number: u64, offset: u32, capacity: u32) -> BlockEntry {
 }
 
 fn header(serial: u64, entries: Vec<BlockEntry>) -> BlockHeader {
-    BlockHeader { device_uuid: DeviceUuid([0x11; 16]), block: 0x0203, serial, entries }
+    BlockHeader { device_uuid: DeviceUuid([0x11; 16]), block: 0x0203, serial, is_condemned: false, entries }
 }
 
 #[test]
@@ -95,9 +95,29 @@ fn contradictions_are_refused() {
     assert_eq!(BlockHeader::decode(&overlapping.encode()).expect_err("overlap").field, "extents");
     let outside = header(1, vec![entry(1, BLOCK_DATA_BYTES - 7, 8)]);
     assert_eq!(BlockHeader::decode(&outside.encode()).expect_err("outside").field, "capacity");
+    let mut condemned = header(1, vec![entry(1, 0, 8)]).encode();
+    condemned[9] = 1;
+    reseal(&mut condemned);
+    assert_eq!(BlockHeader::decode(&condemned).expect_err("what is in it is lost").field, "condemned");
     let mut changed = header(1, vec![entry(1, 0, 8)]).encode();
     *changed.last_mut().expect("bytes") ^= 1;
     assert_eq!(BlockHeader::decode(&changed).expect_err("changed").field, "crc");
+}
+
+/// A checksum for what was changed.
+fn reseal(bytes: &mut [u8]) {
+    let crc = crc_fast::crc32_iscsi(&bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_condemned_block_says_so() {
+    let written = BlockHeader { is_condemned: true, ..header(4, Vec::new()) };
+    let mut bytes = written.encode();
+    assert_eq!((bytes[9], BlockHeader::decode(&bytes)), (1, Ok(written)));
+    bytes[9] = 2;
+    reseal(&mut bytes);
+    assert_eq!(BlockHeader::decode(&bytes).expect_err("neither").field, "condemned");
 }
 
 proptest! {
@@ -115,7 +135,7 @@ proptest! {
             entries.push(BlockEntry { checksum, version, is_settled, state: states[state], ..base });
             offset += capacity;
         }
-        let written = BlockHeader { device_uuid: DeviceUuid(uuid), block, serial, entries };
+        let written = BlockHeader { device_uuid: DeviceUuid(uuid), block, serial, is_condemned: false, entries };
         prop_assert_eq!(BlockHeader::decode(&written.encode()), Ok(written));
     }
 

@@ -90,7 +90,7 @@ async fn judge(history: &History) -> Vec<String> {
     disk.set_order(CompletionOrder::Inline);
     disk.set_ignores_flush(false);
     let rig = Rig::open(&history.rig.env, &disk).await;
-    let mut wrong: Vec<String> = rig.store.damaged_blocks().iter().map(|block| format!("block {block} is lost")).collect();
+    let mut wrong: Vec<String> = rig.store.damaged_blocks().iter().map(|(block, _)| format!("block {block} is lost")).collect();
     let mut observed = Vec::new();
     for (chunk, allowed) in history.allowed.iter().enumerate() {
         let state = observe(&rig, chunk).await;

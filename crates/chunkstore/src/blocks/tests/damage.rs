@@ -11,7 +11,7 @@ use crate::storage_node::tests::rig::{done, end, forget, id, live, put, write};
 const HEADER_BYTES: usize = 64 + 2 * 64;
 
 /// Changes one bit on the medium.
-async fn flip(disk: &SimDisk, place: u64, bit: u32) {
+pub async fn flip(disk: &SimDisk, place: u64, bit: u32) {
     let start = place - place % 4_096;
     let mut block = disk.peek(start, 4_096);
     block[(place - start) as usize] ^= 1 << bit;
@@ -114,7 +114,7 @@ async fn a_block_without_a_header_that_can_be_believed_is_left_alone() {
     }
     let mut rig = Rig::open(&rig.env, &disk).await;
     for _ in 0..2 {
-        assert_eq!(rig.store.damaged_blocks().iter().copied().collect::<Vec<u32>>(), [0]);
+        assert_eq!(rig.store.damaged_blocks(), [(0, false)]);
         assert_eq!(rig.store.stats().blocks_damaged, 1);
         let before = rig.disk.mutations();
         for number in [1, 2, 9] {

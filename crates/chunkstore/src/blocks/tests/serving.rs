@@ -27,7 +27,7 @@ async fn what_was_done_is_found_by_the_next_process() {
         assert_eq!(rig.content(2, id(2)).await.expect("alive"), b"changed");
         assert_eq!(rig.content(1, id(2)).await, Err(NodeAnswer::Absent), "it is in another block");
         assert!(matches!(rig.content(2, id(3)).await, Err(NodeAnswer::Dead { .. })));
-        assert_eq!(rig.store.freed(SHARD, 10), [id(4), id(3)]);
+        assert_eq!(rig.store.freed(SHARD, 10), [id(3), id(4)]);
         assert_eq!(rig.ask(BLOCKS, id(1), NodeRequest::Read).await, NodeAnswer::Absent);
         rig = rig.crash().await;
     }

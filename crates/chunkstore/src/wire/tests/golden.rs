@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use format::chunk_block::{ChunkVersion, Era};
-use format::chunk_command::ClientCall;
+use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate, Stream};
@@ -13,8 +13,8 @@ use crate::lookup::{Progress, Received};
 use crate::maintenance::Refusal;
 use crate::message::{Change, Found, LiveCopy, Located, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, NodePlace, NodeReport, ReplyTo, ShardPlace, SnapshotPiece,
-    UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, NodePlace, NodeReport, ReplyTo, ShardPlace,
+    SnapshotPiece, UnitAnswer, UnitRequest,
 };
 
 const ID: &str = "01000000 0200000000000000 0300000000000000";
@@ -82,6 +82,7 @@ fn requests_to_blocks() {
     ];
     for (request, expected) in rows {
         stands_as(&BlockRequest::Direct(to(request.clone())), &format!("0101 {PLACE} {ID} {expected}"));
+        stands_as(&BlockRequest::Condemn(place()), &format!("0103 {PLACE}"));
         let forwarded = BlockRequest::Forwarded { to: to(request), places: places(), reply: reply() };
         stands_as(&forwarded, &format!("0102 {PLACES} {REPLY} {PLACE} {ID} {expected}"));
     }
@@ -153,10 +154,19 @@ fn requests_to_units() {
     let relocate = |to| UnitRequest::Relocate { id: id(), from: DeviceId(1), to };
     stands_as(&relocate(None), &format!("0105 {ID} 01000000 00"));
     stands_as(&relocate(Some(DeviceId(2))), &format!("0105 {ID} 01000000 01 02000000"));
-    let report = |host, freed| UnitRequest::Report(NodeReport { node: NodeId(2), shard: ShardId(1), host, freed });
-    stands_as(&report(None, Vec::new()), "0106 02000000 01000000 00 00000000");
+    let (rotten, damaged) = (Vec::new(), Vec::new());
+    let quiet = NodeReport { node: NodeId(2), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged };
+    stands_as(&UnitRequest::Report(quiet.clone()), "0106 02000000 01000000 00 00000000 00000000 00000000");
     let lost = Received::NeedsSnapshot(ShardId(1));
-    stands_as(&report(Some(lost), vec![id()]), &format!("0106 02000000 01000000 02 01000000 01000000 {ID}"));
+    let report = NodeReport {
+        host: Some(lost),
+        freed: vec![id()],
+        rotten: vec![CopyOf { id: id(), place: place() }],
+        damaged: vec![DamagedBlock { place: place(), is_condemned: true }],
+        ..quiet
+    };
+    let lists = format!("01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01");
+    stands_as(&UnitRequest::Report(report), &format!("0106 02000000 01000000 02 01000000 {lists}"));
 }
 
 #[test]

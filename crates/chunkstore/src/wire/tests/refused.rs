@@ -43,7 +43,7 @@ fn only_known_kinds<M: Message + std::fmt::Debug>(kinds: u8) {
 
 #[test]
 fn unknown_kinds_and_versions() {
-    only_known_kinds::<BlockRequest>(2);
+    only_known_kinds::<BlockRequest>(3);
     only_known_kinds::<NodeAnswer>(8);
     only_known_kinds::<Delivery>(1);
     only_known_kinds::<HostRequest>(4);
@@ -141,7 +141,14 @@ fn lengths_are_believed_only_within_their_limits() {
 fn lists_have_limits() {
     let report = |count| {
         let freed = vec![ChunkId::default(); count];
-        UnitRequest::Report(NodeReport { node: NodeId(1), shard: ShardId(1), host: None, freed })
+        UnitRequest::Report(NodeReport {
+            node: NodeId(1),
+            shard: ShardId(1),
+            host: None,
+            freed,
+            rotten: Vec::new(),
+            damaged: Vec::new(),
+        })
     };
     let longest = encode(&report(MAX_FREED));
     assert_eq!(decode(&longest), Ok(report(MAX_FREED)));
@@ -168,7 +175,14 @@ fn lists_have_limits() {
 #[should_panic(expected = "at most")]
 fn too_long_a_list_is_not_sent() {
     let freed = vec![ChunkId::default(); MAX_FREED + 1];
-    encode(&UnitRequest::Report(NodeReport { node: NodeId(1), shard: ShardId(1), host: None, freed }));
+    encode(&UnitRequest::Report(NodeReport {
+        node: NodeId(1),
+        shard: ShardId(1),
+        host: None,
+        freed,
+        rotten: Vec::new(),
+        damaged: Vec::new(),
+    }));
 }
 
 #[test]

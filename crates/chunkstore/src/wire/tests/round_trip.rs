@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use format::chunk_block::{ChunkVersion, Era};
-use format::chunk_command::ClientCall;
+use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate, Stream};
@@ -16,8 +16,8 @@ use crate::lookup::{Progress, Received};
 use crate::maintenance::Refusal;
 use crate::message::{Change, Found, LiveCopy, Located, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, NodePlace, NodeReport, ReplyTo, ShardPlace, SnapshotPiece,
-    UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, NodePlace, NodeReport, ReplyTo, ShardPlace,
+    SnapshotPiece, UnitAnswer, UnitRequest,
 };
 use crate::wire::{Message, decode, encode};
 
@@ -96,6 +96,7 @@ fn block_request() -> impl Strategy<Value = BlockRequest> {
     prop_oneof![
         to().prop_map(BlockRequest::Direct),
         (to(), places(), reply()).prop_map(|(to, places, reply)| BlockRequest::Forwarded { to, places, reply }),
+        place().prop_map(BlockRequest::Condemn),
     ]
 }
 
@@ -190,8 +191,13 @@ fn host_answer() -> impl Strategy<Value = HostAnswer> {
 }
 
 prop_compose! {
-    fn report()(node: u32, shard: u32, host in option::of(received()), freed in vec(id(), 0..5)) -> NodeReport {
-        NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed }
+    fn report()(
+        node: u32, shard: u32, host in option::of(received()), freed in vec(id(), 0..5),
+        rotten in vec((id(), place()), 0..5), damaged in vec((place(), any::<bool>()), 0..5),
+    ) -> NodeReport {
+        let rotten = rotten.into_iter().map(|(id, place)| CopyOf { id, place }).collect();
+        let damaged = damaged.into_iter().map(|(place, is_condemned)| DamagedBlock { place, is_condemned }).collect();
+        NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed, rotten, damaged }
     }
 }
 

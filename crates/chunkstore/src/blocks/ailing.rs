@@ -1,0 +1,116 @@
+//! What is not as it was written: copies whose content has rotted or was being replaced at a power cut, and blocks whose header is lost.
+//!
+//! A block is left alone until the unit that owns it has it *condemned*, because all its chunks have copies elsewhere: then a header says in both
+//! slots that nothing of it counts any more. Without that its copies might be readable again one day, behind those that were
+//! made in their stead.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use format::chunk_block::{BlockEntry, BlockHeader, CopyState, HEADER_SLOTS};
+use format::chunk_id::{ChunkId, ShardId};
+use parking_lot::Mutex;
+
+use super::error::WriteError;
+use super::layout::{padded, slot_start};
+use super::limits::MAX_ROTTEN;
+use super::{BlockStore, Inner};
+use crate::message::{NodeAnswer, NodeRefusal};
+
+/// What is wrong, as far as it is known.
+#[derive(Debug)]
+pub(super) struct Ailing {
+    /// Blocks whose header was lost.
+    damaged: BTreeSet<u32>,
+    /// Those among them that count as lost for good.
+    condemned: Mutex<BTreeSet<u32>>,
+    rotten: Mutex<BTreeSet<Rotten>>,
+}
+
+/// A content that is not what was written. One that stands elsewhere, or has another checksum, was written since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rotten {
+    id: ChunkId,
+    block: u32,
+    offset: u32,
+    checksum: u32,
+}
+
+impl Ailing {
+    pub fn new(mut damaged: BTreeSet<u32>, condemned: BTreeSet<u32>) -> Ailing {
+        damaged.extend(&condemned);
+        Ailing { damaged, condemned: Mutex::new(condemned), rotten: Mutex::default() }
+    }
+
+    pub fn is_damaged(&self, block: u32) -> bool {
+        self.damaged.contains(&block)
+    }
+
+    /// Notes a content that can't be read. What there is no room for is found again.
+    pub fn note_rotten(&self, id: ChunkId, block: u32, offset: u32, checksum: u32) {
+        let mut rotten = self.rotten.lock();
+        if rotten.len() < MAX_ROTTEN {
+            rotten.insert(Rotten { id, block, offset, checksum });
+        }
+    }
+}
+
+impl Rotten {
+    fn is_still(&self, entry: &BlockEntry) -> bool {
+        let is_content = matches!(entry.state, CopyState::Live);
+        is_content && (entry.offset, entry.checksum) == (self.offset, self.checksum)
+    }
+}
+
+impl BlockStore {
+    /// Up to `limit` copies of a shard without content that can be returned, and the blocks that they are in.
+    pub fn rotten(&self, shard: ShardId, limit: usize) -> Vec<(ChunkId, u32)> {
+        let work = self.inner.work.lock();
+        let mut rotten = self.inner.ailing.rotten.lock();
+        rotten.retain(|copy| work.machine.entry(copy.block, copy.id).is_some_and(|entry| copy.is_still(entry)));
+        let found = rotten.iter().filter(|copy| copy.id.shard == shard).map(|copy| (copy.id, copy.block));
+        found.chain(work.machine.half_written(shard)).take(limit).collect()
+    }
+
+    /// Blocks whose header was lost, and whether they are condemned.
+    pub fn damaged_blocks(&self) -> Vec<(u32, bool)> {
+        let condemned = self.inner.ailing.condemned.lock();
+        self.inner.ailing.damaged.iter().map(|block| (*block, condemned.contains(block))).collect()
+    }
+
+    /// Has a damaged block count as lost for good: it answers nobody from now on, whatever can be read there later. Of a sound one it is refused.
+    pub async fn condemn(&self, block: u32) -> NodeAnswer {
+        let inner = &self.inner;
+        if !inner.ailing.is_damaged(block) {
+            return NodeAnswer::Refused(NodeRefusal::InUse);
+        }
+        if inner.ailing.condemned.lock().contains(&block) {
+            return NodeAnswer::Done(None);
+        }
+        match inner.write_condemned(block).await {
+            Ok(()) => {
+                inner.ailing.condemned.lock().insert(block);
+                tracing::warn!(device = inner.volume.device().0, block, "a block whose header was lost is out of use");
+                NodeAnswer::Done(None)
+            }
+            Err(error) => {
+                tracing::warn!(device = inner.volume.device().0, block, %error, "a block was not condemned");
+                NodeAnswer::Refused(error.refusal())
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Both slots, each durable: nothing of the former headers is left.
+    async fn write_condemned(self: &Arc<Self>, block: u32) -> Result<(), WriteError> {
+        let (device_uuid, entries) = (self.volume.device_uuid(), Vec::new());
+        let mut header = BlockHeader { device_uuid, block, serial: 0, is_condemned: true, entries };
+        for serial in 0..HEADER_SLOTS {
+            header.serial = serial;
+            self.volume.write(slot_start(block, header.slot()), padded(&header.encode())).await?;
+            self.counters.header_writes.add(1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Copies that are to be made again elsewhere, and blocks that count as lost for good.
+
+use std::time::Duration;
+
+use disk::{AlignedBuf, DiskExt, Durability};
+
+use super::damage::flip;
+use super::support::{BLOCKS, Rig, slot_place};
+use crate::blocks::scrub::Scrubbed;
+use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
+use crate::storage_node::tests::rig::{SHARD, done, end, id, live, put, write};
+
+/// A device whose block 0, with two chunks, has no header; and what stood in its slots.
+async fn without_header() -> (Rig, Vec<Vec<u8>>) {
+    let rig = Rig::new(3).await;
+    rig.ask(0, id(1), put(100, "first")).await;
+    rig.ask(0, id(2), put(100, "neighbour")).await;
+    rig.ask(1, id(3), put(100, "elsewhere")).await;
+    let disk = rig.disk.restart();
+    let before = [0, 1].map(|slot| disk.peek(slot_place(0, slot), 4_096).to_vec()).to_vec();
+    for slot in [0, 1] {
+        flip(&disk, slot_place(0, slot) + 20, 3).await;
+    }
+    (Rig::open(&rig.env, &disk).await, before)
+}
+
+/// The medium is readable again, where nothing was written since.
+async fn restore(disk: &disk::SimDisk, slot: usize, before: &[Vec<u8>]) {
+    let place = slot_place(0, slot as u64);
+    disk.write(place, AlignedBuf::copy_of(&before[slot]), Durability::Durable).await.expect("writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condemned_block_is_out_of_use_for_good() {
+    let (mut rig, _) = without_header().await;
+    assert_eq!(rig.store.damaged_blocks(), [(0, false)]);
+    assert_eq!(rig.store.condemn(1).await, NodeAnswer::Refused(NodeRefusal::InUse), "it is sound");
+    assert_eq!(rig.store.condemn(0).await, NodeAnswer::Done(None));
+    let before = rig.disk.mutations();
+    assert_eq!(rig.store.condemn(0).await, NodeAnswer::Done(None));
+    assert_eq!(rig.disk.mutations(), before, "it is so already");
+    for _ in 0..3 {
+        assert_eq!(rig.store.damaged_blocks(), [(0, true)]);
+        assert_eq!(rig.ask(0, id(1), NodeRequest::Read).await, NodeAnswer::Damaged);
+        assert_eq!(rig.ask(0, id(9), put(100, "x")).await, NodeAnswer::Refused(NodeRefusal::Failed));
+        assert_eq!(rig.content(1, id(3)).await.expect("alive"), b"elsewhere");
+        rig = rig.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_can_be_read_again_before_it_is_condemned_is_as_it_was() {
+    let (rig, before) = without_header().await;
+    let disk = rig.disk.restart();
+    for slot in [0, 1] {
+        restore(&disk, slot, &before).await;
+    }
+    let rig = Rig::open(&rig.env, &disk).await;
+    assert!(rig.store.damaged_blocks().is_empty());
+    assert_eq!(rig.content(0, id(1)).await.expect("alive"), b"first");
+    assert_eq!(rig.store.condemn(0).await, NodeAnswer::Refused(NodeRefusal::InUse));
+    assert_eq!(rig.content(0, id(2)).await.expect("alive"), b"neighbour");
+}
+
+/// Whatever a power cut leaves of it, and whatever can be read again after it: copies that were made again elsewhere never answer here.
+#[tokio::test(start_paused = true)]
+async fn a_cut_while_a_block_is_condemned_leaves_it_damaged_or_condemned() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for cut in 0.. {
+        let (rig, before) = without_header().await;
+        rig.disk.power_cut_after(cut);
+        let is_whole = tokio::time::timeout(Duration::from_secs(1), rig.store.condemn(0)).await.is_ok();
+        let rig = rig.crash().await;
+        let damaged = rig.store.damaged_blocks();
+        let is_condemned = damaged == [(0, true)];
+        assert!(is_condemned || (damaged == [(0, false)] && !is_whole), "cut {cut}: {damaged:?}");
+        assert_eq!(rig.ask(0, id(1), NodeRequest::Read).await, NodeAnswer::Damaged);
+        outcomes.insert(is_condemned);
+        if !is_condemned {
+            // One slot says that it is condemned, the other is what it was: that must not win.
+            let disk = rig.disk.restart();
+            let is_begun = disk.peek(slot_place(0, 0), 16)[9] == 1;
+            if is_begun {
+                restore(&disk, 1, &before).await;
+                let rig = Rig::open(&rig.env, &disk).await;
+                assert_eq!(rig.store.damaged_blocks(), [(0, false)], "cut {cut}");
+                assert_eq!(rig.store.condemn(0).await, NodeAnswer::Done(None));
+                assert_eq!(rig.crash().await.store.damaged_blocks(), [(0, true)]);
+            }
+        }
+        if is_whole {
+            break;
+        }
+    }
+    assert_eq!(outcomes.len(), 2, "cuts before and after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_rots_is_told_until_it_is_written_again() {
+    let rig = Rig::new(1).await;
+    for number in 1..=3 {
+        rig.ask(0, id(number), put(100, "content")).await;
+    }
+    flip(&rig.disk, rig.content_place(0, id(1)), 0).await;
+    flip(&rig.disk, rig.content_place(0, id(2)), 0).await;
+    assert!(rig.store.rotten(SHARD, 10).is_empty(), "nobody has read it");
+    assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged));
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0)]);
+    let scrubbed = rig.store.scrub_blocks(0..BLOCKS, Duration::ZERO).await;
+    assert_eq!(scrubbed, Scrubbed { copies: 3, bytes: 21, rotten: 2 });
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0), (id(2), 0)]);
+    assert_eq!(rig.store.rotten(SHARD, 1), [(id(1), 0)]);
+    assert_eq!(rig.ask(0, id(1), write(0, 1, "content")).await, done(live(1)));
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(2), 0)], "the same content elsewhere");
+    rig.ask(0, id(2), end(0)).await;
+    assert!(rig.store.rotten(SHARD, 10).is_empty(), "a dead copy has no content");
+}
+
+/// A block that is full is overwritten where it stands; a power cut leaves it half old and half new.
+#[tokio::test(start_paused = true)]
+async fn what_was_being_overwritten_is_told() {
+    let mut is_seen = false;
+    for cut in 0..8 {
+        let rig = Rig::new(1).await;
+        let whole = format::chunk_block::BLOCK_DATA_BYTES;
+        rig.ask(0, id(1), put(whole, "old")).await;
+        rig.disk.power_cut_after(cut);
+        rig.try_ask(0, id(1), write(0, 1, "new")).await;
+        let rig = rig.crash().await;
+        let is_half = rig.content(0, id(1)).await == Err(NodeAnswer::Damaged);
+        assert_eq!(rig.store.rotten(SHARD, 10), if is_half { vec![(id(1), 0)] } else { Vec::new() }, "cut {cut}");
+        is_seen |= is_half;
+    }
+    assert!(is_seen);
+}
+
+/// Every block comes up in a round, wherever it begins, and a scrub that is never at its end goes on.
+#[tokio::test(start_paused = true)]
+async fn a_scrub_finds_what_rots_within_its_period() {
+    let rig = Rig::new(5).await;
+    for block in 0..BLOCKS {
+        rig.ask(block, id(u64::from(block)), put(100, "content")).await;
+    }
+    let period = Duration::from_secs(60);
+    let scrub = rig.store.scrub(period);
+    tokio::pin!(scrub);
+    assert!(tokio::time::timeout(period, &mut scrub).await.is_err(), "it has no end");
+    for block in 0..BLOCKS {
+        flip(&rig.disk, rig.content_place(block, id(u64::from(block))), 0).await;
+    }
+    assert!(tokio::time::timeout(2 * period, &mut scrub).await.is_err());
+    assert_eq!(rig.store.rotten(SHARD, 10).len(), BLOCKS as usize);
+}

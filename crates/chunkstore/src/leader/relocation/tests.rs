@@ -1,0 +1,128 @@
+//! Which copy is taken, and where it goes.
+
+use bytes::Bytes;
+use format::chunk_block::{ChunkVersion, Era};
+use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use types::DeviceId;
+
+use super::Driver;
+use crate::leader::{Errand, Lost, MoveStep, Order};
+use crate::maintenance::Move;
+use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest};
+
+fn place(device: u32) -> BlockPlace {
+    BlockPlace::new(DeviceId(device), 0).expect("a small number")
+}
+
+/// From device 0 to device 9; copies are on 1 and 2 as well.
+fn asked(is_lost: bool) -> Move {
+    let id = ChunkId { shard: ShardId(1), number: ChunkNumber(2), nonce: ChunkNonce(3) };
+    let places = ChunkPlaces::new(&[place(0), place(1), place(2)]).expect("three devices");
+    Move { relocation: 4, id, places, from: place(0), to: place(9), is_lost, era: Era(5) }
+}
+
+fn version(counter: u64) -> ChunkVersion {
+    ChunkVersion { counter, writer: 0 }
+}
+
+fn raised(counter: u64) -> NodeAnswer {
+    NodeAnswer::Done(Some(Mark::Live(version(counter))))
+}
+
+fn content(counter: u64) -> NodeAnswer {
+    let content = Some(Bytes::from_static(b"content"));
+    NodeAnswer::Live(LiveCopy { version: version(counter), era: Era(5), capacity: 10, is_settled: true, content })
+}
+
+/// A driver whose source has answered the first step, and whose other copies have these versions.
+fn gathered(is_lost: bool, source: &NodeAnswer, others: [u64; 2]) -> (Driver, Vec<Order>) {
+    let mut driver = Driver::new(asked(is_lost));
+    let lost = Lost::default();
+    if !is_lost {
+        driver.answered(MoveStep::Depart, place(0), source, &lost);
+    }
+    driver.answered(MoveStep::Raise, place(1), &raised(others[0]), &lost);
+    let orders = driver.answered(MoveStep::Raise, place(2), &raised(others[1]), &lost);
+    (driver, orders)
+}
+
+/// What the driver asks a node, as step and device.
+fn steps(orders: &[Order]) -> Vec<(MoveStep, u32)> {
+    let step = |order: &Order| match order {
+        Order::Node { errand: Errand::Move { step, .. }, to } => Some((*step, to.place.device().0)),
+        _ => None,
+    };
+    orders.iter().filter_map(step).collect()
+}
+
+fn brought(orders: &[Order]) -> Option<ChunkVersion> {
+    orders.iter().find_map(|order| match order {
+        Order::Node { to, .. } => match &to.request {
+            NodeRequest::Bring { version, .. } => Some(*version),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[test]
+fn a_source_that_is_as_new_as_the_others_is_taken() {
+    let (mut driver, orders) = gathered(false, &NodeAnswer::Departed, [7, 7]);
+    assert_eq!(steps(&orders), [(MoveStep::Take, 0)]);
+    let orders = driver.answered(MoveStep::Take, place(0), &content(7), &Lost::default());
+    assert_eq!((steps(&orders), brought(&orders)), (vec![(MoveStep::Bring, 9)], Some(version(7))));
+}
+
+#[test]
+fn without_a_source_the_newest_of_the_others_is_taken() {
+    for (others, newest) in [([7, 8], 2), ([8, 7], 1)] {
+        for (is_lost, source) in [(true, NodeAnswer::Absent), (false, NodeAnswer::Absent)] {
+            let (_, orders) = gathered(is_lost, &source, others);
+            assert_eq!(steps(&orders), [(MoveStep::Take, newest)], "lost: {is_lost}");
+        }
+    }
+}
+
+/// Its newest header has rotted: what it has is not what it was told to keep.
+#[test]
+fn a_source_that_is_older_than_the_others_is_not_taken() {
+    let (mut driver, _) = gathered(false, &NodeAnswer::Departed, [7, 8]);
+    let orders = driver.answered(MoveStep::Take, place(0), &content(6), &Lost::default());
+    assert_eq!(steps(&orders), [(MoveStep::Take, 2)]);
+    let orders = driver.answered(MoveStep::Take, place(2), &content(8), &Lost::default());
+    assert_eq!(brought(&orders), Some(version(8)));
+}
+
+#[test]
+fn where_one_has_no_content_another_is_asked_and_in_the_end_all_again() {
+    let (mut driver, _) = gathered(false, &NodeAnswer::Departed, [7, 7]);
+    let lost = Lost::default();
+    let mut asked_of = Vec::new();
+    let mut orders = driver.orders(&lost);
+    while let Some((MoveStep::Take, device)) = steps(&orders).first().copied() {
+        asked_of.push(device);
+        orders = driver.answered(MoveStep::Take, place(device), &NodeAnswer::Damaged, &lost);
+    }
+    asked_of.sort_unstable();
+    assert_eq!((asked_of, orders.len()), (vec![0, 1, 2], 0));
+    driver.hear(asked(false));
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)], "it may be readable again");
+    let mut driver = gathered(true, &NodeAnswer::Absent, [7, 7]).0;
+    for device in [2, 1] {
+        driver.answered(MoveStep::Take, place(device), &NodeAnswer::Damaged, &lost);
+    }
+    driver.hear(asked(true));
+    assert_eq!(steps(&driver.orders(&lost)).len(), 1);
+    assert_ne!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)], "nobody will read there any more");
+}
+
+#[test]
+fn a_target_that_takes_no_writes_is_replaced() {
+    for refusal in [NodeRefusal::Full, NodeRefusal::Failed] {
+        let (mut driver, _) = gathered(false, &NodeAnswer::Departed, [7, 7]);
+        driver.answered(MoveStep::Take, place(0), &content(7), &Lost::default());
+        let orders = driver.answered(MoveStep::Bring, place(9), &NodeAnswer::Refused(refusal), &Lost::default());
+        assert_eq!(orders, [Order::NeedsTarget(asked(false))]);
+    }
+}
