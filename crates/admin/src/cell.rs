@@ -15,6 +15,7 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
     let cell = state.cell(CELL)?;
     let serving: BTreeSet<NodeId> =
         cell.members.iter().filter(|(gateway, _)| cell.is_in_view(**gateway)).map(|(_, member)| member.node).collect();
+    let learning: BTreeSet<NodeId> = cell.learners().map(|(_, member)| member.node).collect();
     let name = |id: NodeId| state.node(id).map(|node| node.name.clone());
     let voters: BTreeSet<&str> = replication
         .members
@@ -30,6 +31,9 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
     let alone: BTreeSet<u32> =
         tables.filter(|table| table.copies() == 1).flat_map(|table| table.devices()).map(|device| device.0).collect();
     let is_written = |device| installed.is_some_and(|installed| installed.table.devices().contains(&device));
+    // A device is written to while its node is heard of: who is registered may have ended.
+    let is_heard = |id| state.devices().any(|device| device.node == Some(id) && is_written(device.id));
+    let waits = |id| cell.is_full() && learning.contains(&id) && is_heard(id);
     Some(CellStatus {
         view: cell.view_number().0,
         gateways: cell.view_members().len(),
@@ -47,6 +51,7 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
                 admin_address: node.admin_address.clone(),
                 version: node.version.clone(),
                 serves: serving.contains(&node.id),
+                waits: waits(node.id),
                 votes: voters.contains(node.address.as_str()),
             })
             .collect(),
@@ -60,4 +65,9 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
             })
             .collect(),
     })
+}
+
+/// Whether the cell takes no further gateway.
+pub(crate) fn is_full(manager: &Manager) -> bool {
+    manager.snapshot().cell(CELL).is_some_and(|cell| cell.is_full())
 }

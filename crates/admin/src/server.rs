@@ -99,8 +99,16 @@ impl Admin {
             sources.describe(&mut status);
         }
         if !status.ready {
-            let warning =
-                Warning::error("S3 requests are not served now", "the server is starting or stopping: its log says which");
+            let waits = inner.sources.get().is_some_and(|sources| sources.waits_for_a_place());
+            let warning = match waits {
+                true => Warning::error(
+                    "S3 requests are not served here: the cell has as many gateways as it may have, and this node's waits for a place",
+                    "send them to another node; this one serves its devices and its part of the chunk store",
+                ),
+                false => {
+                    Warning::error("S3 requests are not served now", "the server is starting or stopping: its log says which")
+                }
+            };
             status.warnings.insert(0, warning);
         }
         status

@@ -5,7 +5,7 @@ use device::{Device, Usage};
 use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, NodeId};
 
@@ -22,7 +22,8 @@ pub struct Sources {
     /// Devices of the cell that no disk of this server holds.
     pub missing: Vec<DeviceId>,
     pub store: StoreSource,
-    pub s3_address: SocketAddr,
+    /// Set when the port is open: a node of a cluster may wait for long.
+    pub s3_address: Arc<OnceLock<SocketAddr>>,
     /// What the settings themselves give reason to say.
     pub notices: Vec<Warning>,
 }
@@ -32,13 +33,18 @@ impl Sources {
     pub(crate) fn describe(&self, status: &mut Status) {
         let snapshot = self.manager.snapshot();
         status.cluster = snapshot.cluster().map(|cluster| cluster.id.to_string());
-        status.s3_address = Some(self.s3_address.to_string());
+        status.s3_address = self.s3_address.get().map(SocketAddr::to_string);
         status.buckets = snapshot.buckets().len() as u64;
         status.copies = snapshot.devices().count().min(MAX_REPLICAS) as u64;
         status.devices = self.devices(&snapshot);
         status.engine = (self.store)().as_ref().map(engine_of);
         status.cell = crate::cell::describe(&self.manager);
         status.warnings = self.warnings(status);
+    }
+
+    /// Whether S3 is not served because the cell has as many gateways as it may have.
+    pub(crate) fn waits_for_a_place(&self) -> bool {
+        (self.store)().is_none() && crate::cell::is_full(&self.manager)
     }
 
     fn devices(&self, snapshot: &Snapshot) -> Vec<DeviceStatus> {

@@ -58,6 +58,9 @@ pub struct CellNode {
     pub version: String,
     /// Its gateway is in the view.
     pub serves: bool,
+    /// It is there, and its gateway waits for a place in the view, which has as many as it may have.
+    #[serde(default)]
+    pub waits: bool,
     /// It counts for the manager's quorums.
     pub votes: bool,
 }

@@ -9,5 +9,6 @@ struct Arguments {
 }
 
 fn main() -> anyhow::Result<()> {
-    bench::run(Arguments::parse().command)
+    let enter = |_| -> bench::Entering { Box::pin(async { anyhow::bail!("experiments with clusters are `trilith bench`'s") }) };
+    bench::run(Arguments::parse().command, enter)
 }

@@ -3,12 +3,16 @@
 //! - [`s3`] loads any S3 endpoint and reports rates and latencies.
 //! - [`ceiling`] is the server to compare with: bare HTTP, constant bodies.
 //! - [`zstore`] starts cells and single servers and measures what they cost, in turn.
-//! - [`smash`] computes and simulates what the chunk store's placement and lookup cost.
+//! - [`smash`] computes and simulates what the chunk store's placement and lookup cost, and measures the store with nodes as processes.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
 //! Nothing of the system depends on this crate, and the generator uses nothing of the system: it runs the same against
 //! every peer.
 #![forbid(unsafe_code)]
+
+use chunkstore::chunk_client::ChunkClient;
+use std::path::PathBuf;
+use std::pin::Pin;
 
 pub mod ceiling;
 pub mod clock;
@@ -18,6 +22,8 @@ pub mod random;
 mod report;
 pub mod s3;
 pub mod smash;
+mod systems;
+mod timeline;
 mod usage;
 pub mod zstore;
 
@@ -32,17 +38,23 @@ pub enum BenchCommand {
     Disk(disk::DiskArgs),
     /// Measure a cell of three nodes beside one process, and what costs it time: modes, checkpoints, recovery, collection.
     Zstore(zstore::ZstoreArgs),
-    /// Compute and simulate placement and lookup in the chunk store: migration, memory, traffic, heat.
+    /// Compute, simulate and measure placement and lookup in the chunk store: migration, memory, traffic, heat, latency, failure, addition.
     Smash(smash::SmashArgs),
 }
 
-/// Runs an experiment; the report goes to standard output.
-pub fn run(command: BenchCommand) -> anyhow::Result<()> {
+/// Makes a client of the chunk store that speaks with the cluster of a node's folder, on the present runtime.
+pub type EnterCluster = fn(PathBuf) -> Entering;
+
+/// Its outcome.
+pub type Entering = Pin<Box<dyn Future<Output = anyhow::Result<ChunkClient>>>>;
+
+/// Runs an experiment; the report goes to standard output. The program knows how clusters are entered.
+pub fn run(command: BenchCommand, enter: EnterCluster) -> anyhow::Result<()> {
     match command {
         BenchCommand::S3(args) => s3::run(&args),
         BenchCommand::Ceiling(args) => ceiling::run(&args),
         BenchCommand::Disk(args) => disk::run(&args),
         BenchCommand::Zstore(args) => zstore::run(&args),
-        BenchCommand::Smash(args) => smash::run(&args),
+        BenchCommand::Smash(args) => smash::run(&args, enter),
     }
 }

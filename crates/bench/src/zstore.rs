@@ -19,20 +19,24 @@ mod failure;
 mod load;
 mod modes;
 mod pairs;
-mod systems;
-mod timeline;
 
 pub use args::{Experiment, ZstoreArgs};
 
 use crate::report::Machine;
+use crate::systems;
 use anyhow::Context;
 use args::Scale;
-use systems::Lab;
+use std::time::Duration;
+
+/// Nodes of a cell.
+const NODES: usize = 3;
+/// Of timelines.
+const SLICE: Duration = Duration::from_millis(250);
 
 /// Runs the experiments that were asked for, and writes what came of them.
 pub fn run(args: &ZstoreArgs) -> anyhow::Result<()> {
     let machine = Machine::look("the load generator on the same cores", args.quick)?;
-    let lab = Lab::new(args)?;
+    let lab = systems::Lab::new(&args.lab)?;
     let scale = Scale::of(args);
     std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;
     for experiment in args.experiments() {

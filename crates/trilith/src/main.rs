@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Command::Chunk(command) => chunk::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Fsck(args) => fsck::run(&args),
         Command::Status(args) => status::run(&args),
-        Command::Bench(command) => bench::run(command).map(|()| ExitCode::SUCCESS),
+        Command::Bench(command) => bench::run(command, commands::chunk::enter).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
         Ok(code) => code,

@@ -8,6 +8,7 @@
 //!
 //! The S3 port opens last: whoever can connect is served.
 
+mod chunk_metrics;
 pub mod devices;
 pub mod manifests;
 mod member;
@@ -28,7 +29,7 @@ use logstore::{IndexForm, LogStore};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -123,7 +124,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
             let store = store.clone();
             Arc::new(move || Some(store.clone()))
         },
-        s3_address: server.address(),
+        s3_address: Arc::new(OnceLock::from(server.address())),
         notices: notices(&settings),
     });
     admin.set_ready(true);

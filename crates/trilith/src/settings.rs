@@ -4,8 +4,10 @@
 //! unknown one is an error that names the nearest key, because a typo that is ignored is a setting that silently isn't.
 
 use anyhow::{Context, bail};
+use chunkstore::settings::ChunkSettings;
 use clap::Args;
 use logstore::{Consistency, IndexForm, LogStoreConfig, LudoForm};
+use manager::limits::MAX_SHARD_CHUNKS;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,6 +64,13 @@ pub struct ServeArgs {
     /// Space for chunks on each device that is formatted from now on, e.g. 100GiB; a part of its size. Only in a cluster [default: none]
     #[arg(long, env = "TRILITH_CHUNK_SPACE")]
     pub chunk_space: Option<String>,
+    /// Chunks that a shard of the chunk store takes before the next one is opened; that of the node that leads the manager counts
+    /// [default: 1048576]
+    #[arg(long, env = "TRILITH_SHARD_CHUNKS")]
+    pub shard_chunks: Option<String>,
+    /// How nodes for chunks are chosen: `least-loaded`, or, to compare with, `crush` or `mapx`. The same at all nodes [default: least-loaded]
+    #[arg(long, env = "TRILITH_CHUNK_PLACER")]
+    pub chunk_placer: Option<String>,
     /// When a write is acknowledged: `always` when it is durable; `batch:MS` before, with a flush at most MS milliseconds
     /// later (a power cut loses that much); `off` never flushed on purpose (a power cut loses any amount) [default: always]
     #[arg(long, env = "TRILITH_SYNC")]
@@ -113,6 +122,8 @@ pub struct Settings {
     pub device_size: Option<u64>,
     /// Bytes of each new device's region for chunks; 0: none.
     pub chunk_space: u64,
+    /// Of the node's part of the chunk store.
+    pub chunks: ChunkSettings,
     pub sync: SyncMode,
     /// What a person can set of the log engine; cell and gateway are its own.
     pub engine: LogStoreConfig,
@@ -145,6 +156,7 @@ impl ServeArgs {
             devices: list(pick(&self.devices, "devices")).into_iter().map(PathBuf::from).collect(),
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
             chunk_space: chunk_space(pick(&self.chunk_space, "chunk_space").as_deref())?,
+            chunks: chunks(pick(&self.shard_chunks, "shard_chunks"), pick(&self.chunk_placer, "chunk_placer"))?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             engine: engine(|flag, key| pick(flag, key), self)?,
             cores: cores(pick(&self.cores, "cores"))?,
@@ -171,6 +183,8 @@ const KEYS: &[&str] = &[
     "devices",
     "device_size",
     "chunk_space",
+    "shard_chunks",
+    "chunk_placer",
     "sync",
     "consistency",
     "background_rate",
@@ -312,6 +326,19 @@ fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
     }
 }
 
+fn chunks(shard_chunks: Option<String>, placer: Option<String>) -> anyhow::Result<ChunkSettings> {
+    let mut settings = ChunkSettings::default();
+    if let Some(text) = shard_chunks {
+        let count = text.parse().ok().filter(|count| (1..=MAX_SHARD_CHUNKS).contains(count));
+        settings.shard_chunks =
+            count.with_context(|| format!("shard_chunks is a number from 1 to {MAX_SHARD_CHUNKS}, not `{text}`"))?;
+    }
+    if let Some(name) = placer {
+        settings.placer = name.parse().context("chunk_placer")?;
+    }
+    Ok(settings)
+}
+
 /// Whole blocks for chunks, as many as fit.
 pub fn chunk_space(text: Option<&str>) -> anyhow::Result<u64> {
     let Some(text) = text else { return Ok(0) };
@@ -367,6 +394,7 @@ pub fn size(key: &str, text: &str) -> anyhow::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chunkstore::placement::PlacerChoice;
 
     #[test]
     fn a_typo_is_named_with_the_nearest_key() {
@@ -383,7 +411,7 @@ mod tests {
             folder.path().join(CONFIG_FILE),
             "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n\
              consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n\
-             scrub_period = \"36h\"\nindex = \"ludo\"\n",
+             scrub_period = \"36h\"\nindex = \"ludo\"\nshard_chunks = 500\nchunk_placer = \"mapx\"\n",
         )
         .unwrap();
         let args =
@@ -397,6 +425,7 @@ mod tests {
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));
         assert_eq!(settings.engine.index, IndexForm::Ludo(LudoForm::default()));
+        assert_eq!(settings.chunks, ChunkSettings { shard_chunks: 500, placer: PlacerChoice::MapX });
         assert_eq!(settings.admin_address.port(), 9001);
     }
 
@@ -417,6 +446,10 @@ mod tests {
         assert_eq!(consistency(Some("read-after-write")).unwrap(), Consistency::ReadAfterWrite);
         assert!(consistency(Some("eventual")).unwrap_err().to_string().contains("`read-after-write`"));
         assert_eq!((index(None).unwrap(), index(Some("full")).unwrap()), (IndexForm::Full, IndexForm::Full));
+        for wrong in ["0", "many", "-1"] {
+            assert!(chunks(Some(wrong.to_owned()), None).unwrap_err().to_string().contains("from 1 to"), "{wrong}");
+        }
+        assert!(format!("{:#}", chunks(None, Some("hash".to_owned())).unwrap_err()).contains("`crush`"));
         assert!(index(Some("hash")).unwrap_err().to_string().contains("`ludo`"));
         assert!(address("s3_addr", Some("9000".to_owned()), DEFAULT_S3_ADDRESS).is_err());
     }

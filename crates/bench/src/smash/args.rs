@@ -1,10 +1,15 @@
 //! The options of `bench smash`.
 
+use crate::systems::LabArgs;
 use std::path::PathBuf;
 
-/// Placement and lookup in the chunk store, computed and simulated: the Smash paper's table 2 and figures 6, 13 and 14.
+/// Placement and lookup in the chunk store: the Smash paper's tables 2 and 4 and figures 6 to 11, 13 and 14.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Needs no server and no disk. Everything takes a few minutes and up to 3 GB of memory.")]
+#[command(
+    after_help = "migration, dram, traffic and heat are computed: they need no server and no disk, a few minutes and up to 3 GB of memory.\n\
+                  latency, failure and addition start six and more nodes as processes of this program on loopback addresses, and remove\n\
+                  their data afterwards. On two cores they take about 12 minutes and up to 20 GB; nothing else should run meanwhile."
+)]
 pub struct SmashArgs {
     /// Folder for tables and plots
     #[arg(long, default_value = "docs/evaluation/smash")]
@@ -21,6 +26,9 @@ pub struct SmashArgs {
     /// What all randomness comes from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+
+    #[command(flatten)]
+    pub lab: LabArgs,
 }
 
 /// One experiment.
@@ -34,6 +42,12 @@ pub enum Experiment {
     Traffic,
     /// Heat of the nodes (figure 14)
     Heat,
+    /// Latencies of put, get, modify and delete, beside CRUSH and MapX (figures 7, 8, 9 and 11)
+    Latency,
+    /// A node's end: what clients see, and until all chunks have their copies again (figure 10)
+    Failure,
+    /// A node's coming: until it has its first chunk, and what moves (table 4)
+    Addition,
 }
 
 impl Experiment {
@@ -43,7 +57,15 @@ impl Experiment {
             Experiment::Dram => "dram",
             Experiment::Traffic => "traffic",
             Experiment::Heat => "heat",
+            Experiment::Latency => "latency",
+            Experiment::Failure => "failure",
+            Experiment::Addition => "addition",
         }
+    }
+
+    /// Whether it starts servers and measures them.
+    pub fn is_measured(self) -> bool {
+        matches!(self, Experiment::Latency | Experiment::Failure | Experiment::Addition)
     }
 
     /// What it shows.
@@ -53,6 +75,9 @@ impl Experiment {
             Experiment::Dram => "memory of the units, by formula and as built",
             Experiment::Traffic => "flows by distance, near placement beside CRUSH",
             Experiment::Heat => "sums of hot values of the nodes, relocations beside CRUSH",
+            Experiment::Latency => "latencies with six nodes as processes, beside CRUSH and MapX",
+            Experiment::Failure => "a node of six ends, under load",
+            Experiment::Addition => "nodes come to six, under load",
         }
     }
 }
@@ -60,7 +85,15 @@ impl Experiment {
 impl SmashArgs {
     /// What is to be run, in the paper's order.
     pub fn experiments(&self) -> Vec<Experiment> {
-        let all = [Experiment::Migration, Experiment::Dram, Experiment::Traffic, Experiment::Heat];
+        let all = [
+            Experiment::Migration,
+            Experiment::Dram,
+            Experiment::Traffic,
+            Experiment::Heat,
+            Experiment::Latency,
+            Experiment::Failure,
+            Experiment::Addition,
+        ];
         all.into_iter().filter(|experiment| self.only.is_empty() || self.only.contains(experiment)).collect()
     }
 }

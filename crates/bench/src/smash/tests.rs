@@ -3,7 +3,9 @@
 use super::formula::{Lengths, megabytes};
 use super::heat::{self, Case, Values};
 use super::layout::Layout;
-use super::{SmashArgs, index, migration, traffic};
+use super::{Experiment, SmashArgs, index, migration, traffic};
+use clap::Parser;
+use std::path::{Path, PathBuf};
 use topology::Level;
 
 fn near(found: f64, expected: f64, within: f64) {
@@ -95,12 +97,30 @@ fn balancing_leaves_the_mean() {
     assert!(skewed.moved < outcome.moved / 2.0, "{} and {}", skewed.moved, outcome.moved);
 }
 
-/// The whole command, short; and the same again from the same seed.
+/// A command line.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: SmashArgs,
+}
+
+fn args(out: &Path, only: Vec<Experiment>, seed: u64) -> SmashArgs {
+    let args = Line::try_parse_from(["smash", "--quick"]).unwrap().args;
+    SmashArgs { out: out.to_owned(), only, seed, ..args }
+}
+
+/// What is computed needs no cluster.
+fn nowhere(_: PathBuf) -> crate::Entering {
+    unreachable!("no server is started")
+}
+
+/// What is computed, short; and the same again from the same seed. That the others run is shown by the program's own tests.
 #[test]
 fn all_experiments_leave_their_files() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     for folder in &folders {
-        super::run(&SmashArgs { out: folder.path().to_owned(), only: Vec::new(), quick: true, seed: 1 }).unwrap();
+        let only = vec![Experiment::Migration, Experiment::Dram, Experiment::Traffic, Experiment::Heat];
+        super::run(&args(folder.path(), only, 1), nowhere).unwrap();
     }
     for name in ["migration", "dram-node", "dram-shard", "dram-units", "dram-example", "traffic", "heat"] {
         let [one, other] = [0, 1].map(|at| std::fs::read_to_string(folders[at].path().join(format!("{name}.csv"))).unwrap());
@@ -114,8 +134,7 @@ fn all_experiments_leave_their_files() {
 #[test]
 fn near_placement_follows_the_capacity() {
     let folder = tempfile::tempdir().unwrap();
-    let args = SmashArgs { out: folder.path().to_owned(), only: vec![super::Experiment::Traffic], quick: true, seed: 5 };
-    super::run(&args).unwrap();
+    super::run(&args(folder.path(), vec![Experiment::Traffic], 5), nowhere).unwrap();
     let text = std::fs::read_to_string(folder.path().join("traffic.csv")).unwrap();
     let share = |row: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(row)).unwrap();

@@ -1,7 +1,7 @@
 //! The options of `bench zstore`, and how long everything takes.
 
 use crate::s3::parse_duration;
-use std::net::Ipv4Addr;
+use crate::systems::LabArgs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,21 +32,8 @@ pub struct ZstoreArgs {
     #[arg(long, short = 'd', value_parser = parse_duration)]
     pub duration: Option<Duration>,
 
-    /// Folder for the servers' data; what is made in it is removed
-    #[arg(long, default_value = "./trilith-bench")]
-    pub work: PathBuf,
-
-    /// First of the loopback addresses that the servers use
-    #[arg(long, default_value = "127.0.50.1")]
-    pub first_addr: Ipv4Addr,
-
-    /// Threads of each server that serve requests
-    #[arg(long, default_value_t = 1)]
-    pub cores: u32,
-
-    /// The program whose servers are measured [default: this one]
-    #[arg(long)]
-    pub program: Option<PathBuf>,
+    #[command(flatten)]
+    pub lab: LabArgs,
 }
 
 /// One experiment.

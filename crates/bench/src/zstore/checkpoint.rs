@@ -1,10 +1,11 @@
 //! What a checkpoint does to the foreground (paper, figure 7): entries that nobody wrote, through the real checkpoint.
 
+use super::SLICE;
 use super::args::Scale;
 use super::engine::{self, Ground, Work};
-use super::systems::Lab;
-use super::timeline::{SLICE, Timeline};
 use crate::report::{Plot, Report, Series, Table};
+use crate::systems::Lab;
+use crate::timeline::Timeline;
 use anyhow::Context;
 use logstore::LogStoreConfig;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ async fn one(lab: &Lab, work: Work, entries: u64) -> anyhow::Result<Sample> {
     engine::fill(&ground, &store, 0..KEYS).await?;
     store.checkpoint().await.context("a first checkpoint")?;
     store.add_synthetic_entries(&engine::key(0), entries).await?;
-    let timeline = Arc::new(Timeline::begin());
+    let timeline = Arc::new(Timeline::begin(SLICE));
     let load = ground.load(&store, work, KEYS, &timeline);
     tokio::time::sleep(WARM_UP + BEFORE).await;
     let (began, bytes_before) = (timeline.elapsed(), store.stats().run_bytes.get());

@@ -1,6 +1,6 @@
 //! A connection that sends a request without waiting for its answer: two of them make requests that are close to each other.
 
-use super::systems::BUCKET;
+use crate::systems::BUCKET;
 use anyhow::{Context, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,11 +1,12 @@
 //! What garbage collection does to the foreground (paper, figure 9): zones of which half is live, emptied one in 2, 5 or 10 seconds, or as
 //! fast as it goes. The foreground makes no garbage, so that collection finds no emptier zones.
 
+use super::SLICE;
 use super::args::Scale;
 use super::engine::{self, Ground, Work};
-use super::systems::Lab;
-use super::timeline::Timeline;
 use crate::report::{Plot, Report, Series, Table};
+use crate::systems::Lab;
+use crate::timeline::Timeline;
 use anyhow::Context;
 use logstore::LogStoreConfig;
 use std::sync::Arc;
@@ -102,7 +103,7 @@ async fn age(ground: &Ground, objects: u64) -> anyhow::Result<()> {
 
 async fn one(ground: &Ground, work: Work, pace: Pace, measured: Duration) -> anyhow::Result<Sample> {
     let store = ground.open(pace.config()).await?;
-    let timeline = Arc::new(Timeline::begin());
+    let timeline = Arc::new(Timeline::begin(SLICE));
     let load = ground.load(&store, work, KEYS, &timeline);
     tokio::time::sleep(WARM_UP).await;
     let before = store.stats().relocated_bytes.get();
@@ -121,8 +122,7 @@ fn report(samples: &[Sample]) -> Report {
     for sample in samples {
         let without = samples.iter().find(|other| other.work == sample.work && other.pace == Pace::Off);
         let change = without.map_or(0.0, |without| sample.rate / without.rate - 1.0);
-        let seconds =
-            (sample.timeline.rates().len() as f64 * super::timeline::SLICE.as_secs_f64() - WARM_UP.as_secs_f64()).max(1.0);
+        let seconds = (sample.timeline.rates().len() as f64 * SLICE.as_secs_f64() - WARM_UP.as_secs_f64()).max(1.0);
         summary.row(vec![
             sample.work.name().to_owned(),
             sample.pace.name(),

@@ -2,7 +2,7 @@
 //! a given moment. Three devices, files in one folder; its background work on one thread, the foreground load on another, as a server
 //! has them.
 
-use super::timeline::Timeline;
+use crate::timeline::Timeline;
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use device::{Device, DeviceConfig, FormatOptions};

@@ -8,11 +8,12 @@
 use super::args::Scale;
 use super::client::Client;
 use super::load;
-use super::systems::{Lab, NODES, Setup, System};
-use super::timeline::Timeline;
+use super::{NODES, SLICE};
 use crate::clock;
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
+use crate::systems::{Lab, Setup, System};
+use crate::timeline::Timeline;
 use anyhow::{Context, ensure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +66,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
         println!("  a node is killed and comes back, {name}");
         let settings =
             vec![("TRILITH_BACKGROUND_RATE", rate.to_owned()), ("TRILITH_CHECKPOINT_ENTRIES", CHECKPOINT_ENTRIES.to_owned())];
-        let mut system = lab.cluster(Setup { name: "failing", place: 0, settings, device_size: "24GiB" })?;
+        let mut system = lab.cluster(Setup { name: "failing", settings, device_size: "24GiB", ..Setup::default() }, NODES)?;
         samples.push(one(&mut system, name, scale)?);
     }
     Ok(report(&samples))
@@ -77,7 +78,7 @@ fn one(system: &mut System, name: &'static str, scale: &Scale) -> anyhow::Result
         false => (PART, AWAY, FILL),
     };
     load::run(system, &["--mix", "put", "--unique"], FILL_CONNECTIONS, fill)?;
-    let timeline = Arc::new(Timeline::begin());
+    let timeline = Arc::new(Timeline::begin(SLICE));
     let places: Vec<String> = system.nodes[..VICTIM].iter().map(|node| node.s3.clone()).collect();
     let workers: Vec<_> = (0..WORKERS)
         .map(|worker| {

@@ -1,8 +1,8 @@
 //! `bench s3` against all nodes of a system at once, and what it costs them.
 
-use super::systems::{BUCKET, System};
 use crate::clock;
 use crate::s3::{self, S3Args};
+use crate::systems::{BUCKET, System};
 use anyhow::{Context, ensure};
 use clap::Parser;
 use std::time::Duration;

@@ -4,12 +4,13 @@
 //! Each worker has a connection to one node and one to the next. It sends a PUT on the first and, within a millisecond, a GET on the second,
 //! then waits for both: of the same key (a close read), or of another. So both shares are the same work at the same concurrency.
 
+use super::NODES;
 use super::args::Scale;
 use super::client::Client;
-use super::systems::{Lab, NODES, Setup, System};
 use crate::clock;
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table, median, spread};
+use crate::systems::{Lab, Setup, System};
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
@@ -58,11 +59,11 @@ impl Sample {
 pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
     let setup = |name, place, mode: &str| {
         let settings = vec![("TRILITH_CONSISTENCY", mode.to_owned())];
-        Setup { name, place, settings, device_size: "24GiB" }
+        Setup { name, place, settings, device_size: "24GiB", ..Setup::default() }
     };
     let systems = [
-        lab.cluster(setup("linearizable", 0, "linearizable"))?,
-        lab.cluster(setup("read-after-write", NODES as u32, "read-after-write"))?,
+        lab.cluster(setup("linearizable", 0, "linearizable"), NODES)?,
+        lab.cluster(setup("read-after-write", NODES as u32, "read-after-write"), NODES)?,
     ];
     for system in &systems {
         prepare(system)?;

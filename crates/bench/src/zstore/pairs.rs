@@ -1,9 +1,10 @@
 //! What a cell of three nodes costs beside one process: processor time of the servers per request, in turn, round by round.
 
+use super::NODES;
 use super::args::Scale;
 use super::load::{self, Spent};
-use super::systems::{Lab, Setup, System};
 use crate::report::{Report, Table, median, spread};
+use crate::systems::{Lab, Setup, System};
 use std::time::Duration;
 
 /// Objects that are read.
@@ -27,11 +28,11 @@ struct Sample {
 }
 
 pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
-    let setup = |name, place| Setup { name, place, settings: Vec::new(), device_size: "24GiB" };
+    let setup = |name, place| Setup { name, place, device_size: "24GiB", ..Setup::default() };
     let systems = [
         lab.single(setup("one-replica", 0), 1)?,
         lab.single(setup("three-replicas", 1), 3)?,
-        lab.cluster(setup("three-nodes", 0))?,
+        lab.cluster(setup("three-nodes", 0), NODES)?,
     ];
     for system in &systems {
         load::prepare(system, KEYS)?;

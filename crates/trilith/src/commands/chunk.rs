@@ -115,6 +115,11 @@ pub fn run(command: &ChunkCommand) -> anyhow::Result<()> {
     })
 }
 
+/// A client for the experiments.
+pub fn enter(data: PathBuf) -> bench::Entering {
+    Box::pin(async move { Ok(Session::open(&data).await?.into_client()) })
+}
+
 async fn put(args: &PutArgs) -> anyhow::Result<()> {
     let content = read(&args.file)?;
     let session = Session::open(&args.data.data).await?;

@@ -119,8 +119,8 @@ pub struct RemoveArgs {
     after_help = "Node i listens on 127.0.0.i: S3 on port 9000, admin on 9001, the others on 9002. Its data and its trilith.pid are\nunder DATA/node-i. Kill one and watch:\n  kill -9 $(cat trilith-dev/node-2/trilith.pid); trilith cluster status"
 )]
 pub struct DevArgs {
-    /// How many nodes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    /// How many nodes, up to 12. A cell has five gateways: further nodes serve their devices and chunks, and wait for a place
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=12))]
     pub nodes: u8,
     /// Folder for all nodes; made if absent
     #[arg(long, default_value = "./trilith-dev")]

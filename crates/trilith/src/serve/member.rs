@@ -1,21 +1,23 @@
 //! `trilith serve` in a data folder that has a place in a cluster: the same services over one node's part of it.
 
 use super::peers::{ClientsWrites, OtherNodes};
-use super::{devices, greet, make_default_buckets, notices, s3_metrics, threads};
+use super::{chunk_metrics, devices, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
 use crate::place::Place;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
 use consensus::LogPlace;
+use device::Device;
 use env::Env;
 use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
 use node::{Node, NodeOptions};
 use object::{Engines, ObjectService};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use topology::MAX_CELL_GATEWAYS;
 
 /// The folder of the consensus log within the data folder.
 const CONSENSUS_FOLDER: &str = "consensus";
@@ -50,34 +52,32 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
     let found = devices::open_of_node(&env, &settings, &manager, (cluster.id, opened.id()), disks).await?;
+    let opened = opened.with_chunk_settings(settings.chunks);
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
     let (root, origin) = root_of(&env, &settings, &manager).await?;
 
     let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
     let service = Arc::new(service.with_peers(Arc::new(OtherNodes(Arc::downgrade(&node)))));
     node.set_drain(Arc::new(ClientsWrites(Arc::downgrade(&service))));
-    if node.store().is_none() {
-        tracing::info!("waiting until this node's gateway is in the cell's view: the S3 port opens then");
-    }
-    while node.store().is_none() {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            () = env.sleep(SERVING_LOOK) => {}
-        }
+    let (serving, s3_address) = (Arc::downgrade(&node), Arc::new(OnceLock::new()));
+    admin.attach(Sources {
+        manager: manager.clone(),
+        devices: found.clone(),
+        missing: Vec::new(),
+        store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
+        s3_address: s3_address.clone(),
+        notices: notices(&settings),
+    });
+    chunk_metrics::register(admin.registry(), &node);
+    tokio::select! {
+        _ = terminate.recv() => return close(node, &found, admin_server).await,
+        _ = interrupt.recv() => return close(node, &found, admin_server).await,
+        () = wait_for_a_place(&env, &node) => {}
     }
     make_default_buckets(&manager, &settings.default_buckets).await?;
     let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Serves)?;
     s3_metrics::register(admin.registry(), server.app());
-    let serving = Arc::downgrade(&node);
-    admin.attach(Sources {
-        manager,
-        devices: found.clone(),
-        missing: Vec::new(),
-        store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
-        s3_address: server.address(),
-        notices: notices(&settings),
-    });
+    s3_address.set(server.address()).ok();
     admin.set_ready(true);
     greet(&settings, &server, &admin_server, &origin, &root)?;
     tokio::select! {
@@ -87,10 +87,36 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     tracing::info!("stopping: finishing the requests in hand");
     admin.set_ready(false);
     server.stop().await?;
+    close(node, &found, admin_server).await
+}
+
+/// Until this node's gateway serves: some seconds, or, in a cell with as many gateways as it may have, until one of them has gone.
+async fn wait_for_a_place(env: &Env, node: &Node) {
+    if node.store().is_none() {
+        tracing::info!("waiting until this node's gateway is in the cell's view: the S3 port opens then");
+    }
+    let mut was_full = false;
+    while node.store().is_none() {
+        let is_full = node.manager().snapshot().cell(node::CELL).is_some_and(|cell| cell.is_full());
+        if is_full && !was_full {
+            let most = MAX_CELL_GATEWAYS;
+            tracing::info!(
+                most,
+                "the cell has as many gateways as it may have: this node serves its devices and its part of the chunk store, and its \
+                 gateway waits for a place"
+            );
+        }
+        was_full = is_full;
+        env.sleep(SERVING_LOOK).await;
+    }
+}
+
+/// Ends a node's part in its cluster in order.
+async fn close(node: Arc<Node>, devices: &[Arc<Device>], admin_server: AdminServer) -> anyhow::Result<()> {
     node.leave().await;
     node.chunks().close().await;
     drop(node);
-    for device in &found {
+    for device in devices {
         if let Err(error) = device.seal().await {
             tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
         }

@@ -1,6 +1,7 @@
 //! `trilith bench s3` against a server of its own: the report that scripts read.
 
-use crate::server::{Home, PASSWORD, Server, USER, text};
+use crate::cluster::fixture::own_addresses;
+use crate::server::{Home, PASSWORD, Server, USER, program, text};
 use serde_json::Value;
 
 /// One run with the given options; what it printed, and whether it succeeded.
@@ -60,4 +61,27 @@ fn a_run_in_which_nothing_succeeds_reports_why_and_fails() {
     let errors = report["errors"].as_object().expect("errors by kind");
     assert!(errors.keys().all(|kind| kind.contains("403")) && !errors.is_empty(), "{printed}");
     assert_eq!(errors.values().filter_map(Value::as_u64).sum::<u64>(), count(&report["total"], "errors"));
+}
+
+/// The experiments of the chunk store that start clusters of six nodes, as short as they can be: they run, and nothing moves to a node that comes.
+#[test]
+fn experiments_with_six_nodes_leave_their_files() {
+    let home = Home::new();
+    let (out, first) = (home.path("out"), own_addresses());
+    let mut command = program();
+    command.args(["bench", "smash", "--quick", "--only", "latency,failure,addition", "--first-addr", &first]);
+    let output = command.arg("--out").arg(&out).arg("--work").arg(home.path("work")).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    for (name, rows) in [("latency-4k", 1000), ("failure", 10), ("addition", 1)] {
+        let table = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
+        assert!(table.lines().count() > rows, "{name}: {table}");
+        assert!(std::fs::read_to_string(out.join(format!("{name}.md"))).unwrap().contains("Provisional"));
+    }
+    let latencies = std::fs::read_to_string(out.join("latency-4k.md")).unwrap();
+    for way in ["one lookup unit", "two lookup units", "CRUSH", "MapX"] {
+        assert!(latencies.contains(&format!("| delete | uniform | {way} |")), "{way}: {latencies}");
+    }
+    assert!(latencies.contains("CRUSH 40 of 40"), "the map says where every chunk is: {latencies}");
+    let addition = std::fs::read_to_string(out.join("addition.md")).unwrap();
+    assert!(addition.contains("| bytes moved between nodes | 0 |"), "{addition}");
 }

@@ -8,12 +8,13 @@ mod chunks;
 mod dev;
 mod disks;
 mod endpoints;
-mod fixture;
+pub mod fixture;
 mod input;
 mod kills;
 mod objects;
 mod pauses;
 mod removal;
+mod sixth;
 mod tls;
 mod traffic;
 

@@ -55,6 +55,11 @@ impl Session {
         &self.client
     }
 
+    /// For whoever needs nothing else. It goes on as long as the runtime does.
+    pub fn into_client(self) -> ChunkClient {
+        self.client
+    }
+
     /// Waits until a chunk has no copy on a device any more.
     pub async fn wait_until_moved(&self, id: ChunkId, from: DeviceId) -> anyhow::Result<()> {
         let until = self.env.now() + MOVE_PATIENCE;

@@ -14,6 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
+use topology::MAX_CELL_GATEWAYS;
 
 /// How long the nodes may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
@@ -51,6 +52,11 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     for node in &nodes {
         let (number, address) = (node.number, node.address);
         say!("  node {number}  S3 http://{address}:9000  admin http://{address}:9001  log {}", log_of(&node.data).display());
+    }
+    if usize::from(args.nodes) > MAX_CELL_GATEWAYS {
+        say!(
+            "  {MAX_CELL_GATEWAYS} of them serve S3; the others serve devices and chunks, and wait for a place among the gateways"
+        );
     }
     say!("  access key {}", root.user);
     say!("  secret key {}", root.password);

@@ -18,7 +18,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     } else {
         print(&status, cell);
     }
-    Ok(verdict(cell.nodes.iter().all(|node| node.serves) && cell.undecided.is_empty()))
+    Ok(verdict(cell.nodes.iter().all(|node| node.serves || node.waits) && cell.undecided.is_empty()))
 }
 
 fn print(status: &Status, cell: &CellStatus) {
@@ -33,12 +33,19 @@ fn print(status: &Status, cell: &CellStatus) {
     if !cell.alone.is_empty() {
         println!("  written to devices {:?} alone: keep them up", cell.alone);
     }
+    if cell.nodes.iter().any(|node| node.waits) {
+        println!("  {} gateways are as many as a cell may have: those that wait come in when one goes", cell.gateways);
+    }
     println!();
     let rows: Vec<[String; 5]> = cell
         .nodes
         .iter()
         .map(|node| {
-            let state = if node.serves { "serves" } else { "away" };
+            let state = match (node.serves, node.waits) {
+                (true, _) => "serves",
+                (false, true) => "waits",
+                (false, false) => "away",
+            };
             let votes = if node.votes { "votes" } else { "follows" };
             [node.name.clone(), node.address.clone(), state.to_owned(), votes.to_owned(), node.version.clone()]
         })

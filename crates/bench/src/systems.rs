@@ -1,6 +1,5 @@
-//! The servers that are measured: processes of this program, started and stopped here.
+//! The servers that are measured: processes of this program, started and stopped here. Shared by the experiments of both papers.
 
-use super::args::ZstoreArgs;
 use crate::clock;
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,6 +9,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use topology::MAX_CELL_GATEWAYS;
 
 /// The bucket of every experiment.
 pub const BUCKET: &str = "bench";
@@ -22,8 +22,26 @@ const LOOK: Duration = Duration::from_millis(50);
 const ADMIN_PATIENCE: Duration = Duration::from_secs(5);
 /// Addresses of single servers begin so far behind the first.
 const SINGLE_OFFSET: u32 = 16;
-/// Nodes of a cluster.
-pub const NODES: usize = 3;
+
+/// Where and how servers are started.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LabArgs {
+    /// Folder for the servers' data; what is made in it is removed
+    #[arg(long, default_value = "./trilith-bench")]
+    pub work: PathBuf,
+
+    /// First of the loopback addresses that the servers use
+    #[arg(long, default_value = "127.0.50.1")]
+    pub first_addr: Ipv4Addr,
+
+    /// Threads of each server that serve requests
+    #[arg(long, default_value_t = 1)]
+    pub cores: u32,
+
+    /// The program whose servers are measured [default: this one]
+    #[arg(long)]
+    pub program: Option<PathBuf>,
+}
 
 /// Where systems are started.
 pub struct Lab {
@@ -42,6 +60,8 @@ pub struct Setup {
     /// Settings in their environment form.
     pub settings: Vec<(&'static str, String)>,
     pub device_size: &'static str,
+    /// Of each node's device, for chunks.
+    pub chunk_space: Option<&'static str>,
 }
 
 /// A running system. It ends, and its data is removed, when this is dropped.
@@ -51,14 +71,19 @@ pub struct System {
     program: PathBuf,
     settings: Vec<(&'static str, String)>,
     process: Child,
-    /// Nodes that were started again by themselves.
-    restarted: Vec<Child>,
+    /// Nodes that were started by themselves: again, or later than the others.
+    further: Vec<Child>,
     data: PathBuf,
+    device_size: &'static str,
+    chunk_space: Option<&'static str>,
 }
 
 /// Where one process of a system is.
 #[derive(Clone, Debug)]
 pub struct Place {
+    /// What the cluster calls it.
+    pub name: String,
+    pub address: Ipv4Addr,
     /// HOST:PORT.
     pub s3: String,
     pub admin: String,
@@ -66,7 +91,7 @@ pub struct Place {
 }
 
 impl Lab {
-    pub fn new(args: &ZstoreArgs) -> anyhow::Result<Lab> {
+    pub fn new(args: &LabArgs) -> anyhow::Result<Lab> {
         let program = match &args.program {
             Some(program) => program.clone(),
             None => std::env::current_exe().context("finding this program")?,
@@ -90,30 +115,35 @@ impl Lab {
         let address = self.address(SINGLE_OFFSET + setup.place);
         let files: Vec<String> =
             (1..=devices).map(|number| data.join(format!("device-{number}")).display().to_string()).collect();
-        let place = Place { s3: format!("{address}:9000"), admin: format!("{address}:9001"), data: data.join("server") };
+        let place = Place::at("server", address, &data);
         let mut command = self.command(&setup);
         command.args(["serve", "--devices", &files.join(","), "--device-size", setup.device_size]);
         command.args(["--s3-addr", &place.s3, "--admin-addr", &place.admin, "--cores", &self.cores.to_string()]);
         command.arg("--data").arg(&place.data);
         let credentials = place.data.clone();
-        self.start(setup, command, data, vec![place], &credentials)
+        let system = self.start(setup, command, data, vec![place])?;
+        system.make_bucket(&credentials)?;
+        Ok(system)
     }
 
-    /// A cluster of three nodes with one device each, as `trilith cluster dev` starts it.
-    pub fn cluster(&self, setup: Setup) -> anyhow::Result<System> {
+    /// A cluster with one device at each node, as `trilith cluster dev` starts it.
+    pub fn cluster(&self, setup: Setup, nodes: usize) -> anyhow::Result<System> {
+        let system = self.bare_cluster(setup, nodes)?;
+        system.make_bucket(&system.data)?;
+        Ok(system)
+    }
+
+    /// The same without a bucket.
+    pub fn bare_cluster(&self, setup: Setup, nodes: usize) -> anyhow::Result<System> {
         let data = self.fresh_folder(setup.name)?;
-        let node = |number: usize| {
-            let address = self.address(setup.place + number as u32 - 1);
-            let data = data.join(format!("node-{number}"));
-            Place { s3: format!("{address}:9000"), admin: format!("{address}:9001"), data }
-        };
-        let nodes = (1..=NODES).map(node).collect();
+        let node = |number: usize| Place::at(&format!("node-{number}"), self.address(setup.place + number as u32 - 1), &data);
+        let places = (1..=nodes).map(node).collect();
         let mut command = self.command(&setup);
-        command.args(["cluster", "dev", "--nodes", &NODES.to_string(), "--device-size", setup.device_size]);
+        command.args(["cluster", "dev", "--nodes", &nodes.to_string(), "--device-size", setup.device_size]);
+        command.args(setup.chunk_space.iter().flat_map(|space| ["--chunk-space", space]));
         command.args(["--first-addr", &self.address(setup.place).to_string(), "--cores", &self.cores.to_string()]);
         command.arg("--data").arg(&data);
-        let credentials = data.clone();
-        self.start(setup, command, data, nodes, &credentials)
+        self.start(setup, command, data, places)
     }
 
     fn fresh_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
@@ -131,34 +161,40 @@ impl Lab {
         command
     }
 
-    fn start(
-        &self,
-        setup: Setup,
-        mut command: Command,
-        data: PathBuf,
-        nodes: Vec<Place>,
-        credentials: &Path,
-    ) -> anyhow::Result<System> {
+    fn start(&self, setup: Setup, mut command: Command, data: PathBuf, nodes: Vec<Place>) -> anyhow::Result<System> {
         let log = std::fs::File::create(data.join("bench.log")).context("making a log")?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = command.spawn().with_context(|| format!("starting {}", setup.name))?;
-        let (name, settings) = (setup.name, setup.settings);
-        let mut system = System { name, nodes, program: self.program.clone(), settings, process, restarted: Vec::new(), data };
+        let Setup { name, settings, device_size, chunk_space, .. } = setup;
+        let (program, further) = (self.program.clone(), Vec::new());
+        let mut system = System { name, nodes, program, settings, process, further, data, device_size, chunk_space };
         system.wait_until_all_serve()?;
+        Ok(system)
+    }
+}
+
+impl Place {
+    fn at(name: &str, address: Ipv4Addr, folder: &Path) -> Place {
+        let data = folder.join(name);
+        Place { name: name.to_owned(), address, s3: format!("{address}:9000"), admin: format!("{address}:9001"), data }
+    }
+}
+
+impl System {
+    /// Makes the bucket that everybody may use.
+    fn make_bucket(&self, credentials: &Path) -> anyhow::Result<()> {
         for words in [vec!["make", BUCKET], vec!["policy", "set", BUCKET, "public-read-write"]] {
             let mut command = Command::new(&self.program);
-            command.arg("bucket").args(words).args(["--endpoint", &format!("http://{}", system.nodes[0].s3)]);
+            command.arg("bucket").args(words).args(["--endpoint", &format!("http://{}", self.nodes[0].s3)]);
             command.env_remove("AWS_ACCESS_KEY_ID").env_remove("TRILITH_ROOT_USER").arg("--data").arg(credentials);
             let output = command.output().context("making the bucket")?;
             ensure!(output.status.success(), "making the bucket: {}", String::from_utf8_lossy(&output.stderr));
         }
         // Buckets and policies are known at once to whoever asks, and a moment later everywhere.
         std::thread::sleep(Duration::from_secs(1));
-        Ok(system)
+        Ok(())
     }
-}
 
-impl System {
     /// Waits until every node serves, in one view with a copy on every device.
     pub fn wait_until_all_serve(&mut self) -> anyhow::Result<()> {
         let until = clock::now() + START_PATIENCE;
@@ -170,9 +206,15 @@ impl System {
         Ok(())
     }
 
-    /// Whether every process answers S3 and, in a cluster, is in the view with its device.
+    /// Whether as many processes answer S3 as may and, in a cluster, all are in the view with their devices.
     pub fn all_serve(&self) -> bool {
-        self.nodes.iter().all(|node| TcpStream::connect(&node.s3).is_ok() && self.is_whole(node))
+        let open = self.nodes.iter().filter(|node| TcpStream::connect(&node.s3).is_ok()).count();
+        open == self.gateways() && self.nodes.iter().all(|node| self.is_whole(node))
+    }
+
+    /// Gateways of a whole cluster.
+    fn gateways(&self) -> usize {
+        self.nodes.len().min(MAX_CELL_GATEWAYS)
     }
 
     fn is_whole(&self, node: &Place) -> bool {
@@ -184,7 +226,7 @@ impl System {
         let devices = cell["devices"].as_array().map_or(&[][..], Vec::as_slice);
         let are_written = devices.len() == self.nodes.len() && devices.iter().all(|device| device["is_written"] == true);
         let is_decided = cell["undecided"].as_array().is_some_and(Vec::is_empty);
-        cell["gateways"].as_u64() == Some(self.nodes.len() as u64) && are_written && is_decided
+        cell["gateways"].as_u64() == Some(self.gateways() as u64) && are_written && is_decided
     }
 
     /// The process of a node.
@@ -214,7 +256,12 @@ impl System {
 
     /// The same, summed over all nodes.
     pub fn metrics(&self, name: &str) -> anyhow::Result<f64> {
-        (0..self.nodes.len()).map(|node| self.metric(node, name)).sum()
+        self.metrics_of_first(self.nodes.len(), name)
+    }
+
+    /// The same, summed over so many nodes: later ones may not run yet.
+    pub fn metrics_of_first(&self, nodes: usize, name: &str) -> anyhow::Result<f64> {
+        (0..nodes).map(|node| self.metric(node, name)).sum()
     }
 
     /// The status of a node.
@@ -229,19 +276,57 @@ impl System {
 
     /// Starts a node again that has ended.
     pub fn restart(&mut self, node: usize) -> anyhow::Result<()> {
-        let log = std::fs::File::create(self.data.join("restarted.log")).context("making a log")?;
+        self.serve(node, &[])
+    }
+
+    fn serve(&mut self, node: usize, options: &[&str]) -> anyhow::Result<()> {
+        let log = std::fs::File::create(self.nodes[node].data.join("trilith.log")).context("making a log")?;
         let mut command = Command::new(&self.program);
         command.envs(self.settings.iter().map(|(key, value)| (key, value)));
-        command.args(["serve", "--data"]).arg(&self.nodes[node].data);
+        command.args(["serve", "--data"]).arg(&self.nodes[node].data).args(options);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.restarted.push(command.spawn().context("starting a node again")?);
+        self.further.push(command.spawn().context("starting a node")?);
         Ok(())
+    }
+
+    /// Gives a further node its place in the cluster; its index. It is not started yet.
+    pub fn join(&mut self) -> anyhow::Result<usize> {
+        let first = self.nodes[0].clone();
+        let address = Ipv4Addr::from_bits(first.address.to_bits() + self.nodes.len() as u32);
+        let place = Place::at(&format!("node-{}", self.nodes.len() + 1), address, &self.data);
+        let token = self.ask(&["cluster", "token", "--data"], &first.data)?;
+        let (via, own) = (format!("{}:9002", first.address), format!("{address}:9002"));
+        let words = ["cluster", "join", token.trim(), "--via", &via, "--cluster-addr", &own, "--name", &place.name, "--data"];
+        self.ask(&words, &place.data)?;
+        self.nodes.push(place);
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Starts a node that has joined.
+    pub fn start_joined(&mut self, node: usize) -> anyhow::Result<()> {
+        let Place { s3, admin, .. } = self.nodes[node].clone();
+        let mut options = vec!["--s3-addr", &s3, "--admin-addr", &admin, "--cores", "1", "--device-size", self.device_size];
+        options.extend(self.chunk_space.iter().flat_map(|space| ["--chunk-space", space]));
+        self.serve(node, &options)
+    }
+
+    /// Removes a node that has ended, asking another one.
+    pub fn remove(&self, node: usize, by: usize) -> anyhow::Result<()> {
+        let words = ["cluster", "remove", &self.nodes[node].name, "--force", "--data"];
+        self.ask(&words, &self.nodes[by].data).map(|_| ())
+    }
+
+    /// A command of the program on a node's folder; what it prints.
+    fn ask(&self, words: &[&str], data: &Path) -> anyhow::Result<String> {
+        let output = Command::new(&self.program).args(words).arg(data).output().context("running a command")?;
+        ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
 impl Drop for System {
     fn drop(&mut self) {
-        self.restarted.iter_mut().for_each(stop);
+        self.further.iter_mut().for_each(stop);
         stop(&mut self.process);
         // What can't be removed stays, and the next run removes it.
         let _ = std::fs::remove_dir_all(&self.data);
@@ -271,7 +356,7 @@ fn cpu_of(pid: Pid) -> anyhow::Result<Duration> {
 }
 
 /// Fields 14 and 15; the second field is a name in parentheses that may hold anything.
-pub(super) fn ticks_of(stat: &str) -> Option<u64> {
+fn ticks_of(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -294,3 +379,6 @@ fn get(address: &str, path: &str) -> anyhow::Result<String> {
     ensure!(head.starts_with("HTTP/1.1 200"), "{address} answers {path} with {}", head.lines().next().unwrap_or_default());
     Ok(body.to_owned())
 }
+
+#[cfg(test)]
+mod tests;
