@@ -44,6 +44,7 @@ pub struct UnitMember {
     pub(super) leading: Mutex<Option<Leading>>,
     duties: Arc<Semaphore>,
     pub(super) is_changing_members: AtomicBool,
+    pub(super) is_asking_for_bulks: AtomicBool,
     placer: PlacerChoice,
 }
 
@@ -58,10 +59,18 @@ impl UnitMember {
         placer: PlacerChoice,
     ) -> Arc<UnitMember> {
         let duties = Arc::new(Semaphore::new(MAX_DUTIES));
-        let (leading, is_changing_members) = (Mutex::new(None), AtomicBool::new(false));
-        let member =
-            UnitMember { env: env.clone(), shard, group, manager, reach, leading, duties, is_changing_members, placer };
-        let member = Arc::new(member);
+        let member = Arc::new(UnitMember {
+            env: env.clone(),
+            shard,
+            group,
+            manager,
+            reach,
+            leading: Mutex::new(None),
+            duties,
+            is_changing_members: AtomicBool::new(false),
+            is_asking_for_bulks: AtomicBool::new(false),
+            placer,
+        });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
     }

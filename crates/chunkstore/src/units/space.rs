@@ -1,6 +1,7 @@
 //! The space that a unit has: the manager's grants are told to it, and more is asked for in time; a full shard is closed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use format::chunk_command::ChunkCommand;
 use format::chunk_place::BlockPlace;
@@ -62,7 +63,8 @@ impl UnitMember {
     }
 
     fn ask_for_bulks(self: &Arc<Self>, devices: Vec<DeviceId>) {
-        if devices.is_empty() {
+        // Devices are looked at again with every grant: who is asked for already must not be asked for twice.
+        if devices.is_empty() || self.is_asking_for_bulks.swap(true, Ordering::AcqRel) {
             return;
         }
         let member = self.clone();
@@ -72,6 +74,11 @@ impl UnitMember {
                     tracing::debug!(shard = member.shard.0, device = device.0, %error, "asking for a bulk");
                 }
             }
+            // Until what was granted is known here.
+            if let Err(error) = member.manager.fresh().await {
+                tracing::debug!(shard = member.shard.0, %error, "hearing of bulks");
+            }
+            member.is_asking_for_bulks.store(false, Ordering::Release);
         });
     }
 }
