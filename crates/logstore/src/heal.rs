@@ -15,6 +15,7 @@
 //! - Nothing is ever copied but a frame whose checksums are right.
 
 mod copies;
+pub(crate) mod ordered;
 pub(crate) mod scrub;
 mod suspects;
 

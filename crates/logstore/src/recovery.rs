@@ -312,6 +312,7 @@ impl Parts {
             checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, former: VecDeque::new(), graves: Vec::new() }),
             suspects: Default::default(),
             explained: Default::default(),
+            ordered: Default::default(),
             doubts: Default::default(),
             sealing: Default::default(),
             staging: Mutex::default(),

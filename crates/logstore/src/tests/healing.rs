@@ -1,5 +1,7 @@
 //! Copies that rot, and are made again: found by reads, or by the scrub, in a server of its own.
 
+mod asked;
+
 use super::script::{CHUNK, Read, Script};
 use super::support::{Draw, Rig, key, simulate};
 use crate::LogStore;
