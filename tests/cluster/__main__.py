@@ -8,7 +8,7 @@ every bar holds.
 Needs root, `ip`, `mkfs.ext4` for the disks, cargo, and a Python with boto3 (`./test` makes one: target/venv/bin/python). Builds the program
 first. Nothing of the machine's own network is touched.
 
-`--smoke` is the part of it that `./test` runs: two faults in about 40 seconds, all that was seen judged, and nobody timed. Where the machine
+`--smoke` is the part of it that `./test` runs: two faults in about 30 seconds, all that was seen judged, and nobody timed. Where the machine
 gives no network namespaces it says so and exits with 77.
 """
 

@@ -1,6 +1,7 @@
-//! The HTTP side: four paths, bound before anything else of a start so that a taken port is noticed at once.
+//! The HTTP side: a few paths, bound before anything else of a start so that a taken port is noticed at once.
 
 use crate::metrics;
+use crate::scrub;
 use crate::registry::Registry;
 use crate::sources::Sources;
 use crate::status::{Status, Warning};
@@ -10,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use env::{Env, Instant};
+use logstore::LogStore;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,12 +116,18 @@ impl Admin {
         status
     }
 
+    /// The log engine, if one serves now.
+    pub(crate) fn store(&self) -> Option<LogStore> {
+        self.inner.sources.get().and_then(|sources| (sources.store)())
+    }
+
     fn router(&self) -> Router {
         Router::new()
             .route("/metrics", get(scrape))
             .route("/health/live", get(async || "live\n"))
             .route("/health/ready", get(ready))
             .route("/status", get(async |State(admin): State<Admin>| Json(admin.status())))
+            .route("/scrub", get(scrub::progress).post(scrub::begin))
             .with_state(self.clone())
     }
 }

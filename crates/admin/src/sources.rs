@@ -185,6 +185,7 @@ fn engine_of(store: &LogStore) -> EngineStatus {
     EngineStatus {
         keys: size.keys as u64,
         index_bytes: size.full_map_bytes as u64,
+        sealed_keys: size.sealed_keys as u64,
         unsaved_names: size.unsaved_names as u64,
         epoch: size.epoch.0,
         writes: stats.writes.get(),

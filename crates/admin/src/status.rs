@@ -107,6 +107,9 @@ pub struct EngineStatus {
     /// Keys of the index: objects, parts of uploads and tombstones that are still needed.
     pub keys: u64,
     pub index_bytes: u64,
+    /// Of the keys those that are kept without their hashes, with `index = "ludo"`.
+    #[serde(default)]
+    pub sealed_keys: u64,
     /// Names that no checkpoint covers: a start after a crash walks the log for them.
     pub unsaved_names: u64,
     pub epoch: u64,

@@ -50,6 +50,7 @@ mod write;
 pub use check::{CheckFinding, CheckReport};
 pub use config::LogStoreConfig;
 pub use gateway::{CellView, MemberSetup, MemberStatus};
+pub use heal::ordered::{NotHere, ScrubProgress, ScrubState};
 pub use index::{IndexForm, LudoForm};
 pub use loss::Loss;
 pub use machine::Consistency;

@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     pub suspects: crate::heal::Suspects,
     /// Zones whose damage a scrub has looked up.
     pub explained: crate::heal::scrub::Explained,
+    /// Scrubs that were asked for.
+    pub ordered: crate::heal::ordered::Ordered,
     /// Zones with damage in which something staged may stand.
     pub doubts: crate::collect::Doubts,
     pub sealing: crate::sealing::Sealing,

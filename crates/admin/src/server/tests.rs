@@ -46,6 +46,12 @@ async fn a_starting_process_has_a_status_and_metrics() {
 }
 
 #[tokio::test]
+async fn nothing_is_scrubbed_before_there_is_an_engine() {
+    let (_admin, server) = start().await;
+    assert!(get(&server, "/scrub").await.starts_with("HTTP/1.1 503"));
+}
+
+#[tokio::test]
 async fn a_taken_port_names_its_setting() {
     let (admin, server) = start().await;
     let error = AdminServer::start(server.address(), &admin).await.err().unwrap().to_string();

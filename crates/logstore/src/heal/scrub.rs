@@ -23,12 +23,12 @@ use types::{Activation, DeviceId, Place, ZoneIndex};
 /// A device is read at least this fast...
 const LEAST_BYTES_PER_SECOND: u64 = 64 << 10;
 /// ... and at most this fast, however short the period.
-const MOST_BYTES_PER_SECOND: u64 = 64 << 20;
+pub(super) const MOST_BYTES_PER_SECOND: u64 = 64 << 20;
 /// How often it is looked whether the engine has ended, or has got other devices.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Pause between two lists of chunks that are read to find out what is named where.
-const LIST_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const LIST_PAUSE: Duration = Duration::from_millis(10);
 /// A guess at the length of a frame of which only the place is known.
 const FRAME_BYTES: u32 = 4096;
 
@@ -43,6 +43,14 @@ struct Seen {
     damage: u64,
     holes: u64,
     frames: u64,
+}
+
+/// What a scrub's finding in a zone means.
+#[derive(Default)]
+pub(super) struct Judged {
+    pub damaged: Vec<Damaged>,
+    /// A list could not be read that may name more.
+    pub is_list_unread: bool,
 }
 
 impl Inner {
@@ -111,7 +119,7 @@ async fn pause(env: &Env, inner: &Weak<Inner>, until: Instant) -> bool {
     }
 }
 
-async fn ended(env: &Env, inner: &Weak<Inner>) {
+pub(super) async fn ended(env: &Env, inner: &Weak<Inner>) {
     while inner.upgrade().is_some_and(|inner| !inner.is_deposed()) {
         env.sleep(LOOK).await;
     }
@@ -125,7 +133,7 @@ fn bytes_per_second(bytes: u64, period: Duration) -> u64 {
 impl Inner {
     /// Finds copies that should stand where nothing was written, as the device has it: a start that finds the end of a zone, or its header,
     /// damaged takes it for shorter than it was, or for free.
-    async fn look_for_lost(self: &Arc<Self>, device: &Device) {
+    pub(super) async fn look_for_lost(self: &Arc<Self>, device: &Device) -> Vec<Damaged> {
         let (id, zones) = (device.id(), device.zones());
         let is_beyond = |place: &Place| {
             let holds = |zone: &ZoneInfo| {
@@ -138,22 +146,25 @@ impl Inner {
         let copies =
             named.flat_map(|(owner, places)| places.into_iter().map(move |place| Damaged { place, owner: Some(owner) }));
         let of_runs = self.run_places().into_iter().filter(is_beyond).map(|place| Damaged { place, owner: None });
+        let mut lost = Vec::new();
         for damaged in copies.chain(of_runs).collect::<Vec<_>>() {
             // Or it was written since.
             let read = self.targets.read(&damaged.place, FRAME_BYTES).await;
             if read.is_err_and(|failure| failure.is_damage() || failure == ReadFailure::Moved) {
                 self.suspect([damaged].into_iter());
+                lost.push(damaged);
             }
         }
+        lost
     }
 
     /// Finds whose copies are damaged where a scrub found something.
-    async fn judge(self: &Arc<Self>, device: &Device, zone: &ZoneInfo, report: &ScrubReport) {
+    pub(super) async fn judge(self: &Arc<Self>, device: &Device, zone: &ZoneInfo, report: &ScrubReport) -> Judged {
         let at = (device.id(), zone.zone);
         let ScrubReport { damage, holes, frames, .. } = *report;
         let seen = Seen { activation: zone.activation, damage, holes, frames };
         if !report.is_suspicious() || self.explained.0.lock().get(&at) == Some(&seen) {
-            return;
+            return Judged::default();
         }
         let lacks = |place: &Place| (place.device, place.zone) == at && report.whole.binary_search(&place.offset).is_err();
         let mut damaged = Vec::new();
@@ -164,12 +175,13 @@ impl Inner {
         damaged.extend(self.run_places().into_iter().filter(lacks).map(|place| Damaged { place, owner: None }));
         // Meanwhile it may have been reset, and be in use again.
         if device.zones()[zone.zone.0 as usize].activation != zone.activation {
-            return;
+            return Judged::default();
         }
         tracing::info!(device = at.0.0, zone = at.1.0, damage, holes, copies = damaged.len(), "a scrub found damage");
         if damaged.is_empty() && named.unread.is_none() {
             self.explained.0.lock().insert(at, seen);
         }
-        damaged.into_iter().for_each(|damaged| self.suspect([damaged].into_iter()));
+        damaged.iter().for_each(|damaged| self.suspect([*damaged].into_iter()));
+        Judged { damaged, is_list_unread: named.unread.is_some() }
     }
 }

@@ -4,7 +4,7 @@ use super::cell_rig::CellRig;
 use super::healing::{A_WHILE, must_be_whole};
 use super::script::CHUNK;
 use super::support::{attributes, key, simulate};
-use crate::LogStore;
+use crate::{LogStore, ScrubState};
 use bytes::Bytes;
 use engine::{Condition, ObjectEngine};
 use smallvec::smallvec;
@@ -89,6 +89,35 @@ fn each_gateway_scrubs_what_is_its_own() {
         }
         cell.env.sleep(Duration::from_secs(400)).await;
         assert!(healed(&cell) >= KEYS as u64, "{}", healed(&cell));
+        agree(&cell).await;
+        must_be_whole(&gateways[1], "scrubbed").await;
+    });
+}
+
+/// Whoever is asked reads what is its own, and knows when the leader has healed it.
+#[test]
+fn a_follower_that_is_asked_to_scrub_tells_when_all_is_healed() {
+    simulate(async {
+        let cell = CellRig::new(34, 3).await;
+        let gateways = cell.gateways();
+        for index in 0..KEYS {
+            put(&gateways[index % 3], &name(index), 3000).await;
+        }
+        // Until the last conclusion is heard.
+        cell.env.sleep(Duration::from_millis(100)).await;
+        finish_zones(&gateways[0]).await;
+        for index in 0..KEYS {
+            cell.rot(places(&gateways[0], &name(index))[index % 3]);
+        }
+        let mut found = 0;
+        for gateway in &gateways {
+            assert_eq!(gateway.scrub(None).unwrap().len(), 1, "its own device");
+            cell.env.sleep(A_WHILE).await;
+            let scrub = gateway.scrubs()[0];
+            assert!(scrub.state == ScrubState::Done && scrub.left_copies == 0, "{scrub:?}");
+            found += scrub.damaged_copies;
+        }
+        assert_eq!((found, healed(&cell)), (KEYS as u64, KEYS as u64));
         agree(&cell).await;
         must_be_whole(&gateways[1], "scrubbed").await;
     });

@@ -1,8 +1,9 @@
-//! `trilith device`: looking at disks that no server uses, preparing them, and giving them up.
+//! `trilith device`: looking at disks that no server uses, preparing them, giving them up; and reading those of a server for damage.
 
 mod forget;
 mod format;
 mod inspect;
+mod scrub;
 
 use super::stopped_server::StoppedServer;
 use clap::{Args, Subcommand};
@@ -35,6 +36,38 @@ pub enum DeviceCommand {
                       forget 1 --data /srv/trilith"
     )]
     Forget(ForgetArgs),
+    /// Read a device of a running server now, or all of them, for damage, and make damaged copies again
+    #[command(
+        after_help = "Each server does this in the background, once in `scrub_period`; this is for a disk that is in doubt. A device is read at
+                      up to 64 MiB a second, beside what clients want. Damaged copies are made again of good ones, on another device if need
+                      be. What is being written to at the moment is read as soon as its zone is full.
+
+The command returns when the scrub                       has begun; with --wait it shows how far it is, and what it found. Said again
+with --wait it goes on with one that runs.                       Of a cluster each node is asked for its own devices.
+
+The exit code is 1 if damage is left, or nothing can be                       said.
+
+Examples:
+  trilith device scrub --data /srv/trilith --wait
+  trilith device scrub --device 2 --admin                       127.0.0.2:9001"
+    )]
+    Scrub(ScrubArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ScrubArgs {
+    /// The device's number [default: all devices of the server]
+    #[arg(long)]
+    device: Option<u32>,
+    /// The server's data folder, whose settings say where its admin port is [default: ./trilith-data]
+    #[arg(long, env = "TRILITH_DATA")]
+    data: Option<PathBuf>,
+    /// Where the admin port listens [default: as the settings say, else 127.0.0.1:9001]
+    #[arg(long, env = "TRILITH_ADMIN_ADDR")]
+    admin: Option<String>,
+    /// Show how far it is, and in the end what was found
+    #[arg(long)]
+    wait: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -81,5 +114,6 @@ pub fn run(command: &DeviceCommand) -> anyhow::Result<()> {
         DeviceCommand::Format(args) => super::run(format::run(args)),
         DeviceCommand::Inspect(args) => super::run(inspect::run(args)),
         DeviceCommand::Forget(args) => super::run(forget::run(args)),
+        DeviceCommand::Scrub(args) => super::run(scrub::run(args)),
     }
 }

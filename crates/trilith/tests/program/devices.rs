@@ -1,5 +1,6 @@
 //! Disks: prepared, taken, looked at, missing.
 
+use crate::http::Connection;
 use crate::server::{Home, program, text};
 use std::path::Path;
 use std::process::Output;
@@ -94,4 +95,54 @@ fn a_missing_device_is_told_and_its_copies_are_read_elsewhere() {
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("WRONG: device 2") && told.contains("is missing") && told.contains("--devices"), "{told}");
+}
+/// A byte of an object changes on one of two disks; a scrub that is asked for finds it and makes the copy again.
+#[test]
+fn a_scrub_that_is_asked_for_heals_a_byte_that_changed() {
+    let home = Home::new();
+    let paths = ["one", "two"].map(|name| home.path(name));
+    let devices = format!("{},{}", paths[0].display(), paths[1].display());
+    let server = home.serve(&["--devices", &devices, "--device-size", "200MiB"]);
+    server.make_open_bucket("bucket");
+    let mut s3 = Connection::open(&server.s3).unwrap();
+    let content: Vec<u8> = (0..20_000u32).map(|at| (at * 7 + at / 251) as u8).collect();
+    for number in 0..4 {
+        let body = [&[number][..], &content].concat();
+        assert_eq!(s3.ask("PUT", &format!("/bucket/object-{number}"), &[], &body).unwrap().status, 200);
+    }
+    drop(s3);
+    // A start finishes the zones that were written to.
+    server.stop();
+    let sought = [&[2u8][..], &content[..500]].concat();
+    let at = flip_a_byte(&paths[1], &sought);
+    let server = home.serve(&["--devices", &devices, "--device-size", "200MiB"]);
+    let scrub = |more: &[&str]| server.command(&[&["device", "scrub"], more].concat()).output().unwrap();
+    let told = wrong(scrub(&["--device", "7"]));
+    assert!(told.contains("device 7 is not one of this server"), "{told}");
+    let told = well(scrub(&["--wait"]));
+    let counts: Vec<Vec<&str>> = told.lines().skip(1).take(2).map(|line| line.split_whitespace().collect()).collect();
+    // Device, bytes and their unit, damaged frames, copies, made again, left.
+    assert_eq!((counts[0][0], &counts[0][3..]), ("0", &["0", "0", "0", "0"][..]), "{told}");
+    assert_eq!((counts[1][0], &counts[1][3..]), ("1", &["1", "1", "1", "0"][..]), "{told}");
+    assert!(told.contains("All is well again."), "{told}");
+    assert!(well(scrub(&["--device", "1"])).contains("Device 1 is being read"));
+    server.stop();
+    // The copy that is wrong is garbage now: the other disk is not needed any more.
+    let told =
+        text(&program().args(["fsck", "--data"]).arg(home.data()).args(["--devices", &devices]).output().unwrap().stdout);
+    assert!(told.contains("All is well."), "byte {at}: {told}");
+}
+
+/// Changes a byte where a file holds something, once; tells where.
+fn flip_a_byte(path: &Path, sought: &[u8]) -> u64 {
+    use std::os::unix::fs::FileExt;
+    let bytes = std::fs::read(path).unwrap();
+    let found: Vec<usize> =
+        (0..bytes.len() - sought.len()).filter(|at| bytes[*at] == sought[0] && bytes[*at..].starts_with(sought)).collect();
+    assert_eq!(found.len(), 1, "{} holds the object once", path.display());
+    let at = found[0] as u64 + sought.len() as u64 / 2;
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[bytes[at as usize] ^ 0x10], at).unwrap();
+    file.sync_all().unwrap();
+    at
 }
