@@ -4,6 +4,7 @@ use crate::clock;
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -70,6 +71,8 @@ pub struct System {
     pub nodes: Vec<Place>,
     program: PathBuf,
     settings: Vec<(&'static str, String)>,
+    /// The command line.
+    words: Vec<OsString>,
     process: Child,
     /// Nodes that were started by themselves: again, or later than the others.
     further: Vec<Child>,
@@ -166,8 +169,9 @@ impl Lab {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = command.spawn().with_context(|| format!("starting {}", setup.name))?;
         let Setup { name, settings, device_size, chunk_space, .. } = setup;
-        let (program, further) = (self.program.clone(), Vec::new());
-        let mut system = System { name, nodes, program, settings, process, further, data, device_size, chunk_space };
+        let (program, words) = (self.program.clone(), command.get_args().map(OsString::from).collect());
+        let further = Vec::new();
+        let mut system = System { name, nodes, program, settings, words, process, further, data, device_size, chunk_space };
         system.wait_until_all_serve()?;
         Ok(system)
     }
@@ -272,6 +276,17 @@ impl System {
     /// Ends a node's process at once.
     pub fn kill(&self, node: usize) -> anyhow::Result<()> {
         kill_process(self.pid(node)?, Signal::KILL).context("killing a node")
+    }
+
+    /// Stops the whole system in order, and starts it again as it was.
+    pub fn start_again(&mut self) -> anyhow::Result<()> {
+        stop(&mut self.process);
+        let log = std::fs::File::create(self.data.join("again.log")).context("making a log")?;
+        let mut command = Command::new(&self.program);
+        command.envs(self.settings.iter().map(|(key, value)| (key, value))).args(&self.words);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.process = command.spawn().with_context(|| format!("starting {} again", self.name))?;
+        self.wait_until_all_serve()
     }
 
     /// Starts a node again that has ended.

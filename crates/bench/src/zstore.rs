@@ -4,7 +4,7 @@
 //!   systems ── processes of this program: a cluster of three nodes, single servers ──► processor time, counters, S3
 //!   load ───── `bench s3` against all nodes at once;   client ── requests that must be close to each other
 //!   engine ─── a log engine in this process, for what no port brings about
-//!   pairs │ modes │ checkpoint │ failure │ collection ──► report: CSV, Markdown, plots
+//!   pairs │ index │ modes │ checkpoint │ failure │ collection ──► report: CSV, Markdown, plots
 //! ```
 //!
 //! Everything is measured on one machine, the load generator beside the servers: what counts is processor time per request, and ratios of
@@ -16,6 +16,7 @@ mod client;
 mod collection;
 mod engine;
 mod failure;
+mod index;
 mod load;
 mod modes;
 mod pairs;
@@ -43,6 +44,7 @@ pub fn run(args: &ZstoreArgs) -> anyhow::Result<()> {
         println!("{}: {}", experiment.name(), experiment.purpose());
         let report = match experiment {
             Experiment::Pairs => pairs::run(&lab, &scale),
+            Experiment::Index => index::run(&lab, &scale),
             Experiment::Modes => modes::run(&lab, &scale),
             Experiment::Checkpoint => checkpoint::run(&lab, &scale),
             Experiment::Failure => failure::run(&lab, &scale),

@@ -41,6 +41,8 @@ pub struct ZstoreArgs {
 pub enum Experiment {
     /// Processor time per request: three nodes beside one process
     Pairs,
+    /// Processor time of a GET with `index = "ludo"` beside the full map (RFD 13)
+    Index,
     /// Linearizable beside read-after-write mode, by the share of reads close to a write (figure 6)
     Modes,
     /// The foreground beside checkpoints of 1 and 10 million entries (figure 7)
@@ -56,6 +58,7 @@ impl Experiment {
     pub fn name(self) -> &'static str {
         match self {
             Experiment::Pairs => "pairs",
+            Experiment::Index => "index",
             Experiment::Modes => "modes",
             Experiment::Checkpoint => "checkpoint",
             Experiment::Failure => "failure",
@@ -67,6 +70,7 @@ impl Experiment {
     pub fn purpose(self) -> &'static str {
         match self {
             Experiment::Pairs => "processor time per request of three nodes with three replicas, beside one process",
+            Experiment::Index => "processor time of a GET with an index without keys, beside the full map",
             Experiment::Modes => "linearizable beside read-after-write mode, by the share of reads close to a write",
             Experiment::Checkpoint => "the foreground beside checkpoints",
             Experiment::Failure => "the foreground beside the failure of a node and its return",
@@ -76,9 +80,10 @@ impl Experiment {
 }
 
 impl ZstoreArgs {
-    /// What is to be run, in the paper's order.
+    /// What is to be run: what is ours, then the paper's in its order.
     pub fn experiments(&self) -> Vec<Experiment> {
-        let all = [Experiment::Pairs, Experiment::Modes, Experiment::Checkpoint, Experiment::Failure, Experiment::Collection];
+        let of_the_paper = [Experiment::Modes, Experiment::Checkpoint, Experiment::Failure, Experiment::Collection];
+        let all = [Experiment::Pairs, Experiment::Index].into_iter().chain(of_the_paper);
         all.into_iter().filter(|experiment| self.only.is_empty() || self.only.contains(experiment)).collect()
     }
 }

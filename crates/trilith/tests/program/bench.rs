@@ -3,6 +3,7 @@
 use crate::cluster::fixture::own_addresses;
 use crate::server::{Home, PASSWORD, Server, USER, program, text};
 use serde_json::Value;
+use std::net::Ipv4Addr;
 
 /// One run with the given options; what it printed, and whether it succeeded.
 fn run(server: &Server, options: &[&str]) -> (String, bool) {
@@ -61,6 +62,29 @@ fn a_run_in_which_nothing_succeeds_reports_why_and_fails() {
     let errors = report["errors"].as_object().expect("errors by kind");
     assert!(errors.keys().all(|kind| kind.contains("403")) && !errors.is_empty(), "{printed}");
     assert_eq!(errors.values().filter_map(Value::as_u64).sum::<u64>(), count(&report["total"], "errors"));
+}
+
+/// As little as shows that both forms of the index are served, sealed and measured.
+#[test]
+fn the_two_forms_of_the_index_are_measured_in_turn() {
+    let home = Home::new();
+    let (work, out) = (home.path("work"), home.path("out"));
+    // Single servers have addresses from the sixteenth on.
+    let own: Ipv4Addr = own_addresses().parse().unwrap();
+    let address = Ipv4Addr::from_bits(own.to_bits() - 16).to_string();
+    let mut command = program();
+    command.args(["bench", "zstore", "--only", "index", "--quick", "-d", "100ms", "--first-addr", &address]);
+    let output = command.arg("--work").arg(&work).arg("--out").arg(&out).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let report = std::fs::read_to_string(out.join("index.md")).unwrap();
+    assert!(report.contains("| ludo / full |") && report.contains("2000 objects"), "{report}");
+    let rows = std::fs::read_to_string(out.join("index.csv")).unwrap();
+    for connections in ["16", "64", "192"] {
+        for system in ["full", "ludo", "full-again"] {
+            assert_eq!(rows.matches(&format!("{connections},0,{system},")).count(), 1, "{rows}");
+        }
+    }
+    assert!(std::fs::read_dir(&work).unwrap().next().is_none(), "what was made is removed");
 }
 
 /// The experiments of the chunk store that start clusters of six nodes, as short as they can be: they run, and nothing moves to a node that comes.
