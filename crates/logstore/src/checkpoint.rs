@@ -44,9 +44,23 @@ pub(crate) struct CheckpointState {
     pub former: VecDeque<Manifest>,
     /// Tombstones in the full map, and the epoch with which each may be forgotten.
     pub graves: Vec<(Epoch, KeyHash, Order)>,
+    /// Numbers of runs below this were drawn here.
+    pub drawn: RunId,
 }
 
 impl CheckpointState {
+    pub fn new(manifest: Manifest) -> Self {
+        CheckpointState { manifest, former: VecDeque::new(), graves: Vec::new(), drawn: RunId(0) }
+    }
+
+    /// A number for a run. Never the one of a run before, also if nobody knows whether that one was installed: a gateway that has read the manifest
+    /// meanwhile would take the two for one.
+    fn draw_run(&mut self) -> RunId {
+        let run = self.manifest.next.run.max(self.drawn);
+        self.drawn = RunId(run.0 + 1);
+        run
+    }
+
     /// Another manifest is installed.
     fn follow(&mut self, next: Manifest) {
         if next.epoch > self.manifest.epoch {
@@ -95,7 +109,7 @@ impl Inner {
             Err(error) => return Err(error),
         }
         let memtable = self.names.fold(ended);
-        let run_id = state.manifest.next.run;
+        let run_id = state.draw_run();
         let run = self.write_run(&memtable, run_id).await?.map(Arc::new);
         let mut manifest = Manifest {
             epoch: ended,
@@ -176,7 +190,7 @@ impl Inner {
                 None => {
                     let run = self.open_run(summary).await?;
                     if is_taken_over {
-                        self.take_over_moves(&run, manifest.epoch).await?;
+                        self.take_over_moves(&run, state.manifest.epoch).await?;
                     }
                     run
                 }
@@ -201,13 +215,22 @@ impl Inner {
     }
 
     /// A run of a former leader may name places that it told nobody: they become everybody's. Else a later move would pass by the run.
-    async fn take_over_moves(self: &Arc<Self>, run: &Run, covered: Epoch) -> Result<(), EngineError> {
+    ///
+    /// `adopted` is the epoch of the manifest that this gateway has: what rows of that time say it knows, or something newer. A run that was written
+    /// anew, or merged, since then repeats such rows; where a newer run has moved the record, they name a zone that was reset.
+    async fn take_over_moves(self: &Arc<Self>, run: &Run, adopted: Epoch) -> Result<(), EngineError> {
+        if run.summary.max_epoch <= adopted {
+            env::mark("gateway: a run without news taken over");
+            return Ok(());
+        }
         for block in 0..run.blocks() {
-            for row in read_block(self, run, block).await? {
+            let rows = read_block(self, run, block).await?;
+            for row in rows.into_iter().filter(|row| row.entry.epoch > adopted) {
+                let moved_in = row.entry.epoch;
                 let entry = Entry { epoch: self.epochs.present(), ..row.entry };
                 let name = NameEntry { entry, ..row };
                 let mut keys = self.shard(&entry.hash).lock();
-                let is_newer_here = keys.index().unsaved_epoch(&entry.hash).is_some_and(|epoch| epoch > covered);
+                let is_newer_here = keys.index().unsaved_epoch(&entry.hash).is_some_and(|epoch| epoch > moved_in);
                 let known = keys.index().newest(&entry.hash).filter(|known| known.order == entry.order);
                 let Some(known) = known.filter(|known| known.places != entry.places && !is_newer_here) else { continue };
                 if keys.index_mut().relocate(&known.places, entry) {
@@ -319,7 +342,7 @@ impl Inner {
         self.check_leads()?;
         let oldest = state.manifest.runs.last().map(|run| run.run);
         let is_bottom = oldest == runs.last().map(|run| run.id());
-        let run_id = state.manifest.next.run;
+        let run_id = state.draw_run();
         let mut writer = RunWriter::new(self, run_id, level);
         // What is on a device that is away is not known to be gone.
         let is_whole = state.manifest.start.iter().all(|(device, _)| self.targets.device(*device).is_some());

@@ -38,7 +38,7 @@ use format::name_entry::Row;
 use format::record::Space;
 use format::run_index::RunId;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use target::{LocalTarget, LogTarget};
@@ -309,7 +309,7 @@ impl Parts {
             first_generation,
             // What a missing device holds may be rolled forward by a later start.
             some_write_failed: AtomicBool::new(some_write_failed),
-            checkpoints: tokio::sync::Mutex::new(CheckpointState { manifest, former: VecDeque::new(), graves: Vec::new() }),
+            checkpoints: tokio::sync::Mutex::new(CheckpointState::new(manifest)),
             suspects: Default::default(),
             explained: Default::default(),
             ordered: Default::default(),

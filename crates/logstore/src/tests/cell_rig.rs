@@ -38,7 +38,7 @@ pub struct CellRig {
     pub env: Env,
     rig: Mutex<Rig>,
     config: LogStoreConfig,
-    manifests: Arc<MemoryManifests>,
+    pub manifests: Arc<MemoryManifests>,
     targets: Mutex<Vec<Arc<Target>>>,
     /// What stops on its way to a target.
     pub gates: Arc<Gates>,

@@ -139,6 +139,17 @@ async fn until_settled(world: &Arc<World>) -> Result<(), String> {
     Ok(())
 }
 
+/// Where nothing rots every copy stands where the leader's index says, at any time.
+async fn all_stand(world: &Arc<World>) -> Result<(), String> {
+    let Some(leader) = world.leader().and_then(|leader| leader.store()) else { return Err("nobody leads".to_owned()) };
+    let report = leader.check().await;
+    let healed: u64 = world.ever.lock().iter().map(|store| store.stats().healed_copies.get()).sum();
+    match report.is_well() && healed == 0 {
+        true => Ok(()),
+        false => Err(format!("copies do not stand where they should, and {healed} were made again: {report:#?}")),
+    }
+}
+
 /// Every copy of everything is good again.
 async fn until_healed(world: &Arc<World>) -> Result<(), String> {
     // Here, not in a cluster, a device may be nobody's own: then nobody scrubs it.
@@ -201,8 +212,9 @@ async fn live(world: &Arc<World>, record: &Arc<Record>, seed: u64) -> Result<(),
     world.env.sleep(Duration::from_secs(20)).await;
     until_settled(world).await?;
     look_around(world, record).await?;
-    if !world.scenario.scrub_period.is_zero() {
-        until_healed(world).await?;
+    match world.scenario.faults.rot > 0 {
+        true => until_healed(world).await?,
+        false => all_stand(world).await?,
     }
     world.power_cut(0).await;
     until_settled(world).await?;
@@ -261,11 +273,8 @@ fn seeds(count: u64) -> Vec<u64> {
 
 /// Runs all seeds of a scenario; every branch of `must_occur` must have been taken.
 fn all_hold(scenario: Scenario, count: u64, must_occur: &[&'static str]) {
-    hold(scenario, seeds(count), must_occur);
-}
-
-fn hold(scenario: Scenario, seeds: Vec<u64>, must_occur: &[&'static str]) {
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let seeds = seeds(count);
     for seed in &seeds {
         let ran = must_hold(scenario, *seed);
         ran.counts.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
@@ -302,13 +311,16 @@ fn a_cell_is_linearizable_whatever_fails() {
 
 /// Each lost or brought back a version before its cause was mended: 14 a delete under an epoch that lagged behind a move's, 75 a write that
 /// its gateway had written down and not told, 268 a delete between the reading of a record and the making of its third copy, 189 and 248 were found before.
-/// 272, crowded, never came to rest: devices too full for the checkpoint of a recovery, with zones in which nothing was live.
+/// 272, crowded, never came to rest: devices too full for the checkpoint of a recovery, with zones in which nothing was live. 342 and 917, crowded, lost
+/// an object: a run that was written anew named places that its record had left.
 #[test]
 fn seeds_that_found_something() {
     for seed in [14, 75, 189, 248, 268] {
         must_hold(BASE, seed);
     }
-    must_hold(CROWDED, 272);
+    for seed in [272, 342, 917] {
+        must_hold(CROWDED, seed);
+    }
 }
 
 #[test]
@@ -318,24 +330,16 @@ fn a_crowded_cell_is_linearizable_whatever_fails() {
 
 #[test]
 fn a_rotting_cell_is_linearizable_and_heals() {
-    let seeds = seeds(SEEDS / 2 + 1).into_iter().filter(|seed| !OPEN_ROTTING_SEEDS.contains(seed));
-    hold(ROTTING, seeds.collect(), &["damaged copies", "healed copies", "recoveries", "collected zones"]);
-}
-
-/// One copy on the rotting disk stays named in a zone that was reset, and is not made again; the others are good. Why is open (RFD 14).
-const OPEN_ROTTING_SEEDS: [u64; 1] = [0];
-
-#[test]
-#[ignore = "open: docs/rfd/0014-healing.md"]
-fn rotting_seeds_that_are_open() {
-    OPEN_ROTTING_SEEDS.into_iter().for_each(|seed| _ = must_hold(ROTTING, seed));
+    all_hold(ROTTING, SEEDS / 2, &["damaged copies", "healed copies", "recoveries", "collected zones"]);
 }
 
 /// 13: collection reset a zone with a live copy of which rot had left nothing that a walk finds; it was missing from then on.
 /// 22: a start that found the last frame of a zone damaged took the zone for shorter; the copy there seemed to have moved, and was never made again.
+/// 0: an old run that was written anew, and whose installation had no answer, took records back to zones that were reset. 62: the check missed copies of
+/// deletes that were written down.
 #[test]
 fn rotting_seeds_that_found_something() {
-    for seed in [13, 22] {
+    for seed in [0, 13, 22, 62] {
         must_hold(ROTTING, seed);
     }
 }

@@ -14,6 +14,7 @@ use disk::{AlignedBuf, DiskExt, Durability, Fault, FaultRule, Operation};
 use engine::{EngineError, ObjectEngine};
 use format::replicas::Places;
 use std::time::Duration;
+use target::ReadFailure;
 use types::limits::BLOCK_BYTES;
 use types::{DeviceId, Place};
 
@@ -412,5 +413,29 @@ fn a_copy_that_was_added_later_is_made_again() {
         rig.env.sleep(A_WHILE).await;
         assert_eq!(store.stats().healed_copies.get(), 6);
         must_be_whole(&store, "added and healed").await;
+    });
+}
+
+/// A delete is in a run after a checkpoint. Caught: a check that looks for the copies of its record, which collection has given up.
+#[test]
+fn a_check_misses_no_copies_of_deletes_that_are_written_down() {
+    simulate(async {
+        let mut rig = rig(10, 3, Duration::ZERO).await;
+        rig.config.collect_below_free_percent = 100;
+        let mut script = Script::default();
+        let store = rig.open().await;
+        script.put(&store, "deleted", 3000).await.unwrap();
+        script.delete(&store, "deleted").await.unwrap();
+        let tombstone = located(&store, "deleted");
+        must_be_whole(&store, "not written down").await;
+        close_zones(&store).await;
+        store.inner.collect().await.unwrap();
+        assert_eq!(located(&store, "deleted"), tombstone, "it is not forgotten yet");
+        for place in tombstone.places.as_slice() {
+            let read = store.inner.targets.read(place, tombstone.frame_bytes).await;
+            assert!(matches!(read, Err(ReadFailure::Moved)), "its zone was reset");
+        }
+        must_be_whole(&store, "its zone was reset").await;
+        script.judge(&store).await;
     });
 }

@@ -27,6 +27,7 @@ struct Installed {
     manifest: Option<Vec<u8>>,
     incarnation: u64,
     is_refusing: bool,
+    loses_answers: bool,
 }
 
 impl MemoryManifests {
@@ -40,7 +41,10 @@ impl MemoryManifests {
         }
         installed.epoch = epoch;
         installed.manifest = Some(manifest);
-        Ok(())
+        match installed.loses_answers {
+            true => Err(EngineError::Unavailable { reason: "the manager's answer was lost".to_owned() }),
+            false => Ok(()),
+        }
     }
 
     fn next_incarnation(&self) -> u64 {
@@ -59,6 +63,11 @@ impl MemoryManifests {
     /// From here on manifests are refused, or taken again.
     pub fn set_refusing(&self, is_refusing: bool) {
         self.0.lock().is_refusing = is_refusing;
+    }
+
+    /// From here on manifests are taken, and nobody hears of it; or answers come again.
+    pub fn set_losing_answers(&self, loses_answers: bool) {
+        self.0.lock().loses_answers = loses_answers;
     }
 }
 

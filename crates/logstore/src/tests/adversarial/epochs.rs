@@ -124,7 +124,7 @@ fn a_walk_for_a_member_further_behind_than_is_remembered_begins_at_the_start() {
         ..Manifest::default()
     };
     let former: VecDeque<Manifest> = (5..13).map(manifest).collect();
-    let state = CheckpointState { manifest: manifest(13), former, graves: Vec::new() };
+    let state = CheckpointState { former, ..CheckpointState::new(manifest(13)) };
     assert_eq!(state.as_of(Epoch(14)).epoch, Epoch(13));
     assert_eq!(state.as_of(Epoch(7)).epoch, Epoch(7));
     let behind = state.as_of(Epoch(4));

@@ -4,9 +4,12 @@ use super::super::gate::Rule;
 use super::{A_WHILE, CellRig, Duration, all_read, get, put};
 use crate::LogStore;
 use crate::index::Located;
+use crate::names::Run;
 use crate::tests::support::{attributes, key, simulate};
 use bytes::Bytes;
-use engine::{Condition, Content, ObjectEngine};
+use engine::{Condition, Content, EngineError, ObjectEngine};
+use format::run_index::RunId;
+use std::sync::Arc;
 use types::{KeyHash, Place};
 
 fn hash_of(name: &str) -> KeyHash {
@@ -191,5 +194,90 @@ fn wrap_around() {
             rig.env.sleep(Duration::from_millis(20)).await;
         }
         panic!("zones were not used again");
+    });
+}
+
+/// A record stands in the oldest run, and where it was moved to in a newer one; both checkpoints are known to all. The oldest run, and where it
+/// stands now.
+async fn moved_since_the_oldest_run(rig: &CellRig) -> (Arc<Run>, Located) {
+    let gateways = rig.gateways();
+    put(&gateways[1], "key", "moved").await.unwrap();
+    rig.env.sleep(A_WHILE).await;
+    gateways[0].inner.checkpoint().await.unwrap();
+    assert!(move_primary(&gateways[0], "key").await);
+    gateways[0].inner.checkpoint().await.unwrap();
+    rig.env.sleep(A_WHILE).await;
+    let runs = gateways[0].inner.names.layers().runs;
+    assert!(runs.len() > 1);
+    (runs.last().expect("there are some").clone(), newest(&gateways[0], "key"))
+}
+
+async fn write_anew(leader: &LogStore, run: &Arc<Run>) -> Result<(), EngineError> {
+    leader.inner.merge(vec![run.clone()], run.level()).await
+}
+
+/// The leader writes an old run anew (a frame of it had rotted, or it lacked copies), and dies before it has told anybody. Caught: `take_over_moves`
+/// that takes the rows of a run that it does not know for news. The record was where it had been before it moved, in a zone that was reset.
+#[test]
+fn an_old_run_that_a_dead_leader_wrote_anew_moves_nothing_back() {
+    simulate(async {
+        let rig = CellRig::new(171, 3).await;
+        let gateways = rig.gateways();
+        let (oldest, moved) = moved_since_the_oldest_run(&rig).await;
+        gateways[1..].iter().for_each(|other| rig.hold(&gateways[0], other, true));
+        write_anew(&gateways[0], &oldest).await.unwrap();
+        rig.kill(&gateways[0]);
+        rig.remove(&[0]).await;
+        rig.env.sleep(A_WHILE).await;
+        for gateway in rig.gateways() {
+            assert_eq!(newest(&gateway, "key"), moved, "at {}", gateway.inner.me);
+            assert!(gateway.inner.names.layers().runs.iter().all(|run| run.id() != oldest.id()), "it is taken over");
+        }
+        all_read(&rig, "key", Some("moved")).await;
+    });
+}
+
+/// The same where the leader lives, and does not hear that its manifest is installed.
+#[test]
+fn an_old_run_that_was_written_anew_without_an_answer_moves_nothing_back() {
+    simulate(async {
+        let rig = CellRig::new(172, 3).await;
+        let leader = rig.gateways()[0].clone();
+        let (oldest, moved) = moved_since_the_oldest_run(&rig).await;
+        rig.manifests.set_losing_answers(true);
+        let lost = write_anew(&leader, &oldest).await;
+        assert!(matches!(lost, Err(EngineError::Unavailable { .. })), "{lost:?}");
+        rig.manifests.set_losing_answers(false);
+        leader.inner.checkpoint().await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        assert!(leader.inner.names.layers().runs.iter().all(|run| run.id() != oldest.id()), "it is taken over");
+        for gateway in rig.gateways() {
+            assert_eq!(newest(&gateway, "key"), moved, "at {}", gateway.inner.me);
+        }
+        all_read(&rig, "key", Some("moved")).await;
+    });
+}
+
+/// A gateway joins by a manifest of which the leader does not know that it is installed. Caught: a leader that gives the next run the number that the
+/// unknown one has. Who has joined took the two manifests for one, and kept a run that nobody else knows.
+#[test]
+fn a_run_number_is_never_used_twice() {
+    simulate(async {
+        let rig = CellRig::new(173, 2).await;
+        let leader = rig.gateways()[0].clone();
+        let (oldest, _) = moved_since_the_oldest_run(&rig).await;
+        rig.manifests.set_losing_answers(true);
+        write_anew(&leader, &oldest).await.unwrap_err();
+        rig.manifests.set_losing_answers(false);
+        let joined = rig.join().await;
+        write_anew(&leader, &oldest).await.unwrap();
+        leader.inner.checkpoint().await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        let runs = |gateway: &LogStore| -> Vec<_> {
+            gateway.inner.names.layers().runs.iter().map(|run| run.summary.clone()).collect()
+        };
+        assert_eq!(runs(&joined), runs(&leader));
+        let numbers: Vec<RunId> = runs(&leader).iter().map(|run| run.run).collect();
+        assert!(!numbers.contains(&oldest.id()), "{numbers:?}");
     });
 }
