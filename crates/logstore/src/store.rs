@@ -1,10 +1,15 @@
-//! The log engine of one gateway, as the object service sees it.
+//! The log engine of one gateway: what its parts share, and how a write of a client runs.
+
+mod service;
+mod size;
+
+pub(crate) use service::own_staged;
+pub use size::LogStoreSize;
 
 use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
 use crate::gateway::{Keys, Member};
-use crate::index::{IndexLen, Located};
-use crate::large::LogStaged;
+use crate::index::Located;
 use crate::machine::SequenceSource;
 use crate::names::Names;
 use crate::pins::Pins;
@@ -16,10 +21,7 @@ use crate::stats::LogStoreStats;
 use crate::targets::Targets;
 use crate::write::{Draft, TurnGuard, WriteOp};
 use bytes::Bytes;
-use engine::{
-    Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
-    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, Unmet, UploadPage, UploadQuery, UploadRef,
-};
+use engine::{Committed, Condition, EngineError, ObjectKey, Payload, Unmet};
 use env::Env;
 use format::attributes::{Attributes, ETag};
 use format::entry::Entry;
@@ -28,8 +30,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use types::limits::MAX_SMALL_BYTES;
-use types::{BucketId, Epoch, GatewayId, Generation, KeyHash, Order, Sequence, UploadId};
+use types::{Epoch, GatewayId, Generation, KeyHash, Order, Sequence, UploadId};
 
 /// Shards of the index. Locks are held for well under a microsecond, so this many keep dozens of cores apart.
 pub(crate) const SHARDS: usize = 256;
@@ -274,236 +275,5 @@ impl LogStore {
 
     pub(crate) fn object_draft(key: &ObjectKey, attributes: &Attributes) -> Draft {
         draft(RecordKind::Object, name_of(key), attributes)
-    }
-}
-
-impl ObjectEngine for LogStore {
-    fn open_cached(&self, key: &ObjectKey) -> Option<Result<Found, EngineError>> {
-        let name = EntryName::object(key.bucket(), key.key().clone());
-        let hash = name.hash();
-        let (located, frame) = match self.inner.read_cached(&name, &hash)? {
-            Ok(found) => found,
-            Err(error) => return Some(Err(error)),
-        };
-        let pin = match self.inner.pin_content(&hash, &located, &frame)? {
-            Ok(pin) => pin,
-            Err(error) => return Some(Err(error)),
-        };
-        self.inner.stats.cached_reads.add(1);
-        Some(self.inner.found(key, located.order, frame, pin))
-    }
-
-    fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
-        Box::pin(async move {
-            let name = EntryName::object(key.bucket(), key.key().clone());
-            let (located, frame, pin) = self.inner.read_pinned(&name, &name.hash()).await?;
-            self.inner.stats.device_reads.add(1);
-            self.inner.found(key, located.order, frame, pin)
-        })
-    }
-
-    fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
-        Box::pin(async move {
-            let name = EntryName::object(key.bucket(), key.key().clone());
-            let (located, frame) = self.inner.read_newest(&name, &name.hash()).await?;
-            info_of(&frame.record, located.order)
-        })
-    }
-
-    fn put<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        attributes: Attributes,
-        payload: Payload,
-        condition: Condition,
-    ) -> EngineFuture<'a, Committed> {
-        Box::pin(async move {
-            let length = payload.iter().map(Bytes::len).sum::<usize>();
-            if length > MAX_SMALL_BYTES {
-                return Err(EngineError::Invalid {
-                    reason: format!("{length} bytes in one record, at most {MAX_SMALL_BYTES}"),
-                });
-            }
-            let draft = Draft { length: length as u64, payload, ..LogStore::object_draft(key, &attributes) };
-            self.inner.write(draft, condition).await
-        })
-    }
-
-    fn stage(&self, key: &ObjectKey, part: Option<(UploadId, u16)>) -> StagedChunks {
-        let owner = LogStore::object_hash(key);
-        StagedChunks { length: 0, inner: Box::new(LogStaged::new(&self.inner, owner, part)) }
-    }
-
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
-        Box::pin(async move {
-            let length = bytes.len() as u64;
-            let own = staged.inner.as_any_mut().downcast_mut::<LogStaged>().ok_or_else(foreign)?;
-            own.push(bytes).await?;
-            staged.length += length;
-            Ok(())
-        })
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        staged: StagedChunks,
-        attributes: Attributes,
-        condition: Condition,
-    ) -> EngineFuture<'a, Committed> {
-        Box::pin(async move {
-            let content = own_staged(staged)?.into_content().await?;
-            let draft = Draft {
-                kind: RecordKind::Descriptor,
-                length: content.length,
-                tree_height: content.tree_height,
-                payload: content.payload,
-                kept: Some(content.kept),
-                ..LogStore::object_draft(key, &attributes)
-            };
-            self.inner.write(draft, condition).await
-        })
-    }
-
-    fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
-        Box::pin(async move {
-            let attributes = Attributes { modified_ms: self.inner.env.wall_clock_ms(), ..Attributes::default() };
-            let tombstone = draft(RecordKind::Tombstone, name_of(key), &attributes);
-            self.inner.write(tombstone, condition).await.map(|_| ())
-        })
-    }
-
-    fn list<'a>(&'a self, query: &'a ListQuery) -> EngineFuture<'a, ListPage> {
-        Box::pin(async move {
-            self.inner.settle_names().await?;
-            self.inner.list(query).await
-        })
-    }
-
-    fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool> {
-        Box::pin(async move {
-            self.inner.settle_names().await?;
-            self.inner.is_bucket_empty(bucket).await
-        })
-    }
-
-    fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId> {
-        Box::pin(self.inner.create_upload(key, attributes))
-    }
-
-    fn upload<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, Attributes> {
-        Box::pin(self.inner.upload_attributes(upload))
-    }
-
-    fn put_part<'a>(
-        &'a self,
-        upload: &'a UploadRef,
-        number: u16,
-        attributes: Attributes,
-        content: PartContent,
-    ) -> EngineFuture<'a, PartInfo> {
-        Box::pin(self.inner.put_part(upload, number, attributes, content))
-    }
-
-    fn parts<'a>(&'a self, upload: &'a UploadRef, after: u16, max_parts: usize) -> EngineFuture<'a, Vec<PartInfo>> {
-        Box::pin(async move {
-            self.inner.settle_names().await?;
-            self.inner.parts(upload, after, max_parts).await
-        })
-    }
-
-    fn complete<'a>(
-        &'a self,
-        upload: &'a UploadRef,
-        parts: Vec<CompletePart>,
-        attributes: Attributes,
-        condition: Condition,
-    ) -> EngineFuture<'a, Committed> {
-        Box::pin(async move {
-            self.inner.settle_names().await?;
-            self.inner.complete(upload, parts, attributes, condition).await
-        })
-    }
-
-    fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
-        Box::pin(self.inner.abort(upload))
-    }
-
-    fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {
-        Box::pin(async move {
-            self.inner.settle_names().await?;
-            self.inner.uploads(query).await
-        })
-    }
-}
-
-/// The engine's own record of staged chunks.
-pub(crate) fn own_staged(staged: StagedChunks) -> Result<LogStaged, EngineError> {
-    let any: Box<dyn std::any::Any> = staged.inner;
-    any.downcast::<LogStaged>().map(|own| *own).map_err(|_| foreign())
-}
-
-fn foreign() -> EngineError {
-    EngineError::Internal { detail: "chunks staged by another engine".to_owned() }
-}
-
-/// How large the engine's maps are at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogStoreSize {
-    /// Keys of all maps; one overwritten since the last checkpoint, or the last sealing, counts twice.
-    pub keys: usize,
-    /// Of those, the ones that no checkpoint covers.
-    pub unsaved_keys: usize,
-    /// Of those, the ones that are kept without their hashes.
-    pub sealed_keys: usize,
-    /// Memory of what is saved.
-    pub full_map_bytes: usize,
-    /// Names that no checkpoint covers.
-    pub unsaved_names: usize,
-    pub epoch: Epoch,
-    /// Keys of which a record was found that a missing device makes undecidable.
-    pub undecidable_keys: usize,
-    /// The share of all keys, existing or not, that missing devices make undecidable: 0 to 1.
-    pub undecidable_share: f64,
-    /// Parts of the index, and the runs as one, that this gateway, as leader, is still to look through for what lacks copies.
-    pub repair_left: usize,
-    /// Copies that were found damaged and wait to be made again.
-    pub suspect_copies: usize,
-}
-
-impl LogStore {
-    /// The missing devices without which something can't be answered; empty in normal life.
-    pub fn waits_for(&self) -> Vec<types::DeviceId> {
-        self.inner.undecidable.lists_wait_for()
-    }
-
-    /// Whether a checkpoint has what this start decided, and what it found. Until then a gateway that has not its maps could not take over from
-    /// it: that one would decide by what stands on the devices behind the last checkpoint, which others than this gateway may have written.
-    pub fn has_settled(&self) -> bool {
-        self.inner.remembered.epoch() >= self.inner.first_epoch
-    }
-
-    /// The size of the maps. Takes each shard's lock for a moment.
-    pub fn size(&self) -> LogStoreSize {
-        let inner = &self.inner;
-        let mut size = LogStoreSize {
-            unsaved_names: inner.names.unsaved(),
-            epoch: inner.epochs.present(),
-            undecidable_keys: inner.undecidable.keys(),
-            undecidable_share: inner.undecidable.share(),
-            repair_left: inner.repair_left(),
-            suspect_copies: inner.suspects.len(),
-            ..LogStoreSize::default()
-        };
-        for shard in &inner.shards {
-            let shard = shard.lock();
-            let IndexLen { unsaved, exact, sealed } = shard.index().len();
-            size.keys += unsaved + exact + sealed;
-            size.unsaved_keys += unsaved;
-            size.sealed_keys += sealed;
-            size.full_map_bytes += shard.index().saved_bytes();
-        }
-        size.full_map_bytes += inner.sealing.memory_bytes();
-        size
     }
 }
