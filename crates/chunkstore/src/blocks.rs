@@ -97,12 +97,16 @@ impl BlockStore {
         let inner = &self.inner;
         inner.counters.requests.add(1);
         let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
+        let is_mending = matches!(request, NodeRequest::Mend { .. });
         let answer = match (inner.ailing.is_damaged(block), request.only_reads()) {
             (true, true) => NodeAnswer::Damaged,
             (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
             (false, true) => inner.read(block, id, &request).await,
             (false, false) => inner.change(block, id, request).await,
         };
+        if is_mending && matches!(answer, NodeAnswer::Done(_)) {
+            inner.ailing.forget_rotten(id, block);
+        }
         inner.counters.count_answer(&answer);
         if let (Some(bytes), NodeAnswer::Done(_)) = (brought_bytes, &answer) {
             inner.counters.count_brought(bytes);

@@ -46,6 +46,10 @@ pub enum ChunkError {
         "no shard takes chunks: no node has space for them (`trilith serve --chunk-space`), or the first one has just begun"
     )]
     NoShard,
+    #[error(
+        "the cluster does not know the chunk's shard, which may have been opened after the copy from which its manager was rebuilt"
+    )]
+    ShardLost,
     /// What was to be changed may have been changed, or may be yet.
     #[error("nodes that are needed do not answer; it is not known whether it was done")]
     Unavailable,
@@ -60,7 +64,7 @@ impl ChunkError {
             ChunkError::RefusedByNode(NodeRefusal::Full) => ErrorKind::Full,
             ChunkError::RefusedByNode(NodeRefusal::TooLong) | ChunkError::Size { .. } => ErrorKind::Invalid,
             ChunkError::RefusedByNode(_) => ErrorKind::Conflict,
-            ChunkError::NoShard | ChunkError::Unavailable => ErrorKind::Unavailable,
+            ChunkError::NoShard | ChunkError::ShardLost | ChunkError::Unavailable => ErrorKind::Unavailable,
         }
     }
 }
@@ -138,7 +142,7 @@ impl ChunkClient {
 
     /// A chunk's content.
     pub async fn get(&self, id: ChunkId) -> Result<Bytes, ChunkError> {
-        match self.access(id, Intent::Get).await {
+        match self.access(id, Intent::Get).await? {
             Outcome::Content(content) => Ok(content),
             other => Err(error_of(other)),
         }
@@ -170,22 +174,32 @@ impl ChunkClient {
         }
     }
 
+    /// How many chunks would be lost with these devices; none if a shard's unit does not say.
+    pub async fn last_copies(&self, devices: &[DeviceId]) -> Option<u64> {
+        let map = self.reach.map();
+        let mut count = 0;
+        for shard in map.shards.iter().map(|place| place.shard) {
+            let request = UnitRequest::LastCopies { shard, devices: devices.to_vec() };
+            match self.units.ask(shard, &request, self.env.now() + CLIENT_UNIT_PATIENCE).await {
+                Some(UnitAnswer::Counted(found)) => count += found,
+                _ => return None,
+            }
+        }
+        Some(count)
+    }
+
     async fn change(&self, id: ChunkId, intent: Intent) -> Result<(), ChunkError> {
-        match self.access(id, intent).await {
+        match self.access(id, intent).await? {
             Outcome::Done => Ok(()),
             other => Err(error_of(other)),
         }
     }
 
-    async fn access(&self, id: ChunkId, intent: Intent) -> Outcome {
-        match self.know_shard(id).await {
-            Ok(()) => {}
-            Err(ChunkError::NotFound) => return Outcome::NotFound,
-            Err(_) => return Outcome::Unavailable,
-        }
+    async fn access(&self, id: ChunkId, intent: Intent) -> Result<Outcome, ChunkError> {
+        self.know_shard(id).await?;
         let host = self.env.random_below(u64::from(u32::MAX)) as u32;
         let (access, next) = Access::begin(id, intent, host);
-        self.run(access, next).await
+        Ok(self.run(access, next).await)
     }
 
     /// An id of a shard that there is not is nobody's.
@@ -198,6 +212,7 @@ impl ChunkClient {
         let is_fresh = self.reach.refresh().await;
         match is_known() {
             true => Ok(()),
+            false if is_fresh && id.shard.0 < self.reach.map().next_shard => Err(ChunkError::ShardLost),
             false if is_fresh => Err(ChunkError::NotFound),
             false => Err(ChunkError::Unavailable),
         }
@@ -235,3 +250,6 @@ fn error_of(outcome: Outcome) -> ChunkError {
         Outcome::Stored(_) | Outcome::Content(_) | Outcome::Done => unreachable!("no failure: {outcome:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

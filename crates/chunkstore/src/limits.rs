@@ -39,6 +39,8 @@ pub const MAX_REPAIRS: usize = 256;
 pub const MAX_MISSING: usize = 65_536;
 /// How often a leader looks through all chunks for copies in lost places, when it has found none left.
 pub const LOST_LOOK: Duration = Duration::from_secs(60);
+/// How long a leader tries to have a rotten copy written again where it stands, before it is made elsewhere.
+pub const MEND_PATIENCE: Duration = Duration::from_secs(15);
 /// How often a leader looks through all chunks for damaged blocks that can be condemned.
 pub const CONDEMN_LOOK: Duration = Duration::from_secs(5);
 /// Within this time a leader asks once whether each copy is there.

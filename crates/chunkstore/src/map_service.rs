@@ -24,6 +24,7 @@ pub fn map_of(state: &Snapshot) -> ChunkMap {
         version: state.applied().0,
         nodes: state.nodes().map(node).collect(),
         devices: state.devices().filter_map(|device| Some((device.id, device.node?))).collect(),
+        next_shard: state.next_shard(),
         shards: state.shards().map(shard).collect(),
     }
 }

@@ -95,6 +95,12 @@ pub enum NodeRequest {
         is_settled: bool,
         content: Bytes,
     },
+    /// Of the unit: another copy of this era has this, and this one has lost its content.
+    Mend {
+        era: Era,
+        version: ChunkVersion,
+        content: Bytes,
+    },
 }
 
 impl NodeRequest {
@@ -108,7 +114,8 @@ impl NodeRequest {
             | NodeRequest::Forget { .. }
             | NodeRequest::Depart { .. }
             | NodeRequest::Raise { .. }
-            | NodeRequest::Bring { .. } => false,
+            | NodeRequest::Bring { .. }
+            | NodeRequest::Mend { .. } => false,
         }
     }
 
@@ -117,6 +124,7 @@ impl NodeRequest {
         match self {
             NodeRequest::Put { content, .. }
             | NodeRequest::Bring { content, .. }
+            | NodeRequest::Mend { content, .. }
             | NodeRequest::Write { change: Change::Content { content, .. }, .. } => content.len(),
             _ => 0,
         }

@@ -144,6 +144,11 @@ pub enum UnitRequest {
         to: Option<DeviceId>,
     },
     Report(NodeReport),
+    /// How many chunks of the shard would be lost with these devices.
+    LastCopies {
+        shard: ShardId,
+        devices: Vec<DeviceId>,
+    },
 }
 
 /// Answered by a member of a unit.
@@ -162,6 +167,7 @@ pub enum UnitAnswer {
     NotLeader(Option<NodeId>),
     /// Nothing is known of what became of it: ask again.
     Unknown,
+    Counted(u64),
 }
 
 /// A node, for whoever wants to reach it.
@@ -189,5 +195,8 @@ pub struct ChunkMap {
     pub version: u64,
     pub nodes: Vec<NodePlace>,
     pub devices: Vec<(DeviceId, NodeId)>,
+    /// No shard has this number, or a higher one. A lower one that is not among `shards` was opened after the copy of its state from which the
+    /// manager was rebuilt, or nobody knows whether it was.
+    pub next_shard: u32,
     pub shards: Vec<ShardPlace>,
 }

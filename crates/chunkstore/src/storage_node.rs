@@ -7,6 +7,7 @@
 //!   put, bring        data → header                              a crash before the header leaves a gap
 //!   write, with room  data elsewhere in the block → header       a crash leaves the old content
 //!   write, without    header: overwriting → data → header        a crash leaves a copy that says it is damaged
+//!   mend              the same data again, or as a write    a crash leaves what was damaged damaged
 //!   end, era, depart  header
 //!   forget            fence → header without the entry           a late put or copy finds the fence
 //! ```

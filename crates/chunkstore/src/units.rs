@@ -1,6 +1,6 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `space`, `membership`, `link`.
+//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `space`, `membership`, `link`.
 
 mod filling;
 mod leading;
@@ -8,6 +8,7 @@ mod link;
 mod machine;
 mod member;
 mod membership;
+mod mending;
 mod placing;
 mod requests;
 mod service;

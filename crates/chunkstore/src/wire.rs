@@ -26,12 +26,14 @@
 //! | | 2 commit, 3 revoke, 4 find | id |
 //! | | 5 relocate | id, device u32, 0 or 1 device u32 |
 //! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned) |
+//! | | 7 last copies | shard u32, count u32, devices u32 |
 //! | [`UnitAnswer`] | 1 registered | id, places |
 //! | | 2 done, 5 no places, 7 unknown | |
 //! | | 3 found | 1 unknown, 2 pending and places, 3 known and places |
 //! | | 4 refused | why u8: 2 size and limit u32, 3 no room and place |
 //! | | 6 not leader | 0 or 1 node u32 |
-//! | [`ChunkMap`] | 1 | version u64, then behind a count u32 each: nodes (u32, identity, address), devices (u32, node u32), shards |
+//! | | 8 counted | u64 |
+//! | [`ChunkMap`] | 1 | version u64, then behind a count u32 each: nodes (u32, identity, address), devices (u32, node u32), shards; before the shards the next one's number u32 |
 //!
 //! | part | fields |
 //! |---|---|
@@ -57,6 +59,7 @@
 //! | 7 forget | era u32, puts u64, moves u64 |
 //! | 8 depart, 9 raise, 10 take | era u32 |
 //! | 11 bring | relocation u64, era u32, capacity u32, version, is settled, content |
+//! | 12 mend | era u32, version, content |
 
 mod answer;
 mod block;

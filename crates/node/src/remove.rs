@@ -158,13 +158,29 @@ impl Inner {
         let store = self.engine.serving().ok_or("this node's gateway does not serve at present: ask another node")?;
         let loss = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
         if loss.is_nothing() {
-            return Ok(());
+            return self.check_no_chunk_lost(whose, devices, all_the_same).await;
         }
         let Loss { records, blocks } = loss;
         Err(format!(
             "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone. Bring that back, or wait until the copies \
              that are missing have been made; {all_the_same} gives them up"
         ))
+    }
+
+    /// The same of chunks.
+    async fn check_no_chunk_lost(&self, whose: &str, devices: &BTreeSet<DeviceId>, all_the_same: &str) -> Result<(), String> {
+        let devices: Vec<DeviceId> = devices.iter().copied().collect();
+        match self.chunks.client.last_copies(&devices).await {
+            Some(0) => Ok(()),
+            Some(count) => Err(format!(
+                "{count} chunks have their last sound copies on {whose}. Bring that back, or wait until the copies that are missing have been \
+                 made; {all_the_same} gives them up"
+            )),
+            None => Err(format!(
+                "which chunks would be lost can't be told, since a maintenance unit has no leader: try again in a moment; {all_the_same} \
+                 removes it whatever is lost"
+            )),
+        }
     }
 
     /// The node counts for the manager's majority no more.

@@ -53,6 +53,11 @@ impl Ailing {
             rotten.insert(Rotten { id, block, offset, checksum });
         }
     }
+
+    /// It was written again. If it still can't be read, that is found anew.
+    pub fn forget_rotten(&self, id: ChunkId, block: u32) {
+        self.rotten.lock().retain(|rotten| (rotten.id, rotten.block) != (id, block));
+    }
 }
 
 impl Rotten {

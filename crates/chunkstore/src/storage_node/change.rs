@@ -26,6 +26,7 @@ pub(super) fn plan(block: &Block, fence: Fence, id: ChunkId, request: NodeReques
             create(block, id, known, is_over, New { era, version, capacity, is_settled, content })
         }
         NodeRequest::Write { era, change } => write(block, known, era, change),
+        NodeRequest::Mend { era, version, content } => mend(block, known, era, version, content),
         NodeRequest::Erase { era, moves } => {
             let is_over = id.number < fence.present.puts && moves <= fence.present.moves;
             erase(block, id, known, is_over, era)
@@ -100,6 +101,19 @@ fn write(block: &Block, known: Option<BlockEntry>, era: Era, change: Change) -> 
     match change {
         Change::End => header(block, BlockEntry { state: CopyState::Dead, is_settled: false, ..entry }, done(Mark::Dead)),
         Change::Content { version, content } => overwrite(block, entry, version, content),
+    }
+}
+
+/// The same content is written once more where it stands; an older or half written one becomes this.
+fn mend(block: &Block, known: Option<BlockEntry>, era: Era, version: ChunkVersion, content: Bytes) -> Planned {
+    match known {
+        Some(entry) if entry.state == CopyState::Live && entry.era == era && entry.version == version => {
+            let is_it = content.len() == entry.length as usize && crc32_iscsi(&content) == entry.checksum;
+            let data = Part::Data { offset: entry.offset, content };
+            // A version is one content: what differs is damaged there as well.
+            if is_it { Ok(Plan { parts: vec![data], answer: done(mark_of(&entry)) }) } else { Err(NodeAnswer::Damaged) }
+        }
+        known => write(block, known, era, Change::Content { version, content }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a node keeps while it leads a unit. All of it can be derived from the unit's state and the manager's, and is by the next leader.
 
 mod ailing;
-mod healing;
+pub mod healing;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,16 +17,16 @@ use consensus::{Group, ReadMode, Term};
 use env::Env;
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
-use format::chunk_place::BlockPlace;
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use types::NodeId;
 
+use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
 use super::link::Link;
 use super::machine::UnitMachine;
-use crate::asking::{ask_block, ask_to_condemn};
+use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, Order};
 use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
 use crate::maintenance::MaintenanceUnit;
@@ -42,7 +42,7 @@ pub struct UnitMember {
     pub(super) manager: Arc<Manager>,
     pub(super) reach: Arc<dyn Reach>,
     pub(super) leading: Mutex<Option<Leading>>,
-    duties: Arc<Semaphore>,
+    pub(super) duties: Arc<Semaphore>,
     pub(super) is_changing_members: AtomicBool,
     pub(super) is_asking_for_bulks: AtomicBool,
     placer: PlacerChoice,
@@ -146,20 +146,19 @@ impl UnitMember {
             let leading = leading.as_mut()?;
             let mut orders = leading.leader.set_hosts(&hosts);
             let is_stock_new = leading.take_stock(now, &state, unit);
-            let mut to_condemn = Vec::new();
+            let mut healing = Healing::default();
             if is_stock_new {
-                let (healing, blocks) = leading.heal(now, &state, unit, &mut || self.env.random_u64());
-                orders.extend(healing);
+                healing = leading.heal(now, &state, unit, &mut || self.env.random_u64());
+                orders.append(&mut healing.orders);
                 orders.extend(leading.audit(unit));
-                to_condemn = blocks;
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
-            Some((orders, is_stock_new, to_condemn))
+            Some((orders, is_stock_new, healing))
         });
-        let Some((orders, is_stock_new, to_condemn)) = looked else { return };
+        let Some((orders, is_stock_new, healing)) = looked else { return };
         self.carry_out(orders);
-        to_condemn.into_iter().for_each(|place| self.condemn(place));
+        self.mend_all(healing);
         if is_stock_new {
             self.keep_space(&state);
             self.keep_members(&state);
@@ -269,15 +268,6 @@ impl UnitMember {
                 }
             });
             drop(permit);
-        });
-    }
-
-    /// Has a node condemn a block, of which it tells in its reports. It is asked again if it does not.
-    fn condemn(&self, place: BlockPlace) {
-        let (env, reach) = (self.env.clone(), self.reach.clone());
-        self.env.spawn(async move {
-            let answer = ask_to_condemn(&env, &*reach, place, ERRAND_PATIENCE).await;
-            tracing::info!(device = place.device().0, block = place.block(), ?answer, "a damaged block is to be condemned");
         });
     }
 }

@@ -22,10 +22,12 @@ pub struct Placing {
     /// With the blocks that are free there; the largest number first.
     devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
     filling: Filling,
+    /// Nodes that had no block for so many bytes when somebody looked last: nobody looks through their blocks again for as much.
+    too_full: BTreeMap<NodeId, u32>,
 }
 
-/// Which places can be taken.
-type IsOpen<'a> = &'a dyn Fn(BlockPlace) -> bool;
+/// Which places can be taken, if not all.
+type IsOpen<'a> = Option<&'a dyn Fn(BlockPlace) -> bool>;
 
 /// What a place is wanted for.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,7 @@ impl Placing {
         self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
         self.placer = self.choice.over(&self.cluster);
         self.devices = devices;
+        self.too_full.clear();
     }
 
     /// Places for a chunk's copies, on different hosts; none if there are not enough with room. They are handed out until [`Placing::settle`].
@@ -72,7 +75,7 @@ impl Placing {
         copies: usize,
         random: &mut Random<'_>,
     ) -> Option<ChunkPlaces> {
-        let places = self.choose_beside(unit, wanted, copies, (&[], &|_| true), random)?;
+        let places = self.choose_beside(unit, wanted, copies, (&[], None), random)?;
         ChunkPlaces::new(&places)
     }
 
@@ -92,7 +95,7 @@ impl Placing {
         random: &mut Random<'_>,
     ) -> Option<BlockPlace> {
         let is_open = |place: BlockPlace| place != from && (may_stay || place.device() != from.device());
-        self.choose_beside(unit, wanted, 1, (stays, &is_open), random)?.pop()
+        self.choose_beside(unit, wanted, 1, (stays, Some(&is_open)), random)?.pop()
     }
 
     /// A place on one device, for whoever wants that and no other.
@@ -112,29 +115,44 @@ impl Placing {
         (has, is_open): (&[NodeId], IsOpen<'_>),
         random: &mut Random<'_>,
     ) -> Option<Vec<BlockPlace>> {
-        // A node may be open, and have no block for so much: it is left out then.
+        // A node may be open, and have no block for so much, or none that can be taken: it is left out then, this time.
+        let mut left_out: Vec<Node> = Vec::new();
+        let mut found = None;
         for _ in 0..=self.devices.len() {
             let request =
                 Request { copies, apart: Level::Host, has, writer: None, chunk, made: Made(u64::from(unit.shard().0)) };
-            let nodes = self.placer.as_ref()?.place(&self.cluster, &request, random).ok()?;
+            let placed = self.placer.as_ref().and_then(|placer| placer.place(&self.cluster, &request, random).ok());
+            let Some(nodes) = placed else { break };
             let mut places = Vec::with_capacity(copies);
             for node in nodes {
                 match self.take_block(unit, node, is_open, bytes) {
                     Some(place) => places.push(place),
-                    None => _ = self.cluster.report(node, Load::default(), false),
+                    None => {
+                        left_out.extend(self.cluster.node(node).copied());
+                        self.cluster.report(node, Load::default(), false);
+                    }
                 }
             }
             if places.len() == copies {
-                return Some(places);
+                found = Some(places);
+                break;
             }
             self.settle(places, bytes);
         }
-        None
+        left_out.into_iter().rev().for_each(|node| _ = self.cluster.report(node.id, node.load, node.is_up));
+        found
     }
 
     fn take_block(&mut self, unit: &MaintenanceUnit, node: NodeId, is_open: IsOpen<'_>, bytes: u32) -> Option<BlockPlace> {
+        if self.too_full.get(&node).is_some_and(|least| bytes >= *least) {
+            return None;
+        }
         let filling = &mut self.filling;
-        let place = self.devices.get(&node)?.iter().find_map(|(_, device)| filling.take(unit, *device, bytes, is_open));
+        let mut devices = self.devices.get(&node)?.iter().map(|(_, device)| *device);
+        let place = devices.find_map(|device| filling.take(unit, device, bytes, is_open.unwrap_or(&|_| true)));
+        if place.is_none() && is_open.is_none() {
+            self.too_full.insert(node, bytes);
+        }
         if bytes > BLOCK_DATA_BYTES / 2 {
             self.cluster.take_block(node);
         }

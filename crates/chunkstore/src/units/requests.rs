@@ -1,5 +1,6 @@
 //! What clients and nodes ask of a unit, where this node leads it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
@@ -26,6 +27,7 @@ impl UnitMember {
             UnitRequest::Find(id) => self.find(id).await,
             UnitRequest::Relocate { id, from, to } => self.relocate(id, from, to).await,
             UnitRequest::Report(report) => self.report(report),
+            UnitRequest::LastCopies { devices, .. } => self.last_copies(&devices.into_iter().collect()).await,
         }
     }
 
@@ -84,6 +86,21 @@ impl UnitMember {
         let found: Result<Found, ReadError> = self.group.read(ReadMode::Lease, |machine| machine.unit().find(id)).await;
         match found {
             Ok(found) => UnitAnswer::Found(found),
+            Err(ReadError::NotLeader(error)) => self.led_by(&error),
+            Err(_) => UnitAnswer::Unknown,
+        }
+    }
+
+    /// By the state as it is now, and what nodes have reported.
+    async fn last_copies(&self, devices: &BTreeSet<DeviceId>) -> UnitAnswer {
+        let state = self.manager.snapshot();
+        let counted = self.group.read(ReadMode::Confirmed, |machine| {
+            let leading = self.leading.lock();
+            leading.as_ref().map(|leading| leading.last_copies(&state, machine.unit(), devices))
+        });
+        match counted.await {
+            Ok(Some(count)) => UnitAnswer::Counted(count),
+            Ok(None) => self.not_leader(),
             Err(ReadError::NotLeader(error)) => self.led_by(&error),
             Err(_) => UnitAnswer::Unknown,
         }

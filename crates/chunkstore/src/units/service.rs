@@ -119,7 +119,7 @@ fn group_of(shard: ShardId) -> GroupId {
 
 fn shard_of(request: &UnitRequest) -> ShardId {
     match request {
-        UnitRequest::Register { shard, .. } => *shard,
+        UnitRequest::Register { shard, .. } | UnitRequest::LastCopies { shard, .. } => *shard,
         UnitRequest::Commit(id) | UnitRequest::Revoke(id) | UnitRequest::Find(id) | UnitRequest::Relocate { id, .. } => {
             id.shard
         }

@@ -98,6 +98,11 @@ impl Wire for NodeRequest {
                 put_flag(*is_settled, out);
                 put_content(content, out);
             }
+            NodeRequest::Mend { era, version, content } => {
+                era.put(out);
+                version.put(out);
+                put_content(content, out);
+            }
         }
     }
 
@@ -114,6 +119,10 @@ impl Wire for NodeRequest {
             9 => NodeRequest::Raise { era: Era::take(input)? },
             10 => NodeRequest::Take { era: Era::take(input)? },
             11 => take_bring(input)?,
+            12 => {
+                let (era, version) = (Era::take(input)?, ChunkVersion::take(input)?);
+                NodeRequest::Mend { era, version, content: take_content(input)? }
+            }
             found => return Err(input.unknown("request", found)),
         })
     }
@@ -132,6 +141,7 @@ fn number(request: &NodeRequest) -> u8 {
         NodeRequest::Raise { .. } => 9,
         NodeRequest::Take { .. } => 10,
         NodeRequest::Bring { .. } => 11,
+        NodeRequest::Mend { .. } => 12,
     }
 }
 

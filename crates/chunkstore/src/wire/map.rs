@@ -23,6 +23,7 @@ impl Wire for ChunkMap {
         out.put_u64_le(self.version);
         put_list(&self.nodes, MAX_MAP_NODES, out);
         put_list(&self.devices, MAX_MAP_DEVICES, out);
+        out.put_u32_le(self.next_shard);
         put_list(&self.shards, MAX_MAP_SHARDS, out);
     }
 
@@ -32,6 +33,7 @@ impl Wire for ChunkMap {
                 version: input.u64("map version")?,
                 nodes: input.list("nodes", (LEAST_NODE_BYTES, MAX_MAP_NODES), Wire::take)?,
                 devices: input.list("devices", (DEVICE_BYTES, MAX_MAP_DEVICES), Wire::take)?,
+                next_shard: input.u32("next_shard")?,
                 shards: input.list("shards", (LEAST_SHARD_BYTES, MAX_MAP_SHARDS), Wire::take)?,
             }),
             found => Err(input.unknown("kind", found)),

@@ -7,7 +7,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::{DeviceId, NodeId};
 
 use super::field::{put_flag, put_list, put_option, put_received, take_received};
-use super::limits::{MAX_DAMAGED, MAX_FREED, MAX_ROTTEN};
+use super::limits::{MAX_DAMAGED, MAX_FREED, MAX_MAP_DEVICES, MAX_ROTTEN};
 use super::{Input, Wire, WireError};
 use crate::maintenance::Refusal;
 use crate::message::Found;
@@ -37,6 +37,11 @@ impl Wire for UnitRequest {
                 out.put_u8(6);
                 report.put(out);
             }
+            UnitRequest::LastCopies { shard, devices } => {
+                out.put_u8(7);
+                shard.put(out);
+                put_list(devices, MAX_MAP_DEVICES, out);
+            }
         }
     }
 
@@ -55,6 +60,11 @@ impl Wire for UnitRequest {
                 UnitRequest::Relocate { id, from, to: input.option("has_target", DeviceId::take)? }
             }
             6 => UnitRequest::Report(NodeReport::take(input)?),
+            7 => {
+                let shard = ShardId::take(input)?;
+                let devices = input.list("devices", (size_of::<u32>(), MAX_MAP_DEVICES), DeviceId::take)?;
+                UnitRequest::LastCopies { shard, devices }
+            }
             found => return Err(input.unknown("kind", found)),
         })
     }
@@ -128,6 +138,10 @@ impl Wire for UnitAnswer {
                 put_option(leader.as_ref(), out);
             }
             UnitAnswer::Unknown => out.put_u8(7),
+            UnitAnswer::Counted(count) => {
+                out.put_u8(8);
+                out.put_u64_le(*count);
+            }
         }
     }
 
@@ -140,6 +154,7 @@ impl Wire for UnitAnswer {
             5 => UnitAnswer::NoPlaces,
             6 => UnitAnswer::NotLeader(input.option("has_leader", NodeId::take)?),
             7 => UnitAnswer::Unknown,
+            8 => UnitAnswer::Counted(input.u64("count")?),
             found => return Err(input.unknown("kind", found)),
         })
     }

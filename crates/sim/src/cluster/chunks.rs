@@ -5,12 +5,14 @@
 //! - The history of every chunk is that of one register: an acknowledged put or modification is seen by every later get, and nobody gets
 //!   another chunk's bytes.
 //! - After the disks of a node were replaced, every chunk has all its copies again, on devices that there are.
+//! - Where chunks have rotted on one device, all copies are sound again in the end.
 //! - When the faults are over, every chunk is read once more through every node, before and after the power of all nodes is cut; all say
 //!   the same.
 //! - A seed run twice is the same.
 
 mod client;
 mod history;
+pub mod rot;
 pub mod run;
 
 #[cfg(test)]
@@ -23,6 +25,9 @@ use std::time::Duration;
 /// Blocks of each device: few, so that chunks share them and they fill.
 const BLOCKS: u32 = 12;
 
+/// More of them where blocks are lost for good: their chunks need room elsewhere.
+const SPARE_BLOCKS: u32 = 20;
+
 const WITH_CHUNKS: Topology = Topology { name: "three nodes with chunks", chunk_blocks: BLOCKS, ..THREE };
 const TOPOLOGIES: [Topology; 3] = [
     WITH_CHUNKS,
@@ -30,7 +35,7 @@ const TOPOLOGIES: [Topology; 3] = [
     Topology { name: "three nodes with chunks on two devices", devices_per_node: 2, zones: 24, ..WITH_CHUNKS },
 ];
 
-const FAULTS: [FaultMix; 4] = [
+const FAULTS: [FaultMix; 5] = [
     FaultMix {
         name: "crashes",
         weights: &[
@@ -79,7 +84,16 @@ const FAULTS: [FaultMix; 4] = [
         ],
         ..CRASHES
     },
+    FaultMix {
+        name: "chunks rot",
+        scrub_period: ROT_SCRUB,
+        weights: &[(Strike::RotChunks, 5), (Strike::Kill, 2), (Strike::PowerCut, 2), (Strike::CutNode, 1), (Strike::Pause, 1)],
+        ..CRASHES
+    },
 ];
+
+/// How often devices are scrubbed where chunks rot.
+const ROT_SCRUB: Duration = Duration::from_secs(5);
 
 /// Clients of a run, and the longest pause of each between two calls.
 const CLIENTS: u64 = 4;
@@ -89,5 +103,9 @@ const THINK: Duration = Duration::from_millis(60);
 fn scenario_of(seed: u64) -> Scenario {
     let (topology, faults) = (seed as usize % TOPOLOGIES.len(), seed as usize / TOPOLOGIES.len() % FAULTS.len());
     let workload = super::scenario::Workload { name: "chunks", clients: CLIENTS, think: THINK, ..MIXED };
-    Scenario { topology: TOPOLOGIES[topology], workload, faults: FAULTS[faults] }
+    let (mut topology, faults) = (TOPOLOGIES[topology], FAULTS[faults]);
+    if !faults.scrub_period.is_zero() {
+        topology.chunk_blocks += SPARE_BLOCKS;
+    }
+    Scenario { topology, workload, faults }
 }

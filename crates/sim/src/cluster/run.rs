@@ -132,6 +132,7 @@ pub(super) fn name_of(strike: Strike) -> &'static str {
         Strike::SlowReturn => "fault: a node comes back over a slow link",
         Strike::WallClockJump => "fault: a wall clock jumps",
         Strike::Corrupt => "fault: bad blocks",
+        Strike::RotChunks => "fault: chunks rot",
         Strike::DeviceErrors => "fault: errors of a device",
         Strike::DiskFull => "fault: a full disk",
         Strike::LogErrors => "fault: errors of a log's disk",

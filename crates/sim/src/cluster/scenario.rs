@@ -119,6 +119,8 @@ pub enum Strike {
     WallClockJump,
     /// Blocks of one device go bad.
     Corrupt,
+    /// Chunks and headers of blocks rot on one device; its node is started again then.
+    RotChunks,
     /// A device answers requests with errors for a while; its node is started again then.
     DeviceErrors,
     /// The disk below a device has no space left.

@@ -18,6 +18,9 @@ const LOOKS: u64 = 1_200;
 /// Bytes of one block that goes bad, and how many do.
 const BLOCK_BYTES: u64 = 4096;
 const BAD_BLOCKS: u64 = 24;
+/// Contents of chunks that rot at once, and most blocks that lose both headers.
+const ROTTEN_CONTENTS: u64 = 12;
+const ROTTEN_HEADERS: u64 = 2;
 /// What lies before the zones of a device stays whole: its own tests damage that.
 const ZONES_BEGIN_AT: u64 = 2 * 1024 * 1024;
 
@@ -58,7 +61,7 @@ impl Chaos {
             }
         }
         chosen.sort_by_key(|strike| match strike {
-            Strike::Corrupt => 0,
+            Strike::Corrupt | Strike::RotChunks => 0,
             Strike::Replace => 1,
             _ => 2,
         });
@@ -105,6 +108,7 @@ impl Chaos {
             Strike::SlowReturn => self.slow_return().await,
             Strike::WallClockJump => self.wall_clock_jump(),
             Strike::Corrupt => self.corrupt(),
+            Strike::RotChunks => self.rot_chunks().await,
             Strike::DeviceErrors => self.device_errors().await,
             Strike::DiskFull => self.disk_full().await,
             Strike::LogErrors => self.log_errors().await,
@@ -278,11 +282,34 @@ impl Chaos {
         }
     }
 
-    fn corrupt(&mut self) {
+    /// The one device that goes bad, and its host.
+    fn rotting(&mut self) -> (usize, disk::SimDisk) {
         let devices = self.world.scenario.topology.devices_per_node as u64;
         let drawn = (self.any(), self.draw.below(devices) as usize);
         let (host, device) = *self.rotten.get_or_insert(drawn);
-        let disk = self.world.hosts.lock()[host].devices[device].clone();
+        (host, self.world.hosts.lock()[host].devices[device].clone())
+    }
+
+    /// Some contents, and both headers of some blocks, which is seen when the device is opened.
+    async fn rot_chunks(&mut self) {
+        let (host, disk) = self.rotting();
+        let blocks = super::chunks::rot::blocks_on(&disk);
+        for _ in 0..ROTTEN_CONTENTS.min(blocks.len() as u64) {
+            let block = &blocks[self.draw.below(blocks.len() as u64) as usize];
+            let content = block.contents.get(self.draw.below(block.contents.len().max(1) as u64) as usize);
+            content.into_iter().for_each(|at| disk.corrupt_at_rest(*at, BLOCK_BYTES));
+        }
+        let lost = self.draw.below(ROTTEN_HEADERS + 1).min(blocks.len() as u64);
+        for _ in 0..lost {
+            let block = &blocks[self.draw.below(blocks.len() as u64) as usize];
+            block.headers.iter().for_each(|at| disk.corrupt_at_rest(*at, BLOCK_BYTES));
+        }
+        self.world.count("rot: headers", lost);
+        self.kill(Some(host), false).await;
+    }
+
+    fn corrupt(&mut self) {
+        let (_, disk) = self.rotting();
         let written = disk::Disk::size_bytes(&disk);
         for _ in 0..BAD_BLOCKS {
             let block = self.draw.below(written / BLOCK_BYTES) * BLOCK_BYTES;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use disk::{AlignedBuf, DiskExt, Durability};
+use format::chunk_block::Era;
 
 use super::damage::flip;
 use super::support::{BLOCKS, Rig, slot_place};
 use crate::blocks::scrub::Scrubbed;
-use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
-use crate::storage_node::tests::rig::{SHARD, done, end, id, live, put, write};
+use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
+use crate::storage_node::tests::rig::{SHARD, done, end, id, live, put, text, version, write};
 
 /// A device whose block 0, with two chunks, has no header; and what stood in its slots.
 async fn without_header() -> (Rig, Vec<Vec<u8>>) {
@@ -116,6 +117,34 @@ async fn what_rots_is_told_until_it_is_written_again() {
     assert!(rig.store.rotten(SHARD, 10).is_empty(), "a dead copy has no content");
 }
 
+fn mend(counter: u64, content: &str) -> NodeRequest {
+    NodeRequest::Mend { era: Era(0), version: version(counter), content: text(content) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_copy_has_mends_a_rotten_one() {
+    let rig = Rig::new(1).await;
+    rig.ask(0, id(1), put(100, "first")).await;
+    rig.ask(0, id(1), write(0, 1, "second")).await;
+    flip(&rig.disk, rig.content_place(0, id(1)), 0).await;
+    assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged));
+    let before = rig.store.stats();
+    assert_eq!(rig.ask(0, id(1), mend(1, "sec0nd")).await, NodeAnswer::Damaged, "that is not what was written");
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0)]);
+    assert_eq!(rig.ask(0, id(1), mend(1, "second")).await, done(live(1)));
+    assert_eq!(rig.store.stats().header_writes, before.header_writes, "the header says it already");
+    assert!(rig.store.rotten(SHARD, 10).is_empty());
+    let rig = rig.crash().await;
+    assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"second");
+    assert_eq!(rig.ask(0, id(1), mend(2, "third")).await, done(live(2)), "another copy may be further");
+    assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"third");
+    let of_other_era = NodeRequest::Mend { era: Era(1), version: version(2), content: text("third") };
+    assert_eq!(rig.ask(0, id(1), of_other_era).await, NodeAnswer::OtherEra);
+    assert_eq!(rig.ask(0, id(9), mend(2, "third")).await, NodeAnswer::Absent);
+    rig.ask(0, id(1), end(0)).await;
+    assert_eq!(rig.ask(0, id(1), mend(3, "late")).await, NodeAnswer::Done(Some(Mark::Dead)));
+}
+
 /// A block that is full is overwritten where it stands; a power cut leaves it half old and half new.
 #[tokio::test(start_paused = true)]
 async fn what_was_being_overwritten_is_told() {
@@ -130,6 +159,10 @@ async fn what_was_being_overwritten_is_told() {
         let is_half = rig.content(0, id(1)).await == Err(NodeAnswer::Damaged);
         assert_eq!(rig.store.rotten(SHARD, 10), if is_half { vec![(id(1), 0)] } else { Vec::new() }, "cut {cut}");
         is_seen |= is_half;
+        if is_half {
+            assert_eq!(rig.ask(0, id(1), mend(1, "new")).await, done(live(1)), "the others have it");
+            assert_eq!(rig.crash().await.content(0, id(1)).await.expect("whole"), b"new");
+        }
     }
     assert!(is_seen);
 }

@@ -27,7 +27,9 @@ struct Reported {
 
 /// All of it at one moment.
 pub struct Found {
-    pub copies: BTreeSet<(ChunkId, BlockPlace)>,
+    /// Copies whose content can't be returned.
+    pub rotten: BTreeSet<(ChunkId, BlockPlace)>,
+    pub missing: BTreeSet<(ChunkId, BlockPlace)>,
     /// And whether they are condemned.
     pub blocks: BTreeMap<BlockPlace, bool>,
 }
@@ -48,15 +50,16 @@ impl Ailing {
     }
 
     /// Keeps what is still so.
-    pub fn keep_missing(&mut self, is_so: impl Fn(ChunkId, BlockPlace) -> bool) {
-        self.missing.retain(|(id, place)| is_so(*id, *place));
+    pub fn keep_missing(&mut self, is_so: impl Fn(&(ChunkId, BlockPlace)) -> bool) {
+        self.missing.retain(is_so);
     }
 
     pub fn found(&self) -> Found {
         let rotten = self.reported.values().flat_map(|reported| &reported.rotten).map(|copy| (copy.id, copy.place));
         let damaged = self.reported.values().flat_map(|reported| &reported.damaged);
         Found {
-            copies: rotten.chain(self.missing.iter().copied()).collect(),
+            rotten: rotten.collect(),
+            missing: self.missing.clone(),
             blocks: damaged.map(|block| (block.place, block.is_condemned)).collect(),
         }
     }
@@ -65,6 +68,7 @@ impl Ailing {
 impl Found {
     /// Whether nothing is known against a copy.
     pub fn is_sound(&self, id: ChunkId, place: BlockPlace) -> bool {
-        !self.blocks.contains_key(&place) && !self.copies.contains(&(id, place))
+        let copy = (id, place);
+        !self.blocks.contains_key(&place) && !self.rotten.contains(&copy) && !self.missing.contains(&copy)
     }
 }

@@ -3,22 +3,23 @@
 //! ```text
 //!   a device is forgotten ─► 6 s ─────────────────────────────────────────┬─► lost: nobody is answered from there ─┐
 //!   a block's header is lost ─► no chunk has its only copy ─► condemned ───┘                                        │
-//!   a content rots (reads, the scrub) ─► reports ─┬─► another copy is sound ────────────────────────────────────────┴─► relocations
-//!   a copy is not there (the audit) ──────────────┘
+//!   a copy is not there (the audit) ─► another one is sound ────────────────────────────────────────────────────────┴─► relocations
+//!   a content rots (reads, the scrub) ─► reports ─► another copy is sound ─► written again; a relocation if that fails
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use env::Instant;
 use format::chunk_command::{ChunkCommand, Relocation};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::BlockPlace;
-use manager::Snapshot;
+use manager::{DeviceRecord, DeviceState, Snapshot};
+use types::DeviceId;
 
 use super::ailing::Found;
 use super::{Leading, Leaving};
 use crate::leader::{Errand, Order};
-use crate::limits::{AUDIT_PERIOD, CONDEMN_LOOK, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, STOCK_AGE};
+use crate::limits::{AUDIT_PERIOD, CONDEMN_LOOK, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MEND_PATIENCE, STOCK_AGE};
 use crate::maintenance::{Duty, MaintenanceUnit, Move};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 use crate::placement::Random;
@@ -32,24 +33,36 @@ pub(super) struct Looked {
     condemnable: Option<Instant>,
     /// The audit goes on here.
     audited: ChunkNumber,
+    /// Rotten copies, since when they are to be written again.
+    rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
+}
+
+/// What is to be done about copies and blocks.
+#[derive(Default)]
+pub struct Healing {
+    pub orders: Vec<Order>,
+    pub condemn: Vec<BlockPlace>,
+    pub mend: Vec<Mend>,
+}
+
+/// A copy that is to get the content that another one has.
+pub struct Mend {
+    pub id: ChunkId,
+    pub rotten: BlockPlace,
+    pub others: Vec<BlockPlace>,
 }
 
 impl Leading {
-    /// Makes copies again that are lost or damaged; blocks that are to be condemned.
-    pub fn heal(
-        &mut self,
-        now: Instant,
-        state: &Snapshot,
-        unit: &MaintenanceUnit,
-        random: &mut Random<'_>,
-    ) -> (Vec<Order>, Vec<BlockPlace>) {
+    /// Makes copies again that are lost or damaged.
+    pub fn heal(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Healing {
         let found = self.ailing.found();
         self.notice_lost(now, state, unit, &found);
         self.placing.avoid(found.blocks.keys().copied().collect());
         let mut orders = self.rescue_moves(state, unit, random);
         orders.extend(self.heal_lost(now, state, unit, random));
-        orders.extend(self.heal_ailing(state, unit, &found, random));
-        (orders, self.condemnable(now, state, unit, &found))
+        let (mend, hopeless) = self.mend(now, state, unit, &found);
+        orders.extend(self.heal_missing(state, unit, &found, hopeless, random));
+        Healing { orders, mend, condemn: self.condemnable(now, state, unit, &found) }
     }
 
     /// Devices that the manager has forgotten and about which nobody answers any more, and blocks that are condemned.
@@ -105,21 +118,74 @@ impl Leading {
         due.into_iter().filter_map(|(id, from)| self.move_from(state, unit, id, Leaving::lost(from), random)).collect()
     }
 
-    /// Copies without content, where another one has it; some at a time.
-    fn heal_ailing(&mut self, state: &Snapshot, unit: &MaintenanceUnit, found: &Found, random: &mut Random<'_>) -> Vec<Order> {
-        let has = |id: ChunkId, place: BlockPlace| unit.places_of(id).is_some_and(|places| places.contains(place));
-        self.ailing.keep_missing(has);
-        let is_due = |(id, from): &(ChunkId, BlockPlace)| {
-            unit.is_at_rest(*id) && has(*id, *from) && self.has_sound_copy(state, unit, found, *id)
+    /// Rotten copies that are to be written again, some at a time; and those with which that was tried for too long.
+    fn mend(
+        &mut self,
+        now: Instant,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        found: &Found,
+    ) -> (Vec<Mend>, Vec<(ChunkId, BlockPlace)>) {
+        self.looked.rotten.retain(|copy, _| found.rotten.contains(copy));
+        let (mut mend, mut hopeless) = (Vec::new(), Vec::new());
+        for copy in found.rotten.iter().copied().filter(|copy| is_in_place(unit, copy)) {
+            let (id, rotten) = copy;
+            let others: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
+            let since = *self.looked.rotten.entry(copy).or_insert(now);
+            match now.saturating_duration_since(since) < MEND_PATIENCE {
+                _ if others.is_empty() => {}
+                true if mend.len() < MAX_REPAIRS => mend.push(Mend { id, rotten, others }),
+                true => {}
+                false => hopeless.push(copy),
+            }
+        }
+        (mend, hopeless)
+    }
+
+    /// Copies that are not there, and those that can't be written again, where another one is sound; some at a time.
+    fn heal_missing(
+        &mut self,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        found: &Found,
+        hopeless: Vec<(ChunkId, BlockPlace)>,
+        random: &mut Random<'_>,
+    ) -> Vec<Order> {
+        self.ailing.keep_missing(|copy| unit.places_of(copy.0).is_some_and(|places| places.contains(copy.1)));
+        let is_due = |copy: &(ChunkId, BlockPlace)| {
+            is_in_place(unit, copy) && self.sound_copies(state, unit, found, copy.0).next().is_some()
         };
-        let due: Vec<(ChunkId, BlockPlace)> = found.copies.iter().copied().filter(is_due).take(MAX_REPAIRS).collect();
+        let copies = found.missing.iter().copied().chain(hopeless);
+        let due: Vec<(ChunkId, BlockPlace)> = copies.filter(is_due).take(MAX_REPAIRS).collect();
         due.into_iter().filter_map(|(id, from)| self.move_from(state, unit, id, Leaving::ailing(from), random)).collect()
     }
 
-    fn has_sound_copy(&self, state: &Snapshot, unit: &MaintenanceUnit, found: &Found, id: ChunkId) -> bool {
-        let is_there = |place: BlockPlace| state.device(place.device()).is_some_and(|device| device.node.is_some());
-        let is_sound = |place| is_there(place) && !self.leader.lost().holds(place) && found.is_sound(id, place);
-        unit.places_of(id).is_some_and(|places| places.iter().any(is_sound))
+    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good.
+    pub fn last_copies(&self, state: &Snapshot, unit: &MaintenanceUnit, devices: &BTreeSet<DeviceId>) -> u64 {
+        let found = self.ailing.found();
+        let is_there = |place: &BlockPlace| devices.contains(&place.device());
+        let chunks = unit.index().filter(|(id, places)| {
+            // What is pending was not promised to anybody, and what ends is wanted by nobody.
+            let is_kept = unit.is_at_rest(*id) || unit.is_moving(*id);
+            let mut elsewhere = self.sound_copies(state, unit, &found, *id).filter(|place| !is_there(place));
+            is_kept && places.iter().any(|place| is_there(&place)) && elsewhere.next().is_none()
+        });
+        chunks.count() as u64
+    }
+
+    /// A chunk's copies against which nothing is known.
+    fn sound_copies(
+        &self,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        found: &Found,
+        id: ChunkId,
+    ) -> impl Iterator<Item = BlockPlace> {
+        let places: Vec<BlockPlace> = unit.places_of(id).map(|places| places.iter().collect()).unwrap_or_default();
+        let is_there = |place: BlockPlace| state.device(place.device()).is_some_and(|device| has_content(device));
+        places
+            .into_iter()
+            .filter(move |place| is_there(*place) && !self.leader.lost().holds(*place) && found.is_sound(id, *place))
     }
 
     /// Damaged blocks in which no chunk has its last copy. Looks at all chunks.
@@ -134,7 +200,7 @@ impl Leading {
         let mut last_copies = 0_u64;
         for (id, places) in unit.index() {
             let is_touched = places.iter().any(|place| left.contains(&place));
-            if is_touched && !self.has_sound_copy(state, unit, found, id) {
+            if is_touched && self.sound_copies(state, unit, found, id).next().is_none() {
                 last_copies += 1;
                 places.iter().for_each(|place| _ = left.remove(&place));
             }
@@ -171,4 +237,14 @@ impl Leading {
             self.ailing.miss(id, place);
         }
     }
+}
+
+/// Whether what was written to a device is still on it.
+fn has_content(device: &DeviceRecord) -> bool {
+    device.node.is_some() && matches!(device.state, DeviceState::Active | DeviceState::Draining)
+}
+
+/// Whether nothing is under way with a chunk that is to have this copy.
+fn is_in_place(unit: &MaintenanceUnit, (id, place): &(ChunkId, BlockPlace)) -> bool {
+    unit.is_at_rest(*id) && unit.places_of(*id).is_some_and(|places| places.contains(*place))
 }

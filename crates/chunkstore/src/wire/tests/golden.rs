@@ -65,6 +65,7 @@ fn requests_to_blocks() {
     let resolved = Resolved { puts: ChunkNumber(9), moves: 10 };
     let bring =
         NodeRequest::Bring { relocation: 11, era: ERA, capacity: 7, version: version(), is_settled: true, content: content() };
+    let mend = NodeRequest::Mend { era: ERA, version: version(), content: content() };
     let rows = [
         (NodeRequest::Put { capacity: 7, content: content() }, format!("01 07000000 {CONTENT}")),
         (NodeRequest::Read, "02".to_owned()),
@@ -78,6 +79,7 @@ fn requests_to_blocks() {
         (NodeRequest::Depart { era: ERA }, format!("08 {ERA_HEX}")),
         (NodeRequest::Raise { era: ERA }, format!("09 {ERA_HEX}")),
         (NodeRequest::Take { era: ERA }, format!("0a {ERA_HEX}")),
+        (mend, format!("0c {ERA_HEX} {VERSION} {CONTENT}")),
         (bring, format!("0b 0b00000000000000 {ERA_HEX} 07000000 {VERSION} 01 {CONTENT}")),
     ];
     for (request, expected) in rows {
@@ -154,6 +156,9 @@ fn requests_to_units() {
     let relocate = |to| UnitRequest::Relocate { id: id(), from: DeviceId(1), to };
     stands_as(&relocate(None), &format!("0105 {ID} 01000000 00"));
     stands_as(&relocate(Some(DeviceId(2))), &format!("0105 {ID} 01000000 01 02000000"));
+    let last_copies = UnitRequest::LastCopies { shard: ShardId(1), devices: vec![DeviceId(2), DeviceId(3)] };
+    stands_as(&last_copies, "0107 01000000 02000000 02000000 03000000");
+    stands_as(&UnitAnswer::Counted(5), "0108 0500000000000000");
     let (rotten, damaged) = (Vec::new(), Vec::new());
     let quiet = NodeReport { node: NodeId(2), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged };
     stands_as(&UnitRequest::Report(quiet.clone()), "0106 02000000 01000000 00 00000000 00000000 00000000");
@@ -201,9 +206,10 @@ fn answers_of_units() {
 fn maps() {
     let node = NodePlace { id: NodeId(2), identity: NodeIdentity([0x11; 16]), address: "a:1".to_owned() };
     let shard = ShardPlace { shard: ShardId(1), is_open: true, members: vec![NodeId(2)], hosts: vec![NodeId(2), NodeId(3)] };
-    let map = ChunkMap { version: 9, nodes: vec![node], devices: vec![(DeviceId(1), NodeId(2))], shards: vec![shard] };
+    let map =
+        ChunkMap { version: 9, nodes: vec![node], devices: vec![(DeviceId(1), NodeId(2))], next_shard: 7, shards: vec![shard] };
     let node = format!("02000000 {} 0300 613a31", "11".repeat(16));
     let shard = "01000000 01 01 02000000 02 02000000 03000000";
-    stands_as(&map, &format!("0101 0900000000000000 01000000 {node} 01000000 01000000 02000000 01000000 {shard}"));
-    stands_as(&ChunkMap::default(), "0101 0000000000000000 00000000 00000000 00000000");
+    stands_as(&map, &format!("0101 0900000000000000 01000000 {node} 01000000 01000000 02000000 07000000 01000000 {shard}"));
+    stands_as(&ChunkMap::default(), "0101 0000000000000000 00000000 00000000 00000000 00000000");
 }

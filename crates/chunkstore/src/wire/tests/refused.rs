@@ -48,8 +48,8 @@ fn unknown_kinds_and_versions() {
     only_known_kinds::<Delivery>(1);
     only_known_kinds::<HostRequest>(4);
     only_known_kinds::<HostAnswer>(5);
-    only_known_kinds::<UnitRequest>(6);
-    only_known_kinds::<UnitAnswer>(7);
+    only_known_kinds::<UnitRequest>(7);
+    only_known_kinds::<UnitAnswer>(8);
     only_known_kinds::<ChunkMap>(1);
 }
 
@@ -129,7 +129,7 @@ fn lengths_are_believed_only_within_their_limits() {
     assert_eq!(error.fault, Fault::OutOfRange { least: 0, most, found: most + 1 });
 
     let mut map = encode(&ChunkMap::default()).to_vec();
-    for (at, field) in [(10, "nodes"), (14, "devices"), (18, "shards")] {
+    for (at, field) in [(10, "nodes"), (14, "devices"), (22, "shards")] {
         let before = map.clone();
         map[at..at + 4].copy_from_slice(&1_000_u32.to_le_bytes());
         assert_eq!(refused::<ChunkMap>(map).field, field);

@@ -82,6 +82,7 @@ fn request() -> impl Strategy<Value = NodeRequest> {
         era().prop_map(|era| NodeRequest::Raise { era }),
         era().prop_map(|era| NodeRequest::Take { era }),
         bring(),
+        (era(), version(), content()).prop_map(|(era, version, content)| NodeRequest::Mend { era, version, content }),
     ]
 }
 
@@ -213,6 +214,9 @@ fn unit_request() -> impl Strategy<Value = UnitRequest> {
         (id(), any::<u32>(), option::of(any::<u32>()))
             .prop_map(|(id, from, to)| { UnitRequest::Relocate { id, from: DeviceId(from), to: to.map(DeviceId) } }),
         report().prop_map(UnitRequest::Report),
+        (any::<u32>(), vec(any::<u32>(), 0..9)).prop_map(|(shard, devices)| {
+            UnitRequest::LastCopies { shard: ShardId(shard), devices: devices.into_iter().map(DeviceId).collect() }
+        }),
     ]
 }
 
@@ -258,10 +262,12 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn map()(version: u64, nodes in vec(node(), 0..4), devices in vec(any::<(u32, u32)>(), 0..4), shards in vec(shard(), 0..4))
-        -> ChunkMap {
+    fn map()(
+        version: u64, nodes in vec(node(), 0..4), devices in vec(any::<(u32, u32)>(), 0..4), next_shard: u32,
+        shards in vec(shard(), 0..4),
+    ) -> ChunkMap {
         let devices = devices.into_iter().map(|(device, node)| (DeviceId(device), NodeId(node))).collect();
-        ChunkMap { version, nodes, devices, shards }
+        ChunkMap { version, nodes, devices, next_shard, shards }
     }
 }
 

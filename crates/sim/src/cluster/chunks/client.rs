@@ -90,7 +90,7 @@ impl ChunkUser {
             Some(ChunkError::Refused(Refusal::NoPlaces)) => "chunks: no places",
             Some(ChunkError::Refused(_)) => "chunks: refused",
             Some(ChunkError::RefusedByNode(_)) => "chunks: refused by a node",
-            Some(error @ (ChunkError::NotFound | ChunkError::Size { .. })) => {
+            Some(error @ (ChunkError::NotFound | ChunkError::ShardLost | ChunkError::Size { .. })) => {
                 return self.histories.violate(format!("{error}, unasked for"));
             }
         };

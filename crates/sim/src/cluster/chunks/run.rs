@@ -10,7 +10,8 @@ use super::history::ChunkHistories;
 use super::scenario_of;
 use crate::draw::Draw;
 use crate::trace::Trace;
-use chunkstore::message::Found;
+use chunkstore::chunk_client::CopySeen;
+use chunkstore::message::{Found, NodeAnswer};
 use format::chunk_id::ChunkId;
 use net::{Identity, RemoteCaller};
 use node::Removed;
@@ -98,6 +99,11 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
     }
     let reader = user(world, histories, seed, world.scenario.workload.clients, &is_over);
     read_all(world, histories, &reader).await?;
+    if world.scenario.faults.weights.iter().any(|(strike, _)| *strike == Strike::RotChunks) {
+        // Until every content has been read from the medium.
+        world.env.sleep(2 * world.scenario.faults.scrub_period).await;
+        await_sound(world, histories).await?;
+    }
     chaos.strike(Strike::PowerCutOfAll).await;
     world.settle().await?;
     world.env.sleep(CALM_AT_THE_END).await;
@@ -157,6 +163,42 @@ async fn is_whole(world: &Arc<World>, id: ChunkId) -> bool {
         Ok(Found::Known(places)) => places.iter().all(|place| state.device(place.device()).is_some()),
         Ok(Found::Unknown) => true,
         Ok(Found::Pending(_)) | Err(_) => false,
+    }
+}
+
+/// Waits until every copy of every chunk is there, and nothing is known against any content.
+async fn await_sound(world: &Arc<World>, histories: &Arc<ChunkHistories>) -> Result<(), String> {
+    let until = world.elapsed() + REPAIR_PATIENCE;
+    for id in histories.ids() {
+        while let Some(what) = ailment(world, id).await {
+            if world.elapsed() > until {
+                return Err(format!("chunk {id} is not sound again: {what}"));
+            }
+            world.env.sleep(REPAIR_LOOK).await;
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with a chunk's copies.
+async fn ailment(world: &Arc<World>, id: ChunkId) -> Option<String> {
+    let running = world.running();
+    for store in running.iter().flat_map(|running| running.node.chunks().stores().map(|(_, store)| store)) {
+        if let Some(rotten) = store.rotten(id.shard, usize::MAX).iter().find(|(rotten, _)| *rotten == id) {
+            return Some(format!("{rotten:?} has rotted"));
+        }
+    }
+    let node = running.first()?;
+    match node.env.within(node.node.chunks().client.locate(id)).await {
+        Ok(whereabouts) => {
+            let is_bad = |copy: &&CopySeen| !matches!(copy.answer, Some(NodeAnswer::Live(_)));
+            match whereabouts.unit {
+                Found::Known(_) => whereabouts.copies.iter().find(is_bad).map(|copy| format!("{copy:?}")),
+                // It was deleted, or never put.
+                Found::Unknown | Found::Pending(_) => None,
+            }
+        }
+        Err(error) => Some(error.to_string()),
     }
 }
 

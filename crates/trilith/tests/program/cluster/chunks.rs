@@ -67,6 +67,7 @@ fn chunks_live_as_long_as_they_should() {
     (0..3).for_each(|node| assert_eq!(run(&cluster, node, &["get", &id]), new, "node {node}"));
     assert_eq!(devices(&cluster, &id).len(), 3);
     refusals(&cluster, &id);
+    last_copies_are_not_given_up(&mut cluster, &old_file);
 
     let others: Vec<String> = (0..10).map(|_| put(&cluster, 1, &old_file)).collect();
     for node in 0..3 {
@@ -91,6 +92,28 @@ fn chunks_live_as_long_as_they_should() {
         assert_eq!(run(&cluster, 0, &["get", kept]), old);
     }
     assert!(complaint(&cluster, 2, &["get", &id]).contains("no such chunk"));
+}
+
+/// A device that is away may come back with them.
+fn last_copies_are_not_given_up(cluster: &mut Cluster, path: &str) {
+    let alone = text(&run(cluster, 0, &["put", path, "--copies", "1"])).trim().to_owned();
+    let device = devices(cluster, &alone).pop().expect("one copy");
+    let is_own = |node: &usize| cluster.status(*node).is_some_and(|status| status["devices"][0]["device"].to_string() == device);
+    let node = (0..3).find(is_own).expect("a node that serves it");
+    let beside = (node + 1) % 3;
+    cluster.kill(node);
+    cluster.await_away(&[node]);
+    let forgotten = await_some(PATIENCE, "an answer about the chunks", || {
+        let output = program().args(["device", "forget", &device, "--data"]).arg(cluster.data(beside)).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        let complaint = text(&output.stderr);
+        // The unit may have lost its leader with the node.
+        (!complaint.contains("no leader")).then_some(complaint)
+    });
+    assert!(forgotten.contains("1 chunks have their last sound copies on device"), "{forgotten}");
+    cluster.spawn(node);
+    cluster.settle();
+    run(cluster, beside, &["get", &alone]);
 }
 
 /// What can't be done is refused, with the reason, and changes nothing.

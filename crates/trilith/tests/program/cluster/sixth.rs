@@ -23,7 +23,7 @@ struct Dev {
 impl Drop for Dev {
     fn drop(&mut self) {
         // It may have ended already.
-        drop(kill_process(Pid::from_child(&self.process), Signal::TERM));
+        _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
         drop(self.process.wait());
     }
 }

@@ -1,0 +1,51 @@
+//! What a leader asks of nodes about copies and blocks that are damaged. What is not done is found, and asked for, again.
+
+use std::sync::Arc;
+
+use format::chunk_place::BlockPlace;
+
+use super::leading::healing::{Healing, Mend};
+use super::member::UnitMember;
+use crate::asking::{ask_block, ask_to_condemn};
+use crate::limits::ERRAND_PATIENCE;
+use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
+
+impl UnitMember {
+    pub(super) fn mend_all(self: &Arc<Self>, healing: Healing) {
+        healing.condemn.into_iter().for_each(|place| self.condemn(place));
+        healing.mend.into_iter().for_each(|mend| self.mend(mend));
+    }
+
+    /// Has a node condemn a block, of which it tells in its reports.
+    fn condemn(&self, place: BlockPlace) {
+        let (env, reach) = (self.env.clone(), self.reach.clone());
+        self.env.spawn(async move {
+            let answer = ask_to_condemn(&env, &*reach, place, ERRAND_PATIENCE).await;
+            tracing::info!(device = place.device().0, block = place.block(), ?answer, "a damaged block is to be condemned");
+        });
+    }
+
+    /// Takes the content of another copy to one that has lost it.
+    fn mend(self: &Arc<Self>, mend: Mend) {
+        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
+        let member = self.clone();
+        self.env.spawn(async move {
+            for other in &mend.others {
+                if member.mend_from(&mend, *other).await {
+                    tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
+                    break;
+                }
+            }
+            drop(permit);
+        });
+    }
+
+    async fn mend_from(&self, mend: &Mend, other: BlockPlace) -> bool {
+        let id = mend.id;
+        let ask = |place, request| ask_block(&self.env, &*self.reach, ToNode { place, id, request }, ERRAND_PATIENCE);
+        let found = ask(other, NodeRequest::Read).await;
+        let Some(NodeAnswer::Live(LiveCopy { version, era, content: Some(content), .. })) = found else { return false };
+        let answer = ask(mend.rotten, NodeRequest::Mend { era, version, content }).await;
+        matches!(answer, Some(NodeAnswer::Done(_)))
+    }
+}
