@@ -1,8 +1,8 @@
 //! The HTTP side: a few paths, bound before anything else of a start so that a taken port is noticed at once.
 
 use crate::metrics;
-use crate::scrub;
 use crate::registry::Registry;
+use crate::scrub;
 use crate::sources::Sources;
 use crate::status::{Status, Warning};
 use axum::extract::State;

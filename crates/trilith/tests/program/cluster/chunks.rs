@@ -98,7 +98,8 @@ fn chunks_live_as_long_as_they_should() {
 fn last_copies_are_not_given_up(cluster: &mut Cluster, path: &str) {
     let alone = text(&run(cluster, 0, &["put", path, "--copies", "1"])).trim().to_owned();
     let device = devices(cluster, &alone).pop().expect("one copy");
-    let is_own = |node: &usize| cluster.status(*node).is_some_and(|status| status["devices"][0]["device"].to_string() == device);
+    let number: u64 = device.parse().expect("a number");
+    let is_own = |node: &usize| cluster.status(*node).is_some_and(|status| status["devices"][0]["device"] == number);
     let node = (0..3).find(is_own).expect("a node that serves it");
     let beside = (node + 1) % 3;
     cluster.kill(node);
