@@ -129,7 +129,8 @@ impl Run {
         let half = chunks / 2;
         self.chunks = prepare(&self.client, 1..half + 1, bytes).await?;
         // The next shard is open when it has taken a chunk.
-        while way.units > 1 && self.chunks.last().is_none_or(|last| last.id.shard.0 == 0) {
+        let shard = |chunk: Option<&Stored>| chunk.map(|chunk| chunk.id.shard);
+        while way.units > 1 && shard(self.chunks.first()) == shard(self.chunks.last()) {
             self.chunks.extend(prepare(&self.client, half..half + 1, bytes).await?);
         }
         // A shard that has just begun gets its space device by device.
