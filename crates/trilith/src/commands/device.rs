@@ -38,18 +38,13 @@ pub enum DeviceCommand {
     Forget(ForgetArgs),
     /// Read a device of a running server now, or all of them, for damage, and make damaged copies again
     #[command(
-        after_help = "Each server does this in the background, once in `scrub_period`; this is for a disk that is in doubt. A device is read at
-                      up to 64 MiB a second, beside what clients want. Damaged copies are made again of good ones, on another device if need
-                      be. What is being written to at the moment is read as soon as its zone is full.
-
-The command returns when the scrub                       has begun; with --wait it shows how far it is, and what it found. Said again
-with --wait it goes on with one that runs.                       Of a cluster each node is asked for its own devices.
-
-The exit code is 1 if damage is left, or nothing can be                       said.
-
-Examples:
-  trilith device scrub --data /srv/trilith --wait
-  trilith device scrub --device 2 --admin                       127.0.0.2:9001"
+        after_help = "Each server does this in the background, once in `scrub_period`; this is for a disk that is in doubt. A device is read at\n\
+                      up to 64 MiB a second, beside what clients want. Damaged copies are made again of good ones, on another device if\n\
+                      need be. What is being written to at the moment is not read.\n\n\
+                      The command returns when the scrub has begun; with --wait it shows how far it is, and what it found. Said again\n\
+                      with --wait it goes on with one that runs. Of a cluster each node is asked for its own devices.\n\n\
+                      The exit code is 1 if damage is left, or nothing can be said.\n\n\
+                      Examples:\n  trilith device scrub --data /srv/trilith --wait\n  trilith device scrub --device 2 --admin 127.0.0.2:9001"
     )]
     Scrub(ScrubArgs),
 }
