@@ -14,8 +14,10 @@ use parking_lot::Mutex;
 use super::error::WriteError;
 use super::layout::{padded, slot_start};
 use super::limits::MAX_ROTTEN;
+use super::reading::Extent;
 use super::{BlockStore, Inner};
 use crate::message::{NodeAnswer, NodeRefusal};
+use crate::storage_node::StorageNode;
 
 /// What is wrong, as far as it is known.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(super) struct Ailing {
 
 /// A content that is not what was written. One that stands elsewhere, or has another checksum, was written since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rotten {
+pub(super) struct Rotten {
     id: ChunkId,
     block: u32,
     offset: u32,
@@ -47,10 +49,10 @@ impl Ailing {
     }
 
     /// Notes a content that can't be read. What there is no room for is found again.
-    pub fn note_rotten(&self, id: ChunkId, block: u32, offset: u32, checksum: u32) {
+    pub fn note_rotten(&self, copy: Rotten) {
         let mut rotten = self.rotten.lock();
         if rotten.len() < MAX_ROTTEN {
-            rotten.insert(Rotten { id, block, offset, checksum });
+            rotten.insert(copy);
         }
     }
 
@@ -61,9 +63,17 @@ impl Ailing {
 }
 
 impl Rotten {
-    fn is_still(&self, entry: &BlockEntry) -> bool {
-        let is_content = matches!(entry.state, CopyState::Live);
-        is_content && (entry.offset, entry.checksum) == (self.offset, self.checksum)
+    pub fn new(id: ChunkId, extent: Extent) -> Rotten {
+        let Extent { block, offset, checksum, .. } = extent;
+        Rotten { id, block, offset, checksum }
+    }
+
+    /// Whether the copy still has this content.
+    pub fn is_held(&self, node: &StorageNode) -> bool {
+        let is_it = |entry: &BlockEntry| {
+            entry.state == CopyState::Live && (entry.offset, entry.checksum) == (self.offset, self.checksum)
+        };
+        node.entry(self.block, self.id).is_some_and(is_it)
     }
 }
 
@@ -72,7 +82,7 @@ impl BlockStore {
     pub fn rotten(&self, shard: ShardId, limit: usize) -> Vec<(ChunkId, u32)> {
         let work = self.inner.work.lock();
         let mut rotten = self.inner.ailing.rotten.lock();
-        rotten.retain(|copy| work.machine.entry(copy.block, copy.id).is_some_and(|entry| copy.is_still(entry)));
+        rotten.retain(|copy| copy.is_held(&work.machine));
         let found = rotten.iter().filter(|copy| copy.id.shard == shard).map(|copy| (copy.id, copy.block));
         found.chain(work.machine.half_written(shard)).take(limit).collect()
     }

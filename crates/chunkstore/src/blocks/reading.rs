@@ -6,6 +6,7 @@ use disk::BLOCK_BYTES;
 use format::chunk_id::ChunkId;
 
 use super::Inner;
+use super::ailing::Rotten;
 use super::layout::data_start;
 use super::limits::READ_TRIES;
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest};
@@ -42,8 +43,8 @@ impl Inner {
             }
         }
         tracing::error!(device = self.volume.device().0, block, %id, "a chunk's content is not what was written");
-        if let Some(Extent { offset, checksum, .. }) = before {
-            self.ailing.note_rotten(id, block, offset, checksum);
+        if let Some(extent) = before {
+            self.ailing.note_rotten(Rotten::new(id, extent));
         }
         NodeAnswer::Damaged
     }

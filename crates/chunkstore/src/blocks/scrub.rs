@@ -5,6 +5,7 @@ use std::time::Duration;
 use format::chunk_block::{BlockEntry, CopyState};
 
 use super::BlockStore;
+use super::ailing::Rotten;
 use super::limits::SCRUB_PAUSE;
 use super::reading::Extent;
 
@@ -62,16 +63,16 @@ impl BlockStore {
         let BlockEntry { id, offset, length, checksum, .. } = *entry;
         found.copies += 1;
         found.bytes += u64::from(length);
-        if self.inner.content(Extent { block, offset, length, checksum }, true).await.is_some() {
+        let extent = Extent { block, offset, length, checksum };
+        if self.inner.content(extent, true).await.is_some() {
             return;
         }
+        let copy = Rotten::new(id, extent);
         // Unless it was written meanwhile.
-        let now = self.inner.work.lock().machine.entry(block, id).copied();
-        let is_same = |now: BlockEntry| (now.state, now.offset, now.checksum) == (CopyState::Live, offset, checksum);
-        if now.is_some_and(is_same) {
+        if copy.is_held(&self.inner.work.lock().machine) {
             found.rotten += 1;
             tracing::error!(device = self.inner.volume.device().0, block, %id, "a scrub has found a chunk that rotted");
-            self.inner.ailing.note_rotten(id, block, offset, checksum);
+            self.inner.ailing.note_rotten(copy);
         }
     }
 }

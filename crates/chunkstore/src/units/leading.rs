@@ -179,21 +179,6 @@ impl Leading {
         self.relocation(state, unit, id, Leaving { from, is_lost, may_stay: true }, random).map(Order::Propose)
     }
 
-    /// Begins a relocation unless something is under way with the chunk.
-    fn move_from(
-        &mut self,
-        state: &Snapshot,
-        unit: &MaintenanceUnit,
-        id: ChunkId,
-        leaving: Leaving,
-        random: &mut Random<'_>,
-    ) -> Option<Order> {
-        if !unit.is_at_rest(id) {
-            return None;
-        }
-        self.relocation(state, unit, id, leaving, random).map(Order::Propose)
-    }
-
     /// To where a copy can go: not to a host that has one.
     pub fn relocation(
         &mut self,

@@ -115,7 +115,7 @@ impl Leading {
         // What is moving is looked after above; what ends needs no copy.
         let due: Vec<(ChunkId, BlockPlace)> = copies.filter(|(id, _)| unit.is_at_rest(*id)).take(MAX_REPAIRS).collect();
         self.looked.lost = (!is_any).then_some(now);
-        due.into_iter().filter_map(|(id, from)| self.move_from(state, unit, id, Leaving::lost(from), random)).collect()
+        self.relocate_all(state, unit, due, Leaving::lost, random)
     }
 
     /// Rotten copies that are to be written again, some at a time; and those with which that was tried for too long.
@@ -157,7 +157,20 @@ impl Leading {
         };
         let copies = found.missing.iter().copied().chain(hopeless);
         let due: Vec<(ChunkId, BlockPlace)> = copies.filter(is_due).take(MAX_REPAIRS).collect();
-        due.into_iter().filter_map(|(id, from)| self.move_from(state, unit, id, Leaving::ailing(from), random)).collect()
+        self.relocate_all(state, unit, due, Leaving::ailing, random)
+    }
+
+    /// Of chunks with which nothing is under way.
+    fn relocate_all(
+        &mut self,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        copies: Vec<(ChunkId, BlockPlace)>,
+        leaving: impl Fn(BlockPlace) -> Leaving,
+        random: &mut Random<'_>,
+    ) -> Vec<Order> {
+        let relocation = |(id, from)| self.relocation(state, unit, id, leaving(from), random).map(Order::Propose);
+        copies.into_iter().filter_map(relocation).collect()
     }
 
     /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good.

@@ -81,7 +81,7 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
             remove_gone(world).await?;
         }
         if matches!(strike, Strike::ReplaceDisks | Strike::Replace) {
-            await_copies(world, histories).await?;
+            await_all(world, histories, async |id| misplaced(world, id).await).await?;
         }
         if let Some(broken) = world.broken.lock().clone() {
             return Err(broken);
@@ -102,7 +102,7 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
     if world.scenario.faults.weights.iter().any(|(strike, _)| *strike == Strike::RotChunks) {
         // Until every content has been read from the medium.
         world.env.sleep(2 * world.scenario.faults.scrub_period).await;
-        await_sound(world, histories).await?;
+        await_all(world, histories, async |id| ailment(world, id).await).await?;
     }
     chaos.strike(Strike::PowerCutOfAll).await;
     world.settle().await?;
@@ -140,13 +140,17 @@ fn knows(running: &Running, name: &str) -> bool {
     running.node.manager().snapshot().nodes().any(|node| node.name == name)
 }
 
-/// Waits until no chunk has a copy on a device that there is not any more: nothing must be lost that a real cluster would not lose.
-async fn await_copies(world: &Arc<World>, histories: &Arc<ChunkHistories>) -> Result<(), String> {
+/// Waits until nothing is wrong with any chunk any more.
+async fn await_all(
+    world: &Arc<World>,
+    histories: &Arc<ChunkHistories>,
+    what_is_wrong: impl AsyncFn(ChunkId) -> Option<String>,
+) -> Result<(), String> {
     let until = world.elapsed() + REPAIR_PATIENCE;
     for id in histories.ids() {
-        while !is_whole(world, id).await {
+        while let Some(what) = what_is_wrong(id).await {
             if world.elapsed() > until {
-                return Err(format!("the copies of chunk {id} are not made again"));
+                return Err(format!("chunk {id} is not as it should be again: {what}"));
             }
             world.env.sleep(REPAIR_LOOK).await;
         }
@@ -154,33 +158,24 @@ async fn await_copies(world: &Arc<World>, histories: &Arc<ChunkHistories>) -> Re
     Ok(())
 }
 
-async fn is_whole(world: &Arc<World>, id: ChunkId) -> bool {
+/// No chunk may have a copy on a device that there is not any more: nothing must be lost that a real cluster would not lose.
+async fn misplaced(world: &Arc<World>, id: ChunkId) -> Option<String> {
     let running = world.running();
-    let Some(node) = running.first() else { return false };
+    let Some(node) = running.first() else { return Some("nobody runs".to_owned()) };
     let found = node.env.within(node.node.chunks().client.locate(id)).await;
     let state = node.node.manager().snapshot();
     match found.map(|whereabouts| whereabouts.unit) {
-        Ok(Found::Known(places)) => places.iter().all(|place| state.device(place.device()).is_some()),
-        Ok(Found::Unknown) => true,
-        Ok(Found::Pending(_)) | Err(_) => false,
-    }
-}
-
-/// Waits until every copy of every chunk is there, and nothing is known against any content.
-async fn await_sound(world: &Arc<World>, histories: &Arc<ChunkHistories>) -> Result<(), String> {
-    let until = world.elapsed() + REPAIR_PATIENCE;
-    for id in histories.ids() {
-        while let Some(what) = ailment(world, id).await {
-            if world.elapsed() > until {
-                return Err(format!("chunk {id} is not sound again: {what}"));
-            }
-            world.env.sleep(REPAIR_LOOK).await;
+        Ok(Found::Known(places)) => {
+            let gone = places.iter().find(|place| state.device(place.device()).is_none());
+            gone.map(|place| format!("a copy on device {}, which is gone", place.device()))
         }
+        Ok(Found::Unknown) => None,
+        Ok(Found::Pending(_)) => Some("it is pending".to_owned()),
+        Err(error) => Some(error.to_string()),
     }
-    Ok(())
 }
 
-/// What is wrong with a chunk's copies.
+/// Every copy must be there, and nothing be known against any content.
 async fn ailment(world: &Arc<World>, id: ChunkId) -> Option<String> {
     let running = world.running();
     for store in running.iter().flat_map(|running| running.node.chunks().stores().map(|(_, store)| store)) {
@@ -188,7 +183,7 @@ async fn ailment(world: &Arc<World>, id: ChunkId) -> Option<String> {
             return Some(format!("{rotten:?} has rotted"));
         }
     }
-    let node = running.first()?;
+    let Some(node) = running.first() else { return Some("nobody runs".to_owned()) };
     match node.env.within(node.node.chunks().client.locate(id)).await {
         Ok(whereabouts) => {
             let is_bad = |copy: &&CopySeen| !matches!(copy.answer, Some(NodeAnswer::Live(_)));
