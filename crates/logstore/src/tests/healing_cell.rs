@@ -73,20 +73,25 @@ fn what_a_follower_reads_is_healed_by_the_leader() {
     });
 }
 
+/// Keys through all gateways, in zones that are finished; one copy of each has rotted, on all devices in turn.
+async fn put_and_rot(cell: &CellRig, gateways: &[LogStore]) {
+    for index in 0..KEYS {
+        put(&gateways[index % 3], &name(index), 3000).await;
+    }
+    // Until the last conclusion is heard.
+    cell.env.sleep(Duration::from_millis(100)).await;
+    finish_zones(&gateways[0]).await;
+    for index in 0..KEYS {
+        cell.rot(places(&gateways[0], &name(index))[index % 3]);
+    }
+}
+
 #[test]
 fn each_gateway_scrubs_what_is_its_own() {
     simulate(async {
         let cell = CellRig::scrubbing(32, 3, Duration::from_secs(60)).await;
         let gateways = cell.gateways();
-        for index in 0..KEYS {
-            put(&gateways[index % 3], &name(index), 3000).await;
-        }
-        // Until the last conclusion is heard.
-        cell.env.sleep(Duration::from_millis(100)).await;
-        finish_zones(&gateways[0]).await;
-        for index in 0..KEYS {
-            cell.rot(places(&gateways[0], &name(index))[index % 3]);
-        }
+        put_and_rot(&cell, &gateways).await;
         cell.env.sleep(Duration::from_secs(400)).await;
         assert!(healed(&cell) >= KEYS as u64, "{}", healed(&cell));
         agree(&cell).await;
@@ -100,15 +105,7 @@ fn a_follower_that_is_asked_to_scrub_tells_when_all_is_healed() {
     simulate(async {
         let cell = CellRig::new(34, 3).await;
         let gateways = cell.gateways();
-        for index in 0..KEYS {
-            put(&gateways[index % 3], &name(index), 3000).await;
-        }
-        // Until the last conclusion is heard.
-        cell.env.sleep(Duration::from_millis(100)).await;
-        finish_zones(&gateways[0]).await;
-        for index in 0..KEYS {
-            cell.rot(places(&gateways[0], &name(index))[index % 3]);
-        }
+        put_and_rot(&cell, &gateways).await;
         let follower = &gateways[2];
         assert!(!follower.scrub(None).unwrap().is_empty() && !follower.inner.leads());
         cell.env.sleep(A_WHILE).await;
