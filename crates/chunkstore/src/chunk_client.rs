@@ -117,9 +117,13 @@ impl ChunkClient {
         if content.is_empty() || bytes > BLOCK_DATA_BYTES {
             return Err(ChunkError::Size { found: content.len() });
         }
-        if self.reach.map().open_shard().is_none() {
+        // Where there was a shard there is another one in a moment.
+        let knows_shards = || !self.reach.map().shards.is_empty();
+        if !knows_shards() {
             self.reach.refresh().await;
-            self.reach.map().open_shard().ok_or(ChunkError::NoShard)?;
+            if !knows_shards() {
+                return Err(ChunkError::NoShard);
+            }
         }
         let mut outcome = Outcome::Unavailable;
         for _ in 0..MAX_PUT_TRIES {

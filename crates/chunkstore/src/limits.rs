@@ -53,12 +53,18 @@ pub const STOCK_AGE: Duration = Duration::from_secs(1);
 pub const NODE_SILENCE: Duration = Duration::from_secs(3);
 /// How often nodes report.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
-/// Blocks with room that a unit keeps on each device; with fewer it asks for another bulk.
+/// Empty blocks that a unit keeps on each device; with fewer it asks for another bulk. Where something fits beside others need not be room for a large chunk.
 pub const STOCK_BLOCKS: u32 = 64;
 /// How long the answer to a commit waits for a lookup host. Beyond it none is there, and readers ask the unit: nothing is lost by that.
 pub const COMMIT_PATIENCE: Duration = Duration::from_secs(2);
 /// Tries of a registration whose places were taken meanwhile.
 pub const MAX_REGISTER_TRIES: u32 = 8;
+/// How often the leader of a unit whose shard is closed looks for bulks in which nothing is.
+pub const IDLE_LOOK: Duration = Duration::from_secs(60);
+/// How long a registration waits for space that the manager has, or has granted, and the unit does not know yet; less than its client waits.
+pub const SPACE_PATIENCE: Duration = Duration::from_secs(3);
+/// How often it looks for it.
+pub const SPACE_LOOK: Duration = Duration::from_millis(20);
 /// How long a node may take to acknowledge a request that a host forwards.
 pub const FORWARD_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a client may take to take its answer.
@@ -96,3 +102,4 @@ pub const CONTACT_LEASE: Duration = Duration::from_secs(5);
 pub const LOSS_WAIT: Duration = Duration::from_secs(6);
 
 const _: () = assert!(LOSS_WAIT.as_millis() * 10 >= CONTACT_LEASE.as_millis() * 11);
+const _: () = assert!(SPACE_PATIENCE.as_millis() < UNIT_PATIENCE.as_millis());

@@ -22,7 +22,7 @@ pub use chunk::Refusal;
 pub use duty::{Duty, Move};
 pub use image::{IMAGE_VERSION, ImageError};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_command::{ChunkCommand, ClientCall};
 use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
@@ -33,6 +33,7 @@ use types::DeviceId;
 use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
 use crate::message::{Found, Resolved};
 use chunk::{Held, Row, Work};
+pub use space::FreeBlocks;
 use space::Space;
 
 /// A copy: of which chunk of the shard, and where.
@@ -108,6 +109,11 @@ impl MaintenanceUnit {
         let mut changes = Vec::new();
         let answer = match command {
             ChunkCommand::Grant { device, first_block, blocks } => self.space.grant(*device, *first_block, *blocks),
+            ChunkCommand::Release { device, first_block, blocks } => self.release(*device, *first_block, *blocks),
+            ChunkCommand::Released { device, first_block } => {
+                self.space.forget_released(*device, *first_block);
+                Ok(Answer::Done)
+            }
             ChunkCommand::Register(registration) => self.register(registration, &mut changes),
             ChunkCommand::Commit(id) => self.commit(*id),
             ChunkCommand::Revoke(id) => self.revoke(*id),
@@ -193,9 +199,32 @@ impl MaintenanceUnit {
         self.space.room(place)
     }
 
+    /// How many blocks of a device that were granted are free.
+    pub fn free_blocks(&self, device: DeviceId) -> FreeBlocks {
+        self.space.free(device)
+    }
+
     /// Granted blocks of a device, from one on and then from the first.
     pub fn blocks_from(&self, device: DeviceId, block: u32) -> impl Iterator<Item = BlockPlace> {
         self.space.blocks_from(device, block)
+    }
+
+    /// Whether these blocks are granted, and nothing is in them.
+    pub fn is_unused(&self, device: DeviceId, first_block: u32, blocks: u32) -> bool {
+        self.space.is_unused(device, first_block, blocks)
+    }
+
+    /// Bulks that the unit has given up and of which it does not know that the manager has them: device and first block.
+    pub fn released(&self) -> &BTreeSet<(DeviceId, u32)> {
+        self.space.released()
+    }
+
+    /// A unit that takes registrations needs what it has.
+    fn release(&mut self, device: DeviceId, first_block: u32, blocks: u32) -> Result<Answer, Refusal> {
+        match self.is_sealed() {
+            true => self.space.release(device, first_block, blocks),
+            false => Err(Refusal::Grant),
+        }
     }
 
     /// Blocks that were granted, in runs: device, first block, blocks.

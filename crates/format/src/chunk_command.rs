@@ -87,6 +87,17 @@ pub enum ChunkCommand {
         from: BlockPlace,
         to: BlockPlace,
     },
+    /// A unit that is sealed has nothing in these blocks, and uses them no more: a bulk.
+    Release {
+        device: DeviceId,
+        first_block: u32,
+        blocks: u32,
+    },
+    /// The manager has taken back the bulk that began here.
+    Released {
+        device: DeviceId,
+        first_block: u32,
+    },
 }
 
 impl ChunkCommand {
@@ -94,7 +105,7 @@ impl ChunkCommand {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![CHUNK_COMMAND_VERSION, self.kind()];
         match self {
-            ChunkCommand::Grant { device, first_block, blocks } => {
+            ChunkCommand::Grant { device, first_block, blocks } | ChunkCommand::Release { device, first_block, blocks } => {
                 [device.0, *first_block, *blocks].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
             }
             ChunkCommand::Register(registration) => registration.write(&mut out),
@@ -122,6 +133,9 @@ impl ChunkCommand {
                 put_place(&mut out, *from);
                 put_place(&mut out, *to);
             }
+            ChunkCommand::Released { device, first_block } => {
+                [device.0, *first_block].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+            }
         }
         out
     }
@@ -138,6 +152,8 @@ impl ChunkCommand {
             ChunkCommand::Forgotten(_) => 8,
             ChunkCommand::Relocate(_) => 9,
             ChunkCommand::Moved { .. } => 10,
+            ChunkCommand::Release { .. } => 11,
+            ChunkCommand::Released { .. } => 12,
         }
     }
 
@@ -150,6 +166,14 @@ impl ChunkCommand {
             1 => {
                 let device = DeviceId(reader.u32("device")?);
                 ChunkCommand::Grant { device, first_block: reader.u32("first_block")?, blocks: reader.u32("blocks")? }
+            }
+            11 => {
+                let device = DeviceId(reader.u32("device")?);
+                ChunkCommand::Release { device, first_block: reader.u32("first_block")?, blocks: reader.u32("blocks")? }
+            }
+            12 => {
+                let device = DeviceId(reader.u32("device")?);
+                ChunkCommand::Released { device, first_block: reader.u32("first_block")? }
             }
             2 => ChunkCommand::Register(Registration::read(&mut reader)?),
             3 => ChunkCommand::Commit(read_id(&mut reader)?),

@@ -19,7 +19,7 @@ use crate::operation::node::{RegisterNode, RemoveNode};
 use crate::operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers};
 use crate::operation::tables::ForgetTables;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
-use crate::operation::volume::{GrantBulk, RegisterVolume};
+use crate::operation::volume::{GrantBulk, RegisterVolume, ReleaseBulk};
 use crate::snapshot::{CommandIndex, Edit, RecordKey, Snapshot};
 
 /// The version that is written; 1: the first.
@@ -93,6 +93,7 @@ commands![
     SetShardMembers,
     RegisterVolume,
     GrantBulk,
+    ReleaseBulk,
 ];
 
 /// Bytes that are no command of a version that this binary knows.

@@ -59,10 +59,11 @@ pub use operation::node::{NodeError, RegisterNode, RemoveNode};
 pub use operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
 pub use operation::tables::ForgetTables;
 pub use operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
-pub use operation::volume::{GrantBulk, RegisterVolume, VolumeError};
+pub use operation::volume::{GrantBulk, RegisterVolume, ReleaseBulk, VolumeError};
 pub use record::{
-    BucketEngine, BucketRecord, BucketState, Bulk, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState, EtagMode,
-    GrantedRun, InstalledView, ManifestRecord, Member, NodeRecord, Removal, ReplicaTableRecord, ShardRecord, VolumeRecord,
+    BucketEngine, BucketRecord, BucketState, Bulk, BulkOwner, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState,
+    EtagMode, GrantedRun, InstalledView, ManifestRecord, Member, NodeRecord, Removal, ReplicaTableRecord, ShardRecord,
+    VolumeRecord,
 };
 pub use replicated::{MANAGER_GROUP, ReplicatedOptions};
 pub use snapshot::{CommandIndex, ImpossibleNumber, ImpossibleState, Snapshot};

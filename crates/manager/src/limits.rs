@@ -94,6 +94,9 @@ pub const DEVICE_NUMBER_LIMIT: u32 = 1 << 31;
 /// As [`NUMBER_LIMIT`], for nodes.
 pub const NODE_NUMBER_LIMIT: u32 = 1 << 31;
 
+/// The first shard's number, so that 0 can mean none in records.
+pub const FIRST_SHARD: u32 = 1;
+
 /// As [`NUMBER_LIMIT`], for shards.
 pub const SHARD_NUMBER_LIMIT: u32 = 1 << 31;
 

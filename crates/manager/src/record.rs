@@ -13,7 +13,7 @@ pub use cell::{CellRecord, InstalledView, Member};
 pub(crate) use former::{FirstNextIds, FormerCellRecord, FormerDeviceRecord, SecondNextIds};
 pub use node::NodeRecord;
 pub(crate) use shard::is_node_list;
-pub use shard::{Bulk, GrantedRun, ShardRecord, VolumeRecord};
+pub use shard::{Bulk, BulkOwner, GrantedRun, ShardRecord, VolumeRecord};
 
 /// What the cluster is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

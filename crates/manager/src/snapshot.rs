@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use types::{CellId, DeviceId, NodeId};
 
-use crate::limits::{DEVICE_NUMBER_LIMIT, GENERATION_LIMIT, NODE_NUMBER_LIMIT, NUMBER_LIMIT};
+use crate::limits::{DEVICE_NUMBER_LIMIT, FIRST_SHARD, GENERATION_LIMIT, NODE_NUMBER_LIMIT, NUMBER_LIMIT};
 use crate::record::{
     BucketRecord, CellRecord, ClusterRecord, Credential, DeviceRecord, ManifestRecord, NodeRecord, ReplicaTableRecord,
     ShardRecord, VolumeRecord,
@@ -51,7 +51,7 @@ pub(crate) struct NextIds {
 impl Default for NextIds {
     /// Bucket incarnations count from 1, so that 0 can mean none in records, and so do nodes and shards; devices count from 0.
     fn default() -> Self {
-        NextIds { bucket: 1, device: 0, node: 1, shard: 1 }
+        NextIds { bucket: 1, device: 0, node: 1, shard: FIRST_SHARD }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `version` | u8, [`IMAGE_VERSION`] |
 //! | `shard`, `capacity`, `next`, `next_move` | u32, u64, u64, u64 |
 //! | grants | device u32, first block u32, blocks u32 |
+//! | released bulks | device u32, first block u32 |
 //! | rows | number u64, nonce u64, places 16 bytes, bytes u32, era u32 |
 //! | work | number u64, kind u8; 1 pending: session u32, request u32; 2 moving: relocation u64, from, to, lost u8; 3 freeing: count u8, each a place and ended u8 |
 //! | pending copies | a held copy, then its deadline u64, 2⁶⁴ − 1 for none |
@@ -40,6 +41,7 @@ const FREEING: u8 = 3;
 const ROW_BYTES: usize = 40;
 const HELD_BYTES: usize = 41;
 const GRANT_BYTES: usize = 12;
+const RELEASED_BYTES: usize = 8;
 /// The shortest.
 const WORK_BYTES: usize = 10;
 
@@ -63,6 +65,10 @@ impl MaintenanceUnit {
         put_u64(&mut out, grants.len() as u64);
         for (device, first, blocks) in grants {
             [device.0, first, blocks].iter().for_each(|number| put_u32(&mut out, *number));
+        }
+        put_u64(&mut out, self.space.released().len() as u64);
+        for (device, first) in self.space.released() {
+            [device.0, *first].iter().for_each(|number| put_u32(&mut out, *number));
         }
         put_u64(&mut out, self.rows.len() as u64);
         self.rows.iter().for_each(|(number, row)| put_row(&mut out, *number, row));
@@ -94,6 +100,10 @@ impl MaintenanceUnit {
             let (device, first) = (DeviceId(reader.u32("device")?), reader.u32("first block")?);
             let granted = unit.space.grant(device, first, reader.u32("blocks")?);
             granted.map_err(|_| ImageError::Impossible("a grant of no blocks, or of blocks that it has"))?;
+        }
+        for _ in 0..count(&mut reader, RELEASED_BYTES, "released bulks")? {
+            let device = DeviceId(reader.u32("device")?);
+            unit.space.note_released(device, reader.u32("first block")?);
         }
         for _ in 0..count(&mut reader, ROW_BYTES, "rows")? {
             let (number, row) = read_row(&mut reader)?;

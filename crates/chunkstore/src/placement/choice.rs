@@ -1,6 +1,7 @@
 //! Which placer a unit's leader uses: a setting, so that placers can be compared in running clusters.
 
 use super::{Cluster, Crush, LeastLoaded, Made, MapX, Node, PlaceError, Placer, Random, Request};
+use manager::limits::FIRST_SHARD;
 use std::fmt;
 use std::str::FromStr;
 use topology::{Level, PlacementGroups};
@@ -19,8 +20,8 @@ pub enum PlacerChoice {
     LeastLoaded,
     /// A baseline: the nodes follow from the chunk's nonce.
     Crush,
-    /// A baseline: the same among the nodes of a layer. Nodes form layers of [`LAYER_NODES`] by their numbers, and each shard's chunks go to
-    /// the layer of its number, or to the last one.
+    /// A baseline: the same among the nodes of a layer. Nodes form layers of [`LAYER_NODES`] by their numbers: the first shard's chunks go to
+    /// the first one, the next shard's to the next, until there is no other layer.
     MapX,
 }
 
@@ -89,7 +90,7 @@ fn layers(nodes: &[Node]) -> Option<MapX> {
     }
     let mut mapx = MapX::new(of(0), GROUPS, LAYER_NODES, Level::Host).ok()?;
     for layer in 1..count {
-        mapx.expand(Made(layer as u64), of(layer), GROUPS).ok()?;
+        mapx.expand(Made(u64::from(FIRST_SHARD) + layer as u64), of(layer), GROUPS).ok()?;
     }
     Some(mapx)
 }

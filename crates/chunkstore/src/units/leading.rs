@@ -17,7 +17,7 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::{Placing, Wanted};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::{NODE_SILENCE, STOCK_AGE};
+use crate::limits::{IDLE_LOOK, NODE_SILENCE, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
@@ -33,7 +33,7 @@ pub struct Leading {
     began: Instant,
     /// When nodes and devices were looked at last.
     stock: Option<Instant>,
-    /// The space that there was then: device, blocks, granted blocks.
+    /// The space that there was then: device, blocks, free blocks.
     space: Vec<(DeviceId, u32, u32)>,
     pub leader: Leader,
     pub placing: Placing,
@@ -48,6 +48,8 @@ pub struct Leading {
     forgotten: BTreeMap<DeviceId, Instant>,
     ailing: Ailing,
     looked: Looked,
+    /// When it was looked last for bulks to give back, or space was lacking.
+    looked_for_idle: Option<Instant>,
 }
 
 /// The place that a copy leaves.
@@ -93,6 +95,7 @@ impl Leading {
             forgotten: BTreeMap::new(),
             ailing: Ailing::default(),
             looked: Looked::default(),
+            looked_for_idle: None,
         }
     }
 
@@ -151,6 +154,24 @@ impl Leading {
         self.stock.is_some() && !self.space.iter().copied().eq(space_of(state))
     }
 
+    /// Whether a copy found no place since this was asked last, though there is space to be had.
+    pub fn takes_lack(&mut self, now: Instant) -> bool {
+        let is_lacking = self.placing.takes_lack();
+        if is_lacking {
+            self.looked_for_idle = Some(now);
+        }
+        is_lacking
+    }
+
+    /// Whether to look for bulks to give back: now and then, and not where space was lacking a moment ago.
+    pub fn looks_for_idle(&mut self, now: Instant) -> bool {
+        let is_due = self.looked_for_idle.is_none_or(|at| now.saturating_duration_since(at) >= IDLE_LOOK);
+        if is_due {
+            self.looked_for_idle = Some(now);
+        }
+        is_due
+    }
+
     /// Looks at nodes and devices anew if it is time for that; whether it was.
     pub fn take_stock(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> bool {
         if self.stock.is_some_and(|at| now.saturating_duration_since(at) < STOCK_AGE) {
@@ -205,7 +226,7 @@ impl Leading {
 }
 
 fn space_of(state: &Snapshot) -> impl Iterator<Item = (DeviceId, u32, u32)> {
-    state.volumes().map(|volume| (volume.device, volume.blocks, volume.granted_blocks()))
+    state.volumes().map(|volume| (volume.device, volume.blocks, volume.free_blocks()))
 }
 
 /// How the leader's machine names a host.

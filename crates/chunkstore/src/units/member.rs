@@ -44,7 +44,8 @@ pub struct UnitMember {
     pub(super) leading: Mutex<Option<Leading>>,
     pub(super) duties: Arc<Semaphore>,
     pub(super) is_changing_members: AtomicBool,
-    pub(super) is_asking_for_bulks: AtomicBool,
+    /// For bulks, or to close the shard.
+    pub(super) is_asking_manager: AtomicBool,
     placer: PlacerChoice,
 }
 
@@ -68,7 +69,7 @@ impl UnitMember {
             leading: Mutex::new(None),
             duties,
             is_changing_members: AtomicBool::new(false),
-            is_asking_for_bulks: AtomicBool::new(false),
+            is_asking_manager: AtomicBool::new(false),
             placer,
         });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
@@ -154,11 +155,15 @@ impl UnitMember {
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
-            Some((orders, is_stock_new, healing))
+            let is_full = unit.is_sealed() && state.shard(self.shard.0).is_some_and(|shard| shard.is_open);
+            Some((orders, is_stock_new, healing, is_full))
         });
-        let Some((orders, is_stock_new, healing)) = looked else { return };
+        let Some((orders, is_stock_new, healing, is_full)) = looked else { return };
         self.carry_out(orders);
         self.mend_all(healing);
+        if is_full {
+            self.close_shard();
+        }
         if is_stock_new {
             self.keep_space(&state);
             self.keep_members(&state);

@@ -9,6 +9,7 @@ use topology::{Branch, Level};
 use types::{DeviceId, NodeId};
 
 use super::filling::Filling;
+use super::space::untold_bulks;
 use crate::maintenance::MaintenanceUnit;
 use crate::placement::{Cluster, Load, Made, Node, Placer, PlacerChoice, Random, Request};
 
@@ -19,11 +20,23 @@ pub struct Placing {
     /// Of the choice, over the cluster; none while that is too small for it.
     placer: Option<Box<dyn Placer + Send + Sync>>,
     cluster: Cluster,
+    /// Nodes on which a device has space that no shard has, or that was granted to this one and that its unit does not know yet.
+    growing: BTreeSet<NodeId>,
+    /// Somebody found no place there yet.
+    is_lacking: bool,
     /// With the blocks that are free there; the largest number first.
     devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
     filling: Filling,
     /// Nodes that had no block for so many bytes when somebody looked last: nobody looks through their blocks again for as much.
     too_full: BTreeMap<NodeId, u32>,
+}
+
+/// Why there are no places for a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlaces {
+    /// There are hosts enough that have room, or get it in a moment.
+    Yet,
+    AtAll,
 }
 
 /// Which places can be taken, if not all.
@@ -46,10 +59,14 @@ impl Placing {
     pub fn take_stock(&mut self, state: &Snapshot, unit: &MaintenanceUnit, is_up: impl Fn(NodeId) -> bool) {
         let mut devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>> = BTreeMap::new();
         let mut loads: BTreeMap<NodeId, Load> = BTreeMap::new();
+        self.growing.clear();
         for volume in state.volumes() {
             let record = state.device(volume.device).filter(|device| device.state == DeviceState::Active);
             let Some(node) = record.and_then(|device| device.node) else { continue };
-            let free = volume.blocks - volume.granted_blocks() + blocks_with_room(unit, volume.device);
+            let free = volume.free_blocks() + unit.free_blocks(volume.device).with_room;
+            if volume.free_blocks() > 0 || untold_bulks(unit, volume).next().is_some() {
+                self.growing.insert(node);
+            }
             let load = loads.entry(node).or_default();
             load.blocks += volume.blocks;
             load.free_blocks += free;
@@ -67,16 +84,21 @@ impl Placing {
         self.too_full.clear();
     }
 
-    /// Places for a chunk's copies, on different hosts; none if there are not enough with room. They are handed out until [`Placing::settle`].
+    /// Places for a chunk's copies, on different hosts. They are handed out until [`Placing::settle`].
     pub fn choose(
         &mut self,
         unit: &MaintenanceUnit,
         wanted: Wanted,
         copies: usize,
         random: &mut Random<'_>,
-    ) -> Option<ChunkPlaces> {
+    ) -> Result<ChunkPlaces, NoPlaces> {
         let places = self.choose_beside(unit, wanted, copies, (&[], None), random)?;
-        ChunkPlaces::new(&places)
+        ChunkPlaces::new(&places).ok_or(NoPlaces::AtAll)
+    }
+
+    /// Whether somebody found no place since this was asked last, though there is space to be had.
+    pub fn takes_lack(&mut self) -> bool {
+        std::mem::take(&mut self.is_lacking)
     }
 
     /// Blocks that get nothing: their nodes refuse.
@@ -95,7 +117,7 @@ impl Placing {
         random: &mut Random<'_>,
     ) -> Option<BlockPlace> {
         let is_open = |place: BlockPlace| place != from && (may_stay || place.device() != from.device());
-        self.choose_beside(unit, wanted, 1, (stays, Some(&is_open)), random)?.pop()
+        self.choose_beside(unit, wanted, 1, (stays, Some(&is_open)), random).ok()?.pop()
     }
 
     /// A place on one device, for whoever wants that and no other.
@@ -114,10 +136,10 @@ impl Placing {
         copies: usize,
         (has, is_open): (&[NodeId], IsOpen<'_>),
         random: &mut Random<'_>,
-    ) -> Option<Vec<BlockPlace>> {
+    ) -> Result<Vec<BlockPlace>, NoPlaces> {
         // A node may be open, and have no block for so much, or none that can be taken: it is left out then, this time.
         let mut left_out: Vec<Node> = Vec::new();
-        let mut found = None;
+        let mut found = Err(NoPlaces::AtAll);
         for _ in 0..=self.devices.len() {
             let request =
                 Request { copies, apart: Level::Host, has, writer: None, chunk, made: Made(u64::from(unit.shard().0)) };
@@ -128,18 +150,22 @@ impl Placing {
                 match self.take_block(unit, node, is_open, bytes) {
                     Some(place) => places.push(place),
                     None => {
+                        if self.growing.contains(&node) {
+                            found = Err(NoPlaces::Yet);
+                        }
                         left_out.extend(self.cluster.node(node).copied());
                         self.cluster.report(node, Load::default(), false);
                     }
                 }
             }
             if places.len() == copies {
-                found = Some(places);
+                found = Ok(places);
                 break;
             }
             self.settle(places, bytes);
         }
         left_out.into_iter().rev().for_each(|node| _ = self.cluster.report(node.id, node.load, node.is_up));
+        self.is_lacking |= matches!(found, Err(NoPlaces::Yet));
         found
     }
 
@@ -160,25 +186,29 @@ impl Placing {
     }
 }
 
-/// Blocks of a device in which the unit can put something more.
-pub fn blocks_with_room(unit: &MaintenanceUnit, device: DeviceId) -> u32 {
-    let with_room = unit.blocks_from(device, 0).filter(|place| unit.room(*place).is_some_and(|room| room > 0));
-    u32::try_from(with_room.count()).expect("a device's blocks have numbers of 26 bits")
-}
-
-/// Numbers for what people call hosts, racks and zones.
+/// Numbers for what people call hosts, racks and zones: that of the first node there, so that nodes that come change none.
+#[derive(Default)]
 struct Branches {
-    names: BTreeSet<String>,
+    zones: BTreeMap<String, u32>,
+    racks: BTreeMap<String, u32>,
+    hosts: BTreeMap<String, u32>,
 }
 
 impl Branches {
     fn of(state: &Snapshot) -> Branches {
-        let names = |node: &NodeRecord| [node.zone.clone(), node.rack.clone(), node.host.clone()];
-        Branches { names: state.nodes().flat_map(|node| names(node)).collect() }
+        let mut branches = Branches::default();
+        for node in state.nodes() {
+            let Branches { zones, racks, hosts } = &mut branches;
+            for (numbers, name) in [(zones, &node.zone), (racks, &node.rack), (hosts, &node.host)] {
+                numbers.entry(name.clone()).or_insert(node.id.0);
+            }
+        }
+        branches
     }
 
     fn branch(&self, node: &NodeRecord) -> Branch {
-        let number = |name: &str| self.names.iter().position(|known| known == name).map_or(0, |at| at as u32);
-        Branch { zone: number(&node.zone), pod: 0, rack: number(&node.rack), host: number(&node.host) }
+        let number = |numbers: &BTreeMap<String, u32>, name: &String| numbers.get(name).copied().unwrap_or_default();
+        let Branches { zones, racks, hosts } = self;
+        Branch { zone: number(zones, &node.zone), pod: 0, rack: number(racks, &node.rack), host: number(hosts, &node.host) }
     }
 }

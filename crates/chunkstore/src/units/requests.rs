@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
+use env::Instant;
 use format::chunk_command::{ChunkCommand, ClientCall, MAX_COMMAND_ITEMS, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce};
 use format::chunk_place::ChunkPlaces;
@@ -11,8 +12,8 @@ use types::{DeviceId, NodeId};
 
 use super::leading::Leaving;
 use super::member::{UnitMember, with_leader};
-use super::placing::Wanted;
-use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS};
+use super::placing::{NoPlaces, Wanted};
+use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
 use crate::maintenance::{Answer, Refusal};
 use crate::message::Found;
 use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
@@ -33,10 +34,11 @@ impl UnitMember {
 
     async fn register(self: &Arc<Self>, call: ClientCall, bytes: u32, copies: usize) -> UnitAnswer {
         let mut answer = UnitAnswer::Refused(Refusal::NoPlaces);
+        let patience_ends = self.env.now() + SPACE_PATIENCE;
         for _ in 0..MAX_REGISTER_TRIES {
             // Where the copies go may follow from the id.
             let nonce = ChunkNonce(self.env.random_u64());
-            let places = match self.choose(Wanted { bytes, chunk: nonce.0 }, copies) {
+            let places = match self.choose_in_time(Wanted { bytes, chunk: nonce.0 }, copies, patience_ends).await {
                 Ok(places) => places,
                 Err(answer) => return answer,
             };
@@ -53,15 +55,31 @@ impl UnitMember {
         answer
     }
 
-    fn choose(&self, wanted: Wanted, copies: usize) -> Result<ChunkPlaces, UnitAnswer> {
+    /// A shard that has just been opened, or grows fast, gets its space in a moment: that is waited for.
+    async fn choose_in_time(self: &Arc<Self>, wanted: Wanted, copies: usize, ends: Instant) -> Result<ChunkPlaces, UnitAnswer> {
+        let mut is_told = false;
+        loop {
+            match self.choose(wanted, copies)? {
+                Ok(places) => return Ok(places),
+                Err(NoPlaces::Yet) if self.env.now() < ends => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        self.look_anew();
+                    }
+                    self.env.sleep(SPACE_LOOK).await;
+                }
+                Err(_) => return Err(UnitAnswer::Refused(Refusal::NoPlaces)),
+            }
+        }
+    }
+
+    fn choose(&self, wanted: Wanted, copies: usize) -> Result<Result<ChunkPlaces, NoPlaces>, UnitAnswer> {
         self.group.look(|machine| {
             if machine.unit().is_sealed() {
                 return Err(UnitAnswer::Refused(Refusal::Sealed));
             }
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
-            let places = leading.placing.choose(machine.unit(), wanted, copies, &mut || self.env.random_u64());
-            places.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))
+            Ok(leading.placing.choose(machine.unit(), wanted, copies, &mut || self.env.random_u64()))
         })
     }
 

@@ -1,4 +1,14 @@
-//! The space that a unit has: the manager's grants are told to it, and more is asked for in time; a full shard is closed.
+//! The space that a unit has: the manager's grants are told to it, and more is asked for in time; a full shard is closed, and gives back what
+//! it does not need any more.
+//!
+//! ```text
+//!   open:    few empty blocks ─► manager grants a bulk ─► Grant ─► the unit has it
+//!   closed:  a bulk is empty ─► Release ─► the unit has it no more ─► manager takes it back ─► Released ─► nobody remembers
+//!            a relocation finds no room ─► as an open one
+//! ```
+//!
+//! A bulk that was released is not told again until the manager has it. Should it come to be granted to two shards all the same, by a copy of the
+//! manager's state from before, nothing is lost: where contents stand in a block its node decides, by its header.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,79 +16,135 @@ use std::sync::atomic::Ordering;
 use format::chunk_command::ChunkCommand;
 use format::chunk_place::BlockPlace;
 use manager::limits::BULK_BLOCKS;
-use manager::{Bulk, DeviceState, Snapshot};
+use manager::{Bulk, DeviceState, ManagerError, Snapshot, VolumeRecord};
 use types::DeviceId;
 
 use super::member::UnitMember;
-use super::placing::blocks_with_room;
 use crate::limits::{MAX_GRANT_BLOCKS, STOCK_BLOCKS};
+use crate::maintenance::MaintenanceUnit;
 
 /// What the manager grants at a time, the unit takes at a time.
 const _: () = assert!(BULK_BLOCKS <= MAX_GRANT_BLOCKS);
 
+/// What is to be done about a unit's space.
+#[derive(Debug, Default)]
+struct Todo {
+    /// Grants of which the unit is to be told, and releases of what it does not need.
+    commands: Vec<ChunkCommand>,
+    /// Devices on which it wants another bulk.
+    short: Vec<DeviceId>,
+    /// Bulks that the manager is to take back.
+    released: Vec<(DeviceId, u32)>,
+}
+
 impl UnitMember {
-    /// What the manager granted, the unit is told; devices with little room get another bulk.
+    /// What the manager granted, the unit is told; devices with little room get another bulk; empty ones of a closed shard go back.
     pub(super) fn keep_space(self: &Arc<Self>, state: &Snapshot) {
-        let shard = self.shard.0;
-        let (untold, is_sealed, short) = self.group.look(|machine| {
+        let Some(record) = state.shard(self.shard.0) else { return };
+        let now = self.env.now();
+        let looked = self.group.look(|machine| {
             let unit = machine.unit();
-            let is_untold = |device: DeviceId, first: u32| {
-                BlockPlace::new(device, first).is_some_and(|place| unit.held_bytes(place).is_none())
-            };
-            let mut untold = Vec::new();
-            let mut short = Vec::new();
+            let mut leading = self.leading.lock();
+            let leading = leading.as_mut()?;
+            let is_growing = leading.takes_lack(now) || record.is_open;
+            let mut todo = Todo::default();
             for volume in state.volumes() {
-                let device = volume.device;
-                let bulks = volume.bulks_of(shard).filter(|bulk| is_untold(device, bulk.first_block));
-                let grants = bulks.map(|Bulk { first_block, blocks, .. }| ChunkCommand::Grant { device, first_block, blocks });
-                let before = untold.len();
-                untold.extend(grants);
-                let is_active = state.device(device).is_some_and(|device| device.state == DeviceState::Active);
-                // What is granted and untold will do for now.
-                let has_more = volume.granted_blocks() < volume.blocks;
-                if is_active && has_more && untold.len() == before && blocks_with_room(unit, device) < STOCK_BLOCKS {
-                    short.push(device);
-                }
+                todo.look_at(unit, volume, is_growing && is_active(state, volume));
             }
-            (untold, unit.is_sealed(), short)
+            if !record.is_open && leading.looks_for_idle(now) {
+                let idle = state.volumes().flat_map(|volume| idle_bulks(unit, volume));
+                todo.commands.extend(idle);
+            }
+            todo.released.extend(unit.released());
+            Some(todo)
         });
-        untold.into_iter().for_each(|grant| self.propose_beside(grant));
-        let Some(record) = state.shard(shard) else { return };
-        if is_sealed && record.is_open {
-            self.close_shard();
-        } else if record.is_open {
-            self.ask_for_bulks(short);
-        }
+        let Some(Todo { commands, short, released }) = looked else { return };
+        commands.into_iter().for_each(|command| self.propose_beside(command));
+        self.ask_for_bulks(short, released);
     }
 
-    /// The next one can be opened.
-    fn close_shard(self: &Arc<Self>) {
+    /// Closes a shard that is full: the next one can be opened.
+    pub(super) fn close_shard(self: &Arc<Self>) {
+        if self.is_asking_manager.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let member = self.clone();
         self.env.spawn(async move {
             match member.manager.seal_shard(member.shard.0).await {
                 Ok(_) => tracing::info!(shard = member.shard.0, "the shard is full: registrations go to the next one"),
                 Err(error) => tracing::debug!(shard = member.shard.0, %error, "sealing a shard"),
             }
+            member.is_asking_manager.store(false, Ordering::Release);
         });
     }
 
-    fn ask_for_bulks(self: &Arc<Self>, devices: Vec<DeviceId>) {
+    fn ask_for_bulks(self: &Arc<Self>, short: Vec<DeviceId>, released: Vec<(DeviceId, u32)>) {
         // Devices are looked at again with every grant: who is asked for already must not be asked for twice.
-        if devices.is_empty() || self.is_asking_for_bulks.swap(true, Ordering::AcqRel) {
+        if (short.is_empty() && released.is_empty()) || self.is_asking_manager.swap(true, Ordering::AcqRel) {
             return;
         }
         let member = self.clone();
         self.env.spawn(async move {
-            for device in devices {
-                if let Err(error) = member.manager.grant_bulk(member.shard.0, device).await {
-                    tracing::debug!(shard = member.shard.0, device = device.0, %error, "asking for a bulk");
+            let shard = member.shard.0;
+            let mut taken_back = Vec::new();
+            for (device, first_block) in released {
+                match member.manager.release_bulk(shard, device, first_block).await {
+                    // Of a device that is gone there is nothing to take back.
+                    Ok(()) | Err(ManagerError::Refused(_)) => taken_back.push(ChunkCommand::Released { device, first_block }),
+                    Err(error) => tracing::debug!(shard, device = device.0, %error, "giving a bulk back"),
                 }
             }
-            // Until what was granted is known here.
-            if let Err(error) = member.manager.fresh().await {
-                tracing::debug!(shard = member.shard.0, %error, "hearing of bulks");
+            for device in short {
+                if let Err(error) = member.manager.grant_bulk(shard, device).await {
+                    tracing::debug!(shard, device = device.0, %error, "asking for a bulk");
+                }
             }
-            member.is_asking_for_bulks.store(false, Ordering::Release);
+            // Until it is known here what was granted, and that what was given back is not the shard's any more.
+            match member.manager.fresh().await {
+                Ok(()) => taken_back.into_iter().for_each(|command| member.propose_beside(command)),
+                Err(error) => tracing::debug!(shard, %error, "hearing of bulks"),
+            }
+            member.is_asking_manager.store(false, Ordering::Release);
         });
     }
+}
+
+impl Todo {
+    fn look_at(&mut self, unit: &MaintenanceUnit, volume: &VolumeRecord, is_growing: bool) {
+        let device = volume.device;
+        let before = self.commands.len();
+        let grant = |Bulk { first_block, blocks, .. }| ChunkCommand::Grant { device, first_block, blocks };
+        self.commands.extend(untold_bulks(unit, volume).map(grant));
+        // What is granted and untold will do for now.
+        let is_short = self.commands.len() == before && unit.free_blocks(device).empty < STOCK_BLOCKS;
+        if is_growing && is_short && volume.free_blocks() > 0 {
+            self.short.push(device);
+        }
+    }
+}
+
+fn is_active(state: &Snapshot, volume: &VolumeRecord) -> bool {
+    state.device(volume.device).is_some_and(|device| device.state == DeviceState::Active)
+}
+
+/// What the manager has granted to the unit's shard on a volume, and the unit does not know yet.
+pub fn untold_bulks<'a>(unit: &'a MaintenanceUnit, volume: &'a VolumeRecord) -> impl Iterator<Item = Bulk> + 'a {
+    let device = volume.device;
+    let is_untold = move |bulk: &Bulk| {
+        let is_known = |place: BlockPlace| unit.held_bytes(place).is_some();
+        !BlockPlace::new(device, bulk.first_block).is_some_and(is_known)
+            && !unit.released().contains(&(device, bulk.first_block))
+    };
+    volume.bulks_of(unit.shard().0).filter(is_untold)
+}
+
+/// Releases of the unit's bulks on a volume in which nothing is.
+fn idle_bulks<'a>(unit: &'a MaintenanceUnit, volume: &'a VolumeRecord) -> impl Iterator<Item = ChunkCommand> + 'a {
+    let device = volume.device;
+    let empty = unit.free_blocks(device).empty;
+    let bulks = volume.bulks_of(unit.shard().0).filter(move |bulk| {
+        // There are many blocks, and mostly something is in them.
+        bulk.blocks <= empty && unit.is_unused(device, bulk.first_block, bulk.blocks)
+    });
+    bulks.map(move |Bulk { first_block, blocks, .. }| ChunkCommand::Release { device, first_block, blocks })
 }

@@ -32,6 +32,8 @@ fn golden() {
         (ChunkCommand::Forgotten(vec![copy, copy]), format!("01080200{id_hex}{from_hex}{id_hex}{from_hex}")),
         (ChunkCommand::Relocate(Relocation { id, from, to, is_lost: true }), format!("0109{id_hex}{from_hex}{to_hex}01")),
         (ChunkCommand::Moved { id, from, to }, format!("010a{id_hex}{from_hex}{to_hex}")),
+        (ChunkCommand::Release { device: DeviceId(1), first_block: 2, blocks: 3 }, "010b010000000200000003000000".to_owned()),
+        (ChunkCommand::Released { device: DeviceId(1), first_block: 2 }, "010c0100000002000000".to_owned()),
     ];
     for (command, expected) in rows {
         assert_eq!(hex(&command), expected, "{command:?}");
@@ -59,6 +61,10 @@ fn any_command() -> impl Strategy<Value = ChunkCommand> {
         (any_id(), any_place(), any_place(), any::<bool>())
             .prop_map(|(id, from, to, is_lost)| ChunkCommand::Relocate(Relocation { id, from, to, is_lost })),
         (any_id(), any_place(), any_place()).prop_map(|(id, from, to)| ChunkCommand::Moved { id, from, to }),
+        any::<(u32, u32, u32)>().prop_map(|(device, first_block, blocks)| {
+            ChunkCommand::Release { device: DeviceId(device), first_block, blocks }
+        }),
+        any::<(u32, u32)>().prop_map(|(device, first_block)| ChunkCommand::Released { device: DeviceId(device), first_block }),
     ]
 }
 
@@ -69,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..12) {
+    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..14) {
         (bytes[0], bytes[1]) = (1, kind);
         if let Ok(read) = ChunkCommand::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);

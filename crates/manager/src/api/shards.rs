@@ -7,7 +7,7 @@ use types::{DeviceId, NodeId};
 use crate::error::ManagerError;
 use crate::manager::Manager;
 use crate::operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
-use crate::operation::volume::{GrantBulk, RegisterVolume, VolumeError};
+use crate::operation::volume::{GrantBulk, RegisterVolume, ReleaseBulk, VolumeError};
 use crate::record::{Bulk, ShardRecord, VolumeRecord};
 
 impl Manager {
@@ -53,5 +53,10 @@ impl Manager {
     /// Grants a shard the lowest free bulk of a device.
     pub async fn grant_bulk(&self, shard: u32, device: DeviceId) -> Result<Bulk, ManagerError<VolumeError>> {
         self.propose(GrantBulk { shard, device }).await
+    }
+
+    /// Takes a bulk back from a shard.
+    pub async fn release_bulk(&self, shard: u32, device: DeviceId, first_block: u32) -> Result<(), ManagerError<VolumeError>> {
+        self.propose(ReleaseBulk { shard, device, first_block }).await
     }
 }

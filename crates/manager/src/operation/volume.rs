@@ -107,3 +107,25 @@ impl Operation for GrantBulk {
         Ok(granted)
     }
 }
+
+/// A shard gives a bulk back: nothing of it is there any more. If it is not the shard's, nothing changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseBulk {
+    pub shard: u32,
+    pub device: DeviceId,
+    pub first_block: u32,
+}
+
+impl Operation for ReleaseBulk {
+    type Reply = ();
+    type Refusal = VolumeError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), VolumeError> {
+        let device = self.device;
+        let mut volume =
+            edit.state.volume(device).map(|volume| VolumeRecord::clone(volume)).ok_or(VolumeError::NoVolume { device })?;
+        volume.release(self.shard, self.first_block);
+        edit.set_volume(volume);
+        Ok(())
+    }
+}

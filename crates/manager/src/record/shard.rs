@@ -45,12 +45,12 @@ pub(crate) fn is_node_list(nodes: &[NodeId], most: usize) -> bool {
 /// The blocks of a device for chunks.
 ///
 /// ```text
-///  block 0                                          granted                blocks
-///   ├─ shard 1 ──────┼─ shard 2 ────────┼─ shard 1 ──┼──────── free ─────────┤
-///    256 │ 256 │ 256   256 │ 256 │ 256   256
+///  block 0                                            cut                  blocks
+///   ├─ shard 1 ──────┼─ free ───┼─ shard 2 ─┼─ shard 1 ──┼──── never granted ────┤
+///    256 │ 256 │ 256   256 │ 256   256        256
 /// ```
 ///
-/// Bulks are granted in the order of their blocks, and none is given back, so what is granted has no gaps.
+/// Bulks are cut in the order of their blocks. One that its shard has given back is granted again before another is cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRecord {
     pub device: DeviceId,
@@ -60,18 +60,27 @@ pub struct VolumeRecord {
     pub granted: Vec<GrantedRun>,
 }
 
+/// Whose a bulk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BulkOwner {
+    /// An import skipped it, since it may have been granted after the copy. No shard is granted it.
+    Skipped,
+    Shard(u32),
+    /// Its shard has given it back.
+    Free,
+}
+
 /// Neighbouring bulks of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedRun {
-    /// None: an import skipped them, since they may have been granted after the copy. No shard is granted them.
-    pub shard: Option<u32>,
+    pub owner: BulkOwner,
     pub blocks: u32,
 }
 
 /// Blocks that were granted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
-    pub shard: Option<u32>,
+    pub owner: BulkOwner,
     pub first_block: u32,
     pub blocks: u32,
 }
@@ -81,8 +90,14 @@ impl VolumeRecord {
         VolumeRecord { device, blocks, granted: Vec::new() }
     }
 
-    /// Blocks that were granted: those from here on are free.
-    pub fn granted_blocks(&self) -> u32 {
+    /// Blocks that a shard can be granted.
+    pub fn free_blocks(&self) -> u32 {
+        let given_back = self.granted.iter().filter(|run| run.owner == BulkOwner::Free).map(|run| run.blocks).sum::<u32>();
+        self.blocks - self.cut_blocks() + given_back
+    }
+
+    /// Blocks that were granted at some time: nobody ever had those from here on.
+    pub(crate) fn cut_blocks(&self) -> u32 {
         self.granted.iter().map(|run| run.blocks).sum()
     }
 
@@ -94,41 +109,60 @@ impl VolumeRecord {
             next = end;
             (first..end).step_by(BULK_BLOCKS as usize).map(move |first_block| {
                 let blocks = BULK_BLOCKS.min(end - first_block);
-                Bulk { shard: run.shard, first_block, blocks }
+                Bulk { owner: run.owner, first_block, blocks }
             })
         })
     }
 
     /// What a shard was granted.
     pub fn bulks_of(&self, shard: u32) -> impl Iterator<Item = Bulk> {
-        self.bulks().filter(move |bulk| bulk.shard == Some(shard))
+        self.bulks().filter(move |bulk| bulk.owner == BulkOwner::Shard(shard))
     }
 
     /// Grants the lowest free bulk; none if no block is free. The last one may be short; if the volume grows after that, another bulk
     /// begins behind it.
     pub(crate) fn grant(&mut self, shard: u32) -> Option<Bulk> {
-        let first_block = self.granted_blocks();
+        let owner = BulkOwner::Shard(shard);
+        let given_back = self.bulks().find(|bulk| bulk.owner == BulkOwner::Free);
+        if let Some(bulk) = given_back {
+            self.change_owners(|other| if other.first_block == bulk.first_block { owner } else { other.owner });
+            return Some(Bulk { owner, ..bulk });
+        }
+        let first_block = self.cut_blocks();
         let blocks = BULK_BLOCKS.min(self.blocks - first_block);
         if blocks == 0 {
             return None;
         }
-        self.append(Some(shard), blocks);
-        Some(Bulk { shard: Some(shard), first_block, blocks })
+        self.append(owner, blocks);
+        Some(Bulk { owner, first_block, blocks })
+    }
+
+    /// Takes back the bulk that begins here, if it is the shard's.
+    pub(crate) fn release(&mut self, shard: u32, first_block: u32) {
+        let is_it = |bulk: &Bulk| bulk.first_block == first_block && bulk.owner == BulkOwner::Shard(shard);
+        self.change_owners(|bulk| if is_it(bulk) { BulkOwner::Free } else { bulk.owner });
     }
 
     /// Sets aside what may have been granted after a copy was made.
     pub(crate) fn skip_lost(&mut self) {
-        let blocks = IMPORT_SKIPPED_BLOCKS.min(self.blocks - self.granted_blocks());
+        self.change_owners(|bulk| if bulk.owner == BulkOwner::Free { BulkOwner::Skipped } else { bulk.owner });
+        let blocks = IMPORT_SKIPPED_BLOCKS.min(self.blocks - self.cut_blocks());
         if blocks > 0 {
-            self.append(None, blocks);
+            self.append(BulkOwner::Skipped, blocks);
         }
     }
 
-    fn append(&mut self, shard: Option<u32>, blocks: u32) {
+    fn change_owners(&mut self, owner: impl Fn(&Bulk) -> BulkOwner) {
+        let bulks: Vec<Bulk> = self.bulks().collect();
+        self.granted.clear();
+        bulks.iter().for_each(|bulk| self.append(owner(bulk), bulk.blocks));
+    }
+
+    fn append(&mut self, owner: BulkOwner, blocks: u32) {
         match self.granted.last_mut() {
             // Behind a short bulk a run of its own, or it could not be cut into what was granted.
-            Some(last) if last.shard == shard && last.blocks % BULK_BLOCKS == 0 => last.blocks += blocks,
-            _ => self.granted.push(GrantedRun { shard, blocks }),
+            Some(last) if last.owner == owner && last.blocks % BULK_BLOCKS == 0 => last.blocks += blocks,
+            _ => self.granted.push(GrantedRun { owner, blocks }),
         }
     }
 

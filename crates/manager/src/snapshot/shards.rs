@@ -6,7 +6,7 @@ use types::DeviceId;
 
 use super::{Edit, ImpossibleState, RecordKey, Snapshot, check_number};
 use crate::limits::{MAX_SHARDS, SHARD_NUMBER_LIMIT};
-use crate::record::{ShardRecord, VolumeRecord};
+use crate::record::{BulkOwner, ShardRecord, VolumeRecord};
 
 impl Snapshot {
     /// A shard by its number.
@@ -61,7 +61,12 @@ impl Snapshot {
 
     /// What a volume refers to that is not there.
     fn dangling(&self, volume: &VolumeRecord) -> Option<&'static str> {
-        let owners_exist = || volume.granted.iter().filter_map(|run| run.shard).all(|shard| self.shards.contains_key(&shard));
+        let owners_exist = || {
+            volume.granted.iter().all(|run| match run.owner {
+                BulkOwner::Shard(shard) => self.shards.contains_key(&shard),
+                BulkOwner::Skipped | BulkOwner::Free => true,
+            })
+        };
         let checks =
             [(self.devices.contains_key(&volume.device), "no device"), (owners_exist(), "blocks of a shard that there is not")];
         checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)

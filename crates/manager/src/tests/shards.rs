@@ -11,9 +11,9 @@ use super::nodes::node;
 use crate::limits::{BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS};
 use crate::operation::Refusal;
 use crate::{
-    AddDevice, Bulk, DeviceState, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS, ImpossibleState,
-    OpenShard, RegisterVolume, RemoveDevice, RemoveNode, SealShard, SetDeviceState, SetShardHosts, SetShardMembers, ShardError,
-    ShardRecord, Snapshot, VolumeError, VolumeRecord, table,
+    AddDevice, Bulk, BulkOwner, DeviceState, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS,
+    ImpossibleState, OpenShard, RegisterVolume, ReleaseBulk, RemoveDevice, RemoveNode, SealShard, SetDeviceState,
+    SetShardHosts, SetShardMembers, ShardError, ShardRecord, Snapshot, VolumeError, VolumeRecord, table,
 };
 
 fn nodes(numbers: &[u32]) -> Vec<NodeId> {
@@ -51,7 +51,7 @@ fn with_volume(blocks: u32) -> Machine {
 
 fn grant(machine: &mut Machine, shard: u32) -> Result<(u32, u32), VolumeError> {
     machine.run(GrantBulk { shard, device: DeviceId(0) }).map(|bulk| {
-        assert_eq!(bulk.shard, Some(shard));
+        assert_eq!(bulk.owner, BulkOwner::Shard(shard));
         (bulk.first_block, bulk.blocks)
     })
 }
@@ -137,11 +137,49 @@ fn bulks_are_granted_in_their_order_until_the_volume_is_full() {
     let elsewhere = GrantBulk { shard: 1, device: DeviceId(1) };
     assert_eq!(machine.run(elsewhere), Err(VolumeError::NoVolume { device: DeviceId(1) }));
     let volume = machine.0.volume(DeviceId(0)).unwrap();
-    assert_eq!(volume.granted_blocks(), volume.blocks);
-    let bulk = |shard, first_block, blocks| Bulk { shard: Some(shard), first_block, blocks };
+    assert_eq!(volume.free_blocks(), 0);
+    let bulk = |shard, first_block, blocks| Bulk { owner: BulkOwner::Shard(shard), first_block, blocks };
     assert_eq!(volume.bulks().collect::<Vec<_>>(), [bulk(1, 0, 256), bulk(2, 256, 256), bulk(2, 512, 7)]);
     assert_eq!(volume.bulks_of(2).collect::<Vec<_>>(), [bulk(2, 256, 256), bulk(2, 512, 7)]);
     assert_eq!(volume.granted.len(), 2, "neighbours of one shard are kept together");
+}
+
+#[test]
+fn what_was_given_back_is_granted_again_before_anything_else() {
+    let mut machine = with_volume(4 * BULK_BLOCKS);
+    (0..3).for_each(|_| _ = grant(&mut machine, 1).unwrap());
+    let release = |shard, first_block| ReleaseBulk { shard, device: DeviceId(0), first_block };
+    let free = |machine: &Machine| machine.0.volume(DeviceId(0)).unwrap().free_blocks();
+    let before = machine.0.volume(DeviceId(0)).cloned();
+    for others in [release(2, 256), release(1, 255), release(1, 768), release(9, 0)] {
+        machine.run(others).unwrap();
+        assert_eq!(machine.0.volume(DeviceId(0)), before.as_ref(), "it is not its own");
+    }
+    machine.run(release(1, 256)).unwrap();
+    machine.run(release(1, 256)).unwrap();
+    assert_eq!(free(&machine), 2 * BULK_BLOCKS);
+    let nowhere = ReleaseBulk { device: DeviceId(1), ..release(1, 0) };
+    assert_eq!(machine.run(nowhere), Err(VolumeError::NoVolume { device: DeviceId(1) }));
+    assert_eq!(Snapshot::from_export(&machine.0.export()).as_ref(), Ok(&machine.0));
+    assert_eq!(grant(&mut machine, 2), Ok((256, 256)));
+    assert_eq!(grant(&mut machine, 2), Ok((768, 256)));
+    assert_eq!(free(&machine), 0);
+    machine.run(release(1, 256)).unwrap();
+    assert_eq!(free(&machine), 0, "it has another owner");
+    let first_blocks =
+        |shard| machine.0.volume(DeviceId(0)).unwrap().bulks_of(shard).map(|bulk| bulk.first_block).collect::<Vec<_>>();
+    assert_eq!((first_blocks(1), first_blocks(2)), (vec![0, 512], vec![256, 768]));
+}
+
+/// It may have been granted to another shard since the copy.
+#[test]
+fn what_was_given_back_before_a_copy_is_set_aside_by_an_import() {
+    let mut machine = with_volume(2 * BULK_BLOCKS);
+    (0..2).for_each(|_| _ = grant(&mut machine, 1).unwrap());
+    machine.run(ReleaseBulk { shard: 1, device: DeviceId(0), first_block: 0 }).unwrap();
+    let mut machine = Machine(machine.0.skip_lost().unwrap());
+    assert_eq!(machine.0.volume(DeviceId(0)).unwrap().granted[0].owner, BulkOwner::Skipped);
+    assert_eq!(grant(&mut machine, 2), Err(VolumeError::Full { device: DeviceId(0) }));
 }
 
 /// A shard that has a short bulk does not own what comes behind it: its unit was not told of that.
@@ -153,7 +191,7 @@ fn what_is_behind_a_short_bulk_is_a_bulk_of_its_own() {
     assert_eq!(grant(&mut machine, 2), Ok((10, 256)));
     assert_eq!(grant(&mut machine, 2), Ok((266, 256)));
     let volume = machine.0.volume(DeviceId(0)).unwrap();
-    let runs = |blocks| GrantedRun { shard: Some(2), blocks };
+    let runs = |blocks| GrantedRun { owner: BulkOwner::Shard(2), blocks };
     assert_eq!(volume.granted, [runs(10), runs(512)]);
     let bulks: Vec<_> = volume.bulks().map(|bulk| (bulk.first_block, bulk.blocks)).collect();
     assert_eq!(bulks, [(0, 10), (10, 256), (266, 256)], "as they were granted");
@@ -214,11 +252,11 @@ fn an_import_gives_out_nothing_that_may_have_been_given_out() {
     assert_eq!(next, (BULK_BLOCKS + IMPORT_SKIPPED_BLOCKS, BULK_BLOCKS));
     assert!(next.0 >= lost.0 + lost.1);
     assert_eq!(grant(&mut machine, 2), Err(VolumeError::Full { device: DeviceId(0) }));
-    let owners = machine.0.volume(DeviceId(0)).unwrap().granted.iter().map(|run| run.shard).collect::<Vec<_>>();
-    assert_eq!(owners, [Some(2), None, Some(2)]);
+    let owners = machine.0.volume(DeviceId(0)).unwrap().granted.iter().map(|run| run.owner).collect::<Vec<_>>();
+    assert_eq!(owners, [BulkOwner::Shard(2), BulkOwner::Skipped, BulkOwner::Shard(2)]);
     // Where less is free than is skipped, all of it is.
     let full = machine.0.skip_lost().unwrap();
-    assert_eq!(full.volume(DeviceId(0)).unwrap().granted_blocks(), blocks);
+    assert_eq!(full.volume(DeviceId(0)).unwrap().free_blocks(), 0);
 }
 
 #[test]
@@ -233,10 +271,14 @@ fn golden_bytes_of_shards_and_volumes() {
     };
     let bytes = hex(&postcard::to_extend(&shard, Vec::new()).unwrap());
     assert_eq!(bytes, concat!("ac02", "e807", "0101", "020102", "0103", "01"));
-    let granted = vec![GrantedRun { shard: Some(300), blocks: 512 }, GrantedRun { shard: None, blocks: 7 }];
+    let granted = vec![
+        GrantedRun { owner: BulkOwner::Shard(300), blocks: 512 },
+        GrantedRun { owner: BulkOwner::Free, blocks: 256 },
+        GrantedRun { owner: BulkOwner::Skipped, blocks: 7 },
+    ];
     let volume = VolumeRecord { device: DeviceId(1), blocks: 1000, granted };
     let bytes = hex(&postcard::to_extend(&volume, Vec::new()).unwrap());
-    assert_eq!(bytes, concat!("01", "e807", "02", "01ac028004", "0007"));
+    assert_eq!(bytes, concat!("01", "e807", "03", "01ac028004", "028002", "0007"));
 
     let mut machine = with_volume(1000);
     grant(&mut machine, 2).unwrap();
@@ -282,9 +324,9 @@ fn impossible_shards_and_volumes_are_refused() {
         Box::new(|state: &mut Snapshot| state.next.shard = u32::MAX),
         Box::new(volume(|volume| volume.blocks = 255)),
         Box::new(volume(|volume| volume.blocks = MAX_VOLUME_BLOCKS + 1)),
-        Box::new(volume(|volume| volume.granted.push(GrantedRun { shard: None, blocks: 0 }))),
-        Box::new(volume(|volume| volume.granted.push(GrantedRun { shard: None, blocks: u32::MAX }))),
-        Box::new(volume(|volume| volume.granted[0].shard = Some(9))),
+        Box::new(volume(|volume| volume.granted.push(GrantedRun { owner: BulkOwner::Skipped, blocks: 0 }))),
+        Box::new(volume(|volume| volume.granted.push(GrantedRun { owner: BulkOwner::Skipped, blocks: u32::MAX }))),
+        Box::new(volume(|volume| volume.granted[0].owner = BulkOwner::Shard(9))),
         Box::new(|state: &mut Snapshot| Arc::make_mut(&mut state.devices).clear()),
     ];
     let mut sound = with_volume(1000);

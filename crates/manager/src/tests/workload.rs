@@ -5,15 +5,16 @@ use types::{
     BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, ViewNumber,
 };
 
+use crate::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
     AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
     FinishFounding, FinishRecovery, ForgetTables, FoundView, GrantBulk, InitCluster, InstallCellManifest, InstallManifest,
     InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenShard, PlaceDevice, RaiseFormatVersion,
-    ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, Removal, RemoveBucket, RemoveCredential, RemoveDevice,
-    RemoveNode, SealShard, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, SetShardHosts, SetShardMembers,
-    TakeToken, TakeTokenError, UpdateDevice,
+    ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket, RemoveCredential,
+    RemoveDevice, RemoveNode, SealShard, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, SetShardHosts,
+    SetShardMembers, TakeToken, TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -130,6 +131,7 @@ fn random_command_of_shards(env: &Env) -> Command {
         3 => SetShardHosts { shard, hosts: nodes() }.into(),
         4 => SetShardMembers { shard, members: nodes() }.into(),
         5 => RegisterVolume { device, blocks: below(2_000) as u32 }.into(),
+        6 => ReleaseBulk { shard, device, first_block: BULK_BLOCKS * below(4) as u32 }.into(),
         _ => GrantBulk { shard, device }.into(),
     }
 }

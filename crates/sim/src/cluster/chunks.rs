@@ -20,6 +20,7 @@ mod tests;
 
 use super::scenario::{FaultMix, Scenario, Strike, Topology};
 use super::table::{CRASHES, MIXED, THREE};
+use manager::limits::BULK_BLOCKS;
 use std::time::Duration;
 
 /// Blocks of each device: few, so that chunks share them and they fill.
@@ -29,10 +30,15 @@ const BLOCKS: u32 = 12;
 const SPARE_BLOCKS: u32 = 20;
 
 const WITH_CHUNKS: Topology = Topology { name: "three nodes with chunks", chunk_blocks: BLOCKS, ..THREE };
-const TOPOLOGIES: [Topology; 3] = [
+/// Shards get full soon, one after the other; each needs a bulk of each device.
+const SMALL_SHARDS: Topology =
+    Topology { name: "three nodes with small shards", chunk_blocks: 12 * BULK_BLOCKS, shard_chunks: 8, ..WITH_CHUNKS };
+
+const TOPOLOGIES: [Topology; 4] = [
     WITH_CHUNKS,
     Topology { name: "four nodes with chunks", nodes: 4, ..WITH_CHUNKS },
     Topology { name: "three nodes with chunks on two devices", devices_per_node: 2, zones: 24, ..WITH_CHUNKS },
+    SMALL_SHARDS,
 ];
 
 const FAULTS: [FaultMix; 5] = [

@@ -3,6 +3,7 @@
 use super::scenario::Topology;
 use super::world::World;
 use chunkstore::blocks::volume_bytes;
+use chunkstore::settings::ChunkSettings;
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{Disk, SimDisk, SimOptions};
@@ -154,7 +155,8 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
 impl Start {
     async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
         let Start { env, options, devices, mut ids, topology, scrub_period } = self;
-        let opened = Node::open(&env, options).await.map_err(text)?;
+        let chunks = ChunkSettings { shard_chunks: topology.shard_chunks, ..ChunkSettings::default() };
+        let opened = Node::open(&env, options).await.map_err(text)?.with_chunk_settings(chunks);
         let manager = opened.manager().clone();
         while manager.fresh().await.is_err() {
             env.sleep(RETRY_PAUSE).await;

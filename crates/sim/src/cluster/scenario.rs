@@ -22,6 +22,8 @@ pub struct Topology {
     pub zone_bytes: u64,
     /// Blocks of each device for chunks.
     pub chunk_blocks: u32,
+    /// Registrations of a shard of chunks.
+    pub shard_chunks: u64,
     /// Writes between two checkpoints.
     pub checkpoint_entries: usize,
     /// Entries of the manager's log between two snapshots.

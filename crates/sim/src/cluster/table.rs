@@ -11,6 +11,7 @@ pub(super) const THREE: Topology = Topology {
     zones: 40,
     zone_bytes: 512 * 1024,
     chunk_blocks: 0,
+    shard_chunks: chunkstore::limits::DEFAULT_SHARD_CHUNKS,
     checkpoint_entries: 60,
     snapshot_after: consensus::limits::SNAPSHOT_AFTER_ENTRIES,
 };

@@ -1,6 +1,7 @@
 //! CRUSH and MapX.
 
 use super::*;
+use manager::limits::FIRST_SHARD;
 use topology::{Group, PlacementGroups};
 
 const CHUNKS: u64 = 4000;
@@ -100,7 +101,7 @@ fn placers_have_names() {
     assert!(named("hash").unwrap_err().to_string().contains("`least-loaded`, `crush` or `mapx`, not `hash`"));
 }
 
-/// The first three nodes take the chunks of shard 0, the others those of later shards.
+/// The first three nodes take the chunks of the first shard, the others those of later ones.
 #[test]
 fn a_choice_of_mapx_makes_layers_of_three() {
     let cluster = even([1, 1, 1, 7], 8);
@@ -110,8 +111,8 @@ fn a_choice_of_mapx_makes_layers_of_three() {
         (0..CHUNKS).flat_map(|chunk| placer.place(&cluster, &request(chunk), &mut dice(0)).unwrap()).collect()
     };
     let ids = |from: u32, to: u32| (from..to).map(NodeId).collect::<BTreeSet<_>>();
-    assert_eq!(chosen(0), ids(0, 3));
-    assert_eq!(chosen(1), ids(3, 7));
+    assert_eq!(chosen(u64::from(FIRST_SHARD)), ids(0, 3));
+    assert_eq!(chosen(u64::from(FIRST_SHARD) + 1), ids(3, 7));
     assert_eq!(chosen(9), ids(3, 7));
     // A copy that is made again goes where there is a fourth node.
     let has = [NodeId(0), NodeId(2)];

@@ -1,14 +1,15 @@
 use super::run::{run, wait_for_shard};
-use super::{FAULTS, TOPOLOGIES, scenario_of};
+use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, scenario_of};
 use crate::cluster::host::address;
 use crate::cluster::run::{Failure, Report};
+use crate::cluster::scenario::{Scenario, Topology};
 use crate::cluster::strike::CUT;
 use crate::cluster::world::World;
 use crate::trace::Trace;
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkError;
-use chunkstore::limits::CONTACT_LEASE;
-use chunkstore::maintenance::Refusal;
+use chunkstore::limits::{CONTACT_LEASE, IDLE_LOOK};
+use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,14 +40,7 @@ fn a_node_that_does_not_hear_the_manager_answers_nothing_about_its_blocks() {
         wait_for_shard(&world).await.unwrap();
         let cut_off = &world.running()[2];
         let client = &cut_off.node.chunks().client;
-        // Until all devices have blocks for the shard.
-        let id = loop {
-            match cut_off.env.within(client.put(Bytes::from_static(b"content"), 3)).await {
-                Ok(id) => break id,
-                Err(ChunkError::Refused(Refusal::NoPlaces)) => world.env.sleep(Duration::from_millis(100)).await,
-                Err(error) => panic!("{error}"),
-            }
-        };
+        let id = cut_off.env.within(client.put(Bytes::from_static(b"content"), 3)).await.unwrap();
         for other in 0..2 {
             world.network.set_link(&address(other), &address(2), CUT);
             world.network.set_link(&address(2), &address(other), CUT);
@@ -59,6 +53,54 @@ fn a_node_that_does_not_hear_the_manager_answers_nothing_about_its_blocks() {
         world.network.clear_links();
         world.settle().await.unwrap();
         assert_eq!(cut_off.env.within(client.get(id)).await, Ok(Bytes::from_static(b"content")));
+    });
+}
+
+/// A client waits for the next shard, and for its space: it is told of neither.
+#[test]
+fn puts_go_on_when_a_shard_is_full() {
+    const SHARDS: u64 = 6;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let scenario = Scenario { topology: SMALL_SHARDS, ..scenario_of(0) };
+        let world = World::new(scenario, 0, Arc::default()).await.unwrap();
+        wait_for_shard(&world).await.unwrap();
+        let node = &world.running()[1];
+        let client = &node.node.chunks().client;
+        for number in 0..SHARDS * SMALL_SHARDS.shard_chunks {
+            let content = Bytes::from(number.to_string());
+            let id =
+                node.env.within(client.put(content.clone(), 3)).await.unwrap_or_else(|error| panic!("put {number}: {error}"));
+            assert_eq!(node.env.within(client.get(id)).await, Ok(content), "put {number}");
+        }
+        assert!(node.node.manager().snapshot().shards().count() as u64 >= SHARDS);
+    });
+}
+
+/// Bulks of shards that are closed go to later ones when nothing is in them any more.
+#[test]
+fn space_comes_back_from_shards_that_are_closed() {
+    const SHARDS: u64 = 4;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let topology = Topology { chunk_blocks: 2 * BULK_BLOCKS, ..SMALL_SHARDS };
+        let world = World::new(Scenario { topology, ..scenario_of(0) }, 0, Arc::default()).await.unwrap();
+        wait_for_shard(&world).await.unwrap();
+        let node = &world.running()[1];
+        let client = &node.node.chunks().client;
+        for number in 0..SHARDS * topology.shard_chunks {
+            let put = node.env.within(client.put(Bytes::from_static(b"content"), 3)).await;
+            let id = put.unwrap_or_else(|error| panic!("put {number}: {error}"));
+            assert_eq!(node.env.within(client.delete(id)).await, Ok(()));
+            if (number + 1).is_multiple_of(topology.shard_chunks) {
+                world.env.sleep(IDLE_LOOK + Duration::from_secs(5)).await;
+            }
+        }
+        let state = node.node.manager().snapshot();
+        assert!(state.shards().count() as u64 >= SHARDS);
+        for volume in state.volumes() {
+            assert_eq!(volume.bulks_of(FIRST_SHARD).count(), 0, "device {}", volume.device);
+        }
     });
 }
 
