@@ -40,6 +40,9 @@ use anyhow::Context;
 /// A report and what its files are called.
 type Named = (&'static str, Report);
 
+/// Takes a report when it is there: what comes after it may fail.
+type Write<'a> = &'a mut dyn FnMut(Named) -> anyhow::Result<()>;
+
 /// Runs the experiments that were asked for, and writes what came of them.
 pub fn run(args: &SmashArgs, enter: EnterCluster) -> anyhow::Result<()> {
     let lab = Lab::new(&args.lab)?;
@@ -48,20 +51,21 @@ pub fn run(args: &SmashArgs, enter: EnterCluster) -> anyhow::Result<()> {
         println!("{}: {}", experiment.name(), experiment.purpose());
         let remark = if experiment.is_measured() { "the clients on the same cores" } else { "computed, nothing is timed" };
         let machine = Machine::look(remark, args.quick)?;
-        let reports = match experiment {
-            Experiment::Migration => migration::run(args),
-            Experiment::Dram => dram::run(args),
-            Experiment::Traffic => traffic::run(args),
-            Experiment::Heat => heat::run(args),
-            Experiment::Latency => latency::run(args, &lab, enter),
-            Experiment::Failure => failure::run(args, &lab, enter),
-            Experiment::Addition => addition::run(args, &lab, enter),
-        };
-
-        for (name, report) in reports.with_context(|| format!("experiment {}", experiment.name()))? {
+        let mut write = |(name, report): Named| {
             report.write(&args.out, name, &machine)?;
             println!("{}", report.text());
-        }
+            anyhow::Ok(())
+        };
+        let ran = match experiment {
+            Experiment::Migration => migration::run(args, &mut write),
+            Experiment::Dram => dram::run(args, &mut write),
+            Experiment::Traffic => traffic::run(args, &mut write),
+            Experiment::Heat => heat::run(args, &mut write),
+            Experiment::Latency => latency::run(args, &lab, enter, &mut write),
+            Experiment::Failure => failure::run(args, &lab, enter, &mut write),
+            Experiment::Addition => addition::run(args, &lab, enter, &mut write),
+        };
+        ran.with_context(|| format!("experiment {}", experiment.name()))?;
     }
     Ok(())
 }

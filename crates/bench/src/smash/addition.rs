@@ -9,7 +9,7 @@
 use super::by_map::ByMap;
 use super::chunks::{self, COPIES, NODES, Placing, Stored, prepare};
 use super::load::{Load, Mix};
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::EnterCluster;
 use crate::clock;
 use crate::report::{Report, Table, spread};
@@ -57,13 +57,13 @@ struct Moved {
     bytes: f64,
 }
 
-pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -> anyhow::Result<()> {
     let (count, comers) = if args.quick { (QUICK_CHUNKS, 1) } else { (CHUNKS, COMERS) };
     println!("  nodes come to the chunk store");
     let (came, failed) = additions(lab, enter, count, comers)?;
     println!("  a node comes to CRUSH");
     let moved = crush(lab, enter, count)?;
-    Ok(vec![("addition", report(&came, failed, &moved))])
+    write(("addition", report(&came, failed, &moved)))
 }
 
 fn start(lab: &Lab, enter: EnterCluster, placer: &'static str, count: u64) -> anyhow::Result<Ground> {

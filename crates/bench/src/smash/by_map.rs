@@ -11,7 +11,6 @@ use chunkstore::protocol::ChunkMap;
 use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use topology::{Branch, Level};
 use types::NodeId;
@@ -73,17 +72,15 @@ impl ByMap {
     }
 }
 
-/// The nodes that have devices, as a unit's leader sees them: every node is a host of its own, whose number is its name's among all names. The
-/// nodes of `trilith cluster dev` are named in the order of their addresses; so this is right for up to nine of them.
+/// The nodes that have devices, as a unit's leader sees them: every node is a host of its own, whose number is the node's, and all are in the first
+/// one's rack.
 fn cluster_of(map: &ChunkMap) -> anyhow::Result<Cluster> {
-    let mut nodes: Vec<(SocketAddr, NodeId)> = Vec::new();
-    for place in map.nodes.iter().filter(|node| map.devices.iter().any(|(_, of)| *of == node.id)) {
-        nodes.push((place.address.parse().context("the address of a node")?, place.id));
-    }
-    nodes.sort_unstable();
-    let node = |(at, (_, id)): (usize, &(SocketAddr, NodeId))| {
-        let branch = Branch { zone: 0, pod: 0, rack: 0, host: at as u32 + 1 };
-        Node { id: *id, branch, load: Load::empty(BLOCKS), is_up: true }
+    let first = map.nodes.iter().map(|node| node.id.0).min().context("a cluster without nodes")?;
+    let has_device = |id: NodeId| map.devices.iter().any(|(_, of)| *of == id);
+    let node = |id: NodeId| {
+        let branch = Branch { zone: first, pod: 0, rack: first, host: id.0 };
+        Node { id, branch, load: Load::empty(BLOCKS), is_up: true }
     };
-    Ok(Cluster::new(nodes.iter().enumerate().map(node).collect())?)
+    let nodes = map.nodes.iter().map(|place| place.id).filter(|id| has_device(*id)).map(node);
+    Ok(Cluster::new(nodes.collect())?)
 }

@@ -2,7 +2,7 @@
 
 use super::formula::{Lengths, megabytes};
 use super::index::{self, KEY_BYTES, Weighed};
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::report::{Plot, Report, Series, Table};
 
 const KEYS: u64 = 1_000_000;
@@ -18,16 +18,14 @@ const SHARD_MILLIONS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 const EXAMPLE_NODES: f64 = 10_000.0;
 const EXAMPLE_SHARD: f64 = 40e6;
 
-pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, write: Write<'_>) -> anyhow::Result<()> {
     let lengths = Lengths::EVALUATION;
     let (value_bits, block_bits) = (lengths.value_bits() as u32, lengths.blocks.log2().ceil() as u32);
     let weighed = index::weigh(if args.quick { QUICK_KEYS } else { KEYS }, value_bits, block_bits, args.seed)?;
-    Ok(vec![
-        ("dram-node", by_object_size(&weighed)),
-        ("dram-shard", by_shard(&weighed)),
-        ("dram-units", units(&weighed)),
-        ("dram-example", example()),
-    ])
+    write(("dram-node", by_object_size(&weighed)))?;
+    write(("dram-shard", by_shard(&weighed)))?;
+    write(("dram-units", units(&weighed)))?;
+    write(("dram-example", example()))
 }
 
 fn lengths_note() -> String {

@@ -6,7 +6,7 @@
 
 use super::chunks::{self, COPIES, NODES, Placing, Stored, prepare};
 use super::load::{Done, Load, Mix};
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::EnterCluster;
 use crate::clock;
 use crate::report::{Plot, Report, Series, Table};
@@ -71,13 +71,14 @@ struct Sample {
     done: Arc<Done>,
 }
 
-pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -> anyhow::Result<()> {
     let mut samples = Vec::new();
     for case in CASES.iter().take(if args.quick { 1 } else { CASES.len() }) {
         println!("  {}", case.name);
         samples.push(one(args, lab, enter, *case).with_context(|| case.name)?);
+        write(("failure", report(&samples)))?;
     }
-    Ok(vec![("failure", report(&samples))])
+    Ok(())
 }
 
 fn one(args: &SmashArgs, lab: &Lab, enter: EnterCluster, case: Case) -> anyhow::Result<Sample> {

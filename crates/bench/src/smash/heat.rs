@@ -3,7 +3,7 @@
 //! Objects of one heat on one node are alike, so a node is the numbers of its objects by heat.
 
 use super::layout::Layout;
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
 use chunkstore::placement::Permille;
@@ -80,7 +80,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Case)> {
     cases
 }
 
-pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, write: Write<'_>) -> anyhow::Result<()> {
     let columns = [
         "figure",
         "nodes",
@@ -128,7 +128,7 @@ pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
     let by_objects = Plot { title: "Heat by objects (figure 14a)".to_owned(), x_label, y_label, series: objects };
     let title = "Heat of the nodes (figure 14)".to_owned();
     let plots = vec![("nodes", by_nodes), ("objects", by_objects)];
-    Ok(vec![("heat", Report { title, notes: notes(), data: summary.clone(), summary, plots })])
+    write(("heat", Report { title, notes: notes(), data: summary.clone(), summary, plots }))
 }
 
 fn notes() -> Vec<String> {

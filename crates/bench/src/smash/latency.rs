@@ -6,7 +6,7 @@
 
 use super::by_map::ByMap;
 use super::chunks::{self, COPIES, NODES, Placing, Stored, content, prepare};
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::clock;
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
@@ -78,18 +78,17 @@ struct Sample {
     agree: Option<(u64, u64)>,
 }
 
-pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -> anyhow::Result<()> {
     let sizes: &[Size] = if args.quick { &QUICK_SIZES } else { &SIZES };
-    let mut reports = Vec::new();
     for size in sizes {
         let mut samples = Vec::new();
         for way in WAYS {
             println!("  {}, {}", size.text, way.name);
             samples.push(sample(args, lab, enter, size, &way).with_context(|| format!("{}, {}", size.text, way.name))?);
         }
-        reports.push((size.file, report(size, &samples)));
+        write((size.file, report(size, &samples)))?;
     }
-    Ok(reports)
+    Ok(())
 }
 
 fn sample(args: &SmashArgs, lab: &Lab, enter: EnterCluster, size: &Size, way: &Way) -> anyhow::Result<Sample> {

@@ -1,7 +1,7 @@
 //! What moves when one node is added (paper, table 2 and section 5.4).
 
 use super::layout::Layout;
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
 use chunkstore::placement::{Cluster, LeastLoaded, Load, Made, MapX, Node, Placer, Request};
@@ -52,7 +52,7 @@ pub struct Moved {
     pub least: f64,
 }
 
-pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, write: Write<'_>) -> anyhow::Result<()> {
     let rounds = if args.quick { QUICK_ROUNDS } else { ROUNDS };
     let columns = ["cluster", "nodes", "placer", "copies that move", "of the least", "1M", "2M", "4M", "8M"];
     let mut summary = Table::new(&columns);
@@ -97,7 +97,7 @@ pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
     };
     let title = "What moves when a node is added (table 2)".to_owned();
     let notes = notes(args, rounds)?;
-    Ok(vec![("migration", Report { title, notes, summary, data, plots: vec![("traffic", plot)] })])
+    write(("migration", Report { title, notes, summary, data, plots: vec![("traffic", plot)] }))
 }
 
 fn line(name: &str, terabytes: [f64; 4]) -> Series {

@@ -1,7 +1,7 @@
 //! How far flows go (paper, figure 13): objects near the client that reads them, beside objects where a hash puts them.
 
 use super::layout::Layout;
-use super::{Named, SmashArgs};
+use super::{SmashArgs, Write};
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
 use chunkstore::placement::{Cluster, Crush, Locality, Made, Placer, Request};
@@ -110,7 +110,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
+pub fn run(args: &SmashArgs, write: Write<'_>) -> anyhow::Result<()> {
     let layout = Layout { zones: 3, pods: 5, racks: if args.quick { 4 } else { 16 }, hosts: if args.quick { 10 } else { 30 } };
     let objects = if args.quick { QUICK_OBJECTS_PER_NODE } else { OBJECTS_PER_NODE };
     let columns: Vec<&str> = ["clients", "objects"].into_iter().chain(CLASSES).collect();
@@ -148,7 +148,7 @@ pub fn run(args: &SmashArgs) -> anyhow::Result<Vec<Named>> {
         series: CLASSES.iter().zip(curves).map(|(name, points)| Series { name: (*name).to_owned(), points }).collect(),
     };
     let title = "Flows by distance (figure 13)".to_owned();
-    Ok(vec![("traffic", Report { title, notes: notes(&layout, objects), summary, data, plots: vec![("near", plot)] })])
+    write(("traffic", Report { title, notes: notes(&layout, objects), summary, data, plots: vec![("near", plot)] }))
 }
 
 fn notes(layout: &Layout, objects: u32) -> Vec<String> {
