@@ -9,6 +9,7 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_id::ChunkId;
+use format::chunk_place::MAX_CHUNK_COPIES;
 use outcome::{explain, show};
 use session::Session;
 use std::io::{Read, Write};
@@ -43,7 +44,7 @@ pub struct PutArgs {
     /// What to store; - for the standard input
     pub file: PathBuf,
     /// Copies, on as many hosts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=MAX_CHUNK_COPIES as i64))]
     pub copies: u8,
     #[command(flatten)]
     pub data: DataArgs,

@@ -10,6 +10,9 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Nodes of a cluster on one machine: beyond these it shows nothing more.
+const MAX_DEV_NODES: i64 = 12;
+
 /// Make a cluster of several nodes, join one, look at it, or try one on this machine
 #[derive(Subcommand, Clone, Debug)]
 pub enum ClusterCommand {
@@ -120,7 +123,7 @@ pub struct RemoveArgs {
 )]
 pub struct DevArgs {
     /// How many nodes, up to 12. A cell has five gateways: further nodes serve their devices and chunks, and wait for a place
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=12))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=MAX_DEV_NODES))]
     pub nodes: u8,
     /// Folder for all nodes; made if absent
     #[arg(long, default_value = "./trilith-dev")]

@@ -75,8 +75,10 @@ fn waits(dev: &Dev, data: &Path, waiting: usize) {
     assert!(status["warnings"][0]["what"].as_str().unwrap().contains("waits for a place"), "{status}");
     assert_eq!(Connection::open(&dev.at(waiting, 9001)).unwrap().get("/health/ready").unwrap().status, 503);
     assert!(Connection::open(&dev.at(waiting, 9000)).is_err(), "the S3 port opens when there is a place");
-    let log = std::fs::read_to_string(data.join(format!("node-{}/trilith.log", waiting + 1))).unwrap();
-    assert!(log.contains("as many gateways as it may have"), "{log}");
+    await_some(PATIENCE, "the reason in the waiting node's log", || {
+        let log = std::fs::read_to_string(data.join(format!("node-{}/trilith.log", waiting + 1))).unwrap();
+        log.contains("as many gateways as it may have").then_some(())
+    });
     // Nothing is wrong, as a person sees it.
     await_some(PATIENCE, "a status without complaint", || {
         let output = program().args(["cluster", "status", "--admin", &dev.at(0, 9001)]).output().unwrap();
