@@ -129,7 +129,11 @@ impl Inner {
         if emptied.is_empty() && read_by_some.is_empty() {
             return Ok(collected);
         }
-        self.checkpoint().await?;
+        if let Err(error) = self.checkpoint().await {
+            // Where there is no room for it the next cycle looks at other zones: among them may be some that need none.
+            emptied.iter().chain(&read_by_some).for_each(|victim| self.targets.note_setback(victim.device.id(), victim.zone));
+            return Err(error);
+        }
         let mark = self.pins.mark();
         // Other gateways look places up too: none resets before all have applied the moves, and their earlier readers are done.
         if !self.retire_places().await {
