@@ -11,6 +11,7 @@ pub use access::{Access, Intent};
 pub use put::{NewChunk, Put};
 
 use bytes::Bytes;
+use format::chunk_command::CopyOf;
 use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 
@@ -30,6 +31,8 @@ pub enum Send {
     Commit { round: Round, id: ChunkId },
     /// To the unit's leader; nobody waits for the answer.
     Revoke(ChunkId),
+    /// To the unit's leader; nobody waits for the answer.
+    Suspect(CopyOf),
     /// To the unit's leader.
     Find { round: Round, id: ChunkId },
     /// To one of the shard's lookup hosts, chosen by this number, to be forwarded to a copy's node, which answers.

@@ -144,6 +144,8 @@ pub enum UnitRequest {
         to: Option<DeviceId>,
     },
     Report(NodeReport),
+    /// A client did not find the copy where the unit says that it is: the unit's leader asks the node itself.
+    Suspect(CopyOf),
     /// How many chunks of the shard would be lost with these devices.
     LastCopies {
         shard: ShardId,

@@ -52,6 +52,9 @@ impl Messenger {
             Send::Register { round, new } => _ = env.spawn(way.register(round, new)),
             Send::Commit { round, id } => _ = env.spawn(way.commit(round, id)),
             Send::Revoke(id) => _ = env.spawn(async move { _ = way.ask_unit(id.shard, &UnitRequest::Revoke(id)).await }),
+            Send::Suspect(copy) => {
+                _ = env.spawn(async move { _ = way.ask_unit(copy.id.shard, &UnitRequest::Suspect(copy)).await });
+            }
             Send::Find { round, id } => _ = env.spawn(way.find(round, id)),
             Send::Node { round, to } => _ = env.spawn(way.ask_node(round, to)),
             Send::Tell(to) => self.tell(to),

@@ -12,6 +12,7 @@
 
 use bytes::Bytes;
 use format::chunk_block::{ChunkVersion, Era};
+use format::chunk_command::CopyOf;
 use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 
@@ -40,6 +41,10 @@ pub struct Access {
     round: Round,
     tries: u32,
     phase: Phase,
+    /// Where the copies are, by the unit.
+    known: Option<ChunkPlaces>,
+    /// A copy was not there.
+    has_missed: bool,
     /// Of the modification: chosen once, so that a write that was seen does not come back as another.
     version: Option<ChunkVersion>,
 }
@@ -70,7 +75,8 @@ enum Phase {
 impl Access {
     /// Begins at a lookup host.
     pub fn begin(id: ChunkId, intent: Intent, host: u32) -> (Self, Next) {
-        let access = Access { id, intent, round: Round(0), tries: 0, phase: Phase::Routed, version: None };
+        let (round, phase) = (Round(0), Phase::Routed);
+        let access = Access { id, intent, round, tries: 0, phase, known: None, has_missed: false, version: None };
         let next = Next::send(Send::Route { round: access.round, host, id, has_content: access.wants_content() });
         (access, next)
     }
@@ -103,7 +109,7 @@ impl Access {
         let (id, round) = (self.id, self.round);
         match &mut self.phase {
             Phase::Over => Next::default(),
-            Phase::Spreading { spread, resends, .. } if *resends < MAX_RESENDS => {
+            Phase::Spreading { spread, resends, .. } if *resends < MAX_RESENDS && !self.has_missed => {
                 *resends += 1;
                 // The same round: answers to the former requests count as well.
                 Next { sends: spread.sends(id, round), outcome: None }
@@ -133,7 +139,10 @@ impl Access {
             Found::Unknown => return self.end(Outcome::NotFound),
             Found::Pending(_) if again => return self.end(Outcome::NotFound),
             Found::Pending(places) => (places, true),
-            Found::Known(places) => (places, false),
+            Found::Known(places) => {
+                self.known = Some(places);
+                (places, false)
+            }
         };
         self.phase = Phase::Direct { places, is_pending, asked: 0, absent: 0 };
         self.read_next(places, 0)
@@ -216,8 +225,23 @@ impl Access {
                 Next { sends, ..self.end(outcome) }
             }
             NodeAnswer::Refused(NodeRefusal::Busy) => Next::default(),
+            NodeAnswer::Absent if self.known == Some(spread.places) => self.miss(place),
             NodeAnswer::Refused(NodeRefusal::TooLong) => self.end(Outcome::RefusedByNode(NodeRefusal::TooLong)),
             _ => self.ask(),
+        }
+    }
+
+    /// A copy is not where the unit says that it is. Perhaps it has moved; else it is lost, and made again once the unit's leader knows.
+    fn miss(&mut self, place: BlockPlace) -> Next {
+        let suspect = Send::Suspect(CopyOf { id: self.id, place });
+        match std::mem::replace(&mut self.has_missed, true) {
+            false => {
+                let mut next = self.ask();
+                next.sends.push(suspect);
+                next
+            }
+            // Until it is time to ask again.
+            true => Next::send(suspect),
         }
     }
 

@@ -310,6 +310,8 @@ impl World {
             }
             Send::Node { round, to } => self.send(Happening::ToNode { reply: ReplyTo::Call { call, round, routed: None }, to }),
             Send::Tell(to) => self.send(Happening::ToNode { reply: ReplyTo::Nobody, to }),
+            // Nobody audits here.
+            Send::Suspect(_) => {}
             to_unit => self.send(Happening::ToUnit { call, send: to_unit }),
         }
     }
@@ -326,7 +328,7 @@ impl World {
                 let event = Event::Found { round, found: self.unit.find(id) };
                 return self.send(Happening::Client { call, event });
             }
-            Send::Route { .. } | Send::Node { .. } | Send::Tell(_) => unreachable!("not for the unit"),
+            Send::Route { .. } | Send::Node { .. } | Send::Tell(_) | Send::Suspect(_) => unreachable!("not for the unit"),
         };
         self.propose(Some((self.term, call, round)), command);
     }

@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
 use env::Instant;
-use format::chunk_command::{ChunkCommand, ClientCall, MAX_COMMAND_ITEMS, Registration, Relocation};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, MAX_COMMAND_ITEMS, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce};
 use format::chunk_place::ChunkPlaces;
 use types::{DeviceId, NodeId};
 
 use super::leading::Leaving;
+use super::machine::UnitMachine;
 use super::member::{UnitMember, with_leader};
 use super::placing::{NoPlaces, Wanted};
+use crate::leader::{Errand, Order};
 use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
 use crate::maintenance::{Answer, Refusal};
-use crate::message::Found;
+use crate::message::{Found, NodeRequest, ToNode};
 use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
 
 impl UnitMember {
@@ -28,6 +30,7 @@ impl UnitMember {
             UnitRequest::Find(id) => self.find(id).await,
             UnitRequest::Relocate { id, from, to } => self.relocate(id, from, to).await,
             UnitRequest::Report(report) => self.report(report),
+            UnitRequest::Suspect(copy) => self.suspect(copy),
             UnitRequest::LastCopies { devices, .. } => self.last_copies(&devices.into_iter().collect()).await,
         }
     }
@@ -172,6 +175,22 @@ impl UnitMember {
         freed.retain(is_news);
         if !freed.is_empty() {
             self.propose_beside(ChunkCommand::Freed(freed));
+        }
+        UnitAnswer::Done
+    }
+
+    /// Whoever says so may be wrong, or late.
+    fn suspect(self: &Arc<Self>, CopyOf { id, place }: CopyOf) -> UnitAnswer {
+        if self.leading.lock().is_none() {
+            return self.not_leader();
+        }
+        let is_its = |machine: &UnitMachine| {
+            let unit = machine.unit();
+            unit.is_at_rest(id) && unit.places_of(id).is_some_and(|places| places.contains(place))
+        };
+        if self.group.look(is_its) {
+            let to = ToNode { place, id, request: NodeRequest::Query };
+            self.carry_out(vec![Order::Node { errand: Errand::Audit, to }]);
         }
         UnitAnswer::Done
     }

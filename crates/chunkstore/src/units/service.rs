@@ -124,5 +124,6 @@ fn shard_of(request: &UnitRequest) -> ShardId {
             id.shard
         }
         UnitRequest::Report(report) => report.shard,
+        UnitRequest::Suspect(copy) => copy.id.shard,
     }
 }

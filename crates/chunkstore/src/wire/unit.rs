@@ -42,6 +42,10 @@ impl Wire for UnitRequest {
                 shard.put(out);
                 put_list(devices, MAX_MAP_DEVICES, out);
             }
+            UnitRequest::Suspect(copy) => {
+                out.put_u8(8);
+                copy.put(out);
+            }
         }
     }
 
@@ -65,6 +69,7 @@ impl Wire for UnitRequest {
                 let devices = input.list("devices", (size_of::<u32>(), MAX_MAP_DEVICES), DeviceId::take)?;
                 UnitRequest::LastCopies { shard, devices }
             }
+            8 => UnitRequest::Suspect(CopyOf::take(input)?),
             found => return Err(input.unknown("kind", found)),
         })
     }

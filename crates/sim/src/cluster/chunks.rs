@@ -32,7 +32,7 @@ const SPARE_BLOCKS: u32 = 20;
 const WITH_CHUNKS: Topology = Topology { name: "three nodes with chunks", chunk_blocks: BLOCKS, ..THREE };
 /// Shards get full soon, one after the other; each needs a bulk of each device.
 const SMALL_SHARDS: Topology =
-    Topology { name: "three nodes with small shards", chunk_blocks: 12 * BULK_BLOCKS, shard_chunks: 8, ..WITH_CHUNKS };
+    Topology { name: "three nodes with small shards", chunk_blocks: 16 * BULK_BLOCKS, shard_chunks: 24, ..WITH_CHUNKS };
 
 const TOPOLOGIES: [Topology; 4] = [
     WITH_CHUNKS,

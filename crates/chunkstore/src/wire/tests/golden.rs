@@ -158,6 +158,7 @@ fn requests_to_units() {
     stands_as(&relocate(Some(DeviceId(2))), &format!("0105 {ID} 01000000 01 02000000"));
     let last_copies = UnitRequest::LastCopies { shard: ShardId(1), devices: vec![DeviceId(2), DeviceId(3)] };
     stands_as(&last_copies, "0107 01000000 02000000 02000000 03000000");
+    stands_as(&UnitRequest::Suspect(CopyOf { id: id(), place: place() }), &format!("0108 {ID} {PLACE}"));
     stands_as(&UnitAnswer::Counted(5), "0108 0500000000000000");
     let (rotten, damaged) = (Vec::new(), Vec::new());
     let quiet = NodeReport { node: NodeId(2), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged };

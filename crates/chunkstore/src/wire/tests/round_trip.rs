@@ -214,6 +214,7 @@ fn unit_request() -> impl Strategy<Value = UnitRequest> {
         (id(), any::<u32>(), option::of(any::<u32>()))
             .prop_map(|(id, from, to)| { UnitRequest::Relocate { id, from: DeviceId(from), to: to.map(DeviceId) } }),
         report().prop_map(UnitRequest::Report),
+        (id(), place()).prop_map(|(id, place)| UnitRequest::Suspect(CopyOf { id, place })),
         (any::<u32>(), vec(any::<u32>(), 0..9)).prop_map(|(shard, devices)| {
             UnitRequest::LastCopies { shard: ShardId(shard), devices: devices.into_iter().map(DeviceId).collect() }
         }),
