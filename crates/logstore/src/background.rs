@@ -50,6 +50,8 @@ pub(crate) struct Background {
     /// A table came into force that no checkpoint was made under, and those before it are remembered until one is; or a start had no room to
     /// write down what it decided.
     is_checkpoint_wanted: AtomicBool,
+    /// There was no room for the last checkpoint.
+    lacks_checkpoint: AtomicBool,
     /// Records may lack copies.
     pub repairs: RepairProgress,
 }
@@ -122,6 +124,16 @@ impl Background {
     /// A checkpoint was made under the table in force.
     pub fn has_checkpoint(&self) {
         self.is_checkpoint_wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// How a checkpoint ended.
+    pub fn note_checkpoint(&self, made: &Result<(), EngineError>) {
+        self.lacks_checkpoint.store(matches!(made, Err(EngineError::Full)), Ordering::Relaxed);
+    }
+
+    /// Whether there was no room for the last checkpoint.
+    pub fn lacks_checkpoint(&self) -> bool {
+        self.lacks_checkpoint.load(Ordering::Relaxed)
     }
 
     /// Lets the next round begin now.

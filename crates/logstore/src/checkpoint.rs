@@ -91,7 +91,14 @@ impl Inner {
     /// Writes down everything of the present epoch and before. In a cell its leader does so for all. One that fails has ended an epoch
     /// and left its names; the next one writes them down with its own.
     pub(crate) async fn checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
+        let made = self.make_checkpoint().await;
+        self.background.note_checkpoint(&made);
+        made
+    }
+
+    async fn make_checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
         self.check_leads()?;
+        self.remembered.reach().await?;
         // What other gateways have told of moves belongs to the epochs that end now.
         self.applied_all().await;
         let mut state = self.checkpoints.lock().await;
@@ -338,6 +345,7 @@ impl Inner {
 
     /// Merges neighbouring runs, newest first, into one.
     pub(crate) async fn merge(self: &Arc<Self>, runs: Vec<Arc<Run>>, level: u8) -> Result<(), EngineError> {
+        self.remembered.reach().await?;
         let mut state = self.checkpoints.lock().await;
         self.check_leads()?;
         let oldest = state.manifest.runs.last().map(|run| run.run);

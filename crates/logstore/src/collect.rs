@@ -107,10 +107,15 @@ impl Inner {
         }
         self.applied_all().await;
         let copied_before = self.stats.relocated_bytes.get();
+        if self.background.lacks_checkpoint() {
+            // There was no room for one. Whatever needs none comes first: to copy more would only fill the devices more.
+            self.reset_at_once(self.choose_dead(), &mut collected).await;
+        }
         let victims = self.reset_at_once(self.choose(), &mut collected).await;
         if victims.is_empty() {
             return Ok(collected);
         }
+        self.remembered.reach().await?;
         self.get_in_step().await?;
         let (mut emptied, mut read_by_some) = (Vec::new(), Vec::new());
         for victim in victims {
@@ -129,11 +134,7 @@ impl Inner {
         if emptied.is_empty() && read_by_some.is_empty() {
             return Ok(collected);
         }
-        if let Err(error) = self.checkpoint().await {
-            // Where there is no room for it the next cycle looks at other zones: among them may be some that need none.
-            emptied.iter().chain(&read_by_some).for_each(|victim| self.targets.note_setback(victim.device.id(), victim.zone));
-            return Err(error);
-        }
+        self.checkpoint().await?;
         let mark = self.pins.mark();
         // Other gateways look places up too: none resets before all have applied the moves, and their earlier readers are done.
         if !self.retire_places().await {

@@ -87,6 +87,11 @@ impl Remembered {
         self.manifests.load()
     }
 
+    /// Fails if nothing can be installed at the moment.
+    pub async fn reach(&self) -> Result<(), EngineError> {
+        self.manifests.reach().await
+    }
+
     /// Writes of this epoch and before are decided.
     pub fn covered(&self) -> Epoch {
         Epoch(self.covered.load(Ordering::Acquire))

@@ -29,6 +29,16 @@ impl Inner {
 
     /// The zones with the least live data on devices that run short of free ones.
     pub(super) fn choose(&self) -> Vec<Victim> {
+        self.candidates(|zones| zones.truncate(ZONES_PER_CYCLE))
+    }
+
+    /// All zones there in which nothing seems to be live.
+    pub(super) fn choose_dead(&self) -> Vec<Victim> {
+        self.candidates(|zones| zones.retain(|(live, _)| *live == 0))
+    }
+
+    /// `choose` keeps some of a device's zones, which are told with their live bytes, the best first.
+    fn candidates(&self, choose: impl Fn(&mut Vec<(u64, ZoneInfo)>)) -> Vec<Victim> {
         let mut victims = Vec::new();
         for device in self.targets.in_use() {
             if !device.is_writable() || !self.wants_zones(&**device) {
@@ -48,14 +58,14 @@ impl Inner {
                 .filter(|(live, _)| *live < worth)
                 .collect();
             zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
-            let chosen = zones.into_iter().take(ZONES_PER_CYCLE);
+            choose(&mut zones);
             let victim = |zone: ZoneInfo| Victim {
                 device: device.clone(),
                 zone: zone.zone,
                 activation: zone.activation,
                 written_bytes: zone.written_bytes,
             };
-            victims.extend(chosen.map(|(_, zone)| victim(zone)));
+            victims.extend(zones.into_iter().map(|(_, zone)| victim(zone)));
         }
         victims
     }
