@@ -51,10 +51,8 @@ impl Messenger {
         match send {
             Send::Register { round, new } => _ = env.spawn(way.register(round, new)),
             Send::Commit { round, id } => _ = env.spawn(way.commit(round, id)),
-            Send::Revoke(id) => _ = env.spawn(async move { _ = way.ask_unit(id.shard, &UnitRequest::Revoke(id)).await }),
-            Send::Suspect(copy) => {
-                _ = env.spawn(async move { _ = way.ask_unit(copy.id.shard, &UnitRequest::Suspect(copy)).await });
-            }
+            Send::Revoke(id) => _ = env.spawn(way.tell_unit(id.shard, UnitRequest::Revoke(id))),
+            Send::Suspect(copy) => _ = env.spawn(way.tell_unit(copy.id.shard, UnitRequest::Suspect(copy))),
             Send::Find { round, id } => _ = env.spawn(way.find(round, id)),
             Send::Node { round, to } => _ = env.spawn(way.ask_node(round, to)),
             Send::Tell(to) => self.tell(to),
@@ -94,6 +92,11 @@ impl Way {
 
     async fn ask_unit(&self, shard: ShardId, request: &UnitRequest) -> Option<UnitAnswer> {
         self.units.ask(shard, request, self.env.now() + CLIENT_UNIT_PATIENCE).await
+    }
+
+    /// Nobody waits for the answer.
+    async fn tell_unit(self, shard: ShardId, request: UnitRequest) {
+        _ = self.ask_unit(shard, &request).await;
     }
 
     async fn register(self, round: Round, new: NewChunk) {

@@ -60,7 +60,7 @@ impl UnitMember {
         });
         let Some(Todo { commands, short, released }) = looked else { return };
         commands.into_iter().for_each(|command| self.propose_beside(command));
-        self.ask_for_bulks(short, released);
+        self.settle_bulks(short, released);
     }
 
     /// Closes a shard that is full: the next one can be opened.
@@ -78,7 +78,8 @@ impl UnitMember {
         });
     }
 
-    fn ask_for_bulks(self: &Arc<Self>, short: Vec<DeviceId>, released: Vec<(DeviceId, u32)>) {
+    /// Has the manager take bulks back, and grant others.
+    fn settle_bulks(self: &Arc<Self>, short: Vec<DeviceId>, released: Vec<(DeviceId, u32)>) {
         // Devices are looked at again with every grant: who is asked for already must not be asked for twice.
         if (short.is_empty() && released.is_empty()) || self.is_asking_manager.swap(true, Ordering::AcqRel) {
             return;

@@ -9,7 +9,7 @@ use types::{DeviceId, ErrorKind};
 use super::{Operation, Refusal};
 use crate::limits::MAX_VOLUME_BLOCKS;
 use crate::record::{Bulk, DeviceState, VolumeRecord};
-use crate::snapshot::{CommandIndex, Edit};
+use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Why a change of a volume was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,8 +96,7 @@ impl Operation for GrantBulk {
         if edit.state.shard(shard).is_none() {
             return Err(VolumeError::NoSuchShard { shard });
         }
-        let mut volume =
-            edit.state.volume(device).map(|volume| VolumeRecord::clone(volume)).ok_or(VolumeError::NoVolume { device })?;
+        let mut volume = find(edit.state, device)?;
         // What is on a device that is drained or has failed will move away.
         if edit.state.device(device).is_none_or(|record| record.state != DeviceState::Active) {
             return Err(VolumeError::NotWritable { device });
@@ -122,10 +121,14 @@ impl Operation for ReleaseBulk {
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), VolumeError> {
         let device = self.device;
-        let mut volume =
-            edit.state.volume(device).map(|volume| VolumeRecord::clone(volume)).ok_or(VolumeError::NoVolume { device })?;
+        let mut volume = find(edit.state, device)?;
         volume.release(self.shard, self.first_block);
         edit.set_volume(volume);
         Ok(())
     }
+}
+
+/// A copy of a volume, to be changed.
+fn find(state: &Snapshot, device: DeviceId) -> Result<VolumeRecord, VolumeError> {
+    state.volume(device).map(|volume| VolumeRecord::clone(volume)).ok_or(VolumeError::NoVolume { device })
 }
