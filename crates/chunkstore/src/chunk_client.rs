@@ -7,6 +7,7 @@
 //! ```
 
 mod messenger;
+mod ways;
 mod whereabouts;
 
 pub use whereabouts::{CopySeen, Whereabouts};
@@ -23,13 +24,13 @@ use types::{DeviceId, ErrorKind};
 
 use crate::client::{Access, Event, Intent, NewChunk, Next, Outcome, Put};
 use crate::deliveries::Deliveries;
-use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TELLS};
+use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TELLS};
 use crate::maintenance::Refusal;
 use crate::message::NodeRefusal;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
-use crate::unit_ways::UnitWays;
 use messenger::Messenger;
+use ways::Ways;
 
 /// Why a call did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,8 +90,7 @@ impl Machine for Access {
 /// A client.
 pub struct ChunkClient {
     env: Env,
-    reach: Arc<dyn Reach>,
-    units: Arc<UnitWays>,
+    ways: Arc<Ways>,
     deliveries: Arc<Deliveries>,
     /// Where answers that come from elsewhere are delivered.
     reply_address: String,
@@ -101,9 +101,9 @@ pub struct ChunkClient {
 impl ChunkClient {
     /// `deliveries` is served at `reply_address`.
     pub fn new(env: &Env, reach: Arc<dyn Reach>, deliveries: Arc<Deliveries>, reply_address: String) -> ChunkClient {
-        let units = Arc::new(UnitWays::new(env, reach.clone()));
+        let ways = Arc::new(Ways::new(env, reach));
         let tells = Arc::new(Semaphore::new(MAX_TELLS as usize));
-        ChunkClient { env: env.clone(), reach, units, deliveries, reply_address, tells }
+        ChunkClient { env: env.clone(), ways, deliveries, reply_address, tells }
     }
 
     /// Waits for the messages that calls have left behind: for a process that ends.
@@ -118,9 +118,9 @@ impl ChunkClient {
             return Err(ChunkError::Size { found: content.len() });
         }
         // Where there was a shard there is another one in a moment.
-        let knows_shards = || !self.reach.map().shards.is_empty();
+        let knows_shards = || !self.ways.map().shards.is_empty();
         if !knows_shards() {
-            self.reach.refresh().await;
+            self.ways.reach.refresh().await;
             if !knows_shards() {
                 return Err(ChunkError::NoShard);
             }
@@ -170,7 +170,7 @@ impl ChunkClient {
     pub async fn relocate(&self, id: ChunkId, from: DeviceId, to: Option<DeviceId>) -> Result<(), ChunkError> {
         self.know_shard(id).await?;
         let request = UnitRequest::Relocate { id, from, to };
-        match self.units.ask(id.shard, &request, self.env.now() + CLIENT_UNIT_PATIENCE).await {
+        match self.ways.ask_unit(id.shard, &request).await {
             Some(UnitAnswer::Done) => Ok(()),
             Some(UnitAnswer::Refused(Refusal::Unknown)) => Err(ChunkError::NotFound),
             Some(UnitAnswer::Refused(refusal)) => Err(refusal.into()),
@@ -180,11 +180,11 @@ impl ChunkClient {
 
     /// How many chunks would be lost with these devices; none if a shard's unit does not say.
     pub async fn last_copies(&self, devices: &[DeviceId]) -> Option<u64> {
-        let map = self.reach.map();
+        let map = self.ways.map();
         let mut count = 0;
         for shard in map.shards.iter().map(|place| place.shard) {
             let request = UnitRequest::LastCopies { shard, devices: devices.to_vec() };
-            match self.units.ask(shard, &request, self.env.now() + CLIENT_UNIT_PATIENCE).await {
+            match self.ways.ask_unit(shard, &request).await {
                 Some(UnitAnswer::Counted(found)) => count += found,
                 _ => return None,
             }
@@ -208,15 +208,15 @@ impl ChunkClient {
 
     /// An id of a shard that there is not is nobody's.
     async fn know_shard(&self, id: ChunkId) -> Result<(), ChunkError> {
-        let is_known = || self.reach.map().shard(id.shard).is_some();
+        let is_known = || self.ways.map().shard(id.shard).is_some();
         if is_known() {
             return Ok(());
         }
         // Only a map that is surely new says that there is no such shard.
-        let is_fresh = self.reach.refresh().await;
+        let is_fresh = self.ways.reach.refresh().await;
         match is_known() {
             true => Ok(()),
-            false if is_fresh && id.shard.0 < self.reach.map().next_shard => Err(ChunkError::ShardLost),
+            false if is_fresh && id.shard.0 < self.ways.map().next_shard => Err(ChunkError::ShardLost),
             false if is_fresh => Err(ChunkError::NotFound),
             false => Err(ChunkError::Unavailable),
         }

@@ -11,10 +11,11 @@ use format::chunk_update::{LookupUpdate, Stream};
 use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
 
+use crate::breakers::Breakers;
 use crate::limits::FORWARD_PATIENCE;
 use crate::lookup::{LookupHost, Received};
 use crate::message::{Located, NodeRequest, ToNode};
-use crate::protocol::{BLOCKS, BlockRequest, HostAnswer, HostRequest, ReplyTo, SnapshotPiece};
+use crate::protocol::{BLOCKS, BlockRequest, HostAnswer, HostRequest, NodePlace, ReplyTo, SnapshotPiece};
 use crate::reach::Reach;
 use crate::wire;
 
@@ -22,6 +23,8 @@ use crate::wire;
 pub struct HostService {
     env: Env,
     reach: Arc<dyn Reach>,
+    /// Of the nodes with the blocks.
+    breakers: Breakers,
     host: Mutex<LookupHost>,
     gathering: Mutex<BTreeMap<ShardId, Gathered>>,
 }
@@ -35,7 +38,8 @@ struct Gathered {
 
 impl HostService {
     pub fn new(env: &Env, reach: Arc<dyn Reach>) -> HostService {
-        HostService { env: env.clone(), reach, host: Mutex::new(LookupHost::new()), gathering: Mutex::default() }
+        let (host, gathering) = (Mutex::new(LookupHost::new()), Mutex::default());
+        HostService { env: env.clone(), reach, breakers: Breakers::new(env), host, gathering }
     }
 
     /// What the leader of a shard's unit is told now and then.
@@ -95,8 +99,14 @@ impl HostService {
 
     async fn route(&self, id: ChunkId, has_content: bool, reply: ReplyTo) -> HostAnswer {
         let Located::At(places) = self.host.lock().locate(id) else { return HostAnswer::NotRouted };
-        for place in in_turn(places, self.env.random_u64()) {
-            if self.forward(id, places, place, has_content, &reply).await.is_some() {
+        let map = self.reach.map();
+        let nodes = in_turn(places, self.env.random_u64()).filter_map(|place| Some((place, map.node_of(place.device())?)));
+        let (last, first): (Vec<_>, Vec<_>) = nodes.partition(|(_, node)| self.breakers.is_open(node.id));
+        let request = if has_content { NodeRequest::Read } else { NodeRequest::Query };
+        for (place, node) in first.into_iter().chain(last) {
+            let to = ToNode { place, id, request: request.clone() };
+            let forwarded = BlockRequest::Forwarded { to, places, reply: reply.clone() };
+            if self.breakers.watch(node.id, self.forward(node, &forwarded)).await.is_some() {
                 return HostAnswer::Forwarded;
             }
         }
@@ -104,20 +114,9 @@ impl HostService {
     }
 
     /// None if the node does not take it.
-    async fn forward(
-        &self,
-        id: ChunkId,
-        places: ChunkPlaces,
-        place: BlockPlace,
-        has_content: bool,
-        reply: &ReplyTo,
-    ) -> Option<()> {
-        let map = self.reach.map();
-        let node = map.node_of(place.device())?;
-        let request = if has_content { NodeRequest::Read } else { NodeRequest::Query };
-        let forwarded = BlockRequest::Forwarded { to: ToNode { place, id, request }, places, reply: reply.clone() };
+    async fn forward(&self, node: &NodePlace, request: &BlockRequest) -> Option<()> {
         let caller = self.reach.to_node(node, BLOCKS);
-        caller.call(wire::encode(&forwarded), self.env.now() + FORWARD_PATIENCE).await.ok().map(|_| ())
+        caller.call(wire::encode(request), self.env.now() + FORWARD_PATIENCE).await.ok().map(|_| ())
     }
 }
 
@@ -136,3 +135,6 @@ impl Service for HostService {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 mod asking;
 pub mod block_service;
 pub mod blocks;
+mod breakers;
 pub mod chunk_client;
 pub mod client;
 pub mod contact;
@@ -11,6 +12,7 @@ pub mod deliveries;
 pub mod host_service;
 pub mod leader;
 pub mod limits;
+mod look_around;
 pub mod lookup;
 pub mod maintenance;
 pub mod map_service;
@@ -28,5 +30,7 @@ pub mod unit_ways;
 pub mod units;
 pub mod wire;
 
+#[cfg(test)]
+mod played;
 #[cfg(test)]
 mod simulation;

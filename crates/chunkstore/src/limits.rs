@@ -67,6 +67,12 @@ pub const SPACE_PATIENCE: Duration = Duration::from_secs(3);
 pub const SPACE_LOOK: Duration = Duration::from_millis(20);
 /// How long a node may take to acknowledge a request that a host forwards.
 pub const FORWARD_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a node that did not answer is passed by.
+pub const BREAKER_WAIT: Duration = Duration::from_secs(2);
+/// A client asks at most this often where everything is because a lookup host did not do what was asked.
+pub const LOOK_AROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// Nodes that a client asks not to be given for a chunk. Beyond that some are given.
+pub const MAX_AVOIDED: usize = 64;
 /// How long a client may take to take its answer.
 pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long one member of a unit may take to answer before another is asked.
@@ -84,7 +90,9 @@ pub const CALL_PATIENCE: Duration = Duration::from_secs(30);
 /// Events of one call that wait for its machine.
 pub const MAX_EVENTS: usize = 64;
 /// Times that a put is registered anew, at other places, because a node did not answer.
-pub const MAX_PUT_TRIES: u32 = 4;
+pub const MAX_PUT_TRIES: u32 = 6;
+/// How often a put sends copies again to the places that it was given, before it asks for others.
+pub const MAX_PUT_RESENDS: u32 = 1;
 /// Members of a unit's group.
 pub const UNIT_MEMBERS: usize = 3;
 /// Hosts of a shard's lookup units.

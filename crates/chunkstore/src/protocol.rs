@@ -132,6 +132,8 @@ pub enum UnitRequest {
         call: ClientCall,
         bytes: u32,
         copies: u8,
+        /// Nodes that did not answer the client lately: others are chosen if they will do.
+        avoid: Vec<NodeId>,
     },
     /// Answered when a lookup host has the chunk as well.
     Commit(ChunkId),
@@ -163,8 +165,6 @@ pub enum UnitAnswer {
     Done,
     Found(Found),
     Refused(Refusal),
-    /// There are not enough devices for so many copies, or none has room.
-    NoPlaces,
     /// Somebody else leads, if it is known who.
     NotLeader(Option<NodeId>),
     /// Nothing is known of what became of it: ask again.

@@ -8,7 +8,9 @@ use format::chunk_id::ShardId;
 use parking_lot::Mutex;
 use types::NodeId;
 
-use crate::limits::{LEADER_PAUSE, UNIT_PATIENCE};
+use crate::breakers::Breakers;
+use crate::limits::{LEADER_PAUSE, UNIT_MEMBERS, UNIT_PATIENCE};
+use crate::look_around::LookAround;
 use crate::protocol::{UNITS, UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::wire;
@@ -17,12 +19,16 @@ use crate::wire;
 pub struct UnitWays {
     env: Env,
     reach: Arc<dyn Reach>,
+    look_around: LookAround,
+    /// Of members. Apart from others: a unit that can't decide does not answer, and its nodes are there.
+    breakers: Breakers,
     leaders: Mutex<BTreeMap<ShardId, NodeId>>,
 }
 
 impl UnitWays {
     pub fn new(env: &Env, reach: Arc<dyn Reach>) -> UnitWays {
-        UnitWays { env: env.clone(), reach, leaders: Mutex::default() }
+        let look_around = LookAround::new(env, reach.clone());
+        UnitWays { env: env.clone(), reach, look_around, breakers: Breakers::new(env), leaders: Mutex::default() }
     }
 
     /// Asks whoever leads the shard's unit, until somebody who does answers, or `deadline`. Requests to units may be made twice.
@@ -39,17 +45,22 @@ impl UnitWays {
             let answer = match map.node(node) {
                 Some(place) => {
                     let until = deadline.min(self.env.now() + UNIT_PATIENCE);
-                    self.reach.to_node(place, UNITS).call(payload.clone(), until).await.ok()
+                    let caller = self.reach.to_node(place, UNITS);
+                    self.breakers.watch(node, async { caller.call(payload.clone(), until).await.ok() }).await
                 }
                 None => None,
             };
             match answer.and_then(|answer| wire::decode(&answer).ok()) {
-                Some(UnitAnswer::NotLeader(Some(leader))) if leader != node => {
+                Some(UnitAnswer::NotLeader(Some(leader))) if leader != node && !self.breakers.is_open(leader) => {
                     self.leaders.lock().insert(shard, leader);
                 }
                 Some(UnitAnswer::NotLeader(_)) | None => {
                     self.leaders.lock().remove(&shard);
                     turn += 1;
+                    // The members may be others by now.
+                    if turn >= UNIT_MEMBERS {
+                        self.look_around.look().await;
+                    }
                     self.env.sleep(LEADER_PAUSE).await;
                 }
                 Some(answer) => {
@@ -61,13 +72,16 @@ impl UnitWays {
         None
     }
 
-    /// Who probably leads; else the members in turn.
+    /// Who probably leads; else the members in turn, but those that were silent a moment ago.
     fn candidate(&self, shard: ShardId, turn: usize) -> Option<NodeId> {
-        if let Some(leader) = self.leaders.lock().get(&shard) {
-            return Some(*leader);
-        }
         let map = self.reach.map();
-        let members = &map.shard(shard)?.members;
-        members.get(turn % members.len().max(1)).copied()
+        let is_silent = |node: &NodeId| self.breakers.is_open(*node);
+        let (silent, others): (Vec<NodeId>, Vec<NodeId>) = map.shard(shard)?.members.iter().partition(|node| is_silent(node));
+        let members = if others.is_empty() { silent } else { others };
+        let leader = self.leaders.lock().get(&shard).copied().filter(|leader| !is_silent(leader));
+        leader.or_else(|| members.get(turn % members.len().max(1)).copied())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,6 +193,7 @@ async fn still_on(client: &Arc<ChunkClient>, chunks: Vec<Stored>, gone: &BTreeSe
 
 /// Every chunk has as many live copies as it should, none of them on the devices.
 async fn audit(client: &Arc<ChunkClient>, all: Vec<Stored>, gone: BTreeSet<DeviceId>) -> anyhow::Result<()> {
+    client.look_around().await;
     let (numbers, all, gone) = (0..all.len() as u64, Arc::new(all), Arc::new(gone));
     let look = move |client: Arc<ChunkClient>, number: u64| {
         let (chunk, gone) = (all[number as usize], gone.clone());

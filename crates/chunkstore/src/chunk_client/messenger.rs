@@ -8,15 +8,13 @@ use format::chunk_place::ChunkPlaces;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::ChunkClient;
-use crate::asking::{ask_block, ask_host};
+use super::ways::Ways;
 use crate::client::{Event, NewChunk, Round, Send};
 use crate::deliveries::{Deliveries, Expected};
-use crate::limits::{CLIENT_PATIENCE, CLIENT_PAUSE, CLIENT_UNIT_PATIENCE};
+use crate::limits::CLIENT_PAUSE;
 use crate::maintenance::Refusal;
-use crate::message::{Found, NodeAnswer, ToNode};
-use crate::protocol::{HostAnswer, HostRequest, ReplyTo, UnitAnswer, UnitRequest};
-use crate::reach::Reach;
-use crate::unit_ways::UnitWays;
+use crate::message::{Found, ToNode};
+use crate::protocol::{HostRequest, ReplyTo, UnitAnswer, UnitRequest};
 
 /// One call's messages.
 pub(super) struct Messenger {
@@ -31,15 +29,14 @@ pub(super) struct Messenger {
 #[derive(Clone)]
 struct Way {
     env: Env,
-    reach: Arc<dyn Reach>,
-    units: Arc<UnitWays>,
+    ways: Arc<Ways>,
     events: mpsc::Sender<Event>,
 }
 
 impl Messenger {
     pub fn new(client: &ChunkClient, events: mpsc::Sender<Event>) -> Messenger {
-        let ChunkClient { env, reach, units, deliveries, reply_address, tells } = client;
-        let way = Way { env: env.clone(), reach: reach.clone(), units: units.clone(), events };
+        let ChunkClient { env, ways, deliveries, reply_address, tells } = client;
+        let way = Way { env: env.clone(), ways: ways.clone(), events };
         let (deliveries, reply_address, tells) = (deliveries.clone(), reply_address.clone(), tells.clone());
         Messenger { way, deliveries, reply_address, tells, expected: Vec::new() }
     }
@@ -72,7 +69,7 @@ impl Messenger {
         let way = self.way.clone();
         self.way.env.spawn(async move {
             // Nobody waits for the answer.
-            _ = way.call_node(to).await;
+            _ = way.ways.ask_node(to).await;
             drop(permit);
         });
     }
@@ -90,31 +87,27 @@ impl Way {
         self.tell(Event::Timeout).await;
     }
 
-    async fn ask_unit(&self, shard: ShardId, request: &UnitRequest) -> Option<UnitAnswer> {
-        self.units.ask(shard, request, self.env.now() + CLIENT_UNIT_PATIENCE).await
-    }
-
     /// Nobody waits for the answer.
     async fn tell_unit(self, shard: ShardId, request: UnitRequest) {
-        _ = self.ask_unit(shard, &request).await;
+        _ = self.ways.ask_unit(shard, &request).await;
     }
 
     async fn register(self, round: Round, new: NewChunk) {
         let NewChunk { call, bytes, copies } = new;
-        let map = self.reach.map();
+        let map = self.ways.map();
         let Some(open) = map.open_shard() else {
-            self.reach.refresh().await;
+            self.ways.reach.refresh().await;
             return self.fail().await;
         };
-        let request = UnitRequest::Register { shard: open.shard, call, bytes, copies };
-        match self.ask_unit(open.shard, &request).await {
+        let request = UnitRequest::Register { shard: open.shard, call, bytes, copies, avoid: self.ways.silent_nodes() };
+        match self.ways.ask_unit(open.shard, &request).await {
             Some(UnitAnswer::Registered { id, places }) => {
                 self.know_devices(places).await;
                 self.tell(Event::Registered { round, result: Ok((id, places)) }).await;
             }
             // The next shard is being opened.
             Some(UnitAnswer::Refused(Refusal::Sealed)) => {
-                self.reach.refresh().await;
+                self.ways.reach.refresh().await;
                 self.fail().await;
             }
             Some(UnitAnswer::Refused(refusal)) => self.tell(Event::Registered { round, result: Err(refusal) }).await,
@@ -123,7 +116,7 @@ impl Way {
     }
 
     async fn commit(self, round: Round, id: ChunkId) {
-        match self.ask_unit(id.shard, &UnitRequest::Commit(id)).await {
+        match self.ways.ask_unit(id.shard, &UnitRequest::Commit(id)).await {
             Some(UnitAnswer::Done) => self.tell(Event::Committed { round, result: Ok(()) }).await,
             Some(UnitAnswer::Refused(refusal)) => self.tell(Event::Committed { round, result: Err(refusal) }).await,
             _ => self.fail().await,
@@ -131,7 +124,7 @@ impl Way {
     }
 
     async fn find(self, round: Round, id: ChunkId) {
-        match self.ask_unit(id.shard, &UnitRequest::Find(id)).await {
+        match self.ways.ask_unit(id.shard, &UnitRequest::Find(id)).await {
             Some(UnitAnswer::Found(found)) => {
                 if let Found::Known(places) | Found::Pending(places) = found {
                     self.know_devices(places).await;
@@ -144,35 +137,24 @@ impl Way {
 
     /// A unit's leader may know of devices that have come a moment ago.
     async fn know_devices(&self, places: ChunkPlaces) {
-        if places.iter().any(|place| self.reach.map().node_of(place.device()).is_none()) {
-            self.reach.refresh().await;
+        if places.iter().any(|place| self.ways.map().node_of(place.device()).is_none()) {
+            self.ways.reach.refresh().await;
         }
     }
 
     async fn ask_node(self, round: Round, to: ToNode) {
         let place = to.place;
-        match self.call_node(to).await {
+        match self.ways.ask_node(to).await {
             Some(answer) => self.tell(Event::Node { round, place, answer }).await,
             None => self.fail().await,
         }
     }
 
-    async fn call_node(&self, to: ToNode) -> Option<NodeAnswer> {
-        ask_block(&self.env, &*self.reach, to, CLIENT_PATIENCE).await
-    }
-
     async fn route(self, round: Round, host: u32, request: HostRequest, shard: ShardId) {
-        match self.call_host(host, &request, shard).await {
-            // The copy's node answers.
-            Some(HostAnswer::Forwarded) => {}
-            _ => self.tell(Event::NotRouted { round }).await,
+        // Where it is forwarded, the copy's node answers.
+        if !self.ways.route(shard, host, &request).await {
+            self.tell(Event::NotRouted { round }).await;
+            self.ways.look_around().await;
         }
-    }
-
-    async fn call_host(&self, host: u32, request: &HostRequest, shard: ShardId) -> Option<HostAnswer> {
-        let map = self.reach.map();
-        let hosts = &map.shard(shard)?.hosts;
-        let host = *hosts.get(host as usize % hosts.len().max(1))?;
-        ask_host(&self.env, &*self.reach, host, request, CLIENT_PATIENCE).await
     }
 }

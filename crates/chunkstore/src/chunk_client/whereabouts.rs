@@ -8,8 +8,6 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::NodeId;
 
 use super::{ChunkClient, ChunkError};
-use crate::asking::{ask_block, ask_host};
-use crate::limits::{CLIENT_PATIENCE, CLIENT_UNIT_PATIENCE};
 use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
 use crate::protocol::{ChunkMap, HostAnswer, HostRequest, UnitAnswer, UnitRequest};
 
@@ -37,12 +35,12 @@ impl ChunkClient {
     /// Asks all that know something of a chunk.
     pub async fn locate(&self, id: ChunkId) -> Result<Whereabouts, ChunkError> {
         self.know_shard(id).await?;
-        let map = self.reach.map();
+        let map = self.ways.map();
         let mut hosts = Vec::new();
         for host in map.shard(id.shard).map(|shard| shard.hosts.clone()).unwrap_or_default() {
             hosts.push((host, self.ask_host(host, id).await));
         }
-        let found = self.units.ask(id.shard, &UnitRequest::Find(id), self.env.now() + CLIENT_UNIT_PATIENCE).await;
+        let found = self.ways.ask_unit(id.shard, &UnitRequest::Find(id)).await;
         let Some(UnitAnswer::Found(unit)) = found else { return Err(ChunkError::Unavailable) };
         let (Found::Known(places) | Found::Pending(places)) = unit else {
             return Ok(Whereabouts { hosts, unit, copies: Vec::new() });
@@ -57,7 +55,7 @@ impl ChunkClient {
 
     /// Where the copies of a chunk are, as its unit says; none if it does not answer, or knows no such chunk.
     pub async fn places(&self, id: ChunkId) -> Option<ChunkPlaces> {
-        match self.units.ask(id.shard, &UnitRequest::Find(id), self.env.now() + CLIENT_UNIT_PATIENCE).await? {
+        match self.ways.ask_unit(id.shard, &UnitRequest::Find(id)).await? {
             UnitAnswer::Found(Found::Known(places) | Found::Pending(places)) => Some(places),
             _ => None,
         }
@@ -67,7 +65,7 @@ impl ChunkClient {
     /// be newer.
     pub async fn read_at(&self, id: ChunkId, place: BlockPlace) -> Option<Bytes> {
         let read = ToNode { place, id, request: NodeRequest::Read };
-        match ask_block(&self.env, &*self.reach, read, CLIENT_PATIENCE).await? {
+        match self.ways.ask_node(read).await? {
             NodeAnswer::Live(copy) => copy.content,
             _ => None,
         }
@@ -75,12 +73,12 @@ impl ChunkClient {
 
     /// Asks where everything is, and says it.
     pub async fn look_around(&self) -> Arc<ChunkMap> {
-        self.reach.refresh().await;
-        self.reach.map()
+        self.ways.reach.refresh().await;
+        self.ways.map()
     }
 
     async fn ask_host(&self, host: NodeId, id: ChunkId) -> Option<Located> {
-        match ask_host(&self.env, &*self.reach, host, &HostRequest::Locate(id), CLIENT_PATIENCE).await? {
+        match self.ways.ask_host(host, &HostRequest::Locate(id)).await? {
             HostAnswer::Located(located) => Some(located),
             _ => None,
         }
@@ -88,6 +86,6 @@ impl ChunkClient {
 
     async fn describe(&self, id: ChunkId, place: BlockPlace) -> Option<NodeAnswer> {
         let query = ToNode { place, id, request: NodeRequest::Query };
-        ask_block(&self.env, &*self.reach, query, CLIENT_PATIENCE).await
+        self.ways.ask_node(query).await
     }
 }

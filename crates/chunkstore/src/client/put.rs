@@ -6,7 +6,7 @@ use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 
 use super::{Event, Next, Outcome, Round, Send};
-use crate::limits::MAX_TRIES;
+use crate::limits::{MAX_PUT_RESENDS, MAX_TRIES};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 
 /// A chunk that there is to be.
@@ -31,7 +31,7 @@ pub struct Put {
 #[derive(Clone, Debug)]
 enum Phase {
     Registering,
-    Writing { id: ChunkId, places: ChunkPlaces, durable: Vec<BlockPlace> },
+    Writing { id: ChunkId, places: ChunkPlaces, durable: Vec<BlockPlace>, resends: u32 },
     Committing { id: ChunkId },
     Over,
 }
@@ -58,7 +58,7 @@ impl Put {
             (Event::Timeout, Phase::Registering | Phase::Writing { .. } | Phase::Committing { .. }) => self.try_again(),
             (Event::Registered { result, .. }, Phase::Registering) => match result {
                 Ok((id, places)) => {
-                    self.phase = Phase::Writing { id, places, durable: Vec::new() };
+                    self.phase = Phase::Writing { id, places, durable: Vec::new(), resends: 0 };
                     Next { sends: self.sends(), outcome: None }
                 }
                 Err(refusal) => self.end(Outcome::Refused(refusal)),
@@ -73,7 +73,7 @@ impl Put {
     }
 
     fn written(&mut self, place: BlockPlace, answer: NodeAnswer) -> Next {
-        let Phase::Writing { id, places, durable } = &mut self.phase else { return Next::default() };
+        let Phase::Writing { id, places, durable, .. } = &mut self.phase else { return Next::default() };
         let id = *id;
         match answer {
             NodeAnswer::Done(_) if places.contains(place) && !durable.contains(&place) => {
@@ -93,6 +93,15 @@ impl Put {
     }
 
     fn try_again(&mut self) -> Next {
+        if let Phase::Writing { id, resends, .. } = &mut self.phase {
+            let id = *id;
+            *resends += 1;
+            if *resends > MAX_PUT_RESENDS {
+                // Other places will do as well.
+                self.phase = Phase::Over;
+                return Next::send(Send::Revoke(id)).ending(Outcome::Unavailable);
+            }
+        }
         self.round.0 += 1;
         if self.round.0 < MAX_TRIES {
             return Next { sends: self.sends(), outcome: None };
@@ -110,7 +119,7 @@ impl Put {
         match &self.phase {
             Phase::Registering => vec![Send::Register { round, new: self.new }],
             Phase::Committing { id } => vec![Send::Commit { round, id: *id }],
-            Phase::Writing { id, places, durable } => {
+            Phase::Writing { id, places, durable, .. } => {
                 let request = || NodeRequest::Put { capacity: self.new.bytes, content: self.content.clone() };
                 let missing = places.iter().filter(|place| !durable.contains(place));
                 missing.map(|place| Send::Node { round, to: ToNode { place, id: *id, request: request() } }).collect()

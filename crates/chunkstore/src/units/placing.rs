@@ -84,16 +84,35 @@ impl Placing {
         self.too_full.clear();
     }
 
-    /// Places for a chunk's copies, on different hosts. They are handed out until [`Placing::settle`].
+    /// Places for a chunk's copies, on different hosts, and not on nodes to avoid where others will do. They are handed out until [`Placing::settle`].
     pub fn choose(
         &mut self,
         unit: &MaintenanceUnit,
         wanted: Wanted,
         copies: usize,
+        avoid: &[NodeId],
         random: &mut Random<'_>,
     ) -> Result<ChunkPlaces, NoPlaces> {
-        let places = self.choose_beside(unit, wanted, copies, (&[], None), random)?;
-        ChunkPlaces::new(&places).ok_or(NoPlaces::AtAll)
+        let avoided: Vec<Node> = avoid.iter().filter_map(|node| self.leave_out(*node)).collect();
+        let mut places = self.choose_beside(unit, wanted, copies, (&[], None), random);
+        let is_any_avoided = !avoided.is_empty();
+        self.take_in(avoided);
+        if places.is_err() && is_any_avoided {
+            places = self.choose_beside(unit, wanted, copies, (&[], None), random);
+        }
+        ChunkPlaces::new(&places?).ok_or(NoPlaces::AtAll)
+    }
+
+    /// From now on nothing is placed on the node, until it is taken in again as it was.
+    fn leave_out(&mut self, node: NodeId) -> Option<Node> {
+        let former = self.cluster.node(node).copied()?;
+        self.cluster.report(node, Load::default(), false);
+        Some(former)
+    }
+
+    /// What was left out last comes first.
+    fn take_in(&mut self, left_out: Vec<Node>) {
+        left_out.into_iter().rev().for_each(|node| _ = self.cluster.report(node.id, node.load, node.is_up));
     }
 
     /// Whether somebody found no place since this was asked last, though there is space to be had.
@@ -153,8 +172,7 @@ impl Placing {
                         if self.growing.contains(&node) {
                             found = Err(NoPlaces::Yet);
                         }
-                        left_out.extend(self.cluster.node(node).copied());
-                        self.cluster.report(node, Load::default(), false);
+                        left_out.extend(self.leave_out(node));
                     }
                 }
             }
@@ -164,7 +182,7 @@ impl Placing {
             }
             self.settle(places, bytes);
         }
-        left_out.into_iter().rev().for_each(|node| _ = self.cluster.report(node.id, node.load, node.is_up));
+        self.take_in(left_out);
         self.is_lacking |= matches!(found, Err(NoPlaces::Yet));
         found
     }

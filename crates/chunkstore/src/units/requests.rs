@@ -24,7 +24,9 @@ impl UnitMember {
     /// Carries a request out, or says why not.
     pub async fn answer(self: &Arc<Self>, request: UnitRequest) -> UnitAnswer {
         match request {
-            UnitRequest::Register { call, bytes, copies, .. } => self.register(call, bytes, usize::from(copies)).await,
+            UnitRequest::Register { call, bytes, copies, avoid, .. } => {
+                self.register(call, bytes, usize::from(copies), &avoid).await
+            }
             UnitRequest::Commit(id) => self.commit(id).await,
             UnitRequest::Revoke(id) => self.propose(&ChunkCommand::Revoke(id)).await,
             UnitRequest::Find(id) => self.find(id).await,
@@ -35,13 +37,14 @@ impl UnitMember {
         }
     }
 
-    async fn register(self: &Arc<Self>, call: ClientCall, bytes: u32, copies: usize) -> UnitAnswer {
+    async fn register(self: &Arc<Self>, call: ClientCall, bytes: u32, copies: usize, avoid: &[NodeId]) -> UnitAnswer {
         let mut answer = UnitAnswer::Refused(Refusal::NoPlaces);
         let patience_ends = self.env.now() + SPACE_PATIENCE;
         for _ in 0..MAX_REGISTER_TRIES {
             // Where the copies go may follow from the id.
             let nonce = ChunkNonce(self.env.random_u64());
-            let places = match self.choose_in_time(Wanted { bytes, chunk: nonce.0 }, copies, patience_ends).await {
+            let wanted = Wanted { bytes, chunk: nonce.0 };
+            let places = match self.choose_in_time(wanted, copies, avoid, patience_ends).await {
                 Ok(places) => places,
                 Err(answer) => return answer,
             };
@@ -59,10 +62,16 @@ impl UnitMember {
     }
 
     /// A shard that has just been opened, or grows fast, gets its space in a moment: that is waited for.
-    async fn choose_in_time(self: &Arc<Self>, wanted: Wanted, copies: usize, ends: Instant) -> Result<ChunkPlaces, UnitAnswer> {
+    async fn choose_in_time(
+        self: &Arc<Self>,
+        wanted: Wanted,
+        copies: usize,
+        avoid: &[NodeId],
+        ends: Instant,
+    ) -> Result<ChunkPlaces, UnitAnswer> {
         let mut is_told = false;
         loop {
-            match self.choose(wanted, copies)? {
+            match self.choose(wanted, copies, avoid)? {
                 Ok(places) => return Ok(places),
                 Err(NoPlaces::Yet) if self.env.now() < ends => {
                     if !std::mem::replace(&mut is_told, true) {
@@ -75,14 +84,14 @@ impl UnitMember {
         }
     }
 
-    fn choose(&self, wanted: Wanted, copies: usize) -> Result<Result<ChunkPlaces, NoPlaces>, UnitAnswer> {
+    fn choose(&self, wanted: Wanted, copies: usize, avoid: &[NodeId]) -> Result<Result<ChunkPlaces, NoPlaces>, UnitAnswer> {
         self.group.look(|machine| {
             if machine.unit().is_sealed() {
                 return Err(UnitAnswer::Refused(Refusal::Sealed));
             }
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
-            Ok(leading.placing.choose(machine.unit(), wanted, copies, &mut || self.env.random_u64()))
+            Ok(leading.placing.choose(machine.unit(), wanted, copies, avoid, &mut || self.env.random_u64()))
         })
     }
 

@@ -9,6 +9,7 @@ use types::{DeviceId, NodeId};
 use super::field::{put_flag, put_list, put_option, put_received, take_received};
 use super::limits::{MAX_DAMAGED, MAX_FREED, MAX_MAP_DEVICES, MAX_ROTTEN};
 use super::{Input, Wire, WireError};
+use crate::limits::MAX_AVOIDED;
 use crate::maintenance::Refusal;
 use crate::message::Found;
 use crate::protocol::{DamagedBlock, NodeReport, UnitAnswer, UnitRequest};
@@ -20,10 +21,11 @@ const DAMAGED_BYTES: usize = 8 + 1;
 impl Wire for UnitRequest {
     fn put(&self, out: &mut BytesMut) {
         match self {
-            UnitRequest::Register { shard, call, bytes, copies } => {
+            UnitRequest::Register { shard, call, bytes, copies, avoid } => {
                 out.put_u8(1);
                 [shard.0, call.session, call.request, *bytes].iter().for_each(|number| out.put_u32_le(*number));
                 out.put_u8(*copies);
+                put_list(avoid, MAX_AVOIDED, out);
             }
             UnitRequest::Commit(id) => put_id(2, id, out),
             UnitRequest::Revoke(id) => put_id(3, id, out),
@@ -54,7 +56,9 @@ impl Wire for UnitRequest {
             1 => {
                 let shard = ShardId::take(input)?;
                 let call = ClientCall { session: input.u32("session")?, request: input.u32("request")? };
-                UnitRequest::Register { shard, call, bytes: input.u32("bytes")?, copies: input.u8("copies")? }
+                let (bytes, copies) = (input.u32("bytes")?, input.u8("copies")?);
+                let avoid = input.list("avoid", (size_of::<u32>(), MAX_AVOIDED), NodeId::take)?;
+                UnitRequest::Register { shard, call, bytes, copies, avoid }
             }
             2 => UnitRequest::Commit(ChunkId::take(input)?),
             3 => UnitRequest::Revoke(ChunkId::take(input)?),
@@ -137,14 +141,13 @@ impl Wire for UnitAnswer {
                 out.put_u8(4);
                 refusal.put(out);
             }
-            UnitAnswer::NoPlaces => out.put_u8(5),
             UnitAnswer::NotLeader(leader) => {
-                out.put_u8(6);
+                out.put_u8(5);
                 put_option(leader.as_ref(), out);
             }
-            UnitAnswer::Unknown => out.put_u8(7),
+            UnitAnswer::Unknown => out.put_u8(6),
             UnitAnswer::Counted(count) => {
-                out.put_u8(8);
+                out.put_u8(7);
                 out.put_u64_le(*count);
             }
         }
@@ -156,10 +159,9 @@ impl Wire for UnitAnswer {
             2 => UnitAnswer::Done,
             3 => UnitAnswer::Found(Found::take(input)?),
             4 => UnitAnswer::Refused(Refusal::take(input)?),
-            5 => UnitAnswer::NoPlaces,
-            6 => UnitAnswer::NotLeader(input.option("has_leader", NodeId::take)?),
-            7 => UnitAnswer::Unknown,
-            8 => UnitAnswer::Counted(input.u64("count")?),
+            5 => UnitAnswer::NotLeader(input.option("has_leader", NodeId::take)?),
+            6 => UnitAnswer::Unknown,
+            7 => UnitAnswer::Counted(input.u64("count")?),
             found => return Err(input.unknown("kind", found)),
         })
     }

@@ -148,8 +148,9 @@ fn lookup_hosts() {
 #[test]
 fn requests_to_units() {
     let call = ClientCall { session: 5, request: 6 };
-    let register = UnitRequest::Register { shard: ShardId(1), call, bytes: 7, copies: 3 };
-    stands_as(&register, "0101 01000000 05000000 06000000 07000000 03");
+    let register = |avoid| UnitRequest::Register { shard: ShardId(1), call, bytes: 7, copies: 3, avoid };
+    stands_as(&register(vec![]), "0101 01000000 05000000 06000000 07000000 03 00000000");
+    stands_as(&register(vec![NodeId(9)]), "0101 01000000 05000000 06000000 07000000 03 01000000 09000000");
     stands_as(&UnitRequest::Commit(id()), &format!("0102 {ID}"));
     stands_as(&UnitRequest::Revoke(id()), &format!("0103 {ID}"));
     stands_as(&UnitRequest::Find(id()), &format!("0104 {ID}"));
@@ -159,7 +160,7 @@ fn requests_to_units() {
     let last_copies = UnitRequest::LastCopies { shard: ShardId(1), devices: vec![DeviceId(2), DeviceId(3)] };
     stands_as(&last_copies, "0107 01000000 02000000 02000000 03000000");
     stands_as(&UnitRequest::Suspect(CopyOf { id: id(), place: place() }), &format!("0108 {ID} {PLACE}"));
-    stands_as(&UnitAnswer::Counted(5), "0108 0500000000000000");
+    stands_as(&UnitAnswer::Counted(5), "0107 0500000000000000");
     let (rotten, damaged) = (Vec::new(), Vec::new());
     let quiet = NodeReport { node: NodeId(2), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged };
     stands_as(&UnitRequest::Report(quiet.clone()), "0106 02000000 01000000 00 00000000 00000000 00000000");
@@ -197,10 +198,9 @@ fn answers_of_units() {
     stands_as(&UnitAnswer::Found(Found::Unknown), "0103 01");
     stands_as(&UnitAnswer::Found(Found::Pending(places())), &format!("0103 02 {PLACES}"));
     stands_as(&UnitAnswer::Found(Found::Known(places())), &format!("0103 03 {PLACES}"));
-    stands_as(&UnitAnswer::NoPlaces, "0105");
-    stands_as(&UnitAnswer::NotLeader(None), "0106 00");
-    stands_as(&UnitAnswer::NotLeader(Some(NodeId(2))), "0106 01 02000000");
-    stands_as(&UnitAnswer::Unknown, "0107");
+    stands_as(&UnitAnswer::NotLeader(None), "0105 00");
+    stands_as(&UnitAnswer::NotLeader(Some(NodeId(2))), "0105 01 02000000");
+    stands_as(&UnitAnswer::Unknown, "0106");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn unknown_kinds_and_versions() {
     only_known_kinds::<HostRequest>(4);
     only_known_kinds::<HostAnswer>(5);
     only_known_kinds::<UnitRequest>(8);
-    only_known_kinds::<UnitAnswer>(8);
+    only_known_kinds::<UnitAnswer>(7);
     only_known_kinds::<ChunkMap>(1);
 }
 

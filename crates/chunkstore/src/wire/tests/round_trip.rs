@@ -203,8 +203,10 @@ prop_compose! {
 }
 
 fn unit_request() -> impl Strategy<Value = UnitRequest> {
-    let register = any::<(u32, u32, u32, u32, u8)>().prop_map(|(shard, session, request, bytes, copies)| {
-        UnitRequest::Register { shard: ShardId(shard), call: ClientCall { session, request }, bytes, copies }
+    let register = any::<((u32, u32, u32), u32, u8)>();
+    let register = (register, vec(any::<u32>(), 0..5)).prop_map(|(((shard, session, request), bytes, copies), avoid)| {
+        let (call, avoid) = (ClientCall { session, request }, avoid.into_iter().map(NodeId).collect());
+        UnitRequest::Register { shard: ShardId(shard), call, bytes, copies, avoid }
     });
     prop_oneof![
         register,
@@ -243,7 +245,6 @@ fn unit_answer() -> impl Strategy<Value = UnitAnswer> {
         Just(UnitAnswer::Done),
         found.prop_map(UnitAnswer::Found),
         refusal().prop_map(UnitAnswer::Refused),
-        Just(UnitAnswer::NoPlaces),
         option::of(any::<u32>()).prop_map(|leader| UnitAnswer::NotLeader(leader.map(NodeId))),
         Just(UnitAnswer::Unknown),
     ]

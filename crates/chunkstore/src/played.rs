@@ -1,0 +1,109 @@
+//! A cluster for tests of those who ask: a map, and nodes of which some are silent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use env::{Env, Instant};
+use format::chunk_id::ShardId;
+use net::{BoxFuture, CallError, Caller, ServiceTag};
+use parking_lot::Mutex;
+use types::{DeviceId, NodeId, NodeIdentity};
+
+use crate::protocol::{ChunkMap, NodePlace, ShardPlace};
+use crate::reach::Reach;
+
+/// What a node answers.
+type Answer = Box<dyn Fn(NodeId, ServiceTag, &Bytes) -> Bytes + Send + Sync>;
+
+pub struct Played {
+    env: Env,
+    known: Mutex<Arc<ChunkMap>>,
+    /// What is known after the next refresh, which says whether it is surely new.
+    pub truth: Mutex<Arc<ChunkMap>>,
+    pub is_fresh: bool,
+    pub silent: Mutex<BTreeSet<NodeId>>,
+    answer: Answer,
+    /// Who was asked, one after the other.
+    asked: Mutex<Vec<NodeId>>,
+}
+
+impl Played {
+    pub fn new(env: &Env, map: ChunkMap, answer: Answer) -> Played {
+        let (map, silent, asked) = (Arc::new(map), Mutex::default(), Mutex::default());
+        Played {
+            env: env.clone(),
+            known: Mutex::new(map.clone()),
+            truth: Mutex::new(map),
+            is_fresh: true,
+            silent,
+            answer,
+            asked,
+        }
+    }
+
+    pub fn silence(&self, node: NodeId) {
+        self.silent.lock().insert(node);
+    }
+
+    /// Since this was asked last.
+    pub fn take_asked(&self) -> Vec<NodeId> {
+        std::mem::take(&mut *self.asked.lock())
+    }
+}
+
+/// Nodes with one device each, of the same number, and one shard whose unit and lookup units are on these nodes.
+pub fn map_of_nodes(nodes: u32, members: &[u32], hosts: &[u32]) -> ChunkMap {
+    let node = |id| NodePlace { id: NodeId(id), identity: NodeIdentity([id as u8; 16]), address: format!("node-{id}:1") };
+    let ids = |nodes: &[u32]| nodes.iter().copied().map(NodeId).collect();
+    let shard = ShardPlace { shard: ShardId(1), is_open: true, members: ids(members), hosts: ids(hosts) };
+    ChunkMap {
+        version: 1,
+        nodes: (0..nodes).map(node).collect(),
+        devices: (0..nodes).map(|node| (DeviceId(node), NodeId(node))).collect(),
+        next_shard: 2,
+        shards: vec![shard],
+    }
+}
+
+impl Reach for Arc<Played> {
+    fn map(&self) -> Arc<ChunkMap> {
+        self.known.lock().clone()
+    }
+
+    fn refresh(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            *self.known.lock() = self.truth.lock().clone();
+            self.is_fresh
+        })
+    }
+
+    fn to_node(&self, node: &NodePlace, service: ServiceTag) -> Arc<dyn Caller> {
+        Arc::new(Way { cluster: self.clone(), node: node.id, service })
+    }
+
+    fn to_address(&self, address: &str, _: ServiceTag) -> Arc<dyn Caller> {
+        unreachable!("{address} is not a node's")
+    }
+}
+
+struct Way {
+    cluster: Arc<Played>,
+    node: NodeId,
+    service: ServiceTag,
+}
+
+impl Caller for Way {
+    fn call(&self, payload: Bytes, deadline: Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        let Way { cluster, node, service } = self;
+        cluster.asked.lock().push(*node);
+        Box::pin(async move {
+            if cluster.silent.lock().contains(node) {
+                cluster.env.sleep_until(deadline).await;
+                let (address, reason) = (format!("node-{}:1", node.0), "silent".to_owned());
+                return Err(CallError::Unanswered { address, reason });
+            }
+            Ok((cluster.answer)(*node, *service, &payload))
+        })
+    }
+}
