@@ -65,6 +65,7 @@ struct Sample {
     removed: Duration,
     first_copy: Duration,
     whole: Duration,
+    ended: Duration,
     /// Chunks that had a copy on the node, and copies that were brought elsewhere.
     lost: usize,
     brought: f64,
@@ -103,12 +104,13 @@ fn one(args: &SmashArgs, lab: &Lab, enter: EnterCluster, case: Case) -> anyhow::
     let removed = load.done.elapsed();
     let repaired = runtime.block_on(repaired(&client, &load.done, &gone, || Ok(brought(&system, victim)? - brought_before)));
     std::thread::sleep(part);
+    let ended = load.done.elapsed();
     let done = load.end()?;
     let Repaired { lost, first_copy, whole } = repaired?;
     let brought = brought(&system, victim)? - brought_before;
     let all = done.stored.lock().clone();
     runtime.block_on(audit(&client, all, gone))?;
-    Ok(Sample { case, killed, removed, first_copy, whole, lost, brought, done })
+    Ok(Sample { case, killed, removed, first_copy, whole, ended, lost, brought, done })
 }
 
 /// The node that is to end. Not one that leads the manager, unless it leads the unit.
@@ -225,7 +227,7 @@ fn report(samples: &[Sample]) -> Report {
     ]);
     let mut data = Table::new(&["run", "second", "gets_per_s", "puts_per_s", "failures_per_s"]);
     for sample in samples {
-        let Sample { case, killed, removed, first_copy, whole, lost, brought, done } = sample;
+        let Sample { case, killed, removed, first_copy, whole, ended, lost, brought, done } = sample;
         let rates = |from, to| format!("{:.0}, {:.0}", done.gets.mean(from, to), done.puts.mean(from, to));
         let back = |timeline: &crate::timeline::Timeline| {
             let usual = timeline.mean(WARM_UP, *killed);
@@ -246,7 +248,7 @@ fn report(samples: &[Sample]) -> Report {
             format!("{:.2}", after(*first_copy)),
             format!("{:.2}", after(*whole)),
             format!("{:.0}", brought / (after(*whole) - after(*first_copy)).max(0.001)),
-            rates(*whole, done.elapsed()),
+            rates(*whole, *ended),
         ]);
         let (puts, failed) = (done.puts.points(), done.failed.points());
         for ((second, gets), ((_, puts), (_, failed))) in done.gets.points().into_iter().zip(puts.into_iter().zip(failed)) {

@@ -51,7 +51,7 @@ async fn lookup_hosts_that_are_silent_are_passed_by_and_others_are_heard_of() {
     played.silence(SILENT);
     let began = env.now();
     for number in 0..30 {
-        assert_eq!(ways.route(shard, number, &request).await, number != 1, "the first one that meets it is not routed");
+        assert!(ways.route(shard, number, &request).await);
     }
     assert_eq!(env.now() - began, CLIENT_PATIENCE);
     assert_eq!(ways.silent_nodes(), [SILENT]);

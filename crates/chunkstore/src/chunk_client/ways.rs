@@ -51,13 +51,18 @@ impl Ways {
         self.breakers.watch(host, ask_host(&self.env, &*self.reach, host, request, CLIENT_PATIENCE)).await
     }
 
-    /// Has one of a shard's hosts forward a request: that of this number, or one after it. Whether it did.
+    /// Has one of a shard's hosts forward a request: that of this number, or one after it. Whether one did.
     pub async fn route(&self, shard: ShardId, number: u32, request: &HostRequest) -> bool {
         let map = self.map();
         let hosts = map.shard(shard).map_or(&[][..], |place| &place.hosts);
-        let in_turn = || hosts.iter().cycle().skip(number as usize % hosts.len().max(1)).take(hosts.len());
-        let Some(host) = in_turn().find(|host| !self.breakers.is_open(**host)).or(in_turn().next()) else { return false };
-        self.ask_host(*host, request).await == Some(HostAnswer::Forwarded)
+        let in_turn = hosts.iter().cycle().skip(number as usize % hosts.len().max(1)).take(hosts.len());
+        let (last, first): (Vec<NodeId>, Vec<NodeId>) = in_turn.partition(|host| self.breakers.is_open(**host));
+        for host in first.into_iter().chain(last) {
+            if let Some(answer) = self.ask_host(host, request).await {
+                return answer == HostAnswer::Forwarded;
+            }
+        }
+        false
     }
 
     /// Something is not where the map says: the map may be old.

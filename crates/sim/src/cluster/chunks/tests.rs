@@ -8,7 +8,7 @@ use crate::cluster::world::World;
 use crate::trace::Trace;
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkError;
-use chunkstore::limits::{CONTACT_LEASE, IDLE_LOOK};
+use chunkstore::limits::{CONTACT_LEASE, FORWARD_PATIENCE, IDLE_LOOK};
 use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +85,49 @@ fn puts_go_on_when_a_shard_is_full() {
         }
         assert!(node.node.manager().snapshot().shards().count() as u64 >= SHARDS);
     });
+}
+
+/// Whatever the node did, and whether its links end or go silent: who meets it first waits up to 5 s, then only who tries whether it is back.
+#[test]
+fn the_end_of_one_node_of_four_is_felt_for_a_moment() {
+    const FIRST: Duration = Duration::from_secs(5);
+    const TRIAL: Duration = FORWARD_PATIENCE.saturating_add(USUAL);
+    const USUAL: Duration = Duration::from_millis(300);
+    const CALLS: usize = 40;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    for (victim, is_silent) in [(1, false), (2, true), (3, false), (3, true)] {
+        runtime.block_on(async {
+            let topology = TOPOLOGIES[1];
+            let world = World::new(Scenario { topology, ..scenario_of(0) }, victim as u64, Arc::default()).await.unwrap();
+            wait_for_shard(&world).await.unwrap();
+            let asker = &world.running()[0];
+            let client = &asker.node.chunks().client;
+            let content = Bytes::from_static(b"content");
+            let mut ids = Vec::new();
+            for _ in 0..CALLS {
+                ids.push(asker.env.within(client.put(content.clone(), 3)).await.unwrap());
+            }
+            match is_silent {
+                false => world.end(victim, true).await,
+                true => (0..topology.nodes).filter(|other| *other != victim).for_each(|other| {
+                    world.network.set_link(&address(other), &address(victim), CUT);
+                    world.network.set_link(&address(victim), &address(other), CUT);
+                }),
+            }
+            let mut waits = Vec::new();
+            for id in ids {
+                let began = world.env.now();
+                assert_eq!(asker.env.within(client.get(id)).await, Ok(content.clone()));
+                let got = world.env.now();
+                asker.env.within(client.put(content.clone(), 3)).await.unwrap();
+                waits.extend([got - began, world.env.now() - got]);
+            }
+            let case = format!("node {victim}, silent: {is_silent}: {waits:?}");
+            let (first, later) = waits.split_at(2);
+            assert!(first.iter().all(|wait| *wait <= FIRST) && later.iter().all(|wait| *wait <= TRIAL), "{case}");
+            assert!(later.iter().filter(|wait| **wait > USUAL).count() < CALLS / 5, "{case}");
+        });
+    }
 }
 
 /// Bulks of shards that are closed go to later ones when nothing is in them any more.
