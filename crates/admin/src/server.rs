@@ -10,6 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use chunkstore::blocks::BlockStore;
 use env::{Env, Instant};
 use logstore::LogStore;
 use std::io;
@@ -114,6 +115,11 @@ impl Admin {
             status.warnings.insert(0, warning);
         }
         status
+    }
+
+    /// The chunks of this server's devices.
+    pub(crate) fn chunks(&self) -> &[Arc<BlockStore>] {
+        self.inner.sources.get().map_or(&[], |sources| &sources.chunks)
     }
 
     /// The log engine, if one serves now.

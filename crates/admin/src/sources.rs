@@ -1,6 +1,7 @@
 //! Where a status comes from: the roles of this process, asked when somebody wants to know.
 
 use crate::status::{DeviceStatus, EngineStatus, Status, Warning};
+use chunkstore::blocks::BlockStore;
 use device::{Device, Usage};
 use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
@@ -22,6 +23,8 @@ pub struct Sources {
     /// Devices of the cell that no disk of this server holds.
     pub missing: Vec<DeviceId>,
     pub store: StoreSource,
+    /// The chunks of those devices, where there is a chunk store.
+    pub chunks: Vec<Arc<BlockStore>>,
     /// Set when the port is open: a node of a cluster may wait for long.
     pub s3_address: Arc<OnceLock<SocketAddr>>,
     /// What the settings themselves give reason to say.

@@ -18,8 +18,10 @@
 //!   condemned ([`BlockStore::condemn`]).
 
 mod ailing;
+mod asked_scrub;
 mod error;
 mod fences;
+mod heat;
 mod layout;
 mod limits;
 mod load;
@@ -28,21 +30,26 @@ mod scrub;
 mod stats;
 mod work;
 
+pub use asked_scrub::{ChunkScrub, ScrubStep};
 pub use error::BlocksError;
+pub use heat::DeviceHeat;
 pub use layout::{block_count, volume_bytes};
 pub use stats::BlockStats;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::Volume;
 use env::Env;
 use format::chunk_id::{ChunkId, ShardId};
 use tokio::sync::{Notify, Semaphore};
+use types::DeviceId;
 
 use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::StorageNode;
 use ailing::Ailing;
 use fences::Fences;
+use heat::Heat;
 use limits::MAX_READS;
 use stats::Counters;
 use work::Work;
@@ -63,6 +70,9 @@ struct Inner {
     idle: Notify,
     reads: Semaphore,
     counters: Counters,
+    heat: Heat,
+    /// The last scrub that was asked for.
+    asked_scrub: parking_lot::Mutex<Option<ChunkScrub>>,
 }
 
 impl BlockStore {
@@ -88,6 +98,8 @@ impl BlockStore {
             idle: Notify::new(),
             reads: Semaphore::new(MAX_READS),
             counters,
+            heat: Heat::default(),
+            asked_scrub: parking_lot::Mutex::default(),
         };
         Ok(BlockStore { inner: Arc::new(inner) })
     }
@@ -96,6 +108,7 @@ impl BlockStore {
     pub async fn handle(&self, block: u32, id: ChunkId, request: NodeRequest) -> NodeAnswer {
         let inner = &self.inner;
         inner.counters.requests.add(1);
+        inner.heat.note(id, block);
         let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
         let is_mending = matches!(request, NodeRequest::Mend { .. });
         let answer = match (inner.ailing.is_damaged(block), request.only_reads()) {
@@ -117,6 +130,16 @@ impl BlockStore {
     /// Up to `limit` chunks of a shard whose copies here are dead: what the shard's unit is told until it has them forgotten.
     pub fn freed(&self, shard: ShardId, limit: usize) -> Vec<ChunkId> {
         self.inner.work.lock().machine.freed(shard, limit)
+    }
+
+    /// How the device was used lately, and up to `most` copies that are asked for most. Ends the window that began with the last look, or the start.
+    pub fn look_at_heat(&self, window: Duration, most: usize) -> DeviceHeat {
+        self.inner.heat.look(window, most)
+    }
+
+    /// Whose chunks they are.
+    pub fn device(&self) -> DeviceId {
+        self.inner.volume.device()
     }
 
     pub fn block_count(&self) -> u32 {

@@ -4,6 +4,7 @@
 mod asking;
 pub mod block_service;
 pub mod blocks;
+mod branches;
 mod breakers;
 pub mod chunk_client;
 pub mod client;
@@ -12,6 +13,7 @@ pub mod deliveries;
 pub mod host_service;
 pub mod leader;
 pub mod limits;
+pub mod load_reporting;
 mod look_around;
 pub mod lookup;
 pub mod maintenance;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::placement::Permille;
+
 /// Copies of registrations that may be pending in one unit. A put takes milliseconds, so these are far more than clients write at a time.
 pub const MAX_PENDING_COPIES: usize = 3 * 65_536;
 /// Relocations of one unit that may be under way.
@@ -97,6 +99,23 @@ pub const MAX_PUT_RESENDS: u32 = 1;
 pub const UNIT_MEMBERS: usize = 3;
 /// Hosts of a shard's lookup units.
 pub const SHARD_HOSTS: usize = 3;
+/// How often nodes tell the monitor of their load.
+pub const LOAD_INTERVAL: Duration = Duration::from_secs(10);
+/// What a node said longer ago does not count.
+pub const LOAD_AGE: Duration = Duration::from_secs(35);
+/// Hot copies of one report.
+pub const MAX_HOT: usize = 64;
+/// How often the monitor compares the nodes' heat.
+pub const BALANCE_INTERVAL: Duration = Duration::from_secs(30);
+/// A node is hotter than it should be when it is asked so much more than the mean.
+pub const BALANCE_TOLERANCE: Permille = Permille(250);
+/// Requests a second that any node can do: nothing moves for fewer.
+pub const BALANCE_FLOOR: u64 = 200;
+/// Hot copies that are looked at, and relocations that are begun, each time.
+pub const MAX_BALANCE_LOOKS: usize = 64;
+pub const MAX_BALANCE_MOVES: usize = 8;
+/// How long a chunk rests that was to move: longer than the averages need to follow.
+pub const BALANCE_REST: Duration = Duration::from_secs(600);
 /// How often the monitor looks at the cluster.
 pub const MONITOR_TICK: Duration = Duration::from_millis(500);
 /// How long a node may take to say where everything is.

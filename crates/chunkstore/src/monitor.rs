@@ -1,7 +1,10 @@
 //! The monitor: which shards there are, and which nodes keep and host them (paper, section 4.1; docs/rfd/0012).
 //!
-//! It runs where the manager is led, and all that it decides are records there. Bulks are granted by the manager when a unit's leader asks;
-//! load and hot chunks are told to the leaders of units, which place by them.
+//! It runs where the manager is led, and all that it decides are records there. Bulks are granted by the manager when a unit's leader asks.
+//! Nodes tell it what they are asked for, and it has hot copies moved ([`balance`]).
+
+pub mod balance;
+pub mod loads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //!   client ── HostRequest::Route ──► lookup host ── BlockRequest::Forwarded ──► node with the block ── Delivery ──► client
 //!   client ── BlockRequest::Direct ──► node with the block
 //!   node   ── UnitRequest::Report ──► node that leads the unit
+//!   node   ── LoadReport ──► node that leads the manager
 //!   client ── MapRequest ──► any node
 //! ```
 //!
@@ -31,6 +32,9 @@ pub const UNITS: ServiceTag = ServiceTag(11);
 pub const DELIVERIES: ServiceTag = ServiceTag(12);
 /// Where everything is.
 pub const MAPS: ServiceTag = ServiceTag(13);
+
+/// Loads of nodes, where the manager is led.
+pub const LOADS: ServiceTag = ServiceTag(14);
 
 /// Where the answer to a forwarded request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +125,25 @@ pub struct DamagedBlock {
     pub place: BlockPlace,
     /// Nothing of it will ever be read again.
     pub is_condemned: bool,
+}
+
+/// What a node tells the monitor now and then; acknowledged with nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadReport {
+    pub node: NodeId,
+    /// Requests about copies a second, of all its devices.
+    pub heat: u64,
+    /// Copies there that are asked for most.
+    pub hot: Vec<HotCopy>,
+}
+
+/// A copy that is asked for often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HotCopy {
+    pub id: ChunkId,
+    pub place: BlockPlace,
+    /// Requests a second.
+    pub heat: u64,
 }
 
 /// Asked of the node that leads a unit.

@@ -9,10 +9,12 @@ pub struct ChunkSettings {
     /// Registrations that shards take which are opened from now on: the paper's α.
     pub shard_chunks: u64,
     pub placer: PlacerChoice,
+    /// Whether hot copies move to nodes that do less.
+    pub is_balanced: bool,
 }
 
 impl Default for ChunkSettings {
     fn default() -> ChunkSettings {
-        ChunkSettings { shard_chunks: DEFAULT_SHARD_CHUNKS, placer: PlacerChoice::default() }
+        ChunkSettings { shard_chunks: DEFAULT_SHARD_CHUNKS, placer: PlacerChoice::default(), is_balanced: true }
     }
 }

@@ -22,18 +22,20 @@
 //! | [`HostAnswer`] | 1 received | received |
 //! | | 2 gathering, 3 forwarded, 4 not routed | |
 //! | | 5 located | 1 places, 2 behind, 3 nowhere |
-//! | [`UnitRequest`] | 1 register | shard u32, session u32, request u32, bytes u32, copies u8 |
+//! | [`UnitRequest`] | 1 register | shard u32, session u32, request u32, bytes u32, copies u8, count u32, nodes u32 |
 //! | | 2 commit, 3 revoke, 4 find | id |
 //! | | 5 relocate | id, device u32, 0 or 1 device u32 |
 //! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned) |
 //! | | 7 last copies | shard u32, count u32, devices u32 |
+//! | | 8 suspect | id, place |
 //! | [`UnitAnswer`] | 1 registered | id, places |
-//! | | 2 done, 5 no places, 7 unknown | |
+//! | | 2 done, 6 unknown | |
 //! | | 3 found | 1 unknown, 2 pending and places, 3 known and places |
 //! | | 4 refused | why u8: 2 size and limit u32, 3 no room and place |
-//! | | 6 not leader | 0 or 1 node u32 |
-//! | | 8 counted | u64 |
+//! | | 5 not leader | 0 or 1 node u32 |
+//! | | 7 counted | u64 |
 //! | [`ChunkMap`] | 1 | version u64, then behind a count u32 each: nodes (u32, identity, address), devices (u32, node u32), shards; before the shards the next one's number u32 |
+//! | [`LoadReport`] | 1 | node u32, heat u64, count u32, hot copies (id, place, heat u64) |
 //!
 //! | part | fields |
 //! |---|---|
@@ -67,13 +69,14 @@ mod field;
 mod host;
 mod input;
 pub mod limits;
+mod load;
 mod map;
 mod unit;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::message::NodeAnswer;
-use crate::protocol::{BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, UnitAnswer, UnitRequest};
+use crate::protocol::{BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, LoadReport, UnitAnswer, UnitRequest};
 pub use format::decode::DecodeError as WireError;
 pub use input::Input;
 
@@ -113,6 +116,7 @@ messages! {
     UnitRequest: "unit request",
     UnitAnswer: "unit's answer",
     ChunkMap: "chunk map",
+    LoadReport: "load report",
 }
 
 pub fn encode<M: Message>(message: &M) -> Bytes {

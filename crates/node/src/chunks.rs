@@ -9,11 +9,15 @@ use chunkstore::chunk_client::ChunkClient;
 use chunkstore::contact::Contact;
 use chunkstore::deliveries::Deliveries;
 use chunkstore::host_service::HostService;
+use chunkstore::load_reporting::LoadReporting;
 use chunkstore::map_service::MapService;
 use chunkstore::monitor::Monitor;
-use chunkstore::protocol::{BLOCKS, DELIVERIES, HOSTS, MAPS, UNITS};
+use chunkstore::monitor::balance::Balance;
+use chunkstore::monitor::loads::Loads;
+use chunkstore::protocol::{BLOCKS, DELIVERIES, HOSTS, LOADS, MAPS, UNITS};
 use chunkstore::reporting::Reporting;
 use chunkstore::settings::ChunkSettings;
+use chunkstore::unit_ways::UnitWays;
 use chunkstore::units::Units;
 use device::Device;
 use env::Env;
@@ -30,13 +34,14 @@ use crate::callers::Callers;
 use in_cluster::InCluster;
 
 /// Services of the chunk store at a node's address.
-pub const SERVICES: [ServiceTag; 5] = [BLOCKS, HOSTS, UNITS, DELIVERIES, MAPS];
+pub const SERVICES: [ServiceTag; 6] = [BLOCKS, HOSTS, UNITS, DELIVERIES, MAPS, LOADS];
 
 /// A node's part of the chunk store.
 pub struct Chunks {
     pub client: ChunkClient,
     stores: BTreeMap<DeviceId, Arc<BlockStore>>,
     units: Arc<Units>,
+    loads: Arc<Loads>,
 }
 
 /// What it is made of.
@@ -86,23 +91,35 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone(), settings.placer));
     let deliveries = Deliveries::new(env);
     let client = ChunkClient::new(env, reach.clone(), deliveries.clone(), address);
+    let loads = Arc::new(Loads::new(env, manager.clone()));
     let services: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
         (BLOCKS, blocks.clone() as Arc<dyn Service>),
         (HOSTS, hosts.clone()),
         (UNITS, units.clone()),
         (DELIVERIES, deliveries),
         (MAPS, Arc::new(MapService::new(manager.clone()))),
+        (LOADS, loads.clone()),
     ]);
     reach.serve_here(services.clone());
+    let has_stores = !stores.is_empty();
+    let load_reporting =
+        LoadReporting { env: env.clone(), me, manager: manager.clone(), reach: reach.clone(), blocks: blocks.clone() };
+    let balance = Balance::new(env, manager.clone(), UnitWays::new(env, reach.clone()), loads.clone());
     let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
     let monitor = Monitor { env: env.clone(), me, manager: manager.clone(), shard_chunks: settings.shard_chunks };
     let mut tasks: Vec<Task> =
         vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units.clone()))];
+    if has_stores {
+        tasks.push(Box::pin(load_reporting.run()));
+    }
+    if settings.is_balanced {
+        tasks.push(Box::pin(balance.run()));
+    }
     if !scrub_period.is_zero() {
         let scrub = |store: Arc<BlockStore>| Box::pin(async move { store.scrub(scrub_period).await }) as Task;
         tasks.extend(stores.values().cloned().map(scrub));
     }
-    Ok(Started { chunks: Arc::new(Chunks { client, stores, units }), services, tasks })
+    Ok(Started { chunks: Arc::new(Chunks { client, stores, units, loads }), services, tasks })
 }
 
 /// Takes part in the units that the manager says.
@@ -125,6 +142,11 @@ impl Chunks {
     /// The maintenance units that this node is a member of.
     pub fn units(&self) -> &Arc<Units> {
         &self.units
+    }
+
+    /// What nodes have told this one of their load, while it leads the manager.
+    pub fn loads(&self) -> &Arc<Loads> {
+        &self.loads
     }
 
     /// Ends what writes to the devices, so that these can be sealed.

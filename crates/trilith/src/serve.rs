@@ -125,6 +125,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
             Arc::new(move || Some(store.clone()))
         },
         s3_address: Arc::new(OnceLock::from(server.address())),
+        chunks: Vec::new(),
         notices: notices(&settings),
     });
     admin.set_ready(true);

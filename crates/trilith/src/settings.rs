@@ -4,6 +4,7 @@
 //! unknown one is an error that names the nearest key, because a typo that is ignored is a setting that silently isn't.
 
 use anyhow::{Context, bail};
+use chunkstore::placement::PlacerChoice;
 use chunkstore::settings::ChunkSettings;
 use clap::Args;
 use logstore::{Consistency, IndexForm, LogStoreConfig, LudoForm};
@@ -71,6 +72,10 @@ pub struct ServeArgs {
     /// How nodes for chunks are chosen: `least-loaded`, or, to compare with, `crush` or `mapx`. The same at all nodes [default: least-loaded]
     #[arg(long, env = "TRILITH_CHUNK_PLACER")]
     pub chunk_placer: Option<String>,
+    /// Whether copies of chunks that are asked for most move from nodes that do far more than others: `on` or `off`. That of the node that leads the
+    /// manager counts [default: on, with `least-loaded`]
+    #[arg(long, env = "TRILITH_CHUNK_BALANCE")]
+    pub chunk_balance: Option<String>,
     /// When a write is acknowledged: `always` when it is durable; `batch:MS` before, with a flush at most MS milliseconds
     /// later (a power cut loses that much); `off` never flushed on purpose (a power cut loses any amount) [default: always]
     #[arg(long, env = "TRILITH_SYNC")]
@@ -156,7 +161,11 @@ impl ServeArgs {
             devices: list(pick(&self.devices, "devices")).into_iter().map(PathBuf::from).collect(),
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
             chunk_space: chunk_space(pick(&self.chunk_space, "chunk_space").as_deref())?,
-            chunks: chunks(pick(&self.shard_chunks, "shard_chunks"), pick(&self.chunk_placer, "chunk_placer"))?,
+            chunks: chunks(
+                pick(&self.shard_chunks, "shard_chunks"),
+                pick(&self.chunk_placer, "chunk_placer"),
+                pick(&self.chunk_balance, "chunk_balance"),
+            )?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             engine: engine(|flag, key| pick(flag, key), self)?,
             cores: cores(pick(&self.cores, "cores"))?,
@@ -185,6 +194,7 @@ const KEYS: &[&str] = &[
     "chunk_space",
     "shard_chunks",
     "chunk_placer",
+    "chunk_balance",
     "sync",
     "consistency",
     "background_rate",
@@ -326,7 +336,7 @@ fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
     }
 }
 
-fn chunks(shard_chunks: Option<String>, placer: Option<String>) -> anyhow::Result<ChunkSettings> {
+fn chunks(shard_chunks: Option<String>, placer: Option<String>, balance: Option<String>) -> anyhow::Result<ChunkSettings> {
     let mut settings = ChunkSettings::default();
     if let Some(text) = shard_chunks {
         let count = text.parse().ok().filter(|count| (1..=MAX_SHARD_CHUNKS).contains(count));
@@ -336,6 +346,15 @@ fn chunks(shard_chunks: Option<String>, placer: Option<String>) -> anyhow::Resul
     if let Some(name) = placer {
         settings.placer = name.parse().context("chunk_placer")?;
     }
+    settings.is_balanced = match balance.as_deref() {
+        None => settings.placer == PlacerChoice::LeastLoaded,
+        Some("off") => false,
+        Some("on") if settings.placer == PlacerChoice::LeastLoaded => true,
+        Some("on") => {
+            bail!("chunk_balance is `off` where chunk_placer is not `least-loaded`: copies stand where that has them")
+        }
+        Some(other) => bail!("chunk_balance is `on` or `off`, not `{other}`"),
+    };
     Ok(settings)
 }
 
@@ -394,7 +413,6 @@ pub fn size(key: &str, text: &str) -> anyhow::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chunkstore::placement::PlacerChoice;
 
     #[test]
     fn a_typo_is_named_with_the_nearest_key() {
@@ -425,12 +443,16 @@ mod tests {
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));
         assert_eq!(settings.engine.index, IndexForm::Ludo(LudoForm::default()));
-        assert_eq!(settings.chunks, ChunkSettings { shard_chunks: 500, placer: PlacerChoice::MapX });
+        assert_eq!(settings.chunks, ChunkSettings { shard_chunks: 500, placer: PlacerChoice::MapX, is_balanced: false });
         assert_eq!(settings.admin_address.port(), 9001);
     }
 
     #[test]
     fn wrong_values_say_what_is_right() {
+        let balance = |placer: &str, balance: &str| chunks(None, Some(placer.to_owned()), Some(balance.to_owned()));
+        assert!(balance("crush", "on").unwrap_err().to_string().contains("`least-loaded`"));
+        assert!(balance("least-loaded", "perhaps").unwrap_err().to_string().contains("`on` or `off`"));
+        assert!(!balance("least-loaded", "off").unwrap().is_balanced && chunks(None, None, None).unwrap().is_balanced);
         assert!(sync_mode("batch:0").is_err());
         assert_eq!(sync_mode("batch:5").unwrap(), SyncMode::Batch { flush_interval_ms: 5 });
         assert!(sync_mode("sometimes").unwrap_err().to_string().contains("`always`"));
@@ -447,9 +469,9 @@ mod tests {
         assert!(consistency(Some("eventual")).unwrap_err().to_string().contains("`read-after-write`"));
         assert_eq!((index(None).unwrap(), index(Some("full")).unwrap()), (IndexForm::Full, IndexForm::Full));
         for wrong in ["0", "many", "-1"] {
-            assert!(chunks(Some(wrong.to_owned()), None).unwrap_err().to_string().contains("from 1 to"), "{wrong}");
+            assert!(chunks(Some(wrong.to_owned()), None, None).unwrap_err().to_string().contains("from 1 to"), "{wrong}");
         }
-        assert!(format!("{:#}", chunks(None, Some("hash".to_owned())).unwrap_err()).contains("`crush`"));
+        assert!(format!("{:#}", chunks(None, Some("hash".to_owned()), None).unwrap_err()).contains("`crush`"));
         assert!(index(Some("hash")).unwrap_err().to_string().contains("`ludo`"));
         assert!(address("s3_addr", Some("9000".to_owned()), DEFAULT_S3_ADDRESS).is_err());
     }

@@ -117,6 +117,12 @@ impl BlockStore {
 }
 
 impl Inner {
+    /// Whether a content that was found rotten still stands so.
+    pub(super) fn is_rotten(&self, copy: &Rotten) -> bool {
+        let work = self.work.lock();
+        self.ailing.rotten.lock().contains(copy) && copy.is_held(&work.machine)
+    }
+
     /// Both slots, each durable: nothing of the former headers is left.
     async fn write_condemned(self: &Arc<Self>, block: u32) -> Result<(), WriteError> {
         let (device_uuid, entries) = (self.volume.device_uuid(), Vec::new());

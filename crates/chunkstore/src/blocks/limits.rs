@@ -14,6 +14,11 @@ pub const MAX_READS: usize = 64;
 pub const MAX_ROTTEN: usize = 4_096;
 /// Least pause between two rounds of a scrub.
 pub const SCRUB_PAUSE: Duration = Duration::from_secs(1);
+/// How fast a scrub reads that was asked for.
+pub const SCRUB_MIB_PER_S: u64 = 64;
+/// How long a scrub that was asked for waits until what it found is made again, and how often it looks.
+pub const HEAL_PATIENCE: Duration = Duration::from_secs(60);
+pub const HEAL_LOOK: Duration = Duration::from_millis(500);
 /// How often a content is read before it is called damaged: the first time perhaps from the page cache, then from the medium. More than one of
 /// those, since the chunk may be written elsewhere meanwhile.
 pub const READ_TRIES: usize = 4;

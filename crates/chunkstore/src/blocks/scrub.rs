@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use format::chunk_block::{BlockEntry, CopyState};
 
-use super::BlockStore;
 use super::ailing::Rotten;
 use super::limits::SCRUB_PAUSE;
 use super::reading::Extent;
+use super::{BlockStore, Inner};
 
 /// What a round of a scrub has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,37 +42,41 @@ impl BlockStore {
     pub(super) async fn scrub_blocks(&self, blocks: impl Iterator<Item = u32>, pause: Duration) -> Scrubbed {
         let mut found = Scrubbed::default();
         for block in blocks {
-            let contents = self.contents_of(block);
+            let contents = self.inner.contents_of(block);
             if contents.is_empty() {
                 continue;
             }
             for entry in contents {
-                self.scrub_copy(block, &entry, &mut found).await;
+                found.copies += 1;
+                found.bytes += u64::from(entry.length);
+                found.rotten += u64::from(self.inner.scrub_copy(block, &entry).await.is_some());
             }
             self.inner.env.sleep(pause).await;
         }
         found
     }
+}
 
-    fn contents_of(&self, block: u32) -> Vec<BlockEntry> {
-        let work = self.inner.work.lock();
+impl Inner {
+    pub(super) fn contents_of(&self, block: u32) -> Vec<BlockEntry> {
+        let work = self.work.lock();
         work.machine.entries_of(block).filter(|entry| entry.state == CopyState::Live).copied().collect()
     }
 
-    async fn scrub_copy(&self, block: u32, entry: &BlockEntry, found: &mut Scrubbed) {
+    /// Reads a content from the medium; what it is if it is not what was written.
+    pub(super) async fn scrub_copy(&self, block: u32, entry: &BlockEntry) -> Option<Rotten> {
         let BlockEntry { id, offset, length, checksum, .. } = *entry;
-        found.copies += 1;
-        found.bytes += u64::from(length);
         let extent = Extent { block, offset, length, checksum };
-        if self.inner.content(extent, true).await.is_some() {
-            return;
+        if self.content(extent, true).await.is_some() {
+            return None;
         }
         let copy = Rotten::new(id, extent);
         // Unless it was written meanwhile.
-        if copy.is_held(&self.inner.work.lock().machine) {
-            found.rotten += 1;
-            tracing::error!(device = self.inner.volume.device().0, block, %id, "a scrub has found a chunk that rotted");
-            self.inner.ailing.note_rotten(copy);
+        if !copy.is_held(&self.work.lock().machine) {
+            return None;
         }
+        tracing::error!(device = self.volume.device().0, block, %id, "a scrub has found a chunk that rotted");
+        self.ailing.note_rotten(copy);
+        Some(copy)
     }
 }

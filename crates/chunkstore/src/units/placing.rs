@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
-use manager::{DeviceState, NodeRecord, Snapshot};
-use topology::{Branch, Level};
+use manager::{DeviceState, Snapshot};
+use topology::Level;
 use types::{DeviceId, NodeId};
 
 use super::filling::Filling;
 use super::space::untold_bulks;
+use crate::branches::Branches;
 use crate::maintenance::MaintenanceUnit;
 use crate::placement::{Cluster, Load, Made, Node, Placer, PlacerChoice, Random, Request};
 
@@ -201,32 +202,5 @@ impl Placing {
             self.cluster.take_block(node);
         }
         place
-    }
-}
-
-/// Numbers for what people call hosts, racks and zones: that of the first node there, so that nodes that come change none.
-#[derive(Default)]
-struct Branches {
-    zones: BTreeMap<String, u32>,
-    racks: BTreeMap<String, u32>,
-    hosts: BTreeMap<String, u32>,
-}
-
-impl Branches {
-    fn of(state: &Snapshot) -> Branches {
-        let mut branches = Branches::default();
-        for node in state.nodes() {
-            let Branches { zones, racks, hosts } = &mut branches;
-            for (numbers, name) in [(zones, &node.zone), (racks, &node.rack), (hosts, &node.host)] {
-                numbers.entry(name.clone()).or_insert(node.id.0);
-            }
-        }
-        branches
-    }
-
-    fn branch(&self, node: &NodeRecord) -> Branch {
-        let number = |numbers: &BTreeMap<String, u32>, name: &String| numbers.get(name).copied().unwrap_or_default();
-        let Branches { zones, racks, hosts } = self;
-        Branch { zone: number(zones, &node.zone), pod: 0, rack: number(racks, &node.rack), host: number(hosts, &node.host) }
     }
 }

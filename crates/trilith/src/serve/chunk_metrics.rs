@@ -31,6 +31,9 @@ pub fn register(registry: &Registry, node: &Node) {
                 .counter(&format!("trilith_chunk_{name}_total"), help, &[("device", &device)], move || pick(&store.stats()));
         }
     }
+    let loads = chunks.loads().clone();
+    let help = "Relocations that this node has begun, as the manager's leader, because nodes were asked far more than others";
+    registry.counter("trilith_chunk_balance_moves_total", help, &[], move || loads.moves());
     let (led, of) = (chunks.units().clone(), chunks.units().clone());
     registry.gauge("trilith_chunk_led_units", "Maintenance units that this node leads", &[], move || led.counts().0 as f64);
     let help = "Maintenance units that this node is a member of";

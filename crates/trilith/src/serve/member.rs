@@ -65,6 +65,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
         devices: found.clone(),
         missing: Vec::new(),
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
+        chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
         s3_address: s3_address.clone(),
         notices: notices(&settings),
     });

@@ -114,7 +114,8 @@ fn a_scrub_that_is_asked_for_heals_a_byte_that_changed() {
     // A start finishes the zones that were written to.
     server.stop();
     let sought = [&[2u8][..], &content[..500]].concat();
-    let at = flip_a_byte(&paths[1], &sought);
+    let at = flip_bytes(&paths[1], &sought);
+    assert_eq!(at.len(), 1, "the disk holds the object once");
     let server = home.serve(&["--devices", &devices, "--device-size", "200MiB"]);
     let scrub = |more: &[&str]| server.command(&[&["device", "scrub"], more].concat()).output().unwrap();
     let told = wrong(scrub(&["--device", "7"]));
@@ -130,19 +131,21 @@ fn a_scrub_that_is_asked_for_heals_a_byte_that_changed() {
     // The copy that is wrong is garbage now: the other disk is not needed any more.
     let told =
         text(&program().args(["fsck", "--data"]).arg(home.data()).args(["--devices", &devices]).output().unwrap().stdout);
-    assert!(told.contains("All is well."), "byte {at}: {told}");
+    assert!(told.contains("All is well."), "byte {at:?}: {told}");
 }
 
-/// Changes a byte where a file holds something, once; tells where.
-fn flip_a_byte(path: &Path, sought: &[u8]) -> u64 {
+/// Changes a byte wherever a file holds something; tells where.
+pub fn flip_bytes(path: &Path, sought: &[u8]) -> Vec<u64> {
     use std::os::unix::fs::FileExt;
     let bytes = std::fs::read(path).unwrap();
-    let found: Vec<usize> =
-        (0..bytes.len() - sought.len()).filter(|at| bytes[*at] == sought[0] && bytes[*at..].starts_with(sought)).collect();
-    assert_eq!(found.len(), 1, "{} holds the object once", path.display());
-    let at = found[0] as u64 + sought.len() as u64 / 2;
+    let is_there = |at: &usize| bytes[*at] == sought[0] && bytes[*at..].starts_with(sought);
+    let middles = (0..bytes.len() - sought.len()).filter(is_there).map(|at| at + sought.len() / 2);
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(&[bytes[at as usize] ^ 0x10], at).unwrap();
+    let flipped = middles.map(|at| {
+        file.write_all_at(&[bytes[at] ^ 0x10], at as u64).unwrap();
+        at as u64
+    });
+    let flipped = flipped.collect();
     file.sync_all().unwrap();
-    at
+    flipped
 }

@@ -7,6 +7,8 @@ use format::chunk_block::Era;
 
 use super::damage::flip;
 use super::support::{BLOCKS, Rig, slot_place};
+use crate::blocks::ScrubStep;
+use crate::blocks::limits::{HEAL_LOOK, HEAL_PATIENCE};
 use crate::blocks::scrub::Scrubbed;
 use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::tests::rig::{SHARD, done, end, id, live, put, text, version, write};
@@ -183,4 +185,31 @@ async fn a_scrub_finds_what_rots_within_its_period() {
     }
     assert!(tokio::time::timeout(2 * period, &mut scrub).await.is_err());
     assert_eq!(rig.store.rotten(SHARD, 10).len(), BLOCKS as usize);
+}
+
+/// Whoever asked for a scrub hears what it found, and when that is made again.
+#[tokio::test(start_paused = true)]
+async fn a_scrub_that_is_asked_for_is_done_when_what_it_found_is_made_again() {
+    let rig = Rig::new(6).await;
+    assert_eq!(rig.store.asked_scrub(), None);
+    for number in 1..=3 {
+        rig.ask(0, id(number), put(100, "content")).await;
+    }
+    flip(&rig.disk, rig.content_place(0, id(2)), 0).await;
+    let begun = rig.store.begin_scrub();
+    assert_eq!((begun.step, begun.bytes, begun.read_bytes), (ScrubStep::Reading, 21, 0));
+    rig.env.sleep(2 * HEAL_LOOK).await;
+    let found = rig.store.begin_scrub();
+    assert_eq!((found.step, found.read_bytes, found.damaged, found.left), (ScrubStep::Healing, 21, 1, 1), "the same one");
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(2), 0)], "its unit hears of it");
+    assert!(matches!(rig.ask(0, id(2), mend(0, "content")).await, NodeAnswer::Done(Some(Mark::Live(_)))));
+    rig.env.sleep(2 * HEAL_LOOK).await;
+    let healed = rig.store.asked_scrub().expect("there was one");
+    assert_eq!((healed.step, healed.damaged, healed.left), (ScrubStep::Done, 1, 0));
+    // What nobody makes again is told as left, after a while.
+    flip(&rig.disk, rig.content_place(0, id(3)), 0).await;
+    assert_eq!(rig.store.begin_scrub().damaged, 0, "another one");
+    rig.env.sleep(HEAL_PATIENCE + 2 * HEAL_LOOK).await;
+    let left = rig.store.asked_scrub().expect("there was one");
+    assert_eq!((left.step, left.damaged, left.left), (ScrubStep::Done, 1, 1));
 }

@@ -13,8 +13,8 @@ use crate::lookup::{Progress, Received};
 use crate::maintenance::Refusal;
 use crate::message::{Change, Found, LiveCopy, Located, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, NodePlace, NodeReport, ReplyTo, ShardPlace,
-    SnapshotPiece, UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, HotCopy, LoadReport, NodePlace, NodeReport,
+    ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
 };
 
 const ID: &str = "01000000 0200000000000000 0300000000000000";
@@ -213,4 +213,13 @@ fn maps() {
     let shard = "01000000 01 01 02000000 02 02000000 03000000";
     stands_as(&map, &format!("0101 0900000000000000 01000000 {node} 01000000 01000000 02000000 07000000 01000000 {shard}"));
     stands_as(&ChunkMap::default(), "0101 0000000000000000 00000000 00000000 00000000 00000000");
+}
+
+#[test]
+fn load_reports() {
+    let place = BlockPlace::new(DeviceId(1), 2).expect("fits");
+    let hot = vec![HotCopy { id: id(), place, heat: 7 }];
+    let place = format!("{:016x}", place.to_bits().swap_bytes());
+    let expected = format!("0101 02000000 0900000000000000 01000000 {ID} {place} 0700000000000000");
+    stands_as(&LoadReport { node: NodeId(2), heat: 9, hot }, &expected);
 }

@@ -11,8 +11,8 @@ use types::{DeviceId, NodeId};
 use super::{refused, survives};
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, NodeReport, ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer,
-    UnitRequest,
+    BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, LoadReport, NodeReport, ReplyTo, ShardPlace, SnapshotPiece,
+    UnitAnswer, UnitRequest,
 };
 use crate::wire::limits::{
     MAX_ADDRESS_BYTES, MAX_CONTENT_BYTES, MAX_FREED, MAX_HEAD_BYTES, MAX_PIECE_BYTES, MAX_SHARD_NODES, MAX_SNAPSHOT_BYTES,
@@ -51,6 +51,7 @@ fn unknown_kinds_and_versions() {
     only_known_kinds::<UnitRequest>(8);
     only_known_kinds::<UnitAnswer>(7);
     only_known_kinds::<ChunkMap>(1);
+    only_known_kinds::<LoadReport>(1);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::lookup::{Progress, Received};
 use crate::maintenance::Refusal;
 use crate::message::{Change, Found, LiveCopy, Located, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, NodePlace, NodeReport, ReplyTo, ShardPlace,
-    SnapshotPiece, UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, HotCopy, LoadReport, NodePlace, NodeReport,
+    ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
 };
 use crate::wire::{Message, decode, encode};
 
@@ -273,6 +273,13 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn load_report()(node: u32, heat: u64, hot in vec((id(), place(), any::<u64>()), 0..5)) -> LoadReport {
+        let hot = hot.into_iter().map(|(id, place, heat)| HotCopy { id, place, heat }).collect();
+        LoadReport { node: NodeId(node), heat, hot }
+    }
+}
+
 /// Nothing panics, and there is one way to write a message.
 fn is_refused_or_written_the_same<M: Message>(bytes: &Bytes) {
     if let Ok(message) = decode::<M>(bytes) {
@@ -291,7 +298,9 @@ proptest! {
         unit_request in unit_request(),
         unit_answer in unit_answer(),
         map in map(),
+        load_report in load_report(),
     ) {
+        survives(&load_report);
         survives(&block_request);
         survives(&node_answer);
         survives(&delivery);
@@ -314,6 +323,7 @@ proptest! {
         is_refused_or_written_the_same::<UnitRequest>(&bytes);
         is_refused_or_written_the_same::<UnitAnswer>(&bytes);
         is_refused_or_written_the_same::<ChunkMap>(&bytes);
+        is_refused_or_written_the_same::<LoadReport>(&bytes);
     }
 
     /// One bit flipped in a good message: mostly another good message, never a panic.

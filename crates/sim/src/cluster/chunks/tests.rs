@@ -9,6 +9,7 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkError;
 use chunkstore::limits::{CONTACT_LEASE, FORWARD_PATIENCE, IDLE_LOOK};
+use format::chunk_id::ChunkId;
 use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +129,63 @@ fn the_end_of_one_node_of_four_is_felt_for_a_moment() {
             assert!(later.iter().filter(|wait| **wait > USUAL).count() < CALLS / 5, "{case}");
         });
     }
+}
+
+/// Three of four nodes have what everybody asks for: some of it moves to the fourth, and then no more.
+#[test]
+fn hot_copies_move_to_a_node_that_does_less() {
+    const IDLE: usize = 3;
+    const HOT: usize = 12;
+    const PAUSE: Duration = Duration::from_millis(10);
+    const LONG: Duration = Duration::from_secs(70);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = World::new(Scenario { topology: TOPOLOGIES[1], ..scenario_of(0) }, 0, Arc::default()).await.unwrap();
+        wait_for_shard(&world).await.unwrap();
+        let asker = &world.running()[0];
+        let client = &asker.node.chunks().client;
+        let stands_on_idle = async |id: ChunkId| {
+            let (map, places) = (client.look_around().await, client.places(id).await.unwrap());
+            places.iter().any(|place| map.node_of(place.device()).is_some_and(|node| node.address == address(IDLE)))
+        };
+        let mut hot = Vec::new();
+        while hot.len() < HOT {
+            let content = Bytes::from(hot.len().to_string());
+            let id = asker.env.within(client.put(content.clone(), 3)).await.unwrap();
+            if !asker.env.within(stands_on_idle(id)).await {
+                hot.push((id, content));
+            }
+        }
+        let ask = async |until: Duration| {
+            let began = world.env.now();
+            while world.env.now() - began < until {
+                for (id, content) in &hot {
+                    assert_eq!(asker.env.within(client.get(*id)).await.as_ref(), Ok(content));
+                }
+                world.env.sleep(PAUSE).await;
+            }
+        };
+        let loads = || world.running().into_iter().map(|running| running.node.chunks().loads().clone());
+        let moves = || loads().map(|loads| loads.moves()).sum::<u64>();
+        ask(LONG).await;
+        let first = moves();
+        let mut on_idle = 0;
+        for (id, _) in &hot {
+            on_idle += u64::from(asker.env.within(stands_on_idle(*id)).await);
+        }
+        assert!(first > 0 && on_idle == first, "{on_idle} of {first} moves went to the node that did nothing");
+        // What was measured while they moved may lead to some more.
+        ask(LONG).await;
+        let later = moves();
+        ask(LONG).await;
+        assert!(later <= 2 * first && moves() == later, "{} moves, {later} and {first} before", moves());
+        let heats: Vec<u64> = loads().flat_map(|loads| loads.recent()).map(|report| report.heat).collect();
+        let mean = heats.iter().sum::<u64>() / TOPOLOGIES[1].nodes as u64;
+        assert!(
+            heats.len() == TOPOLOGIES[1].nodes && heats.iter().all(|heat| heat * 2 > mean && heat * 2 < 3 * mean),
+            "{heats:?}"
+        );
+    });
 }
 
 /// Bulks of shards that are closed go to later ones when nothing is in them any more.

@@ -1,6 +1,7 @@
 //! Chunks by the command line: stored, fetched, changed, moved and removed, while nodes end and come back.
 
 use super::fixture::{Cluster, await_some};
+use crate::devices::flip_bytes;
 use crate::server::{program, text};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -80,6 +81,7 @@ fn chunks_live_as_long_as_they_should() {
         // Writes need all copies: they go on when the node is back.
         run(&cluster, beside, &["modify", &id, &new_file]);
     }
+    a_scrub_that_is_asked_for_heals_a_chunk(&mut cluster);
     run(&cluster, 0, &["rm", &id, &others[0]]);
     for gone in [&id, &others[0]] {
         assert!(complaint(&cluster, 1, &["get", gone]).contains("no such chunk"));
@@ -92,6 +94,29 @@ fn chunks_live_as_long_as_they_should() {
         assert_eq!(run(&cluster, 0, &["get", kept]), old);
     }
     assert!(complaint(&cluster, 2, &["get", &id]).contains("no such chunk"));
+}
+
+/// A byte of a copy changes on one of three disks.
+fn a_scrub_that_is_asked_for_heals_a_chunk(cluster: &mut Cluster) {
+    const NODE: usize = 2;
+    let content: Vec<u8> = (0..20_000u32).map(|at| (at * 11 + at / 241) as u8).collect();
+    let id = put(cluster, 0, &file(cluster, "marked", &content));
+    cluster.kill(NODE);
+    assert!(!flip_bytes(&cluster.data(NODE).join("device-0.trilith"), &content[..500]).is_empty());
+    cluster.spawn(NODE);
+    cluster.settle();
+    let scrub = || {
+        let output = program().args(["device", "scrub", "--wait", "--admin", &cluster.admin(NODE)]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let told = scrub();
+    let counts: Vec<&str> = told.lines().nth(1).expect("the device").split_whitespace().collect();
+    // Damaged copies, made again, left.
+    assert_eq!(counts[4..], ["1", "1", "0"], "{told}");
+    assert!(told.contains("All is well again."), "{told}");
+    assert!(scrub().contains("All is well."));
+    assert_eq!(run(cluster, NODE, &["get", &id]), content);
 }
 
 /// A device that is away may come back with them.

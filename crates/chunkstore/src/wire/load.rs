@@ -1,0 +1,44 @@
+//! What nodes tell the monitor.
+
+use bytes::{BufMut, BytesMut};
+use format::chunk_id::{CHUNK_ID_BYTES, ChunkId};
+use format::chunk_place::BlockPlace;
+use types::NodeId;
+
+use super::field::put_list;
+use super::{Input, Wire, WireError};
+use crate::limits::MAX_HOT;
+use crate::protocol::{HotCopy, LoadReport};
+
+const HOT_COPY_BYTES: usize = CHUNK_ID_BYTES + 8 + 8;
+
+impl Wire for LoadReport {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u8(1);
+        self.node.put(out);
+        out.put_u64_le(self.heat);
+        put_list(&self.hot, MAX_HOT, out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        match input.u8("kind")? {
+            1 => {
+                let (node, heat) = (NodeId::take(input)?, input.u64("heat")?);
+                Ok(LoadReport { node, heat, hot: input.list("hot", (HOT_COPY_BYTES, MAX_HOT), Wire::take)? })
+            }
+            found => Err(input.unknown("kind", found)),
+        }
+    }
+}
+
+impl Wire for HotCopy {
+    fn put(&self, out: &mut BytesMut) {
+        self.id.put(out);
+        self.place.put(out);
+        out.put_u64_le(self.heat);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(HotCopy { id: ChunkId::take(input)?, place: BlockPlace::take(input)?, heat: input.u64("heat")? })
+    }
+}
