@@ -63,6 +63,11 @@ pub const COMMIT_PATIENCE: Duration = Duration::from_secs(2);
 pub const MAX_REGISTER_TRIES: u32 = 8;
 /// How often the leader of a unit whose shard is closed looks for bulks in which nothing is.
 pub const IDLE_LOOK: Duration = Duration::from_secs(60);
+/// A closed shard's bulk is emptied when no more of it is used, and the device's others have room for that.
+pub const COMPACT_BELOW: Permille = Permille(500);
+/// Copies that are moved for that at a time, and bytes each second.
+pub const MAX_COMPACTING: usize = 256;
+pub const COMPACT_BYTES: u32 = 32 << 20;
 /// How long a registration waits for space that the manager has, or has granted, and the unit does not know yet; less than its client waits.
 pub const SPACE_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it looks for it.

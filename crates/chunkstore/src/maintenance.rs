@@ -189,6 +189,11 @@ impl MaintenanceUnit {
         self.row(id).is_some() && matches!(self.work.get(&id.number), Some(Work::Moving { .. }))
     }
 
+    /// Relocations that are under way.
+    pub fn moves_under_way(&self) -> usize {
+        self.moves.len()
+    }
+
     /// Bytes that are held in a block, limbo included; none for a block that was not granted.
     pub fn held_bytes(&self, place: BlockPlace) -> Option<u32> {
         self.space.held_bytes(place)

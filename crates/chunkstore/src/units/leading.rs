@@ -1,6 +1,7 @@
 //! What a node keeps while it leads a unit. All of it can be derived from the unit's state and the manager's, and is by the next leader.
 
 mod ailing;
+mod compaction;
 pub mod healing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
 use ailing::Ailing;
+use compaction::Compaction;
 use healing::Looked;
 
 /// Names an errand to a node.
@@ -50,6 +52,7 @@ pub struct Leading {
     looked: Looked,
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
+    compaction: Compaction,
 }
 
 /// The place that a copy leaves.
@@ -96,6 +99,7 @@ impl Leading {
             ailing: Ailing::default(),
             looked: Looked::default(),
             looked_for_idle: None,
+            compaction: Compaction::default(),
         }
     }
 

@@ -141,6 +141,7 @@ impl UnitMember {
         let state = self.manager.snapshot();
         let hosts = self.hosts(&state);
         let now = self.env.now();
+        let is_closed = state.shard(self.shard.0).is_some_and(|shard| !shard.is_open);
         let looked = self.group.look(|machine| {
             let unit = machine.unit();
             let mut leading = self.leading.lock();
@@ -152,6 +153,9 @@ impl UnitMember {
                 healing = leading.heal(now, &state, unit, &mut || self.env.random_u64());
                 orders.append(&mut healing.orders);
                 orders.extend(leading.audit(unit));
+                if is_closed {
+                    orders.extend(leading.compact(now, &state, unit));
+                }
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));

@@ -124,7 +124,7 @@ impl Todo {
     }
 }
 
-fn is_active(state: &Snapshot, volume: &VolumeRecord) -> bool {
+pub(super) fn is_active(state: &Snapshot, volume: &VolumeRecord) -> bool {
     state.device(volume.device).is_some_and(|device| device.state == DeviceState::Active)
 }
 

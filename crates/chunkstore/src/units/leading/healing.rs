@@ -57,7 +57,7 @@ impl Leading {
     pub fn heal(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Healing {
         let found = self.ailing.found();
         self.notice_lost(now, state, unit, &found);
-        self.placing.avoid(found.blocks.keys().copied().collect());
+        self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
         let mut orders = self.rescue_moves(state, unit, random);
         orders.extend(self.heal_lost(now, state, unit, random));
         let (mend, hopeless) = self.mend(now, state, unit, &found);

@@ -1,0 +1,117 @@
+//! Copies of a closed shard are moved together, so that bulks get empty and go to later shards (docs/rfd/0012).
+//!
+//! ```text
+//!   once a minute, of each device: the bulk with least in it ─ little, and room in the others ─► nothing goes there ─► its copies move
+//!   to other blocks of the device ─► it is empty, and goes back (`space`)
+//! ```
+//!
+//! Nothing of it is remembered: a new leader chooses anew. A shard that is open fills its holes itself.
+
+use std::collections::BTreeSet;
+
+use env::Instant;
+use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_command::{ChunkCommand, Relocation};
+use format::chunk_id::ChunkId;
+use format::chunk_place::BlockPlace;
+use manager::{Bulk, Snapshot};
+use types::DeviceId;
+
+use super::super::space::is_active;
+use super::Leading;
+use crate::leader::Order;
+use crate::limits::{COMPACT_BELOW, COMPACT_BYTES, IDLE_LOOK, MAX_COMPACTING};
+use crate::maintenance::MaintenanceUnit;
+
+/// What a leader empties at the moment.
+#[derive(Debug, Default)]
+pub struct Compaction {
+    looked: Option<Instant>,
+    /// Blocks that get nothing.
+    emptied: BTreeSet<BlockPlace>,
+    /// Copies there that are to move.
+    queue: Vec<(ChunkId, BlockPlace)>,
+}
+
+impl Compaction {
+    pub fn emptied(&self) -> &BTreeSet<BlockPlace> {
+        &self.emptied
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.looked.is_none_or(|at| now.saturating_duration_since(at) >= IDLE_LOOK);
+        if is_due {
+            self.looked = Some(now);
+        }
+        is_due
+    }
+
+    /// Chooses bulks to empty, and looks through all chunks for the copies in them.
+    fn choose(&mut self, unit: &MaintenanceUnit, devices: impl Iterator<Item = (DeviceId, Vec<Bulk>)>) {
+        let chosen = devices.filter_map(|(device, bulks)| sparse_blocks(unit, device, &bulks));
+        self.emptied = chosen.flatten().collect();
+        self.queue.clear();
+        if self.emptied.is_empty() {
+            return;
+        }
+        let there = |place: &BlockPlace| self.emptied.contains(place);
+        let copies = unit.index().filter_map(|(id, places)| Some((id, places.iter().find(there)?)));
+        self.queue = copies.collect();
+    }
+
+    /// Copies that are to move now.
+    fn take(&mut self, unit: &MaintenanceUnit) -> Vec<(ChunkId, BlockPlace, u32)> {
+        let (mut taken, mut bytes_left) = (Vec::new(), COMPACT_BYTES);
+        // Where a node is away relocations wait for it: no more of them than these.
+        while bytes_left > 0 && unit.moves_under_way() + taken.len() < MAX_COMPACTING {
+            let Some((id, place)) = self.queue.pop() else { break };
+            let is_there = unit.is_at_rest(id) && unit.places_of(id).is_some_and(|places| places.contains(place));
+            if let (true, Some(bytes)) = (is_there, unit.bytes_of(id)) {
+                bytes_left = bytes_left.saturating_sub(bytes);
+                taken.push((id, place, bytes));
+            }
+        }
+        taken
+    }
+}
+
+impl Leading {
+    /// Relocations within devices that let a closed shard's bulks get empty.
+    pub fn compact(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> Vec<Order> {
+        if self.compaction.is_due(now) {
+            let shard = unit.shard().0;
+            let devices = state.volumes().filter(|volume| is_active(state, volume));
+            self.compaction.choose(unit, devices.map(|volume| (volume.device, volume.bulks_of(shard).collect())));
+        }
+        let mut orders = Vec::new();
+        for (id, from, bytes) in self.compaction.take(unit) {
+            let Some(to) = self.placing.choose_on(unit, bytes, from.device()) else { continue };
+            // As other relocations do.
+            self.placing.settle([to], bytes);
+            orders.push(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false })));
+        }
+        orders
+    }
+}
+
+/// A device's blocks that are to be empty, if there is a bulk with so little in it that the others have plenty of room for it: its own, and those of
+/// bulks in which nothing is, which go back as they are.
+fn sparse_blocks(unit: &MaintenanceUnit, device: DeviceId, bulks: &[Bulk]) -> Option<Vec<BlockPlace>> {
+    let places = |bulk: &Bulk| -> Vec<BlockPlace> {
+        (bulk.first_block..bulk.first_block + bulk.blocks).filter_map(|block| BlockPlace::new(device, block)).collect()
+    };
+    let used = |bulk: &Bulk| -> u64 { places(bulk).into_iter().filter_map(|at| unit.held_bytes(at)).map(u64::from).sum() };
+    let room = |bulk: &Bulk| -> u64 { places(bulk).into_iter().filter_map(|at| unit.room(at)).map(u64::from).sum() };
+    let (empty, mut others): (Vec<(u64, &Bulk)>, Vec<_>) =
+        bulks.iter().map(|bulk| (used(bulk), bulk)).partition(|(used, _)| *used == 0);
+    others.sort_by_key(|(used, bulk)| (*used, bulk.first_block));
+    let ((least, sparse), others) = others.split_first()?;
+    let is_little = least * 1000 <= u64::from(sparse.blocks) * u64::from(BLOCK_DATA_BYTES) * u64::from(COMPACT_BELOW.0);
+    let others: u64 = others.iter().map(|(_, bulk)| room(bulk)).sum();
+    // Room is in pieces: of twice as much most will do.
+    (is_little && others >= 2 * least)
+        .then(|| std::iter::once(*sparse).chain(empty.into_iter().map(|(_, bulk)| bulk)).flat_map(places).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
+use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use manager::{Bulk, BulkOwner};
+use types::DeviceId;
+
+use super::{Compaction, sparse_blocks};
+use crate::limits::{COMPACT_BYTES, MAX_COMPACTING};
+use crate::maintenance::{Answer, MaintenanceUnit};
+
+const SHARD: ShardId = ShardId(1);
+const DEVICE: DeviceId = DeviceId(3);
+/// Blocks of each of two bulks.
+const BLOCKS: u32 = 16;
+/// Four fill a block.
+const CHUNK_BYTES: u32 = BLOCK_DATA_BYTES / 4;
+
+fn bulks() -> Vec<Bulk> {
+    [0, BLOCKS].map(|first_block| Bulk { owner: BulkOwner::Shard(SHARD.0), first_block, blocks: BLOCKS }).to_vec()
+}
+
+fn place(block: u32) -> BlockPlace {
+    BlockPlace::new(DEVICE, block).expect("a place")
+}
+
+fn apply(unit: &mut MaintenanceUnit, command: ChunkCommand) -> Answer {
+    unit.apply(&command).answer.unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"))
+}
+
+/// A unit on one device, both of whose bulks are full: which chunk is in which block.
+fn full() -> (MaintenanceUnit, Vec<(ChunkId, u32)>) {
+    let chunks = 2 * BLOCKS * 4;
+    let mut unit = MaintenanceUnit::new(SHARD, u64::from(chunks));
+    bulks().iter().for_each(|bulk| {
+        apply(&mut unit, ChunkCommand::Grant { device: DEVICE, first_block: bulk.first_block, blocks: bulk.blocks });
+    });
+    let mut put = |number: u32| {
+        let call = ClientCall { session: 1, request: number };
+        let places = ChunkPlaces::new(&[place(number / 4)]).expect("one place");
+        let nonce = ChunkNonce(u64::from(number));
+        let registration = Registration { call, nonce, bytes: CHUNK_BYTES, places, deadline_ms: 1 };
+        let Answer::Registered { id, .. } = apply(&mut unit, ChunkCommand::Register(registration)) else { panic!("an id") };
+        apply(&mut unit, ChunkCommand::Commit(id));
+        (id, number / 4)
+    };
+    let ids = (0..chunks).map(&mut put).collect();
+    (unit, ids)
+}
+
+/// A chunk ends, and its node has forgotten it.
+fn remove(unit: &mut MaintenanceUnit, id: ChunkId, block: u32) {
+    let copies = vec![CopyOf { id, place: place(block) }];
+    apply(unit, ChunkCommand::Freed(vec![id]));
+    apply(unit, ChunkCommand::Erased(copies.clone()));
+    apply(unit, ChunkCommand::Forgotten(copies));
+}
+
+fn chosen(unit: &MaintenanceUnit) -> Option<u32> {
+    sparse_blocks(unit, DEVICE, &bulks()).map(|places| places[0].block())
+}
+
+#[test]
+fn a_bulk_is_emptied_when_little_is_in_it_and_the_others_have_room() {
+    let (mut unit, ids) = full();
+    assert_eq!(chosen(&unit), None, "both are full");
+    for (number, (id, block)) in ids.iter().enumerate() {
+        if *block >= BLOCKS && number % 4 != 0 {
+            remove(&mut unit, *id, *block);
+        }
+    }
+    assert_eq!(chosen(&unit), None, "a quarter is left of the second, and the first one is full");
+    ids.iter().filter(|(_, block)| *block < 8).for_each(|(id, block)| remove(&mut unit, *id, *block));
+    assert_eq!(chosen(&unit), Some(BLOCKS), "it has least");
+    let lone = Bulk { first_block: BLOCKS, ..bulks()[0] };
+    assert_eq!(sparse_blocks(&unit, DEVICE, &[lone]), None, "there is no other one");
+    ids.iter().filter(|(_, block)| *block >= BLOCKS).for_each(|(id, block)| {
+        if unit.is_at_rest(*id) {
+            remove(&mut unit, *id, *block);
+        }
+    });
+    assert_eq!(chosen(&unit), None, "the second is empty, and goes back; the first has no other beside it");
+}
+
+/// Step by step, until the bulk can be released.
+#[test]
+fn its_copies_move_some_at_a_time_until_it_is_empty() {
+    let (mut unit, ids) = full();
+    for (number, (id, block)) in ids.iter().enumerate() {
+        if number % 4 != 0 {
+            remove(&mut unit, *id, *block);
+        }
+    }
+    let mut compaction = Compaction::default();
+    compaction.choose(&unit, [(DEVICE, bulks())].into_iter());
+    assert_eq!(compaction.emptied().len(), BLOCKS as usize);
+    assert!(compaction.emptied().iter().all(|place| place.block() < BLOCKS), "both have as much: the first");
+    let mut rounds = 0;
+    loop {
+        let taken = compaction.take(&unit);
+        if taken.is_empty() {
+            break;
+        }
+        rounds += 1;
+        let bytes: u64 = taken.iter().map(|(.., bytes)| u64::from(*bytes)).sum();
+        assert!(bytes < u64::from(COMPACT_BYTES + CHUNK_BYTES) && taken.len() <= MAX_COMPACTING);
+        for (id, from, _) in taken {
+            let to = place(from.block() + BLOCKS);
+            apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }));
+            assert!(!unit.is_at_rest(id));
+            apply(&mut unit, ChunkCommand::Moved { id, from, to });
+            apply(&mut unit, ChunkCommand::Forgotten(vec![CopyOf { id, place: from }]));
+        }
+    }
+    assert!(rounds > 0);
+    assert!(unit.is_unused(DEVICE, 0, BLOCKS));
+    apply(&mut unit, ChunkCommand::Release { device: DEVICE, first_block: 0, blocks: BLOCKS });
+    assert_eq!(unit.chunks(), BLOCKS as usize * 2);
+}
+
+#[test]
+fn what_has_changed_since_it_was_chosen_is_left_alone() {
+    let (mut unit, ids) = full();
+    ids.iter().filter(|(id, _)| id.nonce.0 % 4 != 0).for_each(|(id, block)| remove(&mut unit, *id, *block));
+    let mut compaction = Compaction::default();
+    compaction.choose(&unit, [(DEVICE, bulks())].into_iter());
+    let rest: Vec<(ChunkId, u32)> = ids.into_iter().filter(|(id, block)| id.nonce.0 % 4 == 0 && *block < BLOCKS).collect();
+    let (gone, moved, under_way) = (rest[0], rest[1], rest[2]);
+    remove(&mut unit, gone.0, gone.1);
+    for (id, block) in [moved, under_way] {
+        let (from, to) = (place(block), place(block + BLOCKS));
+        apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }));
+        if id == moved.0 {
+            apply(&mut unit, ChunkCommand::Moved { id, from, to });
+        }
+    }
+    let mut taken = Vec::new();
+    loop {
+        let some = compaction.take(&unit);
+        if some.is_empty() {
+            break;
+        }
+        taken.extend(some.into_iter().map(|(id, ..)| id));
+    }
+    assert_eq!(taken.len(), rest.len() - 3);
+    assert!([gone, moved, under_way].iter().all(|(id, _)| !taken.contains(id)));
+}
