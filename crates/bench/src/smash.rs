@@ -10,6 +10,7 @@
 //!   latency ──── put, get, modify, delete, by other placers and by a map            (figures 7, 8, 9, 11)
 //!   failure ──── a node is killed and removed                                       (figure 10)
 //!   addition ─── nodes join                                                         (table 4)
+//!   scale ────── get by nodes, modify by copies                                     (figure 15)
 //!        └──► report: CSV, Markdown, plots
 //! ```
 //!
@@ -28,6 +29,7 @@ mod latency;
 mod layout;
 mod load;
 mod migration;
+mod scale;
 mod traffic;
 
 pub use args::{Experiment, SmashArgs};
@@ -64,6 +66,7 @@ pub fn run(args: &SmashArgs, enter: EnterCluster) -> anyhow::Result<()> {
             Experiment::Latency => latency::run(args, &lab, enter, &mut write),
             Experiment::Failure => failure::run(args, &lab, enter, &mut write),
             Experiment::Addition => addition::run(args, &lab, enter, &mut write),
+            Experiment::Scale => scale::run(args, &lab, enter, &mut write),
         };
         ran.with_context(|| format!("experiment {}", experiment.name()))?;
     }

@@ -3,12 +3,12 @@
 use crate::systems::LabArgs;
 use std::path::PathBuf;
 
-/// Placement and lookup in the chunk store: the Smash paper's tables 2 and 4 and figures 6 to 11, 13 and 14.
+/// Placement and lookup in the chunk store: the Smash paper's tables 2 and 4 and figures 6 to 11 and 13 to 15.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     after_help = "migration, dram, traffic and heat are computed: they need no server and no disk, a few minutes and up to 3 GB of memory.\n\
-                  latency, failure and addition start six and more nodes as processes of this program on loopback addresses, and remove\n\
-                  their data afterwards. On two cores they take about 12 minutes and up to 20 GB; nothing else should run meanwhile."
+                  latency, failure, addition and scale start six and more nodes as processes of this program on loopback addresses, and remove\n\
+                  their data afterwards. On two cores they take about 14 minutes and up to 20 GB; nothing else should run meanwhile."
 )]
 pub struct SmashArgs {
     /// Folder for tables and plots
@@ -48,6 +48,8 @@ pub enum Experiment {
     Failure,
     /// A node's coming: until it has its first chunk, and what moves (table 4)
     Addition,
+    /// Latencies by the number of nodes, and of copies (figure 15)
+    Scale,
 }
 
 impl Experiment {
@@ -60,12 +62,13 @@ impl Experiment {
             Experiment::Latency => "latency",
             Experiment::Failure => "failure",
             Experiment::Addition => "addition",
+            Experiment::Scale => "scale",
         }
     }
 
     /// Whether it starts servers and measures them.
     pub fn is_measured(self) -> bool {
-        matches!(self, Experiment::Latency | Experiment::Failure | Experiment::Addition)
+        matches!(self, Experiment::Latency | Experiment::Failure | Experiment::Addition | Experiment::Scale)
     }
 
     /// What it shows.
@@ -78,6 +81,7 @@ impl Experiment {
             Experiment::Latency => "latencies with six nodes as processes, beside CRUSH and MapX",
             Experiment::Failure => "a node of six ends, under load",
             Experiment::Addition => "nodes come to six, under load",
+            Experiment::Scale => "latencies by the number of nodes, and of copies",
         }
     }
 }
@@ -93,6 +97,7 @@ impl SmashArgs {
             Experiment::Latency,
             Experiment::Failure,
             Experiment::Addition,
+            Experiment::Scale,
         ];
         all.into_iter().filter(|experiment| self.only.is_empty() || self.only.contains(experiment)).collect()
     }

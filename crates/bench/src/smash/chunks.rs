@@ -43,12 +43,21 @@ pub struct Stored {
     pub tag: u64,
 }
 
-/// Starts six nodes. They are not asked for S3, so what they have for objects does not matter.
+/// Starts six nodes.
 pub fn start(lab: &Lab, name: &'static str, placing: Placing) -> anyhow::Result<System> {
+    start_nodes(lab, name, placing, NODES)
+}
+
+/// Starts nodes. They are not asked for S3, so what they have for objects does not matter. Hot chunks stay where they were placed.
+pub fn start_nodes(lab: &Lab, name: &'static str, placing: Placing, nodes: usize) -> anyhow::Result<System> {
     let Placing { placer, shard_chunks } = placing;
-    let settings = vec![("TRILITH_CHUNK_PLACER", placer.to_owned()), ("TRILITH_SHARD_CHUNKS", shard_chunks.to_string())];
+    let settings = vec![
+        ("TRILITH_CHUNK_PLACER", placer.to_owned()),
+        ("TRILITH_CHUNK_BALANCE", "off".to_owned()),
+        ("TRILITH_SHARD_CHUNKS", shard_chunks.to_string()),
+    ];
     let setup = Setup { name, settings, device_size: DEVICE_SIZE, chunk_space: Some(SPACE), ..Setup::default() };
-    lab.bare_cluster(setup, NODES)
+    lab.bare_cluster(setup, nodes)
 }
 
 /// What clients run on: one thread, beside the nodes' processes.
@@ -92,9 +101,14 @@ pub async fn prepare(client: &Arc<ChunkClient>, tags: std::ops::Range<u64>, byte
 
 /// Puts also while a shard is full and the next one not open yet.
 pub async fn put_patiently(client: &ChunkClient, content: Bytes) -> anyhow::Result<ChunkId> {
+    put_patiently_as(client, content, COPIES).await
+}
+
+/// The same with so many copies.
+pub async fn put_patiently_as(client: &ChunkClient, content: Bytes, copies: u8) -> anyhow::Result<ChunkId> {
     let until = clock::now() + START_PATIENCE;
     loop {
-        match client.put(content.clone(), COPIES).await {
+        match client.put(content.clone(), copies).await {
             Ok(id) => return Ok(id),
             Err(error @ ChunkError::Size { .. }) => return Err(error.into()),
             Err(error) => ensure!(clock::now() < until, "a chunk can't be put: {error}"),

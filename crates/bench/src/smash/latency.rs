@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The exponent of unequal keys.
 const THETA: f64 = 0.99;
 /// A plot ends here: what is slower would press the rest together.
-const PLOT_QUANTILE: f64 = 0.99;
+pub const PLOT_QUANTILE: f64 = 0.99;
 /// Before anything is timed.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Chunks that a shard takes more than are wanted: those that were tried, and the one that showed that the cluster takes some.
@@ -210,26 +210,20 @@ impl Run {
     }
 }
 
-fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 60_000_000_000, 3).expect("bounds that a histogram can have")
 }
 
 fn report(size: &Size, samples: &[Sample]) -> Report {
-    let mut summary =
-        Table::new(&["operation", "keys", "way", "p50, ms", "mean, ms", "p95, ms", "p99, ms", "slowest, ms", "timed"]);
+    let mut summary = Table::new(&[&["operation", "keys", "way"][..], &FIGURES].concat());
     let mut data = Table::new(&["operation", "keys", "way", "share", "latency_ms"]);
     let mut all: Vec<Timed> = samples.iter().flat_map(|sample| sample.timed.keys().copied()).collect();
     all.sort_by_key(|timed| (place_of(timed), timed.1));
     all.dedup();
     for timed in &all {
         for (sample, histogram) in samples.iter().filter_map(|sample| Some((sample, sample.timed.get(timed)?))) {
-            let (latency, p95) = (Latency::of_ns(histogram), histogram.value_at_quantile(0.95) as f64 / 1e6);
             let [operation, keys, way] = [timed.0, timed.1, sample.way].map(str::to_owned);
-            let figures = [latency.p50, latency.mean, p95, latency.p99, latency.max].map(|ms| format!("{ms:.2}"));
-            summary.row(
-                [vec![operation.clone(), keys.clone(), way.clone()], figures.to_vec(), vec![histogram.len().to_string()]]
-                    .concat(),
-            );
+            summary.row([vec![operation.clone(), keys.clone(), way.clone()], figures(histogram)].concat());
             for (share, ms) in points(histogram, 1.0) {
                 data.row(vec![operation.clone(), keys.clone(), way.clone(), format!("{share:.3}"), format!("{ms:.4}")]);
             }
@@ -238,6 +232,16 @@ fn report(size: &Size, samples: &[Sample]) -> Report {
     let plots = PLOTS.iter().map(|(file, timed)| (*file, plot(size, samples, timed))).collect();
     let title = format!("Latencies of chunks of {} (figures 7, 8, 9 and 11)", size.text);
     Report { title, notes: notes(size, samples), summary, data, plots }
+}
+
+/// Columns of [`figures`].
+pub const FIGURES: [&str; 6] = ["p50, ms", "mean, ms", "p95, ms", "p99, ms", "slowest, ms", "timed"];
+
+/// A distribution in a table's row.
+pub fn figures(histogram: &Histogram<u64>) -> Vec<String> {
+    let (latency, p95) = (Latency::of_ns(histogram), histogram.value_at_quantile(0.95) as f64 / 1e6);
+    let times = [latency.p50, latency.mean, p95, latency.p99, latency.max].map(|ms| format!("{ms:.2}"));
+    times.into_iter().chain([histogram.len().to_string()]).collect()
 }
 
 /// In the paper's order.
@@ -274,7 +278,7 @@ fn plot(size: &Size, samples: &[Sample], all: &[Timed]) -> Plot {
 }
 
 /// The distribution up to a share: share and milliseconds.
-fn points(histogram: &Histogram<u64>, end: f64) -> Vec<(f64, f64)> {
+pub fn points(histogram: &Histogram<u64>, end: f64) -> Vec<(f64, f64)> {
     let shares = (0..=STEPS).map(|step| step as f64 / STEPS as f64).filter(|share| *share <= end);
     shares.map(|share| (share, histogram.value_at_quantile(share) as f64 / 1e6)).collect()
 }
