@@ -93,10 +93,10 @@ fn experiments_with_six_nodes_leave_their_files() {
     let home = Home::new();
     let (out, first) = (home.path("out"), own_addresses());
     let mut command = program();
-    command.args(["bench", "smash", "--quick", "--only", "latency,failure,addition", "--first-addr", &first]);
+    command.args(["bench", "smash", "--quick", "--only", "latency,failure,addition,scale", "--first-addr", &first]);
     let output = command.arg("--out").arg(&out).arg("--work").arg(home.path("work")).output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    for (name, rows) in [("latency-4k", 1000), ("failure", 10), ("addition", 1)] {
+    for (name, rows) in [("latency-4k", 1000), ("failure", 10), ("addition", 1), ("scale", 1000)] {
         let table = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
         assert!(table.lines().count() > rows, "{name}: {table}");
         assert!(std::fs::read_to_string(out.join(format!("{name}.md"))).unwrap().contains("Provisional"));
