@@ -150,11 +150,14 @@ impl UnitMember {
             let is_stock_new = leading.take_stock(now, &state, unit);
             let mut healing = Healing::default();
             if is_stock_new {
+                if is_closed {
+                    leading.choose_bulks(now, &state, unit);
+                }
                 healing = leading.heal(now, &state, unit, &mut || self.env.random_u64());
                 orders.append(&mut healing.orders);
                 orders.extend(leading.audit(unit));
                 if is_closed {
-                    orders.extend(leading.compact(now, &state, unit));
+                    orders.extend(leading.compact(unit));
                 }
             }
             orders.extend(leading.leader.tick(unit));
@@ -246,6 +249,9 @@ impl UnitMember {
             match member.group.propose(&command).await {
                 // There is space for copies from now on.
                 Ok(_) if matches!(command, ChunkCommand::Grant { .. }) => member.look_anew(),
+                Ok((_, Err(refusal))) => {
+                    tracing::debug!(shard = member.shard.0, %refusal, ?command, "a command of the unit's leader")
+                }
                 Ok(_) => {}
                 Err(error) => tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader"),
             }

@@ -7,7 +7,7 @@
 //!
 //! Nothing of it is remembered: a new leader chooses anew. A shard that is open fills its holes itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use env::Instant;
 use format::chunk_block::BLOCK_DATA_BYTES;
@@ -29,8 +29,10 @@ pub struct Compaction {
     looked: Option<Instant>,
     /// Blocks that get nothing.
     emptied: BTreeSet<BlockPlace>,
-    /// Copies there that are to move.
-    queue: Vec<(ChunkId, BlockPlace)>,
+    /// Copies there that are to move, and that were seen there last: one that was asked to stays until it is seen elsewhere.
+    queue: VecDeque<(ChunkId, BlockPlace)>,
+    /// Targets of the last look, promised until the unit has them.
+    promised: Vec<(BlockPlace, u32)>,
 }
 
 impl Compaction {
@@ -54,19 +56,26 @@ impl Compaction {
         if self.emptied.is_empty() {
             return;
         }
-        let there = |place: &BlockPlace| self.emptied.contains(place);
-        let copies = unit.index().filter_map(|(id, places)| Some((id, places.iter().find(there)?)));
-        self.queue = copies.collect();
+        for (id, places) in unit.index() {
+            self.queue.extend(places.iter().filter(|place| self.emptied.contains(place)).map(|place| (id, place)));
+        }
+        let (shard, blocks, copies) = (unit.shard().0, self.emptied.len(), self.queue.len());
+        tracing::debug!(shard, blocks, copies, "bulks with little in them are to get empty");
     }
 
-    /// Copies that are to move now.
+    /// Copies that are to move now. Of a chunk one at a time.
     fn take(&mut self, unit: &MaintenanceUnit) -> Vec<(ChunkId, BlockPlace, u32)> {
-        let (mut taken, mut bytes_left) = (Vec::new(), COMPACT_BYTES);
-        // Where a node is away relocations wait for it: no more of them than these.
-        while bytes_left > 0 && unit.moves_under_way() + taken.len() < MAX_COMPACTING {
-            let Some((id, place)) = self.queue.pop() else { break };
-            let is_there = unit.is_at_rest(id) && unit.places_of(id).is_some_and(|places| places.contains(place));
-            if let (true, Some(bytes)) = (is_there, unit.bytes_of(id)) {
+        let (mut taken, mut bytes_left): (Vec<(ChunkId, BlockPlace, u32)>, u32) = (Vec::new(), COMPACT_BYTES);
+        for _ in 0..self.queue.len() {
+            // Where a node is away relocations wait for it: no more of them than these.
+            if bytes_left == 0 || unit.moves_under_way() + taken.len() >= MAX_COMPACTING {
+                break;
+            }
+            let Some((id, place)) = self.queue.pop_front() else { break };
+            let bytes = unit.places_of(id).filter(|places| places.contains(place)).and_then(|_| unit.bytes_of(id));
+            let Some(bytes) = bytes else { continue };
+            self.queue.push_back((id, place));
+            if unit.is_at_rest(id) && taken.iter().all(|(other, ..)| *other != id) {
                 bytes_left = bytes_left.saturating_sub(bytes);
                 taken.push((id, place, bytes));
             }
@@ -76,18 +85,28 @@ impl Compaction {
 }
 
 impl Leading {
-    /// Relocations within devices that let a closed shard's bulks get empty.
-    pub fn compact(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> Vec<Order> {
+    /// Now and then, which bulks of a closed shard are to get empty: from then on nothing goes there.
+    pub fn choose_bulks(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) {
         if self.compaction.is_due(now) {
             let shard = unit.shard().0;
             let devices = state.volumes().filter(|volume| is_active(state, volume));
             self.compaction.choose(unit, devices.map(|volume| (volume.device, volume.bulks_of(shard).collect())));
         }
+    }
+
+    /// Relocations within devices that let them.
+    pub fn compact(&mut self, unit: &MaintenanceUnit) -> Vec<Order> {
+        for (place, bytes) in std::mem::take(&mut self.compaction.promised) {
+            self.placing.settle([place], bytes);
+        }
         let mut orders = Vec::new();
         for (id, from, bytes) in self.compaction.take(unit) {
-            let Some(to) = self.placing.choose_on(unit, bytes, from.device()) else { continue };
-            // As other relocations do.
-            self.placing.settle([to], bytes);
+            // Not before bulks are chosen anew: the room is in too small pieces.
+            let Some(to) = self.placing.choose_on(unit, bytes, from.device()) else {
+                self.compaction.queue.retain(|copy| *copy != (id, from));
+                continue;
+            };
+            self.compaction.promised.push((to, bytes));
             orders.push(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false })));
         }
         orders
