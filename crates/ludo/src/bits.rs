@@ -1,8 +1,9 @@
 //! A bit array of words that readers may read while the writer writes.
 //!
-//! Fields have any offset and up to 64 bits; wider ones are read in pieces. A field that crosses words is not read at once:
+//! Fields have any offset; those that are written have up to 64 bits, and wider ones are written in pieces. A field that crosses words is not read at once:
 //! the sequence lock around the array makes it consistent.
 
+use crate::value::ValueWords;
 use crate::word::Word;
 
 /// Bytes of a cache line, at whose beginning an array begins: one whose stride divides 512 bits then never lets a bucket cross a line.
@@ -15,7 +16,50 @@ pub struct BitArray<W> {
     /// line and of a word in it would cost every access several instructions more.
     allocated: Box<[W]>,
     start: usize,
+    /// The bits of the words before the array.
+    origin: u64,
     words: usize,
+}
+
+/// A bit of an array, counted from its allocation's beginning: what lies before the array is added once to a position, and not to
+/// the index of every word that is read there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Position(u64);
+
+impl Position {
+    #[inline(always)]
+    pub fn after(self, bits: u64) -> Self {
+        Self(self.0 + bits)
+    }
+
+    /// One of two, 0 or 1. Without a branch: which one is as good as random.
+    #[inline(always)]
+    pub fn one_of([first, second]: [Self; 2], choice: u32) -> Self {
+        Self(first.0 ^ (first.0 ^ second.0) & u64::from(choice).wrapping_neg())
+    }
+
+    #[inline(always)]
+    fn index(self) -> usize {
+        (self.0 / 64) as usize
+    }
+}
+
+/// A field's width, and what reading would work out from it every time.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Bits from its first to its last.
+    span: u64,
+    /// Ones where the field has bits in the last of its words.
+    mask: u64,
+    /// Words that hold it when it begins at a word.
+    words: usize,
+}
+
+impl Field {
+    /// A field of 1 bit or more.
+    pub const fn new(width: u32) -> Self {
+        Self { span: width as u64 - 1, mask: mask((width - 1) % 64 + 1), words: width.div_ceil(64) as usize }
+    }
 }
 
 impl<W: Word> BitArray<W> {
@@ -27,7 +71,7 @@ impl<W: Word> BitArray<W> {
         let start = allocated.as_ptr().align_offset(LINE_BYTES);
         // The words of the model checker are larger, and need not lie anywhere.
         let start = if start < WORDS_OF_A_LINE { start } else { 0 };
-        Self { allocated, start, words }
+        Self { allocated, start, origin: start as u64 * 64, words }
     }
 
     /// Words that hold data; the rest of the last line is zero.
@@ -45,20 +89,32 @@ impl<W: Word> BitArray<W> {
         self.allocated[self.start + index].load()
     }
 
-    /// Asks for the word's cache line before anything needs it.
-    #[inline(always)]
-    pub fn touch(&self, index: usize) {
-        self.allocated[self.start + index].touch();
-    }
-
     #[inline(always)]
     pub fn set_word(&self, index: usize, value: u64) {
         self.allocated[self.start + index].store(value);
     }
 
+    /// The position of one of the array's bits.
+    #[inline(always)]
+    pub fn position(&self, offset: u64) -> Position {
+        Position(self.origin + offset)
+    }
+
+    #[inline(always)]
+    fn word_at(&self, position: Position) -> u64 {
+        self.allocated[position.index()].load()
+    }
+
+    /// Asks for a bit's cache line before anything needs it.
+    #[inline(always)]
+    pub fn touch(&self, position: Position) {
+        self.allocated[position.index()].touch();
+    }
+
     #[inline(always)]
     pub fn bit(&self, offset: u64) -> u32 {
-        (self.word((offset / 64) as usize) >> (offset % 64)) as u32 & 1
+        let position = self.position(offset);
+        (self.word_at(position) >> (position.0 % 64)) as u32 & 1
     }
 
     pub fn flip(&self, offset: u64) {
@@ -66,17 +122,34 @@ impl<W: Word> BitArray<W> {
         self.set_word(index, self.word(index) ^ 1 << (offset % 64));
     }
 
-    /// A field of 1 to 64 bits.
+    /// A field of up to 64 bits.
     ///
     /// Without a branch: whether a field crosses words is as good as random, and a branch that is mispredicted after a cache miss
     /// throws away the lookups that the core has begun behind it.
     #[inline(always)]
-    pub fn field(&self, offset: u64, width: u32) -> u64 {
-        let shift = (offset % 64) as u32;
-        let low = self.word((offset / 64) as usize) >> shift;
+    pub fn field(&self, position: Position, field: &Field) -> u64 {
+        let low = self.word_at(position);
         // The word of the last bit: the next one, or the same again, whose bits then land above the mask.
-        let high = self.word(((offset + u64::from(width) - 1) / 64) as usize) << 1 << (63 - shift);
-        (low | high) & mask(width)
+        let high = self.word_at(position.after(field.span));
+        joined(low, high, position) & field.mask
+    }
+
+    /// A field of up to `words_max` words, least significant first. No word of the array is read twice.
+    #[inline(always)]
+    pub fn wide_field(&self, position: Position, field: &Field, words_max: usize) -> ValueWords {
+        let mut words = ValueWords::default();
+        let mut low = self.word_at(position);
+        for (index, word) in words.iter_mut().enumerate().take(words_max) {
+            if index + 1 == field.words {
+                let high = self.word_at(position.after(field.span));
+                *word = joined(low, high, position) & field.mask;
+                break;
+            }
+            let high = self.word_at(position.after(64 * (index as u64 + 1)));
+            *word = joined(low, high, position);
+            low = high;
+        }
+        words
     }
 
     pub fn set_field(&self, offset: u64, width: u32, value: u64) {
@@ -88,6 +161,13 @@ impl<W: Word> BitArray<W> {
             self.set_word(index + 1, self.word(index + 1) & !(mask(width) >> above) | value >> above);
         }
     }
+}
+
+/// 64 bits of two words, from a position in the lower one.
+#[inline(always)]
+const fn joined(low: u64, high: u64, from: Position) -> u64 {
+    let shift = from.0 % 64;
+    low >> shift | high << 1 << (63 - shift)
 }
 
 /// `width` ones, for widths of 1 to 64.

@@ -48,7 +48,7 @@ impl<W: Word> Classifier<W> {
 
     /// Asks for the cache lines of a key's two bits.
     pub fn touch(&self, nodes: [u64; 2]) {
-        nodes.iter().for_each(|node| self.bits.touch((node / 64) as usize));
+        nodes.iter().for_each(|node| self.bits.touch(self.bits.position(*node)));
     }
 
     /// The choice that the two nodes stand for.

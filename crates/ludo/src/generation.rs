@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use crate::bits::Position;
 use crate::classifier::Classifier;
 use crate::hash::{Digest, Hasher};
 use crate::sequence::{Look, Sequence};
 use crate::shape::Shape;
-use crate::table::Table;
+use crate::table::{ESCAPE, Table};
 use crate::value::PackedValue;
 use crate::word::Word;
 
@@ -65,10 +66,10 @@ impl<W: Word> Generation<W> {
     }
 
     #[inline(always)]
-    fn read<V: PackedValue>(&self, digest: Digest, (bucket, slot): (u64, usize)) -> Option<V> {
-        let value = self.table.value(bucket, slot);
+    fn read<V: PackedValue>(&self, digest: Digest, slot: Position) -> Option<V> {
+        let value = self.table.value_at(slot);
         let bits = self.shape.fingerprint_bits();
-        if bits > 0 && self.table.fingerprint(bucket, slot) != digest.fingerprint(bits) {
+        if bits > 0 && self.table.fingerprint_at(slot) != digest.fingerprint(bits) {
             return None;
         }
         Some(value)
@@ -80,7 +81,7 @@ impl<W: Word> Generation<W> {
         // The first attempt stands here by itself, in line: a core overlaps the misses of as many lookups as its window has room
         // for, so every instruction counts.
         if let Look::Stable(number) = self.sequence.look() {
-            let found = self.read(digest, self.locate_at_once(digest));
+            let found = self.read(digest, self.slot(digest, self.bucket_at_once(digest)));
             if self.sequence.unchanged(number) {
                 return Ok(found);
             }
@@ -88,24 +89,38 @@ impl<W: Word> Generation<W> {
         self.get_again(digest)
     }
 
-    /// As [`locate`](Self::locate), with one miss after the other made one at the same time: the seeds of both buckets are asked
-    /// for before the classifier has told which. That is a line more to fetch, which pays for a lookup that waits, and
-    /// not for a group of them.
+    /// Where the key's bucket begins. The seeds of both buckets are asked for before the classifier has told which, so that a
+    /// lookup waits once and not twice. That is a line more to fetch, which pays for a lookup that waits, and not for a group of
+    /// them.
+    ///
+    /// The two loads are of no use but that. To read both seeds at once and take the right one was slower from 1 M keys on:
+    /// what needs a word that is not there yet fills the core's queue, and later lookups don't get in.
     #[inline(always)]
-    fn locate_at_once(&self, digest: Digest) -> (u64, usize) {
-        let [first, second] = digest.buckets(self.buckets);
-        self.table.touch_seed(first);
-        self.table.touch_seed(second);
-        // Without a branch: it would be mispredicted every second time.
-        let mask = u64::from(self.classifier.choice(digest)).wrapping_neg();
-        let bucket = first ^ (first ^ second) & mask;
-        (bucket, digest.slot(self.table.seed(bucket)))
+    fn bucket_at_once(&self, digest: Digest) -> Position {
+        let buckets = digest.buckets(self.buckets).map(|bucket| self.table.position(bucket));
+        buckets.iter().for_each(|bucket| self.table.touch_seed(*bucket));
+        Position::one_of(buckets, self.classifier.choice(digest))
+    }
+
+    /// Where the key's slot in its bucket begins.
+    #[inline(always)]
+    fn slot(&self, digest: Digest, bucket: Position) -> Position {
+        let seed = self.table.seed_at(bucket);
+        if seed == ESCAPE { self.slot_by_number(digest) } else { self.table.slot_position(bucket, digest.slot_of_short(seed)) }
+    }
+
+    /// The same, by the bucket's number, which finds its seed in the overflow table. It is worked out once more, because the
+    /// other 96% have no use for it.
+    #[cold]
+    fn slot_by_number(&self, digest: Digest) -> Position {
+        let (bucket, slot) = self.locate(digest);
+        self.table.slot_position(self.table.position(bucket), slot)
     }
 
     #[cold]
     #[inline(never)]
     fn get_again<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
-        self.stable(|| self.read(digest, self.locate(digest)))
+        self.stable(|| self.read(digest, self.slot_by_number(digest)))
     }
 
     /// Up to [`GROUP`] lookups at once, stage by stage, so that the cache misses of a stage overlap.
@@ -113,12 +128,12 @@ impl<W: Word> Generation<W> {
     pub fn get_group<V: PackedValue>(&self, digests: &[Digest], found: &mut [Option<V>]) -> Result<(), Retired> {
         assert!(digests.len() <= GROUP && digests.len() == found.len(), "a group of lookups and as many places");
         self.stable(|| {
-            let mut places = [(0, 0); GROUP];
+            let mut places = [Position::default(); GROUP];
             for (place, digest) in places.iter_mut().zip(digests) {
-                place.0 = digest.bucket(self.classifier.choice(*digest), self.buckets);
+                *place = self.table.position(digest.bucket(self.classifier.choice(*digest), self.buckets));
             }
             for (place, digest) in places.iter_mut().zip(digests) {
-                place.1 = digest.slot(self.table.seed(place.0));
+                *place = self.slot(*digest, *place);
             }
             for ((found, digest), place) in found.iter_mut().zip(digests).zip(places) {
                 *found = self.read(*digest, place);

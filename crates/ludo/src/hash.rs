@@ -5,6 +5,8 @@
 //! a 64 × 64 → 128 bit multiplication, combined by exclusive or. Both factors of every step carry bits of the seed, so that
 //! nobody who does not know the seed can choose keys that collide; a collision by chance is answered with another seed.
 
+use crate::shape::SEED_BITS;
+
 /// Fraction digits of π: constants that nobody chose.
 const PI: [u64; 6] = [
     0x243f_6a88_85a3_08d3,
@@ -29,6 +31,22 @@ pub fn fold(a: u64, b: u64) -> u64 {
 #[inline(always)]
 fn reduce(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64
+}
+
+/// What the seeds of five bits add to a key: a load, in place of a product that the rest of a lookup would wait for.
+const SHORT_SEEDS: [u64; 1 << SEED_BITS] = {
+    let mut added = [0; 1 << SEED_BITS];
+    let mut seed = 0;
+    while seed < added.len() {
+        added[seed] = of_seed(seed as u16);
+        seed += 1;
+    }
+    added
+};
+
+#[inline(always)]
+const fn of_seed(seed: u16) -> u64 {
+    PI[3].wrapping_mul(seed as u64 + 1)
 }
 
 /// Hashes keys under one seed.
@@ -119,7 +137,18 @@ impl Digest {
     /// Slot 0 to 3 under a bucket's seed.
     #[inline(always)]
     pub fn slot(self, seed: u16) -> usize {
-        (fold(self.entropy() ^ PI[3].wrapping_mul(u64::from(seed) + 1), PI[5]) >> 62) as usize
+        self.slot_by(of_seed(seed))
+    }
+
+    /// As [`slot`](Self::slot), for a seed of five bits.
+    #[inline(always)]
+    pub fn slot_of_short(self, seed: u16) -> usize {
+        self.slot_by(SHORT_SEEDS[usize::from(seed) % SHORT_SEEDS.len()])
+    }
+
+    #[inline(always)]
+    fn slot_by(self, seed: u64) -> usize {
+        (fold(self.entropy() ^ seed, PI[5]) >> 62) as usize
     }
 
     /// A fingerprint of 0 to 16 bits.

@@ -109,7 +109,8 @@ fn eventful_insertion(renewed: bool) -> Play {
         let classifier = maintenance.classifier_snapshot();
         let Ok(insertion) = maintenance.insert(&key(3), value(3)) else { continue };
         let table = &maintenance.lookup().current().table;
-        let moved = before.iter().find(|(number, (bucket, slot))| table.value::<u16>(*bucket, *slot) != value(**number));
+        let moved =
+            before.iter().find(|(number, (bucket, slot))| table.slot(*bucket, *slot).value[0] != u64::from(value(**number)));
         if let Some((moved, _)) = moved
             && !insertion.flips.is_empty()
             && insertion.buckets.iter().any(|change| change.order != ORDER_KEPT)

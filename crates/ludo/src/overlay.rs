@@ -5,7 +5,7 @@
 //! costs one look at the count while there are none.
 //!
 //! ```text
-//! word 0: entries   word 1: bit i = choice of entry i   words 2 + 2i, 3 + 2i: digest of entry i
+//! len: entries   choices: bit i = choice of entry i   digests: words 2i, 2i + 1: digest of entry i
 //! ```
 
 use crate::bits::BitArray;
@@ -18,18 +18,21 @@ pub const OVERLAY_BITS: u64 = (2 + 2 * OVERLAY_CAPACITY as u64) * 64;
 
 #[derive(Debug)]
 pub struct Overlay<W> {
-    words: BitArray<W>,
+    /// Not in the array: every lookup looks at it.
+    len: W,
+    choices: W,
+    digests: BitArray<W>,
 }
 
 impl<W: Word> Overlay<W> {
     pub fn new() -> Self {
-        Self { words: BitArray::new(OVERLAY_BITS) }
+        Self { len: W::new(0), choices: W::new(0), digests: BitArray::new(OVERLAY_BITS - 128) }
     }
 
     #[inline(always)]
     pub fn len(&self) -> usize {
         // A reader may see any bits while the writer writes; it must not leave the array.
-        (self.words.word(0) as usize).min(OVERLAY_CAPACITY)
+        (self.len.load() as usize).min(OVERLAY_CAPACITY)
     }
 
     /// The bucket choice of a key that is held here.
@@ -47,7 +50,7 @@ impl<W: Word> Overlay<W> {
     }
 
     fn choice_at(&self, position: usize) -> u32 {
-        (self.words.word(1) >> position) as u32 & 1
+        (self.choices.load() >> position) as u32 & 1
     }
 
     fn position(&self, digest: Digest) -> Option<usize> {
@@ -55,7 +58,7 @@ impl<W: Word> Overlay<W> {
     }
 
     fn digest_at(&self, position: usize) -> Digest {
-        Digest { x: self.words.word(2 + 2 * position), y: self.words.word(3 + 2 * position) }
+        Digest { x: self.digests.word(2 * position), y: self.digests.word(2 * position + 1) }
     }
 
     /// All entries in their order.
@@ -69,7 +72,7 @@ impl<W: Word> Overlay<W> {
             let position = self.len();
             assert!(position < OVERLAY_CAPACITY, "the overlay has room");
             self.write(position, digest, choice);
-            self.words.set_word(0, position as u64 + 1);
+            self.len.store(position as u64 + 1);
             position
         });
         self.write(position, digest, choice);
@@ -80,14 +83,14 @@ impl<W: Word> Overlay<W> {
         let Some(position) = self.position(digest) else { return };
         let last = self.len() - 1;
         self.write(position, self.digest_at(last), self.choice_at(last));
-        self.words.set_word(0, last as u64);
+        self.len.store(last as u64);
     }
 
     fn write(&self, position: usize, digest: Digest, choice: u32) {
-        self.words.set_word(2 + 2 * position, digest.x);
-        self.words.set_word(3 + 2 * position, digest.y);
+        self.digests.set_word(2 * position, digest.x);
+        self.digests.set_word(2 * position + 1, digest.y);
         let bit = 1 << position;
-        let others = self.words.word(1) & !bit;
-        self.words.set_word(1, others | if choice == 1 { bit } else { 0 });
+        let others = self.choices.load() & !bit;
+        self.choices.store(others | if choice == 1 { bit } else { 0 });
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::bits::BitArray;
+use crate::bits::{BitArray, Field};
 use crate::cuckoo::{Keys, Place, bucket_of};
 use crate::hash::Hasher;
 use crate::lookup::ValueTooWide;
@@ -117,7 +117,9 @@ impl<V: PackedValue> Simple<V> {
 
     fn value_at(&self, place: Place) -> ValueWords {
         let mut words = ValueWords::default();
-        self.pieces(place).for_each(|(index, offset, width)| words[index] = self.values.field(offset, width));
+        for (index, offset, width) in self.pieces(place) {
+            words[index] = self.values.field(self.values.position(offset), &Field::new(width));
+        }
         words
     }
 

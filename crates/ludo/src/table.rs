@@ -7,10 +7,10 @@
 //!
 //! Seeds from [`ESCAPE`] on stand in the overflow table, and the bucket holds the escape.
 
-use crate::bits::{BitArray, mask};
+use crate::bits::{BitArray, Field, Position, mask};
 use crate::overflow::Overflow;
 use crate::shape::{SEED_BITS, SLOTS, Shape};
-use crate::value::{PackedValue, VALUE_WORDS, ValueWords};
+use crate::value::{PackedValue, ValueWords};
 use crate::word::Word;
 
 /// What a bucket's seed field holds when its seed stands in the overflow table.
@@ -29,9 +29,12 @@ pub struct Table<W> {
     overflow: Overflow<W>,
     stride_bits: u64,
     slot_bits: u64,
+    value: Field,
     value_bits: u32,
     fingerprint_bits: u32,
 }
+
+const SEED: Field = Field::new(SEED_BITS);
 
 impl<W: Word> Table<W> {
     pub fn new(shape: &Shape) -> Self {
@@ -40,6 +43,7 @@ impl<W: Word> Table<W> {
             overflow: Overflow::new(shape.overflow_places()),
             stride_bits: shape.stride_bits(),
             slot_bits: u64::from(shape.slot_bits()),
+            value: Field::new(shape.value_bits()),
             value_bits: shape.value_bits(),
             fingerprint_bits: shape.fingerprint_bits(),
         }
@@ -65,22 +69,34 @@ impl<W: Word> Table<W> {
         if seed == ESCAPE { self.overflow.seed(bucket).unwrap_or(0) } else { seed }
     }
 
+    /// Where a bucket begins.
+    #[inline(always)]
+    pub fn position(&self, bucket: u64) -> Position {
+        self.bits.position(bucket * self.stride_bits)
+    }
+
     /// Asks for the cache line of a bucket's seed.
     #[inline(always)]
-    pub fn touch_seed(&self, bucket: u64) {
-        self.bits.touch((bucket * self.stride_bits / 64) as usize);
+    pub fn touch_seed(&self, bucket: Position) {
+        self.bits.touch(bucket);
     }
 
     /// Asks for the cache lines of a bucket's seed and of its end.
     pub fn touch(&self, bucket: u64) {
-        self.touch_seed(bucket);
-        self.bits.touch((((bucket + 1) * self.stride_bits - 1) / 64) as usize);
+        self.bits.touch(self.position(bucket));
+        self.bits.touch(self.position(bucket).after(self.stride_bits - 1));
     }
 
     /// The five bits alone.
     #[inline(always)]
     pub fn seed_field(&self, bucket: u64) -> u16 {
-        self.bits.field(bucket * self.stride_bits, SEED_BITS) as u16
+        self.seed_at(self.position(bucket))
+    }
+
+    /// The five bits of the bucket that begins at a position.
+    #[inline(always)]
+    pub fn seed_at(&self, bucket: Position) -> u16 {
+        self.bits.field(bucket, &SEED) as u16
     }
 
     /// Writes a bucket's seed; by how many entries the overflow table grew.
@@ -101,34 +117,34 @@ impl<W: Word> Table<W> {
         bucket * self.stride_bits + u64::from(SEED_BITS) + slot as u64 * self.slot_bits
     }
 
+    /// Where a slot of the bucket that begins at a position begins.
+    #[inline(always)]
+    pub fn slot_position(&self, bucket: Position, slot: usize) -> Position {
+        bucket.after(u64::from(SEED_BITS) + slot as u64 * self.slot_bits)
+    }
+
     /// A slot's value, as wide as the shape says.
     #[inline(always)]
-    pub fn value<V: PackedValue>(&self, bucket: u64, slot: usize) -> V {
-        let offset = self.offset(bucket, slot);
+    pub fn value_at<V: PackedValue>(&self, slot: Position) -> V {
         if V::MAX_BITS <= 64 {
-            return V::from_words([self.bits.field(offset, self.value_bits), 0, 0, 0]);
+            return V::from_words([self.bits.field(slot, &self.value), 0, 0, 0]);
         }
-        let mut words = [0; VALUE_WORDS];
-        for (index, word) in words.iter_mut().enumerate().take(V::MAX_BITS.div_ceil(64) as usize) {
-            let before = index as u32 * 64;
-            if before < self.value_bits {
-                *word = self.bits.field(offset + u64::from(before), (self.value_bits - before).min(64));
-            }
-        }
-        V::from_words(words)
+        V::from_words(self.bits.wide_field(slot, &self.value, V::MAX_BITS.div_ceil(64) as usize))
     }
 
     /// A slot's fingerprint; 0 if the shape has none.
     #[inline(always)]
-    pub fn fingerprint(&self, bucket: u64, slot: usize) -> u16 {
+    pub fn fingerprint_at(&self, slot: Position) -> u16 {
         if self.fingerprint_bits == 0 {
             return 0;
         }
-        self.bits.field(self.offset(bucket, slot) + u64::from(self.value_bits), self.fingerprint_bits) as u16
+        let field = Field::new(self.fingerprint_bits);
+        self.bits.field(slot.after(u64::from(self.value_bits)), &field) as u16
     }
 
     pub fn slot(&self, bucket: u64, slot: usize) -> Slot {
-        Slot { value: self.value(bucket, slot), fingerprint: self.fingerprint(bucket, slot) }
+        let position = self.slot_position(self.position(bucket), slot);
+        Slot { value: self.value_at(position), fingerprint: self.fingerprint_at(position) }
     }
 
     pub fn set_slot(&self, bucket: u64, slot: usize, content: Slot) {

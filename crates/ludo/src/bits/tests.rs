@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::any;
 
-use super::{BitArray, mask};
+use super::{BitArray, Field, mask};
 use crate::word::Word;
 
 const BITS: u64 = 1_000;
@@ -20,7 +20,7 @@ fn an_array_begins_at_a_cache_line() {
         let array = BitArray::<AtomicU64>::new(bits);
         assert_eq!(std::ptr::from_ref(&array.allocated[array.start]).addr() % 64, 0);
         assert_eq!(array.allocated.len(), array.words().next_multiple_of(8) + 7, "a line at most is spent on that");
-        array.touch(array.words() - 1);
+        array.touch(array.position(bits - 1));
     }
     assert_eq!(array(1).memory_bytes(), 128 + 56);
     assert_eq!(<AtomicU64 as Word>::new(3).into_inner(), 3);
@@ -32,7 +32,9 @@ proptest::proptest! {
         let array = array(seed);
         let before: Vec<u32> = (0..BITS).map(|bit| array.bit(bit)).collect();
         array.set_field(offset, width, value);
-        assert_eq!(array.field(offset, width), value & mask(width));
+        assert_eq!(array.field(array.position(offset), &Field::new(width)), value & mask(width));
+        let wide = array.wide_field(array.position(offset), &Field::new(width), 1);
+        assert_eq!(wide, [value & mask(width), 0, 0, 0]);
         for bit in 0..BITS {
             let inside = (offset..offset + u64::from(width)).contains(&bit);
             let expected = if inside { (value >> (bit - offset)) as u32 & 1 } else { before[bit as usize] };
@@ -40,5 +42,15 @@ proptest::proptest! {
         }
         array.flip(offset);
         assert_eq!(array.bit(offset), value as u32 & 1 ^ 1);
+    }
+
+    #[test]
+    fn a_wide_field_is_its_bits(offset in 0..BITS - 256, width in 1..=256_u32, seed: u64) {
+        let array = array(seed);
+        let found = array.wide_field(array.position(offset), &Field::new(width), 4);
+        for bit in 0..256 {
+            let expected = if bit < u64::from(width) { array.bit(offset + bit) } else { 0 };
+            assert_eq!((found[(bit / 64) as usize] >> (bit % 64)) as u32 & 1, expected, "bit {bit}");
+        }
     }
 }

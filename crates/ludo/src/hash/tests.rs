@@ -82,3 +82,12 @@ fn seeds_separate_as_often_as_chance() {
     // (1 - 4!/4⁴)³¹ = 4.73%; deviation 0.11%.
     assert!((0.043..0.052).contains(&failed), "{failed} of full buckets find no seed of five bits");
 }
+
+#[test]
+fn short_seeds_are_seeds() {
+    let hasher = Hasher::new(6);
+    for number in 0..1_000_u64 {
+        let digest = hasher.digest(&number.to_le_bytes());
+        (0..32).for_each(|seed| assert_eq!(digest.slot_of_short(seed), digest.slot(seed), "seed {seed}"));
+    }
+}
