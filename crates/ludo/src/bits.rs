@@ -163,11 +163,10 @@ impl<W: Word> BitArray<W> {
     }
 }
 
-/// 64 bits of two words, from a position in the lower one.
+/// 64 bits of two words, from a position in the lower one. As one wide shift, which machines have an instruction for.
 #[inline(always)]
 const fn joined(low: u64, high: u64, from: Position) -> u64 {
-    let shift = from.0 % 64;
-    low >> shift | high << 1 << (63 - shift)
+    ((low as u128 | (high as u128) << 64) >> (from.0 % 64)) as u64
 }
 
 /// `width` ones, for widths of 1 to 64.
