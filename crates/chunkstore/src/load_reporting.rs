@@ -26,14 +26,16 @@ pub struct LoadReporting {
 impl LoadReporting {
     /// For as long as the node lives.
     pub async fn run(self) {
-        let mut began = self.env.now();
+        let (mut began, mut meter) = (self.env.now(), self.env.machine_meter());
+        // From here on it says something of all.
+        meter.read();
         loop {
             self.env.sleep(LOAD_INTERVAL).await;
             let now = self.env.now();
             let (heat, hot) = self.look(now.saturating_duration_since(began));
             began = now;
             if let Some(leader) = self.manager.leader() {
-                let report = wire::encode(&LoadReport { node: self.me, heat, hot });
+                let report = wire::encode(&LoadReport { node: self.me, heat, machine: meter.read(), hot });
                 // One that is not heard is followed by another.
                 _ = self.reach.to_address(&leader.address, LOADS).call(report, now + LOAD_INTERVAL).await;
             }

@@ -11,6 +11,7 @@
 //!
 //! Records: [`wire`](crate::wire).
 
+use env::MachineUse;
 use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
@@ -117,6 +118,7 @@ pub struct NodeReport {
     pub rotten: Vec<CopyOf>,
     /// Blocks there whose header was lost, whosever they are.
     pub damaged: Vec<DamagedBlock>,
+    pub machine: MachineUse,
 }
 
 /// A block whose header was lost.
@@ -133,6 +135,7 @@ pub struct LoadReport {
     pub node: NodeId,
     /// Requests about copies a second, of all its devices.
     pub heat: u64,
+    pub machine: MachineUse,
     /// Copies there that are asked for most.
     pub hot: Vec<HotCopy>,
 }

@@ -1,16 +1,16 @@
 //! What a node tells the leaders of units, now and then and of its own accord: that it is there, how far its lookup units are, which chunks
-//! have dead copies here, and what is not as it was written.
+//! have dead copies here, and what is not as it was written; and what its machine is used for.
 
 use std::sync::Arc;
 
-use env::Env;
+use env::{Env, MachineUse};
 use futures_util::future::join_all;
 use types::NodeId;
 
 use crate::block_service::BlockService;
 use crate::contact::Contact;
 use crate::host_service::HostService;
-use crate::limits::REPORT_INTERVAL;
+use crate::limits::{LOAD_INTERVAL, REPORT_INTERVAL};
 use crate::protocol::{NodeReport, ShardPlace, UnitRequest};
 use crate::reach::Reach;
 use crate::unit_ways::UnitWays;
@@ -30,12 +30,18 @@ impl Reporting {
     /// For as long as the node lives.
     pub async fn run(self) {
         let units = UnitWays::new(&self.env, self.reach.clone());
+        let mut meter = self.env.machine_meter();
+        let (mut machine, mut metered) = (meter.read(), self.env.now());
         loop {
+            // Averages over a while: chunks stay where they are put.
+            if self.env.now().saturating_duration_since(metered) >= LOAD_INTERVAL {
+                (machine, metered) = (meter.read(), self.env.now());
+            }
             // At once when it comes: from then on it may get chunks.
             self.keep_contact().await;
             let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
-            join_all(map.shards.iter().map(|shard| self.report(&units, shard))).await;
+            join_all(map.shards.iter().map(|shard| self.report(&units, shard, machine))).await;
             self.env.sleep(REPORT_INTERVAL).await;
         }
     }
@@ -48,7 +54,7 @@ impl Reporting {
         }
     }
 
-    async fn report(&self, units: &UnitWays, place: &ShardPlace) {
+    async fn report(&self, units: &UnitWays, place: &ShardPlace, machine: MachineUse) {
         let shard = place.shard;
         let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
         let freed = self.blocks.freed(shard, MAX_FREED);
@@ -57,7 +63,7 @@ impl Reporting {
         let has_news = host.is_some() || !freed.is_empty() || !rotten.is_empty() || !damaged.is_empty();
         let is_needed = has_news || (place.is_open && self.blocks.stores().next().is_some());
         if is_needed {
-            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged };
+            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged, machine };
             // One that is not heard is followed by another.
             _ = units.ask(shard, &UnitRequest::Report(report), self.env.now() + REPORT_INTERVAL).await;
         }

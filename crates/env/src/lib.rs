@@ -1,4 +1,4 @@
-//! Clock, randomness and task spawning: real and simulated.
+//! Clock, randomness, task spawning and the use of the machine: real and simulated.
 //!
 //! This is one of the four seams between Trilith and the world (clock, randomness, disk, network). Nothing outside this crate
 //! asks the operating system for time or for random bytes, so a simulation that hands out seeded environments replays exactly.
@@ -14,6 +14,7 @@
 #![expect(clippy::disallowed_methods, reason = "this crate is the seam behind which the clocks and the randomness lie")]
 
 mod instant;
+mod machine;
 mod marks;
 mod process;
 mod runtime_core;
@@ -28,6 +29,7 @@ use rand::RngCore;
 use tokio::task::JoinHandle;
 
 pub use crate::instant::Instant;
+pub use crate::machine::{MachineMeter, MachineUse};
 pub use crate::marks::{keep_marks, mark, take_marks};
 pub use crate::process::Process;
 pub use crate::runtime_core::{core_index, set_core_index};
@@ -95,6 +97,11 @@ impl Env {
             }
             Source::Simulated(simulation) => simulation.now(),
         }
+    }
+
+    /// A meter of what the machine is used for; a simulated one shows what it is told ([`Simulation::set_machine_use`]).
+    pub fn machine_meter(&self) -> MachineMeter {
+        MachineMeter::new(self)
     }
 
     /// Milliseconds since 1970-01-01T00:00:00Z; may jump either way.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-use crate::{Instant, Process};
+use crate::{Instant, MachineUse, Process};
 
 /// How long before the start of the simulation its machines booted. Not zero, so that "now minus a lease" has a past.
 pub const SIMULATED_BOOT_AGE: Duration = Duration::from_secs(10_000);
@@ -25,6 +25,7 @@ pub struct Simulation {
     wall_skew_us: AtomicI64,
     clock: Mutex<Clock>,
     process: Process,
+    machine_use: Mutex<MachineUse>,
 }
 
 /// A machine's clock runs on from a moment with a drift: then the simulation was `true_age` old and this clock showed `shown_age`.
@@ -57,6 +58,7 @@ impl Simulation {
             wall_skew_us: AtomicI64::new(0),
             clock: Mutex::default(),
             process: Process::default(),
+            machine_use: Mutex::default(),
         }
     }
 
@@ -76,6 +78,15 @@ impl Simulation {
     /// Moves this node's clock forward, as a suspend of the whole machine does.
     pub fn advance_clock(&self, by: Duration) {
         self.clock.lock().shown_age += by;
+    }
+
+    /// What this node's machine is used for from now on.
+    pub fn set_machine_use(&self, machine_use: MachineUse) {
+        *self.machine_use.lock() = machine_use;
+    }
+
+    pub(crate) fn machine_use(&self) -> MachineUse {
+        *self.machine_use.lock()
     }
 
     /// The process that runs in this environment.

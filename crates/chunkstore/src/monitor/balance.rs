@@ -111,7 +111,12 @@ fn cluster_of(state: &Snapshot, reports: &[LoadReport]) -> Cluster {
     let node = |report: &LoadReport| {
         let record = state.node(report.node)?;
         let blocks = active_blocks(state, report.node).map(|(_, blocks)| blocks).sum();
-        Some(Node { id: report.node, branch: branches.branch(record), load: Load::empty(blocks), is_up: blocks > 0 })
+        Some(Node {
+            id: report.node,
+            branch: branches.branch(record),
+            load: Load::empty(blocks).on(report.machine),
+            is_up: blocks > 0,
+        })
     };
     Cluster::new(reports.iter().filter_map(node).collect()).expect("a node has one newest report")
 }

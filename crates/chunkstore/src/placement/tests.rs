@@ -164,6 +164,8 @@ fn utilisation_is_that_of_the_resource_that_is_used_most() {
     assert_eq!(Load::default().utilisation(), Permille(1000), "without blocks there is nothing free");
     assert!(!Load { cpu: HIGH_LOAD, ..load }.is_busy());
     assert!(Load { cpu: Permille(HIGH_LOAD.0 + 1), ..load }.is_busy());
+    let full_memory = Load { memory: Permille(950), ..load };
+    assert!(full_memory.is_busy() && full_memory.utilisation() == load.utilisation() && !full_memory.relieved().is_busy());
 }
 
 #[test]

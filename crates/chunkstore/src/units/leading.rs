@@ -7,7 +7,7 @@ pub mod healing;
 use std::collections::{BTreeMap, BTreeSet};
 
 use consensus::Term;
-use env::Instant;
+use env::{Instant, MachineUse};
 use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use types::{DeviceId, NodeId};
 
 use super::link::Link;
-use super::placing::{Placing, Wanted};
+use super::placing::{Heard, Placing, Wanted};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
 use crate::limits::{IDLE_LOOK, NODE_SILENCE, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
@@ -40,8 +40,8 @@ pub struct Leading {
     pub leader: Leader,
     pub placing: Placing,
     pub links: BTreeMap<Host, Link>,
-    /// When each node was heard last.
-    heard: BTreeMap<NodeId, Instant>,
+    /// When each node was heard last, and what it said of its machine.
+    heard: BTreeMap<NodeId, (Instant, MachineUse)>,
     /// Errands that have no answer yet: they are not sent twice meanwhile.
     pub under_way: BTreeSet<ErrandKey>,
     commits: BTreeMap<CommitTag, oneshot::Sender<()>>,
@@ -137,15 +137,15 @@ impl Leading {
 
     /// Of its own accord.
     pub fn reported(&mut self, now: Instant, report: NodeReport) -> Vec<Order> {
-        let NodeReport { node, host, rotten, damaged, .. } = report;
-        self.heard.insert(node, now);
+        let NodeReport { node, host, rotten, damaged, machine, .. } = report;
+        self.heard.insert(node, (now, machine));
         self.ailing.hear(node, rotten, damaged);
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
 
     /// Whether a node was not heard of lately.
     pub fn is_silent(&self, now: Instant, node: NodeId) -> bool {
-        self.heard.get(&node).is_none_or(|at| now.saturating_duration_since(*at) >= NODE_SILENCE)
+        self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= NODE_SILENCE)
     }
 
     /// Nodes and devices are to be looked at anew at the next tick.
@@ -186,8 +186,11 @@ impl Leading {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < NODE_SILENCE;
         // Nobody has had the time to report to a new leader.
         let (is_new, heard) = (is_recent(self.began), &self.heard);
-        let is_up = |node| is_new || heard.get(&node).is_some_and(|at| is_recent(*at));
-        self.placing.take_stock(state, unit, is_up);
+        let heard = |node| {
+            let (at, machine) = heard.get(&node).copied().unzip();
+            Heard { is_up: is_new || at.is_some_and(is_recent), machine: machine.unwrap_or_default() }
+        };
+        self.placing.take_stock(state, unit, heard);
         true
     }
 

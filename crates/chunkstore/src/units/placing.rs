@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use env::MachineUse;
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{DeviceState, Snapshot};
@@ -32,6 +33,14 @@ pub struct Placing {
     too_full: BTreeMap<NodeId, u32>,
 }
 
+/// What a node has said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    /// Whether it did lately.
+    pub is_up: bool,
+    pub machine: MachineUse,
+}
+
 /// Why there are no places for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlaces {
@@ -57,7 +66,7 @@ impl Placing {
     }
 
     /// Looks at the cluster anew. What is handed out stays so.
-    pub fn take_stock(&mut self, state: &Snapshot, unit: &MaintenanceUnit, is_up: impl Fn(NodeId) -> bool) {
+    pub fn take_stock(&mut self, state: &Snapshot, unit: &MaintenanceUnit, heard: impl Fn(NodeId) -> Heard) {
         let mut devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>> = BTreeMap::new();
         let mut loads: BTreeMap<NodeId, Load> = BTreeMap::new();
         self.growing.clear();
@@ -76,7 +85,8 @@ impl Placing {
         devices.values_mut().for_each(|of_node| of_node.sort_unstable_by(|one, other| other.cmp(one)));
         let branches = Branches::of(state);
         let node = |id: &NodeId, load: &Load| {
-            Some(Node { id: *id, branch: branches.branch(state.node(*id)?), load: *load, is_up: is_up(*id) })
+            let Heard { is_up, machine } = heard(*id);
+            Some(Node { id: *id, branch: branches.branch(state.node(*id)?), load: load.on(machine), is_up })
         };
         let nodes = loads.iter().filter_map(|(id, load)| node(id, load)).collect();
         self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
@@ -152,6 +162,31 @@ impl Placing {
     fn choose_beside(
         &mut self,
         unit: &MaintenanceUnit,
+        wanted: Wanted,
+        copies: usize,
+        (has, is_open): (&[NodeId], IsOpen<'_>),
+        random: &mut Random<'_>,
+    ) -> Result<Vec<BlockPlace>, NoPlaces> {
+        let found = self.choose_once(unit, wanted, copies, (has, is_open), random);
+        let found = match found {
+            Err(_) if self.take_busy() => self.choose_once(unit, wanted, copies, (has, is_open), random),
+            found => found,
+        };
+        self.is_lacking |= matches!(found, Err(NoPlaces::Yet));
+        found
+    }
+
+    /// Nodes that have much to do are taken where others will not do, until the cluster is looked at anew. Whether there were any.
+    fn take_busy(&mut self) -> bool {
+        let busy = self.cluster.nodes().iter().filter(|node| node.is_up && node.load.is_busy());
+        let busy: Vec<Node> = busy.copied().collect();
+        busy.iter().for_each(|node| _ = self.cluster.report(node.id, node.load.relieved(), node.is_up));
+        !busy.is_empty()
+    }
+
+    fn choose_once(
+        &mut self,
+        unit: &MaintenanceUnit,
         Wanted { bytes, chunk }: Wanted,
         copies: usize,
         (has, is_open): (&[NodeId], IsOpen<'_>),
@@ -184,7 +219,6 @@ impl Placing {
             self.settle(places, bytes);
         }
         self.take_in(left_out);
-        self.is_lacking |= matches!(found, Err(NoPlaces::Yet));
         found
     }
 

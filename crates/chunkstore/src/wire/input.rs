@@ -25,6 +25,10 @@ impl<'a> Input<'a> {
         self.reader.u8(field)
     }
 
+    pub(super) fn u16(&mut self, field: &'static str) -> Result<u16, WireError> {
+        self.reader.u16(field)
+    }
+
     pub(super) fn u32(&mut self, field: &'static str) -> Result<u32, WireError> {
         self.reader.u32(field)
     }

@@ -1,6 +1,7 @@
 //! What nodes tell the monitor.
 
 use bytes::{BufMut, BytesMut};
+use env::MachineUse;
 use format::chunk_id::{CHUNK_ID_BYTES, ChunkId};
 use format::chunk_place::BlockPlace;
 use types::NodeId;
@@ -17,17 +18,28 @@ impl Wire for LoadReport {
         out.put_u8(1);
         self.node.put(out);
         out.put_u64_le(self.heat);
+        self.machine.put(out);
         put_list(&self.hot, MAX_HOT, out);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
         match input.u8("kind")? {
             1 => {
-                let (node, heat) = (NodeId::take(input)?, input.u64("heat")?);
-                Ok(LoadReport { node, heat, hot: input.list("hot", (HOT_COPY_BYTES, MAX_HOT), Wire::take)? })
+                let (node, heat, machine) = (NodeId::take(input)?, input.u64("heat")?, Wire::take(input)?);
+                Ok(LoadReport { node, heat, machine, hot: input.list("hot", (HOT_COPY_BYTES, MAX_HOT), Wire::take)? })
             }
             found => Err(input.unknown("kind", found)),
         }
+    }
+}
+
+impl Wire for MachineUse {
+    fn put(&self, out: &mut BytesMut) {
+        [self.cpu, self.memory, self.network].iter().for_each(|share| out.put_u16_le(*share));
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok(MachineUse { cpu: input.u16("cpu")?, memory: input.u16("memory")?, network: input.u16("network")? })
     }
 }
 

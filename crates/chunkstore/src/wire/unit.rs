@@ -92,6 +92,7 @@ impl Wire for NodeReport {
         put_list(&self.freed, MAX_FREED, out);
         put_list(&self.rotten, MAX_ROTTEN, out);
         put_list(&self.damaged, MAX_DAMAGED, out);
+        self.machine.put(out);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
@@ -99,7 +100,7 @@ impl Wire for NodeReport {
         let freed = input.list("freed", (CHUNK_ID_BYTES, MAX_FREED), ChunkId::take)?;
         let rotten = input.list("rotten", (COPY_BYTES, MAX_ROTTEN), Wire::take)?;
         let damaged = input.list("damaged", (DAMAGED_BYTES, MAX_DAMAGED), Wire::take)?;
-        Ok(NodeReport { node, shard, host, freed, rotten, damaged })
+        Ok(NodeReport { node, shard, host, freed, rotten, damaged, machine: Wire::take(input)? })
     }
 }
 

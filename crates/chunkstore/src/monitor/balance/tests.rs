@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use env::MachineUse;
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::BlockPlace;
 use topology::Branch;
@@ -23,6 +24,7 @@ fn chosen(nodes: &[(u64, &[u64])], rests: u64) -> Vec<(NodeId, ChunkNumber, u64)
     let report = |(node, (heat, hot)): (usize, &(u64, &[u64]))| LoadReport {
         node: NodeId(node as u32),
         heat: *heat,
+        machine: MachineUse::default(),
         hot: (1..).zip(*hot).map(|(number, heat)| copy(number, node as u32, *heat)).collect(),
     };
     let reports: Vec<LoadReport> = nodes.iter().enumerate().map(report).collect();

@@ -1,6 +1,7 @@
 //! Bytes of every kind of message: what was sent once is understood for ever.
 
 use bytes::Bytes;
+use env::MachineUse;
 use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
@@ -162,8 +163,9 @@ fn requests_to_units() {
     stands_as(&UnitRequest::Suspect(CopyOf { id: id(), place: place() }), &format!("0108 {ID} {PLACE}"));
     stands_as(&UnitAnswer::Counted(5), "0107 0500000000000000");
     let (rotten, damaged) = (Vec::new(), Vec::new());
-    let quiet = NodeReport { node: NodeId(2), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged };
-    stands_as(&UnitRequest::Report(quiet.clone()), "0106 02000000 01000000 00 00000000 00000000 00000000");
+    let machine = MachineUse { cpu: 1, memory: 2, network: 3 };
+    let quiet = NodeReport { node: NodeId(2), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged, machine };
+    stands_as(&UnitRequest::Report(quiet.clone()), "0106 02000000 01000000 00 00000000 00000000 00000000 0100 0200 0300");
     let lost = Received::NeedsSnapshot(ShardId(1));
     let report = NodeReport {
         host: Some(lost),
@@ -172,7 +174,7 @@ fn requests_to_units() {
         damaged: vec![DamagedBlock { place: place(), is_condemned: true }],
         ..quiet
     };
-    let lists = format!("01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01");
+    let lists = format!("01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01 0100 0200 0300");
     stands_as(&UnitRequest::Report(report), &format!("0106 02000000 01000000 02 01000000 {lists}"));
 }
 
@@ -220,6 +222,7 @@ fn load_reports() {
     let place = BlockPlace::new(DeviceId(1), 2).expect("fits");
     let hot = vec![HotCopy { id: id(), place, heat: 7 }];
     let place = format!("{:016x}", place.to_bits().swap_bytes());
-    let expected = format!("0101 02000000 0900000000000000 01000000 {ID} {place} 0700000000000000");
-    stands_as(&LoadReport { node: NodeId(2), heat: 9, hot }, &expected);
+    let expected = format!("0101 02000000 0900000000000000 0100 0200 0300 01000000 {ID} {place} 0700000000000000");
+    let machine = MachineUse { cpu: 1, memory: 2, network: 3 };
+    stands_as(&LoadReport { node: NodeId(2), heat: 9, machine, hot }, &expected);
 }

@@ -1,6 +1,7 @@
 //! What is no message, and what must not be made of one.
 
 use bytes::Bytes;
+use env::MachineUse;
 use format::chunk_block::ChunkVersion;
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
@@ -149,6 +150,7 @@ fn lists_have_limits() {
             freed,
             rotten: Vec::new(),
             damaged: Vec::new(),
+            machine: MachineUse::default(),
         })
     };
     let longest = encode(&report(MAX_FREED));
@@ -183,6 +185,7 @@ fn too_long_a_list_is_not_sent() {
         freed,
         rotten: Vec::new(),
         damaged: Vec::new(),
+        machine: MachineUse::default(),
     }));
 }
 

@@ -1,6 +1,7 @@
 //! Whatever is sent arrives as it was, and whatever is understood is sent on the same.
 
 use bytes::Bytes;
+use env::MachineUse;
 use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_command::{ClientCall, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
@@ -20,6 +21,12 @@ use crate::protocol::{
     ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
 };
 use crate::wire::{Message, decode, encode};
+
+prop_compose! {
+    fn machine_use()(cpu: u16, memory: u16, network: u16) -> MachineUse {
+        MachineUse { cpu, memory, network }
+    }
+}
 
 prop_compose! {
     fn id()(shard: u32, number: u64, nonce: u64) -> ChunkId {
@@ -195,10 +202,11 @@ prop_compose! {
     fn report()(
         node: u32, shard: u32, host in option::of(received()), freed in vec(id(), 0..5),
         rotten in vec((id(), place()), 0..5), damaged in vec((place(), any::<bool>()), 0..5),
+        machine in machine_use(),
     ) -> NodeReport {
         let rotten = rotten.into_iter().map(|(id, place)| CopyOf { id, place }).collect();
         let damaged = damaged.into_iter().map(|(place, is_condemned)| DamagedBlock { place, is_condemned }).collect();
-        NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed, rotten, damaged }
+        NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed, rotten, damaged, machine }
     }
 }
 
@@ -274,9 +282,9 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn load_report()(node: u32, heat: u64, hot in vec((id(), place(), any::<u64>()), 0..5)) -> LoadReport {
+    fn load_report()(node: u32, heat: u64, machine in machine_use(), hot in vec((id(), place(), any::<u64>()), 0..5)) -> LoadReport {
         let hot = hot.into_iter().map(|(id, place, heat)| HotCopy { id, place, heat }).collect();
-        LoadReport { node: NodeId(node), heat, hot }
+        LoadReport { node: NodeId(node), heat, machine, hot }
     }
 }
 

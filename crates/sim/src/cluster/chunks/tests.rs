@@ -8,7 +8,8 @@ use crate::cluster::world::World;
 use crate::trace::Trace;
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkError;
-use chunkstore::limits::{CONTACT_LEASE, FORWARD_PATIENCE, IDLE_LOOK};
+use chunkstore::limits::{CONTACT_LEASE, FORWARD_PATIENCE, IDLE_LOOK, LOAD_INTERVAL};
+use env::MachineUse;
 use format::chunk_id::ChunkId;
 use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
 use std::sync::Arc;
@@ -185,6 +186,42 @@ fn hot_copies_move_to_a_node_that_does_less() {
             heats.len() == TOPOLOGIES[1].nodes && heats.iter().all(|heat| heat * 2 > mean && heat * 2 < 3 * mean),
             "{heats:?}"
         );
+    });
+}
+
+/// Where the machine of one of four nodes has much to do others get the new chunks; where all have, chunks are put all the same.
+#[test]
+fn nodes_with_much_to_do_get_no_new_chunks_where_others_will_do() {
+    const BUSY: usize = 3;
+    const PUTS: usize = 24;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = World::new(Scenario { topology: TOPOLOGIES[1], ..scenario_of(0) }, 0, Arc::default()).await.unwrap();
+        wait_for_shard(&world).await.unwrap();
+        let asker = &world.running()[0];
+        let client = &asker.node.chunks().client;
+        let on_busy = async || {
+            let map = client.look_around().await;
+            let mut count = 0;
+            for number in 0..PUTS {
+                let id = client.put(Bytes::from(number.to_string()), 3).await.unwrap();
+                let places = client.places(id).await.unwrap();
+                let is_busy = |device| map.node_of(device).is_some_and(|node| node.address == address(BUSY));
+                count += usize::from(places.iter().any(|place| is_busy(place.device())));
+            }
+            count
+        };
+        assert!(asker.env.within(on_busy()).await > 0, "a node like the others");
+        let makes_busy = async |node: usize| {
+            world.running()[node].env.simulation().unwrap().set_machine_use(MachineUse { cpu: 950, ..MachineUse::default() });
+            world.env.sleep(LOAD_INTERVAL + Duration::from_secs(3)).await;
+        };
+        makes_busy(BUSY).await;
+        assert_eq!(asker.env.within(on_busy()).await, 0);
+        for node in 0..BUSY {
+            makes_busy(node).await;
+        }
+        assert!(asker.env.within(on_busy()).await > 0, "all have much to do");
     });
 }
 
