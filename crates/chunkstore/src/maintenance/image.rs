@@ -296,3 +296,6 @@ pub(super) fn runs(blocks: impl Iterator<Item = BlockPlace>) -> Vec<(DeviceId, u
     }
     runs.into_iter().map(|((device, first), count)| (device, first, count)).collect()
 }
+
+#[cfg(test)]
+mod tests;
