@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNumber};
-use format::chunk_place::BlockPlace;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::LookupUpdate;
 use types::DeviceId;
 
@@ -97,14 +97,15 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Begins to lead: builds the table from the state, and gives every host its snapshot.
+    /// Begins to lead: builds the table from the state and its pages, and gives every host its snapshot.
     pub fn begin(
         unit: &MaintenanceUnit,
+        entries: impl Iterator<Item = (ChunkId, ChunkPlaces)>,
         term: u64,
         seed: u64,
         hosts: &BTreeSet<Host>,
     ) -> Result<(Self, Vec<Order>), PublishError> {
-        let publisher = Publisher::new(unit, term, seed)?;
+        let publisher = Publisher::new(unit, entries, term, seed)?;
         let (waiting, moves, lost) = (BTreeSet::new(), BTreeMap::new(), Lost::default());
         let mut leader = Leader { publisher, hosts: BTreeMap::new(), waiting, moves, lost };
         let orders = leader.set_hosts(hosts);

@@ -100,6 +100,20 @@ pub const MAX_EVENTS: usize = 64;
 pub const MAX_PUT_TRIES: u32 = 6;
 /// How often a put sends copies again to the places that it was given, before it asks for others.
 pub const MAX_PUT_RESENDS: u32 = 1;
+/// Copies of a page of a closed shard's unit. With fewer hosts its rows stay in memory.
+pub const PAGE_COPIES: usize = 3;
+/// How long one copy of a page may take to be read, or written.
+pub const PAGE_PATIENCE: Duration = Duration::from_secs(2);
+/// Pages that are read at a time.
+pub const PAGE_READS: usize = 8;
+/// Pages of a unit that stay in memory when they were read.
+pub const CACHED_PAGES: usize = 4;
+/// Pause between two pages that are written.
+pub const PAGE_PAUSE: Duration = Duration::from_millis(20);
+/// How often a page is read anew because another one has taken its place meanwhile.
+pub const MAX_PAGE_TRIES: u32 = 4;
+/// With so many rows in memory a leader looks for no more in pages.
+pub const MAX_SWEPT: usize = 65_536;
 /// Members of a unit's group.
 pub const UNIT_MEMBERS: usize = 3;
 /// Hosts of a shard's lookup units.

@@ -8,6 +8,7 @@
 //! - A number is given once. A chunk's number is below `next`.
 //! - A chunk is pending, or published; then it may be moving, or freeing, not both.
 //! - The space of every copy that a node may have is held: pending in `copies` or `targets`, published, or in limbo.
+//! - A sealed unit's rows may stand in [pages] instead, whose invariants are there.
 //! - What is applied depends on nothing but the state and the command.
 
 mod chunk;
@@ -15,17 +16,21 @@ mod duty;
 mod freeing;
 mod image;
 mod moving;
+mod pages;
 mod registration;
 mod space;
 
 pub use chunk::Refusal;
 pub use duty::{Duty, Move};
 pub use image::{IMAGE_VERSION, ImageError};
+pub use pages::{DuePage, PageRef};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use format::chunk_command::{ChunkCommand, ClientCall};
 use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
+use format::chunk_page::{ChunkPage, ChunkRow};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use reserve::Reserve;
 use types::DeviceId;
@@ -33,6 +38,7 @@ use types::DeviceId;
 use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
 use crate::message::{Found, Resolved};
 use chunk::{Held, Row, Work};
+use pages::Pages;
 pub use space::FreeBlocks;
 use space::Space;
 
@@ -58,6 +64,7 @@ pub struct MaintenanceUnit {
     moves: BTreeMap<u64, ChunkNumber>,
     next_move: u64,
     space: Space,
+    pages: Pages,
 }
 
 /// What a command did.
@@ -76,6 +83,14 @@ pub struct Applied {
 pub enum Answer {
     Registered { id: ChunkId, places: ChunkPlaces },
     Done,
+}
+
+/// What is known of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    Found(Found),
+    /// This must be read first.
+    InPage(PageRef),
 }
 
 /// A change of what is found where.
@@ -101,6 +116,7 @@ impl MaintenanceUnit {
             moves: BTreeMap::new(),
             next_move: 0,
             space: Space::default(),
+            pages: Pages::default(),
         }
     }
 
@@ -123,6 +139,8 @@ impl MaintenanceUnit {
             ChunkCommand::Forgotten(copies) => self.forgotten(copies),
             ChunkCommand::Relocate(relocation) => self.relocate(relocation),
             ChunkCommand::Moved { id, from, to } => self.moved(*id, *from, *to, &mut changes),
+            ChunkCommand::RegisterPage { registration, range } => self.register_page(registration, *range),
+            ChunkCommand::Touch { page, rows } => self.touch(*page, rows),
         };
         Applied { answer, changes, next: self.next, is_sealed: self.is_sealed() }
     }
@@ -145,16 +163,7 @@ impl MaintenanceUnit {
         self.next.0 >= self.capacity
     }
 
-    /// What there is to say about an id, exactly.
-    pub fn find(&self, id: ChunkId) -> Found {
-        let Some(row) = self.row(id) else { return Found::Unknown };
-        match self.work.get(&id.number) {
-            Some(Work::Pending { .. }) => Found::Pending(row.places),
-            _ => Found::Known(row.places),
-        }
-    }
-
-    /// All chunks with their places: what a lookup structure is built from.
+    /// All chunks whose rows are here, with their places; the unit's pages among them.
     pub fn index(&self) -> impl Iterator<Item = (ChunkId, ChunkPlaces)> {
         self.rows.iter().map(|(number, row)| (self.id_of(*number, row), row.places))
     }
@@ -164,9 +173,43 @@ impl MaintenanceUnit {
         self.rows.range(first..).map(|(number, row)| (self.id_of(*number, row), row.places))
     }
 
-    /// Chunks that there are.
-    pub fn chunks(&self) -> usize {
+    /// What a lookup structure is built from, with all pages; none if one is lacking.
+    pub fn lookup_entries<'a>(
+        &'a self,
+        pages: &'a BTreeMap<ChunkNumber, Arc<ChunkPage>>,
+    ) -> Option<impl Iterator<Item = (ChunkId, ChunkPlaces)>> {
+        let is_read = |page: PageRef| pages.contains_key(&page.id.number);
+        self.pages().all(is_read).then(|| {
+            let here = self.index().filter(|(id, _)| !self.has_pages_number(id.number));
+            let archived = self.pages().flat_map(|page| self.rows_in(&pages[&page.id.number]));
+            here.chain(archived.map(|row| (self.id_in(row), row.places)))
+        })
+    }
+
+    /// Rows that are here, those of pages among them.
+    pub fn rows_here(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Chunks that there are, wherever their rows stand.
+    pub fn chunks(&self) -> u64 {
+        let archived: u64 = self.pages.current.values().map(|page| page.live).sum();
+        let is_counted = |number: &ChunkNumber| !self.has_pages_number(*number) && !self.pages.has_row(*number);
+        let here = match self.is_sealed() {
+            true => self.rows.keys().filter(|number| is_counted(number)).count(),
+            false => self.rows.len(),
+        };
+        archived + here as u64
+    }
+
+    /// The id of a row in one of the shard's pages.
+    pub fn id_in(&self, row: &ChunkRow) -> ChunkId {
+        ChunkId { shard: self.shard, number: row.number, nonce: row.nonce }
+    }
+
+    /// Chunks have numbers below the capacity, pages from there on.
+    fn has_pages_number(&self, number: ChunkNumber) -> bool {
+        number.0 >= self.capacity
     }
 
     /// Where a chunk is published to be, or is going to be.
@@ -253,7 +296,13 @@ impl MaintenanceUnit {
         ChunkId { shard: self.shard, number, nonce: row.nonce }
     }
 
-    /// The row of an id; of an id that was made up, none.
+    /// The row of an id, or why there is none.
+    fn known(&self, id: ChunkId) -> Result<&Row, Refusal> {
+        let absent = || if self.page_of(id).is_some() { Refusal::Archived } else { Refusal::Unknown };
+        self.row(id).ok_or_else(absent)
+    }
+
+    /// The row of an id, if it is here; of an id that was made up, none.
     fn row(&self, id: ChunkId) -> Option<&Row> {
         let is_own = id.shard == self.shard;
         self.rows.get(&id.number).filter(|row| is_own && row.nonce == id.nonce)

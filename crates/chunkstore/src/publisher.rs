@@ -46,13 +46,24 @@ pub struct Publisher {
 impl Publisher {
     /// Builds the table of a unit's state. Each leader has a term of its own, later ones greater ones; `seed` is random, since ids carry
     /// what clients can see.
-    pub fn new(unit: &MaintenanceUnit, term: u64, seed: u64) -> Result<Self, PublishError> {
+    ///
+    /// `entries` are the unit's, from its state and its pages ([`MaintenanceUnit::lookup_entries`]).
+    pub fn new(
+        unit: &MaintenanceUnit,
+        entries: impl Iterator<Item = (ChunkId, ChunkPlaces)>,
+        term: u64,
+        seed: u64,
+    ) -> Result<Self, PublishError> {
         let shape = Shape::new(unit.capacity(), PLACES_BITS, 0).map_err(PublishError::Shape)?;
         let config = Config { key_bytes: CHUNK_ID_BYTES, shape, seed };
-        let entries = unit.index().map(|(id, places)| (id.to_bytes(), places.to_value()));
+        let entries = entries.map(|(id, places)| (id.to_bytes(), places.to_value()));
         let keyed = Maintenance::build(config, entries).map_err(PublishError::Build)?;
         let stream = Stream { shard: unit.shard(), term, generation: keyed.lookup().generation() };
-        Ok(Publisher { stream, number: 0, horizon: unit.next(), shape, table: Table::Keyed(Box::new(keyed)) })
+        let mut publisher = Publisher { stream, number: 0, horizon: unit.next(), shape, table: Table::Keyed(Box::new(keyed)) };
+        if unit.is_sealed() {
+            publisher.seal();
+        }
+        Ok(publisher)
     }
 
     /// Lets the keys of a sealed shard go; the lookup structure stays, for snapshots and for the disk.

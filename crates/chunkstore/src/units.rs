@@ -1,7 +1,8 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `space`, `membership`, `link`.
+//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `archive`, `sweeping`, `space`, `membership`, `link`.
 
+mod archive;
 mod filling;
 mod leading;
 mod link;
@@ -13,6 +14,7 @@ mod placing;
 mod requests;
 mod service;
 mod space;
+mod sweeping;
 
 pub use machine::UnitMachine;
 pub use member::UnitMember;

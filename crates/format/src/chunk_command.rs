@@ -5,7 +5,8 @@
 
 use types::DeviceId;
 
-use crate::chunk_id::{CHUNK_ID_BYTES, ChunkId, ChunkNonce};
+use crate::chunk_id::{CHUNK_ID_BYTES, ChunkId, ChunkNonce, ChunkNumber};
+use crate::chunk_page::{CHUNK_ROW_BYTES, ChunkRow};
 use crate::chunk_place::{BlockPlace, ChunkPlaces};
 use crate::decode::{DecodeError, Fault, Reader};
 
@@ -56,6 +57,19 @@ pub struct Relocation {
     pub is_lost: bool,
 }
 
+/// Rows of a closed shard that a page is to have: those from `first` to `last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRange {
+    pub first: ChunkNumber,
+    pub last: ChunkNumber,
+}
+
+impl PageRange {
+    pub fn contains(&self, number: ChunkNumber) -> bool {
+        self.first <= number && number <= self.last
+    }
+}
+
 /// What a unit is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkCommand {
@@ -98,6 +112,16 @@ pub enum ChunkCommand {
         device: DeviceId,
         first_block: u32,
     },
+    /// A chunk is to be put that has rows of the unit, which may leave its memory when that is committed.
+    RegisterPage {
+        registration: Registration,
+        range: PageRange,
+    },
+    /// Rows that stand in a page, whose chunk has this number, are needed in memory.
+    Touch {
+        page: ChunkNumber,
+        rows: Vec<ChunkRow>,
+    },
 }
 
 impl ChunkCommand {
@@ -136,6 +160,15 @@ impl ChunkCommand {
             ChunkCommand::Released { device, first_block } => {
                 [device.0, *first_block].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
             }
+            ChunkCommand::RegisterPage { registration, range } => {
+                registration.write(&mut out);
+                [range.first.0, range.last.0].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+            }
+            ChunkCommand::Touch { page, rows } => {
+                out.extend_from_slice(&page.0.to_le_bytes());
+                put_count(&mut out, rows.len());
+                rows.iter().for_each(|row| row.write(&mut out));
+            }
         }
         out
     }
@@ -154,6 +187,8 @@ impl ChunkCommand {
             ChunkCommand::Moved { .. } => 10,
             ChunkCommand::Release { .. } => 11,
             ChunkCommand::Released { .. } => 12,
+            ChunkCommand::RegisterPage { .. } => 13,
+            ChunkCommand::Touch { .. } => 14,
         }
     }
 
@@ -195,6 +230,15 @@ impl ChunkCommand {
             10 => {
                 let id = read_id(&mut reader)?;
                 ChunkCommand::Moved { id, from: read_place(&mut reader)?, to: read_place(&mut reader)? }
+            }
+            13 => {
+                let registration = Registration::read(&mut reader)?;
+                let (first, last) = (ChunkNumber(reader.u64("first")?), ChunkNumber(reader.u64("last")?));
+                ChunkCommand::RegisterPage { registration, range: PageRange { first, last } }
+            }
+            14 => {
+                let page = ChunkNumber(reader.u64("page")?);
+                ChunkCommand::Touch { page, rows: read_list(&mut reader, CHUNK_ROW_BYTES, ChunkRow::read)? }
             }
             found => return Err(reader.error_at(1, "kind", Fault::Unknown { found: u64::from(found) })),
         };

@@ -9,6 +9,7 @@ pub mod chunk_block;
 pub mod chunk_command;
 pub mod chunk_fences;
 pub mod chunk_id;
+pub mod chunk_page;
 pub mod chunk_place;
 pub mod chunk_update;
 

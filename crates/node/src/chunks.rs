@@ -88,7 +88,7 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     let hosts = Arc::new(HostService::new(env, reach.clone()));
     let contact = Arc::new(Contact::default());
     let blocks = Arc::new(BlockService::new(env, reach.clone(), stores.clone(), contact.clone()));
-    let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone(), settings.placer));
+    let units = Arc::new(Units::new(env, me, member, manager.clone(), reach.clone(), settings));
     let deliveries = Deliveries::new(env);
     let client = ChunkClient::new(env, reach.clone(), deliveries.clone(), address);
     let loads = Arc::new(Loads::new(env, manager.clone()));

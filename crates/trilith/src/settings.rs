@@ -443,7 +443,10 @@ mod tests {
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));
         assert_eq!(settings.engine.index, IndexForm::Ludo(LudoForm::default()));
-        assert_eq!(settings.chunks, ChunkSettings { shard_chunks: 500, placer: PlacerChoice::MapX, is_balanced: false });
+        assert_eq!(
+            settings.chunks,
+            ChunkSettings { shard_chunks: 500, placer: PlacerChoice::MapX, is_balanced: false, ..ChunkSettings::default() }
+        );
         assert_eq!(settings.admin_address.port(), 9001);
     }
 

@@ -17,6 +17,14 @@ impl Lost {
         self.devices.contains(&place.device()) || self.blocks.contains(&place)
     }
 
+    pub fn devices(&self) -> &BTreeSet<DeviceId> {
+        &self.devices
+    }
+
+    pub fn blocks(&self) -> &BTreeSet<BlockPlace> {
+        &self.blocks
+    }
+
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty() && self.blocks.is_empty()
     }

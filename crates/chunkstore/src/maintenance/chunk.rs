@@ -71,16 +71,21 @@ pub enum Refusal {
     Places,
     #[error("the blocks are no part of a device, or were granted before")]
     Grant,
+    /// For the leader, which reads the page.
+    #[error("the chunk's row is in a page and not in memory")]
+    Archived,
+    #[error("these rows can't have a page of their own now")]
+    Page,
 }
 
 impl Refusal {
     /// What the proposer can do about it.
     pub fn kind(self) -> ErrorKind {
         match self {
-            Refusal::Sealed | Refusal::UnderWay | Refusal::NotPending | Refusal::Places => ErrorKind::Conflict,
+            Refusal::Sealed | Refusal::UnderWay | Refusal::NotPending | Refusal::Places | Refusal::Page => ErrorKind::Conflict,
             Refusal::Size { .. } | Refusal::Grant => ErrorKind::Invalid,
             Refusal::NoRoom { .. } | Refusal::NoPlaces => ErrorKind::Full,
-            Refusal::Busy => ErrorKind::Busy,
+            Refusal::Busy | Refusal::Archived => ErrorKind::Busy,
             Refusal::Unknown => ErrorKind::NotFound,
         }
     }

@@ -12,14 +12,14 @@ impl MaintenanceUnit {
     /// Nodes have dead copies of these: whoever deletes them, and whether he lives, they end.
     pub(super) fn freed(&mut self, ids: &[ChunkId]) -> Result<Answer, Refusal> {
         for id in ids {
-            if self.row(*id).is_some() {
+            if self.row(*id).is_some() && !self.is_page(id.number) {
                 self.free(id.number);
             }
         }
         Ok(Answer::Done)
     }
 
-    fn free(&mut self, number: ChunkNumber) {
+    pub(super) fn free(&mut self, number: ChunkNumber) {
         let row = self.rows[&number];
         let mut ending: Vec<(BlockPlace, Held)> = Vec::new();
         let after_move = self.next_move;
@@ -58,7 +58,10 @@ impl MaintenanceUnit {
             if copies.iter().all(|(_, has_ended)| *has_ended) {
                 self.work.remove(&id.number);
                 self.rows.remove(&id.number);
-                changes.push(IndexChange::Removed(*id));
+                self.row_ended(id.number);
+                if !self.has_pages_number(id.number) {
+                    changes.push(IndexChange::Removed(*id));
+                }
             }
         }
         Ok(Answer::Done)

@@ -8,21 +8,28 @@
 //! | `shard`, `capacity`, `next`, `next_move` | u32, u64, u64, u64 |
 //! | grants | device u32, first block u32, blocks u32 |
 //! | released bulks | device u32, first block u32 |
-//! | rows | number u64, nonce u64, places 16 bytes, bytes u32, era u32 |
+//! | rows | a row of `format::chunk_page` |
 //! | work | number u64, kind u8; 1 pending: session u32, request u32; 2 moving: relocation u64, from, to, lost u8; 3 freeing: count u8, each a place and ended u8 |
 //! | pending copies | a held copy, then its deadline u64, 2⁶⁴ − 1 for none |
 //! | copies in limbo | a held copy |
 //! | targets | a held copy |
+//! | pages | first u64, last u64, number u64, live u64 |
+//! | gone | number u64 |
+//! | draft, none or one | number u64, first u64, last u64, those that changed: a list of u64 |
+//! | use by chunks in pages | place u64, bytes u32, entries u16 |
 //!
 //! A place has 8 bytes; a held copy is number u64, place, nonce u64, bytes u32, era u32, `after_move` u64, discarded u8. What follows from these
-//! (space in use, calls, relocations by number) is not written but derived, so that an image can't contradict itself there.
+//! (space in use by what is here, calls, relocations by number) is not written but derived, so that an image can't contradict itself there.
+
+mod pages;
 
 use std::collections::BTreeMap;
 
 use format::chunk_block::Era;
 use format::chunk_command::ClientCall;
 use format::chunk_id::{ChunkNonce, ChunkNumber, ShardId};
-use format::chunk_place::{BlockPlace, ChunkPlaces};
+use format::chunk_page::{CHUNK_ROW_BYTES, ChunkRow};
+use format::chunk_place::BlockPlace;
 use format::decode::{DecodeError, Reader};
 use reserve::{Deadline, Reserve};
 use types::DeviceId;
@@ -30,15 +37,15 @@ use types::DeviceId;
 use super::chunk::{Held, Row, Work};
 use super::{CopyKey, MaintenanceUnit};
 
-/// Version written; 1: the first.
-pub const IMAGE_VERSION: u8 = 1;
+/// Version written; 1: the first; 2: ends with pages, of which there were none.
+pub const IMAGE_VERSION: u8 = 2;
 
 const IMAGE: &str = "image of a unit";
+const WITH_PAGES: u8 = 2;
 const NO_DEADLINE: u64 = u64::MAX;
 const PENDING: u8 = 1;
 const MOVING: u8 = 2;
 const FREEING: u8 = 3;
-const ROW_BYTES: usize = 40;
 const HELD_BYTES: usize = 41;
 const GRANT_BYTES: usize = 12;
 const RELEASED_BYTES: usize = 8;
@@ -57,7 +64,7 @@ pub enum ImageError {
 impl MaintenanceUnit {
     /// The whole state.
     pub fn to_image(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + ROW_BYTES * self.rows.len());
+        let mut out = Vec::with_capacity(64 + CHUNK_ROW_BYTES * self.rows.len());
         out.push(IMAGE_VERSION);
         out.extend_from_slice(&self.shard.0.to_le_bytes());
         [self.capacity, self.next.0, self.next_move].iter().for_each(|number| put_u64(&mut out, *number));
@@ -71,7 +78,7 @@ impl MaintenanceUnit {
             [device.0, *first].iter().for_each(|number| put_u32(&mut out, *number));
         }
         put_u64(&mut out, self.rows.len() as u64);
-        self.rows.iter().for_each(|(number, row)| put_row(&mut out, *number, row));
+        self.rows.iter().for_each(|(number, row)| row.numbered(*number).write(&mut out));
         put_u64(&mut out, self.work.len() as u64);
         self.work.iter().for_each(|(number, work)| put_work(&mut out, *number, work));
         put_u64(&mut out, self.copies.pending_len() as u64);
@@ -84,6 +91,7 @@ impl MaintenanceUnit {
         limbo.into_iter().for_each(|(key, held)| put_held(&mut out, key, held));
         put_u64(&mut out, self.targets.pending_len() as u64);
         self.targets.pending().for_each(|(key, held)| put_held(&mut out, key, held));
+        self.put_pages(&mut out);
         out
     }
 
@@ -105,9 +113,9 @@ impl MaintenanceUnit {
             let device = DeviceId(reader.u32("device")?);
             unit.space.note_released(device, reader.u32("first block")?);
         }
-        for _ in 0..count(&mut reader, ROW_BYTES, "rows")? {
-            let (number, row) = read_row(&mut reader)?;
-            unit.rows.insert(number, row);
+        for _ in 0..count(&mut reader, CHUNK_ROW_BYTES, "rows")? {
+            let row = ChunkRow::read(&mut reader)?;
+            unit.rows.insert(row.number, Row::from(&row));
         }
         for _ in 0..count(&mut reader, WORK_BYTES, "work")? {
             let (number, work) = read_work(&mut reader)?;
@@ -126,8 +134,14 @@ impl MaintenanceUnit {
             let (key, held) = read_held(&mut reader)?;
             reserve(&mut unit.targets, key, held, None)?;
         }
+        let archived = if version >= WITH_PAGES { unit.read_pages(&mut reader)? } else { Vec::new() };
         reader.finish()?;
         unit.derive()?;
+        for (place, bytes, entries) in archived {
+            let taken = unit.space.take_archived(place, bytes, entries);
+            taken.map_err(|_| ImageError::Impossible("a block that holds more than it can"))?;
+        }
+        unit.check_pages()?;
         Ok(unit)
     }
 
@@ -146,17 +160,22 @@ impl MaintenanceUnit {
                 Work::Freeing { .. } => {}
             }
         }
-        // The copies of a chunk that ends are in limbo.
-        let work = &self.work;
-        let is_ending = |number: &ChunkNumber| matches!(work.get(number), Some(Work::Freeing { .. }));
-        let rows = self.rows.iter().filter(|(number, _)| !is_ending(number));
-        let published = rows.flat_map(|(_, row)| row.places.iter().map(|place| (place, row.bytes)));
-        let held = self.copies.limbo().chain(self.targets.pending()).map(|((_, place), held)| (place, held.bytes));
-        for (place, bytes) in published.chain(held) {
+        let held: Vec<(BlockPlace, u32)> = self.held().collect();
+        for (place, bytes) in held {
             self.space.check(place, bytes).map_err(|_| ImageError::Impossible("a block that holds more than it can"))?;
             self.space.take(place, bytes);
         }
         Ok(())
+    }
+
+    /// Copies that hold space and whose rows are here, with their bytes.
+    fn held(&self) -> impl Iterator<Item = (BlockPlace, u32)> {
+        // The copies of a chunk that ends are in limbo.
+        let is_ending = |number: &ChunkNumber| matches!(self.work.get(number), Some(Work::Freeing { .. }));
+        let rows = self.rows.iter().filter(move |(number, _)| !is_ending(number));
+        let published = rows.flat_map(|(_, row)| row.places.iter().map(|place| (place, row.bytes)).collect::<Vec<_>>());
+        let others = self.copies.limbo().chain(self.targets.pending()).map(|((_, place), held)| (place, held.bytes));
+        published.chain(others)
     }
 }
 
@@ -175,14 +194,6 @@ fn put_u32(out: &mut Vec<u8>, number: u32) {
 
 fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
-}
-
-fn put_row(out: &mut Vec<u8>, number: ChunkNumber, row: &Row) {
-    put_u64(out, number.0);
-    put_u64(out, row.nonce.0);
-    out.extend_from_slice(&row.places.to_value().to_le_bytes());
-    put_u32(out, row.bytes);
-    put_u32(out, row.era.0);
 }
 
 fn put_work(out: &mut Vec<u8>, number: ChunkNumber, work: &Work) {
@@ -235,14 +246,6 @@ fn read_flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, Image
         1 => Ok(true),
         _ => Err(ImageError::Impossible("a flag that is neither set nor not")),
     }
-}
-
-fn read_row(reader: &mut Reader<'_>) -> Result<(ChunkNumber, Row), ImageError> {
-    let number = ChunkNumber(reader.u64("number")?);
-    let nonce = ChunkNonce(reader.u64("nonce")?);
-    let places = u128::from_le_bytes(reader.array("places")?);
-    let places = ChunkPlaces::from_value(places).ok_or(ImageError::Impossible("places that there can't be"))?;
-    Ok((number, Row { nonce, places, bytes: reader.u32("bytes")?, era: Era(reader.u32("era")?) }))
 }
 
 fn read_work(reader: &mut Reader<'_>) -> Result<(ChunkNumber, Work), ImageError> {

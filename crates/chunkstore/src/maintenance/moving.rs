@@ -16,7 +16,7 @@ impl MaintenanceUnit {
     /// have departed.
     pub(super) fn relocate(&mut self, asked: &Relocation) -> Result<Answer, Refusal> {
         let Relocation { id, from, to, is_lost } = *asked;
-        self.row(id).ok_or(Refusal::Unknown)?;
+        self.known(id)?;
         match self.work.get(&id.number) {
             Some(Work::Moving { relocation, from: own_from, to: own_to, is_lost: was_lost }) if *own_from == from => {
                 let (relocation, own_to, is_lost) = (*relocation, *own_to, is_lost || *was_lost);
@@ -36,7 +36,7 @@ impl MaintenanceUnit {
     }
 
     fn check_target(&self, id: ChunkId, from: BlockPlace, to: BlockPlace) -> Result<(), Refusal> {
-        let row = self.row(id).ok_or(Refusal::Unknown)?;
+        let row = self.known(id)?;
         row.places.replaced(from, to).filter(|_| from != to).ok_or(Refusal::Places)?;
         self.space.check(to, row.bytes)?;
         // A former copy there must be forgotten first, or the two would be taken for each other.
@@ -55,7 +55,7 @@ impl MaintenanceUnit {
     }
 
     fn begin_move(&mut self, id: ChunkId, from: BlockPlace, to: BlockPlace, is_lost: bool) -> Result<Answer, Refusal> {
-        let row = *self.row(id).ok_or(Refusal::Unknown)?;
+        let row = *self.known(id)?;
         let relocation = self.next_move;
         let (era, after_move) = (Era(row.era.0 + 1), relocation + 1);
         let held = Held { nonce: row.nonce, bytes: row.bytes, era, after_move, is_discarded: false };
@@ -75,7 +75,7 @@ impl MaintenanceUnit {
         to: BlockPlace,
         changes: &mut Vec<IndexChange>,
     ) -> Result<Answer, Refusal> {
-        let row = *self.row(id).ok_or(Refusal::Unknown)?;
+        let row = *self.known(id)?;
         let under_way = match self.work.get(&id.number) {
             Some(Work::Moving { relocation, from: own_from, to: own_to, .. }) if (*own_from, *own_to) == (from, to) => {
                 Some(*relocation)
@@ -95,9 +95,13 @@ impl MaintenanceUnit {
         let left = Held { nonce: row.nonce, bytes: row.bytes, era: row.era, after_move, is_discarded: false };
         self.copies.release((id.number, from), left).expect("a published copy is not in limbo");
         let row = self.rows.get_mut(&id.number).expect("it was there");
-        changes.push(IndexChange::Changed { id, from: row.places, to: places });
-        row.places = places;
+        let former = std::mem::replace(&mut row.places, places);
         row.era = Era(row.era.0 + 1);
+        self.row_changed(id.number);
+        // Readers find no pages.
+        if !self.has_pages_number(id.number) {
+            changes.push(IndexChange::Changed { id, from: former, to: places });
+        }
         Ok(Answer::Done)
     }
 }

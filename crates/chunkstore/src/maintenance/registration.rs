@@ -3,6 +3,7 @@
 use format::chunk_block::{BLOCK_DATA_BYTES, Era};
 use format::chunk_command::Registration;
 use format::chunk_id::{ChunkId, ChunkNumber};
+use format::chunk_place::ChunkPlaces;
 use reserve::Deadline;
 
 use super::chunk::{Held, Refusal, Row, Work};
@@ -11,13 +12,26 @@ use crate::limits::MAX_PENDING_COPIES;
 
 impl MaintenanceUnit {
     pub(super) fn register(&mut self, asked: &Registration, changes: &mut Vec<IndexChange>) -> Result<Answer, Refusal> {
-        if let Some(number) = self.calls.get(&asked.call) {
-            let row = &self.rows[number];
-            return Ok(Answer::Registered { id: self.id_of(*number, row), places: row.places });
+        if let Some(answer) = self.registered(asked) {
+            return Ok(answer);
         }
         if self.is_sealed() {
             return Err(Refusal::Sealed);
         }
+        let (id, places) = self.open(asked)?;
+        changes.push(IndexChange::Inserted { id, places });
+        Ok(Answer::Registered { id, places })
+    }
+
+    /// What a repeated call is answered.
+    pub(super) fn registered(&self, asked: &Registration) -> Option<Answer> {
+        let number = self.calls.get(&asked.call)?;
+        let row = &self.rows[number];
+        Some(Answer::Registered { id: self.id_of(*number, row), places: row.places })
+    }
+
+    /// A chunk that is pending from now on.
+    pub(super) fn open(&mut self, asked: &Registration) -> Result<(ChunkId, ChunkPlaces), Refusal> {
         if asked.bytes == 0 || asked.bytes > BLOCK_DATA_BYTES {
             return Err(Refusal::Size { limit: BLOCK_DATA_BYTES });
         }
@@ -39,14 +53,12 @@ impl MaintenanceUnit {
         self.rows.insert(number, row);
         self.work.insert(number, Work::Pending { call: asked.call });
         self.calls.insert(asked.call, number);
-        let (id, places) = (self.id_of(number, &row), row.places);
-        changes.push(IndexChange::Inserted { id, places });
-        Ok(Answer::Registered { id, places })
+        Ok((self.id_of(number, &row), row.places))
     }
 
     /// All copies are durable. Asked again, it is so again.
     pub(super) fn commit(&mut self, id: ChunkId) -> Result<Answer, Refusal> {
-        let row = *self.row(id).ok_or(Refusal::Unknown)?;
+        let row = *self.known(id)?;
         match self.work.get(&id.number) {
             Some(Work::Pending { call }) => {
                 self.calls.remove(call);
@@ -54,6 +66,7 @@ impl MaintenanceUnit {
                 for place in row.places.iter() {
                     self.copies.commit((id.number, place)).expect("the copies of a pending chunk are pending");
                 }
+                self.page_committed(id.number);
                 Ok(Answer::Done)
             }
             Some(Work::Freeing { .. }) => Err(Refusal::NotPending),
@@ -62,7 +75,7 @@ impl MaintenanceUnit {
     }
 
     pub(super) fn revoke(&mut self, id: ChunkId) -> Result<Answer, Refusal> {
-        self.row(id).ok_or(Refusal::Unknown)?;
+        self.known(id)?;
         if !matches!(self.work.get(&id.number), Some(Work::Pending { .. })) {
             return Err(Refusal::NotPending);
         }
@@ -84,7 +97,7 @@ impl MaintenanceUnit {
     }
 
     /// A late write may still make copies: they are ended as those of a deleted chunk.
-    fn give_up(&mut self, number: ChunkNumber) {
+    pub(super) fn give_up(&mut self, number: ChunkNumber) {
         let Some(Work::Pending { call }) = self.work.remove(&number) else { panic!("{number:?} is not pending") };
         self.calls.remove(&call);
         let places = self.rows[&number].places;
@@ -94,5 +107,6 @@ impl MaintenanceUnit {
             self.copies.revoke((number, place));
         }
         self.work.insert(number, Work::Freeing { copies });
+        self.page_given_up(number);
     }
 }

@@ -132,6 +132,22 @@ impl Space {
         runs(self.blocks.keys().copied())
     }
 
+    /// What is held in each block: bytes and entries.
+    pub fn uses(&self) -> impl Iterator<Item = (BlockPlace, u32, u16)> {
+        self.blocks.iter().map(|(place, used)| (*place, used.bytes, used.entries))
+    }
+
+    /// What chunks hold in a block whose rows are in pages, for an image that was read.
+    pub fn take_archived(&mut self, place: BlockPlace, bytes: u32, entries: u16) -> Result<(), Refusal> {
+        let used = self.blocks.get(&place).copied().ok_or(Refusal::NoRoom { place })?;
+        let sum = used.bytes.checked_add(bytes).zip(used.entries.checked_add(entries));
+        let (bytes, entries) = sum
+            .filter(|sum| sum.0 <= BLOCK_DATA_BYTES && usize::from(sum.1) <= MAX_BLOCK_ENTRIES)
+            .ok_or(Refusal::NoRoom { place })?;
+        self.change(place, |used| *used = Use { bytes, entries });
+        Ok(())
+    }
+
     pub fn check(&self, place: BlockPlace, bytes: u32) -> Result<(), Refusal> {
         if self.room(place).is_some_and(|room| bytes <= room) { Ok(()) } else { Err(Refusal::NoRoom { place }) }
     }
@@ -164,7 +180,7 @@ impl Space {
 }
 
 /// What a chunk takes of a block at its node. So sums are of whole device blocks, and what is left of a block is too.
-fn taken_by(bytes: u32) -> u32 {
+pub(super) fn taken_by(bytes: u32) -> u32 {
     room_of(bytes).expect("a checked chunk fits a block")
 }
 

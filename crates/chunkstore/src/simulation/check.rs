@@ -25,7 +25,7 @@ impl World {
     fn judge_copies(&self) {
         let mut copies = 0;
         for (at, entry) in self.entries() {
-            let found = self.unit.find(entry.id);
+            let found = self.found(entry.id);
             assert!(matches!(found, Found::Known(places) if places.contains(at)), "{:?} at {at:?} is {found:?}", entry);
             assert!(matches!(entry.state, CopyState::Live | CopyState::Overwriting), "{entry:?} at {at:?}");
             copies += 1;

@@ -15,7 +15,7 @@ use super::workload::{Workload, registration};
 use crate::client::{Event, Round, Send};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
 use crate::lookup::{LookupHost, Received};
-use crate::maintenance::{Answer, Duty, MaintenanceUnit, Move};
+use crate::maintenance::{Answer, Duty, MaintenanceUnit, Move, Sought};
 use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
 use crate::storage_node::{JobId, Step, StorageNode, Tag};
 
@@ -209,9 +209,17 @@ impl World {
         self.now_ms < FAULTS_UNTIL_MS
     }
 
+    /// What the unit says of an id; it has no pages here.
+    pub(super) fn found(&self, id: ChunkId) -> Found {
+        match self.unit.seek(id, None) {
+            Sought::Found(found) => found,
+            Sought::InPage(page) => panic!("nobody writes pages here: {page:?}"),
+        }
+    }
+
     /// Whether the unit knows of a copy, and means it to stay.
     fn is_in_place(&self, at: BlockPlace, entry: &BlockEntry) -> bool {
-        let is_known = matches!(self.unit.find(entry.id), Found::Known(places) if places.contains(at));
+        let is_known = matches!(self.found(entry.id), Found::Known(places) if places.contains(at));
         is_known && entry.state != CopyState::Dead
     }
 
@@ -325,7 +333,7 @@ impl World {
             Send::Commit { round, id } => (round, ChunkCommand::Commit(id)),
             Send::Revoke(id) => (Round(0), ChunkCommand::Revoke(id)),
             Send::Find { round, id } => {
-                let event = Event::Found { round, found: self.unit.find(id) };
+                let event = Event::Found { round, found: self.found(id) };
                 return self.send(Happening::Client { call, event });
             }
             Send::Route { .. } | Send::Node { .. } | Send::Tell(_) | Send::Suspect(_) => unreachable!("not for the unit"),
@@ -490,7 +498,8 @@ impl World {
         self.term += 1;
         let seed = self.choose.below(usize::MAX) as u64;
         let (mut leader, orders) =
-            Leader::begin(&self.unit, self.term, seed, &(0..HOSTS).map(Host).collect()).expect("the state has a table");
+            Leader::begin(&self.unit, self.unit.index(), self.term, seed, &(0..HOSTS).map(Host).collect())
+                .expect("the state has a table");
         let lost = (0..DEVICES).filter(|device| self.devices[*device as usize].is_lost);
         lost.for_each(|device| _ = leader.lose(DeviceId(device)));
         self.leader = Some(leader);

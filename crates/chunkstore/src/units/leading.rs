@@ -3,6 +3,7 @@
 mod ailing;
 mod compaction;
 pub mod healing;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,7 @@ use crate::protocol::NodeReport;
 use ailing::Ailing;
 use compaction::Compaction;
 use healing::Looked;
+use sweep::Sweep;
 
 /// Names an errand to a node.
 pub type ErrandKey = (Errand, ChunkId, BlockPlace);
@@ -53,6 +55,8 @@ pub struct Leading {
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
     compaction: Compaction,
+    /// Of rows in pages.
+    pub sweep: Sweep,
 }
 
 /// The place that a copy leaves.
@@ -100,6 +104,7 @@ impl Leading {
             looked: Looked::default(),
             looked_for_idle: None,
             compaction: Compaction::default(),
+            sweep: Sweep::default(),
         }
     }
 

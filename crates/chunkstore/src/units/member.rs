@@ -9,7 +9,7 @@
 //!
 //! Locks are taken in the order machine, then `leading`; none is held across an await.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use types::NodeId;
 
+use super::archive::PageCache;
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
 use super::link::Link;
@@ -29,10 +30,11 @@ use super::machine::UnitMachine;
 use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, Order};
 use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
-use crate::maintenance::MaintenanceUnit;
+use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::message::ToNode;
 use crate::placement::PlacerChoice;
 use crate::reach::Reach;
+use crate::settings::ChunkSettings;
 
 /// A member of a unit.
 pub struct UnitMember {
@@ -46,6 +48,11 @@ pub struct UnitMember {
     pub(super) is_changing_members: AtomicBool,
     /// For bulks, or to close the shard.
     pub(super) is_asking_manager: AtomicBool,
+    pub(super) page_rows: usize,
+    pub(super) page_cache: Mutex<PageCache>,
+    pub(super) is_archiving: AtomicBool,
+    pub(super) is_sweeping: AtomicBool,
+    pub(super) is_bringing: AtomicBool,
     placer: PlacerChoice,
 }
 
@@ -57,7 +64,7 @@ impl UnitMember {
         group: Group<UnitMachine>,
         manager: Arc<Manager>,
         reach: Arc<dyn Reach>,
-        placer: PlacerChoice,
+        settings: ChunkSettings,
     ) -> Arc<UnitMember> {
         let duties = Arc::new(Semaphore::new(MAX_DUTIES));
         let member = Arc::new(UnitMember {
@@ -70,7 +77,12 @@ impl UnitMember {
             duties,
             is_changing_members: AtomicBool::new(false),
             is_asking_manager: AtomicBool::new(false),
-            placer,
+            page_rows: settings.page_rows,
+            page_cache: Mutex::default(),
+            is_archiving: AtomicBool::new(false),
+            is_sweeping: AtomicBool::new(false),
+            is_bringing: AtomicBool::new(false),
+            placer: settings.placer,
         });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
@@ -79,6 +91,11 @@ impl UnitMember {
     /// Whether this node leads the unit.
     pub fn is_leading(&self) -> bool {
         self.leading.lock().is_some()
+    }
+
+    /// Rows in memory, and chunks that there are.
+    pub fn rows(&self) -> (u64, u64) {
+        self.group.look(|machine| (machine.unit().rows_here() as u64, machine.unit().chunks()))
     }
 
     /// Begins or ends to lead, as the group has it.
@@ -95,19 +112,27 @@ impl UnitMember {
     async fn begin(self: &Arc<Self>, term: Term) {
         let hosts = self.hosts(&self.manager.snapshot());
         let seed = self.env.random_u64();
+        let mut pages = BTreeMap::new();
+        let lacking = self.group.look(|machine| machine.unit().pages().collect());
+        self.read_pages(lacking, &mut pages).await;
         let begun = self.group.read(ReadMode::Confirmed, |machine| {
+            let entries = machine.unit().lookup_entries(&pages)?;
             // From this state on: what is applied later is noted.
             machine.listen();
-            Leader::begin(machine.unit(), term.0, seed, &hosts)
+            Some(Leader::begin(machine.unit(), entries, term.0, seed, &hosts))
         });
         match begun.await {
-            Ok(Ok((leader, orders))) => {
+            // Pages that nobody can read now, or that have come meanwhile: it is looked at again.
+            Ok(None) => tracing::debug!(shard = self.shard.0, "not leading yet: rows of the unit are not there"),
+            Ok(Some(Ok((leader, orders)))) => {
                 tracing::info!(shard = self.shard.0, term = term.0, "this node leads a shard's maintenance unit");
                 *self.leading.lock() = Some(Leading::new(self.env.now(), term, leader, self.placer));
                 self.carry_out(orders);
                 self.tick();
             }
-            Ok(Err(error)) => tracing::error!(shard = self.shard.0, %error, "the shard's lookup structure can't be built"),
+            Ok(Some(Err(error))) => {
+                tracing::error!(shard = self.shard.0, %error, "the shard's lookup structure can't be built")
+            }
             // Not the leader any more, or no quorum: it is looked at again.
             Err(error) => tracing::debug!(shard = self.shard.0, %error, "not leading yet"),
         }
@@ -149,13 +174,17 @@ impl UnitMember {
             let mut orders = leading.leader.set_hosts(&hosts);
             let is_stock_new = leading.take_stock(now, &state, unit);
             let mut healing = Healing::default();
+            let mut audited = None;
             if is_stock_new {
                 if is_closed {
                     leading.choose_bulks(now, &state, unit);
                 }
                 healing = leading.heal(now, &state, unit, &mut || self.env.random_u64());
                 orders.append(&mut healing.orders);
-                orders.extend(leading.audit(unit));
+                match leading.audit(unit) {
+                    Ok(queries) => orders.extend(queries),
+                    Err(page) => audited = Some(page),
+                }
                 if is_closed {
                     orders.extend(leading.compact(unit));
                 }
@@ -163,9 +192,9 @@ impl UnitMember {
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
             let is_full = unit.is_sealed() && state.shard(self.shard.0).is_some_and(|shard| shard.is_open);
-            Some((orders, is_stock_new, healing, is_full))
+            Some((orders, is_stock_new, healing, audited, is_full))
         });
-        let Some((orders, is_stock_new, healing, is_full)) = looked else { return };
+        let Some((orders, is_stock_new, healing, audited, is_full)) = looked else { return };
         self.carry_out(orders);
         self.mend_all(healing);
         if is_full {
@@ -174,7 +203,18 @@ impl UnitMember {
         if is_stock_new {
             self.keep_space(&state);
             self.keep_members(&state);
+            self.keep_pages(is_closed, audited);
         }
+    }
+
+    /// Rows go to pages, and come from there.
+    fn keep_pages(self: &Arc<Self>, is_closed: bool, audited: Option<PageRef>) {
+        if is_closed {
+            self.keep_archive();
+        }
+        self.keep_sweeping();
+        self.bring_ailing();
+        audited.into_iter().for_each(|page| self.read_for_audit(page));
     }
 
     /// Nodes or devices are others than a moment ago.

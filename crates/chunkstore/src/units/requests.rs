@@ -7,7 +7,9 @@ use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
 use env::Instant;
 use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, MAX_COMMAND_ITEMS, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce};
+use format::chunk_page::ChunkPage;
 use format::chunk_place::ChunkPlaces;
+use manager::Snapshot;
 use types::{DeviceId, NodeId};
 
 use super::leading::Leaving;
@@ -15,9 +17,9 @@ use super::machine::UnitMachine;
 use super::member::{UnitMember, with_leader};
 use super::placing::{NoPlaces, Wanted};
 use crate::leader::{Errand, Order};
-use crate::limits::{COMMIT_PATIENCE, MAX_REGISTER_TRIES, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
-use crate::maintenance::{Answer, Refusal};
-use crate::message::{Found, NodeRequest, ToNode};
+use crate::limits::{COMMIT_PATIENCE, MAX_PAGE_TRIES, MAX_REGISTER_TRIES, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
+use crate::maintenance::{Answer, PageRef, Refusal, Sought};
+use crate::message::{NodeRequest, ToNode};
 use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
 
 impl UnitMember {
@@ -28,11 +30,11 @@ impl UnitMember {
                 self.register(call, bytes, usize::from(copies), &avoid).await
             }
             UnitRequest::Commit(id) => self.commit(id).await,
-            UnitRequest::Revoke(id) => self.propose(&ChunkCommand::Revoke(id)).await,
+            UnitRequest::Revoke(id) => self.propose_about(id, &ChunkCommand::Revoke(id)).await,
             UnitRequest::Find(id) => self.find(id).await,
             UnitRequest::Relocate { id, from, to } => self.relocate(id, from, to).await,
             UnitRequest::Report(report) => self.report(report),
-            UnitRequest::Suspect(copy) => self.suspect(copy),
+            UnitRequest::Suspect(copy) => self.suspect(copy).await,
             UnitRequest::LastCopies { devices, .. } => self.last_copies(&devices.into_iter().collect()).await,
         }
     }
@@ -96,7 +98,7 @@ impl UnitMember {
     }
 
     async fn commit(self: &Arc<Self>, id: ChunkId) -> UnitAnswer {
-        let answer = self.propose(&ChunkCommand::Commit(id)).await;
+        let answer = self.propose_about(id, &ChunkCommand::Commit(id)).await;
         if answer != UnitAnswer::Done {
             return answer;
         }
@@ -113,30 +115,59 @@ impl UnitMember {
     }
 
     async fn find(&self, id: ChunkId) -> UnitAnswer {
-        let found: Result<Found, ReadError> = self.group.read(ReadMode::Lease, |machine| machine.unit().find(id)).await;
-        match found {
-            Ok(found) => UnitAnswer::Found(found),
-            Err(ReadError::NotLeader(error)) => self.led_by(&error),
-            Err(_) => UnitAnswer::Unknown,
+        let mut read = None;
+        for _ in 0..MAX_PAGE_TRIES {
+            let page: Option<&ChunkPage> = read.as_deref();
+            match self.group.read(ReadMode::Lease, |machine| machine.unit().seek(id, page)).await {
+                Ok(Sought::Found(found)) => return UnitAnswer::Found(found),
+                Ok(Sought::InPage(at)) => read = self.read_page(at).await,
+                Err(ReadError::NotLeader(error)) => return self.led_by(&error),
+                Err(_) => return UnitAnswer::Unknown,
+            }
         }
+        UnitAnswer::Unknown
     }
 
     /// By the state as it is now, and what nodes have reported.
     async fn last_copies(&self, devices: &BTreeSet<DeviceId>) -> UnitAnswer {
         let state = self.manager.snapshot();
-        let counted = self.group.read(ReadMode::Confirmed, |machine| {
-            let leading = self.leading.lock();
-            leading.as_ref().map(|leading| leading.last_copies(&state, machine.unit(), devices))
-        });
-        match counted.await {
-            Ok(Some(count)) => UnitAnswer::Counted(count),
-            Ok(None) => self.not_leader(),
-            Err(ReadError::NotLeader(error)) => self.led_by(&error),
-            Err(_) => UnitAnswer::Unknown,
+        for _ in 0..MAX_PAGE_TRIES {
+            let pages: Vec<PageRef> = self.group.look(|machine| machine.unit().pages().collect());
+            let Some(archived) = self.last_copies_in(&state, &pages, devices).await else { return UnitAnswer::Unknown };
+            // Rows leave the state with new pages only: if there are none, each row was seen in a page or is here.
+            let counted = self.group.read(ReadMode::Confirmed, |machine| {
+                let leading = self.leading.lock();
+                let count = leading.as_ref().map(|leading| leading.last_copies(&state, machine.unit(), None, devices));
+                (count, machine.unit().pages().map(|page| page.id).eq(pages.iter().map(|page| page.id)))
+            });
+            match counted.await {
+                Ok((Some(here), true)) => return UnitAnswer::Counted(here + archived),
+                Ok((Some(_), false)) => {}
+                Ok((None, _)) => return self.not_leader(),
+                Err(ReadError::NotLeader(error)) => return self.led_by(&error),
+                Err(_) => return UnitAnswer::Unknown,
+            }
         }
+        UnitAnswer::Unknown
+    }
+
+    /// Of chunks whose rows are in pages; none if one can't be read.
+    async fn last_copies_in(&self, state: &Snapshot, pages: &[PageRef], devices: &BTreeSet<DeviceId>) -> Option<u64> {
+        let mut count = 0;
+        for at in pages {
+            let page = self.read_page(*at).await?;
+            count += self.group.look(|machine| {
+                let leading = self.leading.lock();
+                leading.as_ref().map_or(0, |leading| leading.last_copies(state, machine.unit(), Some(&page), devices))
+            });
+        }
+        Some(count)
     }
 
     async fn relocate(self: &Arc<Self>, id: ChunkId, from: DeviceId, to: Option<DeviceId>) -> UnitAnswer {
+        if !self.bring(&[id]).await {
+            return UnitAnswer::Unknown;
+        }
         let state = self.manager.snapshot();
         let command = self.group.look(|machine| {
             let unit = machine.unit();
@@ -158,7 +189,7 @@ impl UnitMember {
             command.ok_or(UnitAnswer::Refused(Refusal::NoPlaces))
         });
         match command {
-            Ok(command) => self.propose(&command).await,
+            Ok(command) => self.propose_about(id, &command).await,
             Err(answer) => answer,
         }
     }
@@ -181,17 +212,37 @@ impl UnitMember {
         freed.truncate(MAX_COMMAND_ITEMS);
         // What is being ended already is not told to the log again.
         let is_news = |id: &ChunkId| self.group.look(|machine| machine.unit().is_at_rest(*id) || machine.unit().is_moving(*id));
-        freed.retain(is_news);
-        if !freed.is_empty() {
-            self.propose_beside(ChunkCommand::Freed(freed));
+        let (archived, mut here): (Vec<ChunkId>, Vec<ChunkId>) =
+            freed.into_iter().partition(|id| self.group.look(|machine| machine.unit().page_of(*id).is_some()));
+        here.retain(is_news);
+        if !here.is_empty() {
+            self.propose_beside(ChunkCommand::Freed(here));
+        }
+        if !archived.is_empty() {
+            self.free_archived(archived);
         }
         UnitAnswer::Done
     }
 
+    /// Chunks that have ended and whose rows are in pages. What is not done is reported again.
+    fn free_archived(self: &Arc<Self>, ids: Vec<ChunkId>) {
+        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
+        let member = self.clone();
+        self.env.spawn(async move {
+            if member.bring(&ids).await {
+                member.propose_beside(ChunkCommand::Freed(ids));
+            }
+            drop(permit);
+        });
+    }
+
     /// Whoever says so may be wrong, or late.
-    fn suspect(self: &Arc<Self>, CopyOf { id, place }: CopyOf) -> UnitAnswer {
+    async fn suspect(self: &Arc<Self>, CopyOf { id, place }: CopyOf) -> UnitAnswer {
         if self.leading.lock().is_none() {
             return self.not_leader();
+        }
+        if !self.bring(&[id]).await {
+            return UnitAnswer::Unknown;
         }
         let is_its = |machine: &UnitMachine| {
             let unit = machine.unit();
@@ -202,6 +253,24 @@ impl UnitMember {
             self.carry_out(vec![Order::Node { errand: Errand::Audit, to }]);
         }
         UnitAnswer::Done
+    }
+
+    /// About a chunk whose row may be in a page.
+    async fn propose_about(&self, id: ChunkId, command: &ChunkCommand) -> UnitAnswer {
+        for _ in 0..MAX_PAGE_TRIES {
+            let answer = self.propose(command).await;
+            if answer != UnitAnswer::Refused(Refusal::Archived) {
+                return answer;
+            }
+            if !self.bring(&[id]).await {
+                return UnitAnswer::Unknown;
+            }
+            // The page has no such chunk: the id was made up.
+            if self.group.look(|machine| machine.unit().page_of(id).is_some()) {
+                return UnitAnswer::Refused(Refusal::Unknown);
+            }
+        }
+        UnitAnswer::Unknown
     }
 
     async fn propose(&self, command: &ChunkCommand) -> UnitAnswer {

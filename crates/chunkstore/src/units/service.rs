@@ -14,9 +14,9 @@ use types::NodeId;
 
 use super::machine::UnitMachine;
 use super::member::UnitMember;
-use crate::placement::PlacerChoice;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
+use crate::settings::ChunkSettings;
 use crate::wire;
 
 /// The group of shard 0; the manager's and others have lower numbers.
@@ -30,7 +30,7 @@ pub struct Units {
     manager: Arc<Manager>,
     reach: Arc<dyn Reach>,
     units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
-    placer: PlacerChoice,
+    settings: ChunkSettings,
 }
 
 impl Units {
@@ -40,9 +40,9 @@ impl Units {
         member: Node,
         manager: Arc<Manager>,
         reach: Arc<dyn Reach>,
-        placer: PlacerChoice,
+        settings: ChunkSettings,
     ) -> Units {
-        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), placer }
+        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), settings }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there.
@@ -67,7 +67,7 @@ impl Units {
         if record.founders.contains(&self.me) && group.status().addresses.is_empty() {
             self.found(record, &group, state).await;
         }
-        let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone(), self.placer);
+        let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone(), self.settings);
         self.units.lock().insert(shard, unit);
         Ok(())
     }
@@ -90,6 +90,12 @@ impl Units {
     pub fn counts(&self) -> (usize, usize) {
         let units = self.units.lock();
         (units.values().filter(|unit| unit.is_leading()).count(), units.len())
+    }
+
+    /// Rows in memory of the units that this node leads, and the chunks that these have.
+    pub fn rows(&self) -> (u64, u64) {
+        let led: Vec<Arc<UnitMember>> = self.units.lock().values().filter(|unit| unit.is_leading()).cloned().collect();
+        led.iter().map(|unit| unit.rows()).fold((0, 0), |(here, chunks), unit| (here + unit.0, chunks + unit.1))
     }
 
     pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {

@@ -212,6 +212,8 @@ impl Wire for Refusal {
             Refusal::Places => out.put_u8(8),
             Refusal::Grant => out.put_u8(9),
             Refusal::NoPlaces => out.put_u8(10),
+            Refusal::Archived => out.put_u8(11),
+            Refusal::Page => out.put_u8(12),
         }
     }
 
@@ -227,6 +229,8 @@ impl Wire for Refusal {
             8 => Refusal::Places,
             9 => Refusal::Grant,
             10 => Refusal::NoPlaces,
+            11 => Refusal::Archived,
+            12 => Refusal::Page,
             found => return Err(input.unknown("refusal", found)),
         })
     }

@@ -1,9 +1,12 @@
 use proptest::prelude::*;
 use types::DeviceId;
 
-use super::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
-use crate::chunk_id::ChunkNonce;
+use super::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration, Relocation};
+use crate::chunk_block::Era;
 use crate::chunk_id::tests::{any_id, id};
+use crate::chunk_id::{ChunkNonce, ChunkNumber};
+use crate::chunk_page::ChunkRow;
+use crate::chunk_page::tests::any_row;
 use crate::chunk_place::ChunkPlaces;
 use crate::chunk_place::tests::{any_place, any_places, place};
 
@@ -21,6 +24,9 @@ fn golden() {
     let copy = CopyOf { id, place: from };
     let (id_hex, from_hex, to_hex) = ("0100000002000000000000000300000000000000", "0200000400000000", "0400000c00000000");
     let registered = "05000000060000000700000000000000080000000200000400fcffffffffffffffffff3f0900000000000000";
+    let range = PageRange { first: ChunkNumber(10), last: ChunkNumber(11) };
+    let row = ChunkRow { number: ChunkNumber(2), nonce: ChunkNonce(3), places, bytes: 4, era: Era(5) };
+    let row_hex = "020000000000000003000000000000000200000400fcffffffffffffffffff3f0400000005000000";
     let rows = [
         (ChunkCommand::Grant { device: DeviceId(1), first_block: 2, blocks: 3 }, "0101010000000200000003000000".to_owned()),
         (ChunkCommand::Register(registration), format!("0102{registered}")),
@@ -34,6 +40,8 @@ fn golden() {
         (ChunkCommand::Moved { id, from, to }, format!("010a{id_hex}{from_hex}{to_hex}")),
         (ChunkCommand::Release { device: DeviceId(1), first_block: 2, blocks: 3 }, "010b010000000200000003000000".to_owned()),
         (ChunkCommand::Released { device: DeviceId(1), first_block: 2 }, "010c0100000002000000".to_owned()),
+        (ChunkCommand::RegisterPage { registration, range }, format!("010d{registered}0a000000000000000b00000000000000")),
+        (ChunkCommand::Touch { page: ChunkNumber(1), rows: vec![row] }, format!("010e01000000000000000100{row_hex}")),
     ];
     for (command, expected) in rows {
         assert_eq!(hex(&command), expected, "{command:?}");
@@ -42,16 +50,22 @@ fn golden() {
 
 fn any_command() -> impl Strategy<Value = ChunkCommand> {
     let copies = || prop::collection::vec((any_id(), any_place()).prop_map(|(id, place)| CopyOf { id, place }), 0..5);
-    let registration = (any::<(u32, u32, u64, u32, u64)>(), any_places()).prop_map(|(numbers, places)| {
-        let (session, request, nonce, bytes, deadline_ms) = numbers;
-        let call = ClientCall { session, request };
-        ChunkCommand::Register(Registration { call, nonce: ChunkNonce(nonce), bytes, places, deadline_ms })
-    });
+    let registration = || {
+        (any::<(u32, u32, u64, u32, u64)>(), any_places()).prop_map(|(numbers, places)| {
+            let (session, request, nonce, bytes, deadline_ms) = numbers;
+            let call = ClientCall { session, request };
+            Registration { call, nonce: ChunkNonce(nonce), bytes, places, deadline_ms }
+        })
+    };
+    let range = any::<(u64, u64)>().prop_map(|(first, last)| PageRange { first: ChunkNumber(first), last: ChunkNumber(last) });
+    let touched = (any::<u64>(), prop::collection::vec(any_row(), 0..5));
     prop_oneof![
         any::<(u32, u32, u32)>().prop_map(|(device, first_block, blocks)| {
             ChunkCommand::Grant { device: DeviceId(device), first_block, blocks }
         }),
-        registration,
+        registration().prop_map(ChunkCommand::Register),
+        (registration(), range).prop_map(|(registration, range)| ChunkCommand::RegisterPage { registration, range }),
+        touched.prop_map(|(page, rows)| ChunkCommand::Touch { page: ChunkNumber(page), rows }),
         any_id().prop_map(ChunkCommand::Commit),
         any_id().prop_map(ChunkCommand::Revoke),
         any::<u64>().prop_map(|now_ms| ChunkCommand::Expire { now_ms }),
@@ -75,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..14) {
+    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..16) {
         (bytes[0], bytes[1]) = (1, kind);
         if let Ok(read) = ChunkCommand::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);

@@ -34,11 +34,12 @@ const WITH_CHUNKS: Topology = Topology { name: "three nodes with chunks", chunk_
 const SMALL_SHARDS: Topology =
     Topology { name: "three nodes with small shards", chunk_blocks: 16 * BULK_BLOCKS, shard_chunks: 24, ..WITH_CHUNKS };
 
-const TOPOLOGIES: [Topology; 4] = [
+const TOPOLOGIES: [Topology; 5] = [
     WITH_CHUNKS,
     Topology { name: "four nodes with chunks", nodes: 4, ..WITH_CHUNKS },
     Topology { name: "three nodes with chunks on two devices", devices_per_node: 2, zones: 24, ..WITH_CHUNKS },
     SMALL_SHARDS,
+    Topology { name: "four nodes with small shards", nodes: 4, ..SMALL_SHARDS },
 ];
 
 const FAULTS: [FaultMix; 5] = [

@@ -24,6 +24,8 @@ const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 const SEGMENTS: usize = 8;
 /// Beside a device's zones: superblock, notes, and the rounding of both.
 pub const DEVICE_OVERHEAD_BYTES: u64 = 8 * 1024 * 1024;
+/// Rows of a page of a unit: few, so that there are several.
+const PAGE_ROWS: usize = 5;
 /// Pause before the manager is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -155,7 +157,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
 impl Start {
     async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
         let Start { env, options, devices, mut ids, topology, scrub_period } = self;
-        let chunks = ChunkSettings { shard_chunks: topology.shard_chunks, ..ChunkSettings::default() };
+        let chunks = ChunkSettings { shard_chunks: topology.shard_chunks, page_rows: PAGE_ROWS, ..ChunkSettings::default() };
         let opened = Node::open(&env, options).await.map_err(text)?.with_chunk_settings(chunks);
         let manager = opened.manager().clone();
         while manager.fresh().await.is_err() {

@@ -36,6 +36,11 @@ pub fn register(registry: &Registry, node: &Node) {
     registry.counter("trilith_chunk_balance_moves_total", help, &[], move || loads.moves());
     let (led, of) = (chunks.units().clone(), chunks.units().clone());
     registry.gauge("trilith_chunk_led_units", "Maintenance units that this node leads", &[], move || led.counts().0 as f64);
+    let (rows, led) = (chunks.units().clone(), chunks.units().clone());
+    let help = "Chunks of the shards whose maintenance units this node leads";
+    registry.gauge("trilith_chunk_led_chunks", help, &[], move || led.rows().1 as f64);
+    let help = "Rows that these units have in memory; the others stand in pages";
+    registry.gauge("trilith_chunk_led_rows", help, &[], move || rows.rows().0 as f64);
     let help = "Maintenance units that this node is a member of";
     registry.gauge("trilith_chunk_member_units", help, &[], move || of.counts().1 as f64);
 }

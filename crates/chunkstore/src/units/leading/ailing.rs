@@ -49,6 +49,14 @@ impl Ailing {
         }
     }
 
+    /// What was believed of these is nothing: there are no such chunks.
+    pub fn forget(&mut self, ids: &[ChunkId]) {
+        self.missing.retain(|(id, _)| !ids.contains(id));
+        for reported in self.reported.values_mut() {
+            reported.rotten.retain(|copy| !ids.contains(&copy.id));
+        }
+    }
+
     /// Keeps what is still so.
     pub fn keep_missing(&mut self, is_so: impl Fn(&(ChunkId, BlockPlace)) -> bool) {
         self.missing.retain(is_so);

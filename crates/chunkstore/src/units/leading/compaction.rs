@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use env::Instant;
 use format::chunk_block::BLOCK_DATA_BYTES;
-use format::chunk_command::{ChunkCommand, Relocation};
+use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
 use manager::{Bulk, Snapshot};
@@ -40,6 +40,12 @@ impl Compaction {
         &self.emptied
     }
 
+    /// Rows of these copies came from pages.
+    pub fn hear(&mut self, copies: impl Iterator<Item = CopyOf>) {
+        let here = copies.filter(|copy| self.emptied.contains(&copy.place)).map(|copy| (copy.id, copy.place));
+        self.queue.extend(here);
+    }
+
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.looked.is_none_or(|at| now.saturating_duration_since(at) >= IDLE_LOOK);
         if is_due {
@@ -48,7 +54,7 @@ impl Compaction {
         is_due
     }
 
-    /// Chooses bulks to empty, and looks through all chunks for the copies in them.
+    /// Chooses bulks to empty, and looks through the chunks for the copies in them. Those whose rows are in pages come by and by.
     fn choose(&mut self, unit: &MaintenanceUnit, devices: impl Iterator<Item = (DeviceId, Vec<Bulk>)>) {
         let chosen = devices.filter_map(|(device, bulks)| sparse_blocks(unit, device, &bulks));
         self.emptied = chosen.flatten().collect();

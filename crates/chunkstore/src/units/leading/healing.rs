@@ -8,11 +8,13 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use env::Instant;
-use format::chunk_command::{ChunkCommand, Relocation};
+use format::chunk_command::{ChunkCommand, CopyOf, PageRange, Relocation};
 use format::chunk_id::{ChunkId, ChunkNumber};
-use format::chunk_place::BlockPlace;
+use format::chunk_page::ChunkPage;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{DeviceRecord, DeviceState, Snapshot};
 use types::DeviceId;
 
@@ -20,7 +22,7 @@ use super::ailing::Found;
 use super::{Leading, Leaving};
 use crate::leader::{Errand, Order};
 use crate::limits::{AUDIT_PERIOD, CONDEMN_LOOK, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MEND_PATIENCE, STOCK_AGE};
-use crate::maintenance::{Duty, MaintenanceUnit, Move};
+use crate::maintenance::{Duty, MaintenanceUnit, Move, PageRef};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 use crate::placement::Random;
 
@@ -33,6 +35,8 @@ pub(super) struct Looked {
     condemnable: Option<Instant>,
     /// The audit goes on here.
     audited: ChunkNumber,
+    /// The page in which it does.
+    page: Option<Arc<ChunkPage>>,
     /// Rotten copies, since when they are to be written again.
     rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
 }
@@ -57,6 +61,7 @@ impl Leading {
     pub fn heal(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Healing {
         let found = self.ailing.found();
         self.notice_lost(now, state, unit, &found);
+        self.look_for_rows(unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
         let mut orders = self.rescue_moves(state, unit, random);
         orders.extend(self.heal_lost(now, state, unit, random));
@@ -78,6 +83,36 @@ impl Leading {
         if is_news {
             self.looked.lost = None;
         }
+    }
+
+    /// Chunks about whose copies there is something to do: their rows are needed in the state.
+    fn look_for_rows(&mut self, unit: &MaintenanceUnit, found: &Found) {
+        let lost = self.leader.lost();
+        let own = found.blocks.keys().filter(|place| unit.held_bytes(**place).is_some());
+        let blocks = own.chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
+        self.sweep.look_for(lost.devices().clone(), blocks);
+    }
+
+    /// Rows of a page that were looked for are in the state.
+    pub fn swept(&mut self, range: PageRange, copies: impl Iterator<Item = CopyOf>) {
+        self.sweep.pass(range);
+        self.compaction.hear(copies);
+        self.looked.lost = None;
+    }
+
+    /// Copies against which something is known.
+    pub fn ailing_copies(&self) -> impl Iterator<Item = (ChunkId, BlockPlace)> {
+        let found = self.ailing.found();
+        found.rotten.into_iter().chain(found.missing)
+    }
+
+    /// There are no such chunks.
+    pub fn forget_ailing(&mut self, ids: &[ChunkId]) {
+        self.ailing.forget(ids);
+    }
+
+    pub fn audit_goes_on_with(&mut self, page: Arc<ChunkPage>) {
+        self.looked.page = Some(page);
     }
 
     /// Relocations that can't go on: their source, or their target, is lost meanwhile.
@@ -151,7 +186,11 @@ impl Leading {
         hopeless: Vec<(ChunkId, BlockPlace)>,
         random: &mut Random<'_>,
     ) -> Vec<Order> {
-        self.ailing.keep_missing(|copy| unit.places_of(copy.0).is_some_and(|places| places.contains(copy.1)));
+        // Of those in pages it is not known yet.
+        let is_so = |(id, place): &(ChunkId, BlockPlace)| {
+            unit.page_of(*id).is_some() || unit.places_of(*id).is_some_and(|places| places.contains(*place))
+        };
+        self.ailing.keep_missing(is_so);
         let is_due = |copy: &(ChunkId, BlockPlace)| {
             is_in_place(unit, copy) && self.sound_copies(state, unit, found, copy.0).next().is_some()
         };
@@ -173,17 +212,29 @@ impl Leading {
         copies.into_iter().filter_map(relocation).collect()
     }
 
-    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good.
-    pub fn last_copies(&self, state: &Snapshot, unit: &MaintenanceUnit, devices: &BTreeSet<DeviceId>) -> u64 {
+    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good. Of those whose rows are here, or in this page.
+    pub fn last_copies(
+        &self,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        page: Option<&ChunkPage>,
+        devices: &BTreeSet<DeviceId>,
+    ) -> u64 {
         let found = self.ailing.found();
         let is_there = |place: &BlockPlace| devices.contains(&place.device());
-        let chunks = unit.index().filter(|(id, places)| {
+        let is_last = |id: ChunkId, places: ChunkPlaces| {
+            let mut elsewhere = self.sound_of(state, &found, id, places).filter(|place| !is_there(place));
+            places.iter().any(|place| is_there(&place)) && elsewhere.next().is_none()
+        };
+        let count = match page {
+            Some(page) => unit.rows_in(page).filter(|row| is_last(unit.id_in(row), row.places)).count(),
             // What is pending was not promised to anybody, and what ends is wanted by nobody.
-            let is_kept = unit.is_at_rest(*id) || unit.is_moving(*id);
-            let mut elsewhere = self.sound_copies(state, unit, &found, *id).filter(|place| !is_there(place));
-            is_kept && places.iter().any(|place| is_there(&place)) && elsewhere.next().is_none()
-        });
-        chunks.count() as u64
+            None => {
+                let kept = unit.index().filter(|(id, _)| unit.is_at_rest(*id) || unit.is_moving(*id));
+                kept.filter(|(id, places)| is_last(*id, *places)).count()
+            }
+        };
+        count as u64
     }
 
     /// A chunk's copies against which nothing is known.
@@ -194,19 +245,23 @@ impl Leading {
         found: &Found,
         id: ChunkId,
     ) -> impl Iterator<Item = BlockPlace> {
-        let places: Vec<BlockPlace> = unit.places_of(id).map(|places| places.iter().collect()).unwrap_or_default();
+        unit.places_of(id).into_iter().flat_map(move |places| self.sound_of(state, found, id, places))
+    }
+
+    fn sound_of(&self, state: &Snapshot, found: &Found, id: ChunkId, places: ChunkPlaces) -> impl Iterator<Item = BlockPlace> {
         let is_there = |place: BlockPlace| state.device(place.device()).is_some_and(|device| has_content(device));
+        let places: Vec<BlockPlace> = places.iter().collect();
         places
             .into_iter()
             .filter(move |place| is_there(*place) && !self.leader.lost().holds(*place) && found.is_sound(id, *place))
     }
 
-    /// Damaged blocks in which no chunk has its last copy. Looks at all chunks.
+    /// Damaged blocks in which no chunk has its last copy. Looks at all chunks, when those in pages that have copies there came into the state.
     fn condemnable(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, found: &Found) -> Vec<BlockPlace> {
         let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && unit.held_bytes(**place).is_some());
         let mut left: BTreeSet<BlockPlace> = damaged.map(|(place, _)| *place).collect();
         let is_recent = |at: Instant| now.saturating_duration_since(at) < CONDEMN_LOOK;
-        if left.is_empty() || self.looked.condemnable.is_some_and(is_recent) {
+        if left.is_empty() || !self.sweep.has_found(&left) || self.looked.condemnable.is_some_and(is_recent) {
             return Vec::new();
         }
         self.looked.condemnable = Some(now);
@@ -228,19 +283,36 @@ impl Leading {
         left.into_iter().collect()
     }
 
-    /// Asks nodes whether some further copies are there: all within [`AUDIT_PERIOD`].
-    pub fn audit(&mut self, unit: &MaintenanceUnit) -> Vec<Order> {
-        let rounds = (AUDIT_PERIOD.as_millis() / STOCK_AGE.as_millis()) as usize;
-        let mut orders = Vec::new();
-        let mut last = None;
-        for (id, places) in unit.index_from(self.looked.audited).take(unit.chunks().div_ceil(rounds)) {
-            last = Some(id.number);
-            let known = places.iter().filter(|place| unit.is_at_rest(id) && !self.leader.lost().holds(*place));
-            let query = |place| ToNode { place, id, request: NodeRequest::Query };
-            orders.extend(known.map(|place| Order::Node { errand: Errand::Audit, to: query(place) }));
-        }
-        self.looked.audited = last.map_or(ChunkNumber(0), |last| ChunkNumber(last.0 + 1));
-        orders
+    /// Asks nodes whether some further copies are there: all within [`AUDIT_PERIOD`]. The page that must be read first, if there is one.
+    pub fn audit(&mut self, unit: &MaintenanceUnit) -> Result<Vec<Order>, PageRef> {
+        let rounds = (AUDIT_PERIOD.as_millis() / STOCK_AGE.as_millis()) as u64;
+        let count = unit.chunks().div_ceil(rounds) as usize;
+        let from = self.looked.audited;
+        let page = unit.page_from(from);
+        // Up to here it is looked now.
+        let (bound, read) = match page {
+            None => (ChunkNumber(u64::MAX), None),
+            Some(page) if from < page.range.first => (ChunkNumber(page.range.first.0 - 1), None),
+            Some(page) => {
+                let read = self.looked.page.as_deref().filter(|read| read.page == page.id.number);
+                (page.range.last, Some(read.ok_or(page)?))
+            }
+        };
+        let here = unit.index_from(from).take_while(|(id, _)| id.number <= bound).filter(|(id, _)| unit.is_at_rest(*id));
+        let archived = read.into_iter().flat_map(|page| unit.rows_in(page)).filter(|row| row.number >= from);
+        let mut next: Vec<(ChunkId, ChunkPlaces)> =
+            here.take(count).chain(archived.take(count).map(|row| (unit.id_in(row), row.places))).collect();
+        next.sort_unstable_by_key(|(id, _)| id.number);
+        next.truncate(count);
+        let is_more = next.len() == count;
+        let passed = if is_more { next.last().map_or(bound, |(id, _)| id.number) } else { bound };
+        self.looked.audited = ChunkNumber(passed.0.checked_add(1).unwrap_or(0));
+        let query = |(id, places): (ChunkId, ChunkPlaces)| {
+            let known: Vec<BlockPlace> = places.iter().filter(|place| !self.leader.lost().holds(*place)).collect();
+            let to = move |place| ToNode { place, id, request: NodeRequest::Query };
+            known.into_iter().map(move |place| Order::Node { errand: Errand::Audit, to: to(place) })
+        };
+        Ok(next.into_iter().flat_map(query).collect())
     }
 
     /// What a node says of a copy that the unit's state has there.

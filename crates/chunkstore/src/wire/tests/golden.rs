@@ -190,6 +190,8 @@ fn answers_of_units() {
         (Refusal::UnderWay, "07".to_owned()),
         (Refusal::Places, "08".to_owned()),
         (Refusal::Grant, "09".to_owned()),
+        (Refusal::Archived, "0b".to_owned()),
+        (Refusal::Page, "0c".to_owned()),
         (Refusal::NoPlaces, "0a".to_owned()),
     ];
     for (refusal, expected) in rows {

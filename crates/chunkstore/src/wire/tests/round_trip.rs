@@ -242,6 +242,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::UnderWay),
         Just(Refusal::Places),
         Just(Refusal::Grant),
+        Just(Refusal::Archived),
+        Just(Refusal::Page),
         Just(Refusal::NoPlaces),
     ]
 }

@@ -40,16 +40,19 @@ pub async fn run(seed: u64, trace: Trace) -> Result<Report, Failure> {
 }
 
 async fn within(seed: u64, trace: &Arc<Trace>) -> Result<Report, String> {
+    env::keep_marks();
     let world = World::new(scenario_of(seed), seed, trace.clone()).await?;
     let histories = ChunkHistories::new(&world.env, trace);
     wait_for_shard(&world).await?;
     let outcome = live(&world, &histories, seed).await;
+    let marks = env::take_marks();
     // A history without an explanation says more than what came of it.
     if histories.violation().is_some() || outcome.is_ok() {
         histories.judge()?;
     }
     outcome?;
     let mut counts = histories.counts();
+    counts.extend(marks.into_iter().filter(|(what, _)| what.starts_with("chunks: ")));
     counts.insert("chunks: stored", histories.ids().len() as u64);
     Ok(Report { fingerprint: trace.fingerprint(), calls: histories.calls(), counts })
 }

@@ -1,3 +1,5 @@
+mod archive;
+
 use super::run::{run, wait_for_shard};
 use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, scenario_of};
 use crate::cluster::host::address;

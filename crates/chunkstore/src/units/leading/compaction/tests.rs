@@ -115,7 +115,7 @@ fn its_copies_move_some_at_a_time_until_it_is_empty() {
     assert!(rounds > 0);
     assert!(unit.is_unused(DEVICE, 0, BLOCKS));
     apply(&mut unit, ChunkCommand::Release { device: DEVICE, first_block: 0, blocks: BLOCKS });
-    assert_eq!(unit.chunks(), BLOCKS as usize * 2);
+    assert_eq!(unit.chunks(), u64::from(BLOCKS) * 2);
 }
 
 #[test]
