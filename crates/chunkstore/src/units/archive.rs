@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use format::chunk_command::{ChunkCommand, ClientCall, MAX_COMMAND_ITEMS, Registration};
@@ -15,6 +15,9 @@ use format::chunk_place::ChunkPlaces;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
+use manager::Snapshot;
+use parking_lot::Mutex;
+use types::NodeId;
 
 use super::member::UnitMember;
 use super::placing::Wanted;
@@ -22,6 +25,9 @@ use crate::asking::ask_block;
 use crate::limits::{CACHED_PAGES, MAX_PAGE_TRIES, PAGE_COPIES, PAGE_PATIENCE, PAGE_PAUSE, PAGE_READS, PENDING_MS};
 use crate::maintenance::{Answer, DuePage, PageRef};
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
+
+/// By their numbers.
+type Pages = BTreeMap<ChunkNumber, Arc<ChunkPage>>;
 
 /// Pages that were read last.
 #[derive(Debug, Default)]
@@ -40,6 +46,29 @@ impl PageCache {
     }
 }
 
+/// What a member does about pages.
+pub struct PageWork {
+    /// Most rows of a page.
+    rows: usize,
+    cache: Mutex<PageCache>,
+    /// For a leadership that can't begin yet, because other pages can't be read.
+    read: Mutex<Pages>,
+    is_archiving: AtomicBool,
+    pub(super) is_sweeping: AtomicBool,
+    pub(super) is_bringing: AtomicBool,
+}
+
+impl PageWork {
+    pub fn new(rows: usize) -> PageWork {
+        let (is_archiving, is_sweeping, is_bringing) = Default::default();
+        PageWork { rows, cache: Mutex::default(), read: Mutex::default(), is_archiving, is_sweeping, is_bringing }
+    }
+
+    pub fn forget_read(&self) {
+        self.read.lock().clear();
+    }
+}
+
 /// What there is to do about pages.
 enum Todo {
     /// Whoever began this one does not lead any more, or gave it up.
@@ -50,7 +79,7 @@ enum Todo {
 impl UnitMember {
     /// Writes pages while there are rows for them.
     pub(super) fn keep_archive(self: &Arc<Self>) {
-        if self.is_archiving.swap(true, Ordering::AcqRel) {
+        if self.pages.is_archiving.swap(true, Ordering::AcqRel) {
             return;
         }
         let member = self.clone();
@@ -58,7 +87,7 @@ impl UnitMember {
             while member.archive().await {
                 member.env.sleep(PAGE_PAUSE).await;
             }
-            member.is_archiving.store(false, Ordering::Release);
+            member.pages.is_archiving.store(false, Ordering::Release);
         });
     }
 
@@ -75,6 +104,7 @@ impl UnitMember {
     }
 
     fn page_to_do(&self) -> Option<Todo> {
+        let members = self.members(&self.manager.snapshot());
         self.group.look(|machine| {
             let unit = machine.unit();
             let mut leading = self.leading.lock();
@@ -82,12 +112,21 @@ impl UnitMember {
             if let Some(draft) = unit.draft() {
                 return Some(Todo::Revoke(draft));
             }
-            let due = unit.due_page(self.page_rows, |places| leading.sweep.wants(places))?;
+            let due = unit.due_page(self.pages.rows, |places| leading.sweep.wants(places))?;
+            // On the members' nodes, if they will do: who loses three others loses no page with them.
+            if let Some(places) = leading.placing.choose_at(unit, due.bytes, &members) {
+                return Some(Todo::Write(due, places));
+            }
             let wanted = Wanted { bytes: due.bytes, chunk: self.env.random_u64() };
             // Where three hosts have no room, memory is the safer place.
             let places = leading.placing.choose(unit, wanted, PAGE_COPIES, &[], &mut || self.env.random_u64());
             Some(Todo::Write(due, places.ok()?))
         })
+    }
+
+    fn members(&self, state: &Snapshot) -> Vec<NodeId> {
+        let members = state.shard(self.shard.0).map(|shard| shard.members.to_vec());
+        members.filter(|members| members.len() == PAGE_COPIES).unwrap_or_default()
     }
 
     async fn write_page(&self, due: DuePage, places: ChunkPlaces) -> bool {
@@ -145,7 +184,7 @@ impl UnitMember {
 
     /// A page's rows, from one of its copies; none if no copy answers now.
     pub(super) async fn read_page(&self, page: PageRef) -> Option<Arc<ChunkPage>> {
-        if let Some(known) = self.page_cache.lock().get(page) {
+        if let Some(known) = self.pages.cache.lock().get(page) {
             return Some(known);
         }
         for place in page.places.iter() {
@@ -155,7 +194,7 @@ impl UnitMember {
             match ChunkPage::decode(&content) {
                 Ok(read) if (read.shard, read.page) == (self.shard, page.id.number) => {
                     let read = Arc::new(read);
-                    self.page_cache.lock().keep(read.clone());
+                    self.pages.cache.lock().keep(read.clone());
                     return Some(read);
                 }
                 Ok(read) => tracing::error!(shard = self.shard.0, page = %page.id, ?read.page, "another page's rows"),
@@ -166,11 +205,17 @@ impl UnitMember {
         None
     }
 
-    /// Reads those pages that are lacking. What is not there now may be later: who asks looks again.
-    pub(super) async fn read_pages(&self, lacking: Vec<PageRef>, pages: &mut BTreeMap<ChunkNumber, Arc<ChunkPage>>) {
+    /// All pages that can be read now. Those that can't be may be later, and then they alone are read.
+    pub(super) async fn all_pages(&self) -> Pages {
+        let lacking: Vec<PageRef> = self.group.look(|machine| {
+            let read = self.pages.read.lock();
+            machine.unit().pages().filter(|page| !read.contains_key(&page.id.number)).collect()
+        });
         let reads = stream::iter(lacking).map(|page| self.read_page(page)).buffer_unordered(PAGE_READS);
-        let read: Vec<Option<Arc<ChunkPage>>> = reads.collect().await;
-        pages.extend(read.into_iter().flatten().map(|page| (page.page, page)));
+        let found: Vec<Option<Arc<ChunkPage>>> = reads.collect().await;
+        let mut read = self.pages.read.lock();
+        read.extend(found.into_iter().flatten().map(|page| (page.page, page)));
+        read.clone()
     }
 
     /// Has the rows of these ids in the state, if there are such chunks. False if a page can't be read now.

@@ -9,7 +9,7 @@
 //!
 //! Locks are taken in the order machine, then `leading`; none is held across an await.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use types::NodeId;
 
-use super::archive::PageCache;
+use super::archive::PageWork;
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
 use super::link::Link;
@@ -48,11 +48,7 @@ pub struct UnitMember {
     pub(super) is_changing_members: AtomicBool,
     /// For bulks, or to close the shard.
     pub(super) is_asking_manager: AtomicBool,
-    pub(super) page_rows: usize,
-    pub(super) page_cache: Mutex<PageCache>,
-    pub(super) is_archiving: AtomicBool,
-    pub(super) is_sweeping: AtomicBool,
-    pub(super) is_bringing: AtomicBool,
+    pub(super) pages: PageWork,
     placer: PlacerChoice,
 }
 
@@ -77,11 +73,7 @@ impl UnitMember {
             duties,
             is_changing_members: AtomicBool::new(false),
             is_asking_manager: AtomicBool::new(false),
-            page_rows: settings.page_rows,
-            page_cache: Mutex::default(),
-            is_archiving: AtomicBool::new(false),
-            is_sweeping: AtomicBool::new(false),
-            is_bringing: AtomicBool::new(false),
+            pages: PageWork::new(settings.page_rows),
             placer: settings.placer,
         });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
@@ -104,6 +96,7 @@ impl UnitMember {
         let own = self.leading.lock().as_ref().map(|leading| leading.term);
         match (own, status.is_leader) {
             (None, true) => self.begin(status.term).await,
+            (None, false) => self.pages.forget_read(),
             (Some(term), is_leader) if !is_leader || term != status.term => self.step_back(),
             _ => {}
         }
@@ -112,9 +105,7 @@ impl UnitMember {
     async fn begin(self: &Arc<Self>, term: Term) {
         let hosts = self.hosts(&self.manager.snapshot());
         let seed = self.env.random_u64();
-        let mut pages = BTreeMap::new();
-        let lacking = self.group.look(|machine| machine.unit().pages().collect());
-        self.read_pages(lacking, &mut pages).await;
+        let pages = self.all_pages().await;
         let begun = self.group.read(ReadMode::Confirmed, |machine| {
             let entries = machine.unit().lookup_entries(&pages)?;
             // From this state on: what is applied later is noted.
@@ -127,6 +118,7 @@ impl UnitMember {
             Ok(Some(Ok((leader, orders)))) => {
                 tracing::info!(shard = self.shard.0, term = term.0, "this node leads a shard's maintenance unit");
                 *self.leading.lock() = Some(Leading::new(self.env.now(), term, leader, self.placer));
+                self.pages.forget_read();
                 self.carry_out(orders);
                 self.tick();
             }

@@ -155,6 +155,21 @@ impl Placing {
         self.filling.take(unit, device, bytes, &|_| true)
     }
 
+    /// A place on each of these nodes, for a copy each; none if one of them is away or has no room, or two are of one host.
+    pub fn choose_at(&mut self, unit: &MaintenanceUnit, bytes: u32, nodes: &[NodeId]) -> Option<ChunkPlaces> {
+        let mut places = Vec::with_capacity(nodes.len());
+        let mut hosts = BTreeSet::new();
+        for node in nodes {
+            let is_good = self.cluster.node(*node).is_some_and(|node| node.is_up && hosts.insert(node.branch.host));
+            places.extend(is_good.then(|| self.take_block(unit, *node, None, bytes)).flatten());
+        }
+        let chosen = ChunkPlaces::new(&places).filter(|places| places.as_slice().len() == nodes.len());
+        if chosen.is_none() {
+            self.settle(places, bytes);
+        }
+        chosen
+    }
+
     pub fn settle(&mut self, places: impl IntoIterator<Item = BlockPlace>, bytes: u32) {
         places.into_iter().for_each(|place| self.filling.settle(place, bytes));
     }

@@ -15,13 +15,13 @@ use crate::maintenance::PageRef;
 impl UnitMember {
     /// Goes on with the sweep, as far as there is room for what it finds.
     pub(super) fn keep_sweeping(self: &Arc<Self>) {
-        if self.is_sweeping.swap(true, Ordering::AcqRel) {
+        if self.pages.is_sweeping.swap(true, Ordering::AcqRel) {
             return;
         }
         let member = self.clone();
         self.env.spawn(async move {
             while member.sweep().await {}
-            member.is_sweeping.store(false, Ordering::Release);
+            member.pages.is_sweeping.store(false, Ordering::Release);
         });
     }
 
@@ -57,7 +57,7 @@ impl UnitMember {
             let archived = ailing.filter(|(id, _): &(ChunkId, BlockPlace)| machine.unit().page_of(*id).is_some());
             archived.map(|(id, _)| id).take(MAX_REPAIRS).collect()
         });
-        if ids.is_empty() || self.is_bringing.swap(true, Ordering::AcqRel) {
+        if ids.is_empty() || self.pages.is_bringing.swap(true, Ordering::AcqRel) {
             return;
         }
         let member = self.clone();
@@ -71,7 +71,7 @@ impl UnitMember {
                     leading.forget_ailing(&absent);
                 }
             }
-            member.is_bringing.store(false, Ordering::Release);
+            member.pages.is_bringing.store(false, Ordering::Release);
         });
     }
 
