@@ -51,6 +51,8 @@ pub const AUDIT_PERIOD: Duration = Duration::from_secs(24 * 3600);
 pub const LEADER_TICK: Duration = Duration::from_millis(100);
 /// How often a leader looks at nodes and devices anew.
 pub const STOCK_AGE: Duration = Duration::from_secs(1);
+/// How long a block gets nothing whose node refused a copy though the unit saw room: it is in pieces there.
+pub const REFUSAL_REST: Duration = Duration::from_secs(30);
 /// A node that has not reported for so long gets no new chunks.
 pub const NODE_SILENCE: Duration = Duration::from_secs(3);
 /// How often nodes report.

@@ -19,6 +19,8 @@ pub struct Filling {
     promised: BTreeMap<BlockPlace, u32>,
     /// Blocks that get nothing.
     avoided: BTreeSet<BlockPlace>,
+    /// Blocks whose nodes had no room where the unit saw some: it is in pieces.
+    refused: BTreeSet<BlockPlace>,
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +35,16 @@ impl Filling {
     /// From now on these blocks get nothing.
     pub fn avoid(&mut self, blocks: BTreeSet<BlockPlace>) {
         self.avoided = blocks;
+    }
+
+    /// The block's node has refused a copy: others are tried first, for a while.
+    pub fn refuse(&mut self, place: BlockPlace) {
+        self.refused.insert(place);
+    }
+
+    /// Chunks may have ended there since.
+    pub fn forget_refused(&mut self) {
+        self.refused.clear();
     }
 
     /// A block of the device with room that may be taken, if there is one. It is promised until [`Filling::settle`].
@@ -66,11 +78,11 @@ impl Filling {
         bytes: u32,
         is_open: &dyn Fn(BlockPlace) -> bool,
     ) -> Option<BlockPlace> {
-        let (promised, avoided) = (&self.promised, &self.avoided);
+        let (promised, avoided, refused) = (&self.promised, &self.avoided, &self.refused);
         let has_room = |place: BlockPlace| {
             let taken = promised.get(&place).copied().unwrap_or_default();
             let has_room = unit.room(place).is_some_and(|room| room.saturating_sub(taken) >= bytes);
-            has_room && is_open(place) && !avoided.contains(&place)
+            has_room && is_open(place) && !avoided.contains(&place) && !refused.contains(&place)
         };
         let open = self.devices.entry(device).or_default();
         if open.blocks.len() >= OPEN_BLOCKS {
@@ -97,3 +109,6 @@ impl Filling {
         Some(place)
     }
 }
+
+#[cfg(test)]
+mod tests;

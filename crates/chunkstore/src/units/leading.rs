@@ -19,7 +19,7 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::{Heard, Placing, Wanted};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::{IDLE_LOOK, NODE_SILENCE, STOCK_AGE};
+use crate::limits::{IDLE_LOOK, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
@@ -37,6 +37,8 @@ pub struct Leading {
     began: Instant,
     /// When nodes and devices were looked at last.
     stock: Option<Instant>,
+    /// Blocks that have refused copies since then get none.
+    refusals_since: Instant,
     /// The space that there was then: device, blocks, free blocks.
     space: Vec<(DeviceId, u32, u32)>,
     pub leader: Leader,
@@ -91,6 +93,7 @@ impl Leading {
             term,
             began: now,
             stock: None,
+            refusals_since: now,
             space: Vec::new(),
             leader,
             placing: Placing::new(placer),
@@ -187,6 +190,10 @@ impl Leading {
             return false;
         }
         self.stock = Some(now);
+        if now.saturating_duration_since(self.refusals_since) >= REFUSAL_REST {
+            self.refusals_since = now;
+            self.placing.forget_refused();
+        }
         self.space = space_of(state).collect();
         let is_recent = |at: Instant| now.saturating_duration_since(at) < NODE_SILENCE;
         // Nobody has had the time to report to a new leader.
@@ -199,7 +206,7 @@ impl Leading {
         true
     }
 
-    /// A relocation that needs another target.
+    /// A relocation that needs another target: its own has no room, or is lost.
     pub fn retarget(
         &mut self,
         state: &Snapshot,
@@ -207,7 +214,8 @@ impl Leading {
         asked: Move,
         random: &mut Random<'_>,
     ) -> Option<Order> {
-        let Move { id, from, is_lost, .. } = asked;
+        let Move { id, from, to, is_lost, .. } = asked;
+        self.placing.note_refused(to);
         // It can't be given up: it goes where it can.
         self.relocation(state, unit, id, Leaving { from, is_lost, may_stay: true }, random).map(Order::Propose)
     }

@@ -303,6 +303,7 @@ impl UnitMember {
         self.env.spawn(async move {
             let answer = ask_block(&member.env, &*member.reach, to, ERRAND_PATIENCE).await;
             let (_, id, place) = key;
+            tracing::trace!(shard = member.shard.0, %id, ?place, ?errand, ?answer, "a node was asked");
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.under_way.remove(&key);
                 match answer {

@@ -136,6 +136,15 @@ impl Placing {
         self.filling.avoid(blocks);
     }
 
+    /// The node of this block had no room for a copy.
+    pub fn note_refused(&mut self, place: BlockPlace) {
+        self.filling.refuse(place);
+    }
+
+    pub fn forget_refused(&mut self) {
+        self.filling.forget_refused();
+    }
+
     /// A place for a copy that is moved, on another host than those that stay and on another device than it was; or in another block of that one.
     pub fn choose_target(
         &mut self,

@@ -272,6 +272,22 @@ fn what_ends_while_its_page_is_written_does_not_come_back() {
 }
 
 #[test]
+fn a_page_all_of_whose_chunks_ended_while_it_was_written_is_none() {
+    let mut twins = Twins::new();
+    twins.step(5, 0);
+    twins.step(6, 0);
+    for number in 0..ROWS as u32 {
+        twins.step(3, number);
+    }
+    twins.step(4, 0);
+    twins.step(7, 0);
+    twins.step(4, 0);
+    assert_eq!(twins.paged.pages().count(), 0);
+    assert!(twins.paged.pages.gone.is_empty());
+    assert_eq!(twins.paged.rows_here() as u64, CHUNKS - ROWS as u64);
+}
+
+#[test]
 fn a_page_that_nobody_commits_ends_and_another_can_be_had() {
     let mut twins = Twins::new();
     twins.step(5, 0);

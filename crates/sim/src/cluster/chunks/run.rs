@@ -11,6 +11,7 @@ use super::scenario_of;
 use crate::draw::Draw;
 use crate::trace::Trace;
 use chunkstore::chunk_client::CopySeen;
+use chunkstore::limits::LOSS_WAIT;
 use chunkstore::message::{Found, NodeAnswer};
 use format::chunk_id::ChunkId;
 use net::{Identity, RemoteCaller};
@@ -23,8 +24,9 @@ use types::NodeIdentity;
 /// Streams of draws.
 const CHAOS_STREAM: u64 = 1;
 const CLIENT_STREAMS: u64 = 100;
-/// Longer than leaders of units, lookup hosts and reports take to be as they should, once nothing is wrong.
-const CALM_AT_THE_END: Duration = Duration::from_secs(6);
+/// Longer than leaders of units, lookup hosts and reports take to be as they should, once nothing is wrong: a relocation whose target was forgotten, and
+/// whose source has departed, goes on when a new leader has waited until the target is lost, and until then nobody knows whether all copies have the same.
+const CALM_AT_THE_END: Duration = LOSS_WAIT.saturating_mul(2);
 /// How long the first shard may take to be opened.
 const SHARD_PATIENCE: Duration = Duration::from_secs(30);
 const SHARD_LOOK: Duration = Duration::from_millis(100);
@@ -202,15 +204,20 @@ async fn ailment(world: &Arc<World>, id: ChunkId) -> Option<String> {
 
 /// Every chunk through every node: nothing may fail now.
 async fn read_all(world: &Arc<World>, histories: &Arc<ChunkHistories>, reader: &ChunkUser) -> Result<(), String> {
-    let failed_before: u64 = failures(histories);
+    let mut failed = Vec::new();
     for id in histories.ids() {
         for node in world.running() {
+            let failed_before = failures(histories);
             reader.get(&node, id).await;
+            if failures(histories) > failed_before {
+                let seen = node.env.within(node.node.chunks().client.locate(id)).await;
+                failed.push(format!("{id} at node {}: {seen:?}", node.number));
+            }
         }
     }
-    match failures(histories) - failed_before {
-        0 => Ok(()),
-        failed => Err(format!("{failed} gets failed though nothing is wrong any more")),
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("gets failed though nothing is wrong any more:\n{}", failed.join("\n"))),
     }
 }
 
