@@ -161,6 +161,27 @@ impl Background {
     }
 }
 
+/// An ended upload that was taken out of the queue. It goes back unless its parts were dropped, also if the dropping is given up half-way.
+struct TakenUpload<'a> {
+    background: &'a Background,
+    upload: Option<UploadRef>,
+}
+
+impl TakenUpload<'_> {
+    fn ends(mut self) {
+        self.upload = None;
+    }
+}
+
+impl Drop for TakenUpload<'_> {
+    fn drop(&mut self) {
+        if let Some(upload) = self.upload.take() {
+            // Without waking anybody: that would be tried again at once, for ever.
+            self.background.ended_uploads.lock().push_front(upload);
+        }
+    }
+}
+
 impl Inner {
     /// Drops the parts of ended uploads, now.
     pub(crate) async fn tidy_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
@@ -177,11 +198,9 @@ impl Inner {
         }
         loop {
             let Some(upload) = self.background.ended_uploads.lock().pop_front() else { return Ok(()) };
-            if let Err(error) = self.drop_parts_of(&upload).await {
-                // Without waking anybody: that would be tried again at once, for ever.
-                self.background.ended_uploads.lock().push_front(upload);
-                return Err(error);
-            }
+            let taken = TakenUpload { background: &self.background, upload: Some(upload.clone()) };
+            self.drop_parts_of(&upload).await?;
+            taken.ends();
         }
     }
 

@@ -16,7 +16,7 @@ use crate::names::{Memtable, Run, RunWriter, corrupt_run};
 use crate::store::Inner;
 use engine::EngineError;
 use format::entry::{Entry, EntryState};
-use format::manifest::{Manifest, NextIds, RunSummary};
+use format::manifest::{Manifest, NextIds};
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
 use format::run_index::RunId;
@@ -37,6 +37,10 @@ const UPLOAD_TOMBSTONE_EPOCHS: u64 = 64;
 const COPY_BATCH: usize = 512;
 
 /// What checkpoints and merges keep between them. Its lock makes them exclude each other.
+///
+/// A recovery begins with the lock. So who holds it as leader waits for no device, and for no key, beyond the view ([`Inner::while_view_lasts`]).
+/// What is not given up has bounds of its own: appends (`target::limits::APPEND_DEADLINE`), the end of this gateway's own writes that are
+/// under way, and the manager's answer.
 pub(crate) struct CheckpointState {
     /// The installed manifest.
     pub manifest: Manifest,
@@ -102,7 +106,7 @@ impl Inner {
         // What other gateways have told of moves belongs to the epochs that end now.
         self.applied_all().await;
         let mut state = self.checkpoints.lock().await;
-        let start = self.log_starts(&state.manifest).await?;
+        let start = self.while_view_lasts(self.log_starts(&state.manifest)).await?;
         self.background.count_anew();
         // A table that comes with a view meanwhile is not covered: nothing is known of what goes by it.
         let generation = self.targets.table().generation();
@@ -110,8 +114,9 @@ impl Inner {
         let ended = self.end_epochs().await?;
         self.take_over(&mut state).await?;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
-        // On a full device that has to wait until collection, which needs checkpoints, has made room.
-        match self.tidy_uploads().await {
+        // On a full device that has to wait until collection, which needs checkpoints, has made room. In a new view a key may have to wait for its
+        // recovery, which would wait for this.
+        match self.while_view_lasts(self.tidy_uploads()).await {
             Ok(()) | Err(EngineError::Full) => {}
             Err(error) => return Err(error),
         }
@@ -150,10 +155,11 @@ impl Inner {
     /// Takes in what another gateway has written down: everything that this manifest covers is known here.
     pub(crate) async fn adopt(self: &Arc<Self>, manifest: Manifest) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
-        match version(&manifest) <= version(&state.manifest) {
-            true => Ok(()),
-            false => self.adopt_newer(&mut state, manifest, false).await,
+        if version(&manifest) > version(&state.manifest) {
+            let runs = self.runs_of(&manifest, None).await?;
+            self.adopt_newer(&mut state, manifest, runs).await;
         }
+        Ok(())
     }
 
     /// Whether this manifest, or one after it, is known here already.
@@ -176,33 +182,46 @@ impl Inner {
         let Some(manifest) = self.newest_manifest()?.filter(|newest| version(newest) > version(&state.manifest)) else {
             return Ok(());
         };
-        self.adopt_newer(state, manifest, true).await?;
+        // Moves are taken over row by row: another try passes over those that have been.
+        let runs = self.while_view_lasts(self.runs_of(&manifest, Some(state.manifest.epoch))).await?;
+        self.adopt_newer(state, manifest, runs).await;
         self.stats.manifests_taken_over.add(1);
         self.tell_installed(&state.manifest);
         Ok(())
     }
 
-    async fn adopt_newer(
-        self: &Arc<Self>,
-        state: &mut CheckpointState,
-        manifest: Manifest,
-        is_taken_over: bool,
-    ) -> Result<(), EngineError> {
-        let before = self.names.layers();
+    /// As leader: whether the manager has no newer manifest than this. Who led before may have installed one and told nobody.
+    pub(crate) async fn is_newest(&self, manifest: &Manifest) -> Result<bool, EngineError> {
+        if self.is_alone() {
+            return Ok(true);
+        }
+        self.remembered.reach().await?;
+        Ok(self.newest_manifest()?.is_none_or(|newest| version(&newest) <= version(manifest)))
+    }
+
+    /// The runs of a manifest that another gateway has installed. For who takes it over, with the epoch of the manifest that was `adopted` before:
+    /// the moves in those that are new are everybody's then.
+    async fn runs_of(self: &Arc<Self>, manifest: &Manifest, adopted: Option<Epoch>) -> Result<Vec<Arc<Run>>, EngineError> {
+        let known = self.names.layers().runs;
         let mut runs = Vec::new();
         for summary in &manifest.runs {
-            let known = before.runs.iter().find(|run| run.id() == summary.run).cloned();
-            runs.push(match known {
-                Some(run) => run,
-                None => {
-                    let run = self.open_run(summary).await?;
-                    if is_taken_over {
-                        self.take_over_moves(&run, state.manifest.epoch).await?;
-                    }
-                    run
-                }
-            });
+            if let Some(run) = known.iter().find(|run| run.id() == summary.run) {
+                runs.push(run.clone());
+                continue;
+            }
+            let run = Arc::new(Run::open(self, summary.clone()).await?);
+            if let Some(adopted) = adopted {
+                self.take_over_moves(&run, adopted).await?;
+            }
+            runs.push(run);
         }
+        Ok(runs)
+    }
+
+    async fn adopt_newer(self: &Arc<Self>, state: &mut CheckpointState, manifest: Manifest, runs: Vec<Arc<Run>>) {
+        let before = self.names.layers();
+        let is_new = |run: &&Arc<Run>| !before.runs.iter().any(|known| known.id() == run.id());
+        runs.iter().filter(is_new).for_each(|run| self.count_run(run));
         for memtable in before.memtables.iter().filter(|memtable| memtable.epoch() <= manifest.epoch) {
             self.settle(memtable, &mut state.graves).await;
         }
@@ -218,7 +237,6 @@ impl Inner {
             self.background.has_checkpoint();
         }
         state.follow(manifest);
-        Ok(())
     }
 
     /// A run of a former leader may name places that it told nobody: they become everybody's. Else a later move would pass by the run.
@@ -251,13 +269,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Opens a run that another gateway wrote, and counts its frames as live.
-    async fn open_run(self: &Arc<Self>, summary: &RunSummary) -> Result<Arc<Run>, EngineError> {
-        let run = Arc::new(Run::open(self, summary.clone()).await?);
+    /// The frames of a run that another gateway wrote are live.
+    fn count_run(&self, run: &Run) {
         for (places, frame_bytes) in run.frames() {
             places.as_slice().iter().for_each(|place| self.targets.add_live(place, frame_bytes as u64));
         }
-        Ok(run)
     }
 
     /// The frames of a run that no manifest names any more are garbage.
@@ -347,15 +363,35 @@ impl Inner {
     pub(crate) async fn merge(self: &Arc<Self>, runs: Vec<Arc<Run>>, level: u8) -> Result<(), EngineError> {
         self.remembered.reach().await?;
         let mut state = self.checkpoints.lock().await;
-        self.check_leads()?;
-        let oldest = state.manifest.runs.last().map(|run| run.run);
-        let is_bottom = oldest == runs.last().map(|run| run.id());
         let run_id = state.draw_run();
-        let mut writer = RunWriter::new(self, run_id, level);
+        let writer = RunWriter::new(self, run_id, level);
+        // What has been written when it is given up is garbage.
+        let merged = self.while_view_lasts(self.write_merged(&state.manifest, &runs, writer)).await?.map(Arc::new);
+        let mut manifest = state.manifest.clone();
+        let first = manifest.runs.iter().position(|run| run.run == runs[0].id()).expect("merged runs stand in the manifest");
+        manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
+        manifest.next.run = RunId(run_id.0 + 1);
+        let installed = self.remembered.install(manifest).await?;
+        state.follow(installed);
+        self.tell_installed(&state.manifest);
+        self.names.merge_runs(&runs, merged);
+        runs.iter().for_each(|run| self.release_run(run));
+        self.stats.merged_runs.add(runs.len() as u64);
+        Ok(())
+    }
+
+    async fn write_merged(
+        self: &Arc<Self>,
+        manifest: &Manifest,
+        runs: &[Arc<Run>],
+        mut writer: RunWriter,
+    ) -> Result<Option<Run>, EngineError> {
+        let oldest = manifest.runs.last().map(|run| run.run);
+        let is_bottom = oldest == runs.last().map(|run| run.id());
         // What is on a device that is away is not known to be gone.
-        let is_whole = state.manifest.start.iter().all(|(device, _)| self.targets.device(*device).is_some());
+        let is_whole = manifest.start.iter().all(|(device, _)| self.targets.device(*device).is_some());
         let mut sources = Vec::new();
-        for run in &runs {
+        for run in runs {
             sources.push(RunCursor::open(self, run.clone()).await?);
         }
         while let Some(entry) = next_merged(self, &mut sources).await? {
@@ -369,18 +405,7 @@ impl Inner {
                 writer.push(&entry).await?;
             }
         }
-        let merged = writer.finish().await?.map(Arc::new);
-        let mut manifest = state.manifest.clone();
-        let first = manifest.runs.iter().position(|run| run.run == runs[0].id()).expect("merged runs stand in the manifest");
-        manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
-        manifest.next.run = RunId(run_id.0 + 1);
-        let installed = self.remembered.install(manifest).await?;
-        state.follow(installed);
-        self.tell_installed(&state.manifest);
-        self.names.merge_runs(&runs, merged);
-        runs.iter().for_each(|run| self.release_run(run));
-        self.stats.merged_runs.add(runs.len() as u64);
-        Ok(())
+        writer.finish().await
     }
 }
 

@@ -149,39 +149,54 @@ impl Inner {
         Ok(collected)
     }
 
-    /// Resets those zones in which nothing is live, also by the last checkpoint; the others.
+    /// Resets those zones in which nothing is live, also by the last checkpoint; the others. None, if the view changes meanwhile: what is left is
+    /// for the next leader.
     async fn reset_at_once(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) -> Vec<Victim> {
-        let seems_dead = |victim: &Victim| self.targets.live_bytes(victim.device.id(), victim.zone) == 0;
-        if !victims.iter().any(seems_dead) {
+        if !victims.iter().any(|victim| self.seems_dead(victim)) {
             return victims;
         }
-        // What a checkpoint or a merge is about to name would seem dead.
-        let _no_checkpoint = self.checkpoints.lock().await;
-        if !self.retire_places().await {
-            return victims;
-        }
-        let mut others = Vec::new();
-        for victim in victims {
-            if !seems_dead(&victim) {
-                others.push(victim);
-                continue;
-            }
-            match self.reset_if_dead(&victim, collected).await {
-                Ok(true) => {}
-                Ok(false) => others.push(victim),
-                Err(error) => self.set_back(&victim, &error),
+        let (dead, others) = self.sort_out_dead(victims).await;
+        // Without the lock, for a device may take long to answer: a finished zone in which nothing is live gets nothing that is.
+        for victim in dead {
+            env::mark("engine: a zone reset without a checkpoint");
+            if let Err(error) = self.reset(&victim, collected).await {
+                self.set_back(&victim, &error);
             }
         }
         others
     }
 
-    async fn reset_if_dead(self: &Arc<Self>, victim: &Victim, collected: &mut Collected) -> Result<bool, EngineError> {
-        let is_dead = self.look(victim, false).await?.is_dead_as_written_down();
-        if is_dead {
-            env::mark("engine: a zone reset without a checkpoint");
-            self.reset(victim, collected).await?;
+    fn seems_dead(&self, victim: &Victim) -> bool {
+        self.targets.live_bytes(victim.device.id(), victim.zone) == 0
+    }
+
+    /// The zones in which nothing is live, also by the last checkpoint, and the others.
+    async fn sort_out_dead(self: &Arc<Self>, victims: Vec<Victim>) -> (Vec<Victim>, Vec<Victim>) {
+        // What a checkpoint or a merge is about to name would seem dead.
+        let state = self.checkpoints.lock().await;
+        if !self.retire_places().await {
+            return (Vec::new(), victims);
         }
-        Ok(is_dead)
+        // So would a run of which only the manager knows: the next checkpoint takes it over.
+        if !matches!(self.while_view_lasts(self.is_newest(&state.manifest)).await, Ok(true)) {
+            return (Vec::new(), victims);
+        }
+        let (mut dead, mut others) = (Vec::new(), Vec::new());
+        for victim in victims {
+            if !self.seems_dead(&victim) {
+                others.push(victim);
+                continue;
+            }
+            // A look that moves nothing can end anywhere: it only asks.
+            match self.while_view_lasts(self.look(&victim, false)).await {
+                Ok(look) if look.is_dead_as_written_down() => dead.push(victim),
+                Ok(_) => others.push(victim),
+                // Nothing was learned about the zone. What was found dead was so in the old view.
+                Err(_) if self.check_leads().is_err() => return (Vec::new(), Vec::new()),
+                Err(error) => self.set_back(&victim, &error),
+            }
+        }
+        (dead, others)
     }
 
     /// One zone that can't be emptied, or a device that does not answer, must not keep the others from it: the next cycle tries others first.

@@ -69,12 +69,11 @@ impl Inner {
         let has_begun = |heard: &super::member::Heard| {
             others.iter().all(|other| heard.begun.get(other).is_some_and(|(epoch, _)| *epoch > ended))
         };
-        tokio::select! {
-            biased;
-            () = member.until(has_begun) => Ok(()),
-            () = member.view_after(view) => Err(EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }),
-            () = member.deposed() => Err(super::depose::deposed()),
-        }
+        let all_have_begun = async {
+            member.until(has_begun).await;
+            Ok(())
+        };
+        member.while_in(view, all_have_begun).await
     }
 
     /// As [`Inner::end_epochs`] leaves it, at any member and however the view changes meanwhile; false if this gateway has left, or a gateway

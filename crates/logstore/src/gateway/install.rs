@@ -193,4 +193,18 @@ impl Inner {
             }
         }
     }
+
+    /// As leader: work that waits for devices under the checkpoints' lock, given up when the view changes. Who recovers in the next one needs
+    /// the lock first of all, all readers of what is undecided wait for it, and a device that has gone silent, and leaves with the old view, may
+    /// be asked for a long time. The work must be such that it can end anywhere.
+    pub(crate) async fn while_view_lasts<T>(
+        &self,
+        work: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let Some(member) = &self.member else { return work.await };
+        // Read before the check: a view that comes between the two ends the work.
+        let view = member.view().number();
+        self.check_leads()?;
+        member.while_in(view, work).await
+    }
 }

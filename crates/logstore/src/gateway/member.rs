@@ -1,5 +1,6 @@
 //! A gateway's membership of its cell: the view that it has installed, its ways to the others, what it has heard in this view.
 
+use super::depose::deposed;
 use super::follow::{Follow, MAX_FOLLOWING, Moves};
 use super::install::CellView;
 use super::lease::Lease;
@@ -9,6 +10,7 @@ use crate::peers::{Directory, Hearings, Item, Link, Staged};
 use crate::store::LogStore;
 use crate::watched::Watched;
 use arc_swap::ArcSwap;
+use engine::EngineError;
 use format::name_entry::NameEntry;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -219,6 +221,20 @@ impl Member {
     /// Waits until a view after this one is installed.
     pub async fn view_after(&self, number: ViewNumber) {
         self.progress.wait_for(|_| self.view().number() > number).await;
+    }
+
+    /// What this work gives, unless this view ends first, or this gateway leaves its cell: then the work is given up where it is.
+    pub async fn while_in<T>(
+        &self,
+        view: ViewNumber,
+        work: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            () = self.view_after(view) => Err(EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }),
+            () = self.deposed() => Err(deposed()),
+        }
     }
 
     /// Waits until nothing is undecided.

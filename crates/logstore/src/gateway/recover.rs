@@ -36,15 +36,11 @@ impl LogStore {
         let Some(member) = &inner.member else { return Ok(()) };
         let view = member.view().number();
         env::mark("gateway: recovery of removed gateways begins");
-        tokio::select! {
-            biased;
-            recovered = inner.recover(member, view, removed, read) => recovered,
-            () = member.view_after(view) => Err({
-                env::mark("gateway: recovery interrupted by another view");
-                EngineError::Unavailable { reason: "the cell's view is changing".to_owned() }
-            }),
-            () = member.deposed() => Err(super::depose::deposed()),
+        let recovered = member.while_in(view, inner.recover(member, view, removed, read)).await;
+        if recovered.is_err() && member.view().number() > view {
+            env::mark("gateway: recovery interrupted by another view");
         }
+        recovered
     }
 }
 
@@ -83,12 +79,20 @@ impl Inner {
         // One that has not the maps gets them now that nothing is undecided.
         member.until(|heard| !heard.joining).await;
         self.end_complete_uploads().await?;
-        self.checkpoint().await?;
+        self.finish_checkpoint().await?;
         member.heard.lock().recovered.extend(removed);
         member.moved();
         env::mark("gateway: recovery done");
         tracing::info!(?removed, view = view.0, "recovered what removed gateways left");
         Ok(())
+    }
+
+    /// A checkpoint that goes on if the recovery is given up: an epoch that has begun must drain, and what is installed must be followed, before
+    /// the next one begins.
+    async fn finish_checkpoint(self: &Arc<Self>) -> Result<(), EngineError> {
+        let inner = self.clone();
+        let checkpoint = self.env.spawn(async move { inner.checkpoint().await });
+        checkpoint.await.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }))
     }
 
     /// A shard holds everything that was recovered. After the last one the leader is told.

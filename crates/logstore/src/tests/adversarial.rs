@@ -3,6 +3,7 @@
 mod epochs;
 mod places;
 mod removal;
+mod silence;
 mod writes;
 
 use super::cell::names;

@@ -4,6 +4,7 @@ use super::gate::{Gate, Gates};
 use super::support::{MemoryManifests, Rig};
 use crate::{CellView, Consistency, Directory, IndexForm, LogStore, LogStoreConfig, MemberSetup, OpenError};
 use bytes::Bytes;
+use disk::{Fault, FaultRule, Operation};
 use engine::{
     Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
     ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
@@ -334,13 +335,15 @@ impl CellRig {
         }
     }
 
+    /// From the next view on writes go to these devices.
+    pub fn change_table(&self, devices: &[u32]) {
+        self.manager.lock().change_table(devices.iter().copied().map(DeviceId).collect());
+    }
+
     /// A view of the same members whose writes go to these devices.
     pub async fn write_to(&self, devices: &[u32]) {
-        let members = {
-            let mut manager = self.manager.lock();
-            manager.change_table(devices.iter().copied().map(DeviceId).collect());
-            manager.view.members().to_vec()
-        };
+        self.change_table(devices);
+        let members = self.manager.lock().view.members().to_vec();
         let view = self.next_view(members, BTreeSet::new(), false);
         for gateway in self.gateways() {
             gateway.install(view.clone()).await;
@@ -351,6 +354,12 @@ impl CellRig {
     /// The file systems under the devices have so much room, or as much as is needed.
     pub fn limit_space(&self, bytes: Option<u64>) {
         self.rig.lock().disks.iter().for_each(|disk| disk.set_space_limit(bytes));
+    }
+
+    /// What is read on this device from here on is never answered.
+    pub fn silence(&self, device: u32) {
+        let never = FaultRule::always_in(0..u64::MAX, Operation::Read, Fault::Hold);
+        self.rig.lock().disks[device as usize - 1].add_rule(never);
     }
 
     /// What stands in the zones of these devices is damaged.

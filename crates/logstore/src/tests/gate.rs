@@ -6,7 +6,7 @@ use format::frame::FrameView;
 use net::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::future::ready;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use target::{
     FrameRead, LocalTarget, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, append_wait,
@@ -24,6 +24,8 @@ pub enum Rule {
     Mute,
     /// Nothing reaches the device, and it can't be asked.
     Away,
+    /// The same, and who reads or asks is not even told that there is no answer.
+    Silent,
 }
 
 /// All gates of a cell.
@@ -147,7 +149,7 @@ impl LogTarget for Gate {
         match rule {
             Rule::Hold => self.stop(class, frame.into(), Some(Tell { done, tag })),
             Rule::Straggle => self.stop(class, frame.into(), None),
-            Rule::Mute | Rule::Away => {}
+            Rule::Mute | Rule::Away | Rule::Silent => {}
         }
         match rule {
             Rule::Hold => Ok(()),
@@ -169,6 +171,9 @@ impl LogTarget for Gate {
     }
 
     fn read(&self, place: Place, expected_bytes: usize) -> BoxFuture<'_, Result<FrameRead, ReadFailure>> {
+        if self.rule() == Some(Rule::Silent) {
+            return Box::pin(pending());
+        }
         self.local.read(place, expected_bytes)
     }
 
@@ -181,10 +186,11 @@ impl LogTarget for Gate {
     }
 
     fn log_floor(&self) -> BoxFuture<'_, Result<LogVector, TargetFailure>> {
-        if self.rule() == Some(Rule::Away) {
-            return Box::pin(ready(Err(unanswered())));
+        match self.rule() {
+            Some(Rule::Away) => Box::pin(ready(Err(unanswered()))),
+            Some(Rule::Silent) => Box::pin(pending()),
+            _ => self.local.log_floor(),
         }
-        self.local.log_floor()
     }
 
     fn zones(&self) -> Vec<ZoneInfo> {

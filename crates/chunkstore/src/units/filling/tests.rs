@@ -16,7 +16,7 @@ fn a_block_whose_node_refused_is_not_chosen_until_that_is_forgotten() {
     let mut unit = MaintenanceUnit::new(ShardId(1), 1);
     unit.apply(&ChunkCommand::Grant { device: DEVICE, first_block: 0, blocks: BLOCKS });
     let mut filling = Filling::default();
-    let mut take = |filling: &mut Filling| filling.take(&unit, DEVICE, BYTES, &|_| true);
+    let take = |filling: &mut Filling| filling.take(&unit, DEVICE, BYTES, &|_| true);
     let mut seen: Vec<BlockPlace> = Vec::new();
     while let Some(place) = take(&mut filling) {
         assert!(!seen.contains(&place), "it refused");

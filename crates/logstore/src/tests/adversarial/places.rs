@@ -258,6 +258,38 @@ fn an_old_run_that_was_written_anew_without_an_answer_moves_nothing_back() {
     });
 }
 
+/// The next leader collects between its decision and its first checkpoint, which takes the run over. Caught: a look at a zone that seems dead without
+/// one at what the manager knows. The run is all that is left of what it was made of.
+#[test]
+fn a_run_of_which_only_the_manager_knows_is_not_garbage() {
+    simulate(async {
+        let rig = Arc::new(CellRig::greedy(174, 3).await);
+        let gateways = rig.gateways();
+        let (oldest, _) = moved_since_the_oldest_run(&rig).await;
+        gateways[1..].iter().for_each(|other| rig.hold(&gateways[0], other, true));
+        // It stands alone in its zones.
+        finish_zones(&gateways[0]).await;
+        write_anew(&gateways[0], &oldest).await.unwrap();
+        finish_zones(&gateways[0]).await;
+        rig.kill(&gateways[0]);
+        let next = gateways[1].inner.clone();
+        let collection = rig.env.spawn(async move {
+            let member = next.member.as_ref().expect("it is a cell's");
+            member.progress.wait_for(|_| next.check_leads().is_ok()).await;
+            next.collect().await
+        });
+        rig.remove(&[0]).await;
+        collection.await.unwrap().unwrap();
+        all_read(&rig, "key", Some("moved")).await;
+    });
+}
+
+async fn finish_zones(gateway: &LogStore) {
+    for device in gateway.inner.targets.devices() {
+        device.finish_open_zones().await.unwrap();
+    }
+}
+
 /// A gateway joins by a manifest of which the leader does not know that it is installed. Caught: a leader that gives the next run the number that the
 /// unknown one has. Who has joined took the two manifests for one, and kept a run that nobody else knows.
 #[test]
