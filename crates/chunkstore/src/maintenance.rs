@@ -38,7 +38,7 @@ use types::DeviceId;
 use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
 use crate::message::{Found, Resolved};
 use chunk::{Held, Row, Work};
-use pages::Pages;
+use pages::{Page, Pages};
 pub use space::FreeBlocks;
 use space::Space;
 
@@ -194,12 +194,11 @@ impl MaintenanceUnit {
     /// Chunks that there are, wherever their rows stand.
     pub fn chunks(&self) -> u64 {
         let archived: u64 = self.pages.current.values().map(|page| page.live).sum();
-        let is_counted = |number: &ChunkNumber| !self.has_pages_number(*number) && !self.pages.has_row(*number);
-        let here = match self.is_sealed() {
-            true => self.rows.keys().filter(|number| is_counted(number)).count(),
-            false => self.rows.len(),
-        };
-        archived + here as u64
+        // Of those some rows are here.
+        let counted = |(first, page): (&ChunkNumber, &Page)| self.rows.range(*first..=page.last).count();
+        let counted: usize = self.pages.current.iter().map(counted).sum();
+        let pages = self.rows.range(ChunkNumber(self.capacity)..).count();
+        archived + (self.rows.len() - counted - pages) as u64
     }
 
     /// The id of a row in one of the shard's pages.

@@ -78,11 +78,6 @@ impl Pages {
         (number <= page.last).then_some((*first, page))
     }
 
-    /// Whether a page's range has a number.
-    pub fn has_row(&self, number: ChunkNumber) -> bool {
-        self.covering(number).is_some()
-    }
-
     /// Whether a page has, or may get, the row of a number.
     pub fn is_covered(&self, number: ChunkNumber) -> bool {
         self.covering(number).is_some() || self.is_drafted(number)
