@@ -363,6 +363,11 @@ impl Inner {
     pub(crate) async fn merge(self: &Arc<Self>, runs: Vec<Arc<Run>>, level: u8) -> Result<(), EngineError> {
         self.remembered.reach().await?;
         let mut state = self.checkpoints.lock().await;
+        // Who waited for the lock may have waited for a manifest that has others in their place.
+        let is_named = |run: &Arc<Run>| state.manifest.runs.iter().any(|named| named.run == run.id());
+        if !runs.iter().all(is_named) {
+            return Ok(());
+        }
         let run_id = state.draw_run();
         let writer = RunWriter::new(self, run_id, level);
         // What has been written when it is given up is garbage.

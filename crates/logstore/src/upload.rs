@@ -96,7 +96,7 @@ impl Inner {
                 part.payload = payload;
             }
             PartContent::Staged(staged) => {
-                let content = own_staged(staged)?.into_content().await?;
+                let content = own_staged(staged, self)?.into_content().await?;
                 part.length = content.length;
                 part.tree_height = content.tree_height;
                 part.payload = content.payload;

@@ -21,10 +21,14 @@ use format::chunk_place::ChunkPlaces;
 
 use super::chunk::{Refusal, Row, Work};
 use super::{Answer, MaintenanceUnit, Sought};
+use crate::limits::MAX_SWEPT;
 use crate::message::Found;
 
 /// A page is written anew when so many of its chunks' rows, one of this, are in memory or gone.
 const STALE_SHARE: u64 = 8;
+
+/// With more rows in memory pages are written anew for any of them: a sweep goes on only while there is room.
+const CROWDED_ROWS: usize = MAX_SWEPT / 2;
 
 /// The pages of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -278,26 +282,29 @@ impl MaintenanceUnit {
         Some(self.id_of(number, &self.rows[&number]))
     }
 
-    /// The next rows that a page can have, at most so many: those that have none, then those whose page has many that do not count. Not where
-    /// a row is that is needed here.
+    /// The next rows that a page can have, at most so many: those that have none, then those whose page has many that do not count. Rows that are
+    /// needed here don't count for that; what leaves all the same is looked for again.
     pub fn due_page(&self, rows: usize, is_needed: impl Fn(&ChunkPlaces) -> bool) -> Option<DuePage> {
         if !self.is_sealed() || self.pages.draft.is_some() {
             return None;
         }
-        let is_free = |range: PageRange| {
-            let mut rows = self.rows.range(range.first..=range.last);
-            rows.all(|(number, row)| !is_needed(&row.places) && !self.work.contains_key(number))
+        // Rows that would leave, and are not needed.
+        let leaving = |range: PageRange| {
+            let rows = self.rows.range(range.first..=range.last);
+            rows.filter(|(number, row)| !is_needed(&row.places) && !self.work.contains_key(number)).count()
         };
-        let new = self.unpaged(rows).find(|(range, _)| is_free(*range));
+        let new = self.unpaged(rows).find(|(range, rows)| 2 * leaving(*range) >= *rows);
         if let Some((range, rows)) = new {
             return Some(DuePage { range, former: None, bytes: ChunkPage::bytes_of(rows) as u32 });
         }
         let stale = self.pages.current.iter().filter(|(first, page)| {
-            let here = self.rows.range(**first..=page.last).count() + self.pages.gone.range(**first..=page.last).count();
-            here as u64 >= page.live.div_ceil(STALE_SHARE).max(1)
+            let range = PageRange { first: **first, last: page.last };
+            let gone = self.pages.gone.range(range.first..=range.last).count();
+            let least = if self.rows.len() > CROWDED_ROWS { 1 } else { page.live.div_ceil(STALE_SHARE).max(1) };
+            (leaving(range) + gone) as u64 >= least
         });
         let mut refs = stale.map(|(first, page)| (self.page_ref(*first, page), page.live));
-        let (former, live) = refs.find(|(page, _)| is_free(page.range))?;
+        let (former, live) = refs.next()?;
         Some(DuePage { range: former.range, former: Some(former), bytes: ChunkPage::bytes_of(live as usize) as u32 })
     }
 

@@ -173,7 +173,12 @@ impl UnitMember {
             ask_block(&self.env, &*self.reach, ToNode { place, id, request }, PAGE_PATIENCE)
         };
         let answers = join_all(places.iter().map(put)).await;
-        answers.iter().all(|answer| matches!(answer, Some(NodeAnswer::Done(_))))
+        let is_done = |answer: &Option<NodeAnswer>| matches!(answer, Some(NodeAnswer::Done(_)));
+        if let Some(leading) = self.leading.lock().as_mut() {
+            let failed = places.iter().zip(&answers).filter(|(_, answer)| !is_done(answer));
+            failed.for_each(|(place, _)| leading.placing.note_refused(place));
+        }
+        answers.iter().all(is_done)
     }
 
     async fn give_page_up(&self, id: ChunkId) {

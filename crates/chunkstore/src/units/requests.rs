@@ -133,6 +133,9 @@ impl UnitMember {
         let state = self.manager.snapshot();
         for _ in 0..MAX_PAGE_TRIES {
             let pages: Vec<PageRef> = self.group.look(|machine| machine.unit().pages().collect());
+            if self.leading.lock().is_none() {
+                return self.not_leader();
+            }
             let Some(archived) = self.last_copies_in(&state, &pages, devices).await else { return UnitAnswer::Unknown };
             // Rows leave the state with new pages only: if there are none, each row was seen in a page or is here.
             let counted = self.group.read(ReadMode::Confirmed, |machine| {
@@ -158,13 +161,16 @@ impl UnitMember {
             let page = self.read_page(*at).await?;
             count += self.group.look(|machine| {
                 let leading = self.leading.lock();
-                leading.as_ref().map_or(0, |leading| leading.last_copies(state, machine.unit(), Some(&page), devices))
-            });
+                leading.as_ref().map(|leading| leading.last_copies(state, machine.unit(), Some(&page), devices))
+            })?;
         }
         Some(count)
     }
 
     async fn relocate(self: &Arc<Self>, id: ChunkId, from: DeviceId, to: Option<DeviceId>) -> UnitAnswer {
+        if self.leading.lock().is_none() {
+            return self.not_leader();
+        }
         if !self.bring(&[id]).await {
             return UnitAnswer::Unknown;
         }
@@ -229,10 +235,15 @@ impl UnitMember {
         let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
         let member = self.clone();
         self.env.spawn(async move {
-            if member.bring(&ids).await {
-                member.propose_beside(ChunkCommand::Freed(ids));
-            }
+            let is_brought = member.bring(&ids).await;
             drop(permit);
+            // What the pages don't have has ended long ago.
+            let is_news =
+                |id: &ChunkId| member.group.look(|machine| machine.unit().is_at_rest(*id) || machine.unit().is_moving(*id));
+            let news: Vec<ChunkId> = ids.into_iter().filter(is_news).collect();
+            if is_brought && !news.is_empty() {
+                member.propose_beside(ChunkCommand::Freed(news));
+            }
         });
     }
 

@@ -33,6 +33,8 @@ impl UnitMember {
         let found: Option<Vec<ChunkRow>> = self.group.look(|machine| {
             let leading = self.leading.lock();
             let sweep = &leading.as_ref()?.sweep;
+            // Another page has taken its place: that is looked at.
+            machine.unit().is_current(&page).then_some(())?;
             Some(machine.unit().rows_in(&page).filter(|row| sweep.wants(&row.places)).copied().collect())
         });
         let Some(found) = found else { return false };
@@ -44,7 +46,7 @@ impl UnitMember {
             row.places.iter().map(move |place| CopyOf { id, place })
         });
         if let Some(leading) = self.leading.lock().as_mut() {
-            leading.swept(at.range, copies);
+            leading.swept(at.id.number, copies);
         }
         true
     }

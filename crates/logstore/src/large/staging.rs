@@ -98,6 +98,16 @@ impl Staged for LogStaged {
 }
 
 impl LogStaged {
+    /// Chunks belong to the incarnation of a gateway that has staged them: what another one has forgotten, collection takes for garbage.
+    pub fn check_engine(&self, inner: &Arc<Inner>) -> Result<(), EngineError> {
+        match Arc::ptr_eq(&self.inner, inner) {
+            true => Ok(()),
+            false => Err(EngineError::Unavailable {
+                reason: "its chunks were staged by a gateway that has left the cell; put it again".to_owned(),
+            }),
+        }
+    }
+
     pub fn new(inner: &Arc<Inner>, owner: KeyHash, part: PartOf) -> Self {
         let staging = Staging::new(inner);
         LogStaged {

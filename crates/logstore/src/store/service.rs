@@ -1,6 +1,6 @@
 //! What the object service asks for: reads, writes, lists and uploads of one gateway.
 
-use super::{LogStore, draft, name_of};
+use super::{Inner, LogStore, draft, name_of};
 use crate::large::LogStaged;
 use crate::read::info_of;
 use crate::write::Draft;
@@ -11,6 +11,7 @@ use engine::{
 };
 use format::attributes::Attributes;
 use format::record::{EntryName, RecordKind};
+use std::sync::Arc;
 use types::limits::MAX_SMALL_BYTES;
 use types::{BucketId, UploadId};
 
@@ -75,6 +76,7 @@ impl ObjectEngine for LogStore {
         Box::pin(async move {
             let length = bytes.len() as u64;
             let own = staged.inner.as_any_mut().downcast_mut::<LogStaged>().ok_or_else(foreign)?;
+            own.check_engine(&self.inner)?;
             own.push(bytes).await?;
             staged.length += length;
             Ok(())
@@ -89,7 +91,7 @@ impl ObjectEngine for LogStore {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            let content = own_staged(staged)?.into_content().await?;
+            let content = own_staged(staged, &self.inner)?.into_content().await?;
             let draft = Draft {
                 kind: RecordKind::Descriptor,
                 length: content.length,
@@ -175,9 +177,11 @@ impl ObjectEngine for LogStore {
 }
 
 /// The engine's own record of staged chunks.
-pub(crate) fn own_staged(staged: StagedChunks) -> Result<LogStaged, EngineError> {
+pub(crate) fn own_staged(staged: StagedChunks, inner: &Arc<Inner>) -> Result<LogStaged, EngineError> {
     let any: Box<dyn std::any::Any> = staged.inner;
-    any.downcast::<LogStaged>().map(|own| *own).map_err(|_| foreign())
+    let own = any.downcast::<LogStaged>().map(|own| *own).map_err(|_| foreign())?;
+    own.check_engine(inner)?;
+    Ok(own)
 }
 
 fn foreign() -> EngineError {

@@ -5,7 +5,7 @@ use super::script::CHUNK;
 use super::support::{attributes, key, simulate};
 use crate::LogStore;
 use bytes::Bytes;
-use engine::{Condition, ObjectEngine};
+use engine::{Condition, EngineError, ObjectEngine};
 use format::record::{Record, RecordKind};
 use smallvec::smallvec;
 use std::time::Duration;
@@ -58,5 +58,22 @@ fn what_a_gateway_has_staged_is_garbage_when_it_is_gone() {
         for index in 0..20 {
             leader.open(&key(&format!("key-{index}"))).await.unwrap();
         }
+    });
+}
+
+/// A node whose gateway was removed goes on with another engine, and with requests that had staged their chunks: those may be gone by now.
+#[test]
+fn what_another_engine_has_staged_is_refused() {
+    simulate(async {
+        let cell = CellRig::greedy(10, 3).await;
+        let (former, present) = (cell.gateways()[1].clone(), cell.gateways()[0].clone());
+        let name = key("large");
+        let mut staged = former.stage(&name, None);
+        former.stage_chunk(&mut staged, Bytes::from(vec![7; CHUNK])).await.unwrap();
+        let further = present.stage_chunk(&mut staged, Bytes::from(vec![7; CHUNK])).await;
+        assert!(matches!(further, Err(EngineError::Unavailable { .. })), "{further:?}");
+        let committed = present.commit(&name, staged, attributes(&Bytes::new()), Condition::None).await;
+        assert!(matches!(committed, Err(EngineError::Unavailable { .. })), "{committed:?}");
+        assert!(matches!(present.open(&name).await, Err(EngineError::NotFound)));
     });
 }

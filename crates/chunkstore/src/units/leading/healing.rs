@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use env::Instant;
-use format::chunk_command::{ChunkCommand, CopyOf, PageRange, Relocation};
+use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_page::ChunkPage;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
@@ -94,8 +94,8 @@ impl Leading {
     }
 
     /// Rows of a page that were looked for are in the state.
-    pub fn swept(&mut self, range: PageRange, copies: impl Iterator<Item = CopyOf>) {
-        self.sweep.pass(range);
+    pub fn swept(&mut self, page: ChunkNumber, copies: impl Iterator<Item = CopyOf>) {
+        self.sweep.pass(page);
         self.compaction.hear(copies);
         self.looked.lost = None;
     }
@@ -261,7 +261,7 @@ impl Leading {
         let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && unit.held_bytes(**place).is_some());
         let mut left: BTreeSet<BlockPlace> = damaged.map(|(place, _)| *place).collect();
         let is_recent = |at: Instant| now.saturating_duration_since(at) < CONDEMN_LOOK;
-        if left.is_empty() || !self.sweep.has_found(&left) || self.looked.condemnable.is_some_and(is_recent) {
+        if left.is_empty() || !self.sweep.has_found(unit, &left) || self.looked.condemnable.is_some_and(is_recent) {
             return Vec::new();
         }
         self.looked.condemnable = Some(now);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use format::chunk_command::PageRange;
 use format::chunk_id::ChunkNumber;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
@@ -10,14 +9,15 @@ use types::DeviceId;
 use crate::limits::MAX_SWEPT;
 use crate::maintenance::{MaintenanceUnit, PageRef};
 
-/// A look through all pages, one after the other, begun anew when there is more to look for.
+/// A look through all pages, one after the other, begun anew when there is more to look for. A page that is committed meanwhile, or later, has not been
+/// looked at: rows that were looked for may have left with it.
 #[derive(Debug, Default)]
 pub struct Sweep {
     devices: BTreeSet<DeviceId>,
     blocks: BTreeSet<BlockPlace>,
-    /// Pages from here on were not looked at yet; none when all were, or nothing is looked for.
-    next: Option<ChunkNumber>,
-    /// The page that is being looked at begins here.
+    /// Numbers of pages that were looked at.
+    passed: BTreeSet<ChunkNumber>,
+    /// The page that is being looked at.
     under_way: Option<ChunkNumber>,
 }
 
@@ -25,7 +25,8 @@ impl Sweep {
     /// From now on these are looked for.
     pub fn look_for(&mut self, devices: BTreeSet<DeviceId>, blocks: BTreeSet<BlockPlace>) {
         if !devices.is_subset(&self.devices) || !blocks.is_subset(&self.blocks) {
-            (self.next, self.under_way) = (Some(ChunkNumber(0)), None);
+            self.passed.clear();
+            self.under_way = None;
         }
         (self.devices, self.blocks) = (devices, blocks);
     }
@@ -37,26 +38,35 @@ impl Sweep {
     }
 
     /// Whether all rows with a copy in one of these blocks are in the state.
-    pub fn has_found(&self, blocks: &BTreeSet<BlockPlace>) -> bool {
-        self.next.is_none() && blocks.is_subset(&self.blocks)
+    pub fn has_found(&self, unit: &MaintenanceUnit, blocks: &BTreeSet<BlockPlace>) -> bool {
+        blocks.is_subset(&self.blocks) && self.left(unit).is_none()
+    }
+
+    fn left(&self, unit: &MaintenanceUnit) -> Option<PageRef> {
+        let is_sought = !self.devices.is_empty() || !self.blocks.is_empty();
+        unit.pages().filter(|_| is_sought).find(|page| !self.passed.contains(&page.id.number))
     }
 
     /// The page to look at now, if there is room for what it has.
     pub fn due(&mut self, unit: &MaintenanceUnit) -> Option<PageRef> {
-        let page = unit.page_from(self.next?);
-        if page.is_none() {
-            self.next = None;
+        if unit.rows_here() >= MAX_SWEPT {
+            return None;
         }
-        let page = page.filter(|_| unit.rows_here() < MAX_SWEPT);
-        self.under_way = page.map(|page| page.range.first);
+        let page = self.left(unit);
+        if page.is_none() {
+            // Pages that there are not any more are forgotten.
+            let current: BTreeSet<ChunkNumber> = unit.pages().map(|page| page.id.number).collect();
+            self.passed.retain(|page| current.contains(page));
+        }
+        self.under_way = page.map(|page| page.id.number);
         page
     }
 
     /// The rows of this page that were looked for are in the state.
-    pub fn pass(&mut self, range: PageRange) {
+    pub fn pass(&mut self, page: ChunkNumber) {
         // Not if there is more to look for since it was begun.
-        if self.under_way.take() == Some(range.first) {
-            self.next = Some(ChunkNumber(range.last.0 + 1));
+        if self.under_way.take() == Some(page) {
+            self.passed.insert(page);
         }
     }
 }
