@@ -98,11 +98,12 @@ impl Staged for LogStaged {
 }
 
 impl LogStaged {
-    /// Chunks belong to the incarnation of a gateway that has staged them: what another one has forgotten, collection takes for garbage.
+    /// Chunks belong to the incarnation of a gateway that has staged them: when that has left its cell, collection takes them for garbage.
     pub fn check_engine(&self, inner: &Arc<Inner>) -> Result<(), EngineError> {
-        match Arc::ptr_eq(&self.inner, inner) {
-            true => Ok(()),
-            false => Err(EngineError::Unavailable {
+        let has_left = self.inner.member.as_ref().is_some_and(|member| member.is_deposed());
+        match has_left && !Arc::ptr_eq(&self.inner, inner) {
+            false => Ok(()),
+            true => Err(EngineError::Unavailable {
                 reason: "its chunks were staged by a gateway that has left the cell; put it again".to_owned(),
             }),
         }

@@ -63,13 +63,14 @@ fn what_a_gateway_has_staged_is_garbage_when_it_is_gone() {
 
 /// A node whose gateway was removed goes on with another engine, and with requests that had staged their chunks: those may be gone by now.
 #[test]
-fn what_another_engine_has_staged_is_refused() {
+fn what_an_engine_has_staged_that_has_left_is_refused() {
     simulate(async {
         let cell = CellRig::greedy(10, 3).await;
         let (former, present) = (cell.gateways()[1].clone(), cell.gateways()[0].clone());
         let name = key("large");
         let mut staged = former.stage(&name, None);
         former.stage_chunk(&mut staged, Bytes::from(vec![7; CHUNK])).await.unwrap();
+        former.depose();
         let further = present.stage_chunk(&mut staged, Bytes::from(vec![7; CHUNK])).await;
         assert!(matches!(further, Err(EngineError::Unavailable { .. })), "{further:?}");
         let committed = present.commit(&name, staged, attributes(&Bytes::new()), Condition::None).await;
