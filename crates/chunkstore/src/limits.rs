@@ -43,6 +43,8 @@ pub const MAX_MISSING: usize = 65_536;
 pub const LOST_LOOK: Duration = Duration::from_secs(60);
 /// How long a leader tries to have a rotten copy written again where it stands, before it is made elsewhere.
 pub const MEND_PATIENCE: Duration = Duration::from_secs(15);
+/// Damaged blocks whose chunks a leader looks for at a time.
+pub const MAX_SOUGHT_BLOCKS: usize = 64;
 /// How often a leader looks through all chunks for damaged blocks that can be condemned.
 pub const CONDEMN_LOOK: Duration = Duration::from_secs(5);
 /// Within this time a leader asks once whether each copy is there.
@@ -57,6 +59,10 @@ pub const REFUSAL_REST: Duration = Duration::from_secs(30);
 pub const NODE_SILENCE: Duration = Duration::from_secs(3);
 /// How often nodes report.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// A node that has no news for a closed shard says each time so often that it is there: there may be thousands of them, and little goes there.
+pub const CLOSED_REPORT_ROUNDS: u32 = 20;
+/// A node that has not reported to a closed shard for so long, and is none of its lookup hosts, gets no copies of its chunks.
+pub const CLOSED_SILENCE: Duration = Duration::from_secs(25);
 /// Empty blocks that a unit keeps on each device; with fewer it asks for another bulk. Where something fits beside others need not be room for a large chunk.
 pub const STOCK_BLOCKS: u32 = 64;
 /// How long the answer to a commit waits for a lookup host. Beyond it none is there, and readers ask the unit: nothing is lost by that.
@@ -106,6 +112,8 @@ pub const MAX_PUT_RESENDS: u32 = 1;
 pub const PAGE_COPIES: usize = 3;
 /// How long one copy of a page may take to be read, or written.
 pub const PAGE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a page rests of which no copy was to be had, where that keeps nobody waiting.
+pub const PAGE_REST: Duration = Duration::from_secs(10);
 /// Pages that are read at a time.
 pub const PAGE_READS: usize = 8;
 /// Pages of a unit that stay in memory when they were read.
@@ -150,4 +158,5 @@ pub const CONTACT_LEASE: Duration = Duration::from_secs(5);
 pub const LOSS_WAIT: Duration = Duration::from_secs(6);
 
 const _: () = assert!(LOSS_WAIT.as_millis() * 10 >= CONTACT_LEASE.as_millis() * 11);
+const _: () = assert!(CLOSED_SILENCE.as_millis() >= 2 * CLOSED_REPORT_ROUNDS as u128 * REPORT_INTERVAL.as_millis());
 const _: () = assert!(SPACE_PATIENCE.as_millis() < UNIT_PATIENCE.as_millis());

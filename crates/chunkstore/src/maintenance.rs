@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use format::chunk_command::{ChunkCommand, ClientCall};
 use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
-use format::chunk_page::{ChunkPage, ChunkRow};
+use format::chunk_page::ChunkPage;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use reserve::Reserve;
 use types::DeviceId;
@@ -182,7 +182,7 @@ impl MaintenanceUnit {
         self.pages().all(is_read).then(|| {
             let here = self.index().filter(|(id, _)| !self.has_pages_number(id.number));
             let archived = self.pages().flat_map(|page| self.rows_in(&pages[&page.id.number]));
-            here.chain(archived.map(|row| (self.id_in(row), row.places)))
+            here.chain(archived.map(|row| (row.id(self.shard), row.places)))
         })
     }
 
@@ -199,11 +199,6 @@ impl MaintenanceUnit {
         let counted: usize = self.pages.current.iter().map(counted).sum();
         let pages = self.rows.range(ChunkNumber(self.capacity)..).count();
         archived + (self.rows.len() - counted - pages) as u64
-    }
-
-    /// The id of a row in one of the shard's pages.
-    pub fn id_in(&self, row: &ChunkRow) -> ChunkId {
-        ChunkId { shard: self.shard, number: row.number, nonce: row.nonce }
     }
 
     /// Chunks have numbers below the capacity, pages from there on.
@@ -226,9 +221,9 @@ impl MaintenanceUnit {
         self.row(id).is_some() && !self.work.contains_key(&id.number)
     }
 
-    /// Whether a chunk is being relocated.
-    pub fn is_moving(&self, id: ChunkId) -> bool {
-        self.row(id).is_some() && matches!(self.work.get(&id.number), Some(Work::Moving { .. }))
+    /// Whether a chunk is committed, and has not ended.
+    pub fn is_kept(&self, id: ChunkId) -> bool {
+        self.row(id).is_some() && matches!(self.work.get(&id.number), None | Some(Work::Moving { .. }))
     }
 
     /// Relocations that are under way.

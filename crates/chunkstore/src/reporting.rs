@@ -10,7 +10,7 @@ use types::NodeId;
 use crate::block_service::BlockService;
 use crate::contact::Contact;
 use crate::host_service::HostService;
-use crate::limits::{LOAD_INTERVAL, REPORT_INTERVAL};
+use crate::limits::{CLOSED_REPORT_ROUNDS, LOAD_INTERVAL, REPORT_INTERVAL};
 use crate::protocol::{NodeReport, ShardPlace, UnitRequest};
 use crate::reach::Reach;
 use crate::unit_ways::UnitWays;
@@ -32,6 +32,7 @@ impl Reporting {
         let units = UnitWays::new(&self.env, self.reach.clone());
         let mut meter = self.env.machine_meter();
         let (mut machine, mut metered) = (meter.read(), self.env.now());
+        let mut round: u32 = 0;
         loop {
             // Averages over a while: chunks stay where they are put.
             if self.env.now().saturating_duration_since(metered) >= LOAD_INTERVAL {
@@ -41,7 +42,8 @@ impl Reporting {
             self.keep_contact().await;
             let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
-            join_all(map.shards.iter().map(|shard| self.report(&units, shard, machine))).await;
+            join_all(map.shards.iter().map(|shard| self.report(&units, shard, round, machine))).await;
+            round = round.wrapping_add(1);
             self.env.sleep(REPORT_INTERVAL).await;
         }
     }
@@ -54,14 +56,15 @@ impl Reporting {
         }
     }
 
-    async fn report(&self, units: &UnitWays, place: &ShardPlace, machine: MachineUse) {
+    async fn report(&self, units: &UnitWays, place: &ShardPlace, round: u32, machine: MachineUse) {
         let shard = place.shard;
         let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
         let freed = self.blocks.freed(shard, MAX_FREED);
         let (rotten, damaged) = (self.blocks.rotten(shard, MAX_ROTTEN), self.blocks.damaged(MAX_DAMAGED));
-        // Nodes with blocks say that they are there; a closed shard has no use for that.
+        // Nodes with blocks say that they are there; to closed shards rarely, and not to all in the same round.
         let has_news = host.is_some() || !freed.is_empty() || !rotten.is_empty() || !damaged.is_empty();
-        let is_needed = has_news || (place.is_open && self.blocks.stores().next().is_some());
+        let is_turn = place.is_open || shard.0 % CLOSED_REPORT_ROUNDS == round % CLOSED_REPORT_ROUNDS;
+        let is_needed = has_news || (is_turn && self.blocks.stores().next().is_some());
         if is_needed {
             let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged, machine };
             // One that is not heard is followed by another.

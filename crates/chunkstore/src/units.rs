@@ -1,6 +1,6 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `archive`, `sweeping`, `space`, `membership`, `link`.
+//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `membership`, `link`.
 
 mod archive;
 mod filling;
@@ -10,6 +10,7 @@ mod machine;
 mod member;
 mod membership;
 mod mending;
+mod pages;
 mod placing;
 mod requests;
 mod service;

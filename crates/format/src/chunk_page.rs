@@ -23,7 +23,7 @@
 //! Its bytes are checked as those of all chunks are, by their node and on their way.
 
 use crate::chunk_block::Era;
-use crate::chunk_id::{ChunkNonce, ChunkNumber, ShardId};
+use crate::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use crate::chunk_place::ChunkPlaces;
 use crate::decode::{DecodeError, Fault, Reader};
 
@@ -51,6 +51,11 @@ pub struct ChunkRow {
 }
 
 impl ChunkRow {
+    /// The id of the chunk, whose shard no row repeats.
+    pub fn id(&self, shard: ShardId) -> ChunkId {
+        ChunkId { shard, number: self.number, nonce: self.nonce }
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.number.0.to_le_bytes());
         out.extend_from_slice(&self.nonce.0.to_le_bytes());

@@ -271,41 +271,52 @@ impl MaintenanceUnit {
         let mut rows: Vec<ChunkRow> = former.into_iter().flat_map(|page| self.rows_in(page)).copied().collect();
         rows.extend(self.rows.range(range.first..=range.last).map(|(number, row)| row.numbered(*number)));
         rows.sort_unstable_by_key(|row| row.number);
+        if rows.len() > MAX_PAGE_ROWS {
+            return None;
+        }
         let mut page = ChunkPage::new(self.shard, *number, range.first, range.last);
-        (rows.len() <= MAX_PAGE_ROWS).then(|| rows.into_iter().for_each(|row| page.push(row)))?;
+        rows.into_iter().for_each(|row| page.push(row));
         Some(page)
     }
 
-    /// A draft that nobody here drives: its leader has gone.
+    /// The page that is registered and not committed.
     pub fn draft(&self) -> Option<ChunkId> {
         let number = self.pages.draft.as_ref()?.number;
         Some(self.id_of(number, &self.rows[&number]))
     }
 
     /// The next rows that a page can have, at most so many: those that have none, then those whose page has many that do not count. Rows that are
-    /// needed here don't count for that; what leaves all the same is looked for again.
-    pub fn due_page(&self, rows: usize, is_needed: impl Fn(&ChunkPlaces) -> bool) -> Option<DuePage> {
+    /// needed here don't count for that; what leaves all the same is looked for again. Pages that can't be read stay as they are.
+    pub fn due_page(
+        &self,
+        rows: usize,
+        unread: &BTreeSet<ChunkNumber>,
+        is_needed: impl Fn(ChunkId, &ChunkPlaces) -> bool,
+    ) -> Option<DuePage> {
         if !self.is_sealed() || self.pages.draft.is_some() {
             return None;
         }
         // Rows that would leave, and are not needed.
         let leaving = |range: PageRange| {
             let rows = self.rows.range(range.first..=range.last);
-            rows.filter(|(number, row)| !is_needed(&row.places) && !self.work.contains_key(number)).count()
+            let leaves = |(number, row): &(&ChunkNumber, &Row)| {
+                !self.work.contains_key(number) && !is_needed(self.id_of(**number, row), &row.places)
+            };
+            rows.filter(leaves).count()
         };
         let new = self.unpaged(rows).find(|(range, rows)| 2 * leaving(*range) >= *rows);
         if let Some((range, rows)) = new {
             return Some(DuePage { range, former: None, bytes: ChunkPage::bytes_of(rows) as u32 });
         }
-        let stale = self.pages.current.iter().filter(|(first, page)| {
+        let is_stale = |(first, page): &(&ChunkNumber, &Page)| {
             let range = PageRange { first: **first, last: page.last };
             let gone = self.pages.gone.range(range.first..=range.last).count();
             let least = if self.rows.len() > CROWDED_ROWS { 1 } else { page.live.div_ceil(STALE_SHARE).max(1) };
-            (leaving(range) + gone) as u64 >= least
-        });
-        let mut refs = stale.map(|(first, page)| (self.page_ref(*first, page), page.live));
-        let (former, live) = refs.next()?;
-        Some(DuePage { range: former.range, former: Some(former), bytes: ChunkPage::bytes_of(live as usize) as u32 })
+            !unread.contains(&page.number) && (leaving(range) + gone) as u64 >= least
+        };
+        let (first, page) = self.pages.current.iter().find(is_stale)?;
+        let former = self.page_ref(*first, page);
+        Some(DuePage { range: former.range, former: Some(former), bytes: ChunkPage::bytes_of(page.live as usize) as u32 })
     }
 
     /// Stretches of rows that no page has, each with at most so many.

@@ -2,15 +2,19 @@
 
 mod ailing;
 mod compaction;
+mod condemning;
+#[cfg(test)]
+mod fixture;
 pub mod healing;
 mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use consensus::Term;
 use env::{Instant, MachineUse};
 use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
-use format::chunk_id::ChunkId;
+use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
 use manager::Snapshot;
 use tokio::sync::oneshot;
@@ -19,12 +23,13 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::{Heard, Placing, Wanted};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::{IDLE_LOOK, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
+use crate::limits::{CLOSED_SILENCE, IDLE_LOOK, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
 use ailing::Ailing;
 use compaction::Compaction;
+use condemning::Condemning;
 use healing::Looked;
 use sweep::Sweep;
 
@@ -57,6 +62,7 @@ pub struct Leading {
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
     compaction: Compaction,
+    condemning: Condemning,
     /// Of rows in pages.
     pub sweep: Sweep,
 }
@@ -107,6 +113,7 @@ impl Leading {
             looked: Looked::default(),
             looked_for_idle: None,
             compaction: Compaction::default(),
+            condemning: Condemning::default(),
             sweep: Sweep::default(),
         }
     }
@@ -151,9 +158,21 @@ impl Leading {
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
 
-    /// Whether a node was not heard of lately.
-    pub fn is_silent(&self, now: Instant, node: NodeId) -> bool {
-        self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= NODE_SILENCE)
+    /// Whether a node was not heard of lately, by how often it reports to this shard.
+    pub fn is_silent(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> bool {
+        let silence = silence(state, shard, node);
+        self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= silence)
+    }
+
+    fn heard_of(&self, now: Instant, state: &Snapshot, shard: ShardId) -> BTreeMap<NodeId, Heard> {
+        // Nobody has had the time to report to a new leader.
+        let is_new = now.saturating_duration_since(self.began) < NODE_SILENCE;
+        let nodes = state.nodes().map(|node| node.id);
+        let heard = nodes.map(|node| {
+            let machine = self.heard.get(&node).map(|(_, machine)| *machine).unwrap_or_default();
+            (node, Heard { is_up: is_new || !self.is_silent(now, state, shard, node), machine })
+        });
+        heard.collect()
     }
 
     /// Nodes and devices are to be looked at anew at the next tick.
@@ -195,14 +214,8 @@ impl Leading {
             self.placing.forget_refused();
         }
         self.space = space_of(state).collect();
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < NODE_SILENCE;
-        // Nobody has had the time to report to a new leader.
-        let (is_new, heard) = (is_recent(self.began), &self.heard);
-        let heard = |node| {
-            let (at, machine) = heard.get(&node).copied().unzip();
-            Heard { is_up: is_new || at.is_some_and(is_recent), machine: machine.unwrap_or_default() }
-        };
-        self.placing.take_stock(state, unit, heard);
+        let heard = self.heard_of(now, state, unit.shard());
+        self.placing.take_stock(state, unit, |node| heard.get(&node).copied().unwrap_or_default());
         true
     }
 
@@ -247,6 +260,12 @@ impl Leading {
 
 fn space_of(state: &Snapshot) -> impl Iterator<Item = (DeviceId, u32, u32)> {
     state.volumes().map(|volume| (volume.device, volume.blocks, volume.free_blocks()))
+}
+
+/// A node that has not reported to a shard for so long is taken for away.
+fn silence(state: &Snapshot, shard: ShardId, node: NodeId) -> Duration {
+    let reports_rarely = state.shard(shard.0).is_some_and(|shard| !shard.is_open && !shard.hosts.contains(&node));
+    if reports_rarely { CLOSED_SILENCE } else { NODE_SILENCE }
 }
 
 /// How the leader's machine names a host.

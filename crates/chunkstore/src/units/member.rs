@@ -22,11 +22,11 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use types::NodeId;
 
-use super::archive::PageWork;
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
 use super::link::Link;
 use super::machine::UnitMachine;
+use super::pages::PageWork;
 use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, Order};
 use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
@@ -35,6 +35,13 @@ use crate::message::ToNode;
 use crate::placement::PlacerChoice;
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
+
+/// Of work of which one piece is under way at a time.
+pub(super) type Turn = Arc<Semaphore>;
+
+pub(super) fn new_turn() -> Turn {
+    Arc::new(Semaphore::new(1))
+}
 
 /// A member of a unit.
 pub struct UnitMember {
@@ -46,8 +53,8 @@ pub struct UnitMember {
     pub(super) leading: Mutex<Option<Leading>>,
     pub(super) duties: Arc<Semaphore>,
     pub(super) is_changing_members: AtomicBool,
-    /// For bulks, or to close the shard.
-    pub(super) is_asking_manager: AtomicBool,
+    /// Asking the manager for bulks, or to close the shard.
+    pub(super) settling: Turn,
     pub(super) pages: PageWork,
     placer: PlacerChoice,
 }
@@ -72,7 +79,7 @@ impl UnitMember {
             leading: Mutex::new(None),
             duties,
             is_changing_members: AtomicBool::new(false),
-            is_asking_manager: AtomicBool::new(false),
+            settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
             placer: settings.placer,
         });
@@ -158,6 +165,7 @@ impl UnitMember {
         let state = self.manager.snapshot();
         let hosts = self.hosts(&state);
         let now = self.env.now();
+        let unread = self.pages.unread(now);
         let is_closed = state.shard(self.shard.0).is_some_and(|shard| !shard.is_open);
         let looked = self.group.look(|machine| {
             let unit = machine.unit();
@@ -173,7 +181,7 @@ impl UnitMember {
                 }
                 healing = leading.heal(now, &state, unit, &mut || self.env.random_u64());
                 orders.append(&mut healing.orders);
-                match leading.audit(unit) {
+                match leading.audit(unit, &unread) {
                     Ok(queries) => orders.extend(queries),
                     Err(page) => audited = Some(page),
                 }
@@ -271,6 +279,19 @@ impl UnitMember {
         Link::open(&self.env, self.reach.clone(), NodeId(host.0), move |received| {
             with_leader(&member, |leading| leading.leader.heard(host, received));
         })
+    }
+
+    /// Does this beside everything else, unless work of the same turn is under way.
+    pub(super) fn in_turn<W>(self: &Arc<Self>, turn: &Turn, work: impl FnOnce(Arc<UnitMember>) -> W)
+    where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let Ok(permit) = turn.clone().try_acquire_owned() else { return };
+        let work = work(self.clone());
+        self.env.spawn(async move {
+            work.await;
+            drop(permit);
+        });
     }
 
     /// Proposes what nobody waits for. It is asked for again if it does not come about.

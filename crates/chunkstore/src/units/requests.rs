@@ -15,6 +15,7 @@ use types::{DeviceId, NodeId};
 use super::leading::Leaving;
 use super::machine::UnitMachine;
 use super::member::{UnitMember, with_leader};
+use super::pages::Brought;
 use super::placing::{NoPlaces, Wanted};
 use crate::leader::{Errand, Order};
 use crate::limits::{COMMIT_PATIENCE, MAX_PAGE_TRIES, MAX_REGISTER_TRIES, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
@@ -171,7 +172,7 @@ impl UnitMember {
         if self.leading.lock().is_none() {
             return self.not_leader();
         }
-        if !self.bring(&[id]).await {
+        if !self.bring(&[id]).await.unread.is_empty() {
             return UnitAnswer::Unknown;
         }
         let state = self.manager.snapshot();
@@ -209,7 +210,7 @@ impl UnitMember {
         let now = self.env.now();
         let mut is_new = false;
         with_leader(&Arc::downgrade(self), |leading| {
-            is_new = leading.is_silent(now, node);
+            is_new = leading.is_silent(now, &self.manager.snapshot(), self.shard, node);
             leading.reported(now, report)
         });
         if is_new {
@@ -217,7 +218,7 @@ impl UnitMember {
         }
         freed.truncate(MAX_COMMAND_ITEMS);
         // What is being ended already is not told to the log again.
-        let is_news = |id: &ChunkId| self.group.look(|machine| machine.unit().is_at_rest(*id) || machine.unit().is_moving(*id));
+        let is_news = |id: &ChunkId| self.group.look(|machine| machine.unit().is_kept(*id));
         let (archived, mut here): (Vec<ChunkId>, Vec<ChunkId>) =
             freed.into_iter().partition(|id| self.group.look(|machine| machine.unit().page_of(*id).is_some()));
         here.retain(is_news);
@@ -235,13 +236,12 @@ impl UnitMember {
         let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
         let member = self.clone();
         self.env.spawn(async move {
-            let is_brought = member.bring(&ids).await;
+            member.bring(&ids).await;
             drop(permit);
-            // What the pages don't have has ended long ago.
-            let is_news =
-                |id: &ChunkId| member.group.look(|machine| machine.unit().is_at_rest(*id) || machine.unit().is_moving(*id));
+            // What the pages don't have has ended long ago; where one can't be read, it is not here.
+            let is_news = |id: &ChunkId| member.group.look(|machine| machine.unit().is_kept(*id));
             let news: Vec<ChunkId> = ids.into_iter().filter(is_news).collect();
-            if is_brought && !news.is_empty() {
+            if !news.is_empty() {
                 member.propose_beside(ChunkCommand::Freed(news));
             }
         });
@@ -252,7 +252,7 @@ impl UnitMember {
         if self.leading.lock().is_none() {
             return self.not_leader();
         }
-        if !self.bring(&[id]).await {
+        if !self.bring(&[id]).await.unread.is_empty() {
             return UnitAnswer::Unknown;
         }
         let is_its = |machine: &UnitMachine| {
@@ -273,12 +273,12 @@ impl UnitMember {
             if answer != UnitAnswer::Refused(Refusal::Archived) {
                 return answer;
             }
-            if !self.bring(&[id]).await {
-                return UnitAnswer::Unknown;
-            }
-            // The page has no such chunk: the id was made up.
-            if self.group.look(|machine| machine.unit().page_of(id).is_some()) {
+            let Brought { absent, unread } = self.bring(&[id]).await;
+            if !absent.is_empty() {
                 return UnitAnswer::Refused(Refusal::Unknown);
+            }
+            if !unread.is_empty() {
+                return UnitAnswer::Unknown;
             }
         }
         UnitAnswer::Unknown

@@ -11,7 +11,6 @@
 //! manager's state from before, nothing is lost: where contents stand in a block its node decides, by its header.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use format::chunk_command::ChunkCommand;
 use format::chunk_place::BlockPlace;
@@ -65,27 +64,19 @@ impl UnitMember {
 
     /// Closes a shard that is full: the next one can be opened.
     pub(super) fn close_shard(self: &Arc<Self>) {
-        if self.is_asking_manager.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let member = self.clone();
-        self.env.spawn(async move {
-            match member.manager.seal_shard(member.shard.0).await {
-                Ok(_) => tracing::info!(shard = member.shard.0, "the shard is full: registrations go to the next one"),
-                Err(error) => tracing::debug!(shard = member.shard.0, %error, "sealing a shard"),
-            }
-            member.is_asking_manager.store(false, Ordering::Release);
+        self.in_turn(&self.settling, async |member| match member.manager.seal_shard(member.shard.0).await {
+            Ok(_) => tracing::info!(shard = member.shard.0, "the shard is full: registrations go to the next one"),
+            Err(error) => tracing::debug!(shard = member.shard.0, %error, "sealing a shard"),
         });
     }
 
     /// Has the manager take bulks back, and grant others.
     fn settle_bulks(self: &Arc<Self>, short: Vec<DeviceId>, released: Vec<(DeviceId, u32)>) {
         // Devices are looked at again with every grant: who is asked for already must not be asked for twice.
-        if (short.is_empty() && released.is_empty()) || self.is_asking_manager.swap(true, Ordering::AcqRel) {
+        if short.is_empty() && released.is_empty() {
             return;
         }
-        let member = self.clone();
-        self.env.spawn(async move {
+        self.in_turn(&self.settling, async move |member| {
             let shard = member.shard.0;
             let mut taken_back = Vec::new();
             for (device, first_block) in released {
@@ -105,7 +96,6 @@ impl UnitMember {
                 Ok(()) => taken_back.into_iter().for_each(|command| member.propose_beside(command)),
                 Err(error) => tracing::debug!(shard, %error, "hearing of bulks"),
             }
-            member.is_asking_manager.store(false, Ordering::Release);
         });
     }
 }

@@ -1,12 +1,11 @@
 //! What a leader looks for in pages, at its own pace: rows that it has to do something about come into the state.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use format::chunk_command::CopyOf;
 use format::chunk_id::ChunkId;
 use format::chunk_page::ChunkRow;
-use format::chunk_place::BlockPlace;
 
 use super::member::UnitMember;
 use crate::limits::MAX_REPAIRS;
@@ -15,21 +14,16 @@ use crate::maintenance::PageRef;
 impl UnitMember {
     /// Goes on with the sweep, as far as there is room for what it finds.
     pub(super) fn keep_sweeping(self: &Arc<Self>) {
-        if self.pages.is_sweeping.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let member = self.clone();
-        self.env.spawn(async move {
-            while member.sweep().await {}
-            member.pages.is_sweeping.store(false, Ordering::Release);
-        });
+        self.in_turn(&self.pages.sweeping, async |member| while member.sweep().await {});
     }
 
-    /// Whether a page was swept.
+    /// Whether there may be a further page to sweep now.
     async fn sweep(&self) -> bool {
-        let due = self.group.look(|machine| self.leading.lock().as_mut()?.sweep.due(machine.unit()));
+        let unread = self.pages.unread(self.env.now());
+        let due = self.group.look(|machine| self.leading.lock().as_mut()?.sweep.due(machine.unit(), &unread));
         let Some(at) = due else { return false };
-        let Some(page) = self.read_page(at).await else { return false };
+        // Else it is among those that could not be read, and another one is due.
+        let Some(page) = self.read_page(at).await else { return true };
         let found: Option<Vec<ChunkRow>> = self.group.look(|machine| {
             let leading = self.leading.lock();
             let sweep = &leading.as_ref()?.sweep;
@@ -42,7 +36,7 @@ impl UnitMember {
             return false;
         }
         let copies = found.iter().flat_map(|row| {
-            let id = ChunkId { shard: self.shard, number: row.number, nonce: row.nonce };
+            let id = row.id(self.shard);
             row.places.iter().map(move |place| CopyOf { id, place })
         });
         if let Some(leading) = self.leading.lock().as_mut() {
@@ -53,27 +47,21 @@ impl UnitMember {
 
     /// Copies about which something is known to be wrong, and whose rows are in pages.
     pub(super) fn bring_ailing(self: &Arc<Self>) {
+        let unread = self.pages.unread(self.env.now());
         let ids: Vec<ChunkId> = self.group.look(|machine| {
             let leading = self.leading.lock();
-            let ailing = leading.iter().flat_map(|leading| leading.ailing_copies());
-            let archived = ailing.filter(|(id, _): &(ChunkId, BlockPlace)| machine.unit().page_of(*id).is_some());
-            archived.map(|(id, _)| id).take(MAX_REPAIRS).collect()
+            let ailing: BTreeSet<ChunkId> = leading.iter().flat_map(|leading| leading.ailing_chunks()).collect();
+            let is_due = |id: &ChunkId| machine.unit().page_of(*id).is_some_and(|page| !unread.contains(&page.id.number));
+            ailing.into_iter().filter(is_due).take(MAX_REPAIRS).collect()
         });
-        if ids.is_empty() || self.pages.is_bringing.swap(true, Ordering::AcqRel) {
+        if ids.is_empty() {
             return;
         }
-        let member = self.clone();
-        self.env.spawn(async move {
-            if member.bring(&ids).await {
-                let absent: Vec<ChunkId> = member.group.look(|machine| {
-                    let is_absent = |id: &&ChunkId| machine.unit().page_of(**id).is_some();
-                    ids.iter().filter(is_absent).copied().collect()
-                });
-                if let Some(leading) = member.leading.lock().as_mut() {
-                    leading.forget_ailing(&absent);
-                }
+        self.in_turn(&self.pages.bringing, async move |member| {
+            let absent = member.bring(&ids).await.absent;
+            if let Some(leading) = member.leading.lock().as_mut() {
+                leading.forget_ailing(&absent);
             }
-            member.pages.is_bringing.store(false, Ordering::Release);
         });
     }
 
@@ -81,6 +69,7 @@ impl UnitMember {
     pub(super) fn read_for_audit(self: &Arc<Self>, page: PageRef) {
         let member = self.clone();
         self.env.spawn(async move {
+            // Else it goes on behind it.
             let Some(page) = member.read_page(page).await else { return };
             if let Some(leading) = member.leading.lock().as_mut() {
                 leading.audit_goes_on_with(page);

@@ -1,6 +1,6 @@
 //! A unit with pages, beside one without: whatever happens, both know the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
@@ -114,7 +114,7 @@ impl Twins {
     }
 
     fn begin_page(&mut self) {
-        let Some(DuePage { range, bytes, .. }) = self.paged.due_page(ROWS, |_| false) else { return };
+        let Some(DuePage { range, bytes, .. }) = self.paged.due_page(ROWS, &BTreeSet::new(), |_, _| false) else { return };
         self.calls += 1;
         let registration = registration(self.calls, bytes);
         self.tell_paged(ChunkCommand::RegisterPage { registration, range }).expect("what is due can be had");
@@ -194,7 +194,7 @@ fn settle(unit: &mut MaintenanceUnit) {
 /// All rows of a unit in pages.
 fn archived() -> Twins {
     let mut twins = Twins::new();
-    while twins.paged.due_page(ROWS, |_| false).is_some() {
+    while twins.paged.due_page(ROWS, &BTreeSet::new(), |_, _| false).is_some() {
         [5, 6, 7].into_iter().for_each(|kind| twins.step(kind, 0));
     }
     twins
@@ -231,9 +231,9 @@ fn rows_leave_the_state_and_come_back() {
     assert!(twins.paged.to_image().len() < twins.plain.to_image().len() + 200);
     twins.step(0, 3 + 8 + 32);
     assert_eq!(twins.paged.rows_here(), pages.len() + 1);
-    let due = twins.paged.due_page(ROWS, |_| false).expect("one row of three is many");
+    let due = twins.paged.due_page(ROWS, &BTreeSet::new(), |_, _| false).expect("one row of three is many");
     assert_eq!(due.former, Some(pages[1]));
-    assert_eq!(twins.paged.due_page(ROWS, |_| true), None, "it is needed");
+    assert_eq!(twins.paged.due_page(ROWS, &BTreeSet::new(), |_, _| true), None, "it is needed");
 }
 
 #[test]
@@ -291,11 +291,11 @@ fn a_page_all_of_whose_chunks_ended_while_it_was_written_is_none() {
 fn a_page_that_nobody_commits_ends_and_another_can_be_had() {
     let mut twins = Twins::new();
     twins.step(5, 0);
-    assert_eq!(twins.paged.due_page(ROWS, |_| false), None, "one at a time");
+    assert_eq!(twins.paged.due_page(ROWS, &BTreeSet::new(), |_, _| false), None, "one at a time");
     twins.paged.apply(&ChunkCommand::Expire { now_ms: 1_000 });
     assert!(twins.paged.draft().is_none());
     twins.check();
-    assert!(twins.paged.due_page(ROWS, |_| false).is_some());
+    assert!(twins.paged.due_page(ROWS, &BTreeSet::new(), |_, _| false).is_some());
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Ailing {
     }
 
     /// What was believed of these is nothing: there are no such chunks.
-    pub fn forget(&mut self, ids: &[ChunkId]) {
+    pub fn forget(&mut self, ids: &BTreeSet<ChunkId>) {
         self.missing.retain(|(id, _)| !ids.contains(id));
         for reported in self.reported.values_mut() {
             reported.rotten.retain(|copy| !ids.contains(&copy.id));

@@ -20,8 +20,8 @@ use types::DeviceId;
 
 use super::ailing::Found;
 use super::{Leading, Leaving};
-use crate::leader::{Errand, Order};
-use crate::limits::{AUDIT_PERIOD, CONDEMN_LOOK, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MEND_PATIENCE, STOCK_AGE};
+use crate::leader::{Errand, Lost, Order};
+use crate::limits::{AUDIT_PERIOD, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MEND_PATIENCE, STOCK_AGE};
 use crate::maintenance::{Duty, MaintenanceUnit, Move, PageRef};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 use crate::placement::Random;
@@ -31,8 +31,6 @@ use crate::placement::Random;
 pub(super) struct Looked {
     /// For copies in lost places; none while there may be more of them.
     lost: Option<Instant>,
-    /// For blocks that can be condemned.
-    condemnable: Option<Instant>,
     /// The audit goes on here.
     audited: ChunkNumber,
     /// The page in which it does.
@@ -61,7 +59,7 @@ impl Leading {
     pub fn heal(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Healing {
         let found = self.ailing.found();
         self.notice_lost(now, state, unit, &found);
-        self.look_for_rows(unit, &found);
+        self.look_for_rows(now, unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
         let mut orders = self.rescue_moves(state, unit, random);
         orders.extend(self.heal_lost(now, state, unit, random));
@@ -86,10 +84,11 @@ impl Leading {
     }
 
     /// Chunks about whose copies there is something to do: their rows are needed in the state.
-    fn look_for_rows(&mut self, unit: &MaintenanceUnit, found: &Found) {
+    fn look_for_rows(&mut self, now: Instant, unit: &MaintenanceUnit, found: &Found) {
+        let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && unit.held_bytes(**place).is_some());
+        self.condemning.choose(now, &damaged.map(|(place, _)| *place).collect());
         let lost = self.leader.lost();
-        let own = found.blocks.keys().filter(|place| unit.held_bytes(**place).is_some());
-        let blocks = own.chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
+        let blocks = self.condemning.sought().iter().chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
         self.sweep.look_for(lost.devices().clone(), blocks);
     }
 
@@ -100,14 +99,14 @@ impl Leading {
         self.looked.lost = None;
     }
 
-    /// Copies against which something is known.
-    pub fn ailing_copies(&self) -> impl Iterator<Item = (ChunkId, BlockPlace)> {
+    /// Chunks with copies against which something is known.
+    pub fn ailing_chunks(&self) -> BTreeSet<ChunkId> {
         let found = self.ailing.found();
-        found.rotten.into_iter().chain(found.missing)
+        found.rotten.into_iter().chain(found.missing).map(|(id, _)| id).collect()
     }
 
     /// There are no such chunks.
-    pub fn forget_ailing(&mut self, ids: &[ChunkId]) {
+    pub fn forget_ailing(&mut self, ids: &BTreeSet<ChunkId>) {
         self.ailing.forget(ids);
     }
 
@@ -143,9 +142,7 @@ impl Leading {
         if self.leader.lost().is_empty() || self.looked.lost.is_some_and(is_recent) {
             return Vec::new();
         }
-        let lost = self.leader.lost();
-        let mut copies =
-            unit.index().filter_map(|(id, places)| Some((id, places.iter().find(|place| lost.holds(*place))?))).peekable();
+        let mut copies = lost_copies(unit, self.leader.lost()).peekable();
         let is_any = copies.peek().is_some();
         // What is moving is looked after above; what ends needs no copy.
         let due: Vec<(ChunkId, BlockPlace)> = copies.filter(|(id, _)| unit.is_at_rest(*id)).take(MAX_REPAIRS).collect();
@@ -227,10 +224,10 @@ impl Leading {
             places.iter().any(|place| is_there(&place)) && elsewhere.next().is_none()
         };
         let count = match page {
-            Some(page) => unit.rows_in(page).filter(|row| is_last(unit.id_in(row), row.places)).count(),
+            Some(page) => unit.rows_in(page).filter(|row| is_last(row.id(unit.shard()), row.places)).count(),
             // What is pending was not promised to anybody, and what ends is wanted by nobody.
             None => {
-                let kept = unit.index().filter(|(id, _)| unit.is_at_rest(*id) || unit.is_moving(*id));
+                let kept = unit.index().filter(|(id, _)| unit.is_kept(*id));
                 kept.filter(|(id, places)| is_last(*id, *places)).count()
             }
         };
@@ -258,19 +255,16 @@ impl Leading {
 
     /// Damaged blocks in which no chunk has its last copy. Looks at all chunks, when those in pages that have copies there came into the state.
     fn condemnable(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, found: &Found) -> Vec<BlockPlace> {
-        let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && unit.held_bytes(**place).is_some());
-        let mut left: BTreeSet<BlockPlace> = damaged.map(|(place, _)| *place).collect();
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < CONDEMN_LOOK;
-        if left.is_empty() || !self.sweep.has_found(unit, &left) || self.looked.condemnable.is_some_and(is_recent) {
+        let sought = self.condemning.sought();
+        if !self.condemning.is_due(now) || !self.sweep.has_found(unit, sought) {
             return Vec::new();
         }
-        self.looked.condemnable = Some(now);
-        let mut last_copies = 0_u64;
+        let (mut last_copies, mut kept) = (0_u64, BTreeSet::new());
         for (id, places) in unit.index() {
-            let is_touched = places.iter().any(|place| left.contains(&place));
+            let is_touched = places.iter().any(|place| sought.contains(&place));
             if is_touched && self.sound_copies(state, unit, found, id).next().is_none() {
                 last_copies += 1;
-                places.iter().for_each(|place| _ = left.remove(&place));
+                kept.extend(places.iter().filter(|place| sought.contains(place)));
             }
         }
         if last_copies > 0 {
@@ -280,11 +274,12 @@ impl Leading {
                 "chunks have their last copy in blocks whose headers were lost"
             );
         }
-        left.into_iter().collect()
+        self.condemning.decide(now, &kept)
     }
 
-    /// Asks nodes whether some further copies are there: all within [`AUDIT_PERIOD`]. The page that must be read first, if there is one.
-    pub fn audit(&mut self, unit: &MaintenanceUnit) -> Result<Vec<Order>, PageRef> {
+    /// Asks nodes whether some further copies are there: all within [`AUDIT_PERIOD`]. The page that must be read first, if there is one. What
+    /// stands in pages that can't be read is passed over, until the next time.
+    pub fn audit(&mut self, unit: &MaintenanceUnit, unread: &BTreeSet<ChunkNumber>) -> Result<Vec<Order>, PageRef> {
         let rounds = (AUDIT_PERIOD.as_millis() / STOCK_AGE.as_millis()) as u64;
         let count = unit.chunks().div_ceil(rounds) as usize;
         let from = self.looked.audited;
@@ -295,13 +290,16 @@ impl Leading {
             Some(page) if from < page.range.first => (ChunkNumber(page.range.first.0 - 1), None),
             Some(page) => {
                 let read = self.looked.page.as_deref().filter(|read| read.page == page.id.number);
-                (page.range.last, Some(read.ok_or(page)?))
+                if read.is_none() && !unread.contains(&page.id.number) {
+                    return Err(page);
+                }
+                (page.range.last, read)
             }
         };
         let here = unit.index_from(from).take_while(|(id, _)| id.number <= bound).filter(|(id, _)| unit.is_at_rest(*id));
         let archived = read.into_iter().flat_map(|page| unit.rows_in(page)).filter(|row| row.number >= from);
         let mut next: Vec<(ChunkId, ChunkPlaces)> =
-            here.take(count).chain(archived.take(count).map(|row| (unit.id_in(row), row.places))).collect();
+            here.take(count).chain(archived.take(count).map(|row| (row.id(unit.shard()), row.places))).collect();
         next.sort_unstable_by_key(|(id, _)| id.number);
         next.truncate(count);
         let is_more = next.len() == count;
@@ -324,6 +322,13 @@ impl Leading {
     }
 }
 
+/// A copy in a lost place of each chunk that has one. Pages come first: with the last copy of one all its rows would go.
+fn lost_copies<'a>(unit: &'a MaintenanceUnit, lost: &'a Lost) -> impl Iterator<Item = (ChunkId, BlockPlace)> + 'a {
+    let pages = ChunkNumber(unit.capacity());
+    let all = unit.index_from(pages).chain(unit.index().take_while(move |(id, _)| id.number < pages));
+    all.filter_map(|(id, places)| Some((id, places.iter().find(|place| lost.holds(*place))?)))
+}
+
 /// Whether what was written to a device is still on it.
 fn has_content(device: &DeviceRecord) -> bool {
     device.node.is_some() && matches!(device.state, DeviceState::Active | DeviceState::Draining)
@@ -333,3 +338,6 @@ fn has_content(device: &DeviceRecord) -> bool {
 fn is_in_place(unit: &MaintenanceUnit, (id, place): &(ChunkId, BlockPlace)) -> bool {
     unit.is_at_rest(*id) && unit.places_of(*id).is_some_and(|places| places.contains(*place))
 }
+
+#[cfg(test)]
+mod tests;

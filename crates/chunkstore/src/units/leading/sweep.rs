@@ -39,20 +39,21 @@ impl Sweep {
 
     /// Whether all rows with a copy in one of these blocks are in the state.
     pub fn has_found(&self, unit: &MaintenanceUnit, blocks: &BTreeSet<BlockPlace>) -> bool {
-        blocks.is_subset(&self.blocks) && self.left(unit).is_none()
+        blocks.is_subset(&self.blocks) && self.left(unit).next().is_none()
     }
 
-    fn left(&self, unit: &MaintenanceUnit) -> Option<PageRef> {
+    /// Pages that have not been looked at.
+    fn left<'a>(&'a self, unit: &'a MaintenanceUnit) -> impl Iterator<Item = PageRef> + 'a {
         let is_sought = !self.devices.is_empty() || !self.blocks.is_empty();
-        unit.pages().filter(|_| is_sought).find(|page| !self.passed.contains(&page.id.number))
+        unit.pages().filter(move |_| is_sought).filter(|page| !self.passed.contains(&page.id.number))
     }
 
-    /// The page to look at now, if there is room for what it has.
-    pub fn due(&mut self, unit: &MaintenanceUnit) -> Option<PageRef> {
+    /// The page to look at now, if there is room for what it has; not one of these, which can't be read.
+    pub fn due(&mut self, unit: &MaintenanceUnit, unread: &BTreeSet<ChunkNumber>) -> Option<PageRef> {
         if unit.rows_here() >= MAX_SWEPT {
             return None;
         }
-        let page = self.left(unit);
+        let page = self.left(unit).find(|page| !unread.contains(&page.id.number));
         if page.is_none() {
             // Pages that there are not any more are forgotten.
             let current: BTreeSet<ChunkNumber> = unit.pages().map(|page| page.id.number).collect();

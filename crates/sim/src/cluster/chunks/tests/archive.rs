@@ -143,3 +143,37 @@ fn copies_of_a_closed_shard_are_made_again() {
         wait_until(&world, "rows go to pages again", || leader(&world).is_some_and(|(_, here, _)| here == PAGES)).await;
     });
 }
+
+/// Also to those that are none of its lookup hosts, from which its leader hears rarely.
+#[test]
+fn copies_of_a_closed_shard_go_to_every_node() {
+    simulated(async {
+        let (world, contents) = closed().await;
+        // Whoever leads has led for a while.
+        world.env.sleep(Duration::from_secs(60)).await;
+        let state = world.running()[0].node.manager().snapshot();
+        let hosts = state.shard(FIRST_SHARD).expect("it is closed").hosts.clone();
+        let outsider = state.nodes().map(|node| node.id).find(|node| !hosts.contains(node)).expect("three of four are hosts");
+        let node_of = |device| state.device(device).and_then(|device| device.node).expect("it is some node's");
+        for id in contents.keys() {
+            let places = ask(&world, async |client| client.places(*id).await).await.expect("it is in a page");
+            if places.iter().any(|place| node_of(place.device()) == outsider) {
+                continue;
+            }
+            let from = places.as_slice()[0].device();
+            ask(&world, async |client| client.relocate(*id, from, None).await).await.unwrap();
+            let is_there = async || {
+                let places = ask(&world, async |client| client.places(*id).await).await;
+                places.is_some_and(|places| places.iter().any(|place| node_of(place.device()) == outsider))
+            };
+            let began = world.elapsed();
+            while !is_there().await {
+                assert!(world.elapsed() - began < PATIENCE, "{id} has not gone to {outsider:?}");
+                world.env.sleep(LOOK).await;
+            }
+            all_are_there(&world, &contents).await;
+            return;
+        }
+        panic!("each chunk has a copy on {outsider:?}");
+    });
+}

@@ -1,0 +1,62 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use consensus::Term;
+use env::Instant;
+use format::chunk_block::Era;
+use format::chunk_command::{ChunkCommand, Registration};
+use format::chunk_id::ChunkNumber;
+use format::chunk_page::{ChunkPage, ChunkRow};
+use types::DeviceId;
+
+use super::lost_copies;
+use crate::leader::{Leader, Order};
+use crate::maintenance::{MaintenanceUnit, PageRef};
+use crate::placement::PlacerChoice;
+use crate::units::leading::Leading;
+use crate::units::leading::fixture::{CHUNKS, registration, unit};
+
+fn empty_page(unit: &MaintenanceUnit, at: PageRef) -> Arc<ChunkPage> {
+    Arc::new(ChunkPage::new(unit.shard(), at.id.number, at.range.first, at.range.last))
+}
+
+fn leading(unit: &MaintenanceUnit) -> Leading {
+    let pages: BTreeMap<ChunkNumber, Arc<ChunkPage>> = unit.pages().map(|at| (at.id.number, empty_page(unit, at))).collect();
+    let entries = unit.lookup_entries(&pages).expect("all pages are there");
+    let (leader, _) = Leader::begin(unit, entries, 1, 1, &BTreeSet::new()).expect("a small table");
+    Leading::new(Instant::from_nanos(0), Term(1), leader, PlacerChoice::default())
+}
+
+#[test]
+fn pages_are_healed_before_chunks() {
+    let mut unit = unit();
+    // The row of a chunk that stands beside the lost page.
+    let page = unit.pages().next().expect("a page");
+    let Registration { nonce, bytes, places, .. } = registration(0);
+    let rows = vec![ChunkRow { number: page.range.first, nonce, places, bytes, era: Era::default() }];
+    let mut leading = leading(&unit);
+    unit.apply(&ChunkCommand::Touch { page: page.id.number, rows }).answer.expect("the page is the current one");
+    (0..4).for_each(|device| assert!(leading.leader.lose(DeviceId(device))));
+    let copies: Vec<u64> = lost_copies(&unit, leading.leader.lost()).map(|(id, _)| id.number.0).collect();
+    assert_eq!(copies, [CHUNKS, CHUNKS + 1, CHUNKS + 2, 0]);
+}
+
+/// The audit goes on behind a page that can't be read, and comes back to it.
+#[test]
+fn the_audit_passes_over_pages_that_cannot_be_read() {
+    let unit = unit();
+    let mut leading = leading(&unit);
+    let pages: Vec<PageRef> = unit.pages().collect();
+    let unread = BTreeSet::from([pages[0].id.number]);
+    assert_eq!(leading.audit(&unit, &BTreeSet::new()), Err(pages[0]), "it is to be read first");
+    assert_eq!(leading.audit(&unit, &unread), Ok(Vec::<Order>::new()));
+    assert_eq!(leading.audit(&unit, &unread), Err(pages[1]));
+    for page in &pages[1..] {
+        leading.audit_goes_on_with(empty_page(&unit, *page));
+        leading.audit(&unit, &unread).expect("it was read");
+    }
+    // The last one finds that there is nothing left.
+    let behind: usize = (0..=pages.len()).map(|_| leading.audit(&unit, &unread).map_or(0, |orders| orders.len())).sum();
+    assert_eq!(behind, pages.len(), "the pages' own copies");
+    assert_eq!(leading.audit(&unit, &BTreeSet::new()), Err(pages[0]));
+}
