@@ -12,7 +12,7 @@ const WORDS_OF_A_LINE: usize = LINE_BYTES / 8;
 
 #[derive(Debug)]
 pub struct BitArray<W> {
-    /// Words that do nothing but align the array; then the array, padded to whole lines. One flat slice, because the index of a
+    /// Words that do nothing but align the array; then the array, padded to whole lines, and at least one word more. One flat slice, because the index of a
     /// line and of a word in it would cost every access several instructions more.
     allocated: Box<[W]>,
     start: usize,
@@ -51,6 +51,8 @@ pub struct Field {
     span: u64,
     /// Ones where the field has bits in the last of its words.
     mask: u64,
+    /// Ones where it has bits in the first two.
+    masks: [u64; 2],
     /// Words that hold it when it begins at a word.
     words: usize,
 }
@@ -58,7 +60,9 @@ pub struct Field {
 impl Field {
     /// A field of 1 bit or more.
     pub const fn new(width: u32) -> Self {
-        Self { span: width as u64 - 1, mask: mask((width - 1) % 64 + 1), words: width.div_ceil(64) as usize }
+        let mask = mask((width - 1) % 64 + 1);
+        let masks = if width <= 64 { [mask, 0] } else { [u64::MAX, mask] };
+        Self { span: width as u64 - 1, mask, masks, words: width.div_ceil(64) as usize }
     }
 }
 
@@ -66,7 +70,7 @@ impl<W: Word> BitArray<W> {
     /// An array of zeros with room for `bits`.
     pub fn new(bits: u64) -> Self {
         let words = usize::try_from(bits.div_ceil(64)).expect("the address space holds the array");
-        let places = words.next_multiple_of(WORDS_OF_A_LINE) + WORDS_OF_A_LINE - 1;
+        let places = words.next_multiple_of(WORDS_OF_A_LINE) + WORDS_OF_A_LINE;
         let allocated: Box<[W]> = (0..places).map(|_| W::new(0)).collect();
         let start = allocated.as_ptr().align_offset(LINE_BYTES);
         // The words of the model checker are larger, and need not lie anywhere.
@@ -105,6 +109,14 @@ impl<W: Word> BitArray<W> {
         self.allocated[position.index()].load()
     }
 
+    /// The word of a position and the one after it, which is there even for the last.
+    #[inline(always)]
+    fn two_words_at(&self, position: Position) -> [u64; 2] {
+        let index = position.index();
+        let words = &self.allocated[index..index + 2];
+        [words[0].load(), words[1].load()]
+    }
+
     /// Asks for a bit's cache line before anything needs it.
     #[inline(always)]
     pub fn touch(&self, position: Position) {
@@ -113,7 +125,11 @@ impl<W: Word> BitArray<W> {
 
     #[inline(always)]
     pub fn bit(&self, offset: u64) -> u32 {
-        let position = self.position(offset);
+        self.bit_at(self.position(offset))
+    }
+
+    #[inline(always)]
+    pub fn bit_at(&self, position: Position) -> u32 {
         (self.word_at(position) >> (position.0 % 64)) as u32 & 1
     }
 
@@ -124,14 +140,22 @@ impl<W: Word> BitArray<W> {
 
     /// A field of up to 64 bits.
     ///
-    /// Without a branch: whether a field crosses words is as good as random, and a branch that is mispredicted after a cache miss
-    /// throws away the lookups that the core has begun behind it.
+    /// Always of two words: whether a field crosses them is as good as random, and a branch that is mispredicted after a cache miss
+    /// throws away the lookups that the core has begun behind it. Two neighbours need one check of bounds. That the second lies in
+    /// the next line though the field does not is rare, and what is read after a bucket's seed or value is mostly in that line.
     #[inline(always)]
     pub fn field(&self, position: Position, field: &Field) -> u64 {
-        let low = self.word_at(position);
-        // The word of the last bit: the next one, or the same again, whose bits then land above the mask.
-        let high = self.word_at(position.after(field.span));
+        let [low, high] = self.two_words_at(position);
         joined(low, high, position) & field.mask
+    }
+
+    /// A field of up to 128 bits, least significant word first; without a branch, as one of up to 64.
+    #[inline(always)]
+    pub fn double_field(&self, position: Position, field: &Field) -> [u64; 2] {
+        let [low, middle] = self.two_words_at(position);
+        // The word of the last bit and not the third one: the last slot of a cache line ends in the second.
+        let high = self.word_at(position.after(field.span));
+        [joined(low, middle, position) & field.masks[0], joined(middle, high, position) & field.masks[1]]
     }
 
     /// A field of up to `words_max` words, least significant first. No word of the array is read twice.

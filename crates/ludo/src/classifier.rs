@@ -4,7 +4,7 @@
 //! digest names. While the graph has no cycle, the bits can be chosen so that the exclusive or over each edge is the key's
 //! choice, for any choices; [`crate::forest`] keeps the graph. A key whose edge would close a cycle is held by the overlay.
 
-use crate::bits::BitArray;
+use crate::bits::{BitArray, Position};
 use crate::hash::Digest;
 use crate::overlay::Overlay;
 use crate::shape::Shape;
@@ -13,16 +13,22 @@ use crate::word::Word;
 #[derive(Debug)]
 pub struct Classifier<W> {
     seed: u64,
-    side_a: u64,
-    side_b: u64,
+    /// What stands for the seed.
+    factors: [u64; 2],
+    /// Nodes of the two sides.
+    sides: [u64; 2],
     bits: BitArray<W>,
+    /// Where the two sides begin.
+    starts: [Position; 2],
     overlay: Overlay<W>,
 }
 
 impl<W: Word> Classifier<W> {
     pub fn new(shape: &Shape, seed: u64) -> Self {
-        let (side_a, side_b) = (shape.side_a(), shape.side_b());
-        Self { seed, side_a, side_b, bits: BitArray::new(side_a + side_b), overlay: Overlay::new() }
+        let sides = [shape.side_a(), shape.side_b()];
+        let bits = BitArray::new(sides[0] + sides[1]);
+        let starts = [bits.position(0), bits.position(sides[0])];
+        Self { seed, factors: [seed | 1, seed.rotate_left(32) | 1], sides, bits, starts, overlay: Overlay::new() }
     }
 
     pub fn seed(&self) -> u64 {
@@ -43,7 +49,8 @@ impl<W: Word> Classifier<W> {
 
     #[inline(always)]
     pub fn nodes(&self, digest: Digest) -> [u64; 2] {
-        digest.nodes(self.seed, self.side_a, self.side_b)
+        let [a, b] = digest.nodes(self.factors, self.sides);
+        [a, self.sides[0] + b]
     }
 
     /// Asks for the cache lines of a key's two bits.
@@ -61,7 +68,10 @@ impl<W: Word> Classifier<W> {
     #[inline(always)]
     pub fn choice(&self, digest: Digest) -> u32 {
         match self.overlay.choice(digest) {
-            None => self.of_nodes(self.nodes(digest)),
+            None => {
+                let [a, b] = digest.nodes(self.factors, self.sides);
+                self.bits.bit_at(self.starts[0].after(a)) ^ self.bits.bit_at(self.starts[1].after(b))
+            }
             Some(choice) => choice,
         }
     }

@@ -75,18 +75,13 @@ impl<W: Word> Generation<W> {
         Some(value)
     }
 
-    /// One lookup.
+    /// One lookup, unless a change is in its way.
     #[inline(always)]
-    pub fn get<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
-        // The first attempt stands here by itself, in line: a core overlaps the misses of as many lookups as its window has room
-        // for, so every instruction counts.
-        if let Look::Stable(number) = self.sequence.look() {
-            let found = self.read(digest, self.slot(digest, self.bucket_at_once(digest)));
-            if self.sequence.unchanged(number) {
-                return Ok(found);
-            }
-        }
-        self.get_again(digest)
+    pub fn get_at_once<V: PackedValue>(&self, digest: Digest) -> Option<Option<V>> {
+        // It stands in line: a core overlaps the misses of as many lookups as its window has room for, so every instruction counts.
+        let Look::Stable(number) = self.sequence.look() else { return None };
+        let found = self.read(digest, self.slot(digest, self.bucket_at_once(digest)));
+        self.sequence.unchanged(number).then_some(found)
     }
 
     /// Where the key's bucket begins. The seeds of both buckets are asked for before the classifier has told which, so that a
@@ -117,9 +112,10 @@ impl<W: Word> Generation<W> {
         self.table.slot_position(self.table.position(bucket), slot)
     }
 
+    /// One lookup, as often as changes are in its way.
     #[cold]
     #[inline(never)]
-    fn get_again<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
+    pub fn get<V: PackedValue>(&self, digest: Digest) -> Result<Option<V>, Retired> {
         self.stable(|| self.read(digest, self.slot_by_number(digest)))
     }
 
@@ -135,8 +131,8 @@ impl<W: Word> Generation<W> {
             for (place, digest) in places.iter_mut().zip(digests) {
                 *place = self.slot(*digest, *place);
             }
-            for ((found, digest), place) in found.iter_mut().zip(digests).zip(places) {
-                *found = self.read(*digest, place);
+            for ((found, digest), place) in found.iter_mut().zip(digests).zip(&places) {
+                *found = self.read(*digest, *place);
             }
         })
     }

@@ -45,21 +45,21 @@
 //!   c = n² / (1.33 · n · n) = 0.75: mean 0.69, so a random seed is free of cycles with probability √(1 − c) = 1/2 and a build
 //!   needs two attempts in expectation. Of 64 attempts all fail with 2⁻⁶⁴.
 //! - The *seed* of a bucket sends its keys to different slots: four keys with probability 4!/4⁴ = 9.4%, three with 37.5%. All
-//!   31 seeds of five bits fail for (1 − 0.094)³¹ = 4.7% of the full buckets, about 1.05% of the keys at 95% load; their longer
-//!   seeds stand in an exact overflow table. A lookup reads two classifier words and a bucket, and the overflow table for the 4%
-//!   of the buckets that are escaped: 3.04 accesses (the paper prints 3.016).
+//!   63 seeds of six bits fail for 0.51% of the full buckets, about 0.11% of the keys at 95% load; their longer seeds stand in an
+//!   exact overflow table. A lookup reads two classifier words and a bucket, and the overflow table for the 0.4% of the buckets
+//!   that are escaped: 3.004 accesses (the paper's five bits: 3.016).
 //!
 //! # Sizes
 //!
 //! | part | bits a key at capacity |
 //! |---|---|
 //! | classifier | 2.33 |
-//! | seeds | 5 / 3.8 = 1.32 |
-//! | overflow table, 64-bit places at 78% | 0.86 |
+//! | seeds | 6 / 3.8 = 1.58 |
+//! | overflow table, 64-bit places at 71% | 0.10 |
 //! | values and fingerprints | (l + f) / 0.95 |
 //!
-//! That is 4.51 + 1.053 · (l + f). The paper's 3.76 counts an overflow table of 0.11 bits a key; the exact one, with the number of
-//! its bucket in every entry, costs 0.75 more: 1.4% at l = 60, 0.8% at l = 126. A bucket is padded to whole words where that
+//! That is 4.01 + 1.053 · (l + f). The paper's 3.76 has seeds of five bits and counts 0.11 bits a key for their overflow table; the
+//! exact one that those need, with the number of its bucket in every entry, takes 0.86. A bucket is padded to whole words where that
 //! costs at most 1%: values of 126 bits make it one cache line. A maintenance structure takes beside its lookup structure
 //! 1.053 · (key bytes + 1) bytes a key for the keys and 21.9 for the forest ([`Maintenance::memory_bytes`]).
 //!
@@ -70,10 +70,10 @@
 //! | an insertion closes a cycle of the classifier | −½ d/dn ln(1 − n²/(1.33 N²)): 0.7 times while N keys come in, then every N/3 insertions | the key goes to the exact overlay of 64; [`Maintenance::renew`] builds a new classifier in steps |
 //! | the overlay is full | after 21 · N insertions without a renewal | [`InsertError::NeedsRebuild`] |
 //! | no room in the cuckoo table below capacity | not seen from 10⁵ keys on; with few keys, it happens | [`InsertError::NeedsRebuild`]; a build takes another hash seed |
-//! | the overflow table is full | 27% above its mean: beyond 8 standard deviations from 10⁵ keys on | as above |
-//! | two keys have one digest | n² · 2⁻¹²⁹ | no seed separates them: as above |
+//! | the overflow table is full | 40% and 32 buckets above its mean: 7 standard deviations at 10⁵ keys, more with fewer or more | as above |
+//! | two keys have one digest | n² · 2⁻¹²⁹; n² · 2⁻⁶⁵ at most, whatever the keys | no seed separates them: as above |
 //!
-//! Keys that others choose need a secret [`Config::seed`]: it is part of both factors of every mixing step.
+//! Keys that others choose need a secret [`Config::seed`]: it is part of both factors of every product.
 //!
 //! # Many keys
 //!

@@ -148,9 +148,9 @@ impl<W: Word> LookupOf<W> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<ValueWords> {
         let generation = &*self.current;
-        generation
-            .get(generation.hasher.digest(key))
-            .unwrap_or_else(|Retired| unreachable!("its holder alone retires a generation"))
+        let digest = generation.hasher.digest(key);
+        let found = generation.get_at_once(digest).map_or_else(|| generation.get(digest), Ok);
+        found.unwrap_or_else(|Retired| unreachable!("its holder alone retires a generation"))
     }
 
     /// A reader for another thread, or this one.
@@ -304,6 +304,16 @@ impl<V: PackedValue, W: Word> ReaderOf<V, W> {
     /// The value of a key.
     #[inline(always)]
     pub fn get(&mut self, key: &[u8]) -> Option<V> {
+        match self.current.get_at_once(self.current.hasher.digest(key)) {
+            Some(found) => found,
+            None => self.get_again(key),
+        }
+    }
+
+    /// The same, beside changes and from generation to generation.
+    #[cold]
+    #[inline(never)]
+    fn get_again(&mut self, key: &[u8]) -> Option<V> {
         loop {
             if let Ok(found) = self.current.get(self.current.hasher.digest(key)) {
                 return found;

@@ -18,7 +18,7 @@
 //!      4  CRC-32C of everything before
 //! ```
 //!
-//! Version history: 1, the first. The hash functions are part of the version.
+//! Version history: 2, seeds of six bits and other hash functions; 1, the first. The hash functions are part of the version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::table::{ESCAPE, Table};
 use crate::value::PackedValue;
 use crate::word::Word;
 
-/// Version written; 1: the first.
-pub const SNAPSHOT_VERSION: u32 = 1;
+/// Version written. 2: seeds of six bits, other hash functions. 1: the first; no longer read.
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"LUDOHASH";
 const WHOLE: u32 = 1;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bucket b, at bit b · stride:
-//! ├ seed, 5 ┼ slot 0 ┼ slot 1 ┼ slot 2 ┼ slot 3 ┼ padding ┤      slot: ├ value ┼ fingerprint ┤
+//! ├ seed, 6 ┼ slot 0 ┼ slot 1 ┼ slot 2 ┼ slot 3 ┼ padding ┤      slot: ├ value ┼ fingerprint ┤
 //! ```
 //!
 //! Seeds from [`ESCAPE`] on stand in the overflow table, and the bucket holds the escape.
@@ -87,13 +87,13 @@ impl<W: Word> Table<W> {
         self.bits.touch(self.position(bucket).after(self.stride_bits - 1));
     }
 
-    /// The five bits alone.
+    /// The six bits alone.
     #[inline(always)]
     pub fn seed_field(&self, bucket: u64) -> u16 {
         self.seed_at(self.position(bucket))
     }
 
-    /// The five bits of the bucket that begins at a position.
+    /// The six bits of the bucket that begins at a position.
     #[inline(always)]
     pub fn seed_at(&self, bucket: Position) -> u16 {
         self.bits.field(bucket, &SEED) as u16
@@ -128,6 +128,10 @@ impl<W: Word> Table<W> {
     pub fn value_at<V: PackedValue>(&self, slot: Position) -> V {
         if V::MAX_BITS <= 64 {
             return V::from_words([self.bits.field(slot, &self.value), 0, 0, 0]);
+        }
+        if V::MAX_BITS <= 128 {
+            let [low, high] = self.bits.double_field(slot, &self.value);
+            return V::from_words([low, high, 0, 0]);
         }
         V::from_words(self.bits.wide_field(slot, &self.value, V::MAX_BITS.div_ceil(64) as usize))
     }

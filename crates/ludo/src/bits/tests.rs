@@ -19,10 +19,10 @@ fn an_array_begins_at_a_cache_line() {
     for bits in [1, 1_000, 100_000, 10_000_000] {
         let array = BitArray::<AtomicU64>::new(bits);
         assert_eq!(std::ptr::from_ref(&array.allocated[array.start]).addr() % 64, 0);
-        assert_eq!(array.allocated.len(), array.words().next_multiple_of(8) + 7, "a line at most is spent on that");
+        assert_eq!(array.allocated.len(), array.words().next_multiple_of(8) + 8, "a line is spent on that");
         array.touch(array.position(bits - 1));
     }
-    assert_eq!(array(1).memory_bytes(), 128 + 56);
+    assert_eq!(array(1).memory_bytes(), 128 + 64);
     assert_eq!(<AtomicU64 as Word>::new(3).into_inner(), 3);
 }
 
@@ -35,6 +35,8 @@ proptest::proptest! {
         assert_eq!(array.field(array.position(offset), &Field::new(width)), value & mask(width));
         let wide = array.wide_field(array.position(offset), &Field::new(width), 1);
         assert_eq!(wide, [value & mask(width), 0, 0, 0]);
+        let double = array.double_field(array.position(offset), &Field::new(width));
+        assert_eq!(double, [value & mask(width), 0]);
         for bit in 0..BITS {
             let inside = (offset..offset + u64::from(width)).contains(&bit);
             let expected = if inside { (value >> (bit - offset)) as u32 & 1 } else { before[bit as usize] };
@@ -51,6 +53,9 @@ proptest::proptest! {
         for bit in 0..256 {
             let expected = if bit < u64::from(width) { array.bit(offset + bit) } else { 0 };
             assert_eq!((found[(bit / 64) as usize] >> (bit % 64)) as u32 & 1, expected, "bit {bit}");
+        }
+        if width <= 128 {
+            assert_eq!(array.double_field(array.position(offset), &Field::new(width)), found[..2]);
         }
     }
 }

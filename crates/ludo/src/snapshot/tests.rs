@@ -33,9 +33,9 @@ fn golden_bytes() {
     assert_eq!(hex(&snapshot[snapshot.len() - 4..]), GOLDEN_CHECKSUM);
 }
 
-const GOLDEN_HEAD: &str = "4c55444f484153480100000001000000090000000300000005000000000000004966b017ea9065fa5a4f14157790ae440000000000000000000000000000000000000000000000000000000000000000";
-const GOLDEN_ARRAYS: &str = "00000000000000008000080000000004000000000000011330001800008000080000000000000000";
-const GOLDEN_CHECKSUM: &str = "b2055637";
+const GOLDEN_HEAD: &str = "4c55444f484153480200000001000000090000000300000005000000000000004966b017ea9065faf0b2dc249a4714330000000000000000000000000000000000000000000000000000000000000000";
+const GOLDEN_ARRAYS: &str = "00028000000000008080018080010030e0040400040404788003000000000ee00000000000000000";
+const GOLDEN_CHECKSUM: &str = "cd55e5d6";
 
 #[test]
 fn a_snapshot_comes_back() {
@@ -65,7 +65,8 @@ fn bad_fields_are_named() {
     let snapshot = maintenance(20).lookup().snapshot();
     let with = |at: usize, byte: u8| resealed(snapshot.clone(), |bytes| bytes[at] = byte);
     assert_eq!(refused(&with(0, b'l')), SnapshotError::Magic);
-    assert_eq!(refused(&with(8, 2)), SnapshotError::Version(2));
+    assert_eq!(refused(&with(8, 1)), SnapshotError::Version(1));
+    assert_eq!(refused(&with(8, 3)), SnapshotError::Version(3));
     assert_eq!(refused(&with(12, 2)), SnapshotError::Kind(2));
     assert_eq!(refused(&with(16, 0)), SnapshotError::Shape(ShapeError::ValueBits(0)));
     assert_eq!(refused(&with(20, 17)), SnapshotError::Shape(ShapeError::FingerprintBits(17)));
@@ -76,7 +77,7 @@ fn bad_fields_are_named() {
     assert_eq!(refused(&with(snapshot.len() - 12, 1)), SnapshotError::Field("overflow table"), "a seed of no bucket");
     let classifier_end = HEAD_BYTES + 8;
     assert_eq!(refused(&with(classifier_end - 1, 0xff)), SnapshotError::Field("classifier"), "bits behind the array");
-    let escaped = resealed(snapshot.clone(), |bytes| bytes[classifier_end] |= 31);
+    let escaped = resealed(snapshot.clone(), |bytes| bytes[classifier_end] |= 63);
     assert_eq!(refused(&escaped), SnapshotError::Field("overflow table"), "an escape without its seed");
     let full = resealed(snapshot.clone(), |bytes| {
         let end = bytes.len();
