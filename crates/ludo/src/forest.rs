@@ -83,6 +83,14 @@ impl Forest {
         }
     }
 
+    /// Asks for the edges that keys of a bucket have, or will have.
+    pub fn touch_bucket(&self, bucket: u64) {
+        let first = bucket as usize * SLOTS;
+        for slot in [first, first + SLOTS - 1] {
+            std::hint::black_box(self.edges[slot].across);
+        }
+    }
+
     /// Asks for the head of the node behind a node's first edge; that node, if there is one.
     pub fn touch_neighbour(&self, node: u32) -> Option<u32> {
         let edge = self.edges.get(self.heads[node as usize] as usize)?;

@@ -56,6 +56,7 @@ impl<V: PackedValue> Maintenance<V> {
         let emptier = self.keys.emptier(wanted.buckets);
         self.keys.touch_keys(emptier);
         self.lookup.current().table.touch(emptier);
+        self.forest.touch_bucket(emptier);
         wanted.ends.iter().for_each(|node| self.forest.touch_edge(*node));
     }
 }
