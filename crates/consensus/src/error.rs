@@ -92,7 +92,10 @@ pub enum MemberError {
     Address { found: usize },
     #[error("group {group} has members already")]
     Initialized { group: GroupId },
-    /// Another change is under way, a voter is no learner yet, or none would be left.
+    /// Nothing was changed. Trying again soon helps.
+    #[error("another change of the members of group {group} is under way")]
+    UnderWay { group: GroupId },
+    /// A voter is no learner yet, or none would be left.
     #[error("refused: {reason}")]
     Refused { reason: String },
     #[error("nobody knows whether the members were changed: {reason}")]

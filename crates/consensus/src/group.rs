@@ -142,7 +142,8 @@ impl<S: StateMachine> Group<S> {
         }
     }
 
-    /// Adds a member without a vote and waits until it has caught up. The group must run on its node.
+    /// Adds a member without a vote and waits until it has caught up, for [`crate::limits::CATCH_UP_LIMIT`] at most. The group must run on
+    /// its node.
     pub async fn add_learner(&self, node: NodeId, address: &str) -> Result<(), MemberError> {
         check_address(address)?;
         let members = self.core.status().membership.members;
@@ -152,10 +153,11 @@ impl<S: StateMachine> Group<S> {
     }
 
     /// Makes exactly these members voters, through a joint membership: until it is over, both the old and the new voters must agree.
-    /// Each must be a voter or a learner by now. Former voters become learners, or leave.
-    pub async fn set_voters(&self, voters: &BTreeSet<NodeId>, former: FormerVoters) -> Result<(), MemberError> {
-        let voters = voters.iter().map(|node| node.0).collect();
-        self.core.set_voters(voters, former == FormerVoters::BecomeLearners).await
+    /// Each must be a voter or a learner by now. Former voters leave.
+    ///
+    /// This and the other exchanges of voters go on to their end when the call is dropped.
+    pub async fn set_voters(&self, voters: &BTreeSet<NodeId>) -> Result<(), MemberError> {
+        self.core.set_voters(voters.iter().map(|node| node.0).collect()).await
     }
 
     /// Makes a learner a voter; the other voters stay what they are, whoever they are by then.
@@ -173,6 +175,12 @@ impl<S: StateMachine> Group<S> {
         self.core.remove_learners(nodes.iter().map(|node| node.0).collect()).await
     }
 
+    /// Ends an exchange of voters that another leader began and left in the middle, if there is one. Every change of members does so first;
+    /// the leader does it by itself after a while.
+    pub async fn finish_exchange(&self) -> Result<(), MemberError> {
+        self.core.finish_exchange().await
+    }
+
     /// Asks another voter to lead. From here on this node neither reads nor writes for the group; whether the other took over shows in
     /// [`Group::status`].
     pub async fn transfer_leader(&self, to: NodeId) -> Result<(), ReadError> {
@@ -183,13 +191,6 @@ impl<S: StateMachine> Group<S> {
     pub async fn make_snapshot(&self) {
         self.core.make_snapshot().await;
     }
-}
-
-/// What becomes of voters that are voters no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FormerVoters {
-    BecomeLearners,
-    Leave,
 }
 
 fn check_member_count(found: usize) -> Result<(), MemberError> {

@@ -45,7 +45,7 @@ mod transport;
 mod tests;
 
 pub use error::{MemberError, NotLeader, OpenError, ProposeError, ReadError, RemoveError, StartError};
-pub use group::{FormerVoters, Group, GroupStatus, ReadMode};
+pub use group::{Group, GroupStatus, ReadMode};
 pub use id::{GroupId, LogIndex, LogPosition, NodeId, Term};
 pub use log::{BASE_BYTES, BaseError, LogError, LogPlace, PlaceError, ReplayError, SlotError};
 pub use machine::{FrozenState, MachineError, StateMachine};

@@ -26,6 +26,9 @@ pub const PROPOSAL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a linearizable read may take.
 pub const READ_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long a new member may take to catch up. It stays a learner if it takes longer.
+pub const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
+
 /// Segments of the shared log at most, unless its owner has less room.
 pub const MAX_LOG_SEGMENTS: usize = 64;
 /// Bytes of a segment of a shared log in a folder.

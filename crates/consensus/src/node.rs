@@ -104,7 +104,7 @@ impl Node {
         let tasks = [
             env.spawn(log.keep_house()),
             env.spawn(Arc::clone(&node.inner).send_heartbeats()),
-            env.spawn(Arc::clone(&node.inner).make_snapshots()),
+            env.spawn(Arc::clone(&node.inner).keep_groups()),
         ];
         node.inner.tasks.lock().extend(tasks);
         Ok(node)
@@ -273,27 +273,44 @@ impl Inner {
         }
     }
 
-    /// Groups whose entries take much room make a snapshot and give them up, earlier if the shared log gets full.
-    async fn make_snapshots(self: Arc<Self>) {
+    /// Looks after the groups, once in a while and when the shared log gets full.
+    async fn keep_groups(self: Arc<Self>) {
         loop {
             tokio::select! {
                 biased;
                 () = self.pressed.notified() => {}
                 () = self.env.sleep(HOUSEKEEPING_INTERVAL) => {}
             }
-            let middle = self.log.is_pressed().then(|| self.log.middle());
-            for member in self.members() {
-                let (is_long, covered) = {
-                    let state = member.core.log().state();
-                    let is_pinning = middle.is_some_and(|middle| state.oldest_entry().is_some_and(|oldest| oldest < middle));
-                    let covered = state.snapshot().and_then(|snapshot| snapshot.summary.last);
-                    (is_pinning || state.entry_bytes() > SNAPSHOT_AFTER_BYTES, covered)
-                };
-                if is_long {
-                    member.core.make_snapshot().await;
-                    if let Some(covered) = covered {
-                        member.core.purge(covered.index).await;
-                    }
+            self.finish_exchanges();
+            self.make_snapshots().await;
+        }
+    }
+
+    /// Exchanges of voters that leaders before this one left in the middle are ended. One that can't be is found again.
+    fn finish_exchanges(&self) {
+        for core in self.members().into_iter().map(|member| member.core).filter(Core::is_exchange_left) {
+            self.env.spawn(async move {
+                if let Err(error) = core.finish_exchange().await {
+                    tracing::info!(%error, "an exchange of voters that was left in the middle is not ended yet");
+                }
+            });
+        }
+    }
+
+    /// Groups whose entries take much room make a snapshot and give them up, earlier if the shared log gets full.
+    async fn make_snapshots(&self) {
+        let middle = self.log.is_pressed().then(|| self.log.middle());
+        for member in self.members() {
+            let (is_long, covered) = {
+                let state = member.core.log().state();
+                let is_pinning = middle.is_some_and(|middle| state.oldest_entry().is_some_and(|oldest| oldest < middle));
+                let covered = state.snapshot().and_then(|snapshot| snapshot.summary.last);
+                (is_pinning || state.entry_bytes() > SNAPSHOT_AFTER_BYTES, covered)
+            };
+            if is_long {
+                member.core.make_snapshot().await;
+                if let Some(covered) = covered {
+                    member.core.purge(covered.index).await;
                 }
             }
         }

@@ -2,6 +2,7 @@ mod cluster;
 mod store;
 
 mod basics;
+mod exchanges;
 mod faults;
 mod folder;
 mod framed;

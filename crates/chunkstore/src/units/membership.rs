@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use consensus::{FormerVoters, MemberError, NodeId};
+use consensus::{GroupStatus, MemberError, NodeId};
 use manager::Snapshot;
 
 use super::member::UnitMember;
@@ -13,14 +13,15 @@ impl UnitMember {
     /// One change at a time; what fails is tried again.
     pub(super) fn keep_members(self: &Arc<Self>, state: &Snapshot) {
         let wanted = self.wanted_members(state);
-        let voters: BTreeSet<NodeId> = self.group.status().voters.into_iter().flatten().collect();
-        let is_so = wanted.keys().copied().collect::<BTreeSet<_>>() == voters;
-        if wanted.is_empty() || is_so || self.is_changing_members.swap(true, Ordering::AcqRel) {
+        if wanted.is_empty()
+            || are_members(&self.group.status(), &wanted)
+            || self.is_changing_members.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let member = self.clone();
         self.env.spawn(async move {
-            match member.change_members(&wanted, &voters).await {
+            match member.change_members(&wanted).await {
                 Ok(()) => tracing::info!(shard = member.shard.0, members = ?wanted, "the maintenance unit has other members"),
                 Err(error) => tracing::info!(shard = member.shard.0, %error, "the unit's members are not changed yet"),
             }
@@ -28,11 +29,20 @@ impl UnitMember {
         });
     }
 
-    async fn change_members(&self, wanted: &BTreeMap<NodeId, String>, voters: &BTreeSet<NodeId>) -> Result<(), MemberError> {
-        for (node, address) in wanted.iter().filter(|(node, _)| !voters.contains(node)) {
+    /// Those who leave in the middle of an exchange must come back as learners if they are wanted again: it is ended first.
+    async fn change_members(&self, wanted: &BTreeMap<NodeId, String>) -> Result<(), MemberError> {
+        self.group.finish_exchange().await?;
+        let status = self.group.status();
+        // Changes before this one that did not come to their end left them.
+        let unwanted: BTreeSet<NodeId> = status.learners.iter().copied().filter(|node| !wanted.contains_key(node)).collect();
+        if !unwanted.is_empty() {
+            self.group.remove_learners(&unwanted).await?;
+        }
+        let has_vote = |node| status.voters.iter().any(|set| set.contains(node));
+        for (node, address) in wanted.iter().filter(|(node, _)| !has_vote(*node)) {
             self.group.add_learner(*node, address).await?;
         }
-        self.group.set_voters(&wanted.keys().copied().collect(), FormerVoters::Leave).await
+        self.group.set_voters(&wanted.keys().copied().collect()).await
     }
 
     /// By the manager's record: members whose nodes there are, and where these listen.
@@ -40,5 +50,46 @@ impl UnitMember {
         let Some(record) = state.shard(self.shard.0) else { return BTreeMap::new() };
         let nodes = record.members.iter().filter_map(|node| state.node(*node));
         nodes.map(|node| (NodeId::of_identity(&node.identity.0), node.address.clone())).collect()
+    }
+}
+
+/// Whether these have the votes, all of them, and there is nobody else.
+fn are_members(status: &GroupStatus, wanted: &BTreeMap<NodeId, String>) -> bool {
+    match &status.voters[..] {
+        [voters] => voters.iter().eq(wanted.keys()) && status.learners.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(voters: &[&[u64]], learners: &[u64]) -> GroupStatus {
+        let nodes = |ids: &[u64]| -> BTreeSet<NodeId> { ids.iter().map(|id| NodeId(*id)).collect() };
+        GroupStatus {
+            term: consensus::Term(1),
+            leader: None,
+            is_leader: false,
+            last: None,
+            applied: None,
+            snapshot: None,
+            purged: None,
+            voters: voters.iter().map(|set| nodes(set)).collect(),
+            learners: nodes(learners),
+            addresses: BTreeMap::new(),
+            stopped: None,
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_middle_is_not_done() {
+        let wanted = (1..=3).map(|id| (NodeId(id), String::new())).collect();
+        assert!(are_members(&status(&[&[1, 2, 3]], &[]), &wanted));
+        assert!(!are_members(&status(&[&[1, 2]], &[]), &wanted));
+        // All that are wanted vote, and it will stay so, but until then both sets must agree.
+        assert!(!are_members(&status(&[&[1, 2], &[1, 2, 3]], &[]), &wanted));
+        assert!(!are_members(&status(&[&[1, 2, 3], &[1, 2, 3]], &[]), &wanted));
+        assert!(!are_members(&status(&[&[1, 2, 3]], &[4]), &wanted), "one that did not catch up in time");
     }
 }

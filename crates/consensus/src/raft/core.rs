@@ -1,15 +1,17 @@
 //! One group's Raft with this crate's types: what the rest of the crate may ask of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod members;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
 use env::watch;
-use openraft::errors::{ClientWriteError, ForwardToLeader, InitializeError, LinearizableReadError, RaftError};
+use openraft::errors::{ClientWriteError, ForwardToLeader, LinearizableReadError, RaftError};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse};
 use openraft::{Config, LinearizerOption, Raft, ServerState, SnapshotPolicy};
+use tokio::sync::Semaphore;
 
 use super::machine::Machine;
 use super::network::Network;
@@ -19,7 +21,7 @@ use super::types::{
     CommandBytes, RaftSnapshot, Types, log_id, own_membership, own_vote, position, raft_entry, raft_meta, raft_vote,
     transfer_answer,
 };
-use crate::error::{MemberError, NotLeader, ProposeError, ReadError};
+use crate::error::{NotLeader, ProposeError, ReadError};
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId, Term};
 use crate::limits::{
     ELECTION_TIMEOUT_MAX, ELECTION_TIMEOUT_MIN, KEPT_ENTRIES, MAX_BATCH_ENTRIES, MAX_GROUP_QUEUE, MAX_MACHINE_QUEUE,
@@ -39,6 +41,8 @@ pub(crate) struct Core {
     group: GroupId,
     log: GroupLog,
     raft: Raft<Types, Machine>,
+    /// One permit: the turn of who changes the members.
+    changes: Arc<Semaphore>,
 }
 
 /// What a group is doing, as far as this node knows.
@@ -103,7 +107,7 @@ impl Core {
         let config = Arc::new(config(log.snapshot_after()));
         let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
         let raft = started.map_err(|error| error.to_string())?;
-        Ok(Core { env: env.clone(), group, log, raft })
+        Ok(Core { env: env.clone(), group, log, raft, changes: Arc::new(Semaphore::new(1)) })
     }
 
     pub(crate) fn log(&self) -> &GroupLog {
@@ -213,55 +217,6 @@ impl Core {
                 Err(ReadError::NoQuorum { group: self.group })
             }
             Err(error) => Err(self.stopped(error)),
-        }
-    }
-
-    pub(crate) async fn initialize(&self, members: BTreeMap<u64, String>) -> Result<(), MemberError> {
-        match within(&self.env, self.raft.initialize(members)).await {
-            Ok(()) => Ok(()),
-            Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Err(MemberError::Initialized { group: self.group }),
-            Err(RaftError::APIError(error)) => Err(MemberError::Refused { reason: error.to_string() }),
-            Err(error) => Err(MemberError::Unknown { reason: error.to_string() }),
-        }
-    }
-
-    pub(crate) async fn add_learner(&self, node: NodeId, address: String) -> Result<(), MemberError> {
-        let changed = within(&self.env, self.raft.add_learner(node.0, address, true)).await;
-        changed.map(drop).map_err(|error| self.member_error(error))
-    }
-
-    pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>, retain: bool) -> Result<(), MemberError> {
-        let changed = within(&self.env, self.raft.change_membership(voters, retain)).await;
-        changed.map(drop).map_err(|error| self.member_error(error))
-    }
-
-    /// Relative to whatever the voters are when the leader takes it up.
-    pub(crate) async fn add_voter(&self, node: NodeId) -> Result<(), MemberError> {
-        let change = openraft::ChangeMembers::AddVoterIds([node.0].into());
-        let changed = within(&self.env, self.raft.change_membership(change, true)).await;
-        changed.map(drop).map_err(|error| self.member_error(error))
-    }
-
-    /// As [`Core::add_voter`]; the voter leaves.
-    pub(crate) async fn remove_voter(&self, node: NodeId) -> Result<(), MemberError> {
-        let change = openraft::ChangeMembers::RemoveVoters([node.0].into());
-        let changed = within(&self.env, self.raft.change_membership(change, false)).await;
-        changed.map(drop).map_err(|error| self.member_error(error))
-    }
-
-    pub(crate) async fn remove_learners(&self, nodes: BTreeSet<u64>) -> Result<(), MemberError> {
-        let change = openraft::ChangeMembers::RemoveNodes(nodes);
-        let changed = within(&self.env, self.raft.change_membership(change, false)).await;
-        changed.map(drop).map_err(|error| self.member_error(error))
-    }
-
-    fn member_error(&self, error: RaftError<Types, ClientWriteError<Types>>) -> MemberError {
-        match error {
-            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => self.not_leader(forward).into(),
-            RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
-                MemberError::Refused { reason: error.to_string() }
-            }
-            error => MemberError::Unknown { reason: error.to_string() },
         }
     }
 

@@ -8,7 +8,7 @@ use env::Env;
 use super::cluster::{Cluster, GROUP, SEGMENTS, address};
 use super::store::Command;
 use crate::error::MemberError;
-use crate::group::{FormerVoters, ReadMode};
+use crate::group::ReadMode;
 use crate::id::NodeId;
 use crate::limits::MAX_MEMBERS;
 
@@ -39,7 +39,7 @@ async fn all_three_voters_are_exchanged_under_load() {
         let change = async {
             group.add_learner(NodeId(round), &address(NodeId(round))).await.unwrap();
             assert!(group.status().learners.contains(&NodeId(round)));
-            group.set_voters(&nodes(&[round - 2, round - 1, round]), FormerVoters::Leave).await.unwrap();
+            group.set_voters(&nodes(&[round - 2, round - 1, round])).await.unwrap();
         };
         let (acknowledged, ()) = tokio::join!(load, change);
         assert!(acknowledged.len() >= 30, "{} of 40 writes during a change", acknowledged.len());
@@ -62,9 +62,9 @@ async fn what_cannot_be_is_refused() {
     let group = cluster.group(leader, GROUP).clone();
     let again = group.initialize(&[(NodeId(1), address(NodeId(1)))].into()).await.unwrap_err();
     assert!(matches!(again, MemberError::Initialized { .. }), "{again}");
-    let unknown = group.set_voters(&nodes(&[1, 2, 9]), FormerVoters::Leave).await.unwrap_err();
+    let unknown = group.set_voters(&nodes(&[1, 2, 9])).await.unwrap_err();
     assert!(matches!(unknown, MemberError::Refused { .. }), "{unknown}");
-    let none = group.set_voters(&nodes(&[]), FormerVoters::Leave).await.unwrap_err();
+    let none = group.set_voters(&nodes(&[])).await.unwrap_err();
     assert!(matches!(none, MemberError::Refused { .. }), "{none}");
     let many = (1..=MAX_MEMBERS as u64 + 1).map(|id| (NodeId(id), String::new())).collect();
     assert!(matches!(group.initialize(&many).await, Err(MemberError::TooMany { .. })));
