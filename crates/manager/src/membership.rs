@@ -10,7 +10,7 @@ use net::{BoxFuture, Refusal, Request, Service};
 
 use crate::error::{FreshError, MembershipError};
 use crate::manager::{Backing, Manager};
-use crate::replicated::{ManagerService, MemberChange, Replicated};
+use crate::replicated::{ManagerService, MemberChange, Replicated, has_vote};
 
 /// A member of a replicated manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub struct ReplicationStatus {
     pub node: NodeId,
     pub is_leader: bool,
     pub leader: Option<NodeId>,
+    /// This member has a vote, also when an exchange of voters that is under way is over. True of a voter that has just started, by what
+    /// its log holds.
+    pub has_vote: bool,
     /// By number. Empty before the group was formed, or joined.
     pub members: Vec<GroupMember>,
     /// Why this member does not follow any more, if so.
@@ -80,6 +83,7 @@ impl Manager {
             node: replicated.id(),
             is_leader: status.is_leader,
             leader: status.leader,
+            has_vote: has_vote(&status, replicated.id()),
             members,
             stopped: status.stopped,
         })

@@ -37,7 +37,7 @@ use tokio::sync::Semaphore;
 use crate::error::OpenReplicatedError;
 use crate::limits::{MAX_REQUESTS_TO_MEMBERS, MAX_WAITING_PROPOSALS};
 use crate::published::Published;
-pub(crate) use crate::replicated::members::MemberChange;
+pub(crate) use crate::replicated::members::{MemberChange, has_vote};
 use crate::replicated::replica::Replica;
 pub(crate) use crate::replicated::serve::ManagerService;
 use crate::replicated::waiting::Waiting;
@@ -75,7 +75,7 @@ pub(crate) struct Replicated {
     /// Commands in pieces go one at a time.
     pieces: Semaphore,
     /// Changes of members that this node makes as the leader go one at a time.
-    changes: Semaphore,
+    changes: Arc<Semaphore>,
 }
 
 impl Replicated {
@@ -99,7 +99,7 @@ impl Replicated {
             proposals: Arc::new(Semaphore::new(MAX_WAITING_PROPOSALS)),
             requests: Semaphore::new(MAX_REQUESTS_TO_MEMBERS),
             pieces: Semaphore::new(1),
-            changes: Semaphore::new(1),
+            changes: Arc::new(Semaphore::new(1)),
         }))
     }
 

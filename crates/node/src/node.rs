@@ -159,8 +159,9 @@ impl Node {
     }
 }
 
-/// Forms the manager's group, or joins it; at a later start the node is a member already.
-async fn take_part(
+/// Forms the manager's group, or joins it; at a later start the node has its vote already, and waits for nobody: its own log says so. One
+/// that was let in and got no vote, because it or the leader ended in between, asks again.
+pub(crate) async fn take_part(
     env: &Env,
     manager: &Manager,
     me: MemberId,
@@ -169,9 +170,9 @@ async fn take_part(
     to: &impl Fn(&str) -> Arc<dyn Caller>,
 ) -> Result<(), NodeError> {
     let RegisterNode { identity, name, address, .. } = register;
-    let is_member = || manager.replication().is_some_and(|replication| !replication.members.is_empty());
+    let has_vote = || manager.replication().is_some_and(|replication| replication.has_vote);
     let mut turn = 0;
-    while !is_member() {
+    while !has_vote() {
         let taken = match via.len() {
             0 => manager.form(&BTreeMap::from([(me, address.clone())])).await,
             count => {
@@ -186,6 +187,8 @@ async fn take_part(
         if let Err(error) = taken {
             tracing::warn!(%error, "not a member of the manager yet");
             turn += 1;
+        }
+        if !has_vote() {
             env.sleep(RETRY_PAUSE).await;
         }
     }

@@ -1,13 +1,16 @@
 //! Members come, go, and hand over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
 
-use consensus::{GroupStatus, MemberError, NodeId, Peer, ReadError};
+use consensus::{Group, GroupStatus, MemberError, NodeId, Peer, ReadError};
 
 use crate::error::MembershipError;
 use crate::limits::{MAX_MEMBER_ADDRESS_BYTES, MEMBERSHIP_DEADLINE};
 use crate::replicated::Replicated;
 use crate::replicated::leader::Unanswered;
+use crate::replicated::replica::Replica;
 use crate::replicated::wire::{Answer, Ask};
 
 impl Replicated {
@@ -46,45 +49,27 @@ impl Replicated {
         if address.len() > MAX_MEMBER_ADDRESS_BYTES {
             return Answer::Refused { reason: format!("an address of {} bytes", address.len()) };
         }
-        let _turn = self.changes.acquire().await.expect("the semaphore is never closed");
-        let status = self.group.status();
-        let voters = match one_set(&status) {
-            Ok(voters) => voters,
-            Err(answer) => return answer,
-        };
-        if status.addresses.get(&node).is_some_and(|known| known != address) {
-            return Answer::Refused { reason: format!("node {node} is a member at another address") };
-        }
-        if voters.contains(&node) {
-            return Answer::Done;
-        }
-        if let Err(error) = self.group.add_learner(node, address).await {
-            return member_answer(error);
-        }
-        match self.group.add_voter(node).await {
-            Ok(()) => Answer::Done,
-            Err(error) => member_answer(error),
-        }
+        let (group, address) = (self.group.clone(), address.to_owned());
+        self.change(async move { let_in(&group, node, &address).await }).await
     }
 
     /// As the leader: out of the voters, or of the learners.
     pub(super) async fn take_out(&self, node: NodeId) -> Answer {
-        let _turn = self.changes.acquire().await.expect("the semaphore is never closed");
-        let status = self.group.status();
-        let voters = match one_set(&status) {
-            Ok(voters) => voters,
-            Err(answer) => return answer,
-        };
-        let removed = if voters.contains(&node) {
-            self.group.remove_voter(node).await
-        } else if status.learners.contains(&node) {
-            self.group.remove_learners(&[node].into()).await
-        } else {
-            Ok(())
-        };
-        match removed {
-            Ok(()) => Answer::Done,
-            Err(error) => member_answer(error),
+        let group = self.group.clone();
+        self.change(async move { let_out(&group, node).await }).await
+    }
+
+    /// Makes a change when those before it are over. Once begun it goes on when the asker has gone: between two steps it would leave a
+    /// member that counts for nothing.
+    async fn change(&self, change: impl Future<Output = Result<(), Answer>> + Send + 'static) -> Answer {
+        let turn = Arc::clone(&self.changes).acquire_owned().await.expect("the semaphore is never closed");
+        let changed = self.env.spawn(async move {
+            let _turn = turn;
+            change.await
+        });
+        match changed.await {
+            Ok(changed) => changed.err().unwrap_or(Answer::Done),
+            Err(error) => Answer::failed(error, false),
         }
     }
 
@@ -98,7 +83,7 @@ impl Replicated {
         if to == self.id() {
             return Answer::Done;
         }
-        if !status.voters.iter().all(|set| set.contains(&to)) {
+        if !has_vote(&status, to) {
             return Answer::Refused { reason: format!("node {to} has no vote") };
         }
         match self.group.transfer_leader(to).await {
@@ -116,22 +101,52 @@ pub(crate) enum MemberChange {
     Lead(NodeId),
 }
 
-/// The voters of a group that is not exchanging them and that this node leads.
-fn one_set(status: &GroupStatus) -> Result<BTreeSet<NodeId>, Answer> {
+async fn let_in(group: &Group<Replica>, node: NodeId, address: &str) -> Result<(), Answer> {
+    let status = one_set(group).await?;
+    if status.addresses.get(&node).is_some_and(|known| known != address) {
+        if has_vote(&status, node) {
+            return Err(Answer::Refused { reason: format!("node {node} is a member at another address") });
+        }
+        // It was not heard there, and may have been told a better one since.
+        group.remove_learners(&[node].into()).await.map_err(member_answer)?;
+    } else if has_vote(&status, node) {
+        return Ok(());
+    }
+    group.add_learner(node, address).await.map_err(member_answer)?;
+    group.add_voter(node).await.map_err(member_answer)
+}
+
+async fn let_out(group: &Group<Replica>, node: NodeId) -> Result<(), Answer> {
+    let status = one_set(group).await?;
+    let removed = match has_vote(&status, node) {
+        true => group.remove_voter(node).await,
+        false if status.learners.contains(&node) => group.remove_learners(&[node].into()).await,
+        false => Ok(()),
+    };
+    removed.map_err(member_answer)
+}
+
+/// The members of a group that this node leads, when no exchange of voters is in the middle.
+async fn one_set(group: &Group<Replica>) -> Result<GroupStatus, Answer> {
+    let status = group.status();
     if !status.is_leader {
         let leader = status.leader.and_then(|node| Some((node, status.addresses.get(&node)?.clone())));
         return Err(Answer::NotLeader { leader });
     }
-    match &status.voters[..] {
-        [voters] => Ok(voters.clone()),
-        _ => Err(Answer::failed("another change of members is under way", true)),
-    }
+    group.finish_exchange().await.map_err(member_answer)?;
+    Ok(group.status())
 }
 
 fn member_answer(error: MemberError) -> Answer {
     match error {
         MemberError::NotLeader(other) => Answer::not_leader(other.leader),
+        error @ MemberError::UnderWay { .. } => Answer::failed(error, true),
         MemberError::Unknown { reason } => Answer::failed(reason, false),
         error => Answer::Refused { reason: error.to_string() },
     }
+}
+
+/// Whether a node has a vote, also by what the members are about to be.
+pub(crate) fn has_vote(status: &GroupStatus, node: NodeId) -> bool {
+    !status.voters.is_empty() && status.voters.iter().all(|set| set.contains(&node))
 }

@@ -1,11 +1,19 @@
-//! Nodes that a cluster does not take: they are told why, and nothing has changed.
+//! Nodes that a cluster does not take: they are told why, and nothing has changed. Others that were let in by half.
 
 use super::cluster::{Cluster, address};
 use super::service::simulate;
+use crate::node::{member_id, take_part};
 use crate::{Applicant, inquire};
-use net::{Identity, RemoteCaller};
+use bytes::Bytes;
+use consensus::{BASE_BYTES, LinkWeather, LogPlace, SimulatedTransport, TaggedTransport, Transport};
+use disk::{SimDisk, SimOptions};
+use env::Env;
+use manager::{MANAGER_GROUP, Manager, MemberRole, RegisterNode, ReplicatedOptions};
+use net::{BoxFuture, CallError, Caller, Identity, RemoteCaller, Router, ServiceTag};
 use std::sync::Arc;
+use std::time::Duration;
 use types::{ClusterId, NodeIdentity};
+use wal::RegionStore;
 
 impl Cluster {
     /// What node 0 says of a node that would like to take part.
@@ -41,5 +49,108 @@ fn who_does_not_fit_is_told_why() {
         let old = cluster.judge(|_| {}).await.unwrap_err();
         assert!(old.contains("install a newer one"), "{old}");
         assert_eq!(manager.snapshot().nodes().count(), 3, "nothing has changed");
+    });
+}
+
+const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+const SEGMENTS: usize = 16;
+
+/// The manager's part of a node.
+struct Member {
+    disk: SimDisk,
+    register: RegisterNode,
+    running: Option<(consensus::Node, Manager)>,
+}
+
+impl Member {
+    fn new(env: &Env, number: u8) -> Member {
+        let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
+        let register = RegisterNode {
+            identity: NodeIdentity([number + 1; 16]),
+            name: format!("node-{number}"),
+            address: address(usize::from(number)),
+            s3_address: String::new(),
+            admin_address: String::new(),
+            host: String::new(),
+            rack: String::new(),
+            zone: String::new(),
+            version: "test".to_owned(),
+            joined_ms: 0,
+        };
+        Member { disk: SimDisk::new(env, SimOptions { size_bytes, ..SimOptions::default() }), register, running: None }
+    }
+
+    fn id(&self) -> consensus::NodeId {
+        member_id(self.register.identity)
+    }
+
+    fn manager(&self) -> &Manager {
+        &self.running.as_ref().expect("it runs").1
+    }
+
+    async fn start(&mut self, env: &Env, network: &SimulatedTransport) {
+        let base = Arc::new(self.disk.clone());
+        let segments = Arc::new(RegionStore::new(base.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS));
+        let port = network.port(self.id());
+        let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(port.clone(), tag)) };
+        let place = LogPlace::new(segments, base, SEGMENTS);
+        let node = consensus::Node::open(env, self.id(), &place, tagged(ServiceTag::CONSENSUS)).await.unwrap();
+        let options = ReplicatedOptions { group: MANAGER_GROUP, transport: tagged(ServiceTag::MANAGER) };
+        let manager = Manager::open_replicated(env, &node, options).await.unwrap();
+        let router = Router::new().with(ServiceTag::CONSENSUS, node.service()).with(ServiceTag::MANAGER, manager.service());
+        network.plug_in(self.id(), Arc::new(router));
+        self.running = Some((node, manager));
+    }
+
+    async fn stop(&mut self, network: &SimulatedTransport) {
+        network.unplug(self.id());
+        let (node, _) = self.running.take().expect("it runs");
+        node.shut_down().await;
+        self.disk = self.disk.restart();
+    }
+
+    /// What a node does when it is opened; with a time after which it surely waits for somebody.
+    async fn take_part(&self, env: &Env, via: &[String]) {
+        let welcome = |_: &str| -> Arc<dyn Caller> { Arc::new(Welcome) };
+        let taken = take_part(env, self.manager(), self.id(), &self.register, via, &welcome);
+        tokio::time::timeout(Duration::from_secs(120), taken).await.expect("it takes part").unwrap();
+    }
+}
+
+/// Finds every node fit.
+struct Welcome;
+
+impl Caller for Welcome {
+    fn call(&self, _: Bytes, _: env::Instant) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(async { Ok(Bytes::new()) })
+    }
+}
+
+#[test]
+fn a_node_that_was_let_in_without_a_vote_asks_for_it() {
+    simulate(async {
+        let env = Env::simulated(51);
+        let network = SimulatedTransport::new(&env);
+        let (mut first, mut second) = (Member::new(&env, 0), Member::new(&env, 1));
+        first.start(&env, &network).await;
+        second.start(&env, &network).await;
+        first.take_part(&env, &[]).await;
+        // The first hears nothing of the second, and gives up.
+        network.set_link(second.id(), first.id(), LinkWeather { is_cut: true, ..LinkWeather::default() });
+        let failed = first.manager().add_member(second.id(), &second.register.address).await.unwrap_err();
+        let role = |of: &Member| {
+            let members = of.manager().replication().unwrap().members;
+            members.into_iter().find(|member| member.node == second.id()).map(|member| member.role)
+        };
+        assert_eq!((role(&first), role(&second)), (Some(MemberRole::Learner), Some(MemberRole::Learner)), "{failed}");
+        network.heal();
+        second.take_part(&env, &[first.register.address.clone()]).await;
+        assert_eq!((role(&first), role(&second)), (Some(MemberRole::Voter), Some(MemberRole::Voter)));
+        // All stop, and it comes back alone: the vote stands in its log, and it asks nobody.
+        second.stop(&network).await;
+        first.stop(&network).await;
+        second.start(&env, &network).await;
+        second.take_part(&env, &[first.register.address.clone()]).await;
+        second.stop(&network).await;
     });
 }

@@ -1,6 +1,8 @@
 //! Members come and go.
 
-use consensus::NodeId;
+use std::time::Duration;
+
+use consensus::{LinkWeather, NodeId};
 use env::Env;
 use types::CellId;
 
@@ -68,5 +70,86 @@ async fn what_cannot_be_is_refused_with_a_reason() {
     assert_eq!(alone.add_member(NodeId(2), "b").await, Err(MembershipError::Alone));
     assert!(alone.is_leader() && alone.leader().is_none() && alone.replication().is_none());
     alone.fresh().await.unwrap();
+    cluster.shut_down().await;
+}
+
+/// Waits for what comes in less than two minutes.
+async fn wait_until(env: &Env, what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..120_000 {
+        if is_so() {
+            return;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{what}: it did not come");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_gets_its_vote_though_the_asker_has_gone() {
+    let env = Env::simulated(33);
+    let mut cluster = Cluster::new(&env, 4);
+    cluster.start_all().await;
+    cluster.form(3).await;
+    let leader = cluster.leader().await;
+    cluster.network.set_weather(LinkWeather { longest_delay: Duration::from_millis(20), ..LinkWeather::default() });
+    let (manager, four) = (cluster.manager(leader).clone(), peer(NodeId(4)));
+    let has_vote = |node| cluster.manager(node).replication().unwrap().has_vote;
+    tokio::select! {
+        biased;
+        done = manager.add_member(four.node, &four.address) => panic!("too early: {done:?}"),
+        () = wait_until(&env, "a learner", || manager.replication().unwrap().members.len() == 4) => {}
+    }
+    assert_eq!(voters(&manager).len(), 3);
+    assert!(has_vote(leader) && !has_vote(four.node));
+    wait_until(&env, "a voter", || has_vote(four.node)).await;
+    assert_eq!(voters(&manager), cluster.ids());
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_change_after_a_leader_that_ended_in_the_middle() {
+    let env = Env::simulated(34);
+    let mut cluster = Cluster::new(&env, 4);
+    cluster.start_all().await;
+    cluster.form(3).await;
+    let leader = cluster.leader().await;
+    let others: Vec<NodeId> = (1..=3).map(NodeId).filter(|node| *node != leader).collect();
+    // It hears of nobody that its first step is in place.
+    for other in &others {
+        cluster.network.set_link(*other, leader, LinkWeather { is_cut: true, ..LinkWeather::default() });
+    }
+    let (manager, removed) = (cluster.manager(leader).clone(), others[0]);
+    let removal = env.spawn(async move { manager.remove_member(removed).await });
+    let in_the_middle = |node: &NodeId| cluster.replicated(*node).status().voters.len() == 2;
+    wait_until(&env, "two sets of voters", || others.iter().all(in_the_middle)).await;
+    assert!(!cluster.manager(removed).replication().unwrap().has_vote, "it is about to leave");
+    removal.abort();
+    cluster.crash(leader).await;
+    cluster.network.heal();
+    cluster.start(leader).await;
+    let four = peer(NodeId(4));
+    cluster.manager(four.node).join(&peer(others[1]), &four.address).await.unwrap();
+    wait_until(&env, "a vote", || cluster.manager(four.node).replication().unwrap().has_vote).await;
+    let members = cluster.manager(four.node).replication().unwrap().members;
+    assert!(members.iter().all(|member| member.node != removed) && members.len() == 3, "{members:?}");
+    assert_eq!(voters(cluster.manager(four.node)).len(), 3);
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_not_heard_at_one_address_comes_from_another() {
+    let env = Env::simulated(35);
+    let mut cluster = Cluster::new(&env, 2);
+    cluster.start(NodeId(1)).await;
+    cluster.form(1).await;
+    assert_eq!(cluster.leader().await, NodeId(1));
+    let manager = cluster.manager(NodeId(1)).clone();
+    let unheard = manager.add_member(NodeId(2), "elsewhere").await.unwrap_err();
+    assert!(matches!(unheard, MembershipError::Unknown { .. }), "{unheard}");
+    // It has no vote: one is enough.
+    manager.take_token().await.unwrap();
+    cluster.start(NodeId(2)).await;
+    manager.add_member(NodeId(2), &peer(NodeId(2)).address).await.unwrap();
+    assert_eq!(voters(&manager), cluster.ids());
     cluster.shut_down().await;
 }
