@@ -10,7 +10,6 @@
 //! Locks are taken in the order machine, then `leading`; none is held across an await.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use consensus::{Group, ReadMode, Term};
@@ -52,7 +51,7 @@ pub struct UnitMember {
     pub(super) reach: Arc<dyn Reach>,
     pub(super) leading: Mutex<Option<Leading>>,
     pub(super) duties: Arc<Semaphore>,
-    pub(super) is_changing_members: AtomicBool,
+    pub(super) changing_members: Turn,
     /// Asking the manager for bulks, or to close the shard.
     pub(super) settling: Turn,
     pub(super) pages: PageWork,
@@ -78,7 +77,7 @@ impl UnitMember {
             reach,
             leading: Mutex::new(None),
             duties,
-            is_changing_members: AtomicBool::new(false),
+            changing_members: new_turn(),
             settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
             placer: settings.placer,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use consensus::{GroupStatus, MemberError, NodeId};
 use manager::Snapshot;
@@ -13,19 +12,12 @@ impl UnitMember {
     /// One change at a time; what fails is tried again.
     pub(super) fn keep_members(self: &Arc<Self>, state: &Snapshot) {
         let wanted = self.wanted_members(state);
-        if wanted.is_empty()
-            || are_members(&self.group.status(), &wanted)
-            || self.is_changing_members.swap(true, Ordering::AcqRel)
-        {
+        if wanted.is_empty() || are_members(&self.group.status(), &wanted) {
             return;
         }
-        let member = self.clone();
-        self.env.spawn(async move {
-            match member.change_members(&wanted).await {
-                Ok(()) => tracing::info!(shard = member.shard.0, members = ?wanted, "the maintenance unit has other members"),
-                Err(error) => tracing::info!(shard = member.shard.0, %error, "the unit's members are not changed yet"),
-            }
-            member.is_changing_members.store(false, Ordering::Release);
+        self.in_turn(&self.changing_members, async move |member| match member.change_members(&wanted).await {
+            Ok(()) => tracing::info!(shard = member.shard.0, members = ?wanted, "the maintenance unit has other members"),
+            Err(error) => tracing::info!(shard = member.shard.0, %error, "the unit's members are not changed yet"),
         });
     }
 
