@@ -9,7 +9,7 @@ use env::{Env, Instant};
 use format::superblock::notes::NotesKind;
 use format::superblock::{DeviceSecret, Superblock};
 use format::zone_header::{ZoneState, ZoneStream};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::oneshot;
 use types::limits::UNIT_BYTES;
 use types::{Activation, CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
 
@@ -22,6 +22,7 @@ use crate::error::{AppendError, FormatError, NotesIoError, OpenError, ReadError,
 use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
+use crate::notes::Notes;
 use crate::piece::{self, FramePiece, PieceOfFrame};
 use crate::position_vector::LogVector;
 use crate::read::{self, FrameBuf, Tried};
@@ -37,8 +38,7 @@ use crate::{prewrite, zone_io};
 /// One device, open. Dropping it ends background work; [`Device::seal`] first makes the next start quick.
 pub struct Device {
     inner: Arc<Inner>,
-    /// The sequence number of the newest notes of each kind; also keeps writers of notes apart.
-    notes: Mutex<[Option<u64>; NotesKind::ALL.len()]>,
+    notes: Notes,
 }
 
 /// Who is told, by when it must be submitted, and under which admission.
@@ -80,7 +80,7 @@ impl Device {
         }
         prewrite::consider(&inner);
         start_flushing(&inner);
-        Ok(Device { inner, notes: Mutex::new([None; NotesKind::ALL.len()]) })
+        Ok(Device { inner, notes: Notes::default() })
     }
 
     pub fn id(&self) -> DeviceId {
@@ -354,24 +354,13 @@ impl Device {
 
     /// The newest notes of a kind; none if there never were any.
     pub async fn notes(&self, kind: NotesKind) -> Result<Option<Vec<u8>>, NotesIoError> {
-        let mut sequences = self.notes.lock().await;
-        let found = superblock_io::read_notes(&*self.inner.disk, self.uuid(), kind).await?;
-        sequences[notes_index(kind)] = Some(found.as_ref().map_or(0, |(sequence, _)| *sequence));
-        Ok(found.map(|(_, bytes)| bytes))
+        self.notes.read(&self.inner, kind).await
     }
 
-    /// Replaces the notes of a kind, durably. A torn write leaves the ones before.
+    /// Replaces the notes of a kind, durably. A torn write leaves the ones before. Dropping the future does not take the write back: the next
+    /// one waits for its end.
     pub async fn write_notes(&self, kind: NotesKind, bytes: &[u8]) -> Result<(), NotesIoError> {
-        let mut sequences = self.notes.lock().await;
-        let disk = &*self.inner.disk;
-        let known = match sequences[notes_index(kind)] {
-            Some(sequence) => sequence,
-            None => superblock_io::read_notes(disk, self.uuid(), kind).await?.map_or(0, |(sequence, _)| sequence),
-        };
-        // Set only after the write has ended well: a failed one is repeated into the same slot, never into the good one.
-        superblock_io::write_notes(disk, self.uuid(), kind, known + 1, bytes).await?;
-        sequences[notes_index(kind)] = Some(known + 1);
-        Ok(())
+        self.notes.write(&self.inner, kind, bytes).await
     }
 
     /// The write that failed, after which this device takes no more.
@@ -447,13 +436,6 @@ fn check_identity(disk: &dyn Disk, superblock: &Superblock, config: &DeviceConfi
         return Err(wrong(format!("device {uuid}"), format!("device {}", superblock.device_uuid)));
     }
     Ok(())
-}
-
-fn notes_index(kind: NotesKind) -> usize {
-    match kind {
-        NotesKind::Fences => 0,
-        NotesKind::Manager => 1,
-    }
 }
 
 /// The flushes of [`SyncMode::Batch`]. The task ends with the device.

@@ -33,6 +33,7 @@ mod geometry;
 mod inner;
 mod launch;
 pub mod limits;
+mod notes;
 mod piece;
 mod position_vector;
 mod prewrite;

@@ -297,6 +297,27 @@ async fn notes_survive_torn_writes_and_a_damaged_slot() {
     }
 }
 
+/// Both go to one slot: the first must not land over the second.
+#[tokio::test(start_paused = true)]
+async fn notes_that_nobody_waits_for_are_written_before_the_next() {
+    let env = Env::simulated(5);
+    let (disk, device) = fresh(&env, 16);
+    now(device.write_notes(NotesKind::Manager, b"known")).expect("the disk answers").expect("writes");
+    disk.add_rule(FaultRule::next(Operation::Write, Fault::Hold));
+    assert!(now(device.write_notes(NotesKind::Manager, b"given up")).is_none(), "the disk holds it");
+    let mut second = Box::pin(device.write_notes(NotesKind::Manager, b"second"));
+    for _ in 0..10 {
+        assert!(futures_util::poll!(&mut second).is_pending(), "the first is under way");
+        tokio::task::yield_now().await;
+    }
+    disk.release();
+    second.await.expect("writes");
+    drop(device);
+    let device = open(&disk.restart(), &env, quiet());
+    let found = now(device.notes(NotesKind::Manager)).expect("the disk answers").expect("reads");
+    assert_eq!(found.as_deref(), Some(&b"second"[..]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_holds_a_device_is_not_formatted_by_mistake_and_strangers_are_not_opened() {
     let env = Env::simulated(8);

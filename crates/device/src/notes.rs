@@ -1,0 +1,86 @@
+//! Notes: small records beside the superblock, each kind in two slots that are written in turn.
+//!
+//! Invariants
+//! - One writes at a time: the next write of a kind may go to the same slot as one that failed.
+//! - A write that nobody waits for any more goes on to its end, and the next one waits for that: what was given up must not land over what was
+//!   acknowledged since.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use env::Env;
+use format::superblock::notes::NotesKind;
+use tokio::sync::Mutex;
+
+use crate::error::NotesIoError;
+use crate::inner::Inner;
+use crate::superblock_io;
+
+/// The sequence number of the newest notes of each kind, as far as it is known.
+type Sequences = [Option<u64>; NotesKind::ALL.len()];
+
+/// What a device knows of its notes.
+#[derive(Default)]
+pub(crate) struct Notes(Arc<Mutex<Sequences>>);
+
+type Writing = Pin<Box<dyn Future<Output = Result<(), NotesIoError>> + Send>>;
+
+/// A write that goes on by itself when whoever waits for it is dropped.
+struct Finishing {
+    env: Env,
+    writing: Option<Writing>,
+}
+
+impl Notes {
+    pub async fn read(&self, inner: &Inner, kind: NotesKind) -> Result<Option<Vec<u8>>, NotesIoError> {
+        let mut sequences = self.0.lock().await;
+        let found = superblock_io::read_notes(&*inner.disk, inner.superblock.device_uuid, kind).await?;
+        sequences[index(kind)] = Some(found.as_ref().map_or(0, |(sequence, _)| *sequence));
+        Ok(found.map(|(_, bytes)| bytes))
+    }
+
+    pub async fn write(&self, inner: &Arc<Inner>, kind: NotesKind, bytes: &[u8]) -> Result<(), NotesIoError> {
+        let (writer, bytes) = (inner.clone(), bytes.to_vec());
+        let mut sequences = self.0.clone().lock_owned().await;
+        let writing = async move {
+            let (disk, uuid) = (&*writer.disk, writer.superblock.device_uuid);
+            let known = match sequences[index(kind)] {
+                Some(sequence) => sequence,
+                None => superblock_io::read_notes(disk, uuid, kind).await?.map_or(0, |(sequence, _)| sequence),
+            };
+            // Set only after the write has ended well: a failed one is repeated into the same slot, never into the good one.
+            superblock_io::write_notes(disk, uuid, kind, known + 1, &bytes).await?;
+            sequences[index(kind)] = Some(known + 1);
+            Ok(())
+        };
+        Finishing { env: inner.env.clone(), writing: Some(Box::pin(writing)) }.await
+    }
+}
+
+impl Future for Finishing {
+    type Output = Result<(), NotesIoError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let writing = self.writing.as_mut().expect("polled until it is ready");
+        let outcome = ready!(writing.as_mut().poll(context));
+        self.writing = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        if let Some(writing) = self.writing.take() {
+            // Nobody is left to hear of it.
+            drop(self.env.spawn(writing));
+        }
+    }
+}
+
+fn index(kind: NotesKind) -> usize {
+    match kind {
+        NotesKind::Fences => 0,
+        NotesKind::Manager => 1,
+    }
+}
