@@ -1,21 +1,27 @@
 //! Operations on buckets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::ObjectEngine;
+use hashbrown::HashMap;
 use manager::{
     BucketEngine, BucketError, BucketRecord, BucketState, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket,
-    ProposeError,
+    ProposeError, Removal,
 };
+use types::BucketId;
 
 use crate::directory::{Bucket, Directory};
 use crate::error::ObjectError;
-use crate::gate::CloseError;
+use crate::gate::{CloseError, Closed};
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::principal::{Action, Principal};
 use crate::service::{ObjectService, settle};
+
+/// How long a removal is left to who began it. One whose gateways answer takes less: it waits seconds for one that does not.
+pub(crate) const REMOVAL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a new bucket keeps its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,34 +79,92 @@ impl ObjectService {
 
     /// Removes a bucket that holds nothing: stop writes at every node, wait for those under way, verify that it is empty, remove it. Writes
     /// that come meanwhile wait for the outcome, at other nodes they are refused. Once begun it goes on to its end, also when the caller
-    /// goes away. Returns when no node shows the bucket any more.
+    /// goes away. Returns when no node shows the bucket any more. What an interrupted removal has left is finished here too.
     pub async fn delete_bucket(&self, principal: &Principal, name: &str) -> Result<(), ObjectError> {
         let bucket = self.bucket(principal, Action::DeleteBucket, name)?;
         let engine = self.engine_of(&bucket)?;
-        // The common mistake is answered without stopping anybody.
-        if !engine.is_empty(bucket.id()).await? {
+        // The common mistake is answered without stopping anybody. A bucket that is stopped is to come back into use.
+        let is_in_use = self.directory.state_of(&bucket) == Some(BucketState::Active);
+        if is_in_use && !engine.is_empty(bucket.id()).await? {
             return Err(ObjectError::BucketNotEmpty);
         }
-        let removal = remove_if_empty(Arc::clone(&self.directory), Arc::clone(&self.peers), Arc::clone(engine), bucket);
-        let ended = self.env.spawn(removal).await;
+        let removing = remove_if_empty(self.removing(&bucket)?);
+        let ended = self.env.spawn(removing).await;
         ended.unwrap_or_else(|error| Err(ObjectError::InternalError { detail: format!("removing the bucket: {error}") }))
     }
 
     /// Ends removals of buckets that a crash, or a caller who went away, left half done: an empty bucket goes, another one is
-    /// used as before. Called once, before requests are served.
+    /// used as before. For a start, before requests are served.
     pub async fn finish_removals(&self) -> Result<(), ObjectError> {
-        for record in self.manager().snapshot().buckets() {
-            if record.state == BucketState::Active {
-                continue;
-            }
-            let bucket = self.directory.bucket(&record.name)?;
-            let engine = Arc::clone(self.engine_of(&bucket)?);
-            match remove_if_empty(Arc::clone(&self.directory), Arc::clone(&self.peers), engine, bucket).await {
-                Ok(()) | Err(ObjectError::BucketNotEmpty) => {}
-                Err(error) => return Err(error),
-            }
+        for (record, removal) in self.removals() {
+            self.finish_removal(&record, removal).await?;
         }
         Ok(())
+    }
+
+    /// Ends, from here on, the removals that nobody has ended in [`REMOVAL_PATIENCE`]: their gateway has gone, or could not reach the manager.
+    pub fn look_after_removals(self: &Arc<Self>) {
+        let (env, weak) = (self.env.clone(), Arc::downgrade(self));
+        let looking = async move {
+            let mut seen = HashMap::new();
+            loop {
+                env.sleep(REMOVAL_PATIENCE).await;
+                let Some(service) = weak.upgrade() else { return };
+                seen = service.finish_old_removals(&seen).await;
+            }
+        };
+        drop(self.env.spawn(looking));
+    }
+
+    /// Ends the removals that stood at the last look; those that stand now.
+    async fn finish_old_removals(&self, seen: &HashMap<BucketId, Removal>) -> HashMap<BucketId, Removal> {
+        for (record, removal) in self.removals() {
+            if seen.get(&record.id) != Some(&removal) {
+                continue;
+            }
+            match self.finish_removal(&record, removal).await {
+                Ok(()) => tracing::info!(bucket = record.name, "a removal of the bucket that was interrupted has been ended"),
+                Err(error) => {
+                    tracing::warn!(bucket = record.name, %error, "a removal of the bucket that was interrupted can't be ended now");
+                }
+            }
+        }
+        self.removals().into_iter().map(|(record, removal)| (record.id, removal)).collect()
+    }
+
+    /// The buckets that are being removed.
+    fn removals(&self) -> Vec<(Arc<BucketRecord>, Removal)> {
+        let records = self.manager().snapshot().buckets().into_iter();
+        let removed = records.filter_map(|record| match record.state {
+            BucketState::Deleting(removal) => Some((record, removal)),
+            BucketState::Active => None,
+        });
+        removed.collect()
+    }
+
+    /// Does what is left of a removal that somebody has begun, and may still be at.
+    async fn finish_removal(&self, record: &BucketRecord, removal: Removal) -> Result<(), ObjectError> {
+        let bucket = match self.directory.bucket(&record.name) {
+            Ok(bucket) if bucket.id() == record.id => bucket,
+            Ok(_) | Err(ObjectError::NoSuchBucket) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // Others do this for each other when they settle.
+        self.directory.drain(bucket.id()).await;
+        match self.removing(&bucket)?.end(removal, None).await {
+            // The last two: somebody else has ended it.
+            Ok(()) | Err(ObjectError::BucketNotEmpty | ObjectError::NoSuchBucket | ObjectError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn removing(&self, bucket: &Arc<Bucket>) -> Result<Removing, ObjectError> {
+        Ok(Removing {
+            directory: Arc::clone(&self.directory),
+            peers: Arc::clone(&self.peers),
+            engine: Arc::clone(self.engine_of(bucket)?),
+            bucket: Arc::clone(bucket),
+        })
     }
 
     /// The policy as it was put.
@@ -133,36 +197,53 @@ impl ObjectService {
     }
 }
 
-async fn remove_if_empty(
+/// The removal of a bucket, without the service: it outlives the request.
+struct Removing {
     directory: Arc<Directory>,
     peers: Arc<dyn Peers>,
     engine: Arc<dyn ObjectEngine>,
     bucket: Arc<Bucket>,
-) -> Result<(), ObjectError> {
+}
+
+async fn remove_if_empty(removing: Removing) -> Result<(), ObjectError> {
+    let bucket = &removing.bucket;
     let closed = bucket.gate().close().await.map_err(|error| match error {
         CloseError::Removed => ObjectError::NoSuchBucket,
         CloseError::Busy => ObjectError::Conflict { reason: "the bucket is being deleted already".to_owned() },
     })?;
-    let (manager, name, id) = (directory.manager(), bucket.name(), bucket.id());
-    let removal = manager.mark_bucket_deleting(name, id).await?;
-    // A write that another node has let in ends, acknowledged or not, before anybody looks whether there is one.
-    let is_empty = match settle(&directory, &*peers, Some(id)).await {
-        Ok(()) => engine.is_empty(id).await.map_err(ObjectError::from),
-        Err(unsettled) => Err(unsettled),
-    };
-    if !matches!(is_empty, Ok(true)) {
-        match manager.reactivate_bucket(name, id, removal).await {
-            // Somebody else removes it now, and will take it back into use.
-            Ok(_) | Err(ManagerError::Refused(BucketError::OtherRemoval)) => {}
-            Err(error) => return Err(error.into()),
+    let removal = removing.directory.manager().mark_bucket_deleting(bucket.name(), bucket.id()).await?;
+    removing.end(removal, Some(closed)).await
+}
+
+impl Removing {
+    /// Removes the bucket if it is empty, or takes it back into use. Several nodes may do this at once for one removal: each step is refused
+    /// once another one has ended it, and while the removal stands nothing is written, so that what one has verified holds.
+    ///
+    /// This node shows the removal, and the writes that it had let in before have ended. `closed` is its gate, if it is closed.
+    async fn end(&self, removal: Removal, closed: Option<Closed>) -> Result<(), ObjectError> {
+        let Removing { directory, peers, engine, bucket } = self;
+        let (manager, name, id) = (directory.manager(), bucket.name(), bucket.id());
+        // A write that another node has let in ends, acknowledged or not, before anybody looks whether there is one.
+        let is_empty = match settle(directory, &**peers, Some(id)).await {
+            Ok(()) => engine.is_empty(id).await.map_err(ObjectError::from),
+            Err(unsettled) => Err(unsettled),
+        };
+        if !matches!(is_empty, Ok(true)) {
+            match manager.reactivate_bucket(name, id, removal).await {
+                // Refused: somebody else has ended the removal, or taken it over.
+                Ok(_) | Err(ManagerError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            is_empty?;
+            return Err(ObjectError::BucketNotEmpty);
         }
-        is_empty?;
-        return Err(ObjectError::BucketNotEmpty);
+        manager.remove_bucket(name, id, removal).await?;
+        if let Some(closed) = closed {
+            closed.remove();
+        }
+        directory.forget(id);
+        settle(directory, &**peers, None).await
     }
-    manager.remove_bucket(name, id, removal).await?;
-    closed.remove();
-    directory.forget(id);
-    settle(&directory, &*peers, None).await
 }
 
 impl From<ManagerError<CreateBucketError>> for ObjectError {

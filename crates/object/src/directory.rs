@@ -5,21 +5,16 @@
 //! a new policy) is derived again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use env::Env;
 use hashbrown::HashMap;
 use manager::{BucketEngine, BucketRecord, BucketState, EtagMode, Manager};
 use types::BucketId;
 
 use crate::error::ObjectError;
-use crate::gate::{CloseError, Gate};
+use crate::gate::Gate;
 use crate::policy::Policy;
 use crate::principal::{Action, Principal};
-
-/// Pause before a gate that somebody else has closed is tried again.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// One bucket as a request sees it.
 #[derive(Debug)]
@@ -143,15 +138,9 @@ impl Directory {
     }
 
     /// Waits for the writes inside a bucket's gate. Who comes later sees what the manager shows now.
-    pub(crate) async fn drain(&self, env: &Env, bucket: BucketId) {
+    pub(crate) async fn drain(&self, bucket: BucketId) {
         let Some(gate) = self.derived.load().get(&bucket).map(|bucket| Arc::clone(&bucket.gate)) else { return };
-        loop {
-            match gate.close().await {
-                Ok(_) | Err(CloseError::Removed) => return,
-                // Somebody here removes it too, and has waited for them, or does.
-                Err(CloseError::Busy) => env.sleep(BUSY_PAUSE).await,
-            }
-        }
+        gate.drain().await;
     }
 
     /// Forgets what was derived of a bucket that is gone.

@@ -100,6 +100,24 @@ impl Gate {
             changed.await;
         }
     }
+
+    /// Returns when no write is inside that began before. Who has closed the gate meanwhile is not waited for: two nodes that remove one
+    /// bucket ask each other, each behind its own closed gate.
+    pub(crate) async fn drain(self: &Arc<Self>) {
+        while matches!(self.close().await, Err(CloseError::Busy)) {
+            loop {
+                let changed = self.changed.notified();
+                let state = self.state.load(Ordering::Acquire);
+                if state & INSIDE == 0 {
+                    return;
+                }
+                if state & CLOSED == 0 {
+                    break;
+                }
+                changed.await;
+            }
+        }
+    }
 }
 
 impl Closed {

@@ -48,7 +48,7 @@ impl ObjectService {
 
     /// Returns when no write of a bucket is under way here that began before this node's part of the manager showed what it shows now.
     pub async fn drain(&self, bucket: BucketId) {
-        self.directory.drain(&self.env, bucket).await;
+        self.directory.drain(bucket).await;
     }
 
     /// Waits until every other gateway shows what this one shows.

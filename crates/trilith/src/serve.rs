@@ -112,6 +112,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     if store.waits_for().is_empty() {
         service.finish_removals().await.context("finishing bucket removals that a crash cut short")?;
     }
+    service.look_after_removals();
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
     let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Apart)?;

@@ -50,6 +50,25 @@ async fn an_abandoned_close_opens_again() {
     gate.close().await.expect("nobody is inside");
 }
 
+#[tokio::test]
+async fn a_drain_waits_for_writes_and_not_for_who_has_closed_the_gate() {
+    let gate = Arc::new(Gate::default());
+    let inside = gate.enter().await.expect("open");
+    let mut closing = Box::pin(gate.close());
+    assert!(is_pending(&mut closing));
+    let (mut first, mut second) = (Box::pin(gate.drain()), Box::pin(gate.drain()));
+    assert!(is_pending(&mut first) && is_pending(&mut second), "a write is inside");
+    drop(closing);
+    assert!(is_pending(&mut first), "open again, with the write inside");
+    drop(inside);
+    first.await;
+    second.await;
+    let closed = gate.close().await.expect("open");
+    gate.drain().await;
+    closed.remove();
+    gate.drain().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_write_is_inside_a_closed_gate() {
     let gate = Arc::new(Gate::default());

@@ -1,15 +1,17 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Committed, Condition, EngineFuture, ObjectEngine, Payload};
 use env::Env;
 use format::attributes::Attributes;
-use manager::{BucketEngine, BucketState, CommandIndex, EtagMode};
+use manager::{BucketEngine, BucketState, CommandIndex, EtagMode, Manager, Removal};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use types::BucketId;
 
 use super::{World, put_request, root, user};
+use crate::buckets::REMOVAL_PATIENCE;
 use crate::service::object_key;
 use crate::{BucketOptions, Engines, ObjectError, ObjectService, Peers, Principal, ReadRequest, Settling, Unsettled};
 
@@ -86,24 +88,96 @@ async fn a_bucket_made_again_is_another() {
     world.put("key", "x").await;
 }
 
-#[tokio::test]
-async fn half_done_removals_are_ended_at_start() {
+/// Two buckets of alice, `box` and `full`, whose removals were interrupted; one of them has an object.
+async fn with_half_done_removals() -> World {
     let world = World::with_bucket().await;
     world.bucket("full", EtagMode::Md5).await;
     let alice = user("alice");
     world.service.put(&alice, "full", "key", put_request("x")).await.expect("written");
     for name in ["box", "full"] {
-        let id = world.service.find_bucket(name).expect("there").id();
-        world.manager.mark_bucket_deleting(name, id).await.expect("marked");
+        mark(&world, name).await;
         let outcome = world.service.put(&alice, name, "key", put_request("y")).await;
         assert!(matches!(outcome, Err(ObjectError::Conflict { .. })), "{outcome:?}");
     }
     world.service.get(&alice, "full", "key", &ReadRequest::default()).await.expect("reads go on");
-    world.service.finish_removals().await.expect("ended");
+    world
+}
+
+/// What a removal begins with.
+async fn mark(world: &World, name: &str) -> Removal {
+    let id = world.service.find_bucket(name).expect("there").id();
+    world.manager.mark_bucket_deleting(name, id).await.expect("marked")
+}
+
+fn state_of(manager: &Manager, name: &str) -> Option<BucketState> {
+    manager.snapshot().bucket(name).map(|record| record.state)
+}
+
+/// The bucket that is empty is gone, the other one in use.
+async fn half_done_removals_are_ended(world: &World) {
     assert!(matches!(world.service.find_bucket("box"), Err(ObjectError::NoSuchBucket)));
-    let snapshot = world.manager.snapshot();
-    assert_eq!(snapshot.bucket("full").map(|record| record.state), Some(BucketState::Active));
-    world.service.put(&alice, "full", "key", put_request("y")).await.expect("written again");
+    assert_eq!(state_of(&world.manager, "full"), Some(BucketState::Active));
+    world.service.put(&user("alice"), "full", "key", put_request("y")).await.expect("written again");
+}
+
+#[tokio::test]
+async fn half_done_removals_are_ended_at_start() {
+    let world = with_half_done_removals().await;
+    world.service.finish_removals().await.expect("ended");
+    half_done_removals_are_ended(&world).await;
+}
+
+#[tokio::test]
+async fn half_done_removals_are_ended_by_the_next_one() {
+    let world = with_half_done_removals().await;
+    let alice = user("alice");
+    let outcome = world.service.delete_bucket(&alice, "full").await;
+    assert!(matches!(outcome, Err(ObjectError::BucketNotEmpty)), "{outcome:?}");
+    world.service.delete_bucket(&alice, "box").await.expect("removed");
+    half_done_removals_are_ended(&world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_done_removals_are_ended_by_and_by() {
+    let world = with_half_done_removals().await;
+    world.service.look_after_removals();
+    tokio::time::sleep(REMOVAL_PATIENCE + Duration::from_secs(1)).await;
+    assert!(matches!(state_of(&world.manager, "box"), Some(BucketState::Deleting(_))), "somebody may be at it");
+    // This one is begun anew.
+    let second = mark(&world, "full").await;
+    tokio::time::sleep(REMOVAL_PATIENCE).await;
+    assert_eq!(state_of(&world.manager, "box"), None);
+    assert_eq!(state_of(&world.manager, "full"), Some(BucketState::Deleting(second)));
+    tokio::time::sleep(REMOVAL_PATIENCE).await;
+    half_done_removals_are_ended(&world).await;
+}
+
+/// While a node waits for the others, the removal is ended by who began it.
+struct EndsMeanwhile {
+    manager: Arc<Manager>,
+    removal: Removal,
+}
+
+impl Peers for EndsMeanwhile {
+    fn settle(&self, _: CommandIndex, _: Option<BucketId>) -> Settling<'_> {
+        Box::pin(async move {
+            let id = self.manager.snapshot().bucket("box").expect("there").id;
+            self.manager.reactivate_bucket("box", id, self.removal).await.expect("used as before");
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_removal_that_is_over_is_not_ended_once_more() {
+    let world = World::with_bucket().await;
+    let removal = mark(&world, "box").await;
+    let peers = Arc::new(EndsMeanwhile { manager: world.manager.clone(), removal });
+    let engines = Engines::log(world.engine.clone());
+    let node = ObjectService::new(world.manager.clone(), engines, Env::simulated(8)).with_peers(peers);
+    node.finish_removals().await.expect("it is over");
+    assert_eq!(state_of(&world.manager, "box"), Some(BucketState::Active), "nobody asks for its removal any more");
+    world.put("key", "x").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,25 +249,76 @@ async fn a_bucket_of_an_engine_that_does_not_run_is_unavailable() {
 }
 
 /// Another node's service over the same manager, which drains when it is asked to.
-struct Neighbour(Arc<ObjectService>);
+#[derive(Default)]
+struct Neighbour(OnceLock<Weak<ObjectService>>);
 
 impl Peers for Neighbour {
     fn settle(&self, _: CommandIndex, drained: Option<BucketId>) -> Settling<'_> {
         Box::pin(async move {
-            if let Some(bucket) = drained {
-                self.0.drain(bucket).await;
+            let other = self.0.get().and_then(Weak::upgrade);
+            if let (Some(other), Some(bucket)) = (other, drained) {
+                other.drain(bucket).await;
             }
             Ok(())
         })
     }
 }
 
-/// Two nodes: the first asks the second.
-async fn two_nodes() -> (ObjectService, Arc<ObjectService>) {
+/// Two nodes that ask each other.
+async fn two_nodes() -> (Arc<ObjectService>, Arc<ObjectService>) {
     let world = World::with_bucket().await;
-    let node = || ObjectService::new(world.manager.clone(), Engines::log(world.engine.clone()), Env::simulated(8));
-    let second = Arc::new(node());
-    (node().with_peers(Arc::new(Neighbour(second.clone()))), second)
+    let peers = [Arc::new(Neighbour::default()), Arc::new(Neighbour::default())];
+    let node = |peers: &Arc<Neighbour>| {
+        let node = ObjectService::new(world.manager.clone(), Engines::log(world.engine.clone()), Env::simulated(8));
+        Arc::new(node.with_peers(peers.clone()))
+    };
+    let nodes = (node(&peers[0]), node(&peers[1]));
+    peers[0].0.set(Arc::downgrade(&nodes.1)).expect("set once");
+    peers[1].0.set(Arc::downgrade(&nodes.0)).expect("set once");
+    nodes
+}
+
+/// Each has closed its gate when the other asks it.
+#[tokio::test(start_paused = true)]
+async fn two_nodes_that_remove_one_bucket_do_not_wait_for_each_other() {
+    let (first, second) = two_nodes().await;
+    let alice = user("alice");
+    let both = async { tokio::join!(first.delete_bucket(&alice, "box"), second.delete_bucket(&alice, "box")) };
+    let both = tokio::time::timeout(Duration::from_secs(60), both).await.expect("they end");
+    let is_over = |error: &ObjectError| matches!(error, ObjectError::Conflict { .. } | ObjectError::NoSuchBucket);
+    let ((Ok(()), Err(other)) | (Err(other), Ok(()))) = both else { panic!("{both:?}") };
+    assert!(is_over(&other), "{other:?}");
+    assert!(matches!(first.find_bucket("box"), Err(ObjectError::NoSuchBucket)));
+}
+
+/// One node removes, the other ends what it takes for interrupted, and writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_is_lost_when_several_nodes_end_a_removal() {
+    for round in 0..100 {
+        let (first, second) = two_nodes().await;
+        let removing = tokio::spawn(async move { first.delete_bucket(&user("alice"), "box").await });
+        let ending = tokio::spawn({
+            let second = second.clone();
+            async move {
+                for _ in 0..20 {
+                    second.finish_removals().await.expect("ended");
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let written = second.put(&user("alice"), "box", "key", put_request("x")).await;
+        let removed = removing.await.expect("the removal ends");
+        ending.await.expect("it ends");
+        second.finish_removals().await.expect("ended");
+        let found = second.get(&user("alice"), "box", "key", &ReadRequest::default()).await;
+        match &written {
+            Ok(_) => assert!(found.is_ok(), "round {round}: an acknowledged write is gone, removed {removed:?}"),
+            Err(ObjectError::NoSuchBucket | ObjectError::Conflict { .. }) => {
+                assert!(matches!(found, Err(ObjectError::NoSuchBucket)), "round {round}: {removed:?}, {:?}", found.err());
+            }
+            Err(error) => panic!("round {round}: {error:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -75,6 +75,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
         _ = interrupt.recv() => return close(node, &found, admin_server).await,
         () = wait_for_a_place(&env, &node) => {}
     }
+    service.look_after_removals();
     make_default_buckets(&manager, &settings.default_buckets).await?;
     let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Serves)?;
     s3_metrics::register(admin.registry(), server.app());
