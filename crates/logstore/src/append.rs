@@ -4,6 +4,7 @@
 
 use crate::gather::{CopyResult, Gather, Gathered};
 use crate::store::Inner;
+use crate::targets::LiveCount;
 use crate::write::failure;
 use bytes::Bytes;
 use device::{AppendClass, AppendDone, AppendError, Appended};
@@ -11,10 +12,11 @@ use engine::EngineError;
 use format::record::{ChunkOwner, EntryName, Record, RecordFlags, RecordKind, WriteId};
 use format::replicas::{Places, ReplicaDevices};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use types::{Generation, KeyHash};
+use types::{DeviceId, Generation, KeyHash, ZoneIndex};
 
 /// What such a record says of itself.
 pub(crate) struct LooseRecord {
@@ -32,11 +34,21 @@ pub(crate) struct Landed {
     pub frame_bytes: u32,
 }
 
-/// One record on its way to its targets.
-pub(crate) struct LooseAppend {
+/// One record on its way to its targets. Dropped before it was told where it has landed, it is given up: it counts as live no longer, or will not
+/// when it lands.
+pub(crate) struct LooseAppend(Arc<OnItsWay>);
+
+/// Frames that landed and that nothing names yet: they count as live. Dropped, they count no longer, unless they were [kept](Unnamed::keep).
+pub(crate) struct Unnamed {
+    inner: Arc<Inner>,
+    count: LiveCount,
+    bytes: BTreeMap<(DeviceId, ZoneIndex), u64>,
+}
+
+struct OnItsWay {
     inner: Arc<Inner>,
     payload_bytes: u32,
-    is_chunk: bool,
+    count: LiveCount,
     generation: Generation,
     progress: Mutex<Progress>,
 }
@@ -45,11 +57,14 @@ struct Progress {
     gather: Gather,
     frame_bytes: u32,
     outcome: Option<Result<Landed, EngineError>>,
+    /// Whoever waited knows the outcome, and answers for what landed.
+    is_told: bool,
+    is_given_up: bool,
     waker: Option<Waker>,
 }
 
 impl LooseAppend {
-    pub fn start(inner: &Arc<Inner>, loose: LooseRecord, class: AppendClass, payload: Bytes) -> Arc<Self> {
+    pub fn start(inner: &Arc<Inner>, loose: LooseRecord, class: AppendClass, payload: Bytes) -> Self {
         let table = inner.targets.table();
         let devices = ReplicaDevices::new(table.set_of(&loose.hash).devices()).expect("a replica set has one to three devices");
         let mut record = Record {
@@ -68,12 +83,19 @@ impl LooseAppend {
             chunk: loose.chunk,
             attributes: Bytes::new(),
         };
-        let append = Arc::new(LooseAppend {
+        let append = Arc::new(OnItsWay {
             inner: inner.clone(),
             payload_bytes: payload.len() as u32,
-            is_chunk: loose.chunk.is_some(),
+            count: if loose.chunk.is_some() { LiveCount::Chunks } else { LiveCount::Records },
             generation: record.generation,
-            progress: Mutex::new(Progress { gather: Gather::new(&devices), frame_bytes: 0, outcome: None, waker: None }),
+            progress: Mutex::new(Progress {
+                gather: Gather::new(&devices),
+                frame_bytes: 0,
+                outcome: None,
+                is_told: false,
+                is_given_up: false,
+                waker: None,
+            }),
         });
         for (index, device) in devices.as_slice().iter().enumerate() {
             record.replica_index = index as u8;
@@ -82,27 +104,30 @@ impl LooseAppend {
                 append.note(index, Err(failure(&error)), 0);
             }
         }
-        append
+        LooseAppend(append)
     }
 
     pub fn payload_bytes(&self) -> u32 {
-        self.payload_bytes
+        self.0.payload_bytes
     }
 
     /// Waits until every copy is durable. After a failure also until appends go around the device that failed.
     pub async fn finished(&self) -> Result<Landed, EngineError> {
         let outcome = self.ended().await;
         if outcome.is_err() {
-            self.inner.targets.failures_settled().await;
+            self.0.inner.targets.failures_settled().await;
         }
         outcome
     }
 
     async fn ended(&self) -> Result<Landed, EngineError> {
         poll_fn(|context| {
-            let mut progress = self.progress.lock();
-            match &progress.outcome {
-                Some(outcome) => Poll::Ready(outcome.clone()),
+            let mut progress = self.0.progress.lock();
+            match progress.outcome.clone() {
+                Some(outcome) => {
+                    progress.is_told = true;
+                    Poll::Ready(outcome)
+                }
                 None => {
                     progress.waker = Some(context.waker().clone());
                     Poll::Pending
@@ -111,7 +136,22 @@ impl LooseAppend {
         })
         .await
     }
+}
 
+impl Drop for LooseAppend {
+    fn drop(&mut self) {
+        let mut progress = self.0.progress.lock();
+        if progress.is_told {
+            return;
+        }
+        progress.is_given_up = true;
+        if let Some(Ok(landed)) = &progress.outcome {
+            drop(Unnamed::of(&self.0.inner, self.0.count, landed));
+        }
+    }
+}
+
+impl OnItsWay {
     fn note(&self, replica: usize, copy: CopyResult, frame_bytes: u32) {
         let waker = {
             let mut progress = self.progress.lock();
@@ -130,11 +170,9 @@ impl LooseAppend {
     fn outcome(&self, progress: &Progress) -> Result<Landed, EngineError> {
         match progress.gather.outcome(self.generation, None) {
             Gathered::Durable { places, .. } => {
-                for place in places.as_slice() {
-                    match self.is_chunk {
-                        true => self.inner.targets.add_live_chunk(place, progress.frame_bytes as u64),
-                        false => self.inner.targets.add_live(place, progress.frame_bytes as u64),
-                    }
+                if !progress.is_given_up {
+                    let bytes = progress.frame_bytes as u64;
+                    places.as_slice().iter().for_each(|place| self.inner.targets.add_live_to(self.count, place, bytes));
                 }
                 Ok(Landed { places, frame_bytes: progress.frame_bytes })
             }
@@ -147,7 +185,44 @@ impl LooseAppend {
     }
 }
 
-impl AppendDone for LooseAppend {
+impl Unnamed {
+    pub fn new(inner: &Arc<Inner>, count: LiveCount) -> Self {
+        Unnamed { inner: inner.clone(), count, bytes: BTreeMap::new() }
+    }
+
+    fn of(inner: &Arc<Inner>, count: LiveCount, landed: &Landed) -> Self {
+        let mut unnamed = Unnamed::new(inner, count);
+        unnamed.add(landed);
+        unnamed
+    }
+
+    pub fn add(&mut self, landed: &Landed) {
+        for place in landed.places.as_slice() {
+            *self.bytes.entry((place.device, place.zone)).or_default() += u64::from(landed.frame_bytes);
+        }
+    }
+
+    pub fn absorb(&mut self, mut other: Unnamed) {
+        for (zone, bytes) in std::mem::take(&mut other.bytes) {
+            *self.bytes.entry(zone).or_default() += bytes;
+        }
+    }
+
+    /// Something names them, or may: whoever drops that takes them out of the counts.
+    pub fn keep(&mut self) {
+        self.bytes.clear();
+    }
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        for (zone, bytes) in &self.bytes {
+            self.inner.targets.remove_live_from(self.count, *zone, *bytes);
+        }
+    }
+}
+
+impl AppendDone for OnItsWay {
     fn appended(&self, token: u64, outcome: Result<Appended, AppendError>) {
         match outcome {
             Ok(appended) => self.note(token as usize, Ok((appended.place, appended.position)), appended.frame_bytes as u32),

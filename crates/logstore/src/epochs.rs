@@ -11,6 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 use types::Epoch;
 
+/// An operation in an epoch, which it leaves when this is dropped: also with its future.
+pub struct InEpoch<'a> {
+    epochs: &'a Epochs,
+    epoch: Epoch,
+}
+
 /// The present epoch and the number of operations in it and in its predecessor.
 pub struct Epochs {
     present: AtomicU64,
@@ -25,6 +31,11 @@ impl Epochs {
 
     pub fn present(&self) -> Epoch {
         Epoch(self.present.load(Ordering::SeqCst))
+    }
+
+    /// Joins the present epoch for as long as what is returned lives.
+    pub fn stay(&self) -> InEpoch<'_> {
+        InEpoch { epochs: self, epoch: self.enter() }
     }
 
     /// Joins the present epoch. Pair with [`Epochs::leave`].
@@ -74,6 +85,18 @@ impl Epochs {
     }
 }
 
+impl InEpoch<'_> {
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+}
+
+impl Drop for InEpoch<'_> {
+    fn drop(&mut self) {
+        self.epochs.leave(self.epoch);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +117,21 @@ mod tests {
         assert!(!drained.is_finished());
         epochs.leave(first);
         drained.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_future_that_is_dropped_leaves_its_epoch() {
+        let epochs = Epochs::starting_at(Epoch(7));
+        let mut operation = Box::pin(async {
+            let stay = epochs.stay();
+            std::future::pending::<()>().await;
+            drop(stay);
+        });
+        assert!(futures_util::poll!(&mut operation).is_pending());
+        let ended = epochs.advance();
+        assert!(futures_util::poll!(std::pin::pin!(epochs.drained(ended))).is_pending());
+        drop(operation);
+        assert!(futures_util::poll!(std::pin::pin!(epochs.drained(ended))).is_ready());
     }
 
     #[test]

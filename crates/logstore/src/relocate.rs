@@ -58,33 +58,28 @@ impl Inner {
         payload: Bytes,
         (order, old_places): (Order, Places),
     ) -> Result<bool, EngineError> {
-        let epoch = self.epochs.enter();
-        let outcome = async {
-            let devices = self.devices_for(&record.hash, &old_places)?;
-            record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places, or fewer");
-            // A recovery tells this list of chunks from others by the write.
-            record.write = self.next_write_id();
-            let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
-            let mut frame_bytes = 0;
-            for (replica, device) in devices.iter().enumerate() {
-                let copy = Recopy {
-                    record: record.clone(),
-                    payload: payload.clone(),
-                    order: Some(order),
-                    replica,
-                    device: *device,
-                    moved: true,
-                };
-                let appended = self.recopy(copy).await?;
-                places.push(appended.place);
-                frame_bytes = frame_bytes.max(appended.frame_bytes as u32);
-            }
-            let places = Places::new(&places).expect("one for each device");
-            self.publish_places(&record, order, &old_places, places, frame_bytes, epoch)
-        };
-        let outcome = outcome.await;
-        self.epochs.leave(epoch);
-        outcome
+        let stay = self.epochs.stay();
+        let devices = self.devices_for(&record.hash, &old_places)?;
+        record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places, or fewer");
+        // A recovery tells this list of chunks from others by the write.
+        record.write = self.next_write_id();
+        let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
+        let mut frame_bytes = 0;
+        for (replica, device) in devices.iter().enumerate() {
+            let copy = Recopy {
+                record: record.clone(),
+                payload: payload.clone(),
+                order: Some(order),
+                replica,
+                device: *device,
+                moved: true,
+            };
+            let appended = self.recopy(copy).await?;
+            places.push(appended.place);
+            frame_bytes = frame_bytes.max(appended.frame_bytes as u32);
+        }
+        let places = Places::new(&places).expect("one for each device");
+        self.publish_places(&record, order, &old_places, places, frame_bytes, stay.epoch())
     }
 
     /// Where the copies of a rewritten record go: where they are, but another device for one that takes no writes, and as many as the
@@ -116,29 +111,24 @@ impl Inner {
         device: DeviceId,
         read: &Located,
     ) -> Result<bool, EngineError> {
-        let epoch = self.epochs.enter();
-        let outcome = async {
-            // Looked up within the epoch, as for copies that move.
-            let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
-            let Some(known) = newest.filter(|newest| newest == read) else { return Ok(false) };
-            let mut places = self.targets.kept(&known.places);
-            let replica = places.len();
-            let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> = places.iter().map(|place| place.device).collect();
-            if replica == MAX_REPLICAS || devices.contains(&device) {
-                return Ok(false);
-            }
-            devices.push(device);
-            record.replica_devices = ReplicaDevices::new(&devices).expect("at most as many as a record may have");
-            let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device, moved: true };
-            let appended = self.recopy(copy).await?;
-            places.push(appended.place);
-            let frame_bytes = known.frame_bytes.max(appended.frame_bytes as u32);
-            let places = Places::new(&places).expect("counted above");
-            self.publish_places(&record, known.order, &known.places, places, frame_bytes, epoch)
-        };
-        let outcome = outcome.await;
-        self.epochs.leave(epoch);
-        outcome
+        let stay = self.epochs.stay();
+        // Looked up within the epoch, as for copies that move.
+        let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
+        let Some(known) = newest.filter(|newest| newest == read) else { return Ok(false) };
+        let mut places = self.targets.kept(&known.places);
+        let replica = places.len();
+        let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> = places.iter().map(|place| place.device).collect();
+        if replica == MAX_REPLICAS || devices.contains(&device) {
+            return Ok(false);
+        }
+        devices.push(device);
+        record.replica_devices = ReplicaDevices::new(&devices).expect("at most as many as a record may have");
+        let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device, moved: true };
+        let appended = self.recopy(copy).await?;
+        places.push(appended.place);
+        let frame_bytes = known.frame_bytes.max(appended.frame_bytes as u32);
+        let places = Places::new(&places).expect("counted above");
+        self.publish_places(&record, known.order, &known.places, places, frame_bytes, stay.epoch())
     }
 
     /// Copies one copy of a record within its device. Publishes its new place unless the record was replaced meanwhile.
@@ -161,30 +151,25 @@ impl Inner {
         (from, to): (Place, DeviceId),
         hash: &KeyHash,
     ) -> Result<bool, EngineError> {
-        let epoch = self.epochs.enter();
-        let outcome = async {
-            // Looked up within the epoch: a tombstone that comes after this is younger than the copy (decision 13).
-            let Some(known) = self.shard(hash).lock().index().newest(hash) else { return Ok(false) };
-            let Some(replica) = known.places.as_slice().iter().position(|place| *place == from) else { return Ok(false) };
-            let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> =
-                known.places.as_slice().iter().map(|place| place.device).collect();
-            if to != from.device && devices.contains(&to) {
-                return Ok(false);
-            }
-            devices[replica] = to;
-            // The copy that was read may be of a time when the record had fewer.
-            record.replica_devices = ReplicaDevices::new(&devices).expect("one for each place");
-            let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: to, moved: true };
-            let appended = self.recopy(copy).await?;
-            let mut places = known.places;
-            places.as_mut_slice()[replica] = appended.place;
-            let frame_bytes = known.frame_bytes.max(appended.frame_bytes as u32);
-            self.stats.relocated_bytes.add(appended.frame_bytes as u64);
-            self.publish_places(&record, known.order, &known.places, places, frame_bytes, epoch)
-        };
-        let outcome = outcome.await;
-        self.epochs.leave(epoch);
-        outcome
+        let stay = self.epochs.stay();
+        // Looked up within the epoch: a tombstone that comes after this is younger than the copy (decision 13).
+        let Some(known) = self.shard(hash).lock().index().newest(hash) else { return Ok(false) };
+        let Some(replica) = known.places.as_slice().iter().position(|place| *place == from) else { return Ok(false) };
+        let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> =
+            known.places.as_slice().iter().map(|place| place.device).collect();
+        if to != from.device && devices.contains(&to) {
+            return Ok(false);
+        }
+        devices[replica] = to;
+        // The copy that was read may be of a time when the record had fewer.
+        record.replica_devices = ReplicaDevices::new(&devices).expect("one for each place");
+        let copy = Recopy { record: record.clone(), payload, order: Some(known.order), replica, device: to, moved: true };
+        let appended = self.recopy(copy).await?;
+        let mut places = known.places;
+        places.as_mut_slice()[replica] = appended.place;
+        let frame_bytes = known.frame_bytes.max(appended.frame_bytes as u32);
+        self.stats.relocated_bytes.add(appended.frame_bytes as u64);
+        self.publish_places(&record, known.order, &known.places, places, frame_bytes, stay.epoch())
     }
 
     /// The compare-and-swap of places.

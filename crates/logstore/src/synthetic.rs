@@ -21,7 +21,7 @@ impl LogStore {
         let frame = inner.read_loose(&located.places, located.frame_bytes).await?;
         let attributes = crate::read::info_of(&frame.record, located.order)?.attributes;
         for begin in (0..count).step_by(BATCH as usize) {
-            let epoch = inner.epochs.enter();
+            let stay = inner.epochs.stay();
             for number in begin..(begin + BATCH).min(count) {
                 let mut key = like.key().to_vec();
                 key.extend_from_slice(format!("-{number:010}").as_bytes());
@@ -29,7 +29,7 @@ impl LogStore {
                 let entry = Entry {
                     hash: name.hash(),
                     write: inner.next_write_id(),
-                    epoch,
+                    epoch: stay.epoch(),
                     order: located.order,
                     places: located.places,
                     frame_bytes: located.frame_bytes,
@@ -42,10 +42,10 @@ impl LogStore {
                 // A name that is there already keeps its entry.
                 let mut keys = inner.shard(&entry.hash).lock();
                 if keys.index_mut().publish(entry).is_ok() {
-                    inner.names.insert(epoch, told);
+                    inner.names.insert(stay.epoch(), told);
                 }
             }
-            inner.epochs.leave(epoch);
+            drop(stay);
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -73,6 +73,15 @@ struct One {
     live: Box<[LiveBytes]>,
 }
 
+/// Which of a zone's live bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LiveCount {
+    /// Of records that the index names, and of runs.
+    Records,
+    /// Of chunks and nodes.
+    Chunks,
+}
+
 #[derive(Default)]
 struct LiveBytes {
     records: AtomicI64,
@@ -319,6 +328,21 @@ impl Targets {
             for place in entry.places.as_slice() {
                 self.change(place, |live| &live.records, sign * entry.frame_bytes as i64);
             }
+        }
+    }
+
+    pub fn add_live_to(&self, count: LiveCount, place: &Place, bytes: u64) {
+        match count {
+            LiveCount::Records => self.add_live(place, bytes),
+            LiveCount::Chunks => self.add_live_chunk(place, bytes),
+        }
+    }
+
+    pub fn remove_live_from(&self, count: LiveCount, (device, zone): (DeviceId, ZoneIndex), bytes: u64) {
+        let anywhere = Place { device, zone, offset: Default::default() };
+        match count {
+            LiveCount::Records => self.remove_live(&anywhere, bytes),
+            LiveCount::Chunks => self.remove_live_chunk(&anywhere, bytes),
         }
     }
 

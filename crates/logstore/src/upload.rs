@@ -7,12 +7,14 @@
 //! Complete and Abort take the upload's turn first and the object's turn second, always in this order. Parts do not take the
 //! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
 
+use crate::append::Unnamed;
 use crate::index::Located;
 use crate::large::{LogStaged, read_tree};
 use crate::list::{Scope, Step};
 use crate::names::Merged;
 use crate::read::info_of;
 use crate::store::{Inner, LogStore, draft, own_staged};
+use crate::targets::LiveCount;
 use crate::write::{Draft, TurnGuard, WriteOp};
 use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef};
 use format::attributes::Attributes;
@@ -194,9 +196,9 @@ impl Inner {
         if parts.is_empty() || !parts.is_sorted_by(|one, next| one.number < next.number) {
             return Err(EngineError::Invalid { reason: "parts are listed in ascending order, at least one".to_owned() });
         }
-        let (mut refs, mut shared) = (Vec::new(), Vec::new());
+        let (mut refs, mut shared, mut unnamed) = (Vec::new(), Vec::new(), Unnamed::new(self, LiveCount::Chunks));
         for part in &parts {
-            let of_part = self.part_refs(upload, part).await?;
+            let of_part = self.part_refs(upload, part, &mut unnamed).await?;
             refs.extend_from_slice(&of_part.refs);
             if of_part.are_shared {
                 shared.extend(of_part.refs);
@@ -204,7 +206,7 @@ impl Inner {
         }
         attributes.upload = Some(upload.upload);
         attributes.part_count = Some(parts.len() as u16);
-        let staged = LogStaged::from_refs(self, LogStore::object_hash(&upload.key), refs, pin);
+        let staged = LogStaged::from_refs(self, LogStore::object_hash(&upload.key), refs, unnamed, pin);
         let content = staged.into_content().await?;
         let draft = Draft {
             kind: RecordKind::Descriptor,
@@ -349,8 +351,13 @@ impl Inner {
     }
 
     /// The chunks of a part, if it is still the one that the caller looked at. A part that can't be looked up or read at the moment
-    /// is not judged: "invalid" tells a client that it is lost.
-    async fn part_refs(self: &Arc<Self>, upload: &UploadRef, part: &CompletePart) -> Result<PartRefs, EngineError> {
+    /// is not judged: "invalid" tells a client that it is lost. `unnamed` gets what is made for it.
+    async fn part_refs(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        part: &CompletePart,
+        unnamed: &mut Unnamed,
+    ) -> Result<PartRefs, EngineError> {
         let name = part_name(upload, part.number);
         let missing = |error| match error {
             EngineError::NotFound => EngineError::InvalidPart { number: part.number },
@@ -370,7 +377,9 @@ impl Inner {
             let owner = LogStore::object_hash(&upload.key);
             let mut staged = LogStaged::new(self, owner, Some((upload.upload, part.number)));
             staged.push(frame.payload.clone()).await?;
-            staged.into_refs().await?
+            let (refs, made) = staged.into_refs().await?;
+            unnamed.absorb(made);
+            refs
         };
         if let Some(first) = refs.first_mut() {
             first.first_of_part = true;

@@ -24,8 +24,7 @@ use crate::gather::{CopyFailure, Gather, Gathered};
 use crate::index::Located;
 use crate::store::Inner;
 use bytes::Bytes;
-use device::AppendClass;
-use device::{AppendDone, AppendError, Appended};
+use device::{AppendClass, AppendDone, AppendError, Appended};
 use engine::{Committed, EngineError};
 use format::entry::Entry;
 use format::name_entry::NameEntry;
@@ -244,6 +243,7 @@ impl WriteOp {
             }
             progress.stage = Stage::Appending(appending);
             progress.in_epoch = Some(epoch);
+            self.draft.kept.iter().for_each(|kept| kept.record_sent());
         }
         let record = self.record(write, epoch, generation, devices);
         // The announcement goes to each other gateway with the append that takes the same way, and at the latest when the last copies are under
@@ -336,6 +336,7 @@ impl WriteOp {
             }
             Gathered::Full { partly } => {
                 self.inner.some_write_failed.fetch_or(partly, Ordering::AcqRel);
+                self.draft.kept.iter().filter(|_| !partly).for_each(|kept| kept.record_refused());
                 self.give_up_when_settled(&appending, Err(EngineError::Full));
             }
             Gathered::Unknown(reason) => {

@@ -83,12 +83,12 @@ impl Inner {
         self.check_room_for_nodes(chunks.len())?;
         let pin = self.pins.pin();
         let content = LogStaged::from_moved(self, *owner, chunks, pin).into_content().await?;
-        moves.new.extend(content.nodes.iter().flat_map(frames_of));
         let payload = content.payload.concat();
         let mut record = frame.record;
         record.tree_height = content.tree_height;
         let is_in_force = self.rewrite(record, Bytes::from(payload), (known.order, known.places)).await?;
         if is_in_force {
+            content.kept.record_sent();
             moves.old.extend(nodes.iter().flat_map(frames_of));
             moves.came_into_force();
         }

@@ -1,10 +1,11 @@
 //! Appending the chunks of a large object or part.
 
-use crate::append::{LooseAppend, LooseRecord};
+use crate::append::{LooseAppend, LooseRecord, Unnamed};
 use crate::large::tree;
 use crate::pins::Pin;
 use crate::room::Patience;
 use crate::store::Inner;
+use crate::targets::LiveCount;
 use bytes::Bytes;
 use device::AppendClass;
 use engine::{EngineError, Payload, Staged};
@@ -13,6 +14,7 @@ use format::record::{ChunkOwner, EntryName, RecordKind, Space, WriteId};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use types::limits::CHUNK_BYTES;
 use types::{BucketId, KeyHash, UploadId};
 
@@ -31,6 +33,8 @@ pub(crate) struct LogStaged {
     next_index: u32,
     in_flight: VecDeque<Chunk>,
     refs: Vec<ChunkRef>,
+    /// What was appended here, nodes too: garbage, if it is given up.
+    unnamed: Unnamed,
     length: u64,
     pin: Option<Pin>,
     staging: Staging,
@@ -44,7 +48,7 @@ struct Chunk {
     bytes: Bytes,
     /// Of the content that it holds, or that the node is above.
     length: u64,
-    append: Arc<LooseAppend>,
+    append: LooseAppend,
 }
 
 /// The payload of the record that makes staged chunks an object or part.
@@ -52,15 +56,38 @@ pub(crate) struct StagedContent {
     pub payload: Payload,
     pub tree_height: u8,
     pub length: u64,
-    /// Those that were appended for this tree.
-    pub nodes: Vec<ChunkRef>,
     pub kept: Arc<Kept>,
 }
 
-/// Keeps chunks until the record over them is published or given up: the write of that record holds it, whoever else goes away.
+/// Keeps chunks until the record over them is published or given up: the write of that record holds it, whoever else goes away. If no record can
+/// name them then, those that were appended for it count as live no longer.
 pub(crate) struct Kept {
     _pin: Option<Pin>,
     _staging: Staging,
+    unnamed: Unnamed,
+    /// Records over them that stand, or may: those that were sent to the targets, and not refused there.
+    records: AtomicU32,
+}
+
+impl Kept {
+    /// A record over them is sent.
+    pub fn record_sent(&self) {
+        self.records.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// No target has taken it.
+    pub fn record_refused(&self) {
+        let before = self.records.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a record is sent before it is refused");
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if *self.records.get_mut() > 0 {
+            self.unnamed.keep();
+        }
+    }
 }
 
 /// Says that chunks of a write are named by no record yet: collection leaves their zones alone. No pin is needed beside it, and none
@@ -120,21 +147,23 @@ impl LogStaged {
             next_index: 0,
             in_flight: VecDeque::new(),
             refs: Vec::new(),
+            unnamed: Unnamed::new(inner, LiveCount::Chunks),
             length: 0,
             pin: None,
             class: AppendClass::Data,
         }
     }
 
-    /// Chunks that are durable already: the parts of an upload. `pin` was taken before they were looked up.
-    pub fn from_refs(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
+    /// Chunks that are durable already: the parts of an upload, some of them `unnamed`. `pin` was taken before they were looked up.
+    pub fn from_refs(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, unnamed: Unnamed, pin: Pin) -> Self {
         let length = refs.iter().map(|chunk| chunk.payload_bytes as u64).sum();
-        LogStaged { refs, length, pin: Some(pin), ..LogStaged::new(inner, owner, None) }
+        LogStaged { refs, unnamed, length, pin: Some(pin), ..LogStaged::new(inner, owner, None) }
     }
 
     /// Chunks that collection moved: the nodes above them use the room that is kept for copies, and wait for none.
     pub fn from_moved(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
-        LogStaged { class: AppendClass::Relocation, ..LogStaged::from_refs(inner, owner, refs, pin) }
+        let unnamed = Unnamed::new(inner, LiveCount::Chunks);
+        LogStaged { class: AppendClass::Relocation, ..LogStaged::from_refs(inner, owner, refs, unnamed, pin) }
     }
 
     /// Longest list of a descriptor or node.
@@ -142,12 +171,12 @@ impl LogStaged {
         self.inner.config.refs_per_list
     }
 
-    /// Waits for all chunks; no record is built over them.
-    pub async fn into_refs(mut self) -> Result<Vec<ChunkRef>, EngineError> {
+    /// Waits for all chunks; no record is built over them here.
+    pub async fn into_refs(mut self) -> Result<(Vec<ChunkRef>, Unnamed), EngineError> {
         while !self.in_flight.is_empty() {
             self.settle_one().await?;
         }
-        Ok(self.refs)
+        Ok((self.refs, self.unnamed))
     }
 
     /// Appends the next chunk; waits for an earlier one when enough are on their way.
@@ -171,9 +200,10 @@ impl LogStaged {
         }
         let refs = std::mem::take(&mut self.refs);
         let length = self.length;
-        let tree::Built { payload, height: tree_height, nodes } = tree::build(&mut self, refs).await?;
-        let kept = Arc::new(Kept { _pin: self.pin, _staging: self.staging });
-        Ok(StagedContent { payload, tree_height, length, nodes, kept })
+        let tree::Built { payload, height: tree_height } = tree::build(&mut self, refs).await?;
+        let LogStaged { pin, staging, unnamed, .. } = self;
+        let kept = Arc::new(Kept { _pin: pin, _staging: staging, unnamed, records: AtomicU32::new(0) });
+        Ok(StagedContent { payload, tree_height, length, kept })
     }
 
     /// Appends an inner node of the tree and waits for it. `covers` is the length of the content below it.
@@ -191,7 +221,7 @@ impl LogStaged {
         self.in_flight.push_back(Chunk { kind, index, bytes, length, append });
     }
 
-    fn start(&self, kind: RecordKind, index: u32, bytes: Bytes, length: u64) -> Arc<LooseAppend> {
+    fn start(&self, kind: RecordKind, index: u32, bytes: Bytes, length: u64) -> LooseAppend {
         // Chunks of one object spread over all devices: each is placed by a hash of its own.
         let record = LooseRecord {
             kind,
@@ -221,6 +251,7 @@ impl LogStaged {
                 Ok(landed) => {
                     let payload_bytes = oldest.append.payload_bytes();
                     self.in_flight.pop_front();
+                    self.unnamed.add(&landed);
                     self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
                     return Ok(());
                 }

@@ -11,7 +11,7 @@ use smallvec::smallvec;
 pub(super) async fn build(staged: &mut LogStaged, mut refs: Vec<ChunkRef>) -> Result<Built, EngineError> {
     let longest = staged.refs_per_list();
     let mut covers: Vec<u64> = refs.iter().map(|chunk| chunk.payload_bytes as u64).collect();
-    let (mut height, mut all_nodes) = (1, Vec::new());
+    let mut height = 1;
     while refs.len() > longest {
         let mut nodes = Vec::new();
         let mut node_covers = Vec::new();
@@ -20,19 +20,17 @@ pub(super) async fn build(staged: &mut LogStaged, mut refs: Vec<ChunkRef>) -> Re
             nodes.push(staged.push_node(encoded(below), length).await?);
             node_covers.push(length);
         }
-        all_nodes.extend_from_slice(&nodes);
         refs = nodes;
         covers = node_covers;
         height += 1;
     }
-    Ok(Built { payload: smallvec![encoded(&refs)], height, nodes: all_nodes })
+    Ok(Built { payload: smallvec![encoded(&refs)], height })
 }
 
 /// A tree that was built.
 pub(super) struct Built {
     pub payload: Payload,
     pub height: u8,
-    pub nodes: Vec<ChunkRef>,
 }
 
 fn encoded(refs: &[ChunkRef]) -> Bytes {

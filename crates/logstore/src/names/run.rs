@@ -1,8 +1,9 @@
 //! Sorted runs on the log: written by checkpoints and merges, read by lists, merges and cold starts.
 
-use crate::append::{LooseAppend, LooseRecord};
+use crate::append::{Landed, LooseAppend, LooseRecord, Unnamed};
 use crate::names::Rows;
 use crate::store::Inner;
+use crate::targets::LiveCount;
 use bytes::Bytes;
 use device::AppendClass;
 use engine::EngineError;
@@ -96,7 +97,9 @@ pub(crate) struct RunWriter {
     next_frame: u32,
     block: RunBlockBuilder,
     index: RunIndexBuilder,
-    in_flight: VecDeque<(Arc<LooseAppend>, Vec<u8>, u32)>,
+    in_flight: VecDeque<(LooseAppend, Vec<u8>, u32)>,
+    /// What a run that is given up has written is garbage.
+    unnamed: Unnamed,
     bytes: u64,
 }
 
@@ -119,6 +122,7 @@ impl RunWriter {
             block: RunBlockBuilder::new(),
             index: RunIndexBuilder::new(),
             in_flight: VecDeque::new(),
+            unnamed: Unnamed::new(inner, LiveCount::Records),
             bytes: 0,
         }
     }
@@ -148,7 +152,8 @@ impl RunWriter {
         let mut pieces = Vec::new();
         for start in (0..index_bytes.len()).step_by(MAX_SMALL_BYTES) {
             let piece = index_bytes.slice(start..index_bytes.len().min(start + MAX_SMALL_BYTES));
-            let landed = self.append(RecordKind::RunIndex, piece).finished().await?;
+            let append = self.append(RecordKind::RunIndex, piece);
+            let landed = self.landed(&append).await?;
             pieces.push(IndexPiece { places: landed.places, frame_bytes: landed.frame_bytes });
         }
         let index = RunIndex::decode(index_bytes).expect("an index just encoded decodes");
@@ -161,6 +166,7 @@ impl RunWriter {
             max_epoch: self.header.max_epoch,
             index: pieces,
         };
+        self.unnamed.keep();
         self.inner.stats.run_bytes.add(self.bytes);
         Ok(Some(Run { index, summary }))
     }
@@ -188,13 +194,19 @@ impl RunWriter {
 
     async fn settle_one(&mut self) -> Result<(), EngineError> {
         let Some((append, first_key, entries)) = self.in_flight.pop_front() else { return Ok(()) };
-        let landed = append.finished().await?;
+        let landed = self.landed(&append).await?;
         self.bytes += landed.frame_bytes as u64;
         self.index.push(&BlockRef { first_key: &first_key, entries, frame_bytes: landed.frame_bytes, places: landed.places });
         Ok(())
     }
 
-    fn append(&mut self, kind: RecordKind, payload: Bytes) -> Arc<LooseAppend> {
+    async fn landed(&mut self, append: &LooseAppend) -> Result<Landed, EngineError> {
+        let landed = append.finished().await?;
+        self.unnamed.add(&landed);
+        Ok(landed)
+    }
+
+    fn append(&mut self, kind: RecordKind, payload: Bytes) -> LooseAppend {
         let hash = frame_hash(self.header.run, self.next_frame);
         self.next_frame += 1;
         let record = LooseRecord { kind, write: self.write, hash, length: payload.len() as u64, chunk: None };

@@ -12,7 +12,9 @@ use super::support::{attributes, key};
 use crate::LogStore;
 use bytes::Bytes;
 use engine::{Condition, Content, EngineError, ObjectEngine};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use types::DeviceId;
 
 /// Long enough for everything that is not held up.
@@ -25,6 +27,18 @@ async fn put_if(store: LogStore, name: &'static str, content: &'static str, cond
 
 async fn put(store: &LogStore, name: &'static str, content: &'static str) -> Result<(), EngineError> {
     put_if(store.clone(), name, content, Condition::None).await
+}
+
+/// A gateway makes a checkpoint.
+fn checkpoint(rig: &CellRig, leader: &LogStore) -> JoinHandle<Result<(), EngineError>> {
+    let inner = leader.inner.clone();
+    rig.env.spawn(async move { inner.checkpoint().await })
+}
+
+/// Gateways are removed; it ends with the recovery.
+fn removing(rig: &Arc<CellRig>, gateways: &'static [usize]) -> JoinHandle<()> {
+    let removing = rig.clone();
+    rig.env.spawn(async move { removing.remove(gateways).await })
 }
 
 /// What a gateway reads; nothing if there is no object.

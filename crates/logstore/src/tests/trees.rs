@@ -39,7 +39,7 @@ async fn put(script: &mut Script, store: &LogStore, name: &str, length: usize) -
 }
 
 /// Bytes of chunks and nodes in each zone that live trees name: what the counts of a quiet store are.
-async fn named(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
+pub async fn named(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
     let mut named = BTreeMap::new();
     for (_, known) in records(store).await.into_iter().filter(|(_, known)| known.is_live() && known.large) {
         let frame = store.inner.read_copies(&known).await.unwrap().unwrap();
@@ -54,7 +54,7 @@ async fn named(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
     named
 }
 
-fn counted(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
+pub fn counted(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
     store.inner.targets.live_chunks().iter().map(|live| ((live.device, live.zone), live.live_bytes)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! What the model of epochs found: each loses something or brings something back without its rule.
 
 use super::super::gate::Rule;
-use super::{A_WHILE, CellRig, all_read, devices_of, get, put, put_if};
+use super::{A_WHILE, CellRig, all_read, checkpoint, devices_of, get, put, put_if, removing};
 use crate::checkpoint::CheckpointState;
 use crate::tests::support::{key, simulate};
 use engine::{Condition, EngineError, ObjectEngine};
@@ -17,7 +17,7 @@ fn an_epoch_of_an_older_view_is_not_begun() {
     simulate(async {
         let rig = CellRig::new(131, 3).await;
         let gateways = rig.gateways();
-        let (leader, member) = (gateways[0].clone(), gateways[2].inner.clone());
+        let member = gateways[2].inner.clone();
         let (view, present) = (member.member.as_ref().unwrap().view().number(), member.epochs.present());
         let first = member.epochs.enter();
         let late = rig.env.spawn({
@@ -32,7 +32,7 @@ fn an_epoch_of_an_older_view_is_not_begun() {
         member.epochs.leave(first);
         rig.env.sleep(A_WHILE).await;
         put(&gateways[2], "key", "acknowledged").await.unwrap();
-        let checkpoint = rig.env.spawn(async move { leader.inner.checkpoint().await });
+        let checkpoint = checkpoint(&rig, &gateways[0]);
         rig.env.sleep(A_WHILE).await;
         member.epochs.leave(second);
         checkpoint.await.unwrap().unwrap();
@@ -76,10 +76,7 @@ fn a_leader_announces_an_epoch_behind_its_own_moves() {
         let (leader, member) = (gateways[0].inner.clone(), gateways[1].inner.clone());
         let move_under_way = leader.epochs.enter();
         let before = member.epochs.present();
-        let checkpoint = rig.env.spawn({
-            let leader = leader.clone();
-            async move { leader.checkpoint().await }
-        });
+        let checkpoint = checkpoint(&rig, &gateways[0]);
         rig.env.sleep(A_WHILE).await;
         assert_eq!(member.epochs.present(), before, "what the leader has to tell of this epoch is not told");
         leader.epochs.leave(move_under_way);
@@ -130,19 +127,13 @@ fn a_recovery_that_is_given_up_does_not_give_up_its_checkpoint() {
         rig.env.sleep(A_WHILE).await;
         rig.gates.set(leader, last, None);
         rig.kill(removed);
-        let removal = rig.env.spawn({
-            let rig = rig.clone();
-            async move { rig.remove(&[2]).await }
-        });
+        let removal = removing(&rig, &[2]);
         rig.env.sleep(A_WHILE).await;
         assert!(leader.inner.checkpoints.try_lock().is_err(), "the checkpoint waits for the write");
         removal.abort();
         rig.write_to(&[1, 2, 3]).await;
         rig.env.sleep(A_WHILE).await;
-        let checkpoint = rig.env.spawn({
-            let leader = leader.inner.clone();
-            async move { leader.checkpoint().await }
-        });
+        let checkpoint = checkpoint(&rig, leader);
         rig.env.sleep(A_WHILE).await;
         rig.gates.land(leader.inner.me).await;
         write.await.unwrap().unwrap();
@@ -203,17 +194,11 @@ fn a_checkpoint_waits_for_the_members_of_the_view_in_which_it_began() {
         rig.hold(&gateways[1], &gateways[0], true);
         let leader = gateways[0].inner.clone();
         let under_way = leader.epochs.enter();
-        let checkpoint = rig.env.spawn({
-            let leader = leader.clone();
-            async move { leader.checkpoint().await }
-        });
+        let checkpoint = checkpoint(&rig, &gateways[0]);
         rig.env.sleep(A_WHILE).await;
         rig.kill(&gateways[1]);
         rig.kill(&gateways[2]);
-        let removal = rig.env.spawn({
-            let rig = rig.clone();
-            async move { rig.remove(&[1, 2]).await }
-        });
+        let removal = removing(&rig, &[1, 2]);
         rig.env.sleep(A_WHILE).await;
         leader.epochs.leave(under_way);
         let outcome = checkpoint.await.unwrap();

@@ -1,7 +1,7 @@
 //! Gateways that are removed while they hold, write or know something.
 
 use super::super::gate::Rule;
-use super::{A_WHILE, CellRig, all_read, devices_of, names, put, put_if};
+use super::{A_WHILE, CellRig, all_read, devices_of, names, put, put_if, removing};
 use crate::tests::support::simulate;
 use device::AppendError;
 use engine::{Condition, EngineError};
@@ -21,10 +21,7 @@ fn deposed_gateway_appending_during_a_walk() {
         rig.env.sleep(A_WHILE).await;
         // The leader has fenced it and does not walk before it has heard of the other one.
         rig.hold(&gateways[1], &gateways[0], true);
-        let removal = rig.env.spawn({
-            let rig = rig.clone();
-            async move { rig.remove(&[2]).await }
-        });
+        let removal = removing(&rig, &[2]);
         rig.env.sleep(A_WHILE).await;
         let outcomes = rig.gates.land(gateways[2].inner.me).await;
         assert!(matches!(outcomes[..], [Err(AppendError::Refused { .. })]), "after its fence: {outcomes:?}");
@@ -103,10 +100,7 @@ fn straggler_phase_2_across_a_leader_change() {
         let write = rig.env.spawn(put_if(gateways[2].clone(), "key", "late", Condition::None));
         rig.env.sleep(A_WHILE).await;
         rig.kill(&gateways[0]);
-        let removal = rig.env.spawn({
-            let rig = rig.clone();
-            async move { rig.remove(&[0]).await }
-        });
+        let removal = removing(&rig, &[0]);
         rig.env.sleep(A_WHILE).await;
         assert!(!write.is_finished(), "its last copy is not known to be durable");
         rig.hold(&gateways[2], &gateways[1], true);

@@ -2,7 +2,7 @@
 //! recovery, and with it who reads an undecided key, must not wait for what never comes.
 
 use super::super::gate::Rule;
-use super::{A_WHILE, CellRig, devices_of, get, put, put_if};
+use super::{A_WHILE, CellRig, checkpoint, devices_of, get, put, put_if, removing};
 use crate::LogStore;
 use crate::tests::support::{attributes, key, simulate};
 use bytes::Bytes;
@@ -33,10 +33,7 @@ async fn decides_all_the_same(rig: Arc<CellRig>) -> JoinHandle<()> {
     rig.env.sleep(A_WHILE).await;
     assert!(!read.is_finished(), "it may have been acknowledged");
     rig.change_table(&[2, 3]);
-    let removal = rig.env.spawn({
-        let rig = rig.clone();
-        async move { rig.remove(&[2]).await }
-    });
+    let removal = removing(&rig, &[2]);
     rig.env.sleep(A_WHILE).await;
     assert!(read.is_finished(), "the recovery waits for what the leader waits for");
     assert_eq!(read.await.unwrap().as_deref(), Some("undecided"));
@@ -176,10 +173,7 @@ fn a_recovery_does_not_wait_for_parts_that_wait_for_it() {
         rig.env.sleep(A_WHILE).await;
         rig.kill(removed);
         part.await.unwrap().unwrap_err();
-        let removal = rig.env.spawn({
-            let rig = rig.clone();
-            async move { rig.remove(&[2]).await }
-        });
+        let removal = removing(&rig, &[2]);
         rig.env.sleep(A_WHILE).await;
         all_devices().for_each(|device| rig.gates.set(leader, device, None));
         rig.gates.land(leader.inner.me).await;
@@ -199,11 +193,6 @@ fn all_devices() -> impl Iterator<Item = DeviceId> {
 async fn put_part(store: LogStore, upload: UploadRef, number: u16) -> Result<(), EngineError> {
     let content = PartContent::Whole(std::iter::once(Bytes::from_static(b"part")).collect());
     store.put_part(&upload, number, attributes(b"part"), content).await.map(drop)
-}
-
-fn checkpoint(rig: &CellRig, leader: &LogStore) -> JoinHandle<Result<(), EngineError>> {
-    let inner = leader.inner.clone();
-    rig.env.spawn(async move { inner.checkpoint().await })
 }
 
 async fn ends_with_the_view(work: JoinHandle<Result<(), EngineError>>) {

@@ -1,0 +1,85 @@
+//! Merges of runs that come to nothing.
+
+use super::script::Script;
+use super::support::{Rig, simulate};
+use crate::LogStore;
+use disk::{Fault, FaultRule, Operation};
+
+const ZONE_BYTES: u64 = 128 * 1024;
+
+/// A store with three runs, whose background stands still.
+async fn with_three_runs(script: &mut Script) -> (Rig, LogStore) {
+    let rig = Rig::new(1, 1, 40, ZONE_BYTES).await;
+    let store = rig.open().await;
+    store.inner.background.stop().await;
+    for name in ["a", "b", "c"] {
+        script.put(&store, name, 100).await.unwrap();
+        store.inner.checkpoint().await.unwrap();
+    }
+    assert_eq!(store.inner.names.layers().runs.len(), 3);
+    (rig, store)
+}
+
+/// Live bytes of all zones.
+fn live(store: &LogStore) -> u64 {
+    let targets = &store.inner.targets;
+    targets.devices().flat_map(|device| device.zones().into_iter().map(|zone| targets.live_bytes(device.id(), zone.zone))).sum()
+}
+
+/// Both wait for the manifest. Caught: a second one that goes on, finds no place for its run in the manifest and ends the process.
+#[test]
+fn a_merge_of_runs_that_were_merged_meanwhile_ends_quietly() {
+    simulate(async {
+        let mut script = Script::default();
+        let (mut rig, store) = with_three_runs(&mut script).await;
+        let runs = store.inner.names.layers().runs;
+        let merge = |runs: Vec<_>| {
+            let inner = store.inner.clone();
+            tokio::spawn(async move { inner.merge(runs, 1).await })
+        };
+        let waits = store.inner.checkpoints.lock().await;
+        let (first, second) = (merge(runs.clone()), merge(runs[..2].to_vec()));
+        tokio::task::yield_now().await;
+        drop(waits);
+        first.await.unwrap().unwrap();
+        let (merged, written) = (store.inner.names.layers().runs, rig.manifests.installed());
+        second.await.unwrap().unwrap();
+        assert_eq!((merged.len(), store.inner.stats.merged_runs.get()), (1, 3));
+        assert_eq!(store.inner.names.layers().runs[0].id(), merged[0].id());
+        assert_eq!(rig.manifests.installed(), written, "the second one changes nothing");
+        script.judge(&store).await;
+        drop(store);
+        rig.crash();
+        script.judge(&rig.open().await).await;
+    });
+}
+
+/// As when the view changes under it. Caught: blocks of a run that nothing will ever name and that count as live.
+#[test]
+fn a_merge_that_is_given_up_leaves_nothing_that_counts_as_live() {
+    simulate(async {
+        let mut script = Script::default();
+        let (rig, store) = with_three_runs(&mut script).await;
+        let (runs, before) = (store.inner.names.layers().runs, live(&store));
+        // Its block, or its index behind that.
+        for skip in 0..2 {
+            rig.disks[0].add_rule(FaultRule { skip, ..FaultRule::next(Operation::Write, Fault::Hold) });
+            let merge = tokio::spawn({
+                let (inner, runs) = (store.inner.clone(), runs.clone());
+                async move { inner.merge(runs, 1).await }
+            });
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!merge.is_finished(), "the disk holds a part of the run");
+            merge.abort();
+            merge.await.unwrap_err();
+            rig.disks[0].release();
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(live(&store), before, "write {skip}");
+        }
+        script.judge(&store).await;
+    });
+}
