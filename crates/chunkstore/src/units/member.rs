@@ -35,7 +35,7 @@ use crate::placement::PlacerChoice;
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
 
-/// Of work of which one piece is under way at a time.
+/// Of work of which so many pieces as there are permits are under way at a time; mostly one.
 pub(super) type Turn = Arc<Semaphore>;
 
 pub(super) fn new_turn() -> Turn {
@@ -50,7 +50,7 @@ pub struct UnitMember {
     pub(super) manager: Arc<Manager>,
     pub(super) reach: Arc<dyn Reach>,
     pub(super) leading: Mutex<Option<Leading>>,
-    pub(super) duties: Arc<Semaphore>,
+    pub(super) duties: Turn,
     pub(super) changing_members: Turn,
     /// Asking the manager for bulks, or to close the shard.
     pub(super) settling: Turn,
@@ -280,7 +280,7 @@ impl UnitMember {
         })
     }
 
-    /// Does this beside everything else, unless work of the same turn is under way.
+    /// Does this beside everything else, unless there is enough of the same turn under way.
     pub(super) fn in_turn<W>(self: &Arc<Self>, turn: &Turn, work: impl FnOnce(Arc<UnitMember>) -> W)
     where
         W: Future<Output = ()> + Send + 'static,
@@ -295,19 +295,14 @@ impl UnitMember {
 
     /// Proposes what nobody waits for. It is asked for again if it does not come about.
     pub(super) fn propose_beside(self: &Arc<Self>, command: ChunkCommand) {
-        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
-        let member = self.clone();
-        self.env.spawn(async move {
-            match member.group.propose(&command).await {
-                // There is space for copies from now on.
-                Ok(_) if matches!(command, ChunkCommand::Grant { .. }) => member.look_anew(),
-                Ok((_, Err(refusal))) => {
-                    tracing::debug!(shard = member.shard.0, %refusal, ?command, "a command of the unit's leader")
-                }
-                Ok(_) => {}
-                Err(error) => tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader"),
+        self.in_turn(&self.duties, async move |member| match member.group.propose(&command).await {
+            // There is space for copies from now on.
+            Ok(_) if matches!(command, ChunkCommand::Grant { .. }) => member.look_anew(),
+            Ok((_, Err(refusal))) => {
+                tracing::debug!(shard = member.shard.0, %refusal, ?command, "a command of the unit's leader")
             }
-            drop(permit);
+            Ok(_) => {}
+            Err(error) => tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader"),
         });
     }
 

@@ -27,16 +27,13 @@ impl UnitMember {
 
     /// Takes the content of another copy to one that has lost it.
     fn mend(self: &Arc<Self>, mend: Mend) {
-        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
-        let member = self.clone();
-        self.env.spawn(async move {
+        self.in_turn(&self.duties, async move |member| {
             for other in &mend.others {
                 if member.mend_from(&mend, *other).await {
                     tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
                     break;
                 }
             }
-            drop(permit);
         });
     }
 
