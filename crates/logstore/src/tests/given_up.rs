@@ -1,7 +1,7 @@
 //! Chunks of clients that give up: they count as live for as long as somebody may name them, and no longer.
 
 use super::history::whole;
-use super::support::{Rig, key, simulate};
+use super::support::{Rig, key, settle, simulate};
 use super::trees::{counted, named};
 use crate::LogStore;
 use bytes::Bytes;
@@ -35,12 +35,6 @@ async fn stage(store: &LogStore, name: &str, chunks: usize) -> StagedChunks {
         store.stage_chunk(&mut staged, Bytes::from(vec![7; CHUNK])).await.unwrap();
     }
     staged
-}
-
-async fn settle() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// What no client can ever meet.

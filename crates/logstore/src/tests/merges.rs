@@ -1,7 +1,7 @@
 //! Merges of runs that come to nothing.
 
 use super::script::Script;
-use super::support::{Rig, simulate};
+use super::support::{Rig, settle, simulate};
 use crate::LogStore;
 use disk::{Fault, FaultRule, Operation};
 
@@ -68,16 +68,12 @@ fn a_merge_that_is_given_up_leaves_nothing_that_counts_as_live() {
                 let (inner, runs) = (store.inner.clone(), runs.clone());
                 async move { inner.merge(runs, 1).await }
             });
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
+            settle().await;
             assert!(!merge.is_finished(), "the disk holds a part of the run");
             merge.abort();
             merge.await.unwrap_err();
             rig.disks[0].release();
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
+            settle().await;
             assert_eq!(live(&store), before, "write {skip}");
         }
         script.judge(&store).await;

@@ -2,7 +2,7 @@
 
 use super::history::whole;
 use super::script::{CHUNK, Script};
-use super::support::{BUCKET, Rig, key, simulate};
+use super::support::{BUCKET, Rig, key, settle, simulate};
 use crate::LogStore;
 use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
@@ -64,9 +64,7 @@ fn a_client_that_goes_away_does_not_leave_an_object_without_its_chunks() {
         // Collection has looked, and waits for the epoch of the first write; the second one comes after that epoch.
         let inner = store.inner.clone();
         let collecting = tokio::spawn(async move { inner.collect().await });
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        settle().await;
         assert!(!collecting.is_finished());
         rig.disks[0].add_rule(FaultRule::next(Operation::Write, Fault::Delay(Duration::from_secs(20))));
         rig.disks[0].release();

@@ -300,6 +300,13 @@ pub async fn records(store: &LogStore) -> Vec<(KeyHash, Located)> {
     records
 }
 
+/// Lets whatever can go on now do so.
+pub async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Runs a test's future on a runtime of its own, whose clock jumps to the next timer when nothing else is to be done.
 pub fn simulate<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
