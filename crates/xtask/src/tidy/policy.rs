@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::Finding;
-use crate::workspace::{FUZZ_CRATE, ThirdParty, Workspace};
+use crate::workspace::{FUZZ_CRATE, FUZZ_FEATURE, ThirdParty, Workspace};
 
 const POLICY_FILE: &str = "deny.toml";
 
@@ -129,7 +129,24 @@ fn check_manifest(place: &str, text: &str, is_check: bool) -> Result<Vec<Finding
             }
         }
     }
+    if is_check {
+        findings.extend(unasked_targets(place, &manifest));
+    }
     Ok(findings)
+}
+
+/// Fuzz targets that every build would build, and libFuzzer before them.
+fn unasked_targets(place: &str, manifest: &toml::Table) -> Vec<Finding> {
+    let targets = manifest.get("bin").and_then(toml::Value::as_array).into_iter().flatten();
+    let waits = |target: &&toml::Value| {
+        let features = target.get("required-features").and_then(toml::Value::as_array);
+        features.is_some_and(|features| features.iter().any(|feature| feature.as_str() == Some(FUZZ_FEATURE)))
+    };
+    let name = |target: &toml::Value| target.get("name").and_then(toml::Value::as_str).unwrap_or("without a name").to_owned();
+    let unasked = targets.filter(|target| !waits(target)).map(name);
+    let message =
+        |name| format!("the target `{name}` lacks `required-features = [\"{FUZZ_FEATURE}\"]`: every build would build it");
+    unasked.map(|name| Finding::error(place, message(name))).collect()
 }
 
 #[cfg(test)]

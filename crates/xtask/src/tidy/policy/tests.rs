@@ -52,3 +52,10 @@ fn a_check_may_ask_for_features_and_not_for_versions() {
     assert_eq!(found("[dependencies]\ntokio = { workspace = true, features = [\"test-util\"] }\n"), 0);
     assert_eq!(found("[dependencies]\nbytes = \"1\"\n"), 1);
 }
+
+#[test]
+fn fuzz_targets_are_built_by_who_asks() {
+    let found = |text: &str| check_manifest("fuzz/Cargo.toml", text, true).expect("the manifest parses").len();
+    assert_eq!(found("[[bin]]\nname = \"a\"\nrequired-features = [\"fuzzing\"]\n"), 0);
+    assert_eq!(found("[[bin]]\nname = \"a\"\n[[bin]]\nname = \"b\"\nrequired-features = [\"other\"]\n"), 2);
+}
