@@ -8,6 +8,8 @@ use super::support::{Draw, KEYLESS, Rig, simulate, soak};
 use super::workload::{Workload, World};
 use crate::IndexForm;
 use format::chunk_ref::MAX_REFS_PER_DESCRIPTOR;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SMALL: Workload = Workload {
@@ -194,24 +196,37 @@ fn run_of(workload: &Workload, seed: u64) -> Run {
     Run { workload: *workload, seed, cut_after: None, ignores_flush: false }
 }
 
-/// Cuts after every `stride`-th change of a workload's first life.
-fn cut_everywhere(workload: &Workload, seed: u64, stride: usize) {
-    let whole = run_of(workload, seed);
-    let changes = whole.go().unwrap_or_else(|violation| panic!("{}: {violation}", workload.name)).changes;
-    for cut_after in (0..changes).step_by(stride) {
-        let run = Run { cut_after: Some(cut_after), ..whole };
-        if let Err(violation) = run.go() {
-            panic!("{}: {violation}", workload.name);
-        }
+impl Run {
+    fn outcome(self) -> Outcome {
+        self.go().unwrap_or_else(|violation| panic!("{}: {violation}", self.workload.name))
     }
 }
 
+/// Does all runs, on as many threads as there are processors.
+fn go_all(runs: &[Run]) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            run.outcome();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+}
+
+/// After every change of each workload's first life.
 #[test]
 fn nothing_acknowledged_is_lost_at_any_cut() {
     for workload in TABLE {
         for seed in 1..=soak() {
             eprintln!("{} seed {seed}", workload.name);
-            cut_everywhere(workload, seed, 1);
+            let whole = run_of(workload, seed);
+            let changes = whole.outcome().changes;
+            let runs: Vec<Run> = (0..changes).map(|cut_after| Run { cut_after: Some(cut_after), ..whole }).collect();
+            go_all(&runs);
         }
     }
 }
