@@ -107,6 +107,8 @@ impl Core {
         let config = Arc::new(config(log.snapshot_after()));
         let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
         let raft = started.map_err(|error| error.to_string())?;
+        // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
+        within(env, raft.with_raft_state(|_| ())).await.map_err(|error| error.to_string())?;
         Ok(Core { env: env.clone(), group, log, raft, changes: Arc::new(Semaphore::new(1)) })
     }
 
