@@ -132,7 +132,9 @@ impl SimDisk {
         let mut next = successor.inner.state.lock();
         next.ignores_flush = state.ignores_flush;
         next.space_limit = state.space_limit;
+        next.unanswered = std::mem::take(&mut state.unanswered);
         drop(next);
+        state.successor = Arc::downgrade(&successor.inner);
         successor
     }
 
@@ -268,7 +270,8 @@ impl Disk for SimDisk {
     fn submit(&self, request: Request, done: Done) {
         let mut state = self.inner.state.lock();
         if state.is_dead {
-            return state.unanswered.push((request, done));
+            drop(state);
+            return self.inner.leave_unanswered(request, done);
         }
         if let Some(error) = self.inner.refusal(&request, state.image.size()) {
             drop(state);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use env::Env;
 use parking_lot::Mutex;
@@ -47,8 +47,10 @@ pub(super) struct State {
     pub(super) held: Vec<Pending>,
     pub(super) timed: BTreeMap<u64, Pending>,
     pub(super) next_timer: u64,
-    /// Requests that a dead disk never answers. Kept, so that nobody who waits takes their end for an answer.
+    /// Requests that a dead disk, this one or one before it, never answers. Kept, so that nobody who waits takes their end for an answer.
     pub(super) unanswered: Vec<(Request, Done)>,
+    /// The disk that took the image over. It keeps what this one never answers: who waits often holds this one, and both would stay for ever.
+    pub(super) successor: Weak<Inner>,
 }
 
 pub(super) struct Pending {
@@ -78,6 +80,7 @@ impl Inner {
             timed: BTreeMap::new(),
             next_timer: 0,
             unanswered: Vec::new(),
+            successor: Weak::new(),
         };
         Inner {
             name: options.name.as_str().into(),
@@ -105,6 +108,18 @@ impl Inner {
         };
         let cause = errno.map(|errno| Arc::new(io::Error::from_raw_os_error(errno)));
         DiskError { kind, device: self.name.clone(), operation, offset, len, cause }
+    }
+
+    /// Keeps a request that nobody answers, for as long as there is the medium.
+    pub(super) fn leave_unanswered(&self, request: Request, done: Done) {
+        let mut state = self.state.lock();
+        match state.successor.upgrade() {
+            Some(successor) => {
+                drop(state);
+                successor.leave_unanswered(request, done);
+            }
+            None => state.unanswered.push((request, done)),
+        }
     }
 
     /// Lets a request take effect; none if the power goes at it.

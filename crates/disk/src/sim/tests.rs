@@ -158,9 +158,32 @@ async fn after_the_cut_nobody_gets_an_answer_until_the_disk_is_gone() {
     });
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert!(!waiting.is_finished());
-    drop(disk.restart());
+    let _next = disk.restart();
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert!(!waiting.is_finished());
+}
+
+/// Simulations of thousands of lives kept every one of them: who waits for an answer holds the disk that it asked.
+#[test]
+fn what_is_never_answered_goes_with_the_last_disk_of_its_medium() {
+    let life = Arc::new(());
+    let ask = |disk: &SimDisk| {
+        let asker = (disk.clone(), life.clone());
+        disk.submit(Request::Flush, Box::new(move |_| drop(asker)));
+    };
+    let first = disk(3);
+    first.power_cut();
+    ask(&first);
+    let second = first.restart();
+    ask(&first);
+    second.power_cut();
+    ask(&second);
+    let third = second.restart();
+    ask(&first);
+    drop((first, second));
+    assert_eq!(Arc::strong_count(&life), 5, "nobody who waits takes the end of a disk for an answer");
+    drop(third);
+    assert_eq!(Arc::strong_count(&life), 1);
 }
 
 #[tokio::test]
