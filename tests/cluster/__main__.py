@@ -1,6 +1,6 @@
 """A cluster of three hosts on which everything breaks: python3 tests/cluster [--list] [--only WORDS] [--seconds N]
 
-Each node is a `trilith serve` on a host of its own, a network namespace; clients are on a fourth one. One fault after the other is made
+Each node is a `trilith serve` on a host of its own, a network namespace, or one for each role; clients are on a fourth one. One fault after the other is made
 under load and ended again. Then nobody writes: the history of every hot key is judged, and all that was written since is read back from every
 node and compared byte for byte. A table says how long reads and writes waited. The exit code is 0 only if all that was seen is right and
 every bar holds.
@@ -29,6 +29,7 @@ import faults
 import hosts
 import network
 import report
+import roles
 import smoke
 from clients import Clients
 from judge import Verdict
@@ -154,7 +155,8 @@ def main():
     parser.add_argument("--folder", help="where the nodes' folders are made")
     parser.add_argument("--keep", action="store_true", help="keep the folders and logs")
     options = parser.parse_args()
-    chosen = [fault for fault in [*faults.all_of_processes_and_links(), *disk_faults.all_of_disks()] if is_chosen(fault, options.only)]
+    every = [*faults.all_of_processes_and_links(), *disk_faults.all_of_disks(), *roles.all_of_roles()]
+    chosen = [fault for fault in every if is_chosen(fault, options.only)]
     if options.smoke:
         chosen = smoke.some_of(chosen)
     if options.list:

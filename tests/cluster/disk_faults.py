@@ -9,6 +9,7 @@ import judge
 from faults import Fault, names, no_leader
 from hosts import Topology
 from network import NODES, address
+from parts import Part
 
 # Of several hundred that hold something.
 BLOCKS = 120
@@ -71,7 +72,7 @@ def superblocks_lost(scene):
     device = scene.cluster.devices(node)[0]
     disks.destroy_head(device)
     scene.cluster.start(node)
-    refused = scene.cluster.processes.pop(node)
+    refused = scene.cluster.let_go(node)
     scene.check(refused.wait(timeout=REFUSAL_SECONDS) != 0, "a device without a superblock was taken")
     said = scene.cluster.log(node).read_text()[-2000:]
     scene.check("no superblock can be believed" in said, f"the refusal does not say why: {said[-300:]}")
@@ -138,9 +139,9 @@ def killed_while_full(scene):
 
     def free():
         small.free()
-        if 2 in scene.cluster.ended():
+        if Part(2) in scene.cluster.ended():
             scene.note("n3 did not start without space: " + scene.cluster.log(2).read_text().strip().splitlines()[-1])
-            scene.cluster.processes.pop(2)
+            scene.cluster.let_go(2)
             scene.cluster.start(2)
 
     return free

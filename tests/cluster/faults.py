@@ -1,8 +1,7 @@
 """What goes wrong: processes, pauses and links. Disks have a file of their own (disk_faults.py).
 
-A fault is a name, bars, and a function that makes it and returns one that ends it. Who leads is looked up when it begins. Every node has
-all roles today (gateway, target, manager): no setting separates them, so a node that is killed is all three, and "the leader of the
-cell" and "the manager's leader" are the gateway and the manager whose loss costs most.
+A fault is a name, bars, and a function that makes it and returns one that ends it. Who leads is looked up when it begins. A node that is
+killed is gateway, target and manager at once; where each role is a process of its own, one of them is (roles.py).
 """
 
 import dataclasses
@@ -12,6 +11,7 @@ import judge
 import network
 from hosts import Topology
 from network import NODES
+from parts import Part
 
 # How often the two leaderships are moved until one node has both.
 MOST_MOVES = 8
@@ -73,7 +73,7 @@ def cut(choose):
 
 
 def names(nodes):
-    return ", ".join(f"n{node + 1}" for node in nodes)
+    return ", ".join(node.name if isinstance(node, Part) else f"n{node + 1}" for node in nodes)
 
 
 def manager(cluster):

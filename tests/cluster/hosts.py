@@ -1,4 +1,4 @@
-"""Three nodes, each a `trilith serve` on a host of its own."""
+"""Three hosts; on each a `trilith serve` that is all of a node, or one for each role."""
 
 import contextlib
 import dataclasses
@@ -10,8 +10,9 @@ import subprocess
 import time
 
 import disks
-import network
-from network import NODES, address, inside, sh
+import parts
+from network import NODES, inside, sh
+from parts import ADMIN, CLUSTER, S3, Part
 
 START_SECONDS = 60
 SETTLE_SECONDS = 120
@@ -36,44 +37,62 @@ class Topology:
     zone_size: str = "8MiB"
     # The folder of the third node is a file system of this size, if any.
     small_folder: str = ""
+    # A process for each role.
+    is_apart: bool = False
 
 
 class Cluster:
+    """Where a method takes a node, that is a host, and means its gateway, or a part of one. What ends or pauses a host does so to all that
+    runs there."""
+
     def __init__(self, program, folder, topology, is_plain):
         self.program, self.folder, self.topology, self.is_plain = program, folder, topology, is_plain
         self.processes = {}
         self.small = None
 
+    def all_on(self, node):
+        return [node] if isinstance(node, Part) else parts.of_host(node, self.topology.is_apart)
+
+    def part(self, node):
+        return self.all_on(node)[-1]
+
+    def everything(self):
+        """All parts, in the order in which they come to be: each role's first."""
+        return sorted((part for node in NODES for part in self.all_on(node)), key=lambda part: parts.FURTHER[part.role] or 300)
+
     def data(self, node):
-        return self.folder / f"node-{node + 1}"
+        return self.folder / self.part(node).name
 
     def devices(self, node):
         return [self.data(node) / f"device-{number}.trilith" for number in range(self.topology.devices)]
 
     def log(self, node):
-        return self.folder / f"node-{node + 1}.log"
+        return self.folder / f"{self.part(node).name}.log"
 
     def run(self, node, *words, **options):
         """A command of the program on a node's host; what it prints."""
-        at = {"TRILITH_ENDPOINT": f"http://{address(node)}:9000"}
-        environment = os.environ | PASSWORDS | at
-        return sh(*inside(node, self.program, *words), env=environment, capture_output=True, **options).stdout
+        part = self.part(node)
+        environment = os.environ | PASSWORDS | {"TRILITH_ENDPOINT": f"http://{part.at(S3)}"}
+        return sh(*inside(part.host, self.program, *words), env=environment, capture_output=True, **options).stdout
 
     def form(self):
         """Makes the cluster from nothing, with its buckets."""
         if self.topology.small_folder:
             self.small = disks.SmallFolder(self.folder / "small.ext4", self.data(2), self.topology.small_folder)
-        for node in NODES:
-            place = ["--cluster-addr", f"{address(node)}:9002", "--name", f"n{node + 1}", "--data", self.data(node), *self.trust()]
-            if node == 0:
-                self.run(node, "cluster", "init", *place)
-                token = self.run(0, "cluster", "token", "--data", self.data(0)).strip()
+        first, *others = self.everything()
+        for part in (first, *others):
+            place = ["--cluster-addr", part.at(CLUSTER), "--name", part.name, "--host", f"n{part.host + 1}", *self.trust()]
+            place += ["--data", self.data(part), "--roles", part.roles]
+            if part == first:
+                self.run(part, "cluster", "init", *place)
+                token = self.run(part, "cluster", "token", "--data", self.data(part)).strip()
             else:
-                self.run(node, "cluster", "join", token, "--via", f"{address(0)}:9002", *place)
-            for device in self.devices(node):
-                self.format(node, device)
-            self.start(node)
-            self.wait(lambda node=node: self.status(node)["ready"], START_SECONDS, f"node {node + 1} to serve")
+                self.run(part, "cluster", "join", token, "--via", first.at(CLUSTER), *place)
+            if part.has("target"):
+                for device in self.devices(part):
+                    self.format(part, device)
+            self.start(part)
+            self.wait(lambda part=part: self.status(part)["ready"], START_SECONDS, f"{part.name} to serve")
         for bucket in BUCKETS:
             self.run(0, "bucket", "make", bucket)
         for bucket in OPEN_BUCKETS:
@@ -89,30 +108,43 @@ class Cluster:
         self.run(node, "device", "format", "--size", self.topology.device_size, "--zone-size", self.topology.zone_size, *more, device)
 
     def start(self, node):
-        devices = ",".join(str(device) for device in self.devices(node))
-        words = [self.program, "serve", "--data", self.data(node), "--devices", devices, "--cores", "1"]
-        words += ["--s3-addr", f"{address(node)}:9000", "--admin-addr", f"{address(node)}:9001"]
-        with open(self.log(node), "a") as log:
-            self.processes[node] = subprocess.Popen(inside(node, *words), stdout=log, stderr=log, env=os.environ | PASSWORDS)
+        for part in self.all_on(node):
+            self.start_part(part)
+
+    def start_part(self, part):
+        words = [self.program, "serve", "--data", self.data(part), "--cores", "1"]
+        words += ["--s3-addr", part.at(S3), "--admin-addr", part.at(ADMIN)]
+        if part.has("target"):
+            words += ["--devices", ",".join(str(device) for device in self.devices(part))]
+        with open(self.log(part), "a") as log:
+            command = inside(part.host, *words)
+            self.processes[part] = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | PASSWORDS)
+
+    def signal(self, what, nodes):
+        """Sends a signal to all that runs there; says to what."""
+        chosen = [part for node in nodes for part in self.all_on(node)]
+        for part in chosen:
+            self.processes[part].send_signal(what)
+        return chosen
 
     def kill(self, *nodes):
-        for node in nodes:
-            self.processes[node].send_signal(signal.SIGKILL)
-        for node in nodes:
-            self.processes.pop(node).wait()
+        for part in self.signal(signal.SIGKILL, nodes):
+            self.let_go(part).wait()
 
     def stop(self, node):
         """In order."""
-        self.processes[node].send_signal(signal.SIGTERM)
-        self.processes.pop(node).wait(timeout=START_SECONDS)
+        for part in self.signal(signal.SIGTERM, [node]):
+            self.let_go(part).wait(timeout=START_SECONDS)
+
+    def let_go(self, node):
+        """The process, which is nobody's concern any more."""
+        return self.processes.pop(self.part(node))
 
     def pause(self, *nodes):
-        for node in nodes:
-            self.processes[node].send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP, nodes)
 
     def go_on(self, *nodes):
-        for node in nodes:
-            self.processes[node].send_signal(signal.SIGCONT)
+        self.signal(signal.SIGCONT, nodes)
 
     def end(self):
         for process in self.processes.values():
@@ -124,11 +156,11 @@ class Cluster:
             self.small.remove()
 
     def ended(self):
-        """Nodes whose process has ended by itself."""
-        return [node for node, process in self.processes.items() if process.poll() is not None]
+        """Parts whose process has ended by itself."""
+        return [part for part, process in self.processes.items() if process.poll() is not None]
 
-    def get(self, node, path, port=9000):
-        connection = http.client.HTTPConnection(address(node), port, timeout=STATUS_SECONDS)
+    def get(self, node, path, port=S3):
+        connection = http.client.HTTPConnection(self.part(node).at(port), timeout=STATUS_SECONDS)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -137,14 +169,17 @@ class Cluster:
             connection.close()
 
     def status(self, node):
-        return json.loads(self.get(node, "/status", 9001)[1])
+        return json.loads(self.get(node, "/status", ADMIN)[1])
 
     def is_whole(self, node):
         """Whether a node sees everybody serve, its devices written to, nothing undecided, and answers reads."""
         status = self.status(node)
         cell = status["cell"]
-        everybody = len(cell["nodes"]) == len(NODES) and all(one["serves"] and one["votes"] for one in cell["nodes"])
+        found = {one["name"]: (one["serves"], one["votes"], one["is_silent"]) for one in cell["nodes"]}
+        everybody = found == {part.name: (part.has("gateway"), part.has("manager"), False) for part in self.everything()}
         own = {device["device"] for device in status["devices"] if device["state"] != "missing"}
+        if self.topology.is_apart:
+            own = {device["device"] for device in cell["devices"]}
         written = {device["device"] for device in cell["devices"] if device["is_written"]}
         decided = not cell["undecided"] and cell["manager_leader"] and cell["gateways"] == len(NODES)
         return status["ready"] and everybody and decided and own <= written and self.get(node, "/linear/hot/none")[0] == 404
@@ -160,14 +195,15 @@ class Cluster:
                 if look():
                     return
             if self.ended():
-                raise Stuck(f"the process of nodes {[node + 1 for node in self.ended()]} ended while waiting for {what}")
+                raise Stuck(f"the process of {[part.name for part in self.ended()]} ended while waiting for {what}")
             if time.monotonic() > deadline:
                 raise Stuck(f"waited {seconds} s for {what}")
             time.sleep(LOOK_SECONDS)
 
     def leads(self, what):
-        """The node that leads the manager (`manager_leader`) or the cell (`leader`), as any node says."""
+        """Who leads the manager (`manager_leader`) or the cell (`leader`), as any node says: a host, or the part that does."""
         for node in NODES:
             with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-                return int(self.status(node)["cell"][what][1:]) - 1
+                part = parts.named(self.status(node)["cell"][what])
+                return part if part.role else part.host
         raise Stuck(f"no node knows its {what}")

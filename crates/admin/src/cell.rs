@@ -8,8 +8,8 @@ use types::{CellId, NodeId};
 /// The one cell of a cluster.
 const CELL: CellId = CellId(1);
 
-/// Describes the cell; none of a server of its own.
-pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
+/// Describes the cell; none of a server of its own. `silent`: nodes that do not answer this one.
+pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<CellStatus> {
     let replication = manager.replication()?;
     let state = manager.snapshot();
     let cell = state.cell(CELL)?;
@@ -52,6 +52,7 @@ pub(crate) fn describe(manager: &Manager) -> Option<CellStatus> {
                 version: node.version.clone(),
                 serves: serving.contains(&node.id),
                 waits: waits(node.id),
+                is_silent: silent.contains(&node.id),
                 votes: voters.contains(node.address.as_str()),
             })
             .collect(),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/metrics` | every counter and gauge in the OpenMetrics text format |
 //! | `/health/live` | 200 while the process answers at all: restart it if it doesn't |
-//! | `/health/ready` | 200 while S3 requests are served, else 503: send it no requests |
+//! | `/health/ready` | 200 while S3 requests are served, or, without a gateway, what the node has; else 503: send it no requests |
 //! | `/status` | JSON ([`Status`]): what runs, how full it is, what is wrong and what to do about it |
 //! | `/scrub` | POST, with `?device=N` or of all: scrubs now. GET: how far that is, JSON ([`ScrubStatus`]) |
 //!
@@ -33,5 +33,5 @@ pub use metrics::register;
 pub use registry::{MAX_SERIES, Registry};
 pub use scrub::{ScrubStatus, ScrubStep};
 pub use server::{Admin, AdminServer, BindError, MAX_CONNECTIONS};
-pub use sources::{Sources, StoreSource};
-pub use status::{CellDevice, CellNode, CellStatus, DeviceStatus, EngineStatus, Severity, Status, Warning};
+pub use sources::{SilentNodes, Sources, StoreSource};
+pub use status::{CellDevice, CellNode, CellStatus, DeviceStatus, EngineStatus, NodeGateway, Severity, Status, Warning};

@@ -59,9 +59,12 @@ impl Admin {
         registry.gauge("trilith_process_uptime_seconds", "Time since the start", &[], move || {
             uptime.upgrade().map_or(0.0, |inner| (inner.env.now() - inner.started).as_secs_f64())
         });
-        registry.gauge("trilith_process_ready_state", "1 while S3 requests are served", &[], move || {
-            ready.upgrade().map_or(0.0, |inner| f64::from(u8::from(inner.ready.load(Ordering::Relaxed))))
-        });
+        registry.gauge(
+            "trilith_process_ready_state",
+            "1 while S3 requests are served, or, without a gateway, what the node has",
+            &[],
+            move || ready.upgrade().map_or(0.0, |inner| f64::from(u8::from(inner.ready.load(Ordering::Relaxed)))),
+        );
         Admin { inner }
     }
 

@@ -5,6 +5,7 @@ use chunkstore::blocks::BlockStore;
 use device::{Device, Usage};
 use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use types::limits::MAX_REPLICAS;
@@ -16,6 +17,9 @@ const LOW_SPACE_PERCENT: u64 = 10;
 /// The log engine of a process: of a node of a cluster the present incarnation, if one serves.
 pub type StoreSource = Arc<dyn Fn() -> Option<LogStore> + Send + Sync>;
 
+/// Nodes of the cluster that do not answer this one.
+pub type SilentNodes = Arc<dyn Fn() -> BTreeSet<NodeId> + Send + Sync>;
+
 /// The roles of a process.
 pub struct Sources {
     pub manager: Arc<Manager>,
@@ -25,6 +29,7 @@ pub struct Sources {
     pub store: StoreSource,
     /// The chunks of those devices, where there is a chunk store.
     pub chunks: Vec<Arc<BlockStore>>,
+    pub silent: SilentNodes,
     /// Set when the port is open: a node of a cluster may wait for long.
     pub s3_address: Arc<OnceLock<SocketAddr>>,
     /// What the settings themselves give reason to say.
@@ -41,7 +46,7 @@ impl Sources {
         status.copies = snapshot.devices().count().min(MAX_REPLICAS) as u64;
         status.devices = self.devices(&snapshot);
         status.engine = (self.store)().as_ref().map(engine_of);
-        status.cell = crate::cell::describe(&self.manager);
+        status.cell = crate::cell::describe(&self.manager, &(self.silent)());
         status.warnings = self.warnings(status);
     }
 

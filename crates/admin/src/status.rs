@@ -3,6 +3,7 @@
 //! Fields are only ever added. A reader ignores those that it does not know.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A server's state at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,6 +54,7 @@ pub struct CellStatus {
 pub struct CellNode {
     pub name: String,
     pub address: String,
+    /// Empty of a node without a gateway.
     pub s3_address: String,
     pub admin_address: String,
     pub version: String,
@@ -61,8 +63,47 @@ pub struct CellNode {
     /// It is there, and its gateway waits for a place in the view, which has as many as it may have.
     #[serde(default)]
     pub waits: bool,
+    /// It does not answer the node that was asked.
+    #[serde(default)]
+    pub is_silent: bool,
     /// It counts for the manager's quorums.
     pub votes: bool,
+}
+
+impl CellNode {
+    /// What its gateway does.
+    pub fn gateway(&self) -> NodeGateway {
+        match (self.serves, self.waits) {
+            (true, _) => NodeGateway::Serves,
+            (false, true) => NodeGateway::Waits,
+            (false, false) if self.s3_address.is_empty() && !self.is_silent => NodeGateway::None,
+            (false, false) => NodeGateway::Away,
+        }
+    }
+}
+
+/// What a node's gateway does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeGateway {
+    /// It answers clients.
+    Serves,
+    /// It has no place in the view, which has as many as it may have.
+    Waits,
+    /// The node is there, and leaves S3 to others.
+    None,
+    /// It is out of the view, or the node does not answer.
+    Away,
+}
+
+impl fmt::Display for NodeGateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NodeGateway::Serves => "serves",
+            NodeGateway::Waits => "waits",
+            NodeGateway::None => "none",
+            NodeGateway::Away => "away",
+        })
+    }
 }
 
 /// A device of the cluster.

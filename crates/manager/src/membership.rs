@@ -95,16 +95,18 @@ impl Manager {
         self.members()?.form(members).await
     }
 
-    /// Makes this node a member, with a vote, of the group that `via` belongs to; others reach it at `address`.
-    pub async fn join(&self, via: &Peer, address: &str) -> Result<(), MembershipError> {
+    /// Makes this node a member of the group that `via` belongs to; others reach it at `address`. A learner becomes a voter by joining as
+    /// one. A voter does not become a learner.
+    pub async fn join(&self, via: &Peer, address: &str, role: MemberRole) -> Result<(), MembershipError> {
         let replicated = self.members()?;
-        let change = MemberChange::Add { node: replicated.id(), address: address.to_owned() };
+        let change = MemberChange::Add { node: replicated.id(), address: address.to_owned(), role };
         replicated.change_members(change, Some(via)).await
     }
 
     /// Makes a node, whose manager is open, a learner and then a voter. Asked of any member.
     pub async fn add_member(&self, node: NodeId, address: &str) -> Result<(), MembershipError> {
-        self.members()?.change_members(MemberChange::Add { node, address: address.to_owned() }, None).await
+        let change = MemberChange::Add { node, address: address.to_owned(), role: MemberRole::Voter };
+        self.members()?.change_members(change, None).await
     }
 
     /// Takes a node out of the group. Asked of any member.

@@ -13,6 +13,11 @@ pub enum NodeError {
     Target(#[from] target::TargetOpenError),
     #[error("the cluster does not take this node: {0}")]
     Unfit(String),
+    #[error(
+        "this node is the first one of its cluster, or has a vote in the manager: it keeps the role `manager`. To have it without, remove it \
+         and join an empty folder"
+    )]
+    NeedsManager,
     #[error("another process runs at {address} with this node's identity: is this folder a copy? Two nodes never share one")]
     Twin { address: String },
     #[error("the manager: {0}")]

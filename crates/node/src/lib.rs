@@ -1,4 +1,5 @@
-//! One node of a cluster: a member of the manager, the targets of its devices, and the gateway that it runs in the cell.
+//! One node of a cluster: a member of the manager, the targets of its devices, and the gateway that it runs in the cell. Each of the three
+//! may be left to other nodes ([`Roles`]).
 //!
 //! ```text
 //!   manager ──► the cell's record ──► incarnation: found, join, install, recover ──► logstore ──► targets here and there
@@ -7,9 +8,9 @@
 //! ```
 //!
 //! A gateway that is removed from its cell's view, or finds itself without the right to be in it, ends; the node registers a new
-//! incarnation, which joins like any other (RFD 5, rule 9). All nodes are alike: whichever leads the manager oversees the cell.
+//! incarnation, which joins like any other (RFD 5, rule 9). Whichever node leads the manager oversees the cell.
 //!
-//! Reading order: `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `heartbeat`, `oversee`, `settle`,
+//! Reading order: `roles`, `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `heartbeat`, `oversee`, `settle`,
 //! `engine`.
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod oversee;
 mod ping;
 mod remove;
 mod replaced;
+mod roles;
 mod settle;
 mod vitals;
 
@@ -41,6 +43,7 @@ pub use error::NodeError;
 pub use inquiry::{Applicant, answers_as, inquire};
 pub use node::{Node, NodeOptions, NodeStatus};
 pub use remove::{Removed, remove};
+pub use roles::{Role, Roles, UnknownRole};
 pub use settle::{Drain, Unsettled};
 
 use bytes::Bytes;

@@ -7,6 +7,7 @@ use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, inquire, refuse_twin};
 use crate::oversee::HeartbeatService;
 use crate::remove::RemovalService;
+use crate::roles::{Role, Roles};
 use crate::settle::{DrainSlot, SettleService};
 use crate::vitals::Vitals;
 use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, REMOVALS, SETTLINGS, TARGETS};
@@ -18,10 +19,10 @@ use engine::ObjectEngine;
 use env::Env;
 use logstore::{LogStore, LogStoreConfig};
 use manager::overseer::Overseer;
-use manager::{MANAGER_GROUP, Manager, ManagerError, RegisterNode, ReplicatedOptions};
+use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, ReplicatedOptions};
 use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
@@ -42,6 +43,8 @@ pub struct NodeOptions {
     pub log: LogPlace,
     /// What the node says of itself.
     pub register: RegisterNode,
+    /// What it does. Its vote stays: who has one can't leave the manager to others any more.
+    pub roles: Roles,
     /// Addresses of members that it joins through; none for the first node of a cluster.
     pub via: Vec<String>,
 }
@@ -52,6 +55,7 @@ pub struct OpenNode {
     callers: Callers,
     manager: Arc<Manager>,
     register: RegisterNode,
+    roles: Roles,
     services: Arc<Services>,
     member: consensus::Node,
     id: NodeId,
@@ -126,7 +130,7 @@ pub(crate) fn member_id(identity: NodeIdentity) -> MemberId {
 impl Node {
     /// Opens a node's part of the manager, listens, and waits until the node is registered.
     pub async fn open(env: &Env, options: NodeOptions) -> Result<OpenNode, NodeError> {
-        let NodeOptions { network, identity, log, register, via } = options;
+        let NodeOptions { network, identity, log, register, roles, via } = options;
         let me = member_id(register.identity);
         let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
         let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
@@ -151,28 +155,45 @@ impl Node {
         let listening = Ending(env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity)));
         let callers = Callers::new(env, network.clone(), identity);
         let to = |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };
-        take_part(env, &manager, me, &register, &via, &to).await?;
+        take_part(env, &manager, (me, member_role(&roles)), &register, &via, &to).await?;
         refuse_twin(env, &manager, &register, to).await?;
         let id = register_node(env, &manager, &register).await?;
         let chunk_settings = ChunkSettings::default();
-        Ok(OpenNode { env: env.clone(), callers, manager, register, services, member, id, listening, chunk_settings })
+        Ok(OpenNode { env: env.clone(), callers, manager, register, roles, services, member, id, listening, chunk_settings })
     }
 }
 
-/// Forms the manager's group, or joins it; at a later start the node has its vote already, and waits for nobody: its own log says so. One
+/// What a node with these roles is in the manager's group.
+fn member_role(roles: &Roles) -> MemberRole {
+    if roles.has(Role::Manager) { MemberRole::Voter } else { MemberRole::Learner }
+}
+
+/// Whether a member is in the group as it wants to be, by what its own log says.
+fn is_in(manager: &Manager, me: MemberId, role: MemberRole, address: &str) -> bool {
+    let Some(replication) = manager.replication() else { return false };
+    match role {
+        MemberRole::Voter => replication.has_vote,
+        MemberRole::Learner => replication.members.iter().any(|member| member.node == me && member.address == address),
+    }
+}
+
+/// Forms the manager's group, or joins it; at a later start the node is a member already, and waits for nobody: its own log says so. One
 /// that was let in and got no vote, because it or the leader ended in between, asks again.
 pub(crate) async fn take_part(
     env: &Env,
     manager: &Manager,
-    me: MemberId,
+    (me, role): (MemberId, MemberRole),
     register: &RegisterNode,
     via: &[String],
     to: &impl Fn(&str) -> Arc<dyn Caller>,
 ) -> Result<(), NodeError> {
     let RegisterNode { identity, name, address, .. } = register;
     let has_vote = || manager.replication().is_some_and(|replication| replication.has_vote);
+    if role == MemberRole::Learner && (has_vote() || via.is_empty()) {
+        return Err(NodeError::NeedsManager);
+    }
     let mut turn = 0;
-    while !has_vote() {
+    while !is_in(manager, me, role, address) {
         let taken = match via.len() {
             0 => manager.form(&BTreeMap::from([(me, address.clone())])).await,
             count => {
@@ -181,14 +202,14 @@ pub(crate) async fn take_part(
                 {
                     return Err(NodeError::Unfit(reason));
                 }
-                manager.join(&Peer { node: MemberId(0), address: via.clone() }, address).await
+                manager.join(&Peer { node: MemberId(0), address: via.clone() }, address, role).await
             }
         };
         if let Err(error) = taken {
             tracing::warn!(%error, "not a member of the manager yet");
             turn += 1;
         }
-        if !has_vote() {
+        if !is_in(manager, me, role, address) {
             env.sleep(RETRY_PAUSE).await;
         }
     }
@@ -223,9 +244,10 @@ impl OpenNode {
         OpenNode { chunk_settings, ..self }
     }
 
-    /// Serves these devices and runs a gateway.
+    /// Serves these devices and runs a gateway, as far as its roles go.
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, services, member, id, listening, chunk_settings } = self;
+        let OpenNode { env, callers, manager, register, roles, services, member, id, listening, chunk_settings } = self;
+        assert!(devices.is_empty() || roles.has(Role::Target), "devices are a target's");
         let mut targets = Vec::new();
         for device in devices.iter().cloned() {
             let record = manager.snapshot().device(device.id()).cloned();
@@ -283,11 +305,14 @@ impl OpenNode {
             Ending(env.spawn(inner.clone().run_overseer())),
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().send_heartbeats())),
-            Ending(env.spawn(inner.clone().live())),
             Ending(env.spawn(inner.clone().forget_replaced())),
         ];
+        if roles.has(Role::Gateway) {
+            tasks.push(Ending(env.spawn(inner.clone().live())));
+        }
         tasks.extend(chunk_tasks.into_iter().map(|task| Ending(env.spawn(task))));
-        tracing::info!(node = id.0, name = register.name, address = register.address, "the node takes part in its cluster");
+        let RegisterNode { name, address, .. } = register;
+        tracing::info!(node = id.0, name, address, %roles, "the node takes part in its cluster");
         Ok(Node { inner, member, _tasks: tasks })
     }
 }
@@ -310,6 +335,11 @@ impl Node {
     /// The node's part of the chunk store.
     pub fn chunks(&self) -> &Arc<Chunks> {
         &self.inner.chunks
+    }
+
+    /// Other nodes that do not answer this one.
+    pub fn silent(&self) -> BTreeSet<NodeId> {
+        self.inner.vitals.get().silent_nodes
     }
 
     pub fn status(&self) -> NodeStatus {

@@ -10,6 +10,7 @@ mod fences;
 mod histories;
 mod joining;
 mod remove;
+mod roles;
 mod service;
 mod settle;
 mod tables;

@@ -4,6 +4,7 @@
 use anyhow::{Context, bail};
 use env::Env;
 use net::{Authority, Network, TcpNetwork, TlsNetwork};
+use node::{Role, Roles};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -46,6 +47,13 @@ pub struct Place {
     /// Plain connections are wanted even where others can listen.
     #[serde(default)]
     pub trust_network: bool,
+    /// What the node does, by the names of [`Role`].
+    #[serde(default = "all_roles")]
+    pub roles: Vec<String>,
+}
+
+fn all_roles() -> Vec<String> {
+    Role::ALL.iter().map(Role::to_string).collect()
 }
 
 /// What lets a node into a cluster.
@@ -114,7 +122,8 @@ impl Place {
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
         let place: Place = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
-        place.token().and(place.node_identity().map(|_| ())).with_context(|| format!("in {}", path.display()))?;
+        let checked = place.token().and(place.node_identity().map(|_| ())).and(place.roles().map(|_| ()));
+        checked.with_context(|| format!("in {}", path.display()))?;
         Ok(Some(place))
     }
 
@@ -195,6 +204,14 @@ impl Place {
         )
     }
 
+    /// What this node does.
+    pub fn roles(&self) -> anyhow::Result<Roles> {
+        if self.roles.is_empty() {
+            bail!("a node has at least one of the roles {}", Roles::all());
+        }
+        Ok(self.roles.iter().map(|name| name.parse()).collect::<Result<Roles, _>>()?)
+    }
+
     /// This node's identity.
     pub fn node_identity(&self) -> anyhow::Result<NodeIdentity> {
         self.identity.parse().context("the node's identity has 32 hexadecimal digits")
@@ -246,12 +263,36 @@ mod tests {
             via: vec!["127.0.0.2:9002".to_owned()],
             tls: true,
             trust_network: false,
+            roles: vec!["target".to_owned()],
         };
         assert_eq!(Place::read(folder.path()).unwrap(), None);
         place.write(folder.path()).unwrap();
         assert_eq!(Place::read(folder.path()).unwrap(), Some(place.clone()));
         assert!(place.write(folder.path()).unwrap_err().to_string().contains("already"));
         assert_eq!(place.token().unwrap(), token());
+        assert_eq!(place.roles().unwrap(), [Role::Target].into_iter().collect());
+    }
+
+    #[test]
+    fn a_node_has_all_roles_unless_it_says_which() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |roles: &str| {
+            let text = format!(
+                "cluster = \"{}\"\nsecret = \"{}\"\nidentity = \"{}\"\nname = \"a\"\naddress = \"127.0.0.1:9002\"\nhost = \"a\"\n\
+                 rack = \"\"\nzone = \"\"\nvia = []\n{roles}",
+                token().cluster,
+                hex::encode(token().secret),
+                NodeIdentity([3; 16])
+            );
+            std::fs::write(folder.path().join(FILE), text).unwrap();
+            Place::read(folder.path()).map(|place| place.unwrap().roles().unwrap())
+        };
+        assert_eq!(read("").unwrap(), Roles::all());
+        assert_eq!(read("roles = [\"gateway\", \"manager\"]\n").unwrap().to_string(), "manager, gateway");
+        for wrong in ["roles = []\n", "roles = [\"minister\"]\n"] {
+            let error = format!("{:#}", read(wrong).unwrap_err());
+            assert!(error.contains("role") && error.contains(FILE), "{error}");
+        }
     }
 
     #[test]

@@ -28,7 +28,9 @@ use env::Env;
 use logstore::{IndexForm, LogStore};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -127,10 +129,11 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
         },
         s3_address: Arc::new(OnceLock::from(server.address())),
         chunks: Vec::new(),
+        silent: Arc::new(BTreeSet::new),
         notices: notices(&settings),
     });
     admin.set_ready(true);
-    greet(&settings, &server, &admin_server, &origin, &root)?;
+    greet(&settings, Some(server.address()), &admin_server, &origin, &root)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -188,12 +191,15 @@ async fn make_default_buckets(manager: &Manager, names: &[String]) -> anyhow::Re
 /// Says where everything is. Programs read the addresses from here when they asked for port 0.
 fn greet(
     settings: &Settings,
-    server: &threads::Threads,
+    s3: Option<SocketAddr>,
     admin: &AdminServer,
     origin: &Origin,
     root: &credentials::Credentials,
 ) -> anyhow::Result<()> {
-    say!("Trilith {} serves S3 on http://{}", env!("CARGO_PKG_VERSION"), server.address());
+    match s3 {
+        Some(address) => say!("Trilith {} serves S3 on http://{address}", env!("CARGO_PKG_VERSION")),
+        None => say!("Trilith {} is a node of a cluster, and leaves S3 to others", env!("CARGO_PKG_VERSION")),
+    }
     say!("  admin      http://{} (/status, /metrics, /health/ready)", admin.address());
     say!("  data       {}", settings.data.display());
     for notice in notices(settings) {

@@ -14,6 +14,7 @@ pub struct NodeRecord {
     /// Where the other nodes reach it; no two nodes have one address.
     pub address: String,
     pub admin_address: String,
+    /// Where its gateway serves clients; empty of a node without one.
     pub s3_address: String,
     /// The machine it runs on: what fails together with it.
     pub host: String,

@@ -111,7 +111,7 @@ impl Replicated {
 /// A new member must catch up before the leader can answer.
 fn attempt_limit(ask: &Ask) -> Duration {
     match ask {
-        Ask::AddMember { .. } | Ask::RemoveMember { .. } => crate::limits::MEMBERSHIP_DEADLINE,
+        Ask::AddMember { .. } | Ask::AddLearner { .. } | Ask::RemoveMember { .. } => crate::limits::MEMBERSHIP_DEADLINE,
         Ask::Propose(_) | Ask::Barrier | Ask::TransferLeader { .. } => ATTEMPT_LIMIT,
     }
 }

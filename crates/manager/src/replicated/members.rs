@@ -8,6 +8,7 @@ use consensus::{Group, GroupStatus, MemberError, NodeId, Peer, ReadError};
 
 use crate::error::MembershipError;
 use crate::limits::{MAX_MEMBER_ADDRESS_BYTES, MEMBERSHIP_DEADLINE};
+use crate::membership::MemberRole;
 use crate::replicated::Replicated;
 use crate::replicated::leader::Unanswered;
 use crate::replicated::replica::Replica;
@@ -29,7 +30,8 @@ impl Replicated {
     /// Has the leader change the members. `via` is asked who leads if this node does not know.
     pub(crate) async fn change_members(&self, change: MemberChange, via: Option<&Peer>) -> Result<(), MembershipError> {
         let ask = match change {
-            MemberChange::Add { node, address } => Ask::AddMember { node, address },
+            MemberChange::Add { node, address, role: MemberRole::Voter } => Ask::AddMember { node, address },
+            MemberChange::Add { node, address, role: MemberRole::Learner } => Ask::AddLearner { node, address },
             MemberChange::Remove(node) => Ask::RemoveMember { node },
             MemberChange::Lead(to) => Ask::TransferLeader { to },
         };
@@ -44,13 +46,13 @@ impl Replicated {
         }
     }
 
-    /// As the leader: a learner that catches up, then a voter.
-    pub(super) async fn take_in(&self, node: NodeId, address: &str) -> Answer {
+    /// As the leader: a learner that catches up, and then a voter if it is to be one.
+    pub(super) async fn take_in(&self, node: NodeId, address: &str, role: MemberRole) -> Answer {
         if address.len() > MAX_MEMBER_ADDRESS_BYTES {
             return Answer::Refused { reason: format!("an address of {} bytes", address.len()) };
         }
         let (group, address) = (self.group.clone(), address.to_owned());
-        self.change(async move { let_in(&group, node, &address).await }).await
+        self.change(async move { let_in(&group, node, &address, role).await }).await
     }
 
     /// As the leader: out of the voters, or of the learners.
@@ -96,12 +98,12 @@ impl Replicated {
 
 /// A change of members, by the leader.
 pub(crate) enum MemberChange {
-    Add { node: NodeId, address: String },
+    Add { node: NodeId, address: String, role: MemberRole },
     Remove(NodeId),
     Lead(NodeId),
 }
 
-async fn let_in(group: &Group<Replica>, node: NodeId, address: &str) -> Result<(), Answer> {
+async fn let_in(group: &Group<Replica>, node: NodeId, address: &str, role: MemberRole) -> Result<(), Answer> {
     let status = one_set(group).await?;
     if status.addresses.get(&node).is_some_and(|known| known != address) {
         if has_vote(&status, node) {
@@ -110,10 +112,16 @@ async fn let_in(group: &Group<Replica>, node: NodeId, address: &str) -> Result<(
         // It was not heard there, and may have been told a better one since.
         group.remove_learners(&[node].into()).await.map_err(member_answer)?;
     } else if has_vote(&status, node) {
-        return Ok(());
+        return match role {
+            MemberRole::Voter => Ok(()),
+            MemberRole::Learner => Err(Answer::Refused { reason: format!("node {node} has a vote") }),
+        };
     }
     group.add_learner(node, address).await.map_err(member_answer)?;
-    group.add_voter(node).await.map_err(member_answer)
+    match role {
+        MemberRole::Voter => group.add_voter(node).await.map_err(member_answer),
+        MemberRole::Learner => Ok(()),
+    }
 }
 
 async fn let_out(group: &Group<Replica>, node: NodeId) -> Result<(), Answer> {

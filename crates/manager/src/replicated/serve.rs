@@ -8,6 +8,7 @@ use env::Instant;
 use net::{BoxFuture, Refusal, Request, Service};
 
 use crate::command::Command;
+use crate::membership::MemberRole;
 use crate::replicated::Replicated;
 use crate::replicated::proposal::{Content, Proposal};
 use crate::replicated::replica::Taken;
@@ -43,7 +44,8 @@ impl Replicated {
                 Err(ReadError::NotLeader(other)) => Answer::not_leader(other.leader),
                 Err(error) => Answer::failed(error, true),
             },
-            Ask::AddMember { node, address } => self.take_in(node, &address).await,
+            Ask::AddMember { node, address } => self.take_in(node, &address, MemberRole::Voter).await,
+            Ask::AddLearner { node, address } => self.take_in(node, &address, MemberRole::Learner).await,
             Ask::RemoveMember { node } => self.take_out(node).await,
             Ask::TransferLeader { to } => self.hand_over(to).await,
         }

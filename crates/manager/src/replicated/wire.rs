@@ -25,6 +25,8 @@ pub(super) enum Ask {
     RemoveMember { node: NodeId },
     /// Lets another voter lead.
     TransferLeader { to: NodeId },
+    /// Makes a node a learner that stays one.
+    AddLearner { node: NodeId, address: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

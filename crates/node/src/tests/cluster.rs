@@ -1,6 +1,6 @@
 //! Three nodes, their disks and the network between them.
 
-use crate::{Node, NodeOptions};
+use crate::{Node, NodeOptions, Role, Roles};
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, DeviceStats, FormatOptions};
 use disk::{Disk, DiskStats, Fault, FaultRule, Operation, SimDisk, SimOptions};
@@ -36,6 +36,7 @@ pub type Slots = Mutex<Vec<Weak<Node>>>;
 /// What survives a node's process.
 pub struct Machine {
     number: usize,
+    roles: Roles,
     log: SimDisk,
     data: SimDisk,
     pub node: Option<Arc<Node>>,
@@ -52,10 +53,10 @@ fn empty_disk(env: &Env) -> SimDisk {
 }
 
 impl Machine {
-    fn new(env: &Env, number: usize) -> Machine {
+    fn new(env: &Env, number: usize, roles: Roles) -> Machine {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
-        Machine { number, log, data: empty_disk(env), node: None, device: None }
+        Machine { number, roles, log, data: empty_disk(env), node: None, device: None }
     }
 
     /// Of the device's disk and of the one that holds the manager's log.
@@ -97,6 +98,7 @@ impl Machine {
             identity: Identity { cluster: ClusterId([9; 16]), node: self.register().identity },
             log: LogPlace::new(segments, base, SEGMENTS),
             register: self.register(),
+            roles: self.roles.clone(),
             via,
         };
         let opened = tokio::time::timeout(PATIENCE, Node::open(env, options)).await.expect("a node opens").unwrap();
@@ -106,6 +108,11 @@ impl Machine {
             assert!(env.now() < until, "the manager is not to be had: {error}; {:?}", manager.replication());
         }
         let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await.unwrap();
+        let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
+        if !self.roles.has(Role::Target) {
+            self.node = Some(Arc::new(opened.start(Vec::new(), config).await.unwrap()));
+            return;
+        }
         if self.data.size_bytes() == 0 {
             let record = manager.snapshot().next_device();
             let options = FormatOptions {
@@ -122,10 +129,9 @@ impl Machine {
             assert_eq!(added.id, record, "nodes start one after the other the first time");
         }
         let disk: Arc<dyn Disk> = Arc::new(self.data.clone());
-        let config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
-        let device = Arc::new(Device::open(disk, env, config).await.unwrap());
+        let device_config = DeviceConfig { prewrite_zones: 0, ..DeviceConfig::default() };
+        let device = Arc::new(Device::open(disk, env, device_config).await.unwrap());
         self.device = Some(device.clone());
-        let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
         let devices = if has_device { vec![device] } else { Vec::new() };
         self.node = Some(Arc::new(opened.start(devices, config).await.unwrap()));
     }
@@ -177,9 +183,14 @@ async fn start_one(machine: &mut Machine, env: &Env, network: &SimulatedNetwork,
 
 impl Cluster {
     pub async fn start(seed: u64) -> Cluster {
+        Cluster::start_with(seed, vec![Roles::all(); 3]).await
+    }
+
+    /// Nodes with these roles, by number.
+    pub async fn start_with(seed: u64, roles: Vec<Roles>) -> Cluster {
         let env = Env::simulated(seed);
         let network = SimulatedNetwork::new(&env);
-        let machines = (0..3).map(|number| Machine::new(&env, number)).collect();
+        let machines = roles.into_iter().enumerate().map(|(number, roles)| Machine::new(&env, number, roles)).collect();
         let mut cluster = Cluster { env, network, machines };
         for machine in &mut cluster.machines {
             machine.start(&cluster.env, &cluster.network).await;
@@ -236,19 +247,24 @@ impl Cluster {
         self.machines.iter().filter_map(|machine| machine.node.as_ref()).map(|node| node.engine()).collect()
     }
 
-    /// Waits until every node that runs serves, all in one view that writes to all devices.
+    /// The nodes that run and have a role.
+    fn running(&self, role: Role) -> Vec<&Arc<Node>> {
+        self.machines.iter().filter(|machine| machine.roles.has(role)).filter_map(|machine| machine.node.as_ref()).collect()
+    }
+
+    /// Waits until every gateway that runs serves, all in one view that writes to all devices.
     pub async fn all_serve(&self) {
         let until = self.env.now() + PATIENCE;
-        let running: Vec<&Arc<Node>> = self.machines.iter().filter_map(|machine| machine.node.as_ref()).collect();
+        let (gateways, targets) = (self.running(Role::Gateway), self.running(Role::Target));
         loop {
-            let state = running[0].manager().snapshot();
+            let state = gateways[0].manager().snapshot();
             let cell = state.cell(crate::CELL);
             let is_whole = cell.is_some_and(|cell| {
                 let installed = cell.installed.as_ref();
                 let table = installed.map_or(0, |installed| installed.table.devices().len());
-                cell.view_members().len() == running.len() && table == running.len() && cell.undecided.is_empty()
+                cell.view_members().len() == gateways.len() && table == targets.len() && cell.undecided.is_empty()
             });
-            if is_whole && running.iter().all(|node| node.status().serves) {
+            if is_whole && gateways.iter().all(|node| node.status().serves) {
                 return;
             }
             assert!(self.env.now() < until, "not all nodes serve: {cell:?}");

@@ -3,9 +3,9 @@
 use super::cluster::{Cluster, address};
 use super::service::simulate;
 use crate::node::{member_id, take_part};
-use crate::{Applicant, inquire};
+use crate::{Applicant, NodeError, inquire};
 use bytes::Bytes;
-use consensus::{BASE_BYTES, LinkWeather, LogPlace, SimulatedTransport, TaggedTransport, Transport};
+use consensus::{BASE_BYTES, LinkWeather, LogPlace, Peer, SimulatedTransport, TaggedTransport, Transport};
 use disk::{SimDisk, SimOptions};
 use env::Env;
 use manager::{MANAGER_GROUP, Manager, MemberRole, RegisterNode, ReplicatedOptions};
@@ -111,9 +111,13 @@ impl Member {
 
     /// What a node does when it is opened; with a time after which it surely waits for somebody.
     async fn take_part(&self, env: &Env, via: &[String]) {
+        self.try_to_take_part(env, MemberRole::Voter, via).await.unwrap();
+    }
+
+    async fn try_to_take_part(&self, env: &Env, role: MemberRole, via: &[String]) -> Result<(), NodeError> {
         let welcome = |_: &str| -> Arc<dyn Caller> { Arc::new(Welcome) };
-        let taken = take_part(env, self.manager(), self.id(), &self.register, via, &welcome);
-        tokio::time::timeout(Duration::from_secs(120), taken).await.expect("it takes part").unwrap();
+        let taken = take_part(env, self.manager(), (self.id(), role), &self.register, via, &welcome);
+        tokio::time::timeout(Duration::from_secs(120), taken).await.expect("it takes part")
     }
 }
 
@@ -152,5 +156,40 @@ fn a_node_that_was_let_in_without_a_vote_asks_for_it() {
         second.start(&env, &network).await;
         second.take_part(&env, &[first.register.address.clone()]).await;
         second.stop(&network).await;
+    });
+}
+
+#[test]
+fn a_node_without_the_role_of_a_manager_gets_no_vote_and_keeps_one_that_it_has() {
+    simulate(async {
+        let env = Env::simulated(52);
+        let network = SimulatedTransport::new(&env);
+        let (mut first, mut second) = (Member::new(&env, 0), Member::new(&env, 1));
+        first.start(&env, &network).await;
+        second.start(&env, &network).await;
+        let refused = first.try_to_take_part(&env, MemberRole::Learner, &[]).await.unwrap_err();
+        assert!(matches!(refused, NodeError::NeedsManager), "nobody else has the role: {refused}");
+        first.take_part(&env, &[]).await;
+        let via = [first.register.address.clone()];
+        let peer = Peer { node: first.id(), address: via[0].clone() };
+        second.manager().join(&peer, &second.register.address, MemberRole::Learner).await.unwrap();
+        second.try_to_take_part(&env, MemberRole::Learner, &via).await.unwrap();
+        let has_vote = |of: &Member| of.manager().replication().unwrap().has_vote;
+        assert!(!has_vote(&second));
+        // Later it comes back alone, and asks nobody.
+        second.stop(&network).await;
+        first.stop(&network).await;
+        second.start(&env, &network).await;
+        let began = env.now();
+        second.try_to_take_part(&env, MemberRole::Learner, &via).await.unwrap();
+        assert!(env.now() - began < Duration::from_secs(1), "its log says what it is");
+        // It gets the role; from then on it can't do without.
+        first.start(&env, &network).await;
+        second.take_part(&env, &via).await;
+        assert!(has_vote(&second));
+        let refused = second.try_to_take_part(&env, MemberRole::Learner, &via).await.unwrap_err();
+        assert!(matches!(refused, NodeError::NeedsManager), "{refused}");
+        second.stop(&network).await;
+        first.stop(&network).await;
     });
 }

@@ -12,7 +12,7 @@ use types::{ClusterId, DeviceId, NodeIdentity};
 
 impl Cluster {
     /// Asks node `via` to remove node `number`.
-    async fn remove(&self, via: usize, name: &str, force: bool) -> Result<(), String> {
+    pub(super) async fn remove(&self, via: usize, name: &str, force: bool) -> Result<(), String> {
         self.remove_any(via, &Removed::Node(name.to_owned()), force).await
     }
 

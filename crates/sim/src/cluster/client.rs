@@ -349,7 +349,7 @@ async fn list(engine: &dyn ObjectEngine) -> Result<Result<BTreeMap<String, Value
 /// What every node says of every key, by GET and by LIST: all must say the same, and it must have an explanation.
 pub async fn look_around(world: &World, histories: &Histories) -> Result<(), String> {
     let mut first: Option<BTreeMap<String, Value>> = None;
-    for running in world.running() {
+    for running in world.gateways() {
         let (engine, number) = (running.node.engine(), running.number);
         let mut found = BTreeMap::new();
         for at in 0..histories.keys() {

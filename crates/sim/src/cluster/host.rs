@@ -12,7 +12,7 @@ use format::FORMAT_VERSION;
 use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode};
 use net::{Identity, Network};
-use node::{CELL, Node, NodeOptions};
+use node::{CELL, Node, NodeOptions, Role, Roles};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{ClusterId, DeviceId, NodeIdentity};
@@ -32,6 +32,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// What survives a process, and the process.
 pub struct Host {
     pub number: usize,
+    pub roles: Roles,
     pub log: SimDisk,
     pub devices: Vec<SimDisk>,
     /// The numbers that the manager gave the devices; empty until they are formatted.
@@ -54,7 +55,10 @@ fn chunk_bytes(topology: &Topology) -> u64 {
     if topology.chunk_blocks == 0 { 0 } else { volume_bytes(topology.chunk_blocks) }
 }
 
-fn empty_disks(env: &Env, number: usize, topology: &Topology) -> Vec<SimDisk> {
+fn empty_disks(env: &Env, number: usize, roles: &Roles, topology: &Topology) -> Vec<SimDisk> {
+    if !roles.has(Role::Target) {
+        return Vec::new();
+    }
     let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES + chunk_bytes(topology));
     let device = |index: usize| {
         let name = format!("device {index} of node {number}");
@@ -64,7 +68,7 @@ fn empty_disks(env: &Env, number: usize, topology: &Topology) -> Vec<SimDisk> {
 }
 
 impl Host {
-    pub fn new(env: &Env, number: usize, topology: &Topology, drift_ppm: i64) -> Host {
+    pub fn new(env: &Env, number: usize, roles: Roles, topology: &Topology, drift_ppm: i64) -> Host {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let log = SimOptions {
             name: format!("the log of node {number}"),
@@ -75,7 +79,8 @@ impl Host {
         Host {
             number,
             log: SimDisk::new(env, log),
-            devices: empty_disks(env, number, topology),
+            devices: empty_disks(env, number, &roles, topology),
+            roles,
             ids: Vec::new(),
             drift_ppm: if drift_ppm == 0 { 0 } else { env.random_below(2 * drift_ppm as u64 + 1) as i64 - drift_ppm },
             wall_skew_ms: 0,
@@ -87,7 +92,7 @@ impl Host {
 
     /// Other, empty disks are in the places of its devices; the numbers of those that are lost.
     pub fn replace_disks(&mut self, env: &Env, topology: &Topology) -> Vec<DeviceId> {
-        self.devices = empty_disks(env, self.number, topology);
+        self.devices = empty_disks(env, self.number, &self.roles, topology);
         std::mem::take(&mut self.ids)
     }
 
@@ -144,6 +149,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
             identity: Identity { cluster: CLUSTER, node: register.identity },
             log: LogPlace { snapshot_after: world.scenario.topology.snapshot_after, ..LogPlace::new(segments, base, SEGMENTS) },
             register,
+            roles: host.roles.clone(),
             via,
         };
         let (devices, ids) = (host.devices.clone(), host.ids.clone());

@@ -1,6 +1,7 @@
 //! A cluster's simulation as data: topology × workload × faults.
 
 use net::LinkWeather;
+use node::{Role, Roles};
 use std::time::Duration;
 
 /// Everything about a run but its draws.
@@ -16,6 +17,9 @@ pub struct Scenario {
 pub struct Topology {
     pub name: &'static str,
     pub nodes: usize,
+    /// What each node does, by number; empty: everything.
+    pub roles: &'static [Role],
+    /// Of each target.
     pub devices_per_node: usize,
     /// Zones of each device, and their bytes.
     pub zones: u64,
@@ -28,6 +32,13 @@ pub struct Topology {
     pub checkpoint_entries: usize,
     /// Entries of the manager's log between two snapshots.
     pub snapshot_after: u64,
+}
+
+impl Topology {
+    /// What a node of this number does.
+    pub fn roles_of(&self, number: usize) -> Roles {
+        self.roles.get(number).map_or_else(Roles::all, |role| Roles::from_iter([*role]))
+    }
 }
 
 /// What clients do.

@@ -82,6 +82,13 @@ impl Chaos {
         present[self.draw.below(present.len() as u64) as usize]
     }
 
+    /// A host with devices.
+    fn any_target(&mut self) -> usize {
+        let has_devices = |number: &usize| !self.world.hosts.lock()[*number].devices.is_empty();
+        let targets: Vec<usize> = self.world.present().into_iter().filter(has_devices).collect();
+        targets[self.draw.below(targets.len() as u64) as usize]
+    }
+
     fn other_than(&mut self, one: usize) -> usize {
         let others: Vec<usize> = self.world.present().into_iter().filter(|number| *number != one).collect();
         others[self.draw.below(others.len() as u64) as usize]
@@ -289,7 +296,7 @@ impl Chaos {
     /// The one device that goes bad, and its host.
     fn rotting(&mut self) -> (usize, disk::SimDisk) {
         let devices = self.world.scenario.topology.devices_per_node as u64;
-        let drawn = (self.any(), self.draw.below(devices) as usize);
+        let drawn = (self.any_target(), self.draw.below(devices) as usize);
         let (host, device) = *self.rotten.get_or_insert(drawn);
         (host, self.world.hosts.lock()[host].devices[device].clone())
     }
@@ -324,7 +331,7 @@ impl Chaos {
     }
 
     async fn device_errors(&mut self) {
-        let victim = self.any();
+        let victim = self.any_target();
         let disk = self.device_of(victim);
         disk.set_odds(ERRORS);
         self.sleep(200, 4_000).await;
@@ -340,7 +347,7 @@ impl Chaos {
     }
 
     async fn disk_full(&mut self) {
-        let victim = self.any();
+        let victim = self.any_target();
         let disk = self.device_of(victim);
         disk.set_space_limit(Some(disk::Disk::size_bytes(&disk)));
         self.sleep(500, 4_000).await;
@@ -367,19 +374,21 @@ impl Chaos {
             let mut hosts = self.world.hosts.lock();
             hosts[victim].is_gone = true;
             let number = hosts.len();
-            hosts.push(Host::new(&self.world.env, number, &scenario.topology, scenario.faults.drift_ppm));
+            let roles = hosts[victim].roles.clone();
+            hosts.push(Host::new(&self.world.env, number, roles, &scenario.topology, scenario.faults.drift_ppm));
             number
         };
         self.sleep(0, 5_000).await;
         self.world.start(number).await;
     }
+
     /// Nothing else goes wrong until the copies are made again: nothing must be lost that a real cluster would not lose.
     async fn replace_disks(&mut self) {
         if !self.world.has_all_copies().await {
             self.world.count("sim: disks that were not replaced, because others lacked copies", 1);
             return;
         }
-        let victim = self.any();
+        let victim = self.any_target();
         self.world.end(victim, self.draw.percent(50)).await;
         let lost = {
             let (env, topology) = (&self.world.env, &self.world.scenario.topology);

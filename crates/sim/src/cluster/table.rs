@@ -2,11 +2,13 @@
 
 use super::scenario::{FaultMix, Mix, Scenario, Strike, Topology, Workload};
 use net::LinkWeather;
+use node::Role::{Gateway, Manager, Target};
 use std::time::Duration;
 
 pub(super) const THREE: Topology = Topology {
     name: "three nodes",
     nodes: 3,
+    roles: &[],
     devices_per_node: 1,
     zones: 40,
     zone_bytes: 512 * 1024,
@@ -238,12 +240,33 @@ const RARE_TOPOLOGIES: [Topology; 2] = [
     },
 ];
 
-/// The scenario that a seed runs: as many seeds in a row run each scenario of the matrix once, but for those that run the rare ones.
+/// One of so many seeds, the last, runs where each role is a node of its own. As [`RARE_EVERY`].
+pub const APART_EVERY: u64 = 19;
+
+/// Three managers, three targets, two gateways.
+pub const APART: Topology = Topology {
+    name: "roles apart",
+    nodes: 8,
+    roles: &[Manager, Manager, Manager, Target, Target, Target, Gateway, Gateway],
+    ..THREE
+};
+
+/// The scenario that a seed runs: as many seeds in a row run each scenario of the matrix once, but for those that run the rare ones
+/// and those with roles apart.
 pub fn scenario_of(seed: u64) -> Scenario {
     if seed % RARE_EVERY == RARE_EVERY - 1 {
         let turn = (seed / RARE_EVERY) as usize;
         let workload = Workload { think: Duration::from_millis(25), ..WORKLOADS[turn / 2 % WORKLOADS.len()] };
         return Scenario { topology: RARE_TOPOLOGIES[turn % 2], workload, faults: RARE };
+    }
+    if seed % APART_EVERY == APART_EVERY - 1 {
+        let turn = (seed / APART_EVERY) as usize;
+        let (faults, workload) = (turn % FAULTS.len(), turn / FAULTS.len());
+        return Scenario {
+            topology: APART,
+            workload: WORKLOADS[(workload + faults) % WORKLOADS.len()],
+            faults: FAULTS[faults],
+        };
     }
     // In this order the axes turn at once, so that a few seeds in a row differ in everything.
     let place = (seed % SCENARIOS) as usize;

@@ -1,7 +1,7 @@
 //! Seeds of the matrix; the long run is `soak_of_seeds`.
 
 use super::run::{Failure, Report, run, run_with};
-use super::table::{RARE, RARE_EVERY, SCENARIOS, scenario_of};
+use super::table::{APART, APART_EVERY, RARE, RARE_EVERY, SCENARIOS, scenario_of};
 use crate::trace::Trace;
 use std::collections::BTreeSet;
 
@@ -33,17 +33,20 @@ fn each_scenario_has_its_place() {
         let scenario = scenario_of(seed);
         (scenario.topology.name, scenario.workload.name, scenario.faults.name)
     };
-    let of_matrix = |seed: &u64| scenario_of(*seed).faults.name != RARE.name;
-    let all: BTreeSet<_> = (0..2 * SCENARIOS).filter(of_matrix).map(names).collect();
-    let rare = (0..2 * SCENARIOS).filter(|seed| !of_matrix(seed)).count() as u64;
-    assert_eq!((all.len() as u64, rare), (SCENARIOS, 2 * SCENARIOS / RARE_EVERY));
+    let (rounds, seeds) = (4, 4 * SCENARIOS);
+    let (is_rare, is_apart) = (|name: &str| name == RARE.name, |name: &str| name == APART.name);
+    let (rare, others): (Vec<_>, Vec<_>) = (0..seeds).map(names).partition(|(_, _, faults)| is_rare(faults));
+    let (apart, matrix): (Vec<_>, Vec<_>) = others.into_iter().partition(|(topology, _, _)| is_apart(topology));
+    assert_eq!(matrix.iter().collect::<BTreeSet<_>>().len() as u64, SCENARIOS, "{rounds} rounds");
+    assert_eq!(rare.len() as u64, seeds / RARE_EVERY);
+    assert_eq!(apart.len() as u64, seeds / APART_EVERY - seeds / (APART_EVERY * RARE_EVERY));
     assert_eq!(names(3), names(SCENARIOS + 3));
 }
 
-/// Each mix of faults twice, on a part of the matrix; and what is rare, with three nodes and with five.
+/// Each mix of faults twice, on a part of the matrix; what is rare, with three nodes and with five; and roles apart.
 #[test]
 fn seeds_of_the_matrix() {
-    for seed in (0..SEEDS).chain([RARE_EVERY - 1, 2 * RARE_EVERY - 1]) {
+    for seed in (0..SEEDS).chain([RARE_EVERY - 1, 2 * RARE_EVERY - 1, APART_EVERY - 1, 2 * APART_EVERY - 1]) {
         if let Err(failure) = simulate(seed) {
             panic!("seed {seed}: {failure}");
         }

@@ -5,7 +5,7 @@ use super::scenario::Scenario;
 use crate::trace::Trace;
 use env::Env;
 use net::SimulatedNetwork;
-use node::{CELL, Node};
+use node::{CELL, Node, Role};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,7 +52,8 @@ impl World {
         let env = Env::simulated(seed);
         let network = SimulatedNetwork::new(&env);
         let faults = &scenario.faults;
-        let host = |number| Host::new(&env, number, &scenario.topology, faults.drift_ppm);
+        let topology = &scenario.topology;
+        let host = |number| Host::new(&env, number, topology.roles_of(number), topology, faults.drift_ppm);
         let hosts = Mutex::new((0..scenario.topology.nodes).map(host).collect());
         let world = World { env, scenario, network, hosts, trace, counts: Mutex::default(), broken: Mutex::default() };
         let world = Arc::new(world);
@@ -170,12 +171,21 @@ impl World {
     }
 
     pub fn running(&self) -> Vec<Running> {
-        let hosts = self.hosts.lock();
-        let running = |host: &Host| {
+        self.running_of(&self.hosts.lock()).collect()
+    }
+
+    fn running_of<'a>(&self, hosts: &'a [Host]) -> impl Iterator<Item = Running> + use<'a> {
+        hosts.iter().filter_map(|host| {
             let (node, env) = (host.node.clone()?, host.env.clone()?);
             Some(Running { number: host.number, env, node })
-        };
-        hosts.iter().filter_map(running).collect()
+        })
+    }
+
+    /// Those that serve clients, or should.
+    pub fn gateways(&self) -> Vec<Running> {
+        let hosts = self.hosts.lock();
+        let is_gateway = |number: usize| hosts[number].roles.has(Role::Gateway);
+        self.running_of(&hosts).filter(|running| is_gateway(running.number)).collect()
     }
 
     /// Hosts that are there, by number.
@@ -183,7 +193,7 @@ impl World {
         self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.number).collect()
     }
 
-    /// Whether every host's node serves, all in one view that writes to all devices.
+    /// Whether every host's node runs and every gateway serves, all in one view that writes to all devices.
     pub fn is_settled(&self) -> bool {
         let running = self.running();
         if running.len() != self.present().len() {
@@ -196,12 +206,13 @@ impl World {
         let Some(cell) = newest.cell(CELL) else { return false };
         let Some(installed) = &cell.installed else { return false };
         let devices: usize = self.hosts.lock().iter().filter(|host| !host.is_gone).map(|host| host.devices.len()).sum();
-        let is_whole = cell.view_members().len() == running.len()
+        let gateways = self.gateways();
+        let is_whole = cell.view_members().len() == gateways.len()
             && installed.table.devices().len() == devices
             && cell.undecided.is_empty()
             && cell.removing.is_empty()
             && !installed.founding;
-        is_whole && running.iter().all(|running| running.node.status().serves)
+        is_whole && gateways.iter().all(|running| running.node.status().serves)
     }
 
     pub async fn settle(&self) -> Result<(), String> {
@@ -229,7 +240,8 @@ impl World {
             let devices = self.hosts.lock().iter().map(|host| host.devices.len()).sum::<usize>();
             let knows = |running: &Running| running.node.manager().snapshot().devices().count() == devices;
             let left = |running: &Running| running.node.store().map_or(1, |store| store.size().repair_left);
-            let has_all = self.is_settled() && running.iter().all(knows) && running.iter().all(|running| left(running) == 0);
+            let has_all =
+                self.is_settled() && running.iter().all(knows) && self.gateways().iter().all(|running| left(running) == 0);
             looks = if has_all { looks + 1 } else { 0 };
             if looks == 2 {
                 return true;

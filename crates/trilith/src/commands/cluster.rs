@@ -6,6 +6,7 @@ pub mod remove;
 mod status;
 
 use clap::{Args, Subcommand};
+use node::Role;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +59,10 @@ pub struct NodeArgs {
     /// The data centre or room that the rack is in
     #[arg(long, default_value = "")]
     pub zone: String,
+    /// What it does, separated by commas: `manager` (it votes on what the cluster is), `target` (it serves its disks), `gateway` (it serves S3).
+    /// A cluster has an odd number of managers, best on machines that fail apart
+    #[arg(long, value_delimiter = ',', default_value = "manager,target,gateway")]
+    pub roles: Vec<Role>,
     /// Plain connections to and from other machines, in a cluster without TLS: whoever can read the network reads objects, whoever can change
     /// packets changes them. Only where everybody on the network is trusted
     #[arg(long)]

@@ -34,6 +34,18 @@ pub fn paths(settings: &Settings) -> Vec<PathBuf> {
     if settings.devices.is_empty() { vec![settings.data.join(DEFAULT_DEVICE)] } else { settings.devices.clone() }
 }
 
+/// That a node without the role of a target has no disks, and had none.
+pub fn none(settings: &Settings) -> anyhow::Result<()> {
+    let roles = "`roles` in cluster.toml says that this node serves no disks";
+    if !settings.devices.is_empty() || settings.chunk_space > 0 {
+        bail!("devices, chunk_space: {roles}. Leave these settings out, or let it be a target");
+    }
+    match settings.data.join(DEFAULT_DEVICE) {
+        path if path.exists() => bail!("{} is there, and objects may have copies on it; but {roles}", path.display()),
+        _ => Ok(()),
+    }
+}
+
 /// Opens and locks all disks. A disk that is in use is tried again for the given time.
 pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
     let mut disks = Vec::new();

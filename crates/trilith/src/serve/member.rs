@@ -7,12 +7,13 @@ use crate::place::Place;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
-use consensus::LogPlace;
+use consensus::{LogPlace, PlaceError};
 use device::Device;
+use disk::OpenError;
 use env::Env;
 use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
-use node::{Node, NodeOptions};
+use node::{Node, NodeOptions, Role, Roles};
 use object::{Engines, ObjectService};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,29 +24,29 @@ use topology::MAX_CELL_GATEWAYS;
 const CONSENSUS_FOLDER: &str = "consensus";
 /// Where the node listened for the others at its last start.
 const ADDRESS_FILE: &str = "last-address";
+/// How often a start looks whether the log is free.
+const LOCK_LOOK: Duration = Duration::from_millis(50);
 /// How often a start looks whether the gateway serves.
 const SERVING_LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a node until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Result<()> {
     place.check_exposure()?;
+    let roles = place.roles()?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let disks = devices::open_disks(&env, &settings, super::LOCK_PATIENCE).await?;
+    let disks = match roles.has(Role::Target) {
+        true => devices::open_disks(&env, &settings, super::LOCK_PATIENCE).await?,
+        false => devices::none(&settings).map(|()| Vec::new())?,
+    };
+    let log = open_log(&env, &settings, &place).await?;
     let _pid = super::pid::PidFile::write(&settings.data)?;
     let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
     let (identity, network) = (place.identity()?, place.network(&env)?);
     tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
-    if place.has_formed() && !settings.data.join(CONSENSUS_FOLDER).exists() {
-        bail!(
-            "{} is the first node of a cluster, and its part of the manager is gone: it does not form another one under the same name",
-            settings.data.display()
-        );
-    }
     refuse_copy(&settings, &env, &place, network.clone()).await?;
-    let log = LogPlace::in_folder(&settings.data.join(CONSENSUS_FOLDER)).await.context("opening the consensus log")?;
-    let register = register(&settings, &env, &place)?;
-    let options = NodeOptions { network, identity, log, register, via: place.via.clone() };
+    let register = register(&settings, &env, &place, &roles)?;
+    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
     let opened = Node::open(&env, options).await?;
     place.note_formed(&settings.data)?;
     let manager = opened.manager().clone();
@@ -66,10 +67,22 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
         missing: Vec::new(),
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
         chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
+        silent: silent_nodes(&node),
         s3_address: s3_address.clone(),
         notices: notices(&settings),
     });
     chunk_metrics::register(admin.registry(), &node);
+    if !roles.has(Role::Gateway) {
+        tracing::info!(%roles, "this node serves what these roles do; S3 is served by others");
+        admin.set_ready(true);
+        greet(&settings, None, &admin_server, &origin, &root)?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        admin.set_ready(false);
+        return close(node, &found, admin_server).await;
+    }
     tokio::select! {
         _ = terminate.recv() => return close(node, &found, admin_server).await,
         _ = interrupt.recv() => return close(node, &found, admin_server).await,
@@ -81,7 +94,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     s3_metrics::register(admin.registry(), server.app());
     s3_address.set(server.address()).ok();
     admin.set_ready(true);
-    greet(&settings, &server, &admin_server, &origin, &root)?;
+    greet(&settings, Some(server.address()), &admin_server, &origin, &root)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -90,6 +103,30 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     admin.set_ready(false);
     server.stop().await?;
     close(node, &found, admin_server).await
+}
+
+/// The node's consensus log. A predecessor that ends may hold it for a moment.
+async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Result<LogPlace> {
+    let folder = settings.data.join(CONSENSUS_FOLDER);
+    if place.has_formed() && !folder.exists() {
+        bail!(
+            "{} is the first node of a cluster, and its part of the manager is gone: it does not form another one under the same name",
+            settings.data.display()
+        );
+    }
+    let until = env.now() + super::LOCK_PATIENCE;
+    loop {
+        match LogPlace::in_folder(&folder).await {
+            Err(PlaceError::Base(OpenError::Locked { .. })) if env.now() < until => env.sleep(LOCK_LOOK).await,
+            opened => return opened.context("opening the consensus log"),
+        }
+    }
+}
+
+/// Those of the other nodes that do not answer this one.
+fn silent_nodes(node: &Arc<Node>) -> admin::SilentNodes {
+    let node = Arc::downgrade(node);
+    Arc::new(move || node.upgrade().map(|node| node.silent()).unwrap_or_default())
 }
 
 /// Until this node's gateway serves: some seconds, or, in a cell with as many gateways as it may have, until one of them has gone.
@@ -150,13 +187,13 @@ async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, network: Arc
     std::fs::write(&path, format!("{}\n", place.address)).with_context(|| format!("writing {}", path.display()))
 }
 
-fn register(settings: &Settings, env: &Env, place: &Place) -> anyhow::Result<RegisterNode> {
+fn register(settings: &Settings, env: &Env, place: &Place, roles: &Roles) -> anyhow::Result<RegisterNode> {
     Ok(RegisterNode {
         identity: place.node_identity()?,
         name: place.name.clone(),
         address: place.address.clone(),
         admin_address: settings.admin_address.to_string(),
-        s3_address: settings.s3_address.to_string(),
+        s3_address: if roles.has(Role::Gateway) { settings.s3_address.to_string() } else { String::new() },
         host: place.host.clone(),
         rack: place.rack.clone(),
         zone: place.zone.clone(),

@@ -14,6 +14,7 @@ mod kills;
 mod objects;
 mod pauses;
 mod removal;
+mod roles;
 mod sixth;
 mod tls;
 mod traffic;

@@ -22,13 +22,13 @@ async fn one_grows_to_four_by_joins_and_loses_its_first() {
     cluster.start_all().await;
     cluster.form(1).await;
     cluster.manager(NodeId(1)).set_config("first", Some("here")).await.unwrap();
-    cluster.manager(NodeId(2)).join(&peer(NodeId(1)), &peer(NodeId(2)).address).await.unwrap();
+    cluster.manager(NodeId(2)).join(&peer(NodeId(1)), &peer(NodeId(2)).address, MemberRole::Voter).await.unwrap();
     // At the same time, one of them through a member that does not lead.
     let (three, four) = (peer(NodeId(3)), peer(NodeId(4)));
     let (via_leader, via_follower) = (peer(NodeId(1)), peer(NodeId(2)));
     let (one, other) = tokio::join!(
-        cluster.manager(NodeId(3)).join(&via_leader, &three.address),
-        cluster.manager(NodeId(4)).join(&via_follower, &four.address),
+        cluster.manager(NodeId(3)).join(&via_leader, &three.address, MemberRole::Voter),
+        cluster.manager(NodeId(4)).join(&via_follower, &four.address, MemberRole::Voter),
     );
     one.unwrap();
     other.unwrap();
@@ -40,7 +40,7 @@ async fn one_grows_to_four_by_joins_and_loses_its_first() {
     }
     assert_eq!(cluster.settled().await.starts(CellId(1)), 4);
     // Again: nothing changes.
-    cluster.manager(NodeId(4)).join(&via_follower, &four.address).await.unwrap();
+    cluster.manager(NodeId(4)).join(&via_follower, &four.address, MemberRole::Voter).await.unwrap();
     // The leader goes, asked of another.
     cluster.manager(NodeId(3)).remove_member(NodeId(1)).await.unwrap();
     cluster.crash(NodeId(1)).await;
@@ -48,6 +48,36 @@ async fn one_grows_to_four_by_joins_and_loses_its_first() {
     assert_ne!(leader, NodeId(1));
     assert_eq!(voters(cluster.manager(leader)), [NodeId(2), NodeId(3), NodeId(4)]);
     assert_eq!(cluster.manager(NodeId(2)).begin_start(CellId(1)).await.unwrap(), 5);
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_learner_that_stays_one_counts_for_nothing_and_does_the_rest() {
+    let env = Env::simulated(36);
+    let mut cluster = Cluster::new(&env, 3);
+    cluster.start_all().await;
+    cluster.form(1).await;
+    let (one, three) = (peer(NodeId(1)), peer(NodeId(3)));
+    cluster.manager(three.node).join(&one, &three.address, MemberRole::Learner).await.unwrap();
+    assert_eq!(voters(cluster.manager(one.node)), [one.node]);
+    let learner = cluster.manager(three.node).clone();
+    assert!(!learner.replication().unwrap().has_vote);
+    learner.set_config("by", Some("a learner")).await.unwrap();
+    learner.fresh().await.unwrap();
+    assert_eq!(learner.snapshot().config("by"), Some("a learner"));
+    // Nobody needs it, and it is what it was when it is back.
+    cluster.crash(three.node).await;
+    cluster.manager(one.node).set_config("without", Some("it")).await.unwrap();
+    cluster.start(three.node).await;
+    let learner = cluster.manager(three.node).clone();
+    wait_until(&env, "what it missed", || learner.snapshot().config("without") == Some("it")).await;
+    assert!(!learner.replication().unwrap().has_vote);
+    // It may get a vote, and does not lose it by asking for none.
+    learner.join(&one, &three.address, MemberRole::Voter).await.unwrap();
+    wait_until(&env, "a vote", || learner.replication().unwrap().has_vote).await;
+    let refused = learner.join(&one, &three.address, MemberRole::Learner).await.unwrap_err();
+    assert!(matches!(&refused, MembershipError::Refused { reason } if reason.contains("has a vote")), "{refused}");
+    assert_eq!(voters(cluster.manager(one.node)), [one.node, three.node]);
     cluster.shut_down().await;
 }
 
@@ -128,7 +158,7 @@ async fn members_change_after_a_leader_that_ended_in_the_middle() {
     cluster.network.heal();
     cluster.start(leader).await;
     let four = peer(NodeId(4));
-    cluster.manager(four.node).join(&peer(others[1]), &four.address).await.unwrap();
+    cluster.manager(four.node).join(&peer(others[1]), &four.address, MemberRole::Voter).await.unwrap();
     wait_until(&env, "a vote", || cluster.manager(four.node).replication().unwrap().has_vote).await;
     let members = cluster.manager(four.node).replication().unwrap().members;
     assert!(members.iter().all(|member| member.node != removed) && members.len() == 3, "{members:?}");

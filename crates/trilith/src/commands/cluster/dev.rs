@@ -6,6 +6,7 @@ use crate::place::{Place, Token};
 use crate::say::say;
 use anyhow::{Context, bail};
 use env::Env;
+use node::Role;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
@@ -111,6 +112,7 @@ fn prepare(
             host: None,
             rack: String::new(),
             zone: String::new(),
+            roles: Role::ALL.to_vec(),
             trust_network: false,
         };
         let via = if number == 1 { Vec::new() } else { vec![format!("{}:9002", args.first_addr)] };

@@ -5,6 +5,7 @@ use crate::place::{Place, Token};
 use anyhow::{Context, bail};
 use env::Env;
 use net::RemoteCaller;
+use node::Role;
 use std::net::SocketAddr;
 use types::NodeIdentity;
 
@@ -53,6 +54,9 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
     if address.ip().is_unspecified() || address.port() == 0 {
         bail!("cluster-addr is where the other nodes find this one: {address} is not");
     }
+    if via.is_empty() && !args.roles.contains(&Role::Manager) {
+        bail!("the first node of a cluster has the role manager: nobody else has it yet");
+    }
     let mut identity = NodeIdentity::default();
     env.fill_random(&mut identity.0);
     let name = args.name.clone().unwrap_or_else(|| args.cluster_addr.clone());
@@ -68,6 +72,7 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
         via,
         tls: token.tls,
         trust_network: args.trust_network,
+        roles: args.roles.iter().map(Role::to_string).collect(),
     };
     place.check_exposure()?;
     Ok(place)

@@ -3,7 +3,7 @@
 use super::StatusArgs;
 use crate::commands::size::human;
 use crate::commands::{status, table, verdict};
-use admin::{CellStatus, Status};
+use admin::{CellNode, CellStatus, NodeGateway, Status};
 use anyhow::{Context, bail};
 use std::process::ExitCode;
 
@@ -18,7 +18,8 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     } else {
         print(&status, cell);
     }
-    Ok(verdict(cell.nodes.iter().all(|node| node.serves || node.waits) && cell.undecided.is_empty()))
+    let is_there = |node: &CellNode| node.gateway() != NodeGateway::Away;
+    Ok(verdict(cell.nodes.iter().all(is_there) && cell.undecided.is_empty()))
 }
 
 fn print(status: &Status, cell: &CellStatus) {
@@ -41,13 +42,8 @@ fn print(status: &Status, cell: &CellStatus) {
         .nodes
         .iter()
         .map(|node| {
-            let state = match (node.serves, node.waits) {
-                (true, _) => "serves",
-                (false, true) => "waits",
-                (false, false) => "away",
-            };
             let votes = if node.votes { "votes" } else { "follows" };
-            [node.name.clone(), node.address.clone(), state.to_owned(), votes.to_owned(), node.version.clone()]
+            [node.name.clone(), node.address.clone(), node.gateway().to_string(), votes.to_owned(), node.version.clone()]
         })
         .collect();
     table::print(["node", "address", "gateway", "manager", "version"], &rows);

@@ -24,6 +24,7 @@ const DEVICE_SIZE: &str = "1GiB";
 const S3_PORT: u32 = 9000;
 const ADMIN_PORT: u32 = 9001;
 const CLUSTER_PORT: u32 = 9002;
+const ALL_ROLES: &str = "manager,target,gateway";
 
 /// Clusters that this process has made.
 static MADE: AtomicU32 = AtomicU32::new(0);
@@ -69,8 +70,17 @@ impl Cluster {
         Cluster::found(false, None)
     }
 
+    /// A first node with these roles, alone.
+    pub fn of_one_with(roles: &str) -> Cluster {
+        Cluster::found_with(false, None, roles)
+    }
+
     /// A first node, alone.
     pub fn found(tls: bool, chunk_space: Option<&'static str>) -> Cluster {
+        Cluster::found_with(tls, chunk_space, ALL_ROLES)
+    }
+
+    fn found_with(tls: bool, chunk_space: Option<&'static str>, roles: &str) -> Cluster {
         let mut cluster = Cluster {
             home: Home::new(),
             address: own_address(),
@@ -79,11 +89,11 @@ impl Cluster {
             chunk_space,
             nodes: (0..NODES).map(|_| None).collect(),
         };
-        let made = cluster.init(0, &cluster.data(0).display().to_string());
+        let made = cluster.init_command(0, &cluster.data(0).display().to_string()).args(["--roles", roles]).output().unwrap();
         assert!(made.status.success(), "{}", text(&made.stderr));
         let token = program().args(["cluster", "token", "--data"]).arg(cluster.data(0)).output().unwrap();
         cluster.token = text(&token.stdout).trim().to_owned();
-        cluster.format(0);
+        cluster.format_if_target(0, roles);
         cluster.spawn(0);
         cluster.await_ready(0);
         cluster
@@ -109,26 +119,47 @@ impl Cluster {
 
     /// `trilith cluster init` with a node's addresses.
     pub fn init(&self, node: usize, data: &str) -> Output {
+        self.init_command(node, data).output().unwrap()
+    }
+
+    fn init_command(&self, node: usize, data: &str) -> Command {
         let address = self.at(node);
         let mut command = program();
         command.args(["cluster", "init", "--cluster-addr", &address, "--data", data]);
-        command.args(self.tls.then_some("--tls")).output().unwrap()
+        command.args(self.tls.then_some("--tls"));
+        command
     }
 
     /// `trilith cluster join` with a node's addresses, through the first node.
     pub fn join(&self, node: usize, token: &str, data: &str) -> Output {
+        self.join_command(node, token, data).output().unwrap()
+    }
+
+    fn join_command(&self, node: usize, token: &str, data: &str) -> Command {
         let (address, via) = (self.at(node), self.at(0));
         let mut command = program();
         command.args(["cluster", "join", token, "--via", &via, "--cluster-addr", &address, "--data", data]);
-        command.output().unwrap()
+        command
     }
 
     /// A further node; waits for nothing.
     pub fn join_and_spawn(&mut self, node: usize) {
-        let joined = self.join(node, &self.token, &self.data(node).display().to_string());
+        self.join_and_spawn_with(node, ALL_ROLES);
+    }
+
+    /// A further node with these roles; waits for nothing.
+    pub fn join_and_spawn_with(&mut self, node: usize, roles: &str) {
+        let data = self.data(node).display().to_string();
+        let joined = self.join_command(node, &self.token, &data).args(["--roles", roles]).output().unwrap();
         assert!(joined.status.success(), "{}", text(&joined.stderr));
-        self.format(node);
+        self.format_if_target(node, roles);
         self.spawn(node);
+    }
+
+    fn format_if_target(&self, node: usize, roles: &str) {
+        if roles.contains("target") {
+            self.format(node);
+        }
     }
 
     /// Gives a node an empty device.
