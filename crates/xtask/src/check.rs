@@ -6,6 +6,7 @@
 
 mod smoke;
 
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
@@ -105,7 +106,10 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         },
         // Building everything at once resolves features once; a later `cargo test` finds all of it done.
         cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(20 * 60)),
-        cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60)),
+        Step {
+            environment: vec![("RUST_TEST_THREADS", test_threads().to_string())],
+            ..cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60))
+        },
     ];
     if end_to_end && has_suites(&root.join(END_TO_END_FOLDER)) {
         steps.push(Step {
@@ -117,6 +121,11 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         });
     }
     steps
+}
+
+/// One more than there are processors: tests of clusters wait for leases and processes most of their time.
+fn test_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get) + 1
 }
 
 pub fn cargo_step(name: &'static str, arguments: &[&str], limit: Duration) -> Step {

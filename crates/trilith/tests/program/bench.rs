@@ -4,6 +4,7 @@ use crate::cluster::fixture::own_addresses;
 use crate::server::{Home, PASSWORD, Server, USER, program, text};
 use serde_json::Value;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 /// One run with the given options; what it printed, and whether it succeeded.
 fn run(server: &Server, options: &[&str]) -> (String, bool) {
@@ -87,25 +88,36 @@ fn the_two_forms_of_the_index_are_measured_in_turn() {
     assert!(std::fs::read_dir(&work).unwrap().next().is_none(), "what was made is removed");
 }
 
-/// The experiments of the chunk store that start clusters of six nodes, as short as they can be: they run, and nothing moves to a node that comes.
-#[test]
-fn experiments_with_six_nodes_leave_their_files() {
-    let home = Home::new();
+/// Experiments of the chunk store that start clusters of six nodes, as short as they can be. Each leaves a file, with more than so many rows.
+fn experiments(home: &Home, only: &str, expected: &[(&str, usize)]) -> PathBuf {
     let (out, first) = (home.path("out"), own_addresses());
     let mut command = program();
-    command.args(["bench", "smash", "--quick", "--only", "latency,failure,addition,scale", "--first-addr", &first]);
+    command.args(["bench", "smash", "--quick", "--only", only, "--first-addr", &first]);
     let output = command.arg("--out").arg(&out).arg("--work").arg(home.path("work")).output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    for (name, rows) in [("latency-4k", 1000), ("failure", 10), ("addition", 1), ("scale", 1000)] {
+    for (name, rows) in expected {
         let table = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
-        assert!(table.lines().count() > rows, "{name}: {table}");
+        assert!(table.lines().count() > *rows, "{name}: {table}");
         assert!(std::fs::read_to_string(out.join(format!("{name}.md"))).unwrap().contains("Provisional"));
     }
+    out
+}
+
+#[test]
+fn experiments_with_latencies_know_where_every_chunk_is() {
+    let home = Home::new();
+    let out = experiments(&home, "latency", &[("latency-4k", 1000)]);
     let latencies = std::fs::read_to_string(out.join("latency-4k.md")).unwrap();
     for way in ["one lookup unit", "two lookup units", "CRUSH", "MapX"] {
         assert!(latencies.contains(&format!("| delete | uniform | {way} |")), "{way}: {latencies}");
     }
     assert!(latencies.contains("CRUSH 40 of 40"), "the map says where every chunk is: {latencies}");
+}
+
+#[test]
+fn experiments_with_six_nodes_move_nothing_to_one_that_comes() {
+    let home = Home::new();
+    let out = experiments(&home, "failure,addition,scale", &[("failure", 10), ("addition", 1), ("scale", 1000)]);
     let addition = std::fs::read_to_string(out.join("addition.md")).unwrap();
     assert!(addition.contains("| bytes moved between nodes | 0 |"), "{addition}");
 }

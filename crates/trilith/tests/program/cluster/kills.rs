@@ -74,11 +74,16 @@ fn two_of_three_killed_is_an_outage_and_no_loss() {
         await_refusal(&cluster, 2);
     });
     // Nobody can have decided anything: it stays like this. What is written stays out of the record: a copy of it may stand.
-    let mut connection = Connection::open(&cluster.s3(2)).unwrap();
-    for (method, key) in [("GET", "hot/key-0"), ("PUT", "beside"), ("DELETE", "beside")] {
-        let answer = connection.ask(method, &format!("/linear/{key}"), &[], b"").unwrap();
-        assert_eq!(answer.status, 503, "{method}: {}", answer.text());
-    }
+    std::thread::scope(|scope| {
+        // At once: each waits for a majority as long as a server does.
+        for (method, key) in [("GET", "hot/key-0"), ("PUT", "beside"), ("DELETE", "beside")] {
+            let mut connection = Connection::open(&cluster.s3(2)).unwrap();
+            scope.spawn(move || {
+                let answer = connection.ask(method, &format!("/linear/{key}"), &[], b"").unwrap();
+                assert_eq!(answer.status, 503, "{method}: {}", answer.text());
+            });
+        }
+    });
     traffic.during(&nodes, |load| {
         cluster.spawn(1);
         load.await_more(SOME_ANSWERS);
