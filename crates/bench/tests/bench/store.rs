@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -16,6 +16,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
+
+/// How long a client's last connection may stay in the store's queue.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the store does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +83,27 @@ impl Store {
     pub fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap()
     }
+
+    /// Connections accepted, once there are `expected`: a client may be done before the store takes its last one from the queue.
+    pub fn connections(&self, expected: u64) -> u64 {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let connections = self.seen().connections;
+            if connections >= expected || Instant::now() > end {
+                return connections;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+            let ended = thread.join();
+            // A second panic would end the process before the first one is reported.
+            assert!(std::thread::panicking() || ended.is_ok(), "the store panicked");
         }
     }
 }
