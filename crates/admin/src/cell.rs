@@ -1,7 +1,7 @@
 //! What a member of the manager knows of its cluster's cell.
 
 use crate::status::{CellDevice, CellNode, CellStatus};
-use manager::{Manager, MemberRole};
+use manager::{Manager, MemberRole, member_id};
 use std::collections::BTreeSet;
 use types::{CellId, NodeId};
 
@@ -17,12 +17,8 @@ pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<C
         cell.members.iter().filter(|(gateway, _)| cell.is_in_view(**gateway)).map(|(_, member)| member.node).collect();
     let learning: BTreeSet<NodeId> = cell.learners().map(|(_, member)| member.node).collect();
     let name = |id: NodeId| state.node(id).map(|node| node.name.clone());
-    let voters: BTreeSet<&str> = replication
-        .members
-        .iter()
-        .filter(|member| member.role == MemberRole::Voter)
-        .map(|member| member.address.as_str())
-        .collect();
+    let voters = replication.members.iter().filter(|member| member.role == MemberRole::Voter);
+    let voters: BTreeSet<_> = voters.map(|member| member.node).collect();
     let installed = cell.installed.as_ref();
     let leader = installed.and_then(|installed| cell.members.get(&installed.leader)).and_then(|member| name(member.node));
     let manager_leader =
@@ -41,6 +37,7 @@ pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<C
         manager_leader,
         copies: installed.map_or(0, |installed| installed.table.copies()),
         alone: alone.into_iter().collect(),
+        unregistered: manager.unregistered_members().into_iter().map(|member| member.address).collect(),
         undecided: cell.undecided.keys().map(|gateway| gateway.0).collect(),
         nodes: state
             .nodes()
@@ -53,7 +50,7 @@ pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<C
                 serves: serving.contains(&node.id),
                 waits: waits(node.id),
                 is_silent: silent.contains(&node.id),
-                votes: voters.contains(node.address.as_str()),
+                votes: voters.contains(&member_id(node.identity)),
             })
             .collect(),
         devices: state

@@ -45,6 +45,9 @@ pub struct CellStatus {
     /// Devices that alone may have copies of what was written a moment ago, as that of a first node when a second one joins. While there
     /// are such devices, the loss of one stops all writes until it is back; a checkpoint ends this.
     pub alone: Vec<u32>,
+    /// Addresses of members of the manager whose nodes are not registered: they are joining, or their join ended half-way.
+    #[serde(default)]
+    pub unregistered: Vec<String>,
     pub nodes: Vec<CellNode>,
     pub devices: Vec<CellDevice>,
 }

@@ -39,7 +39,7 @@ pub use export::{
     IMPORT_SKIPPED_STARTS, IMPORT_SKIPPED_VIEWS,
 };
 pub use manager::Manager;
-pub use membership::{GroupMember, MemberRole, ReplicationStatus};
+pub use membership::{GroupMember, MemberRole, ReplicationStatus, member_id};
 pub use name::{
     InvalidBucketName, InvalidCredential, MAX_BUCKET_NAME_BYTES, MIN_BUCKET_NAME_BYTES, check_bucket_name, check_credential,
 };

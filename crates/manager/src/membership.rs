@@ -1,12 +1,13 @@
 //! What a manager says of its members, and how they change. A manager that is alone leads, and has none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use consensus::{GroupStatus, NodeId, Peer};
 use net::{BoxFuture, Refusal, Request, Service};
+use types::NodeIdentity;
 
 use crate::error::{FreshError, MembershipError};
 use crate::manager::{Backing, Manager};
@@ -42,6 +43,11 @@ pub struct ReplicationStatus {
     pub members: Vec<GroupMember>,
     /// Why this member does not follow any more, if so.
     pub stopped: Option<String>,
+}
+
+/// The number of a node's member of the group: a part of the node's identity.
+pub fn member_id(identity: NodeIdentity) -> NodeId {
+    NodeId::of_identity(&identity.0)
 }
 
 impl Manager {
@@ -87,6 +93,14 @@ impl Manager {
             members,
             stopped: status.stopped,
         })
+    }
+
+    /// Members of the group whose nodes are not registered: they are joining, or their join ended half-way.
+    pub fn unregistered_members(&self) -> Vec<GroupMember> {
+        let members = self.replication().map(|replication| replication.members).unwrap_or_default();
+        let state = self.snapshot();
+        let registered: BTreeSet<NodeId> = state.nodes().map(|node| member_id(node.identity)).collect();
+        members.into_iter().filter(|member| !registered.contains(&member.node)).collect()
     }
 
     /// Begins a new group with these members, whose managers are open. Called once in a cluster's life, on one of them; doing it on all

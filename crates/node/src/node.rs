@@ -19,7 +19,7 @@ use engine::ObjectEngine;
 use env::Env;
 use logstore::{LogStore, LogStoreConfig};
 use manager::overseer::Overseer;
-use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, ReplicatedOptions};
+use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, ReplicatedOptions, member_id};
 use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
 use topology::LeaseTerms;
-use types::{Generation, NodeId, NodeIdentity, ViewNumber};
+use types::{Generation, NodeId, ViewNumber};
 
 /// Pause before the manager is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -120,11 +120,6 @@ impl Service for Late {
             None => Box::pin(async { Err(Refusal::early("this node starts")) }),
         }
     }
-}
-
-/// The number under which a node votes: a part of its identity.
-pub(crate) fn member_id(identity: NodeIdentity) -> MemberId {
-    MemberId::of_identity(&identity.0)
 }
 
 impl Node {

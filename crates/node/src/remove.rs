@@ -1,7 +1,8 @@
 //! Taking a node, or a device, out of the cluster that does not come back.
 //!
 //! ```text
-//!   question   version 2 | 0: a node, 1: a device | 1: also if it serves, and whatever is lost with it | the node's name; the device's number, u32
+//!   question   version 2 | 0: a node, 1: a device | 1: also if it serves, and whatever is lost with it | the node's name, or its address if it
+//!              was never registered; the device's number, u32
 //!   answer     empty: it is no part of the cluster any more; else the reason why it still is
 //! ```
 //!
@@ -9,18 +10,18 @@
 //! leads to everything else.
 
 use crate::inquiry::verdict;
-use crate::node::{Inner, member_id};
+use crate::node::Inner;
 use crate::{CELL, PINGS, REMOVALS};
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
 use logstore::Loss;
-use manager::{DeviceState, NodeRecord, Snapshot};
+use manager::{DeviceState, GroupMember, NodeRecord, Snapshot, member_id};
 use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Weak;
 use std::time::Duration;
-use types::{DeviceId, GatewayId};
+use types::{DeviceId, GatewayId, NodeIdentity};
 
 /// The version that is written; 1: of nodes only.
 const REMOVAL_VERSION: u8 = 2;
@@ -37,7 +38,7 @@ const VIEW_LOOK: Duration = Duration::from_millis(50);
 /// What is to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// A node, by its name, with all its devices.
+    /// A node, by its name, with all its devices; or, by its address, one whose join ended half-way.
     Node(String),
     Device(DeviceId),
 }
@@ -98,7 +99,7 @@ impl Inner {
         self.manager.fresh().await.map_err(failed("the manager's leader does not answer"))?;
         let state = self.manager.snapshot();
         let Some(node) = state.nodes().find(|node| node.name == name).cloned() else {
-            return Err(format!("there is no node {name}: it was never part of the cluster, or has been removed"));
+            return self.remove_unregistered(name, force).await;
         };
         if node.id == self.id {
             return Err("a node does not remove itself: ask another one".to_owned());
@@ -116,6 +117,27 @@ impl Inner {
         self.take_out_of_view(&node).await?;
         self.forget_devices(&devices).await?;
         self.manager.remove_node(node.id).await.map_err(failed("its record stays"))
+    }
+
+    /// Removes members of the manager at an address whose nodes have no name yet, because their join ended half-way.
+    async fn remove_unregistered(&self, address: &str, force: bool) -> Result<(), String> {
+        let mut members = self.manager.unregistered_members();
+        members.retain(|member| member.address == address);
+        if members.is_empty() {
+            return Err(format!("there is no node {address}: it was never part of the cluster, or has been removed"));
+        }
+        for GroupMember { node, .. } in members {
+            if !force {
+                let answer = self.callers.to(address, PINGS).call(Bytes::new(), self.env.now() + WHO_PATIENCE).await;
+                let identity = answer.ok().and_then(|answer| Some(NodeIdentity(answer[..].try_into().ok()?)));
+                if identity.is_some_and(|identity| member_id(identity) == node) {
+                    return Err(format!("the node at {address} is joining: stop it first, or remove it all the same with --force"));
+                }
+            }
+            tracing::info!(address, member = node.0, force, "a member of the manager whose node was never registered is removed");
+            self.manager.remove_member(node).await.map_err(failed("it is still a member of the manager"))?;
+        }
+        Ok(())
     }
 
     /// Declares a device gone for good, so that what had copies on it gets others; an error says why it is still waited for.

@@ -2,13 +2,13 @@
 
 use super::cluster::{Cluster, address};
 use super::service::simulate;
-use crate::node::{member_id, take_part};
+use crate::node::take_part;
 use crate::{Applicant, NodeError, inquire};
 use bytes::Bytes;
 use consensus::{BASE_BYTES, LinkWeather, LogPlace, Peer, SimulatedTransport, TaggedTransport, Transport};
 use disk::{SimDisk, SimOptions};
 use env::Env;
-use manager::{MANAGER_GROUP, Manager, MemberRole, RegisterNode, ReplicatedOptions};
+use manager::{MANAGER_GROUP, Manager, MemberRole, RegisterNode, ReplicatedOptions, member_id};
 use net::{BoxFuture, CallError, Caller, Identity, RemoteCaller, Router, ServiceTag};
 use std::sync::Arc;
 use std::time::Duration;

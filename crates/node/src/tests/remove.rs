@@ -2,10 +2,12 @@
 
 use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
-use crate::{CELL, Removed};
+use crate::{CELL, PINGS, Removed};
+use bytes::Bytes;
+use consensus::NodeId as MemberId;
 use engine::Condition;
 use manager::DeviceState;
-use net::{Identity, RemoteCaller};
+use net::{BoxFuture, Identity, Network, Refusal, RemoteCaller, Request, Router, Service};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{ClusterId, DeviceId, NodeIdentity};
@@ -22,7 +24,8 @@ impl Cluster {
         crate::remove(&self.env, &caller, what, force).await.unwrap()
     }
 
-    fn voters(&self) -> usize {
+    /// Members of the manager.
+    fn members(&self) -> usize {
         self.machines[0].node.as_ref().unwrap().manager().replication().unwrap().members.len()
     }
 }
@@ -40,7 +43,7 @@ fn a_dead_node_is_removed_and_counts_no_more() {
         assert!(itself.contains("ask another one"), "{itself}");
         let nobody = cluster.remove(0, "node-7", true).await.unwrap_err();
         assert!(nobody.contains("there is no node node-7"), "{nobody}");
-        assert_eq!(cluster.voters(), 3, "refused, nothing changed");
+        assert_eq!(cluster.members(), 3, "refused, nothing changed");
 
         cluster.kill(2, false).await;
         let until = cluster.env.now() + Duration::from_secs(30);
@@ -49,7 +52,7 @@ fn a_dead_node_is_removed_and_counts_no_more() {
             assert!(cluster.env.now() < until, "{reason}");
             cluster.env.sleep(Duration::from_millis(500)).await;
         }
-        assert_eq!(cluster.voters(), 2);
+        assert_eq!(cluster.members(), 2);
         let state = cluster.machines[0].node.as_ref().unwrap().manager().snapshot();
         assert_eq!((state.nodes().count(), state.devices().count()), (2, 2));
         let again = cluster.remove(1, "node-2", false).await.unwrap_err();
@@ -65,6 +68,61 @@ fn a_dead_node_is_removed_and_counts_no_more() {
             assert_eq!(get(&*cluster.engines()[1], &format!("key-{index}")).await.unwrap(), Some(index));
         }
     });
+}
+
+#[test]
+fn a_member_that_was_never_registered_is_removed_by_its_address() {
+    simulate(async {
+        let cluster = Cluster::start(45).await;
+        let manager = cluster.machines[0].node.as_ref().unwrap().manager();
+        assert_eq!(manager.unregistered_members(), []);
+        let (lost, kept) = (address(7), address(8));
+        for (number, at) in [(77, &lost), (78, &kept), (79, &lost)] {
+            // It can't be reached: a learner is what it stays.
+            manager.add_member(MemberId(number), at).await.unwrap_err();
+        }
+        let addresses = || manager.unregistered_members().into_iter().map(|member| member.address).collect::<Vec<_>>();
+        assert_eq!(addresses(), [lost.as_str(), kept.as_str(), lost.as_str()]);
+        cluster.remove(1, &lost, false).await.unwrap();
+        manager.fresh().await.unwrap();
+        assert_eq!(addresses(), [kept]);
+        assert_eq!(cluster.members(), 4);
+        let again = cluster.remove(1, &lost, false).await.unwrap_err();
+        assert!(again.contains("never part of the cluster"), "{again}");
+        // The address of a node that has a name is none of these.
+        let named = cluster.remove(0, &address(2), true).await.unwrap_err();
+        assert!(named.contains("never part of the cluster"), "{named}");
+        assert_eq!(cluster.members(), 4);
+    });
+}
+
+#[test]
+fn a_member_that_is_joining_is_removed_only_by_force() {
+    simulate(async {
+        let cluster = Cluster::start(46).await;
+        let manager = cluster.machines[0].node.as_ref().unwrap().manager();
+        let identity = NodeIdentity([78; 16]);
+        manager.add_member(manager::member_id(identity), &address(8)).await.unwrap_err();
+        let own = Identity { cluster: ClusterId([9; 16]), node: identity };
+        let listener = cluster.network.listen(&address(8)).await.unwrap();
+        let here = Router::new().with(PINGS, Arc::new(Answers(identity)));
+        let listening = cluster.env.spawn(net::serve(cluster.env.clone(), listener, Arc::new(here), own));
+        let refused = cluster.remove(0, &address(8), false).await.unwrap_err();
+        assert!(refused.contains("is joining"), "{refused}");
+        assert_eq!(cluster.members(), 4);
+        cluster.remove(0, &address(8), true).await.unwrap();
+        assert_eq!(cluster.members(), 3);
+        listening.abort();
+    });
+}
+
+/// A node that says who it is.
+struct Answers(NodeIdentity);
+
+impl Service for Answers {
+    fn handle(&self, _: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async { Ok(Bytes::copy_from_slice(&self.0.0)) })
+    }
 }
 
 /// What would be lost with these devices, after a while.
@@ -145,7 +203,7 @@ fn a_node_that_serves_is_removed_by_force() {
         put(&*cluster.engines()[0], "key", 1, Condition::None).await.unwrap();
         cluster.remove(0, "node-2", true).await.unwrap();
         let cell = cluster.machines[0].node.as_ref().unwrap().manager().snapshot().cell(CELL).cloned().unwrap();
-        assert_eq!((cell.view_members().len(), cluster.voters()), (2, 2));
+        assert_eq!((cell.view_members().len(), cluster.members()), (2, 2));
         put(&*cluster.engines()[1], "key", 2, Condition::None).await.unwrap();
         assert_eq!(get(&*cluster.engines()[0], "key").await.unwrap(), Some(2));
         assert!(get(&*cluster.engines()[2], "key").await.is_err(), "it is no part of the cluster any more");

@@ -112,7 +112,7 @@ pub struct StatusArgs {
                   and nobody waits for its disks. Don't start its folder again: a machine that comes back joins\n\
                   with an empty one.\n\nExample:\n  trilith cluster remove node-3 --data /srv/trilith")]
 pub struct RemoveArgs {
-    /// The node's name, as `trilith cluster status` shows it
+    /// The node's name, as `trilith cluster status` shows it; or the address of one whose join ended half-way
     pub name: String,
     #[command(flatten)]
     pub data: DataArgs,

@@ -34,6 +34,9 @@ fn print(status: &Status, cell: &CellStatus) {
     if !cell.alone.is_empty() {
         println!("  written to devices {:?} alone: keep them up", cell.alone);
     }
+    for address in &cell.unregistered {
+        println!("  {address} is joining; if it does not come: trilith cluster remove {address}");
+    }
     if cell.nodes.iter().any(|node| node.waits) {
         println!("  {} gateways are as many as a cell may have: those that wait come in when one goes", cell.gateways);
     }
