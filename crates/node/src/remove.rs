@@ -131,10 +131,17 @@ impl Inner {
                 let answer = self.callers.to(address, PINGS).call(Bytes::new(), self.env.now() + WHO_PATIENCE).await;
                 let identity = answer.ok().and_then(|answer| Some(NodeIdentity(answer[..].try_into().ok()?)));
                 if identity.is_some_and(|identity| member_id(identity) == node) {
-                    return Err(format!("the node at {address} is joining: stop it first, or remove it all the same with --force"));
+                    return Err(format!(
+                        "the node at {address} is joining: stop it first, or remove it all the same with --force"
+                    ));
                 }
             }
-            tracing::info!(address, member = node.0, force, "a member of the manager whose node was never registered is removed");
+            tracing::info!(
+                address,
+                member = node.0,
+                force,
+                "a member of the manager whose node was never registered is removed"
+            );
             self.manager.remove_member(node).await.map_err(failed("it is still a member of the manager"))?;
         }
         Ok(())
