@@ -112,6 +112,11 @@ impl<K: Copy + Ord, V> Reserve<K, V> {
         self.pending.contains_key(&key)
     }
 
+    /// The value of a pending key.
+    pub(crate) fn pending_mut(&mut self, key: K) -> Option<&mut V> {
+        self.pending.get_mut(&key).map(|pending| &mut pending.value)
+    }
+
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
@@ -146,7 +151,8 @@ impl<K: Copy + Ord, V> Reserve<K, V> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    fn check_unknown(&self, key: K) -> Result<(), ReserveError> {
+    /// Refuses a key that is pending or in limbo.
+    pub(crate) fn check_unknown(&self, key: K) -> Result<(), ReserveError> {
         if self.pending.contains_key(&key) {
             return Err(ReserveError::Pending);
         }
