@@ -228,16 +228,18 @@ impl Removing {
             Ok(()) => engine.is_empty(id).await.map_err(ObjectError::from),
             Err(unsettled) => Err(unsettled),
         };
-        if !matches!(is_empty, Ok(true)) {
-            match manager.reactivate_bucket(name, id, removal).await {
-                // Refused: somebody else has ended the removal, or taken it over.
-                Ok(_) | Err(ManagerError::Refused(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-            is_empty?;
-            return Err(ObjectError::BucketNotEmpty);
+        let ended = match is_empty {
+            Ok(true) => manager.remove_bucket(name, id, removal).await,
+            _ => manager.reactivate_bucket(name, id, removal).await.map(drop),
+        };
+        match (ended, is_empty) {
+            // Gone: another node has ended this removal meanwhile.
+            (Ok(()), Ok(true)) | (Err(ManagerError::Refused(BucketError::NotFound)), _) => {}
+            // The bucket is used as before, or somebody has begun another removal.
+            (Ok(()) | Err(ManagerError::Refused(_)), Err(error)) => return Err(error),
+            (Ok(()) | Err(ManagerError::Refused(_)), Ok(false)) => return Err(ObjectError::BucketNotEmpty),
+            (Err(error), _) => return Err(error.into()),
         }
-        manager.remove_bucket(name, id, removal).await?;
         if let Some(closed) = closed {
             closed.remove();
         }

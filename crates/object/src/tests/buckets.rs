@@ -152,18 +152,26 @@ async fn half_done_removals_are_ended_by_and_by() {
     half_done_removals_are_ended(&world).await;
 }
 
-/// While a node waits for the others, the removal is ended by who began it.
+/// While a node waits for the others, the removal is ended by another one.
 struct EndsMeanwhile {
     manager: Arc<Manager>,
-    removal: Removal,
+    removes: bool,
+    /// How what waits ends then.
+    fails: bool,
 }
 
 impl Peers for EndsMeanwhile {
     fn settle(&self, _: CommandIndex, _: Option<BucketId>) -> Settling<'_> {
         Box::pin(async move {
-            let id = self.manager.snapshot().bucket("box").expect("there").id;
-            self.manager.reactivate_bucket("box", id, self.removal).await.expect("used as before");
-            Ok(())
+            let state = self.manager.snapshot();
+            let Some(bucket) = state.bucket("box") else { return Ok(()) };
+            let BucketState::Deleting(removal) = bucket.state else { panic!("the removal stands") };
+            let ended = match self.removes {
+                true => self.manager.remove_bucket("box", bucket.id, removal).await,
+                false => self.manager.reactivate_bucket("box", bucket.id, removal).await.map(drop),
+            };
+            ended.expect("it was not over");
+            if self.fails { Err(Unsettled { reason: "silence".to_owned() }) } else { Ok(()) }
         })
     }
 }
@@ -171,13 +179,32 @@ impl Peers for EndsMeanwhile {
 #[tokio::test]
 async fn a_removal_that_is_over_is_not_ended_once_more() {
     let world = World::with_bucket().await;
-    let removal = mark(&world, "box").await;
-    let peers = Arc::new(EndsMeanwhile { manager: world.manager.clone(), removal });
-    let engines = Engines::log(world.engine.clone());
-    let node = ObjectService::new(world.manager.clone(), engines, Env::simulated(8)).with_peers(peers);
-    node.finish_removals().await.expect("it is over");
+    mark(&world, "box").await;
+    let peers = EndsMeanwhile { manager: world.manager.clone(), removes: false, fails: false };
+    node_with(&world, peers).finish_removals().await.expect("it is over");
     assert_eq!(state_of(&world.manager, "box"), Some(BucketState::Active), "nobody asks for its removal any more");
     world.put("key", "x").await;
+}
+
+fn node_with(world: &World, peers: EndsMeanwhile) -> ObjectService {
+    let engines = Engines::log(world.engine.clone());
+    ObjectService::new(world.manager.clone(), engines, Env::simulated(8)).with_peers(Arc::new(peers))
+}
+
+#[tokio::test]
+async fn who_asked_for_a_removal_that_another_node_ends_is_told_how_it_ended() {
+    for fails in [false, true] {
+        let world = World::with_bucket().await;
+        let peers = EndsMeanwhile { manager: world.manager.clone(), removes: true, fails };
+        node_with(&world, peers).delete_bucket(&root(), "box").await.expect("it is gone");
+        assert_eq!(state_of(&world.manager, "box"), None);
+        let world = World::with_bucket().await;
+        let peers = EndsMeanwhile { manager: world.manager.clone(), removes: false, fails };
+        let kept = node_with(&world, peers).delete_bucket(&root(), "box").await;
+        let reason = format!("{kept:?}");
+        assert_eq!((kept.is_err(), reason.contains("silence")), (true, fails), "{reason}");
+        assert_eq!(state_of(&world.manager, "box"), Some(BucketState::Active));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
