@@ -216,11 +216,18 @@ impl<W: Word> LookupOf<W> {
         if escapes > 0 && !self.has_overflow_room(escapes as u64) {
             return Err(ApplyError::Invalid("seeds: the overflow table is full"));
         }
-        let puts = update.overlay.iter().filter(|change| matches!(change, OverlayChange::Put(..))).count();
-        if self.overlay_len() + puts > OVERLAY_CAPACITY {
+        if self.overlay_len() + self.overlay_growth(update) > OVERLAY_CAPACITY {
             return Err(ApplyError::Invalid("overlay: it is full"));
         }
         Ok(())
+    }
+
+    /// Entries of the overlay that an update adds at most: a key that is moved has its own already.
+    fn overlay_growth(&self, update: &Update) -> usize {
+        let overlay = self.current.classifier.overlay();
+        let is_new =
+            |change: &&OverlayChange| matches!(change, OverlayChange::Put(digest, _) if overlay.choice(*digest).is_none());
+        update.overlay.iter().filter(is_new).count()
     }
 
     /// Changes the value of a key if it still is what the caller expects: how a unit without its keyed side moves a key's

@@ -5,6 +5,7 @@ use proptest::prelude::{Strategy, any, prop_oneof};
 
 use super::{BuildError, Config, InsertError, Maintenance, Renewal};
 use crate::lookup::{Applied, ApplyError, Exchanged, Lookup, Reader};
+use crate::overlay::OVERLAY_CAPACITY;
 use crate::shape::Shape;
 use crate::update::Update;
 use crate::value::{PackedValue, ValueWords, fits};
@@ -162,6 +163,43 @@ fn churn_at_full_load_fills_the_overlay_and_renewal_empties_it() {
     assert!(seen_in_overlay > 3, "{seen_in_overlay}");
     remote.assert_equals(&maintenance);
     assert_reads(&mut remote.lookup.reader().expect("wide enough"), &present);
+}
+
+/// A key of the overlay that makes room for another one has its entry there already. To the last entry such an insertion succeeds.
+#[test]
+fn keys_of_a_full_overlay_are_moved_to_make_room() {
+    let count = 1_000;
+    let mut maintenance = filled(count);
+    let mut remote = Remote::of(&maintenance);
+    let is_held =
+        |maintenance: &Maintenance<u64>, number: u64| maintenance.in_overlay(maintenance.hasher().digest(&key(number)));
+    // Of keys that are not in the overlay one leaves for each that comes, so that it gets full.
+    let mut others: std::collections::VecDeque<u64> = (0..count).collect();
+    let mut moved = 0;
+    for number in count..count + 60_000 {
+        let leaves = others.pop_front().expect("most keys are not in the overlay");
+        remote.receive(&maintenance.remove(&key(leaves)).expect("it is there"));
+        let before = maintenance.lookup().overlay_len();
+        match maintenance.insert(&key(number), value(number)) {
+            Ok(update) => {
+                let puts = update.overlay.len();
+                moved += usize::from(before + puts > OVERLAY_CAPACITY);
+                remote.receive(&update);
+                if !is_held(&maintenance, number) {
+                    others.push_back(number);
+                }
+            }
+            // It would need the entry that there is not.
+            Err(InsertError::NeedsRebuild) => {
+                remote.receive(&maintenance.insert(&key(leaves), value(leaves)).expect("it was there"));
+                others.push_back(leaves);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(maintenance.lookup().overlay_len(), OVERLAY_CAPACITY);
+    assert!(moved > 0, "no key of the full overlay was moved");
+    remote.assert_equals(&maintenance);
 }
 
 #[test]
