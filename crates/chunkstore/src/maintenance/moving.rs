@@ -32,6 +32,9 @@ impl MaintenanceUnit {
             None => {}
         }
         self.check_target(id, from, to)?;
+        if self.moves.len() >= MAX_MOVING {
+            return Err(Refusal::Busy);
+        }
         self.begin_move(id, from, to, is_lost)
     }
 
@@ -40,10 +43,7 @@ impl MaintenanceUnit {
         row.places.replaced(from, to).filter(|_| from != to).ok_or(Refusal::Places)?;
         self.space.check(to, row.bytes)?;
         // A former copy there must be forgotten first, or the two would be taken for each other.
-        if self.copies.in_limbo((id.number, to)).is_some() {
-            return Err(Refusal::UnderWay);
-        }
-        if self.moves.len() >= MAX_MOVING { Err(Refusal::Busy) } else { Ok(()) }
+        if self.copies.in_limbo((id.number, to)).is_some() { Err(Refusal::UnderWay) } else { Ok(()) }
     }
 
     /// Another target takes its place. Whether a copy is there nobody knows yet.
@@ -59,7 +59,9 @@ impl MaintenanceUnit {
         let relocation = self.next_move;
         let (era, after_move) = (Era(row.era.0 + 1), relocation + 1);
         let held = Held { nonce: row.nonce, bytes: row.bytes, era, after_move, is_discarded: false };
-        self.targets.reserve((id.number, to), held, None).expect("the chunk was not moving, and the limit was looked at");
+        self.targets
+            .reserve((id.number, to), held, None)
+            .expect("the chunk is not moving, and the limit was looked at or another target has left");
         self.space.take(to, row.bytes);
         self.next_move += 1;
         self.moves.insert(relocation, id.number);
@@ -105,3 +107,6 @@ impl MaintenanceUnit {
         Ok(Answer::Done)
     }
 }
+
+#[cfg(test)]
+mod tests;
