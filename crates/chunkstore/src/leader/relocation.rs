@@ -5,7 +5,8 @@
 //!   raise ──► others ─┴─ all ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
 //! ```
 //!
-//! A dead copy stops it: the unit hears of that from the node, and ends the chunk.
+//! A copy that is to stay and is not there takes no write, of the old era or of the new one: the relocation goes on without it, and it is found
+//! missing afterwards, as any other. A dead copy stops it: the unit hears of that from the node, and ends the chunk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,8 @@ pub(super) struct Driver {
     asked: Move,
     /// Copies that belong to the new era, and what they had then: nothing is written to them but in that era.
     raised: BTreeMap<BlockPlace, Mark>,
+    /// Copies that stay, and are not there: they were asked to raise their era.
+    missing: BTreeSet<BlockPlace>,
     /// The source answers nobody: it has departed, or is lost.
     has_departed: bool,
     /// Copies without content that could be taken.
@@ -30,8 +33,8 @@ pub(super) struct Driver {
 
 impl Driver {
     pub fn new(asked: Move) -> Self {
-        let (raised, empty) = (BTreeMap::new(), BTreeSet::new());
-        let mut driver = Driver { asked, raised, has_departed: false, empty, taken: None, is_brought: false };
+        let (raised, missing, empty) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let mut driver = Driver { asked, raised, missing, has_departed: false, empty, taken: None, is_brought: false };
         driver.hear(asked);
         driver
     }
@@ -59,12 +62,13 @@ impl Driver {
             let request = NodeRequest::Bring { relocation, era, capacity, version, is_settled, content };
             return vec![self.order(MoveStep::Bring, to, request)];
         }
-        // No write of the old era can be completed any more. A lost copy takes none either.
-        if self.has_departed && self.survivors(lost).all(|place| self.raised.contains_key(&place)) {
+        // No write of the old era can be completed any more. A copy that is lost, or not there, takes none either.
+        let is_decided = |place: &BlockPlace| self.raised.contains_key(place) || self.missing.contains(place);
+        if self.has_departed && self.survivors(lost).all(|place| is_decided(&place)) {
             let take = self.best(lost).map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
             return take.into_iter().collect();
         }
-        let unraised = self.survivors(lost).filter(|place| !self.raised.contains_key(place));
+        let unraised = self.survivors(lost).filter(|place| !is_decided(place));
         let mut orders: Vec<Order> =
             unraised.map(|place| self.order(MoveStep::Raise, place, NodeRequest::Raise { era })).collect();
         if !self.has_departed {
@@ -90,6 +94,10 @@ impl Driver {
             }
             (MoveStep::Raise, NodeAnswer::Done(Some(mark))) => {
                 self.raised.insert(place, *mark);
+            }
+            (MoveStep::Raise, NodeAnswer::Absent | NodeAnswer::Departed) => {
+                self.missing.insert(place);
+                self.empty.insert(place);
             }
             (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
             // Another copy must do.

@@ -126,3 +126,29 @@ fn a_target_that_takes_no_writes_is_replaced() {
         assert_eq!(orders, [Order::NeedsTarget(asked(false))]);
     }
 }
+
+/// Nothing could be written to the chunk until it was, and its unit got no space back.
+#[test]
+fn a_copy_that_stays_and_is_not_there_holds_nothing_up() {
+    for gone in [NodeAnswer::Absent, NodeAnswer::Departed] {
+        let (mut driver, lost) = (Driver::new(asked(false)), Lost::default());
+        driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
+        driver.answered(MoveStep::Raise, place(1), &gone, &lost);
+        assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 2)], "it is asked once");
+        let orders = driver.answered(MoveStep::Raise, place(2), &raised(7), &lost);
+        assert_eq!(steps(&orders), [(MoveStep::Take, 0)]);
+        let orders = driver.answered(MoveStep::Take, place(0), &NodeAnswer::Damaged, &lost);
+        assert_eq!(steps(&orders), [(MoveStep::Take, 2)], "the only one that has something");
+        let orders = driver.answered(MoveStep::Take, place(2), &content(7), &lost);
+        assert_eq!(brought(&orders), Some(version(7)));
+    }
+}
+
+#[test]
+fn a_target_is_brought_nothing_before_the_others_are_raised() {
+    let (mut driver, lost) = (Driver::new(asked(false)), Lost::default());
+    driver.answered(MoveStep::Raise, place(1), &NodeAnswer::Absent, &lost);
+    driver.answered(MoveStep::Raise, place(2), &NodeAnswer::Refused(NodeRefusal::Busy), &lost);
+    let orders = driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
+    assert_eq!(steps(&orders), [(MoveStep::Raise, 2)]);
+}
