@@ -33,8 +33,14 @@ pub const PIECE_BYTES: usize = 1 << 20;
 pub const HOST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a node may take over one request of a unit's leader.
 pub const ERRAND_PATIENCE: Duration = Duration::from_secs(10);
-/// Errands and proposals of one leader that may be under way.
+/// Errands of one leader that may be under way.
 pub const MAX_DUTIES: usize = 256;
+/// Of these with one node: another one that answers late leaves room for the others.
+pub const MAX_NODE_ERRANDS: usize = MAX_DUTIES / 2;
+/// With a node that was not heard of lately: enough to find out when it is back before it says so.
+pub const MAX_SILENT_ERRANDS: usize = 1;
+/// Proposals of one leader that may be under way and that nobody waits for.
+pub const MAX_PROPOSALS: usize = 256;
 /// Copies on one lost device for which a leader begins relocations at a time.
 pub const MAX_REPAIRS: usize = 256;
 /// Missing copies that a leader remembers.
@@ -45,6 +51,8 @@ pub const LOST_LOOK: Duration = Duration::from_secs(60);
 pub const MEND_PATIENCE: Duration = Duration::from_secs(15);
 /// Damaged blocks whose chunks a leader looks for at a time.
 pub const MAX_SOUGHT_BLOCKS: usize = 64;
+/// How often their nodes are asked to condemn them, one look after the other, before others have their turn.
+pub const MAX_CONDEMN_TRIES: u32 = 3;
 /// How often a leader looks through all chunks for damaged blocks that can be condemned.
 pub const CONDEMN_LOOK: Duration = Duration::from_secs(5);
 /// Within this time a leader asks once whether each copy is there.

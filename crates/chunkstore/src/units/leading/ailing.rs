@@ -42,6 +42,11 @@ impl Ailing {
         }
     }
 
+    /// What nodes have said that there are not any more is nothing.
+    pub fn keep_nodes(&mut self, is_there: impl Fn(NodeId) -> bool) {
+        self.reported.retain(|node, _| is_there(*node));
+    }
+
     /// What there is no room for is found by the next audit.
     pub fn miss(&mut self, id: ChunkId, place: BlockPlace) {
         if self.missing.len() < MAX_MISSING {

@@ -1,9 +1,10 @@
 //! Damaged blocks are condemned, some at a time, when no chunk has its last copy there.
 //!
 //! ```text
-//!   damaged ─► sought: the rows of its chunks come into the state ─┬─► no last copy ─► its node condemns it ─► not damaged any more, but lost
-//!      ▲                                                           └─► a last copy ─► kept ─┐
-//!      └──────────────────────── after a while: the others may be back ◄────────────────────┘
+//!   damaged ─► sought: the rows of its chunks come into the state ─┬─► no last copy ─► its node is to condemn it ─► not damaged any more, but lost
+//!      ▲                                                           │                              │ it can't, or is away
+//!      │                                                           └─► a last copy ──────────────┴─► rests, so that others are sought ─┐
+//!      └──────────────────────── after a while: the other copies, or the node, may be back ◄───────────────────────────────────────────┘
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use env::Instant;
 use format::chunk_block::MAX_BLOCK_ENTRIES;
 use format::chunk_place::BlockPlace;
 
-use crate::limits::{CONDEMN_LOOK, LOST_LOOK, MAX_SOUGHT_BLOCKS, MAX_SWEPT};
+use crate::limits::{CONDEMN_LOOK, LOST_LOOK, MAX_CONDEMN_TRIES, MAX_SOUGHT_BLOCKS, MAX_SWEPT};
 
 /// Whatever is in them, there is room for the rows of their chunks.
 const _: () = assert!(MAX_SOUGHT_BLOCKS * MAX_BLOCK_ENTRIES <= MAX_SWEPT / 2);
@@ -22,9 +23,10 @@ const _: () = assert!(MAX_SOUGHT_BLOCKS * MAX_BLOCK_ENTRIES <= MAX_SWEPT / 2);
 pub struct Condemning {
     /// All of their chunks' rows are to be in the state.
     sought: BTreeSet<BlockPlace>,
-    /// Blocks in which chunks have their last copies, and when that was seen.
-    kept: BTreeMap<BlockPlace, Instant>,
-    /// When those that are sought were looked at.
+    /// Blocks about which it was decided, and when: chunks have their last copies there, or their nodes were asked and have not done it.
+    rests: BTreeMap<BlockPlace, Instant>,
+    /// How often those that are sought were handed out, and when they were looked at.
+    handed_out: u32,
     looked: Option<Instant>,
 }
 
@@ -32,12 +34,12 @@ impl Condemning {
     /// These are damaged now. Further ones are sought when it is decided about those before.
     pub fn choose(&mut self, now: Instant, damaged: &BTreeSet<BlockPlace>) {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < LOST_LOOK;
-        self.kept.retain(|place, at| damaged.contains(place) && is_recent(*at));
+        self.rests.retain(|place, at| damaged.contains(place) && is_recent(*at));
         self.sought.retain(|place| damaged.contains(place));
         if self.sought.is_empty() {
-            let new = damaged.iter().filter(|place| !self.kept.contains_key(place));
+            let new = damaged.iter().filter(|place| !self.rests.contains_key(place));
             self.sought = new.take(MAX_SOUGHT_BLOCKS).copied().collect();
-            self.looked = None;
+            (self.handed_out, self.looked) = (0, None);
         }
     }
 
@@ -55,8 +57,13 @@ impl Condemning {
     pub fn decide(&mut self, now: Instant, kept: &BTreeSet<BlockPlace>) -> Vec<BlockPlace> {
         self.looked = Some(now);
         self.sought.retain(|place| !kept.contains(place));
-        self.kept.extend(kept.iter().map(|place| (*place, now)));
-        self.sought.iter().copied().collect()
+        self.rests.extend(kept.iter().map(|place| (*place, now)));
+        let condemned: Vec<BlockPlace> = self.sought.iter().copied().collect();
+        self.handed_out += 1;
+        if self.handed_out >= MAX_CONDEMN_TRIES {
+            self.rests.extend(std::mem::take(&mut self.sought).into_iter().map(|place| (place, now)));
+        }
+        condemned
     }
 }
 

@@ -57,6 +57,7 @@ pub struct Mend {
 impl Leading {
     /// Makes copies again that are lost or damaged.
     pub fn heal(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Healing {
+        self.ailing.keep_nodes(|node| state.node(node).is_some());
         let found = self.ailing.found();
         self.notice_lost(now, state, unit, &found);
         self.look_for_rows(now, unit, &found);
@@ -85,9 +86,11 @@ impl Leading {
 
     /// Chunks about whose copies there is something to do: their rows are needed in the state.
     fn look_for_rows(&mut self, now: Instant, unit: &MaintenanceUnit, found: &Found) {
-        let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && unit.held_bytes(**place).is_some());
-        self.condemning.choose(now, &damaged.map(|(place, _)| *place).collect());
         let lost = self.leader.lost();
+        // Nobody is left whom to ask about those of a lost device.
+        let is_damaged = |place: BlockPlace| unit.held_bytes(place).is_some() && !lost.holds(place);
+        let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && is_damaged(**place));
+        self.condemning.choose(now, &damaged.map(|(place, _)| *place).collect());
         let blocks = self.condemning.sought().iter().chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
         self.sweep.look_for(lost.devices().clone(), blocks);
     }
@@ -142,12 +145,28 @@ impl Leading {
         if self.leader.lost().is_empty() || self.looked.lost.is_some_and(is_recent) {
             return Vec::new();
         }
-        let mut copies = lost_copies(unit, self.leader.lost()).peekable();
-        let is_any = copies.peek().is_some();
+        let mut is_any = false;
         // What is moving is looked after above; what ends needs no copy.
+        let copies = lost_copies(unit, self.leader.lost()).inspect(|_| is_any = true);
         let due: Vec<(ChunkId, BlockPlace)> = copies.filter(|(id, _)| unit.is_at_rest(*id)).take(MAX_REPAIRS).collect();
-        self.looked.lost = (!is_any).then_some(now);
+        if !is_any {
+            self.looked.lost = Some(now);
+            self.tell_of_gone(unit);
+        }
         self.relocate_all(state, unit, due, Leaving::lost, random)
+    }
+
+    /// Says how many chunks are lost; nothing can be done about them.
+    fn tell_of_gone(&self, unit: &MaintenanceUnit) {
+        let lost = self.leader.lost();
+        let gone = unit.index().filter(|(id, places)| unit.is_at_rest(*id) && is_gone(places, lost)).count();
+        if gone > 0 {
+            tracing::error!(
+                shard = unit.shard().0,
+                chunks = gone,
+                "chunks are lost: all of their copies were in places that are"
+            );
+        }
     }
 
     /// Rotten copies that are to be written again, some at a time; and those with which that was tried for too long.
@@ -322,11 +341,17 @@ impl Leading {
     }
 }
 
-/// A copy in a lost place of each chunk that has one. Pages come first: with the last copy of one all its rows would go.
+/// A copy in a lost place of each chunk that has one, and one elsewhere. Pages come first: with the last copy of one all its rows would go.
 fn lost_copies<'a>(unit: &'a MaintenanceUnit, lost: &'a Lost) -> impl Iterator<Item = (ChunkId, BlockPlace)> + 'a {
     let pages = ChunkNumber(unit.capacity());
     let all = unit.index_from(pages).chain(unit.index().take_while(move |(id, _)| id.number < pages));
+    let all = all.filter(|(_, places)| !is_gone(places, lost));
     all.filter_map(|(id, places)| Some((id, places.iter().find(|place| lost.holds(*place))?)))
+}
+
+/// Whether no copy is left: a relocation would have nothing to bring, and would never end.
+fn is_gone(places: &ChunkPlaces, lost: &Lost) -> bool {
+    places.iter().all(|place| lost.holds(place))
 }
 
 /// Whether what was written to a device is still on it.
