@@ -15,13 +15,13 @@ use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
-use format::chunk_update::LookupUpdate;
+use format::chunk_update::{LookupChange, LookupUpdate, Stream};
 use types::DeviceId;
 
 use crate::lookup::{Progress, Received};
 use crate::maintenance::{Applied, Duty, MaintenanceUnit, Move};
-use crate::message::{NodeAnswer, NodeRequest, Resolved, ToNode};
-use crate::publisher::{PublishError, Publisher};
+use crate::message::{NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
+use crate::publisher::{Begins, PublishError, Publisher};
 use relocation::Driver;
 
 /// One of the hosts of the shard's lookup units.
@@ -36,8 +36,11 @@ pub struct CommitTag(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Errand {
     Erase,
-    Forget,
-    /// A given up target is to depart; then it is forgotten.
+    Forget {
+        era: Era,
+        resolved: Resolved,
+    },
+    /// A given up target, or a copy that is there again though it had ended, is to depart; then it is forgotten.
     Discard {
         era: Era,
         resolved: Resolved,
@@ -85,7 +88,12 @@ struct Followed {
     progress: Option<Progress>,
     /// What its last report said.
     reported: Option<Progress>,
+    /// The newest snapshot that is on its way there: one is as large as the shard may become, and answers everything that was said before it.
+    awaited: Option<SnapshotPlace>,
 }
+
+/// Where in which stream a snapshot stands.
+pub type SnapshotPlace = (Stream, u64);
 
 /// The leader's side of a unit.
 pub struct Leader {
@@ -97,19 +105,24 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Begins to lead: builds the table from the state and its pages, and gives every host its snapshot.
+    /// Begins to lead: builds the table from the state and its pages, and gives every host its snapshot, of a stream that no host has heard of.
     pub fn begin(
         unit: &MaintenanceUnit,
         entries: impl Iterator<Item = (ChunkId, ChunkPlaces)>,
-        term: u64,
+        begins: Begins,
         seed: u64,
         hosts: &BTreeSet<Host>,
     ) -> Result<(Self, Vec<Order>), PublishError> {
-        let publisher = Publisher::new(unit, entries, term, seed)?;
+        let publisher = Publisher::new(unit, entries, begins, seed)?;
         let (waiting, moves, lost) = (BTreeSet::new(), BTreeMap::new(), Lost::default());
         let mut leader = Leader { publisher, hosts: BTreeMap::new(), waiting, moves, lost };
         let orders = leader.set_hosts(hosts);
         Ok((leader, orders))
+    }
+
+    /// The stream of the newest update.
+    pub fn stream(&self) -> Stream {
+        self.publisher.place().0
     }
 
     /// These are the shard's hosts from now on: new ones get their snapshot.
@@ -117,11 +130,14 @@ impl Leader {
         self.hosts.retain(|host, _| hosts.contains(host));
         let new: Vec<Host> = hosts.iter().filter(|host| !self.hosts.contains_key(host)).copied().collect();
         self.hosts.extend(new.iter().map(|host| (*host, Followed::default())));
-        new.into_iter().map(|host| self.snapshot_for(host)).collect()
+        new.into_iter().filter_map(|host| self.snapshot_for(host)).collect()
     }
 
-    fn snapshot_for(&self, host: Host) -> Order {
-        Order::Host { host, update: self.publisher.snapshot() }
+    /// None while one is on its way there.
+    fn snapshot_for(&mut self, host: Host) -> Option<Order> {
+        let known = self.hosts.get_mut(&host).filter(|known| known.awaited.is_none())?;
+        known.awaited = Some(self.publisher.place());
+        Some(Order::Host { host, update: self.publisher.snapshot() })
     }
 
     /// A device is lost for good: its lease has ended, and nobody will read there any more. Each leader must be told; whether it is news.
@@ -143,6 +159,10 @@ impl Leader {
         let mut orders = Vec::new();
         for change in &applied.changes {
             for update in self.publisher.publish(applied.next, change)? {
+                if matches!(update.change, LookupChange::Snapshot(_)) {
+                    let place = (update.stream, update.number);
+                    self.hosts.values_mut().for_each(|known| known.awaited = Some(place));
+                }
                 orders.extend(self.hosts.keys().map(|host| Order::Host { host: *host, update: update.clone() }));
             }
         }
@@ -163,15 +183,23 @@ impl Leader {
         let Some(known) = self.hosts.get_mut(&host) else { return Vec::new() };
         match received {
             Received::NeedsSnapshot(_) => {
-                *known = Followed::default();
-                vec![self.snapshot_for(host)]
+                *known = Followed { awaited: known.awaited, ..Followed::default() };
+                self.snapshot_for(host).into_iter().collect()
             }
             Received::Held(progress) => {
+                known.awaited = known.awaited.filter(|awaited| *awaited > progress.place());
                 if known.progress.is_none_or(|known| known.place() < progress.place()) {
                     known.progress = Some(progress);
                 }
                 self.answer_commits()
             }
+        }
+    }
+
+    /// The way to a host is done with a snapshot, whether it arrived or not. What the host says after that can lead to another.
+    pub fn snapshot_over(&mut self, host: Host, snapshot: SnapshotPlace) {
+        if let Some(known) = self.hosts.get_mut(&host) {
+            known.awaited = known.awaited.filter(|awaited| *awaited > snapshot);
         }
     }
 
@@ -183,7 +211,7 @@ impl Leader {
         if let (Received::Held(progress), Some(known)) = (received, self.hosts.get_mut(&host)) {
             let before = known.reported.replace(progress);
             if progress.place() < own && before == Some(progress) {
-                orders.push(self.snapshot_for(host));
+                orders.extend(self.snapshot_for(host));
             }
         }
         orders
@@ -216,12 +244,9 @@ impl Leader {
                     orders.push(errand(Errand::Erase, copy, NodeRequest::Erase { era, moves }));
                 }
                 Duty::Forget { copy, era, resolved } => {
-                    orders.push(errand(Errand::Forget, copy, NodeRequest::Forget { era, resolved }));
+                    orders.push(forget(copy, era, resolved));
                 }
-                Duty::Discard { copy, era, resolved } => {
-                    let request = NodeRequest::Depart { era: Era(era.0 + 1) };
-                    orders.push(errand(Errand::Discard { era, resolved }, copy, request));
-                }
+                Duty::Discard { copy, era, resolved } => orders.push(discard(copy, era, resolved)),
                 Duty::Move(asked) => {
                     moving.insert(asked.relocation);
                     let driver = self.moves.entry(asked.relocation).or_insert_with(|| Driver::new(asked));
@@ -251,10 +276,14 @@ impl Leader {
         let copies = vec![CopyOf { id, place }];
         match (errand, answer) {
             (Errand::Erase, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Erased(copies))],
-            (Errand::Forget, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Forgotten(copies))],
+            (Errand::Forget { .. }, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Forgotten(copies))],
+            // Its end stood in the newest header of its block, and that has rotted: what it was before is there again. No copy of this era
+            // is anybody's any more.
+            (Errand::Forget { era, resolved }, NodeAnswer::Refused(NodeRefusal::InUse)) => {
+                vec![discard(CopyOf { id, place }, era, resolved)]
+            }
             (Errand::Discard { era, resolved }, NodeAnswer::Departed | NodeAnswer::Absent | NodeAnswer::Dead { .. }) => {
-                let copy = CopyOf { id, place };
-                vec![self::errand(Errand::Forget, copy, NodeRequest::Forget { era, resolved })]
+                vec![forget(CopyOf { id, place }, era, resolved)]
             }
             (Errand::Move { relocation, step }, _) => {
                 self.moves.get_mut(&relocation).map_or_else(Vec::new, |driver| driver.answered(step, place, answer, &self.lost))
@@ -264,6 +293,18 @@ impl Leader {
     }
 }
 
+fn forget(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
+    errand(Errand::Forget { era, resolved }, copy, NodeRequest::Forget { era, resolved })
+}
+
+/// Has a copy depart, whatever it is; then it can be forgotten.
+fn discard(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
+    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: Era(era.0 + 1) })
+}
+
 fn errand(errand: Errand, copy: CopyOf, request: NodeRequest) -> Order {
     Order::Node { errand, to: ToNode { place: copy.place, id: copy.id, request } }
 }
+
+#[cfg(test)]
+mod tests;

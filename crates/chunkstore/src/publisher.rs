@@ -28,6 +28,26 @@ pub enum PublishError {
     Diverged(ChunkId),
 }
 
+/// A leader's first stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begins {
+    pub term: u64,
+    pub generation: u64,
+}
+
+impl Begins {
+    /// Of a leader that has had none in its term.
+    pub fn with(term: u64) -> Begins {
+        Begins { term, generation: 0 }
+    }
+
+    /// In this term: behind the streams up to this one, which is the newest that the leader has had.
+    pub fn after(newest: Option<Stream>, term: u64) -> Begins {
+        let newest = newest.filter(|newest| newest.term == term);
+        Begins { term, generation: newest.map_or(0, |newest| newest.generation + 1) }
+    }
+}
+
 enum Table {
     Keyed(Box<Maintenance<u128>>),
     Sealed(Lookup),
@@ -35,7 +55,9 @@ enum Table {
 
 /// The leader's side of a shard's lookup units.
 pub struct Publisher {
+    /// Of which the generation is the first stream's and the table's together.
     stream: Stream,
+    first_generation: u64,
     /// Of the next update.
     number: u64,
     horizon: ChunkNumber,
@@ -44,22 +66,24 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Builds the table of a unit's state. Each leader has a term of its own, later ones greater ones; `seed` is random, since ids carry
-    /// what clients can see.
+    /// Builds the table of a unit's state. Each leader has a term of its own, later ones greater ones; one that builds a table again in its term begins with
+    /// a greater generation than it has used. `seed` is random, since ids carry what clients can see.
     ///
     /// `entries` are the unit's, from its state and its pages ([`MaintenanceUnit::lookup_entries`]).
     pub fn new(
         unit: &MaintenanceUnit,
         entries: impl Iterator<Item = (ChunkId, ChunkPlaces)>,
-        term: u64,
+        begins: Begins,
         seed: u64,
     ) -> Result<Self, PublishError> {
         let shape = Shape::new(unit.capacity(), PLACES_BITS, 0).map_err(PublishError::Shape)?;
         let config = Config { key_bytes: CHUNK_ID_BYTES, shape, seed };
         let entries = entries.map(|(id, places)| (id.to_bytes(), places.to_value()));
         let keyed = Maintenance::build(config, entries).map_err(PublishError::Build)?;
-        let stream = Stream { shard: unit.shard(), term, generation: keyed.lookup().generation() };
-        let mut publisher = Publisher { stream, number: 0, horizon: unit.next(), shape, table: Table::Keyed(Box::new(keyed)) };
+        let Begins { term, generation: first_generation } = begins;
+        let stream = Stream { shard: unit.shard(), term, generation: first_generation + keyed.lookup().generation() };
+        let (horizon, table) = (unit.next(), Table::Keyed(Box::new(keyed)));
+        let mut publisher = Publisher { stream, first_generation, number: 0, horizon, shape, table };
         if unit.is_sealed() {
             publisher.seal();
         }
@@ -148,7 +172,7 @@ impl Publisher {
 
     fn new_generation(&mut self) -> LookupUpdate {
         let Table::Keyed(keyed) = &self.table else { unreachable!("a sealed table stays as it is") };
-        self.stream.generation = keyed.lookup().generation();
+        self.stream.generation = self.first_generation + keyed.lookup().generation();
         self.number = 0;
         self.snapshot()
     }

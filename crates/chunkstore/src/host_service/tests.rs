@@ -13,7 +13,7 @@ use crate::limits::{BREAKER_WAIT, FORWARD_PATIENCE};
 use crate::maintenance::{Answer, MaintenanceUnit};
 use crate::played::{Played, map_of_nodes};
 use crate::protocol::{HostAnswer, ReplyTo};
-use crate::publisher::Publisher;
+use crate::publisher::{Begins, Publisher};
 
 const NODES: u32 = 3;
 const SILENT: NodeId = NodeId(1);
@@ -42,7 +42,7 @@ async fn a_copy_whose_node_did_not_take_a_read_is_passed_by() {
     let played = Arc::new(Played::new(&env, map_of_nodes(NODES, &[], &[]), Box::new(|_, _, _| Bytes::new())));
     let service = HostService::new(&env, Arc::new(played.clone()));
     let (unit, id) = unit();
-    service.receive(&Publisher::new(&unit, unit.index(), 1, 1).expect("a table").snapshot()).expect("taken");
+    service.receive(&Publisher::new(&unit, unit.index(), Begins::with(1), 1).expect("a table").snapshot()).expect("taken");
     played.silence(SILENT);
     let route = async || {
         let reply = ReplyTo { address: "client:1".to_owned(), token: 1 };

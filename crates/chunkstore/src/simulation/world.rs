@@ -6,17 +6,18 @@ use format::chunk_block::{BlockEntry, CopyState};
 use format::chunk_command::{ChunkCommand, Relocation};
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
-use format::chunk_update::LookupUpdate;
+use format::chunk_update::{LookupChange, LookupUpdate};
 use model::choice::{Choose, Seeded};
 use types::{DeviceId, DeviceUuid};
 
 use super::disk::Disk;
 use super::workload::{Workload, registration};
 use crate::client::{Event, Round, Send};
-use crate::leader::{CommitTag, Errand, Host, Leader, Order};
+use crate::leader::{CommitTag, Errand, Host, Leader, Order, SnapshotPlace};
 use crate::lookup::{LookupHost, Received};
 use crate::maintenance::{Answer, Duty, MaintenanceUnit, Move, Sought};
 use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
+use crate::publisher::Begins;
 use crate::storage_node::{JobId, Step, StorageNode, Tag};
 
 pub const DEVICES: u32 = 5;
@@ -29,6 +30,8 @@ const CAPACITY: u64 = 40;
 const NETWORK_MS: usize = 30;
 const TICK_MS: u64 = 50;
 const TIMEOUT_MS: u64 = 120;
+/// How long the way to a host waits for the answer to a snapshot.
+const SNAPSHOT_MS: u64 = 100;
 const DOWN_MS: usize = 400;
 const FAULTS_UNTIL_MS: u64 = 12_000;
 const END_MS: u64 = 60_000;
@@ -105,6 +108,12 @@ enum Happening {
         term: u64,
         host: u32,
         received: Received,
+    },
+    /// The way to a host waits no longer for the answer to a snapshot.
+    SnapshotOver {
+        term: u64,
+        host: u32,
+        snapshot: SnapshotPlace,
     },
     Commit {
         proposer: Option<(u64, CallNumber, Round)>,
@@ -299,6 +308,10 @@ impl World {
             Happening::Reported { term, host, received } => {
                 self.lead(term, |leader| leader.reported(Host(host), received));
             }
+            Happening::SnapshotOver { term, host, snapshot } => self.lead(term, |leader| {
+                leader.snapshot_over(Host(host), snapshot);
+                Vec::new()
+            }),
             Happening::Commit { proposer, command } => self.commit(proposer, &command),
             Happening::Lead => self.begin_to_lead(),
             Happening::Tick => self.tick(),
@@ -398,7 +411,13 @@ impl World {
                 Order::Propose(command) => self.propose(None, command),
                 Order::NeedsTarget(Move { id, from, is_lost, .. }) => self.relocate_to_any(id, from, is_lost),
                 Order::Node { errand, to } => self.send(Happening::ToNode { reply: ReplyTo::Leader { term, errand }, to }),
-                Order::Host { host, update } => self.send(Happening::Update { term, host: host.0, update: recoded(&update) }),
+                Order::Host { host: Host(host), update } => {
+                    if matches!(update.change, LookupChange::Snapshot(_)) {
+                        let snapshot = (update.stream, update.number);
+                        self.at(self.now_ms + SNAPSHOT_MS, Happening::SnapshotOver { term, host, snapshot });
+                    }
+                    self.send(Happening::Update { term, host, update: recoded(&update) });
+                }
                 Order::Committed(tag) => {
                     let (call, round) = self.commits.remove(&tag).expect("a commit is answered once");
                     self.send(Happening::Client { call, event: Event::Committed { round, result: Ok(()) } });
@@ -498,7 +517,7 @@ impl World {
         self.term += 1;
         let seed = self.choose.below(usize::MAX) as u64;
         let (mut leader, orders) =
-            Leader::begin(&self.unit, self.unit.index(), self.term, seed, &(0..HOSTS).map(Host).collect())
+            Leader::begin(&self.unit, self.unit.index(), Begins::with(self.term), seed, &(0..HOSTS).map(Host).collect())
                 .expect("the state has a table");
         let lost = (0..DEVICES).filter(|device| self.devices[*device as usize].is_lost);
         lost.for_each(|device| _ = leader.lose(DeviceId(device)));

@@ -28,7 +28,8 @@ pub(super) fn plan(block: &Block, fence: Fence, id: ChunkId, request: NodeReques
         NodeRequest::Write { era, change } => write(block, known, era, change),
         NodeRequest::Mend { era, version, content } => mend(block, known, era, version, content),
         NodeRequest::Erase { era, moves } => {
-            let is_over = id.number < fence.present.puts && moves <= fence.present.moves;
+            // Of the fence that outlives a crash: after one, what comes late must meet that, or the mark.
+            let is_over = id.number < fence.durable.puts && moves <= fence.durable.moves;
             erase(block, id, known, is_over, era)
         }
         NodeRequest::Forget { era, .. } => forget(block, fence, id, known, era),

@@ -114,8 +114,8 @@ impl UnitMember {
         is_done
     }
 
-    /// Places of a page are not promised any more: the unit has them, or they are not used.
-    fn settle(&self, places: ChunkPlaces, bytes: u32) {
+    /// Places are not promised any more: the unit has them, or they are not used.
+    pub(super) fn settle(&self, places: ChunkPlaces, bytes: u32) {
         if let Some(leading) = self.leading.lock().as_mut() {
             leading.placing.settle(places.iter(), bytes);
         }

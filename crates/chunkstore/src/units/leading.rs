@@ -3,12 +3,13 @@
 mod ailing;
 mod compaction;
 mod condemning;
+mod errands;
 #[cfg(test)]
 mod fixture;
 pub mod healing;
 mod sweep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use consensus::Term;
@@ -22,19 +23,17 @@ use types::{DeviceId, NodeId};
 
 use super::link::Link;
 use super::placing::{Heard, Placing, Wanted};
-use crate::leader::{CommitTag, Errand, Host, Leader, Order};
-use crate::limits::{CLOSED_SILENCE, IDLE_LOOK, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
+use crate::leader::{CommitTag, Host, Leader, Order};
+use crate::limits::{CLOSED_SILENCE, IDLE_LOOK, MAX_NODE_ERRANDS, MAX_SILENT_ERRANDS, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
 use ailing::Ailing;
 use compaction::Compaction;
 use condemning::Condemning;
+use errands::Errands;
 use healing::Looked;
 use sweep::Sweep;
-
-/// Names an errand to a node.
-pub type ErrandKey = (Errand, ChunkId, BlockPlace);
 
 /// A leadership.
 pub struct Leading {
@@ -51,8 +50,7 @@ pub struct Leading {
     pub links: BTreeMap<Host, Link>,
     /// When each node was heard last, and what it said of its machine.
     heard: BTreeMap<NodeId, (Instant, MachineUse)>,
-    /// Errands that have no answer yet: they are not sent twice meanwhile.
-    pub under_way: BTreeSet<ErrandKey>,
+    pub errands: Errands,
     commits: BTreeMap<CommitTag, oneshot::Sender<()>>,
     next_tag: u64,
     /// Devices that the manager has forgotten, since this was seen here: their nodes may answer for a while.
@@ -105,7 +103,7 @@ impl Leading {
             placing: Placing::new(placer),
             links: BTreeMap::new(),
             heard: BTreeMap::new(),
-            under_way: BTreeSet::new(),
+            errands: Errands::default(),
             commits: BTreeMap::new(),
             next_tag: 0,
             forgotten: BTreeMap::new(),
@@ -164,9 +162,19 @@ impl Leading {
         self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= silence)
     }
 
+    /// Nobody has had the time to report to a new leader.
+    fn is_new(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.began) < NODE_SILENCE
+    }
+
+    /// Errands that may be under way with a node. Each takes a permit until the node has answered, or was waited for.
+    pub fn most_errands(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> usize {
+        let is_up = self.is_new(now) || !self.is_silent(now, state, shard, node);
+        if is_up { MAX_NODE_ERRANDS } else { MAX_SILENT_ERRANDS }
+    }
+
     fn heard_of(&self, now: Instant, state: &Snapshot, shard: ShardId) -> BTreeMap<NodeId, Heard> {
-        // Nobody has had the time to report to a new leader.
-        let is_new = now.saturating_duration_since(self.began) < NODE_SILENCE;
+        let is_new = self.is_new(now);
         let nodes = state.nodes().map(|node| node.id);
         let heard = nodes.map(|node| {
             let machine = self.heard.get(&node).map(|(_, machine)| *machine).unwrap_or_default();

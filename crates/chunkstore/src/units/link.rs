@@ -1,14 +1,18 @@
 //! The way to one lookup host: updates in their order, one at a time, snapshots in pieces.
 //!
-//! What does not arrive is not sent again here: the host finds a gap, or reports that it is behind, and gets a snapshot.
+//! What does not arrive is not sent again here: the host finds a gap, or reports that it is behind, and gets a snapshot. That takes the place of all
+//! that waits before it, so that no more than one snapshot waits, and one is under way.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use env::Env;
-use format::chunk_update::LookupUpdate;
+use format::chunk_update::{LookupChange, LookupUpdate};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::asking::ask_host;
+use crate::leader::SnapshotPlace;
 use crate::limits::{HOST_PATIENCE, MAX_UPDATES_WAITING, PIECE_BYTES};
 use crate::lookup::Received;
 use crate::protocol::{HostAnswer, HostRequest, SnapshotPiece};
@@ -17,30 +21,79 @@ use types::NodeId;
 
 /// A host's queue. The task behind it ends with this.
 pub struct Link {
-    updates: mpsc::Sender<LookupUpdate>,
+    waiting: Arc<Mutex<Waiting>>,
+    wake: mpsc::Sender<()>,
+}
+
+/// What is to be sent.
+#[derive(Default)]
+struct Waiting(VecDeque<LookupUpdate>);
+
+/// What the leader is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// By the host.
+    Heard(Received),
+    /// This snapshot is not under way any more, wherever it came to.
+    SnapshotOver(SnapshotPlace),
 }
 
 impl Link {
-    /// `heard` is told what the host says, in the order in which it says it.
-    pub fn open(env: &Env, reach: Arc<dyn Reach>, host: NodeId, heard: impl Fn(Received) + Send + Sync + 'static) -> Link {
-        let (updates, mut queue) = mpsc::channel::<LookupUpdate>(MAX_UPDATES_WAITING);
-        let link_env = env.clone();
+    /// `tell` is told what the host says, in the order in which it says it.
+    pub fn open(env: &Env, reach: Arc<dyn Reach>, host: NodeId, tell: impl Fn(Told) + Send + Sync + 'static) -> Link {
+        let (wake, mut woken) = mpsc::channel::<()>(1);
+        let waiting: Arc<Mutex<Waiting>> = Arc::default();
+        let (link_env, queue) = (env.clone(), waiting.clone());
+        let next = move || queue.lock().0.pop_front();
         env.spawn(async move {
-            while let Some(update) = queue.recv().await {
-                if let Some(received) = send(&link_env, &*reach, host, update).await {
-                    heard(received);
+            while woken.recv().await.is_some() {
+                while let Some(update) = next() {
+                    let (place, is_snapshot) = ((update.stream, update.number), is_snapshot(&update));
+                    if let Some(received) = send(&link_env, &*reach, host, update).await {
+                        tell(Told::Heard(received));
+                    }
+                    // After the answer: a host that could not use it is not sent another one at once.
+                    if is_snapshot {
+                        tell(Told::SnapshotOver(place));
+                    }
                 }
             }
         });
-        Link { updates }
+        Link { waiting, wake }
     }
 
     /// Dropped if the host is so slow that its queue is full.
     pub fn send(&self, update: LookupUpdate) {
-        if self.updates.try_send(update).is_err() {
+        if !self.waiting.lock().push(update) {
             tracing::debug!("a lookup host is slow: it will need a snapshot");
         }
+        // If it is full, the task is told already.
+        _ = self.wake.try_send(());
     }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.waiting.lock().0.clear();
+    }
+}
+
+impl Waiting {
+    /// Whether there is room for it.
+    fn push(&mut self, update: LookupUpdate) -> bool {
+        if is_snapshot(&update) {
+            self.0.clear();
+        }
+        let has_room = self.0.len() < MAX_UPDATES_WAITING;
+        if has_room {
+            self.0.push_back(update);
+        }
+        has_room
+    }
+}
+
+fn is_snapshot(update: &LookupUpdate) -> bool {
+    matches!(update.change, LookupChange::Snapshot(_))
 }
 
 async fn send(env: &Env, reach: &dyn Reach, host: NodeId, update: LookupUpdate) -> Option<Received> {
@@ -56,10 +109,42 @@ async fn send(env: &Env, reach: &dyn Reach, host: NodeId, update: LookupUpdate) 
         let piece = SnapshotPiece { stream, number, total_bytes, offset: offset as u32, bytes: bytes[offset..end].to_vec() };
         let answer = ask_host(env, reach, host, &HostRequest::Piece(piece), HOST_PATIENCE).await?;
         last = received(answer).or(last);
+        // It has lost the pieces before: the others are of no use to it.
+        if matches!(last, Some(Received::NeedsSnapshot(_))) {
+            break;
+        }
     }
     last
 }
 
 fn received(answer: HostAnswer) -> Option<Received> {
     if let HostAnswer::Received(received) = answer { Some(received) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use format::chunk_id::{ChunkNumber, ShardId};
+    use format::chunk_update::Stream;
+
+    use super::*;
+
+    fn update(number: u64, change: LookupChange) -> LookupUpdate {
+        let stream = Stream { shard: ShardId(1), term: 1, generation: 0 };
+        LookupUpdate { stream, number, horizon: ChunkNumber(number), change }
+    }
+
+    #[test]
+    fn a_snapshot_takes_the_place_of_all_that_waits_before_it() {
+        let mut waiting = Waiting::default();
+        let keyed = |number| update(number, LookupChange::Keyed(Vec::new()));
+        let snapshot = |number| update(number, LookupChange::Snapshot(vec![1]));
+        for number in 0..MAX_UPDATES_WAITING as u64 {
+            assert!(waiting.push(keyed(number)));
+        }
+        assert!(!waiting.push(keyed(MAX_UPDATES_WAITING as u64)), "it is full");
+        for number in [10, 20] {
+            assert!(waiting.push(snapshot(number)) && waiting.push(keyed(number)));
+        }
+        assert_eq!(waiting.0, [snapshot(20), keyed(20)]);
+    }
 }

@@ -16,6 +16,7 @@ use consensus::{Group, ReadMode, Term};
 use env::Env;
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
+use format::chunk_update::Stream;
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -23,15 +24,16 @@ use types::NodeId;
 
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
-use super::link::Link;
+use super::link::{Link, Told};
 use super::machine::UnitMachine;
 use super::pages::PageWork;
 use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES, MAX_PROPOSALS};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::message::ToNode;
 use crate::placement::PlacerChoice;
+use crate::publisher::Begins;
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
 
@@ -50,7 +52,12 @@ pub struct UnitMember {
     pub(super) manager: Arc<Manager>,
     pub(super) reach: Arc<dyn Reach>,
     pub(super) leading: Mutex<Option<Leading>>,
+    /// Of the last leadership here: the next one may be of the same term.
+    newest_stream: Mutex<Option<Stream>>,
+    /// Nodes that are asked for something.
     pub(super) duties: Turn,
+    /// Commands that nobody waits for. Not among the duties: nodes that are away must not keep the unit from what it needs to go on.
+    proposals: Turn,
     pub(super) changing_members: Turn,
     /// Asking the manager for bulks, or to close the shard.
     pub(super) settling: Turn,
@@ -68,7 +75,6 @@ impl UnitMember {
         reach: Arc<dyn Reach>,
         settings: ChunkSettings,
     ) -> Arc<UnitMember> {
-        let duties = Arc::new(Semaphore::new(MAX_DUTIES));
         let member = Arc::new(UnitMember {
             env: env.clone(),
             shard,
@@ -76,7 +82,9 @@ impl UnitMember {
             manager,
             reach,
             leading: Mutex::new(None),
-            duties,
+            newest_stream: Mutex::new(None),
+            duties: Arc::new(Semaphore::new(MAX_DUTIES)),
+            proposals: Arc::new(Semaphore::new(MAX_PROPOSALS)),
             changing_members: new_turn(),
             settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
@@ -111,12 +119,13 @@ impl UnitMember {
     async fn begin(self: &Arc<Self>, term: Term) {
         let hosts = self.hosts(&self.manager.snapshot());
         let seed = self.env.random_u64();
+        let begins = Begins::after(*self.newest_stream.lock(), term.0);
         let pages = self.all_pages().await;
         let begun = self.group.read(ReadMode::Confirmed, |machine| {
             let entries = machine.unit().lookup_entries(&pages)?;
             // From this state on: what is applied later is noted.
             machine.listen();
-            Some(Leader::begin(machine.unit(), entries, term.0, seed, &hosts))
+            Some(Leader::begin(machine.unit(), entries, begins, seed, &hosts))
         });
         match begun.await {
             // Pages that nobody can read now, or that have come meanwhile: it is looked at again.
@@ -139,7 +148,9 @@ impl UnitMember {
     /// Whoever waits here is told that it is not known what became of it.
     fn step_back(&self) {
         self.group.look(UnitMachine::stop_listening);
-        *self.leading.lock() = None;
+        if let Some(leading) = self.leading.lock().take() {
+            *self.newest_stream.lock() = Some(leading.leader.stream());
+        }
     }
 
     /// Takes over what commands did.
@@ -194,13 +205,16 @@ impl UnitMember {
             Some((orders, is_stock_new, healing, audited, is_full))
         });
         let Some((orders, is_stock_new, healing, audited, is_full)) = looked else { return };
+        // Before all else that is proposed: without space nobody is served.
+        if is_stock_new {
+            self.keep_space(&state);
+        }
         self.carry_out(orders);
         self.mend_all(healing);
         if is_full {
             self.close_shard();
         }
         if is_stock_new {
-            self.keep_space(&state);
             self.keep_members(&state);
             self.keep_pages(is_closed, audited);
         }
@@ -275,8 +289,14 @@ impl UnitMember {
 
     fn link(self: &Arc<Self>, host: Host) -> Link {
         let member = Arc::downgrade(self);
-        Link::open(&self.env, self.reach.clone(), NodeId(host.0), move |received| {
-            with_leader(&member, |leading| leading.leader.heard(host, received));
+        Link::open(&self.env, self.reach.clone(), NodeId(host.0), move |told| {
+            with_leader(&member, |leading| match told {
+                Told::Heard(received) => leading.leader.heard(host, received),
+                Told::SnapshotOver(snapshot) => {
+                    leading.leader.snapshot_over(host, snapshot);
+                    Vec::new()
+                }
+            });
         })
     }
 
@@ -295,7 +315,7 @@ impl UnitMember {
 
     /// Proposes what nobody waits for. It is asked for again if it does not come about.
     pub(super) fn propose_beside(self: &Arc<Self>, command: ChunkCommand) {
-        self.in_turn(&self.duties, async move |member| match member.group.propose(&command).await {
+        self.in_turn(&self.proposals, async move |member| match member.group.propose(&command).await {
             // There is space for copies from now on.
             Ok(_) if matches!(command, ChunkCommand::Grant { .. }) => member.look_anew(),
             Ok((_, Err(refusal))) => {
@@ -310,8 +330,13 @@ impl UnitMember {
     fn run_errand(self: &Arc<Self>, errand: Errand, to: ToNode) {
         let key = (errand, to.id, to.place);
         let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
-        let is_new = self.leading.lock().as_mut().is_some_and(|leading| leading.under_way.insert(key));
-        if !is_new {
+        let Some(node) = self.reach.map().node_of(to.place.device()).map(|node| node.id) else { return };
+        let (now, state) = (self.env.now(), self.manager.snapshot());
+        let is_begun = self.leading.lock().as_mut().is_some_and(|leading| {
+            let most = leading.most_errands(now, &state, self.shard, node);
+            leading.errands.begin(node, key, most)
+        });
+        if !is_begun {
             return;
         }
         let member = self.clone();
@@ -320,7 +345,7 @@ impl UnitMember {
             let (_, id, place) = key;
             tracing::trace!(shard = member.shard.0, %id, ?place, ?errand, ?answer, "a node was asked");
             with_leader(&Arc::downgrade(&member), |leading| {
-                leading.under_way.remove(&key);
+                leading.errands.end(node, &key);
                 match answer {
                     None => Vec::new(),
                     Some(answer) if errand == Errand::Audit => {
@@ -366,3 +391,6 @@ async fn follow(env: Env, member: Weak<UnitMember>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,19 @@ use crate::maintenance::{Answer, PageRef, Refusal, Sought};
 use crate::message::{NodeRequest, ToNode};
 use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
 
+/// Places that were handed out: the unit's state has them when this ends, or they are somebody else's.
+struct Promise<'a> {
+    member: &'a UnitMember,
+    places: ChunkPlaces,
+    bytes: u32,
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.member.settle(self.places, self.bytes);
+    }
+}
+
 impl UnitMember {
     /// Carries a request out, or says why not.
     pub async fn answer(self: &Arc<Self>, request: UnitRequest) -> UnitAnswer {
@@ -53,10 +66,10 @@ impl UnitMember {
             };
             let deadline_ms = self.env.wall_clock_ms() + PENDING_MS;
             let command = ChunkCommand::Register(Registration { call, nonce, bytes, places, deadline_ms });
+            // Also if the client goes away meanwhile.
+            let promise = Promise { member: self, places, bytes };
             answer = self.propose(&command).await;
-            if let Some(leading) = self.leading.lock().as_mut() {
-                leading.placing.settle(places.iter(), bytes);
-            }
+            drop(promise);
             if !matches!(answer, UnitAnswer::Refused(Refusal::NoRoom { .. })) {
                 return answer;
             }

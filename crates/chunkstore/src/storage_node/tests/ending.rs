@@ -95,6 +95,17 @@ fn an_erasure_that_comes_again_leaves_no_mark_when_all_is_resolved() {
     assert_eq!(rig.ask(id(2), erase(0, 3)).0, [Wrote::Header], "its put is not over");
 }
 
+/// The fence may be forgotten with the power: what is answered now must be so then.
+#[test]
+fn an_erasure_leaves_a_mark_while_the_fence_is_not_durable() {
+    let mut rig = Rig::new();
+    rig.ask(id(1), put(100, "first"));
+    assert_eq!(rig.answer(id(1), forget(0, 5, 0)), NodeAnswer::Refused(NodeRefusal::InUse));
+    assert_eq!(rig.ask(id(4), erase(0, 0)), (vec![Wrote::Header], done(Mark::Dead)));
+    rig.restart();
+    assert_eq!(rig.answer(id(4), put(100, "late")), NodeAnswer::Refused(NodeRefusal::Dead));
+}
+
 #[test]
 fn an_order_to_forget_an_earlier_era_means_an_earlier_copy() {
     let mut rig = Rig::new();

@@ -13,8 +13,9 @@ use super::lost_copies;
 use crate::leader::{Leader, Order};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::placement::PlacerChoice;
+use crate::publisher::Begins;
 use crate::units::leading::Leading;
-use crate::units::leading::fixture::{CHUNKS, registration, unit};
+use crate::units::leading::fixture::{CHUNKS, registration_of, unit, unit_of};
 
 fn empty_page(unit: &MaintenanceUnit, at: PageRef) -> Arc<ChunkPage> {
     Arc::new(ChunkPage::new(unit.shard(), at.id.number, at.range.first, at.range.last))
@@ -23,22 +24,37 @@ fn empty_page(unit: &MaintenanceUnit, at: PageRef) -> Arc<ChunkPage> {
 fn leading(unit: &MaintenanceUnit) -> Leading {
     let pages: BTreeMap<ChunkNumber, Arc<ChunkPage>> = unit.pages().map(|at| (at.id.number, empty_page(unit, at))).collect();
     let entries = unit.lookup_entries(&pages).expect("all pages are there");
-    let (leader, _) = Leader::begin(unit, entries, 1, 1, &BTreeSet::new()).expect("a small table");
+    let (leader, _) = Leader::begin(unit, entries, Begins::with(1), 1, &BTreeSet::new()).expect("a small table");
     Leading::new(Instant::from_nanos(0), Term(1), leader, PlacerChoice::default())
 }
 
 #[test]
 fn pages_are_healed_before_chunks() {
-    let mut unit = unit();
+    let mut unit = unit_of(2);
     // The row of a chunk that stands beside the lost page.
     let page = unit.pages().next().expect("a page");
-    let Registration { nonce, bytes, places, .. } = registration(0);
+    let Registration { nonce, bytes, places, .. } = registration_of(0, 2);
     let rows = vec![ChunkRow { number: page.range.first, nonce, places, bytes, era: Era::default() }];
     let mut leading = leading(&unit);
     unit.apply(&ChunkCommand::Touch { page: page.id.number, rows }).answer.expect("the page is the current one");
-    (0..4).for_each(|device| assert!(leading.leader.lose(DeviceId(device))));
+    [0, 2].into_iter().for_each(|device| assert!(leading.leader.lose(DeviceId(device))));
     let copies: Vec<u64> = lost_copies(&unit, leading.leader.lost()).map(|(id, _)| id.number.0).collect();
     assert_eq!(copies, [CHUNKS, CHUNKS + 1, CHUNKS + 2, 0]);
+}
+
+/// Its relocation would never end: nothing that was freed afterwards would come back, and at last there would be no relocations at all.
+#[test]
+fn what_has_no_copy_left_is_not_relocated() {
+    let unit = unit_of(2);
+    let mut leading = leading(&unit);
+    let mut lost_with = |device| {
+        leading.leader.lose(DeviceId(device));
+        lost_copies(&unit, leading.leader.lost()).map(|(id, _)| id.number.0).collect::<Vec<u64>>()
+    };
+    assert_eq!(lost_with(2), [CHUNKS]);
+    assert_eq!(lost_with(3), [CHUNKS + 1], "the first one is gone with this device");
+    assert_eq!(lost_with(0), [CHUNKS + 2]);
+    assert_eq!(lost_with(1), [0_u64; 0]);
 }
 
 /// The audit goes on behind a page that can't be read, and comes back to it.
