@@ -14,18 +14,18 @@ use crate::collect::COPY_EXTRA_BYTES;
 use crate::machine::CellMessage;
 use crate::peers::Item;
 use crate::recovery::decide::{entry_of, name_entry_of};
-use crate::recovery::walk::{FoundRecords, FoundWrite, walk_all};
+use crate::recovery::walk::{FoundCopy, FoundRecords, FoundWrite, walk_all};
 use crate::relocate::Recopy;
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
 use format::record::Record;
-use format::replicas::Places;
+use format::replicas::{Places, ReplicaDevices};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use target::LogTarget;
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, Epoch, GatewayId, KeyHash, Place, ViewNumber};
+use types::{DeviceId, Epoch, GatewayId, KeyHash, Order, Place, ViewNumber};
 
 impl LogStore {
     /// As leader of its view: decides what these removed gateways left, by what stands on the devices `read`. These have been fenced
@@ -141,44 +141,17 @@ impl Inner {
             env::mark("gateway: recovery passed over a write without its primary");
             return Ok(());
         };
-        let mut places: SmallVec<[Place; MAX_REPLICAS]> = write.copies.iter().flatten().map(|copy| copy.place).collect();
-        let known = self.shard(&record.hash).lock().index().newest(&record.hash);
-        let is_known = known.is_some_and(|known| known.order == order);
-        if !is_known && record.epoch <= self.remembered.covered() {
+        let known = self.shard(&record.hash).lock().index().newest(&record.hash).filter(|known| known.order == order);
+        if known.is_none() && record.epoch <= self.remembered.covered() {
             // The walk began further back, for a member that lags. What this gateway's checkpoint covers and its index lacks was replaced,
             // perhaps by a delete that is forgotten.
             return Ok(());
         }
-        if is_known {
+        let places = match known {
             // Published here: its copies are complete, and may have moved.
-            places = known.into_iter().flat_map(|known| known.places.as_slice().to_vec()).collect();
-        } else {
-            let frame = self.targets.read(&base.place, base.frame_bytes).await;
-            let frame = frame.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
-            for device in self.devices_for_copies(record, &places) {
-                let (record, payload, replica) = (frame.record.clone(), frame.payload.clone(), places.len());
-                let bytes = payload.len() as u64 + COPY_EXTRA_BYTES;
-                let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
-                // A full device keeps its last zone for the checkpoint without which the recovery does not end.
-                let made = match self.check_room(device, bytes) {
-                    Ok(()) => self.recopy(copy).await,
-                    Err(full) => Err(full),
-                };
-                match made {
-                    Ok(appended) => {
-                        env::mark("gateway: recovery made a missing copy");
-                        places.push(appended.place);
-                    }
-                    Err(error) => {
-                        tracing::warn!(device = device.0, %error, "a copy that is missing is made again later");
-                        self.background.want_repair();
-                    }
-                }
-            }
-            env::mark("gateway: recovery rolled a write forward");
-            self.stats.rolled_forward.add(1);
-        }
-        let places = Places::new(&places).expect("the base is one of them");
+            Some(known) => known.places,
+            None => self.make_missing(write, &base, order).await?,
+        };
         let places = self.moved_places(&record.hash, order, places);
         let entry = entry_of(record, order, places, base.frame_bytes, self.epochs.present());
         let name = name_entry_of(record, entry)?;
@@ -189,19 +162,66 @@ impl Inner {
         Ok(())
     }
 
-    /// Devices that get the copies that a write lacks: its own first, then others of the table.
-    fn devices_for_copies(&self, record: &Record, places: &[Place]) -> Vec<DeviceId> {
+    /// Makes the copies that a write lacks, as far as devices take them; where all of them stand.
+    async fn make_missing(&self, write: &FoundWrite, base: &FoundCopy, order: Order) -> Result<Places, EngineError> {
+        let frame = self.targets.read(&base.place, base.frame_bytes).await;
+        let frame = frame.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
+        let mut places = write.copies.map(|copy| copy.map(|copy| copy.place));
+        for (replica, device) in self.devices_for_copies(&frame.record, &places) {
+            let (record, payload) = (with_copy_on(&frame.record, &places, replica, device), frame.payload.clone());
+            let bytes = payload.len() as u64 + COPY_EXTRA_BYTES;
+            let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
+            // A full device keeps its last zone for the checkpoint without which the recovery does not end.
+            let made = match self.check_room(device, bytes) {
+                Ok(()) => self.recopy(copy).await,
+                Err(full) => Err(full),
+            };
+            match made {
+                Ok(appended) => {
+                    env::mark("gateway: recovery made a missing copy");
+                    places[replica] = Some(appended.place);
+                }
+                Err(error) => {
+                    tracing::warn!(device = device.0, %error, "a copy that is missing is made again later");
+                    self.background.want_repair();
+                }
+            }
+        }
+        env::mark("gateway: recovery rolled a write forward");
+        self.stats.rolled_forward.add(1);
+        let places: SmallVec<[Place; MAX_REPLICAS]> = places.into_iter().flatten().collect();
+        Ok(Places::new(&places).expect("the base is one of them"))
+    }
+
+    /// The copies that a write lacks, by their numbers, and the devices that get them: its own first, then others of the table. A copy has the
+    /// number that its device has in the record: by the numbers, who founds the cell anew tells the copies apart.
+    fn devices_for_copies(&self, record: &Record, places: &[Option<Place>]) -> Vec<(usize, DeviceId)> {
         let (table, own) = (self.targets.table().clone(), record.replica_devices.as_slice());
         let may = |device: DeviceId| table.devices().contains(&device) && self.targets.is_writable(device);
-        let mut has: Vec<DeviceId> = places.iter().map(|place| place.device).collect();
-        let wanted = own.len().min(table.copies());
-        while has.len() < wanted {
-            let own = own.iter().copied().find(|device| !has.contains(device) && may(*device));
+        let mut has: Vec<DeviceId> = places.iter().flatten().map(|place| place.device).collect();
+        let is_free = |replica: usize, has: &[DeviceId]| !has.contains(&own[replica]) && may(own[replica]);
+        let mut lacking: Vec<usize> = (0..own.len()).filter(|replica| places[*replica].is_none()).collect();
+        lacking.sort_by_key(|replica| !is_free(*replica, &has));
+        let wanted = own.len().min(table.copies()).saturating_sub(has.len());
+        let mut made = Vec::new();
+        for replica in lacking.into_iter().take(wanted) {
+            let own = is_free(replica, &has).then_some(own[replica]);
             let Some(device) = own.or_else(|| table.another(&record.hash, &has, may)) else { break };
             has.push(device);
+            made.push((replica, device));
         }
-        has.split_off(places.len())
+        made
     }
+}
+
+/// The record with the devices that its copies are on once this one has been made.
+fn with_copy_on(record: &Record, places: &[Option<Place>], replica: usize, device: DeviceId) -> Record {
+    let own = record.replica_devices.as_slice().iter().zip(places);
+    let mut devices: SmallVec<[DeviceId; MAX_REPLICAS]> =
+        own.map(|(own, place)| place.map_or(*own, |place| place.device)).collect();
+    devices[replica] = device;
+    let replica_devices = ReplicaDevices::new(&devices).expect("as many as before");
+    Record { replica_devices, ..record.clone() }
 }
 
 /// Of each key the newest write of these gateways.

@@ -109,19 +109,29 @@ impl Inner {
         {
             return Ok(());
         }
-        let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
-        for index in 0..record.replica_devices.len() {
-            match write.copies[index] {
-                Some(copy) => places.push(copy.place),
-                None => places.extend(self.make_again(write, &base, order, index).await?),
-            }
-        }
-        let places = Places::new(&places).expect("the base is one of them");
+        let places = self.make_whole(write, &base, order).await?;
         if self.publish_recovered(record, order, places, base.frame_bytes)? {
             env::mark("start: a write rolled forward");
             self.stats.rolled_forward.add(1);
         }
         Ok(())
+    }
+
+    /// Makes the copies again that are missing; where all of them stand, each on a device of its own.
+    async fn make_whole(self: &Arc<Self>, write: &FoundWrite, base: &FoundCopy, order: Order) -> Result<Places, EngineError> {
+        let devices = write.record.replica_devices;
+        let mut has: BTreeSet<DeviceId> = BTreeSet::new();
+        // Two copies on one device count once, whatever their numbers say: a former version could number one wrongly.
+        let found = write.copies.map(|copy| copy.map(|copy| copy.place).filter(|place| has.insert(place.device)));
+        let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
+        for (index, device) in devices.as_slice().iter().enumerate() {
+            match found[index] {
+                Some(place) => places.push(place),
+                None if has.insert(*device) => places.extend(self.make_again(write, base, order, index).await?),
+                None => self.background.want_repair(),
+            }
+        }
+        Ok(Places::new(&places).expect("the base is one of them"))
     }
 
     /// A write's order. One whose position is lost comes after everything of earlier generations, and before all of this one.

@@ -2,6 +2,7 @@
 
 mod epochs;
 mod places;
+mod recovered;
 mod removal;
 mod silence;
 mod writes;
