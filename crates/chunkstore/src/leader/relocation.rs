@@ -28,13 +28,24 @@ pub(super) struct Driver {
     /// Copies without content that could be taken.
     empty: BTreeSet<BlockPlace>,
     taken: Option<LiveCopy>,
+    /// Nothing was brought there before this driver began.
+    is_target_empty: bool,
     is_brought: bool,
 }
 
 impl Driver {
     pub fn new(asked: Move) -> Self {
         let (raised, missing, empty) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let mut driver = Driver { asked, raised, missing, has_departed: false, empty, taken: None, is_brought: false };
+        let mut driver = Driver {
+            asked,
+            raised,
+            missing,
+            has_departed: false,
+            empty,
+            taken: None,
+            is_target_empty: false,
+            is_brought: false,
+        };
         driver.hear(asked);
         driver
     }
@@ -65,7 +76,10 @@ impl Driver {
         // No write of the old era can be completed any more. A copy that is lost, or not there, takes none either.
         let is_decided = |place: &BlockPlace| self.raised.contains_key(place) || self.missing.contains(place);
         if self.has_departed && self.survivors(lost).all(|place| is_decided(&place)) {
-            let take = self.best(lost).map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
+            // Where no copy is left, a former leader may have brought it there before that.
+            let is_at_target = !self.is_target_empty && self.asked.places.iter().all(|place| lost.holds(place));
+            let place = self.best(lost).or(Some(to).filter(|_| is_at_target));
+            let take = place.map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
             return take.into_iter().collect();
         }
         let unraised = self.survivors(lost).filter(|place| !is_decided(place));
@@ -99,6 +113,8 @@ impl Driver {
                 self.missing.insert(place);
                 self.empty.insert(place);
             }
+            (MoveStep::Take, NodeAnswer::Live(_)) if place == self.asked.to => self.is_brought = true,
+            (MoveStep::Take, NodeAnswer::Absent) if place == self.asked.to => self.is_target_empty = true,
             (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
             // Another copy must do.
             (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) => _ = self.empty.insert(place),

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use format::chunk_block::{ChunkVersion, Era};
+use format::chunk_command::ChunkCommand;
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
@@ -151,4 +152,18 @@ fn a_target_is_brought_nothing_before_the_others_are_raised() {
     driver.answered(MoveStep::Raise, place(2), &NodeAnswer::Refused(NodeRefusal::Busy), &lost);
     let orders = driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
     assert_eq!(steps(&orders), [(MoveStep::Raise, 2)]);
+}
+
+/// The leader that brought it has gone, and the copies after it.
+#[test]
+fn what_is_at_the_target_already_is_not_lost_with_the_other_copies() {
+    let mut lost = Lost::default();
+    (0..3).for_each(|device| _ = lost.add_device(DeviceId(device)));
+    let begun = || Driver::new(asked(true));
+    assert_eq!(steps(&begun().orders(&lost)), [(MoveStep::Take, 9)]);
+    let moved = Order::Propose(ChunkCommand::Moved { id: asked(true).id, from: place(0), to: place(9) });
+    assert_eq!(begun().answered(MoveStep::Take, place(9), &content(7), &lost), [moved]);
+    let mut driver = begun();
+    assert_eq!(driver.answered(MoveStep::Take, place(9), &NodeAnswer::Absent, &lost), []);
+    assert_eq!(driver.orders(&lost), [], "it is asked once");
 }
