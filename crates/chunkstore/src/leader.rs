@@ -45,8 +45,10 @@ pub enum Errand {
         era: Era,
         resolved: Resolved,
     },
-    /// Whether the copy is there.
-    Audit,
+    /// Whether the copy is there, and of the places that the unit has: of this era, or a later one.
+    Audit {
+        era: Era,
+    },
     /// A step of a relocation.
     Move {
         relocation: u64,

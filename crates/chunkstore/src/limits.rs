@@ -16,6 +16,8 @@ pub const PENDING_MS: u64 = 60_000;
 pub const MAX_WAITING_PER_BLOCK: usize = 64;
 /// Tries of one call before the client is told that nothing answers.
 pub const MAX_TRIES: u32 = 16;
+/// Tries after which a client that meets a copy of another era does not believe in a relocation any more.
+pub const MOVE_TRIES: u32 = 4;
 /// How often a write is sent again to the same places before the client asks for them anew.
 pub const MAX_RESENDS: u32 = 3;
 

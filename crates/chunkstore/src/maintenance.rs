@@ -28,6 +28,7 @@ pub use pages::{DuePage, PageRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, ClientCall};
 use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
 use format::chunk_page::ChunkPage;
@@ -214,6 +215,11 @@ impl MaintenanceUnit {
     /// Space of each of a chunk's copies.
     pub fn bytes_of(&self, id: ChunkId) -> Option<u32> {
         self.row(id).map(|row| row.bytes)
+    }
+
+    /// Of a chunk's copies, when nothing is under way with it.
+    pub fn era_of(&self, id: ChunkId) -> Option<Era> {
+        self.row(id).map(|row| row.era)
     }
 
     /// Whether nothing is under way with a chunk.

@@ -8,6 +8,8 @@
 //!                 modify, delete   │  │ a copy refuses, or nothing comes                       ▼
 //!                 or unsettled     ▼  └──────────────────────────────────────── asking ◄── not pending any more
 //!                               spreading ── all copies have it ──► settle, answer
+//!
+//!   A modification that meets an unsettled copy compares all copies first, and is newer than each of them.
 //! ```
 
 use bytes::Bytes;
@@ -18,7 +20,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 
 use super::write::Spread;
 use super::{Event, Next, Outcome, Round, Send};
-use crate::limits::{MAX_RESENDS, MAX_TRIES};
+use crate::limits::{MAX_RESENDS, MAX_TRIES, MOVE_TRIES};
 use crate::message::{Change, Found, LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest, ToNode};
 
 /// What is wanted of a chunk.
@@ -45,6 +47,8 @@ pub struct Access {
     known: Option<ChunkPlaces>,
     /// A copy was not there.
     has_missed: bool,
+    /// The unit was told that nobody needs the chunk.
+    has_revoked: bool,
     /// Of the modification: chosen once, so that a write that was seen does not come back as another.
     version: Option<ChunkVersion>,
 }
@@ -63,6 +67,13 @@ enum Phase {
         asked: usize,
         absent: usize,
     },
+    /// What all copies have: a modification is to be newer.
+    Comparing {
+        places: ChunkPlaces,
+        heard: Vec<BlockPlace>,
+        /// The greatest era, and the greatest counter.
+        newest: Option<(Era, u64)>,
+    },
     Spreading {
         spread: Spread,
         /// Of one's own write; otherwise somebody else's is helped.
@@ -76,7 +87,8 @@ impl Access {
     /// Begins at a lookup host.
     pub fn begin(id: ChunkId, intent: Intent, host: u32) -> (Self, Next) {
         let (round, phase) = (Round(0), Phase::Routed);
-        let access = Access { id, intent, round, tries: 0, phase, known: None, has_missed: false, version: None };
+        let access =
+            Access { id, intent, round, tries: 0, phase, known: None, has_missed: false, has_revoked: false, version: None };
         let next = Next::send(Send::Route { round: access.round, host, id, has_content: access.wants_content() });
         (access, next)
     }
@@ -94,6 +106,7 @@ impl Access {
                     let places = *places;
                     self.meet(places, place, answer)
                 }
+                Phase::Comparing { .. } => self.compare_with(place, answer),
                 Phase::Spreading { .. } => self.spread_to(place, answer),
                 _ => Next::default(),
             },
@@ -130,7 +143,13 @@ impl Access {
         }
         self.round.0 += 1;
         self.phase = Phase::Asking { again };
-        Next::send(Send::Find { round: self.round, id: self.id })
+        let mut next = Next::send(Send::Find { round: self.round, id: self.id });
+        // It was published, so this is no registration; its unit ends a chunk of which no copy is left, and no other.
+        if self.intent == Intent::Delete && self.known.is_some() && self.tries > MOVE_TRIES {
+            self.has_revoked = true;
+            next.sends.push(Send::Revoke(self.id));
+        }
+        next
     }
 
     fn found(&mut self, found: Found) -> Next {
@@ -192,13 +211,58 @@ impl Access {
                 }
                 self.spread(Spread::new(places, era, Change::Content { version, content }), false)
             }
+            Intent::Modify { .. } if !is_settled && self.version.is_none() => self.compare(places),
             Intent::Modify { writer, content } => {
-                let own = ChunkVersion { counter: version.counter + 1, writer: *writer };
-                let version = *self.version.get_or_insert(own);
-                let change = Change::Content { version, content: content.clone() };
-                self.spread(Spread::new(places, era, change), true)
+                let (writer, content) = (*writer, content.clone());
+                self.modify(places, era, version.counter, writer, content)
             }
             Intent::Delete => self.spread(Spread::new(places, era, Change::End), true),
+        }
+    }
+
+    /// Writes what is newer than this counter, or what was chosen before.
+    fn modify(&mut self, places: ChunkPlaces, era: Era, counter: u64, writer: u64, content: Bytes) -> Next {
+        let own = ChunkVersion { counter: counter + 1, writer };
+        let version = *self.version.get_or_insert(own);
+        self.spread(Spread::new(places, era, Change::Content { version, content }), true)
+    }
+
+    /// Others may have something newer than an unsettled copy, and somebody may have been told so: where a header has rotted, its block's copies are what
+    /// they were before. What begins now stands after that, so it must not have a lower version.
+    fn compare(&mut self, places: ChunkPlaces) -> Next {
+        self.round.0 += 1;
+        let (id, round) = (self.id, self.round);
+        self.phase = Phase::Comparing { places, heard: Vec::new(), newest: None };
+        let query = |place| Send::Node { round, to: ToNode { place, id, request: NodeRequest::Query } };
+        Next { sends: places.iter().map(query).collect(), outcome: None }
+    }
+
+    fn compare_with(&mut self, place: BlockPlace, answer: NodeAnswer) -> Next {
+        let Phase::Comparing { places, heard, newest } = &mut self.phase else { return Next::default() };
+        let places = *places;
+        if !places.contains(place) || heard.contains(&place) {
+            return Next::default();
+        }
+        match answer {
+            NodeAnswer::Live(LiveCopy { version, era, .. }) => {
+                let before = newest.unwrap_or_default();
+                *newest = Some((before.0.max(era), before.1.max(version.counter)));
+            }
+            // It was being overwritten: what all copies had before that, the others have.
+            NodeAnswer::Damaged => {}
+            NodeAnswer::Dead { .. } => return self.meet(places, place, answer),
+            NodeAnswer::Absent if self.known == Some(places) => return self.miss(place),
+            _ => return self.ask(),
+        }
+        heard.push(place);
+        let (is_whole, newest) = (heard.len() == places.as_slice().len(), *newest);
+        match (&self.intent, newest) {
+            _ if !is_whole => Next::default(),
+            (Intent::Modify { writer, content }, Some((era, counter))) => {
+                let (writer, content) = (*writer, content.clone());
+                self.modify(places, era, counter, writer, content)
+            }
+            _ => self.ask(),
         }
     }
 
@@ -226,12 +290,14 @@ impl Access {
             }
             NodeAnswer::Refused(NodeRefusal::Busy) => Next::default(),
             NodeAnswer::Absent if self.known == Some(spread.places) => self.miss(place),
+            // A relocation takes a moment. What stays so is a copy whose header has rotted, and which is of former places again.
+            NodeAnswer::OtherEra if self.known == Some(spread.places) && self.tries > MOVE_TRIES => self.miss(place),
             NodeAnswer::Refused(NodeRefusal::TooLong) => self.end(Outcome::RefusedByNode(NodeRefusal::TooLong)),
             _ => self.ask(),
         }
     }
 
-    /// A copy is not where the unit says that it is. Perhaps it has moved; else it is lost, and made again once the unit's leader knows.
+    /// A copy is not where, or what, the unit says that it is. Perhaps it has moved; else it is lost, and made again once the unit's leader knows.
     fn miss(&mut self, place: BlockPlace) -> Next {
         let suspect = Send::Suspect(CopyOf { id: self.id, place });
         match std::mem::replace(&mut self.has_missed, true) {
@@ -267,8 +333,11 @@ impl Access {
 
     fn end(&mut self, outcome: Outcome) -> Next {
         self.phase = Phase::Over;
-        // A modification that was sent, and may have been seen, stands before the chunk's end.
-        let is_sent = self.version.is_some() && outcome == Outcome::NotFound;
+        // A modification that was sent, and may have been seen, stands before the chunk's end; which this call may have brought about.
+        let is_sent = (self.version.is_some() || self.has_revoked) && outcome == Outcome::NotFound;
         Next::end(if is_sent { Outcome::Done } else { outcome })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -346,13 +346,13 @@ impl UnitMember {
             tracing::trace!(shard = member.shard.0, %id, ?place, ?errand, ?answer, "a node was asked");
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.errands.end(node, &key);
-                match answer {
-                    None => Vec::new(),
-                    Some(answer) if errand == Errand::Audit => {
-                        leading.audited(id, place, &answer);
+                match (answer, errand) {
+                    (None, _) => Vec::new(),
+                    (Some(answer), Errand::Audit { era }) => {
+                        leading.audited(id, place, era, &answer);
                         Vec::new()
                     }
-                    Some(answer) => leading.leader.answered(errand, id, place, &answer),
+                    (Some(answer), _) => leading.leader.answered(errand, id, place, &answer),
                 }
             });
             drop(permit);

@@ -44,7 +44,7 @@ impl UnitMember {
                 self.register(call, bytes, usize::from(copies), &avoid).await
             }
             UnitRequest::Commit(id) => self.commit(id).await,
-            UnitRequest::Revoke(id) => self.propose_about(id, &ChunkCommand::Revoke(id)).await,
+            UnitRequest::Revoke(id) => self.revoke(id).await,
             UnitRequest::Find(id) => self.find(id).await,
             UnitRequest::Relocate { id, from, to } => self.relocate(id, from, to).await,
             UnitRequest::Report(report) => self.report(report),
@@ -126,6 +126,19 @@ impl UnitMember {
             () = self.env.sleep(COMMIT_PATIENCE) => {}
         }
         UnitAnswer::Done
+    }
+
+    /// A registration is over; so is a chunk of which no copy is left, since whoever deletes it can tell no copy.
+    async fn revoke(&self, id: ChunkId) -> UnitAnswer {
+        let answer = self.propose_about(id, &ChunkCommand::Revoke(id)).await;
+        let is_gone = |machine: &UnitMachine| {
+            let leading = self.leading.lock();
+            machine.unit().places_of(id).zip(leading.as_ref()).is_some_and(|(places, leading)| leading.is_gone(&places))
+        };
+        match answer == UnitAnswer::Refused(Refusal::NotPending) && self.group.look(is_gone) {
+            true => self.propose(&ChunkCommand::Freed(vec![id])).await,
+            false => answer,
+        }
     }
 
     async fn find(&self, id: ChunkId) -> UnitAnswer {
@@ -268,13 +281,14 @@ impl UnitMember {
         if !self.bring(&[id]).await.unread.is_empty() {
             return UnitAnswer::Unknown;
         }
-        let is_its = |machine: &UnitMachine| {
+        let era_of_its = |machine: &UnitMachine| {
             let unit = machine.unit();
-            unit.is_at_rest(id) && unit.places_of(id).is_some_and(|places| places.contains(place))
+            let is_its = unit.is_at_rest(id) && unit.places_of(id).is_some_and(|places| places.contains(place));
+            unit.era_of(id).filter(|_| is_its)
         };
-        if self.group.look(is_its) {
+        if let Some(era) = self.group.look(era_of_its) {
             let to = ToNode { place, id, request: NodeRequest::Query };
-            self.carry_out(vec![Order::Node { errand: Errand::Audit, to }]);
+            self.carry_out(vec![Order::Node { errand: Errand::Audit { era }, to }]);
         }
         UnitAnswer::Done
     }

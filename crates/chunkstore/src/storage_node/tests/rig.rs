@@ -95,6 +95,18 @@ impl Rig {
         self.node = StorageNode::new(DEVICE, BLOCKS, headers, self.medium.fences.clone());
     }
 
+    /// The same after the newest header of block 1 has rotted: its entries are those of the one before, and nothing of them counts as settled.
+    pub fn fall_back(&mut self) {
+        let header = |slot| self.medium.headers.get(&(1, slot)).and_then(|bytes| BlockHeader::decode(bytes).ok());
+        let newest = [0, 1].into_iter().filter_map(header).max_by_key(|header| header.serial).expect("a header");
+        self.medium.headers.remove(&(1, newest.slot()));
+        let before = [0, 1].into_iter().filter_map(|slot| self.medium.headers.get(&(1, slot)));
+        let mut before =
+            before.map(|bytes| BlockHeader::decode(bytes).expect("it was written")).next().expect("a former header");
+        before.entries.iter_mut().for_each(|entry| entry.is_settled = false);
+        self.node = StorageNode::new(DEVICE, BLOCKS, [before], self.medium.fences.clone());
+    }
+
     pub fn tag(&mut self) -> Tag {
         self.next_tag += 1;
         Tag(self.next_tag)

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use env::Instant;
+use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_page::ChunkPage;
@@ -154,6 +155,11 @@ impl Leading {
             self.tell_of_gone(unit);
         }
         self.relocate_all(state, unit, due, Leaving::lost, random)
+    }
+
+    /// Whether all of these places are lost for good.
+    pub fn is_gone(&self, places: &ChunkPlaces) -> bool {
+        is_gone(places, self.leader.lost())
     }
 
     /// Says how many chunks are lost; nothing can be done about them.
@@ -317,24 +323,27 @@ impl Leading {
         };
         let here = unit.index_from(from).take_while(|(id, _)| id.number <= bound).filter(|(id, _)| unit.is_at_rest(*id));
         let archived = read.into_iter().flat_map(|page| unit.rows_in(page)).filter(|row| row.number >= from);
-        let mut next: Vec<(ChunkId, ChunkPlaces)> =
-            here.take(count).chain(archived.take(count).map(|row| (row.id(unit.shard()), row.places))).collect();
-        next.sort_unstable_by_key(|(id, _)| id.number);
+        let here = here.take(count).filter_map(|(id, places)| Some((id, places, unit.era_of(id)?)));
+        let archived = archived.take(count).map(|row| (row.id(unit.shard()), row.places, row.era));
+        let mut next: Vec<(ChunkId, ChunkPlaces, Era)> = here.chain(archived).collect();
+        next.sort_unstable_by_key(|(id, ..)| id.number);
         next.truncate(count);
         let is_more = next.len() == count;
-        let passed = if is_more { next.last().map_or(bound, |(id, _)| id.number) } else { bound };
+        let passed = if is_more { next.last().map_or(bound, |(id, ..)| id.number) } else { bound };
         self.looked.audited = ChunkNumber(passed.0.checked_add(1).unwrap_or(0));
-        let query = |(id, places): (ChunkId, ChunkPlaces)| {
+        let query = |(id, places, era): (ChunkId, ChunkPlaces, Era)| {
             let known: Vec<BlockPlace> = places.iter().filter(|place| !self.leader.lost().holds(*place)).collect();
             let to = move |place| ToNode { place, id, request: NodeRequest::Query };
-            known.into_iter().map(move |place| Order::Node { errand: Errand::Audit, to: to(place) })
+            known.into_iter().map(move |place| Order::Node { errand: Errand::Audit { era }, to: to(place) })
         };
         Ok(next.into_iter().flat_map(query).collect())
     }
 
-    /// What a node says of a copy that the unit's state has there.
-    pub fn audited(&mut self, id: ChunkId, place: BlockPlace, answer: &NodeAnswer) {
-        if matches!(answer, NodeAnswer::Absent | NodeAnswer::Departed) {
+    /// What a node says of a copy that the unit's state has there, and that was of this era when the node was asked. One of an earlier era takes no writes
+    /// with the others: the header in which its era was raised has rotted.
+    pub fn audited(&mut self, id: ChunkId, place: BlockPlace, era: Era, answer: &NodeAnswer) {
+        let is_former = matches!(answer, NodeAnswer::Live(copy) if copy.era < era);
+        if is_former || matches!(answer, NodeAnswer::Absent | NodeAnswer::Departed) {
             tracing::warn!(%id, device = place.device().0, block = place.block(), "a chunk's copy is not where it should be");
             self.ailing.miss(id, place);
         }

@@ -12,13 +12,13 @@ use format::chunk_command::{ChunkCommand, ClientCall, Registration};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::Stream;
-use manager::{Manager, RegisterNode};
+use manager::{DeviceState, Manager, RegisterNode};
 use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 use wal::RegionStore;
 
 use super::UnitMember;
-use crate::limits::{MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE};
-use crate::maintenance::Answer;
+use crate::limits::{LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE};
+use crate::maintenance::{Answer, Refusal};
 use crate::played::{Played, map_of_nodes};
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::settings::ChunkSettings;
@@ -179,6 +179,23 @@ async fn a_registration_that_is_given_up_promises_nothing() {
         let answer = rig.register(BYTES).await;
         assert!(matches!(answer, UnitAnswer::Registered { .. }), "{answer:?}");
     }
+}
+
+/// No copy could be told that it is deleted, so nobody could delete it, and its number stayed.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_without_copies_can_be_deleted() {
+    let mut rig = Rig::new(4).await;
+    rig.apply(ChunkCommand::Grant { device: DeviceId(2), first_block: 0, blocks: 1 }).await;
+    let id = rig.chunk(place(2, 0)).await;
+    let is_there = |rig: &Rig| rig.group.look(|machine| machine.unit().places_of(id).is_some());
+    assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Refused(Refusal::NotPending));
+    rig.manager.set_device_state(DeviceId(2), DeviceState::Failed).await.expect("a device");
+    rig.manager.remove_device(DeviceId(2)).await.expect("it has failed");
+    assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Refused(Refusal::NotPending), "not yet");
+    rig.env.sleep(LOSS_WAIT + Duration::from_secs(2)).await;
+    assert!(is_there(&rig));
+    assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Done);
+    rig.wait(|rig| !is_there(rig)).await;
 }
 
 /// A host that has the first stream of a term would take updates of the second one for those of the first.

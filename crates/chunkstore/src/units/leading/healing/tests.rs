@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use consensus::Term;
 use env::Instant;
-use format::chunk_block::Era;
+use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_command::{ChunkCommand, Registration};
 use format::chunk_id::ChunkNumber;
 use format::chunk_page::{ChunkPage, ChunkRow};
@@ -12,6 +12,7 @@ use types::DeviceId;
 use super::lost_copies;
 use crate::leader::{Leader, Order};
 use crate::maintenance::{MaintenanceUnit, PageRef};
+use crate::message::{LiveCopy, NodeAnswer};
 use crate::placement::PlacerChoice;
 use crate::publisher::Begins;
 use crate::units::leading::Leading;
@@ -55,6 +56,25 @@ fn what_has_no_copy_left_is_not_relocated() {
     assert_eq!(lost_with(3), [CHUNKS + 1], "the first one is gone with this device");
     assert_eq!(lost_with(0), [CHUNKS + 2]);
     assert_eq!(lost_with(1), [0_u64; 0]);
+}
+
+/// Its header has fallen back to the one before its era was raised: modifications would be refused there for ever.
+#[test]
+fn a_copy_of_former_places_is_missing() {
+    let unit = unit_of(2);
+    let mut leading = leading(&unit);
+    let (id, places) = unit.index().next().expect("a page");
+    let live = |era| {
+        let (version, capacity, content) = (ChunkVersion::default(), 100, None);
+        NodeAnswer::Live(LiveCopy { version, era: Era(era), capacity, is_settled: false, content })
+    };
+    let place = places.as_slice()[0];
+    for era in [3, 4] {
+        leading.audited(id, place, Era(3), &live(era));
+        assert!(leading.ailing_chunks().is_empty(), "a relocation may have begun since");
+    }
+    leading.audited(id, place, Era(3), &live(2));
+    assert!(leading.ailing_chunks().contains(&id));
 }
 
 /// The audit goes on behind a page that can't be read, and comes back to it.

@@ -1,0 +1,155 @@
+//! Modifications of a chunk with three copies, of which one is not what it was.
+
+use std::collections::VecDeque;
+
+use format::chunk_block::Era;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use types::DeviceId;
+
+use super::{Access, Intent};
+use crate::client::{Event, Next, Outcome, Send};
+use crate::message::{Found, NodeRequest};
+use crate::storage_node::tests::rig::{Rig, end, id, put, text};
+
+const COPIES: u32 = 3;
+
+/// A node for each copy.
+struct Nodes {
+    rigs: Vec<Rig>,
+    /// Of whose copies the unit's leader was told.
+    suspected: Vec<u32>,
+}
+
+fn place(node: u32) -> BlockPlace {
+    BlockPlace::new(DeviceId(node), 1).expect("small numbers")
+}
+
+fn places() -> ChunkPlaces {
+    let places: Vec<BlockPlace> = (0..COPIES).map(place).collect();
+    ChunkPlaces::new(&places).expect("three")
+}
+
+fn modify(writer: u64, content: &str) -> Intent {
+    Intent::Modify { writer, content: text(content) }
+}
+
+impl Nodes {
+    fn new() -> Nodes {
+        let mut nodes = Nodes { rigs: (0..COPIES).map(|_| Rig::new()).collect(), suspected: Vec::new() };
+        nodes.ask_all(&put(100, "first"));
+        nodes
+    }
+
+    fn ask_all(&mut self, request: &NodeRequest) {
+        self.rigs.iter_mut().for_each(|rig| _ = rig.ask(id(1), request.clone()));
+    }
+
+    /// One call, which a lookup host sends to this node first.
+    fn call(&mut self, intent: Intent, via: u32) -> Outcome {
+        let (mut access, Next { sends, mut outcome }) = Access::begin(id(1), intent, 0);
+        let mut sends = VecDeque::from(sends);
+        loop {
+            let event = match sends.pop_front() {
+                Some(send) => self.carry_out(send, via),
+                None => match outcome {
+                    Some(outcome) => return outcome,
+                    None => Some(Event::Timeout),
+                },
+            };
+            if let Some(event) = event {
+                let next = access.step(event);
+                sends.extend(next.sends);
+                outcome = outcome.or(next.outcome);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, send: Send, via: u32) -> Option<Event> {
+        let mut ask = |place: BlockPlace, request| self.rigs[place.device().0 as usize].ask(id(1), request).1;
+        match send {
+            Send::Route { round, has_content, .. } => {
+                let request = if has_content { NodeRequest::Read } else { NodeRequest::Query };
+                Some(Event::Routed { round, places: places(), place: place(via), answer: ask(place(via), request) })
+            }
+            Send::Node { round, to } => Some(Event::Node { round, place: to.place, answer: ask(to.place, to.request) }),
+            Send::Tell(to) => {
+                ask(to.place, to.request);
+                None
+            }
+            Send::Find { round, .. } => Some(Event::Found { round, found: Found::Known(places()) }),
+            Send::Suspect(copy) => {
+                self.suspected.push(copy.place.device().0);
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn contents(&mut self) -> Vec<Option<String>> {
+        self.rigs.iter_mut().map(|rig| rig.content(id(1))).collect()
+    }
+}
+
+/// It took the version of one that was acknowledged before it began, and stood before that at two copies and after it at the third.
+#[test]
+fn a_modification_through_a_copy_that_fell_back_is_newer_than_what_the_others_have() {
+    for (first, second) in [(9, 3), (3, 9)] {
+        let mut nodes = Nodes::new();
+        assert_eq!(nodes.call(modify(first, "second"), 0), Outcome::Done);
+        nodes.rigs[2].fall_back();
+        assert_eq!(nodes.call(modify(second, "third"), 2), Outcome::Done);
+        assert_eq!(nodes.contents(), vec![Some("third".to_owned()); 3], "writers {first} and {second}");
+        for via in 0..COPIES {
+            assert_eq!(nodes.call(Intent::Get, via), Outcome::Content(text("third")));
+        }
+    }
+}
+
+#[test]
+fn a_modification_through_a_copy_whose_end_has_rotted_finds_nothing() {
+    let mut nodes = Nodes::new();
+    nodes.ask_all(&end(0));
+    nodes.rigs[2].fall_back();
+    assert_eq!(nodes.call(modify(3, "second"), 2), Outcome::NotFound);
+    assert_eq!(nodes.contents(), [None, None, None]);
+}
+
+/// It refuses what the others take, and they what it takes: the unit's leader must know, or it stays so for ever.
+#[test]
+fn a_copy_that_fell_back_to_former_places_is_suspected() {
+    for via in 0..COPIES {
+        let mut nodes = Nodes::new();
+        nodes.ask_all(&NodeRequest::Raise { era: Era(1) });
+        nodes.rigs[2].fall_back();
+        assert_eq!(nodes.call(modify(3, "second"), via), Outcome::Unavailable);
+        assert!(nodes.suspected.contains(&2), "{:?}", nodes.suspected);
+    }
+}
+
+#[test]
+fn a_modification_through_a_settled_copy_asks_no_others() {
+    let mut nodes = Nodes::new();
+    let (mut access, Next { sends, .. }) = Access::begin(id(1), modify(3, "second"), 0);
+    let event = nodes.carry_out(sends[0].clone(), 0).expect("an answer");
+    let Next { sends, .. } = access.step(event);
+    let is_write = |send: &Send| matches!(send, Send::Node { to, .. } if matches!(to.request, NodeRequest::Write { .. }));
+    assert!(sends.len() == COPIES as usize && sends.iter().all(is_write), "{sends:?}");
+}
+
+/// Its unit's leader alone knows whether a copy is left: nobody else can be told that it is to go.
+#[test]
+fn who_deletes_a_chunk_that_nobody_has_tells_the_unit() {
+    let (mut access, Next { mut sends, mut outcome }) = Access::begin(id(1), Intent::Delete, 0);
+    let mut found = Found::Known(places());
+    while outcome.is_none() {
+        let event = match sends.first() {
+            Some(Send::Find { round, .. }) => Event::Found { round: *round, found },
+            _ => Event::Timeout,
+        };
+        if sends.contains(&Send::Revoke(id(1))) {
+            found = Found::Unknown;
+        }
+        Next { sends, outcome } = access.step(event);
+    }
+    assert_eq!((outcome, found), (Some(Outcome::Done), Found::Unknown));
+}
