@@ -3,6 +3,7 @@
 //! One thing after the other, in the leader's order: a record is moved only after the checkpoint that has it, and a zone is reset only
 //! after every member has applied the moves out of it (decisions 10 and 12).
 
+use super::hear::HearError;
 use super::keys::Keys;
 use super::member::Member;
 use crate::index::Located;
@@ -11,6 +12,7 @@ use crate::store::Inner;
 use format::manifest::Manifest;
 use format::name_entry::NameEntry;
 use format::replicas::Places;
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -46,9 +48,29 @@ pub(crate) enum Follow {
 /// no member is left with places that the next leader takes for garbage.
 pub(crate) type Moves = Vec<(Places, NameEntry)>;
 
+/// Changes before the task runs that applies them. A gateway that joins runs it last, and waits before for what stands behind them on the same
+/// streams: nothing may wait for room here. They are no more than the moves that the members have in memory themselves.
+pub(crate) struct Unfollowed {
+    early: VecDeque<Follow>,
+    later: mpsc::Receiver<Follow>,
+}
+
+impl Unfollowed {
+    pub fn new(later: mpsc::Receiver<Follow>) -> Unfollowed {
+        Unfollowed { early: VecDeque::new(), later }
+    }
+
+    async fn next(&mut self) -> Option<Follow> {
+        match self.early.pop_front() {
+            Some(follow) => Some(follow),
+            None => self.later.recv().await,
+        }
+    }
+}
+
 /// Applies changes until the engine is dropped or leaves its cell.
-pub(super) async fn run(inner: Weak<Inner>, mut followed: mpsc::Receiver<Follow>) {
-    while let Some(follow) = followed.recv().await {
+pub(super) async fn run(inner: Weak<Inner>, mut followed: Unfollowed) {
+    while let Some(follow) = followed.next().await {
         let Some(inner) = inner.upgrade() else { return };
         let Some(member) = &inner.member else { return };
         match follow {
@@ -199,6 +221,15 @@ impl Inner {
             member.moves.lock().retain(|(_, name)| name.entry.hash != *hash);
             member.early_moves.lock().remove(hash);
         }
+    }
+
+    /// Queues a change; the stream that told it waits while too many wait to be applied. Fails if this gateway has left its cell.
+    pub(super) async fn follow(&self, member: &Member, follow: Follow) -> Result<(), HearError> {
+        if let Some(unfollowed) = member.followed.lock().as_mut() {
+            unfollowed.early.push_back(follow);
+            return Ok(());
+        }
+        member.following.send(follow).await.map_err(|_| HearError::Deposed)
     }
 
     /// Waits until every move that other gateways have told is applied.

@@ -152,10 +152,6 @@ impl Inner {
         None
     }
 
-    async fn follow(&self, member: &Member, follow: Follow) -> Result<(), HearError> {
-        member.following.send(follow).await.map_err(|_| HearError::Deposed)
-    }
-
     async fn wait_for_view(&self, member: &Member, view: ViewNumber) -> Result<(), HearError> {
         member.progress.wait_for(|_| member.view().number() >= view || member.is_deposed()).await;
         if member.is_deposed() { Err(HearError::Deposed) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! A gateway's membership of its cell: the view that it has installed, its ways to the others, what it has heard in this view.
 
 use super::depose::deposed;
-use super::follow::{Follow, MAX_FOLLOWING, Moves};
+use super::follow::{Follow, MAX_FOLLOWING, Moves, Unfollowed};
 use super::install::CellView;
 use super::lease::Lease;
 use super::question::Questions;
@@ -70,7 +70,7 @@ pub(crate) struct Member {
     /// Changes of places, in the order in which the leader made them.
     pub following: mpsc::Sender<Follow>,
     /// Taken by the task that applies them.
-    pub followed: Mutex<Option<mpsc::Receiver<Follow>>>,
+    pub followed: Mutex<Option<Unfollowed>>,
     /// Of this gateway and of the leaders before, in no checkpoint yet.
     pub moves: Mutex<Moves>,
     /// Moves of records that this gateway has not heard of, by key: applied when it does.
@@ -130,7 +130,7 @@ impl Member {
             lease: Lease::default(),
             questions: Questions::default(),
             following,
-            followed: Mutex::new(Some(followed)),
+            followed: Mutex::new(Some(Unfollowed::new(followed))),
             moves: Mutex::default(),
             early_moves: Mutex::default(),
             changing: Mutex::default(),

@@ -12,6 +12,9 @@ use format::run_index::RunId;
 use std::sync::Arc;
 use types::{KeyHash, Place};
 
+/// Each of two members has as many to tell: together more than may wait.
+const MOVES: usize = 2100;
+
 fn hash_of(name: &str) -> KeyHash {
     LogStore::object_hash(&key(name))
 }
@@ -311,5 +314,31 @@ fn a_run_number_is_never_used_twice() {
         assert_eq!(runs(&joined), runs(&leader));
         let numbers: Vec<RunId> = runs(&leader).iter().map(|run| run.run).collect();
         assert!(!numbers.contains(&oldest.id()), "{numbers:?}");
+    });
+}
+
+/// Two members tell who joins of more moves than a member lets wait. Caught: a gateway that lets streams wait for the changes in front of what it
+/// needs to join. It never joined, and the cell's writes waited for it.
+#[test]
+fn a_gateway_joins_however_many_moves_it_is_told_of() {
+    simulate(async {
+        let rig = CellRig::new(175, 2).await;
+        let leader = rig.gateways()[0].clone();
+        put(&leader, "key", "moved").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        // A checkpoint would cover them.
+        let no_checkpoints = leader.inner.checkpoints.lock().await;
+        for _ in 0..MOVES {
+            assert!(move_primary(&leader, "key").await);
+        }
+        rig.env.sleep(A_WHILE).await;
+        let joined = tokio::time::timeout(60 * A_WHILE, rig.join()).await.expect("it joins");
+        put(&joined, "other", "written").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        drop(no_checkpoints);
+        for gateway in rig.gateways() {
+            assert_eq!(newest(&gateway, "key"), newest(&leader, "key"), "at {}", gateway.inner.me);
+        }
+        all_read(&rig, "key", Some("moved")).await;
     });
 }
