@@ -42,9 +42,12 @@ fn register(unit: &mut MaintenanceUnit, leader: &mut Leader, call: u32) -> Vec<O
     leader.applied(&applied).expect("the table follows")
 }
 
+fn update_of(order: &Order) -> Option<&LookupUpdate> {
+    if let Order::Host { update, .. } = order { Some(update) } else { None }
+}
+
 fn updates(orders: &[Order]) -> Vec<&LookupUpdate> {
-    let update = |order| if let &Order::Host { ref update, .. } = order { Some(update) } else { None };
-    orders.iter().filter_map(update).collect()
+    orders.iter().filter_map(update_of).collect()
 }
 
 fn snapshots(orders: &[Order]) -> Vec<LookupUpdate> {

@@ -211,6 +211,10 @@ impl UnitMember {
             let from = from.filter(|from| to != Some(from.device())).ok_or(UnitAnswer::Refused(Refusal::Places))?;
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
+            // There is nothing to bring: it would never end.
+            if leading.is_gone(&places) {
+                return Err(UnitAnswer::Refused(Refusal::Places));
+            }
             let command = match to {
                 Some(device) => {
                     let to = leading.placing.choose_on(unit, bytes, device);

@@ -24,14 +24,16 @@ impl UnitMember {
         let Some(at) = due else { return false };
         // Else it is among those that could not be read, and another one is due.
         let Some(page) = self.read_page(at).await else { return true };
-        let found: Option<Vec<ChunkRow>> = self.group.look(|machine| {
+        let found: Option<(Vec<ChunkRow>, usize)> = self.group.look(|machine| {
             let leading = self.leading.lock();
             let sweep = &leading.as_ref()?.sweep;
             // Another page has taken its place: that is looked at.
             machine.unit().is_current(&page).then_some(())?;
-            Some(machine.unit().rows_in(&page).filter(|row| sweep.wants(&row.places)).copied().collect())
+            let rows = || machine.unit().rows_in(&page);
+            let gone = rows().filter(|row| sweep.is_gone(&row.places)).count();
+            Some((rows().filter(|row| sweep.wants(&row.places)).copied().collect(), gone))
         });
-        let Some(found) = found else { return false };
+        let Some((found, gone)) = found else { return false };
         if !self.touch(at, found.clone()).await {
             return false;
         }
@@ -40,7 +42,7 @@ impl UnitMember {
             row.places.iter().map(move |place| CopyOf { id, place })
         });
         if let Some(leading) = self.leading.lock().as_mut() {
-            leading.swept(at.id.number, copies);
+            leading.swept(at.id.number, copies, gone);
         }
         true
     }

@@ -96,9 +96,9 @@ impl Leading {
         self.sweep.look_for(lost.devices().clone(), blocks);
     }
 
-    /// Rows of a page that were looked for are in the state.
-    pub fn swept(&mut self, page: ChunkNumber, copies: impl Iterator<Item = CopyOf>) {
-        self.sweep.pass(page);
+    /// Rows of a page that were looked for are in the state; so many others have no copy.
+    pub fn swept(&mut self, page: ChunkNumber, copies: impl Iterator<Item = CopyOf>, gone: usize) {
+        self.sweep.pass(page, gone);
         self.compaction.hear(copies);
         self.looked.lost = None;
     }
@@ -165,7 +165,8 @@ impl Leading {
     /// Says how many chunks are lost; nothing can be done about them.
     fn tell_of_gone(&self, unit: &MaintenanceUnit) {
         let lost = self.leader.lost();
-        let gone = unit.index().filter(|(id, places)| unit.is_at_rest(*id) && is_gone(places, lost)).count();
+        let here = unit.index().filter(|(id, places)| unit.is_kept(*id) && is_gone(places, lost)).count();
+        let gone = here + self.sweep.gone();
         if gone > 0 {
             tracing::error!(
                 shard = unit.shard().0,

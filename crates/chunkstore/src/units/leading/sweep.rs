@@ -1,6 +1,7 @@
-//! Which rows in pages a leader is looking for: those with a copy in a place that is lost, damaged, or to be emptied.
+//! Which rows in pages a leader is looking for: those with a copy in a place that is lost, damaged, or to be emptied. Those without any copy stay there: there
+//! is nothing to do about them, and there is not room in memory for all that a device had.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_id::ChunkNumber;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
@@ -17,6 +18,8 @@ pub struct Sweep {
     blocks: BTreeSet<BlockPlace>,
     /// Numbers of pages that were looked at.
     passed: BTreeSet<ChunkNumber>,
+    /// Rows of these without a copy.
+    gone: BTreeMap<ChunkNumber, usize>,
     /// The page that is being looked at.
     under_way: Option<ChunkNumber>,
 }
@@ -26,6 +29,7 @@ impl Sweep {
     pub fn look_for(&mut self, devices: BTreeSet<DeviceId>, blocks: BTreeSet<BlockPlace>) {
         if !devices.is_subset(&self.devices) || !blocks.is_subset(&self.blocks) {
             self.passed.clear();
+            self.gone.clear();
             self.under_way = None;
         }
         (self.devices, self.blocks) = (devices, blocks);
@@ -34,7 +38,17 @@ impl Sweep {
     /// Whether a chunk is looked for: its row is to be in the state.
     pub fn wants(&self, places: &ChunkPlaces) -> bool {
         let is_wanted = |place: BlockPlace| self.devices.contains(&place.device()) || self.blocks.contains(&place);
-        places.iter().any(is_wanted)
+        places.iter().any(is_wanted) && !self.is_gone(places)
+    }
+
+    /// Whether all copies were on devices that are lost.
+    pub fn is_gone(&self, places: &ChunkPlaces) -> bool {
+        places.iter().all(|place| self.devices.contains(&place.device()))
+    }
+
+    /// Rows without a copy in the pages that were looked at.
+    pub fn gone(&self) -> usize {
+        self.gone.values().sum()
     }
 
     /// Whether all rows with a copy in one of these blocks are in the state.
@@ -58,16 +72,18 @@ impl Sweep {
             // Pages that there are not any more are forgotten.
             let current: BTreeSet<ChunkNumber> = unit.pages().map(|page| page.id.number).collect();
             self.passed.retain(|page| current.contains(page));
+            self.gone.retain(|page, _| current.contains(page));
         }
         self.under_way = page.map(|page| page.id.number);
         page
     }
 
-    /// The rows of this page that were looked for are in the state.
-    pub fn pass(&mut self, page: ChunkNumber) {
+    /// The rows of this page that were looked for are in the state; so many have no copy.
+    pub fn pass(&mut self, page: ChunkNumber, gone: usize) {
         // Not if there is more to look for since it was begun.
         if self.under_way.take() == Some(page) {
             self.passed.insert(page);
+            self.gone.insert(page, gone);
         }
     }
 }

@@ -185,6 +185,8 @@ async fn a_registration_that_is_given_up_promises_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_chunk_without_copies_can_be_deleted() {
     let mut rig = Rig::new(4).await;
+    rig.volume(1, 8).await;
+    rig.wait(|rig| rig.room(place(1, 0)).is_some()).await;
     rig.apply(ChunkCommand::Grant { device: DeviceId(2), first_block: 0, blocks: 1 }).await;
     let id = rig.chunk(place(2, 0)).await;
     let is_there = |rig: &Rig| rig.group.look(|machine| machine.unit().places_of(id).is_some());
@@ -194,6 +196,8 @@ async fn a_chunk_without_copies_can_be_deleted() {
     assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Refused(Refusal::NotPending), "not yet");
     rig.env.sleep(LOSS_WAIT + Duration::from_secs(2)).await;
     assert!(is_there(&rig));
+    let relocate = UnitRequest::Relocate { id, from: DeviceId(2), to: Some(DeviceId(1)) };
+    assert_eq!(rig.member.answer(relocate).await, UnitAnswer::Refused(Refusal::Places));
     assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Done);
     rig.wait(|rig| !is_there(rig)).await;
 }

@@ -22,7 +22,7 @@ fn all_pages_are_looked_at_once() {
         assert!(!sweep.has_found(&unit, &blocks([2])));
         let page = sweep.due(&unit, &BTreeSet::new()).expect("a page");
         assert_eq!(page.range.first, ChunkNumber(number));
-        sweep.pass(page.id.number);
+        sweep.pass(page.id.number, 0);
     }
     assert_eq!(sweep.due(&unit, &BTreeSet::new()), None);
     assert!(sweep.has_found(&unit, &blocks([2])));
@@ -36,11 +36,11 @@ fn with_more_to_look_for_it_begins_anew() {
     let (unit, mut sweep) = (unit(), Sweep::default());
     sweep.look_for([].into(), blocks([2]));
     let first = sweep.due(&unit, &BTreeSet::new()).expect("a page");
-    sweep.pass(first.id.number);
+    sweep.pass(first.id.number, 0);
     let under_way = sweep.due(&unit, &BTreeSet::new()).expect("the next page");
     sweep.look_for([].into(), blocks([2, 3]));
     // It was looked at for less.
-    sweep.pass(under_way.id.number);
+    sweep.pass(under_way.id.number, 0);
     assert_eq!(sweep.due(&unit, &BTreeSet::new()), Some(first));
 }
 
@@ -50,7 +50,7 @@ fn a_page_that_is_written_anew_is_looked_at_again() {
     let (mut unit, mut sweep) = (unit(), Sweep::default());
     sweep.look_for([].into(), blocks([2]));
     while let Some(page) = sweep.due(&unit, &BTreeSet::new()) {
-        sweep.pass(page.id.number);
+        sweep.pass(page.id.number, 0);
     }
     assert!(sweep.has_found(&unit, &blocks([2])));
     let range = unit.pages().next().expect("a page").range;
@@ -65,8 +65,29 @@ fn a_page_that_is_written_anew_is_looked_at_again() {
 fn rows_are_wanted_by_device_or_block() {
     let mut sweep = Sweep::default();
     sweep.look_for([DeviceId(1)].into(), blocks([2]));
-    let wants = |device| sweep.wants(&ChunkPlaces::new(&[place(device)]).expect("one"));
+    let wants = |device| sweep.wants(&ChunkPlaces::new(&[place(device), place(4)]).expect("two"));
     assert_eq!([0, 1, 2, 3].map(wants), [false, true, true, false]);
+}
+
+/// There were so many of them that those about which there is something to do found no room.
+#[test]
+fn rows_without_a_copy_stay_in_their_pages() {
+    let (unit, mut sweep) = (unit(), Sweep::default());
+    sweep.look_for([DeviceId(1), DeviceId(2)].into(), blocks([3]));
+    let places = |devices: &[u32]| {
+        let places: Vec<BlockPlace> = devices.iter().copied().map(place).collect();
+        ChunkPlaces::new(&places).expect("few")
+    };
+    for (devices, is_gone) in [(&[1][..], true), (&[1, 2], true), (&[1, 2, 3], false), (&[3], false)] {
+        assert_eq!((sweep.wants(&places(devices)), sweep.is_gone(&places(devices))), (!is_gone, is_gone), "{devices:?}");
+    }
+    for gone in [2, 3] {
+        let page = sweep.due(&unit, &BTreeSet::new()).expect("a page");
+        sweep.pass(page.id.number, gone);
+    }
+    assert_eq!(sweep.gone(), 5);
+    sweep.look_for([DeviceId(1), DeviceId(2), DeviceId(3)].into(), blocks([]));
+    assert_eq!(sweep.gone(), 0, "it begins anew");
 }
 
 #[test]
@@ -77,11 +98,11 @@ fn a_page_that_cannot_be_read_holds_no_others_up() {
     let mut passed = Vec::new();
     while let Some(page) = sweep.due(&unit, &unread) {
         passed.push(page.range.first.0);
-        sweep.pass(page.id.number);
+        sweep.pass(page.id.number, 0);
     }
     assert_eq!(passed, [1, 2]);
     assert!(!sweep.has_found(&unit, &blocks([2])), "one has not been looked at");
     let last = sweep.due(&unit, &BTreeSet::new()).expect("it can be read again");
-    sweep.pass(last.id.number);
+    sweep.pass(last.id.number, 0);
     assert!(sweep.has_found(&unit, &blocks([2])));
 }
