@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use disk::{AlignedBuf, Completion, Disk, DiskError, Operation, ReadMode, Request};
+use disk::{AlignedBuf, Completion, Disk, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
 use tokio::sync::oneshot;
 use types::limits::BLOCK_BYTES;
 
 use crate::geometry::Geometry;
 use crate::inner::abandoned;
-use crate::limits::{WALK_CHUNK_BYTES, WALK_READS};
+use crate::limits::{WALK_CHUNK_BYTES, WALK_READS, WALK_SPLITS};
 use crate::walk::Segment;
 
 /// Memory that may rest between reads.
@@ -40,6 +40,10 @@ pub(crate) struct ChunkStream {
     mode: ReadMode,
     in_flight: VecDeque<Planned>,
     resting: Vec<AlignedBuf>,
+    /// What became of a chunk that could not be read in one piece.
+    pieces: VecDeque<Chunk>,
+    /// How many more pieces may be halved.
+    splits_left: usize,
     /// What to read next.
     segment: usize,
     offset: u64,
@@ -54,14 +58,56 @@ impl ChunkStream {
             mode,
             in_flight: VecDeque::new(),
             resting: Vec::new(),
+            pieces: VecDeque::new(),
+            splits_left: WALK_SPLITS,
             segment: 0,
             offset: 0,
             read_bytes: 0,
         }
     }
 
-    /// The next chunk; none after the last segment's end.
+    /// The next chunk; none after the last segment's end. Of one with blocks that the disk can't read the pieces beside them follow one another.
     pub(crate) async fn next(&mut self, segments: &[Segment]) -> Option<Chunk> {
+        if self.pieces.is_empty() {
+            let chunk = self.next_whole(segments).await?;
+            self.read_again(segments, chunk).await;
+        }
+        self.pieces.pop_front()
+    }
+
+    /// Halves what could not be read, until the pieces that are missing are single blocks, or so many were halved that the disk must be in a bad way.
+    async fn read_again(&mut self, segments: &[Segment], chunk: Chunk) {
+        let mut left = vec![chunk];
+        while let Some(piece) = left.pop() {
+            let is_failed = matches!(&piece.bytes, Err(error) if error.kind == DiskErrorKind::Failed);
+            let blocks = (piece.end - piece.start) / BLOCK_BYTES as u64;
+            if !is_failed || blocks < 2 || self.splits_left == 0 {
+                self.push_piece(piece);
+                continue;
+            }
+            self.splits_left -= 1;
+            let middle = piece.start + blocks / 2 * BLOCK_BYTES as u64;
+            let second = self.read_piece(segments, piece.segment, middle, piece.end).await;
+            let first = self.read_piece(segments, piece.segment, piece.start, middle).await;
+            left.extend([second, first]);
+        }
+    }
+
+    async fn read_piece(&self, segments: &[Segment], segment: usize, start: u64, end: u64) -> Chunk {
+        let offset = self.geometry.disk_offset(segments[segment].zone, start);
+        let bytes = self.disk.read(offset, (end - start) as usize, self.mode).await;
+        Chunk { segment, start, end, bytes }
+    }
+
+    /// Pieces that can't be read and follow one another are one.
+    fn push_piece(&mut self, piece: Chunk) {
+        match self.pieces.back_mut() {
+            Some(last) if last.bytes.is_err() && piece.bytes.is_err() => last.end = piece.end,
+            _ => self.pieces.push_back(piece),
+        }
+    }
+
+    async fn next_whole(&mut self, segments: &[Segment]) -> Option<Chunk> {
         while self.in_flight.len() < WALK_READS && self.start_read(segments) {}
         let Planned { segment, start, end, answer } = self.in_flight.pop_front()?;
         let completion = answer.await;

@@ -67,6 +67,9 @@ pub const OPEN_READS: usize = 32;
 /// Bytes of one read of a walk.
 pub const WALK_CHUNK_BYTES: usize = 2 * 1024 * 1024;
 
+/// How often a walk halves what it could not read, to find the blocks that are bad: each time costs two reads, and one that fails may take seconds.
+pub const WALK_SPLITS: usize = 128;
+
 /// Reads of a walk that are in flight while another is being looked through.
 pub const WALK_READS: usize = 2;
 

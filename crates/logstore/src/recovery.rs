@@ -162,6 +162,9 @@ impl LogStore {
             return Err(OpenError::ManagerBehind { given: generation, found: newest });
         }
         let uncovered = uncovered_tables(&manifest, setup.as_ref())?;
+        // Without its checkpoint the walk was to find also what went by tables that were covered.
+        let has_checkpoint = !manifest.start.is_empty() || manifest.epoch == Epoch(0);
+        found.check_read(has_checkpoint.then_some(&uncovered[..]))?;
         let undecidable = Undecidable::find(&found, uncovered, missing, config.gateway);
         let copies = table.copies().max(found.most_copies).max(most_copies(&manifest));
         let known: BTreeSet<DeviceId> = devices.iter().map(|device| device.id()).chain(missing.iter().copied()).collect();

@@ -32,5 +32,6 @@ pub(crate) mod support;
 mod threads;
 mod trees;
 mod uncovered;
+mod unread_ranges;
 mod unread_uploads;
 mod workload;

@@ -33,8 +33,8 @@ pub struct CellView {
     pub undecided: BTreeSet<GatewayId>,
     /// The member that recovers, checkpoints and collects.
     pub leader: GatewayId,
-    /// Tables by which writes may have gone that no checkpoint covers: of this view, and of former ones. A founder judges by them what it
-    /// can't decide; nobody else looks at them.
+    /// Tables by which writes may have gone that no checkpoint covers: of this view, and of former ones. Who
+    /// founds the cell judges by them what can't be decided, and who recovers whether it has read enough.
     pub uncovered: Vec<ReplicaTable>,
 }
 
@@ -88,6 +88,7 @@ impl Inner {
             heard.undecided = next.undecided.iter().copied().filter(|gateway| !decided.contains(gateway)).collect();
             heard.decided = decided.into_iter().filter(|gateway| next.undecided.contains(gateway)).collect();
             (heard.view, heard.leader) = (next.view.number(), Some(next.leader));
+            heard.uncovered = next.uncovered;
             (heard.hello, heard.carried, heard.holding, heard.holding_shards) = Default::default();
             let Heard { begun, undecided, .. } = &mut *heard;
             begun.retain(|gateway, _| next.view.contains(*gateway) || undecided.contains(gateway));

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
+use topology::ReplicaTable;
 use types::{DeviceId, Epoch, GatewayId, KeyHash, ViewNumber};
 
 /// What makes a log engine the gateway of a cell.
@@ -91,6 +92,8 @@ pub(crate) struct Heard {
     /// The view that this is about. It changes before the shards do.
     pub view: ViewNumber,
     pub leader: Option<GatewayId>,
+    /// Tables by which writes may have gone that no checkpoint covers.
+    pub uncovered: Vec<ReplicaTable>,
     /// Removed gateways that are not decided here.
     pub undecided: BTreeSet<GatewayId>,
     /// Of this view, from each other member:
@@ -138,6 +141,7 @@ impl Member {
                 view,
                 joining,
                 leader: Some(setup.first.leader),
+                uncovered: setup.first.uncovered,
                 undecided: setup.first.undecided,
                 ..Heard::default()
             }),

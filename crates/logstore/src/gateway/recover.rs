@@ -13,6 +13,7 @@ use super::member::Member;
 use crate::collect::COPY_EXTRA_BYTES;
 use crate::machine::CellMessage;
 use crate::peers::Item;
+use crate::recovery::OpenError;
 use crate::recovery::decide::{entry_of, name_entry_of};
 use crate::recovery::walk::{FoundCopy, FoundRecords, FoundWrite, walk_all};
 use crate::relocate::Recopy;
@@ -131,7 +132,9 @@ impl Inner {
         };
         let own = self.checkpoints.lock().await.as_of(least);
         let manifest = if has_joined { own } else { self.newest_manifest()?.unwrap_or(own) };
-        walk_all(&devices, &manifest).await.map_err(|error| EngineError::Unavailable { reason: error.to_string() })
+        let found = walk_all(&devices, &manifest).await.map_err(not_read)?;
+        found.check_read(Some(&member.heard.lock().uncovered)).map_err(not_read)?;
+        Ok(found)
     }
 
     /// Makes a write's missing copies again and tells every member of it.
@@ -212,6 +215,10 @@ impl Inner {
         }
         made
     }
+}
+
+fn not_read(error: OpenError) -> EngineError {
+    EngineError::Unavailable { reason: error.to_string() }
 }
 
 /// The record with the devices that its copies are on once this one has been made.

@@ -9,6 +9,7 @@ use format::record::{Record, RecordKind, WriteId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use target::{LogEvent, LogFrame, LogTarget, WalkRange};
+use topology::{ReplicaSet, ReplicaTable};
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, Epoch, Generation, KeyHash, Order, Place, Position};
 
@@ -27,7 +28,10 @@ pub(crate) struct FoundRecords {
     pub newest_epoch: Epoch,
     pub newest_generation: Generation,
     pub most_copies: usize,
+    /// Frames that were damaged, and ranges that could not be read.
     pub damaged: u64,
+    /// Devices with ranges that could not be read, and the first of each.
+    unreadable: BTreeMap<DeviceId, String>,
     /// Writes of this epoch and before are decided: the checkpoint has them, or they were never acknowledged.
     covered: Epoch,
     /// There is a checkpoint that names what was moved. Without one, a copy that was moved is all that is known of its record.
@@ -87,8 +91,13 @@ pub(crate) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest
                     tracing::info!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), %damage, "passed over a damaged frame");
                 }
                 LogEvent::Unreadable { place, bytes, reason, .. } => {
-                    let detail = format!("zone {} offset {}: {bytes} bytes: {reason}", place.zone.0, place.offset.bytes());
-                    return Err(ended(detail));
+                    let (zone, offset) = (place.zone.0, place.offset.bytes());
+                    found.damaged += 1;
+                    tracing::warn!(device = place.device.0, zone, offset, bytes, %reason, "passed over what the disk can't read: other copies tell what stood there");
+                    found
+                        .unreadable
+                        .entry(place.device)
+                        .or_insert(format!("zone {zone} offset {offset}: {bytes} bytes: {reason}"));
                 }
             }
         }
@@ -97,6 +106,25 @@ pub(crate) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest
 }
 
 impl FoundRecords {
+    /// Refuses what was found if a write may have been acknowledged of which too few copies were read to tell, because ranges could not be: those of
+    /// two devices, or of one that alone was read of a key's. `tables` are those by which the writes went that the walks were to find; none if they are not known.
+    pub fn check_read(&self, tables: Option<&[ReplicaTable]>) -> Result<(), OpenError> {
+        let mut unreadable = self.unreadable.iter();
+        let Some((device, range)) = unreadable.next() else { return Ok(()) };
+        let is_read = |other: &DeviceId| other != device && self.opened.contains(other);
+        let has_another = |set: &ReplicaSet| !set.devices().contains(device) || set.devices().iter().any(is_read);
+        let stands_elsewhere =
+            tables.is_some_and(|tables| tables.iter().flat_map(ReplicaTable::sets).all(|set| has_another(&set)));
+        match stands_elsewhere && unreadable.next().is_none() {
+            true => Ok(()),
+            false => {
+                let todo = format!("attach the devices that are away, or give this one up: trilith device forget {device}");
+                let detail = format!("{range}; what stood there may stand nowhere else: {todo}");
+                Err(OpenError::Walk { device: *device, detail })
+            }
+        }
+    }
+
     fn note(&mut self, device: DeviceId, frame: &LogFrame<'_>) -> Result<(), OpenError> {
         let header = Bytes::copy_from_slice(frame.engine_header);
         let record = Record::decode(&header).map_err(|error| OpenError::Walk { device, detail: error.to_string() })?;

@@ -2,6 +2,7 @@
 
 use super::gate::{Gate, Gates};
 use super::support::{MemoryManifests, Rig};
+use super::unread_ranges::fail_reads;
 use crate::{CellView, Consistency, Directory, IndexForm, LogStore, LogStoreConfig, MemberSetup, OpenError};
 use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
@@ -45,6 +46,8 @@ pub struct CellRig {
     pub gates: Arc<Gates>,
     streets: Arc<Streets>,
     manager: Mutex<Manager>,
+    /// Where blocks can't be read, now and after every start, and how large zones are.
+    unreadable: Mutex<Vec<(Place, u64)>>,
 }
 
 /// What the manager knows.
@@ -183,8 +186,8 @@ impl CellRig {
         let table = ReplicaTable::new(Generation(0), devices).unwrap();
         let manager = Manager { view, table, former: Vec::new(), next_gateway: 1 };
         let manifests = rig.manifests.clone();
-        let (targets, gates, manager) = (Mutex::default(), Arc::default(), Mutex::new(manager));
-        let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, gates, streets, manager };
+        let (targets, gates, manager, unreadable) = (Mutex::default(), Arc::default(), Mutex::new(manager), Mutex::default());
+        let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, gates, streets, manager, unreadable };
         cell.open_targets().await;
         cell.env.spawn(lend(Arc::downgrade(&cell.streets)));
         cell.found(&[]).await;
@@ -195,6 +198,7 @@ impl CellRig {
     }
 
     async fn open_targets(&self) {
+        self.unreadable.lock().iter().for_each(|(place, zone_bytes)| fail_reads(&self.rig.lock(), *place, *zone_bytes));
         let mut targets = Vec::new();
         for id in 1..=3 {
             let opening = {
@@ -377,6 +381,13 @@ impl CellRig {
     pub fn rot(&self, place: Place) {
         let zone_bytes = self.targets.lock()[0].device().usage().zone_bytes;
         super::healing::rot(&self.rig.lock(), (place, 0), super::healing::Rot::Header, zone_bytes);
+    }
+
+    /// The block with this place can't be read any more.
+    pub fn fail_reads(&self, place: Place) {
+        let zone_bytes = self.targets.lock()[0].device().usage().zone_bytes;
+        self.unreadable.lock().push((place, zone_bytes));
+        fail_reads(&self.rig.lock(), place, zone_bytes);
     }
 
     /// Where whole frames stand.

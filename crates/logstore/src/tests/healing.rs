@@ -26,7 +26,7 @@ const SHORT_FRAME_BYTES: u32 = 2048;
 const SEAL_BYTES: u64 = 64;
 
 /// Where a place lies on its disk.
-fn on_disk(place: Place, zone_bytes: u64) -> u64 {
+pub fn on_disk(place: Place, zone_bytes: u64) -> u64 {
     format::superblock::FIRST_REGION_BYTE + u64::from(place.zone.0) * zone_bytes + place.offset.bytes()
 }
 
