@@ -172,6 +172,8 @@ impl WriteOp {
             let mut progress = self.progress.lock();
             let withdrawn = match &progress.stage {
                 Stage::Withdrawn(error) => Some(error.clone()),
+                // Given up since its turn came: the gateway has left its cell, and nobody would end it again.
+                Stage::Done(_) => return,
                 _ => None,
             };
             if withdrawn.is_none() {

@@ -3,8 +3,11 @@
 use super::super::gate::Rule;
 use super::{A_WHILE, CellRig, all_read, devices_of, get, put, put_if};
 use crate::LogStore;
-use crate::tests::support::{key, simulate};
+use crate::tests::support::{attributes, key, simulate};
+use crate::write::WriteOp;
 use engine::{Condition, EngineError};
+use format::record::WriteId;
+use types::Sequence;
 
 /// Caught: the turn ends while the append is on its way (`give_up` instead of `give_up_when_settled`). Then the other gateway's write
 /// is acknowledged, the append lands above it, and the next start gives its content, which was to be written only if nothing was there.
@@ -165,5 +168,21 @@ fn a_gateway_without_peers_writes_the_order_into_its_copies() {
             let frame = store.inner.targets.read(place, newest.frame_bytes).await.unwrap();
             assert_eq!(frame.record.order, (index > 0).then_some(newest.order), "copy {index}");
         }
+    });
+}
+
+/// A gateway leaves its cell between the step that grants a turn and the word of it. Caught: `decide` that takes any turn. The request went on, and
+/// waited for ever for the end of its write.
+#[test]
+fn a_turn_that_comes_after_its_gateway_has_left_is_none() {
+    simulate(async {
+        let rig = CellRig::new(25, 2).await;
+        let store = &rig.gateways()[1];
+        let op = WriteOp::new(&store.inner, LogStore::object_draft(&key("key"), &attributes(b"late")), true);
+        op.finish(Err(EngineError::Unavailable { reason: "it has left".to_owned() }));
+        let write = WriteId { gateway: store.inner.me, sequence: Sequence(1) };
+        op.dispatched(write, None, &store.inner.targets.table());
+        let turn = op.turn().await;
+        assert!(matches!(turn, Err(EngineError::Unavailable { .. })), "{turn:?}");
     });
 }
