@@ -160,10 +160,17 @@ impl Inner {
     fn take_in_message(self: &Arc<Self>, from: GatewayId, message: Message, name: Option<NameEntry>) {
         let hash = *message.hash();
         self.step(&hash, name.as_ref(), |keys, out| {
-            if let (Message::Recovered { entry }, Some(name)) = (&message, &name) {
+            let recovered = match &message {
+                Message::Recovered { entry } => Some(*entry),
+                _ => None,
+            };
+            keys.receive(from, message, out);
+            // With the entry, or lists would say other places than the index.
+            if let (Some(entry), Some(name)) = (recovered, &name)
+                && keys.holds(&entry)
+            {
                 keys.held_names.insert(entry.write, name.clone());
             }
-            keys.receive(from, message, out);
         });
     }
 

@@ -160,7 +160,9 @@ impl Inner {
         let name = name_entry_of(record, entry)?;
         self.step(&record.hash, Some(&name), |keys, out| {
             keys.recover(entry, out);
-            keys.held_names.insert(entry.write, name.clone());
+            if keys.holds(&entry) {
+                keys.held_names.insert(entry.write, name.clone());
+            }
         });
         Ok(())
     }

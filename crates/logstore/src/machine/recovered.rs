@@ -27,15 +27,31 @@ impl<Op: Clone> Shard<Op> {
         self.recovered(entry);
     }
 
-    /// Holds an entry until its gateway is decided.
-    pub(super) fn recovered(&mut self, entry: Entry) {
+    /// Whether this entry waits for its gateway to be decided.
+    pub fn holds(&self, entry: &Entry) -> bool {
+        let peers = self.keys.get(&entry.hash).and_then(|state| state.peers.as_ref());
+        peers.is_some_and(|peers| peers.held.contains(entry))
+    }
+
+    /// At a member: `from` leads and has told an entry. Of one that has left the view it is a former leader's, late: who follows it has told of the
+    /// same write, or will.
+    pub(super) fn recovered_by(&mut self, from: GatewayId, entry: Entry) {
+        if self.cell.view().contains(from) {
+            self.recovered(entry);
+        }
+    }
+
+    /// Holds an entry until its gateway is decided. Of one write the last leader's counts: it has told all members, and the former one perhaps
+    /// some, of copies that it made itself.
+    fn recovered(&mut self, entry: Entry) {
         // Of a gateway that is decided it is a former leader's, late.
         if !self.change.as_ref().is_some_and(|change| change.undecided.contains(&entry.write.gateway)) {
             return;
         }
         let peers = self.state(&entry.hash).peers();
-        if !peers.held.iter().any(|held| held.write == entry.write) {
-            peers.held.push(entry);
+        match peers.held.iter_mut().find(|held| held.write == entry.write) {
+            Some(held) => *held = entry,
+            None => peers.held.push(entry),
         }
     }
 

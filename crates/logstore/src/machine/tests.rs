@@ -5,6 +5,7 @@ mod checks;
 mod joining;
 mod membership;
 mod mutant;
+mod recoveries;
 mod scenario;
 mod simulation;
 mod turns;

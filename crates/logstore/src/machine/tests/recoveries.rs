@@ -1,0 +1,59 @@
+//! Recoveries of one write by two leaders, at a member of both views.
+
+use super::super::{Cell, CellMessage, Message, Output, Outputs, SequenceSource, Shard};
+use super::turns::entry;
+use super::world::{gateway_id, view};
+use crate::index::{IndexForm, Located, ShardIndex};
+use format::entry::{Entry, Places};
+use format::record::WriteId;
+use std::sync::Arc;
+use types::{DeviceId, Epoch, Place, Sequence, ZoneIndex, ZoneOffset};
+
+const REMOVED: usize = 0;
+const FORMER: usize = 1;
+const LEADER: usize = 2;
+const ME: usize = 3;
+
+fn member_of(number: u64, members: &[usize]) -> Arc<Cell> {
+    Arc::new(Cell::new(gateway_id(ME), view(number, members)))
+}
+
+/// The removed gateway's write, as who found these copies of it tells.
+fn found(devices: &[u32], epoch: u64) -> Entry {
+    let write = WriteId { gateway: gateway_id(REMOVED), sequence: Sequence(1) };
+    let place = |device: &u32| Place { device: DeviceId(*device), zone: ZoneIndex(1), offset: ZoneOffset(7) };
+    let places: Vec<Place> = devices.iter().map(place).collect();
+    Entry { places: Places::new(&places).unwrap(), epoch: Epoch(epoch), ..entry(write, 0, 7) }
+}
+
+fn tell(shard: &mut Shard<u32>, from: usize, entry: Entry) {
+    shard.receive(gateway_id(from), Message::Recovered { entry }, &mut Outputs::new());
+}
+
+/// A leader dies before it has decided, and the next one finds other copies. Caught: `recovered` that keeps what it holds. The index had the former
+/// leader's places then, and the lists the next one's; and members that had heard of one of them alone did not agree.
+#[test]
+fn what_the_last_leader_tells_of_a_write_counts() {
+    let (first, second) = (found(&[1, 2], 4), found(&[2, 3], 5));
+    let sequences = Arc::new(SequenceSource::starting_at(10));
+    let index = ShardIndex::new(IndexForm::Full, 2);
+    let mut shard: Shard<u32> = Shard::new(member_of(1, &[REMOVED, FORMER, LEADER, ME]), sequences, index);
+    let removed = [REMOVED, FORMER].map(gateway_id);
+    shard.install(member_of(2, &[FORMER, LEADER, ME]), &removed[..1], &mut Outputs::new());
+    tell(&mut shard, FORMER, first);
+    shard.install(member_of(3, &[LEADER, ME]), &removed, &mut Outputs::new());
+    tell(&mut shard, LEADER, second);
+    // On its way since the former leader was removed.
+    tell(&mut shard, FORMER, first);
+    let mut out = Outputs::new();
+    shard.receive_for_all(gateway_id(LEADER), &CellMessage::Decided { gateways: removed.to_vec() }, &mut out);
+    let published: Vec<&Entry> = out
+        .iter()
+        .filter_map(|output| match output {
+            Output::Published { entry, .. } => Some(entry),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(published, [&second]);
+    assert_eq!(shard.index().newest(&second.hash), Some(Located::from(&second)));
+}
