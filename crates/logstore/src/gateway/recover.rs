@@ -14,12 +14,13 @@ use crate::collect::COPY_EXTRA_BYTES;
 use crate::machine::CellMessage;
 use crate::peers::Item;
 use crate::recovery::OpenError;
-use crate::recovery::decide::{entry_of, name_entry_of};
+use crate::recovery::decide::{EndedUpload, entry_of, name_entry_of};
 use crate::recovery::walk::{FoundCopy, FoundRecords, FoundWrite, walk_all};
 use crate::relocate::Recopy;
-use crate::store::{Inner, LogStore};
+use crate::store::{Inner, LogStore, draft};
+use crate::write::WriteOp;
 use engine::EngineError;
-use format::record::Record;
+use format::record::{EntryName, Record, RecordKind, Space, WriteId};
 use format::replicas::{Places, ReplicaDevices};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,11 +75,14 @@ impl Inner {
                 heard.holding.contains(&self.me) && member.view().others().iter().all(|other| heard.holding.contains(other))
             })
             .await;
+        let ending = self.begin_to_end_uploads(&found, removed)?;
         let decided = CellMessage::Decided { gateways: removed.iter().copied().collect() };
         member.push_to_all(&Item::All(decided.clone()));
         self.take_in_cell_message(member, self.me, decided);
         // One that has not the maps gets them now that nothing is undecided.
         member.until(|heard| !heard.joining).await;
+        self.have_ended(ending).await;
+        self.finish_uploads(committed(&found, removed).into_iter()).await?;
         self.end_complete_uploads().await?;
         self.finish_checkpoint().await?;
         member.heard.lock().recovered.extend(removed);
@@ -86,6 +90,53 @@ impl Inner {
         env::mark("gateway: recovery done");
         tracing::info!(?removed, view = view.0, "recovered what removed gateways left");
         Ok(())
+    }
+
+    /// Ends the uploads of which these gateways had made the objects and not the ends. Queued before anything is decided: a Complete that is
+    /// repeated, and has waited for the decision, comes after it, and finds how the first one ended, though its object may be overwritten since.
+    fn begin_to_end_uploads(
+        self: &Arc<Self>,
+        found: &FoundRecords,
+        removed: &BTreeSet<GatewayId>,
+    ) -> Result<Vec<(EntryName, Arc<WriteOp>)>, EngineError> {
+        let of_uploads = |kind: RecordKind| -> BTreeSet<KeyHash> {
+            let is_so = |write: &&FoundWrite| write.record.kind == kind && write.record.name.space == Space::Upload;
+            found
+                .written
+                .iter()
+                .filter(is_so)
+                .filter(|write| write.known_order().is_some())
+                .map(|write| write.record.hash)
+                .collect()
+        };
+        let (begun, ended) = (of_uploads(RecordKind::Upload), of_uploads(RecordKind::Tombstone));
+        let is_known = |hash: &KeyHash| self.shard(hash).lock().index().newest(hash).is_some_and(|known| known.is_live());
+        // Known here, or about to be with what was found.
+        let is_open = |hash: &KeyHash| !ended.contains(hash) && (begun.contains(hash) || is_known(hash));
+        let mut ending = Vec::new();
+        for write in committed(found, removed).into_iter().filter(|write| write.record.kind == RecordKind::Descriptor) {
+            let Some(EndedUpload { name, tombstone, .. }) = self.upload_ended_by(write)? else { continue };
+            if is_open(&name.hash()) {
+                env::mark("gateway: recovery ends an upload whose object was made");
+                self.background.end_upload(name.clone(), tombstone.clone());
+                let op = WriteOp::new(self, draft(RecordKind::Tombstone, name.clone(), &tombstone), false);
+                match self.start(&op) {
+                    Ok(()) => ending.push((name, op)),
+                    Err(error) => tracing::warn!(%error, "an upload whose object is complete is ended later"),
+                }
+            }
+        }
+        Ok(ending)
+    }
+
+    /// Waits for the ends of uploads. What finds no room, or no device, is tried again in the background.
+    async fn have_ended(&self, ending: Vec<(EntryName, Arc<WriteOp>)>) {
+        for (name, op) in ending {
+            match op.finished().await {
+                Ok(_) => self.background.upload_ended(&name),
+                Err(error) => tracing::warn!(%error, "an upload whose object is complete is ended later"),
+            }
+        }
     }
 
     /// A checkpoint that goes on if the recovery is given up: an epoch that has begun must drain, and what is installed must be followed, before
@@ -217,6 +268,15 @@ impl Inner {
         }
         made
     }
+}
+
+/// What these gateways had committed, whether it is the newest of its key or not: a write that lacks copies and was followed by another had failed.
+fn committed<'a>(found: &'a FoundRecords, removed: &BTreeSet<GatewayId>) -> Vec<&'a FoundWrite> {
+    let newest: BTreeSet<WriteId> = newest_of(found, removed).iter().map(|write| write.record.write).collect();
+    let is_whole = |write: &FoundWrite| write.lacking(&found.opened) == 0 || newest.contains(&write.record.write);
+    let is_committed =
+        |write: &&FoundWrite| removed.contains(&write.record.write.gateway) && write.known_order().is_some() && is_whole(write);
+    found.written.iter().filter(is_committed).collect()
 }
 
 fn not_read(error: OpenError) -> EngineError {

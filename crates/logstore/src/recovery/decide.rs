@@ -213,40 +213,52 @@ impl Inner {
     }
 
     /// Ends the uploads whose objects were committed, and drops the parts of those that ended (zstore.md, decision 15).
-    async fn finish_uploads(self: &Arc<Self>, committed: impl Iterator<Item = &FoundWrite>) -> Result<(), EngineError> {
+    pub(crate) async fn finish_uploads(
+        self: &Arc<Self>,
+        committed: impl Iterator<Item = &FoundWrite>,
+    ) -> Result<(), EngineError> {
         for write in committed {
-            let record = &write.record;
-            let ended = match (record.kind, record.name.space) {
-                (RecordKind::Descriptor, Space::Object) => {
-                    let attributes = Attributes::decode(record.attributes.clone()).map_err(corrupt)?;
-                    attributes.upload.map(|upload| (record.name.name.clone(), upload))
-                }
-                (RecordKind::Tombstone, Space::Upload) => {
-                    let (key, suffix) = split_compound(Space::Upload, &record.name.name).map_err(corrupt)?;
-                    let upload = suffix.try_into().map(UploadId).expect("split_compound checked the length");
-                    Some((bytes::Bytes::copy_from_slice(&key), upload))
-                }
-                _ => None,
-            };
-            let Some((key, upload)) = ended else { continue };
-            let name = EntryName::upload(record.name.bucket, &key, upload);
+            let Some(EndedUpload { upload, name, tombstone }) = self.upload_ended_by(write)? else { continue };
             if self.shard(&name.hash()).lock().index().newest(&name.hash()).is_some_and(|known| known.is_live()) {
-                // It remembers the outcome, for a Complete that is tried again.
-                let outcome = Attributes::decode(record.attributes.clone()).map_err(corrupt)?;
-                let expected = Some(self.order_of_found(write));
-                let Attributes { etag, modified_ms, .. } = outcome;
-                let tombstone = Attributes { etag, modified_ms, expected, ..Attributes::default() };
                 match self.drop_entry_as(name.clone(), tombstone.clone()).await {
                     // A full device must not keep the gateway from starting.
                     Err(EngineError::Full) => self.background.end_upload(name, tombstone),
                     ended => ended?,
                 }
             }
-            let key = ObjectKey::new(record.name.bucket, key).map_err(corrupt)?;
-            self.background.drop_parts(UploadRef { key, upload });
+            self.background.drop_parts(upload);
         }
         Ok(())
     }
+
+    /// The upload that this write, if it was committed, has ended: it is its object, or its tombstone.
+    pub(crate) fn upload_ended_by(&self, write: &FoundWrite) -> Result<Option<EndedUpload>, EngineError> {
+        let record = &write.record;
+        let attributes = || Attributes::decode(record.attributes.clone()).map_err(corrupt);
+        let ended = match (record.kind, record.name.space) {
+            (RecordKind::Descriptor, Space::Object) => attributes()?.upload.map(|upload| (record.name.name.clone(), upload)),
+            (RecordKind::Tombstone, Space::Upload) => {
+                let (key, suffix) = split_compound(Space::Upload, &record.name.name).map_err(corrupt)?;
+                let upload = suffix.try_into().map(UploadId).expect("split_compound checked the length");
+                Some((bytes::Bytes::copy_from_slice(&key), upload))
+            }
+            _ => None,
+        };
+        let Some((key, upload)) = ended else { return Ok(None) };
+        let name = EntryName::upload(record.name.bucket, &key, upload);
+        let Attributes { etag, modified_ms, .. } = attributes()?;
+        let tombstone = Attributes { etag, modified_ms, expected: Some(self.order_of_found(write)), ..Attributes::default() };
+        let key = ObjectKey::new(record.name.bucket, key).map_err(corrupt)?;
+        Ok(Some(EndedUpload { upload: UploadRef { key, upload }, name, tombstone }))
+    }
+}
+
+/// An upload that was found to have ended.
+pub(crate) struct EndedUpload {
+    upload: UploadRef,
+    pub name: EntryName,
+    /// It remembers the outcome, for a Complete that is tried again.
+    pub tombstone: Attributes,
 }
 
 fn corrupt(error: impl std::fmt::Display) -> EngineError {

@@ -5,8 +5,10 @@ use super::{A_WHILE, CellRig, all_read, devices_of, get, put, put_if, removing};
 use crate::LogStore;
 use crate::index::Located;
 use crate::relocate::Recopy;
-use crate::tests::support::{key, simulate};
-use engine::Condition;
+use crate::tests::support::{attributes, key, simulate};
+use bytes::Bytes;
+use engine::{Committed, CompletePart, Condition, EngineError, ObjectEngine, PartContent, UploadRef};
+use format::record::EntryName;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use types::{DeviceId, KeyHash};
@@ -97,5 +99,91 @@ fn of_two_copies_on_one_device_one_counts() {
         rig.env.sleep(30 * A_WHILE).await;
         assert_eq!(stands_on(&founder, name).len(), 3, "what it lacked was made again");
         all_read(&rig, name, Some("content")).await;
+    });
+}
+
+/// The third gateway completes an upload: its object is known to all, and overwritten, and the upload has not ended.
+struct Interrupted {
+    upload: UploadRef,
+    parts: Vec<CompletePart>,
+    object: Located,
+}
+
+const JOINED: &str = "joined";
+const FIRST: &[u8] = b"first";
+
+fn upload_hash(upload: &UploadRef) -> KeyHash {
+    EntryName::upload(upload.key.bucket(), upload.key.key(), upload.upload).hash()
+}
+
+/// An upload whose end is written to another device first than its object.
+async fn upload_with_another_primary(store: &LogStore) -> UploadRef {
+    loop {
+        let id = store.create_upload(&key(JOINED), Default::default()).await.unwrap();
+        let upload = UploadRef { key: key(JOINED), upload: id };
+        let primary = store.inner.targets.table().set_of(&upload_hash(&upload)).primary();
+        if primary != devices_of(store, JOINED)[0] {
+            return upload;
+        }
+    }
+}
+
+async fn complete_at(
+    store: LogStore,
+    upload: UploadRef,
+    parts: Vec<CompletePart>,
+    etag_of: &[u8],
+) -> Result<Committed, EngineError> {
+    store.complete(&upload, parts, attributes(etag_of), Condition::None).await
+}
+
+async fn interrupted_complete(rig: &CellRig) -> Interrupted {
+    let [_, member, removed] = &rig.gateways()[..] else { panic!("three gateways") };
+    let upload = upload_with_another_primary(removed).await;
+    let content = PartContent::Whole(std::iter::once(Bytes::from_static(b"a part")).collect());
+    let part = removed.put_part(&upload, 1, Default::default(), content).await.unwrap();
+    let parts = vec![CompletePart { number: 1, order: part.order }];
+    let primary = removed.inner.targets.table().set_of(&upload_hash(&upload)).primary();
+    rig.gates.set(removed, primary, Some(Rule::Mute));
+    let completing = rig.env.spawn(complete_at(removed.clone(), upload.clone(), parts.clone(), FIRST));
+    rig.env.sleep(A_WHILE).await;
+    // The part's chunk; then the object, and what comes behind it is held.
+    rig.gates.land(removed.inner.me).await;
+    rig.env.sleep(A_WHILE).await;
+    rig.gates.set(removed, primary, Some(Rule::Hold));
+    rig.gates.land(removed.inner.me).await;
+    rig.env.sleep(A_WHILE).await;
+    assert!(!completing.is_finished(), "the upload's end is on its way");
+    let object = newest(member, &LogStore::object_hash(&key(JOINED)));
+    assert!(object.is_live() && newest(member, &upload_hash(&upload)).is_live());
+    put(member, JOINED, "newer").await.unwrap();
+    Interrupted { upload, parts, object }
+}
+
+/// Caught: a recovery that ends only those uploads whose objects are the newest of their keys. And, of Completes that wait for the decision: one that
+/// ends uploads behind it; and at the leader, one that does not say so before.
+#[test]
+fn a_complete_that_is_repeated_after_its_gateway_died_replaces_nothing() {
+    simulate(async {
+        for waiting in [None, Some(1), Some(0)] {
+            let rig = Arc::new(CellRig::new(203, 3).await);
+            let gateways = rig.gateways();
+            let Interrupted { upload, parts, object } = interrupted_complete(&rig).await;
+            let again = |at: usize| rig.env.spawn(complete_at(gateways[at].clone(), upload.clone(), parts.clone(), b"second"));
+            let early = waiting.map(again);
+            rig.env.sleep(A_WHILE).await;
+            assert!(early.as_ref().is_none_or(|early| !early.is_finished()), "the upload is frozen");
+            rig.kill(&gateways[2]);
+            rig.remove(&[2]).await;
+            let again = early.unwrap_or_else(|| again(1)).await.unwrap().unwrap();
+            assert_eq!((again.order, again.etag), (object.order, attributes(FIRST).etag), "waiting at {waiting:?}");
+            rig.env.sleep(A_WHILE).await;
+            for gateway in &gateways[..2] {
+                assert_eq!(get(gateway, JOINED).await.as_deref(), Some("newer"), "waiting at {waiting:?}");
+                let parts = gateway.parts(&upload, 0, 10).await;
+                assert!(matches!(parts, Err(EngineError::NoSuchUpload)), "{parts:?}");
+            }
+            all_read(&rig, JOINED, Some("newer")).await;
+        }
     });
 }
