@@ -121,7 +121,6 @@ struct Inner {
     untidy: Notify,
     /// One at a time tidies up.
     tidying: tokio::sync::Mutex<()>,
-    base_failed: AtomicBool,
     is_closed: AtomicBool,
     /// Room that was promised and may not be filled yet.
     claimed_bytes: AtomicU64,
@@ -177,7 +176,6 @@ impl SharedLog {
             groups: Mutex::new(groups.into_iter().map(|(group, state)| (group, Arc::new(Mutex::new(state)))).collect()),
             untidy: Notify::new(),
             tidying: tokio::sync::Mutex::new(()),
-            base_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             claimed_bytes: AtomicU64::new(0),
             longest_snapshot: AtomicU64::new(0),

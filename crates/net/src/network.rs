@@ -2,9 +2,14 @@
 
 use crate::call::BoxFuture;
 use crate::hello::Identity;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
+
+/// How long nothing may come on a connection before the kernel asks whether the peer is there; it asks for as long again.
+const PEER_IDLE: Duration = Duration::from_secs(15);
 
 /// A connection: bytes in order in both directions, until it breaks.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {
@@ -69,8 +74,14 @@ impl Listener for BoundTcp {
     }
 }
 
-/// Small frames must not wait for the acknowledgement of earlier ones.
+/// Small frames must not wait for the acknowledgement of earlier ones. A peer that lost its power, or cannot be reached any more, says
+/// nothing: the kernel asks for it, and ends the connection, which would count among those that a server may have for ever.
 fn boxed(stream: TcpStream) -> io::Result<Box<dyn ByteStream>> {
     stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    let asking = TcpKeepalive::new().with_time(PEER_IDLE).with_interval(PEER_IDLE / 3).with_retries(3);
+    socket.set_tcp_keepalive(&asking)?;
+    // Of what was sent and is not acknowledged.
+    socket.set_tcp_user_timeout(Some(2 * PEER_IDLE))?;
     Ok(Box::new(stream))
 }

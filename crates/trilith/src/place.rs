@@ -47,6 +47,9 @@ pub struct Place {
     /// Plain connections are wanted even where others can listen.
     #[serde(default)]
     pub trust_network: bool,
+    /// The node has taken part in its cluster.
+    #[serde(default)]
+    pub is_member: bool,
     /// What the node does, by the names of [`Role`].
     #[serde(default = "all_roles")]
     pub roles: Vec<String>,
@@ -140,19 +143,23 @@ impl Place {
         self.put(data)
     }
 
-    /// The first node has formed its cluster. From now on it is a node like the others: were its part of the manager lost, it must not
-    /// form another cluster under the same name.
-    pub fn note_formed(&mut self, data: &Path) -> anyhow::Result<()> {
-        if !self.via.is_empty() {
+    /// The node has formed its cluster, or joined it. From now on it comes back with what its part of the manager holds, or not at all: with
+    /// an empty one the first node would form another cluster under the same name, and another one forget what it has voted for.
+    pub fn note_member(&mut self, data: &Path) -> anyhow::Result<()> {
+        if self.is_member() {
             return Ok(());
         }
-        self.via = vec![self.address.clone()];
+        self.is_member = true;
+        if self.via.is_empty() {
+            self.via = vec![self.address.clone()];
+        }
         self.put(data)
     }
 
-    /// Whether this is the first node of a cluster that has been formed.
-    pub fn has_formed(&self) -> bool {
-        self.via == [self.address.clone()]
+    /// Whether the node has taken part in its cluster.
+    pub fn is_member(&self) -> bool {
+        // Of first nodes older versions noted only this.
+        self.is_member || self.via == [self.address.clone()]
     }
 
     /// Writes the file.
@@ -263,6 +270,7 @@ mod tests {
             via: vec!["127.0.0.2:9002".to_owned()],
             tls: true,
             trust_network: false,
+            is_member: false,
             roles: vec!["target".to_owned()],
         };
         assert_eq!(Place::read(folder.path()).unwrap(), None);

@@ -1,9 +1,10 @@
 //! One error type per operation, and what can be wrong with bytes on a medium.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use disk::DiskError;
+use disk::{DiskError, DiskErrorKind};
 
 use crate::{Lsn, MAX_SEGMENTS};
 
@@ -45,7 +46,7 @@ pub enum OpenError {
     /// Bytes that were once durable are not what was written. A torn tail is no corruption and is never reported as such.
     #[error(
         "corrupt log: segment {segment}, offset {offset}: {mismatch}, but later records prove that this was durable; \
-         restore the log from a copy or rebuild its owner's state"
+         rebuild its owner's state: a node of a cluster is removed, and an empty one joins"
     )]
     Corrupt { segment: String, offset: u64, mismatch: Mismatch },
     /// A segment that cannot belong to this log.
@@ -81,6 +82,8 @@ pub enum Failure {
     Full,
     #[error("the log's writer ended early")]
     Abandoned,
+    #[error("its owner can't go on: {reason}")]
+    Owner { reason: String },
 }
 
 /// A folder of segments could not be used.
@@ -91,4 +94,17 @@ pub struct StoreError {
     pub path: PathBuf,
     #[source]
     pub cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl StoreError {
+    /// Whether the file system is full: nothing has been promised, and there may be room later.
+    pub(crate) fn is_no_space(&self) -> bool {
+        let first: &(dyn std::error::Error + 'static) = &*self.cause;
+        let is_full = |error: &(dyn std::error::Error + 'static)| {
+            let disk = error.downcast_ref::<DiskError>().map(|error| error.kind == DiskErrorKind::NoSpace);
+            let file = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            disk == Some(true) || matches!(file, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+        };
+        std::iter::successors(Some(first), |error| error.source()).any(is_full)
+    }
 }

@@ -13,6 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use disk::{DiskExt, Durability};
 use env::Env;
@@ -27,6 +28,9 @@ use crate::layout::{
 use crate::recovery::{LiveSegment, Replay, recover};
 use crate::store::{Segment, SegmentStore};
 use crate::{INITIAL_SEGMENTS, LogId, Lsn, MAX_FRAME_BYTES, MAX_QUEUE_UNITS, MAX_SEGMENTS, QUEUE_UNIT_BYTES};
+
+/// How often a log that waits for room in its file system tries again.
+const SPACE_LOOK: Duration = Duration::from_secs(1);
 
 /// What the owner knows of the log before it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +184,11 @@ impl Wal {
         self.inner.state.lock().live.len()
     }
 
+    /// Ends the log because of something beside it: it takes no more records until it is opened anew, and who waits is told.
+    pub fn end(&self, reason: String) {
+        self.inner.end(Failure::Owner { reason });
+    }
+
     /// Gives up the records before `lsn`; their segments are used again once no other record stands in them. The owner must
     /// open the log with a `keep_from` of at least this from now on.
     pub fn truncate_before(&self, lsn: Lsn) {
@@ -319,7 +328,7 @@ impl Writer {
         };
         let segment = match reused {
             Some(segment) => segment,
-            None if count < MAX_SEGMENTS => self.inner.store.create().await?,
+            None if count < MAX_SEGMENTS => self.another_segment().await?,
             None => return Err(Failure::Full),
         };
         let segment_bytes = self.inner.store.segment_bytes();
@@ -331,17 +340,50 @@ impl Writer {
         Ok(())
     }
 
+    /// Makes a segment. A full file system is waited for: nothing of the log has been touched, and its owner would not survive a failure
+    /// that a person can end by making room.
+    async fn another_segment(&self) -> Result<Segment, Failure> {
+        let mut is_told = false;
+        loop {
+            let error = match self.inner.store.create().await {
+                Err(error) if error.is_no_space() => error,
+                made => return Ok(made?),
+            };
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::error!(%error, cause = %error.cause, "the log waits for room in its file system: free some");
+            }
+            self.inner.env.sleep(SPACE_LOOK).await;
+            let mut state = self.inner.state.lock();
+            if state.failure.is_some() {
+                // What ended the log meanwhile is what counts.
+                return Err(Failure::Abandoned);
+            }
+            if let Some(given_up) = state.free.pop_front() {
+                return Ok(given_up);
+            }
+        }
+    }
+
     /// Ends the log: everybody who waits, and everybody who will come, is told.
     fn fail(&mut self, failure: Failure) {
         self.ended = true;
-        let failure = Arc::new(failure);
-        let mut state = self.inner.state.lock();
-        state.failure = Some(Arc::clone(&failure));
-        state.writing = false;
-        let queued = std::mem::take(&mut state.queue);
-        for waiter in self.carried.drain(..).chain(queued.into_iter().map(|queued| queued.waiter)) {
+        let failure = self.inner.end(failure);
+        self.inner.state.lock().writing = false;
+        for waiter in self.carried.drain(..) {
             drop(waiter.done.send(Err(AppendError::Poisoned(Arc::clone(&failure)))));
         }
+    }
+}
+
+impl Inner {
+    /// Ends the log: everybody who waits in the queue, and everybody who will come, is told. What ended it, which may be something earlier.
+    fn end(&self, failure: Failure) -> Arc<Failure> {
+        let mut state = self.state.lock();
+        let failure = Arc::clone(state.failure.get_or_insert_with(|| Arc::new(failure)));
+        for queued in std::mem::take(&mut state.queue) {
+            drop(queued.waiter.done.send(Err(AppendError::Poisoned(Arc::clone(&failure)))));
+        }
+        failure
     }
 }
 

@@ -87,15 +87,32 @@ impl FolderStore {
         Ok(numbers)
     }
 
-    async fn open_file(&self, number: u64) -> Result<Segment, StoreError> {
-        let path = self.folder.join(format!("{number:08}.{SEGMENT_SUFFIX}"));
+    fn open_file(&self, number: u64) -> Result<FileDisk, StoreError> {
+        let path = self.path(number);
         let options = OpenOptions { create: true, capacity_bytes: Some(self.segment_bytes), direct: true };
-        let disk = FileDisk::open(&path, &options).map_err(|cause| failed("open segment", &path, cause))?;
+        FileDisk::open(&path, &options).map_err(|cause| failed("open segment", &path, cause))
+    }
+
+    /// The segment in `disk`, which is made whole where its making was cut short.
+    async fn whole(&self, number: u64, disk: FileDisk) -> Result<Segment, StoreError> {
+        let path = self.path(number);
         let preparing = |cause| failed("prepare segment", &path, cause);
         if !self.is_prepared(&disk).await.map_err(preparing)? {
             prepare(&disk, self.segment_bytes).await.map_err(preparing)?;
         }
         Ok(Segment { name: path.display().to_string(), disk: Arc::new(disk) })
+    }
+
+    /// Removes a file that was never used. One that stays is made whole, or removed, when the folder is read again.
+    fn unlink(&self, number: u64) {
+        let path = self.path(number);
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "a log segment that could not be made stays");
+        }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:08}.{SEGMENT_SUFFIX}"))
     }
 
     /// A file whose making was cut short was never used: its header comes after its full size. One that has a header and is
@@ -123,7 +140,12 @@ impl SegmentStore for FolderStore {
             let numbers = self.file_numbers()?;
             let mut segments = Vec::with_capacity(numbers.len());
             for number in &numbers {
-                segments.push(self.open_file(*number).await?);
+                let disk = self.open_file(*number)?;
+                match self.whole(*number, disk).await {
+                    // It was being made when the file system got full, and holds nothing.
+                    Err(error) if error.is_no_space() => self.unlink(*number),
+                    whole => segments.push(whole?),
+                }
             }
             *self.next_file.lock() = numbers.last().map_or(1, |last| last + 1);
             Ok(segments)
@@ -137,7 +159,12 @@ impl SegmentStore for FolderStore {
                 *next_file += 1;
                 *next_file - 1
             };
-            self.open_file(number).await
+            let disk = self.open_file(number)?;
+            let made = self.whole(number, disk).await;
+            if made.is_err() {
+                self.unlink(number);
+            }
+            made
         })
     }
 }

@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     if !failed.is_empty() {
-        bail!("fuzzing found failures in {}; the inputs lie under fuzz/artifacts", failed.join(", "));
+        bail!("{} did not pass: inputs that failed lie under fuzz/artifacts, errors of a build stand above", failed.join(", "));
     }
     Ok(())
 }

@@ -54,6 +54,17 @@ impl LogPlace {
     }
 }
 
+impl LogPlace {
+    /// Whether `folder` holds a shared log, if only a part of one.
+    pub fn is_in_folder(folder: &Path) -> io::Result<bool> {
+        let mut segments = match std::fs::read_dir(folder.join(SEGMENTS_FOLDER)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            read => read?,
+        };
+        Ok(folder.join(BASE_FILE).try_exists()? && segments.next().transpose()?.is_some())
+    }
+}
+
 fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     std::fs::set_permissions(folder, Permissions::from_mode(OWNER_ONLY))?;

@@ -70,7 +70,7 @@ impl GroupLog {
             let change = Change::Entries { committed, entries: batch.clone() };
             let note = |state: &mut GroupState, lsn| {
                 for entry in batch {
-                    state.put(self.group, entry, lsn).expect("Raft appends without holes");
+                    state.put(entry, lsn);
                 }
             };
             last = Some(self.write(change, note).await?);

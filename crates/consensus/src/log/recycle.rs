@@ -10,8 +10,6 @@
 //! A quiet group would pin its records for ever. When the log has grown to much more than its contents need, groups whose oldest
 //! record lies in its older half say what they need again.
 
-use std::sync::atomic::Ordering;
-
 use wal::{AppendError, Lsn};
 
 use super::{BaseError, GroupLog, SharedLog};
@@ -29,7 +27,8 @@ pub(crate) enum TidyError {
 }
 
 impl SharedLog {
-    /// Looks after the log until it fails.
+    /// Looks after the log until it fails. One that can't be tidied up any more takes no more records: its groups end, and other nodes lead
+    /// them, instead of waiting for a leader that refuses everything.
     pub(crate) async fn keep_house(self) {
         loop {
             tokio::select! {
@@ -38,8 +37,8 @@ impl SharedLog {
                 () = self.inner.env.sleep(HOUSEKEEPING_INTERVAL) => {}
             }
             if let Err(error) = self.tidy_up().await {
-                tracing::error!(%error, "the consensus log takes no more proposals; restart to recover");
-                self.inner.base_failed.store(true, Ordering::Relaxed);
+                tracing::error!(%error, "the consensus log takes no more records; restart to recover");
+                self.inner.wal.end(error.to_string());
                 return;
             }
         }

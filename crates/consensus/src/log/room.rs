@@ -68,9 +68,6 @@ impl SharedLog {
 
     fn claim(&self, bytes: u64, left_free: u64, reserved_segments: usize) -> Option<Claim> {
         let inner = &self.inner;
-        if inner.base_failed.load(Ordering::Relaxed) {
-            return None;
-        }
         let used = inner.wal.live_segment_count() + reserved_segments;
         // The end of a segment is wasted where the next record does not fit.
         let useful = inner.segment_bytes - LONGEST_RECORD_BYTES as u64 - 2 * BLOCK_BYTES as u64;

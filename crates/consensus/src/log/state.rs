@@ -1,6 +1,6 @@
 //! What the log holds of one group, in memory: the log itself is read only when it is opened.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -67,8 +67,9 @@ pub(crate) struct GroupState {
     vote: Option<Held<Vote>>,
     committed: Option<LogPosition>,
     purged: Option<Held<LogPosition>>,
-    /// Consecutive.
-    entries: VecDeque<HeldEntry>,
+    /// By their indices. Consecutive, but while the log is read: where reading begins, records of entries that were written again since may
+    /// be gone, and those of their successors not.
+    entries: BTreeMap<u64, HeldEntry>,
     entry_bytes: usize,
     snapshot: Option<Held<Snapshot>>,
     /// Snapshots on their way into the log, by their numbers, with their first records.
@@ -115,13 +116,13 @@ impl GroupState {
 
     /// The position of the last entry, purged ones included.
     pub(crate) fn last(&self) -> Option<LogPosition> {
-        self.entries.back().map(|held| held.entry.position).or(self.purged())
+        self.entries.values().next_back().map(|held| held.entry.position).or(self.purged())
     }
 
     /// The index of the first entry that is there, or of the next one.
     pub(crate) fn first_index(&self) -> u64 {
-        match (self.entries.front(), self.purged()) {
-            (Some(first), _) => first.entry.position.index.0,
+        match (self.entries.first_key_value(), self.purged()) {
+            (Some((first, _)), _) => *first,
             (None, Some(purged)) => purged.index.0 + 1,
             (None, None) => 0,
         }
@@ -129,12 +130,9 @@ impl GroupState {
 
     /// Entries with an index in `range`, as far as they are there, until they have `most_bytes`; at least one.
     pub(crate) fn entries(&self, range: Range<u64>, most_bytes: usize) -> Vec<Entry> {
-        let first = self.first_index();
-        let skip = range.start.saturating_sub(first) as usize;
-        let take = range.end.saturating_sub(range.start.max(first)) as usize;
         let mut bytes = 0;
         let mut found = Vec::new();
-        for held in self.entries.iter().skip(skip).take(take) {
+        for held in self.entries.range(range.start..range.end.max(range.start)).map(|(_, held)| held) {
             bytes += held.entry.bytes();
             if !found.is_empty() && bytes > most_bytes {
                 break;
@@ -145,43 +143,44 @@ impl GroupState {
     }
 
     /// Puts an entry in its place: the next one, or one that is there.
-    pub(crate) fn put(&mut self, group: GroupId, entry: Entry, lsn: Lsn) -> Result<(), ReplayError> {
+    pub(crate) fn put(&mut self, entry: Entry, lsn: Lsn) {
+        let index = entry.position.index.0;
+        let is_first = self.entries.is_empty() && self.purged.is_none();
+        let next = self.first_index() + self.entries.len() as u64;
+        assert!(
+            is_first || (self.first_index()..=next).contains(&index),
+            "Raft appends entry {index} where {next} should come"
+        );
+        self.take_in(entry, lsn);
+    }
+
+    /// Puts an entry in its place, whatever stands beside it.
+    fn take_in(&mut self, entry: Entry, lsn: Lsn) {
         let index = entry.position.index.0;
         if self.purged().is_some_and(|purged| index <= purged.index.0) {
-            return Ok(());
-        }
-        // The oldest records are gone: the first entry that is left may have any index, which `check` judges at the end.
-        let first = if self.entries.is_empty() && self.purged.is_none() { index } else { self.first_index() };
-        let expected = first + self.entries.len() as u64;
-        if index > expected || index < first {
-            return Err(ReplayError::Hole { group, expected, found: index });
+            return;
         }
         self.entry_bytes += entry.bytes();
-        if index == expected {
-            self.entries.push_back(HeldEntry { entry, lsn });
-        } else {
-            let place = &mut self.entries[(index - first) as usize];
-            self.entry_bytes -= place.entry.bytes();
-            *place = HeldEntry { entry, lsn };
+        if let Some(former) = self.entries.insert(index, HeldEntry { entry, lsn }) {
+            self.entry_bytes -= former.entry.bytes();
         }
-        Ok(())
     }
 
     /// Drops entries after `last`; all, if there is none.
     pub(crate) fn truncate(&mut self, last: Option<LogPosition>) {
-        let keep = last.map_or(0, |last| (last.index.0 + 1).saturating_sub(self.first_index())) as usize;
-        while self.entries.len() > keep {
-            let dropped = self.entries.pop_back().expect("there is one");
-            self.entry_bytes -= dropped.entry.bytes();
-        }
+        let dropped = self.entries.split_off(&last.map_or(0, |last| last.index.0 + 1));
+        self.forget(&dropped);
+    }
+
+    fn forget(&mut self, dropped: &BTreeMap<u64, HeldEntry>) {
+        self.entry_bytes -= dropped.values().map(|held| held.entry.bytes()).sum::<usize>();
     }
 
     /// Drops entries through `last`, which may lie beyond the last one.
     pub(crate) fn purge(&mut self, last: LogPosition, lsn: Lsn) {
-        while self.entries.front().is_some_and(|first| first.entry.position.index <= last.index) {
-            let dropped = self.entries.pop_front().expect("there is one");
-            self.entry_bytes -= dropped.entry.bytes();
-        }
+        let kept = self.entries.split_off(&(last.index.0 + 1));
+        let dropped = std::mem::replace(&mut self.entries, kept);
+        self.forget(&dropped);
         if self.purged().is_none_or(|purged| purged.index <= last.index) {
             self.purged = Some(Held { value: last, lsn });
         }
@@ -213,7 +212,7 @@ impl GroupState {
 
     /// The oldest record with an entry that is needed. Entries that were written again lie out of order.
     pub(crate) fn oldest_entry(&self) -> Option<Lsn> {
-        self.entries.iter().map(|held| held.lsn).min()
+        self.entries.values().map(|held| held.lsn).min()
     }
 
     /// The oldest record that this group needs.
@@ -230,7 +229,7 @@ impl GroupState {
             Change::Entries { committed, entries } => {
                 self.committed = self.committed.max(committed);
                 for entry in entries {
-                    self.put(group, entry, lsn)?;
+                    self.take_in(entry, lsn);
                 }
             }
             Change::Truncate { last } => self.truncate(last),
@@ -279,12 +278,14 @@ impl GroupState {
         if first > covered {
             return Err(ReplayError::Uncovered { group, first });
         }
-        Ok(())
+        let begin = self.purged().map_or(first, |purged| purged.index.0 + 1);
+        let hole = (begin..).zip(self.entries.keys()).find(|(expected, found)| expected != *found);
+        hole.map_or(Ok(()), |(expected, found)| Err(ReplayError::Hole { group, expected, found: *found }))
     }
 
     /// Whether `node` is the only voter in every membership that the log holds, so that it can have promised nothing to anybody else.
     pub(crate) fn is_alone(&self, node: NodeId) -> bool {
-        let written = self.entries.iter().filter_map(|held| match &held.entry.content {
+        let written = self.entries.values().filter_map(|held| match &held.entry.content {
             Content::Membership(membership) => Some(membership),
             _ => None,
         });
@@ -300,17 +301,12 @@ impl GroupState {
 
     /// The first entry at or after `index`.
     pub(crate) fn next_index(&self, index: u64) -> Option<u64> {
-        let first = self.first_index().max(index);
-        (first < self.first_index() + self.entries.len() as u64).then_some(first)
+        self.entries.range(index..).next().map(|(index, _)| *index)
     }
 
     /// Entries in `range` now stand in record `lsn`.
     pub(crate) fn moved(&mut self, range: Range<LogIndex>, lsn: Lsn) {
-        for held in &mut self.entries {
-            if range.contains(&held.entry.position.index) {
-                held.lsn = lsn;
-            }
-        }
+        self.entries.range_mut(range.start.0..range.end.0).for_each(|(_, held)| held.lsn = lsn);
     }
 
     /// The purge now stands in record `lsn`.

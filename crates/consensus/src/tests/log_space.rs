@@ -7,6 +7,7 @@ use env::Env;
 
 use super::cluster::{Cluster, GROUP, SEGMENT_BYTES};
 use super::store::Command;
+use crate::BASE_BYTES;
 use crate::error::ProposeError;
 use crate::id::{GroupId, NodeId};
 
@@ -37,6 +38,66 @@ async fn a_busy_group_and_a_quiet_one_share_a_small_log_for_ever() {
     let leader = cluster.leader(quiet).await;
     assert_eq!(cluster.group(leader, quiet).look(|store| store.registers[&5]), 55);
     assert_eq!(cluster.settled(GROUP).await.registers[&1], 1);
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_was_tidied_up_opens_whatever_groups_wrote_in_between() {
+    let env = Env::simulated(45);
+    let segments = 10;
+    let mut cluster = Cluster::new(&env, 3, segments);
+    let (slow, young) = (GroupId(2), GroupId(3));
+    cluster.start_all(&[GROUP, slow, young]).await;
+    cluster.initialize(GROUP, 3).await;
+    cluster.initialize(slow, 3).await;
+    let command = Command::Write { register: 1, value: Some(1) };
+    let segment = SEGMENT_BYTES / 4096;
+    for round in 0..2 * segments as u64 * segment {
+        cluster.propose(GROUP, &command).await;
+        if round % (segment / 4) == 0 {
+            // Its entries lie all over the log; the vote of the third group is in the younger half at first.
+            cluster.propose(slow, &Command::write(2, round)).await;
+        }
+        if round == 3 * segment {
+            cluster.initialize(young, 3).await;
+        }
+        if round % (segment / 2) == segment / 2 - 1 {
+            for id in cluster.ids() {
+                cluster.crash(id).await;
+            }
+            cluster.start_all(&[GROUP, slow, young]).await;
+        }
+    }
+    for id in cluster.ids() {
+        cluster.crash(id).await;
+    }
+    cluster.start_all(&[]).await;
+    assert_eq!(cluster.settled(GROUP).await.registers[&1], 1);
+    assert!(cluster.settled(slow).await.registers.contains_key(&2));
+    cluster.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_write_its_base_makes_way() {
+    let env = Env::simulated(46);
+    let mut cluster = Cluster::new(&env, 3, 10);
+    cluster.start_all(&[GROUP]).await;
+    cluster.initialize(GROUP, 3).await;
+    let leader = cluster.leader(GROUP).await;
+    let base = FaultRule::always_in(0..BASE_BYTES, Operation::Write, Fault::Fail);
+    cluster.host(leader).disk.add_rule(base);
+    let mut made = 0;
+    while cluster.group(leader, GROUP).status().stopped.is_none() {
+        // Refused, or of unknown outcome, while the lead changes hands.
+        drop(cluster.group(leader, GROUP).propose(&Command::Write { register: 1, value: Some(1) }).await);
+        made += 1;
+        assert!(made < 20 * SEGMENT_BYTES / 4096, "it goes on");
+    }
+    cluster.network.unplug(leader);
+    cluster.host_mut(leader).groups.clear();
+    let next = cluster.leader(GROUP).await;
+    assert_ne!(next, leader);
+    cluster.group(next, GROUP).propose(&Command::write(2, 2)).await.unwrap();
     cluster.shut_down().await;
 }
 

@@ -48,7 +48,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     let register = register(&settings, &env, &place, &roles)?;
     let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
     let opened = Node::open(&env, options).await?;
-    place.note_formed(&settings.data)?;
+    place.note_member(&settings.data)?;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
@@ -108,10 +108,14 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
 /// The node's consensus log. A predecessor that ends may hold it for a moment.
 async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Result<LogPlace> {
     let folder = settings.data.join(CONSENSUS_FOLDER);
-    if place.has_formed() && !folder.exists() {
+    if place.is_member() && !LogPlace::is_in_folder(&folder)? {
         bail!(
-            "{} is the first node of a cluster, and its part of the manager is gone: it does not form another one under the same name",
-            settings.data.display()
+            "{} is a node of a cluster, and its part of the manager, {}, is gone or empty. It does not come back without it, because others \
+             count on what it has voted for. Put it back as it was when the node ended, not an older copy; or, on another node, \
+             `trilith cluster remove {}`, and join an empty folder",
+            settings.data.display(),
+            folder.display(),
+            place.name
         );
     }
     let until = env.now() + super::LOCK_PATIENCE;

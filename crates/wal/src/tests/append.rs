@@ -1,10 +1,14 @@
 //! Group commit, limits, reuse of segments, failures.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use disk::{CompletionOrder, Disk, Fault, FaultRule, Operation, SimDisk};
 use env::Env;
 
-use super::{SEGMENT_BYTES, SEGMENT_COUNT, new_disk, open, open_from};
-use crate::{AppendError, Failure, Lsn, OpenError, Wal};
+use super::{SEGMENT_BYTES, SEGMENT_COUNT, new_disk, open, open_from, store_on};
+use crate::{AppendError, Failure, Lsn, OpenError, OpenOptions, Segment, SegmentStore, StoreError, StoreFuture, Wal};
 
 fn start(env: &Env) -> SimDisk {
     new_disk(env, 1)
@@ -173,6 +177,78 @@ async fn a_failed_write_ends_the_log_for_everybody() {
     let (_, records) = open(&env, &disk).await.unwrap();
     assert_eq!(records[0], (Lsn(1), vec![1]));
     assert!(records.len() <= 2, "the queued record was never written");
+}
+
+/// A store on a file system that is full for a while.
+struct Full {
+    room: Arc<dyn SegmentStore>,
+    failures: AtomicUsize,
+}
+
+impl SegmentStore for Full {
+    fn segment_bytes(&self) -> u64 {
+        self.room.segment_bytes()
+    }
+
+    fn segments(&self) -> StoreFuture<'_, Vec<Segment>> {
+        Box::pin(async { Ok(self.room.segments().await?.split_off(SEGMENT_COUNT - 2)) })
+    }
+
+    fn create(&self) -> StoreFuture<'_, Segment> {
+        Box::pin(async {
+            if self.failures.fetch_sub(1, Ordering::Relaxed) > 0 {
+                let cause = Box::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+                return Err(StoreError { attempt: "prepare segment", path: "log".into(), cause });
+            }
+            Ok(self.room.segments().await?.swap_remove(0))
+        })
+    }
+}
+
+async fn fill_two_segments(wal: &Wal) {
+    for _ in 0..2 * (SEGMENT_BYTES / 4096 - 1) {
+        wal.append(vec![9; 3_000]).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_waits_for_room_in_its_file_system() {
+    let env = Env::simulated(1);
+    let store = Arc::new(Full { room: store_on(&start(&env)), failures: AtomicUsize::new(3) });
+    let wal = Wal::open(&env, store.clone(), OpenOptions::default(), &mut |_, _| {}).await.unwrap();
+    fill_two_segments(&wal).await;
+    let (begun, full) = (env.now(), wal.durable_lsn());
+    assert_eq!(wal.append(vec![1]).await.unwrap(), full.next());
+    assert!(env.now() - begun >= Duration::from_secs(3));
+    assert_eq!(wal.segment_count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_waits_for_room_takes_what_its_owner_gives_up_and_ends_with_it() {
+    for gives_up in [true, false] {
+        let env = Env::simulated(1);
+        let store = Arc::new(Full { room: store_on(&start(&env)), failures: AtomicUsize::new(usize::MAX) });
+        let wal = Wal::open(&env, store, OpenOptions::default(), &mut |_, _| {}).await.unwrap();
+        fill_two_segments(&wal).await;
+        let waiting = wal.reserve(1).await.unwrap().append(vec![1]).unwrap();
+        let queued = wal.reserve(1).await.unwrap().append(vec![2]).unwrap();
+        env.sleep(Duration::from_secs(60)).await;
+        if gives_up {
+            wal.truncate_before(wal.durable_lsn());
+            waiting.await.unwrap();
+            queued.await.unwrap();
+        } else {
+            wal.end("the base can't be written".to_owned());
+            for record in [waiting, queued] {
+                let error = record.await.unwrap_err();
+                assert!(
+                    matches!(&error, AppendError::Poisoned(failure) if failure.to_string().contains("the base")),
+                    "{error}"
+                );
+            }
+            assert!(wal.append(vec![3]).await.is_err());
+        }
+    }
 }
 
 #[tokio::test]

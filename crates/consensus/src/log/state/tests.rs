@@ -56,6 +56,33 @@ fn only_a_truncation_cuts_off() {
 }
 
 #[test]
+fn entries_said_again_may_come_after_later_ones_when_the_first_records_are_gone() {
+    // The records of entries 5 and 6 are gone, that of 7 is not; then all three were said again.
+    let mut changes = snapshot(1, position(1, 4), b"contents");
+    changes.extend([entries(vec![entry(1, 7)]), entries(vec![entry(1, 5), entry(1, 6), entry(1, 7)])]);
+    let state = replayed(changes.clone()).unwrap();
+    assert_eq!(state.entries(0..99, usize::MAX), [entry(1, 5), entry(1, 6), entry(1, 7)]);
+    assert_eq!((state.floor(), state.entry_bytes()), (Some(Lsn(1)), 3 * entry(1, 5).bytes()));
+    // One that is not said again is a hole all the same.
+    changes.pop();
+    changes.push(entries(vec![entry(1, 5)]));
+    let found = replayed(changes).unwrap_err();
+    assert_eq!(found, ReplayError::Hole { group: GROUP, expected: 6, found: 7 });
+}
+
+#[test]
+fn entries_beyond_a_purge_of_what_is_gone_count_when_a_later_purge_covers_the_rest() {
+    let mut changes = snapshot(1, position(1, 9), b"contents");
+    changes.extend([Change::Purge { last: position(1, 3) }, entries((7..12).map(|index| entry(1, index)).collect())]);
+    let found = replayed(changes.clone()).unwrap_err();
+    assert_eq!(found, ReplayError::Hole { group: GROUP, expected: 4, found: 7 });
+    changes.push(Change::Purge { last: position(1, 9) });
+    let state = replayed(changes).unwrap();
+    assert_eq!(state.entries(0..99, usize::MAX), [entry(1, 10), entry(1, 11)]);
+    assert_eq!(state.entry_bytes(), 2 * entry(1, 10).bytes());
+}
+
+#[test]
 fn a_hole_is_found() {
     let found = replayed(vec![entries(vec![entry(1, 0)]), entries(vec![entry(1, 2)])]).unwrap_err();
     assert_eq!(found, ReplayError::Hole { group: GROUP, expected: 1, found: 2 });

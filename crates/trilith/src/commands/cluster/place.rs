@@ -72,6 +72,7 @@ pub fn place(env: &Env, args: &NodeArgs, token: &Token, via: Vec<String>) -> any
         via,
         tls: token.tls,
         trust_network: args.trust_network,
+        is_member: false,
         roles: args.roles.iter().map(Role::to_string).collect(),
     };
     place.check_exposure()?;

@@ -107,8 +107,13 @@ fn nodes_that_do_not_fit_are_refused_and_the_others_go_on() {
     let bare = cluster.home.path("bare");
     std::fs::create_dir(&bare).unwrap();
     std::fs::copy(copy.join("cluster.toml"), bare.join("cluster.toml")).unwrap();
-    let complaint = refused_serve(&cluster, 1, &bare, &[]);
-    assert!(complaint.contains("does not form another"), "{complaint}");
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir_all(bare.join("consensus/segments")).unwrap();
+        }
+        let complaint = refused_serve(&cluster, 1, &bare, &[]);
+        assert!(complaint.contains("gone or empty"), "{complaint}");
+    }
 
     // A disk of another cluster.
     let (mut other, data) = (Cluster::of_one(), cluster.data(1));
@@ -124,6 +129,16 @@ fn nodes_that_do_not_fit_are_refused_and_the_others_go_on() {
     cluster.format(1);
     cluster.spawn(1);
     cluster.join_and_spawn(2);
+    cluster.settle();
+
+    // What it has voted for is gone: it would promise the same vote to somebody else.
+    cluster.stop(1);
+    let (votes, away) = (data.join("consensus"), data.join("away"));
+    std::fs::rename(&votes, &away).unwrap();
+    let complaint = refused_serve(&cluster, 1, &data, &[]);
+    assert!(complaint.contains("gone or empty") && complaint.contains("cluster remove"), "{complaint}");
+    std::fs::rename(&away, &votes).unwrap();
+    cluster.spawn(1);
     cluster.settle();
 }
 
