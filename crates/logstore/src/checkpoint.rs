@@ -14,6 +14,7 @@
 
 use crate::names::{Memtable, Run, RunWriter, corrupt_run};
 use crate::store::Inner;
+use device::AppendClass;
 use engine::EngineError;
 use format::entry::{Entry, EntryState};
 use format::manifest::{Manifest, NextIds};
@@ -121,13 +122,21 @@ impl Inner {
             Err(error) => return Err(error),
         }
         let memtable = self.names.fold(ended);
-        let run_id = state.draw_run();
-        let run = self.write_run(&memtable, run_id).await?.map(Arc::new);
+        let run = match self.write_run(&memtable, state.draw_run(), AppendClass::Meta).await {
+            // Zones that copies stand in hold a run as well. This one makes room: what was replaced since the last checkpoint is garbage only
+            // when it stands. Crashes leave open zones behind that are almost empty, and the one that is left may be kept for copies.
+            Err(EngineError::Full) => {
+                env::mark("engine: a checkpoint's run among copies");
+                self.write_run(&memtable, state.draw_run(), AppendClass::Relocation).await
+            }
+            written => written,
+        };
+        let run = run?.map(Arc::new);
         let mut manifest = Manifest {
             epoch: ended,
             start: start.clone(),
             generation,
-            next: NextIds { run: RunId(run_id.0 + 1), ..state.manifest.next },
+            next: NextIds { run: state.drawn, ..state.manifest.next },
             live: self.targets.live_chunks(),
             ..state.manifest.clone()
         };
@@ -297,8 +306,13 @@ impl Inner {
         Ok(starts)
     }
 
-    async fn write_run(self: &Arc<Self>, memtable: &Memtable, run: RunId) -> Result<Option<Run>, EngineError> {
-        let mut writer = RunWriter::new(self, run, 0);
+    async fn write_run(
+        self: &Arc<Self>,
+        memtable: &Memtable,
+        run: RunId,
+        class: AppendClass,
+    ) -> Result<Option<Run>, EngineError> {
+        let mut writer = RunWriter::new(self, run, 0, class);
         let mut after: Option<EntryName> = None;
         loop {
             let batch = next_batch(memtable, after.as_ref());
@@ -369,7 +383,7 @@ impl Inner {
             return Ok(());
         }
         let run_id = state.draw_run();
-        let writer = RunWriter::new(self, run_id, level);
+        let writer = RunWriter::new(self, run_id, level, AppendClass::Meta);
         // What has been written when it is given up is garbage.
         let merged = self.while_view_lasts(self.write_merged(&state.manifest, &runs, writer)).await?.map(Arc::new);
         let mut manifest = state.manifest.clone();

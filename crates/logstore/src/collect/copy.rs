@@ -20,6 +20,8 @@ use types::{DeviceId, KeyHash, Place};
 
 /// Free zones that copying leaves: one for the checkpoint.
 const FREE_ZONES_LEFT: u32 = 1;
+/// One part in so many of a zone that copies leave where no zone is free for the checkpoint.
+const CHECKPOINT_SHARE: u64 = 4;
 /// What a copy takes beside its payload: its header, and what is lost to padding.
 pub(crate) const COPY_EXTRA_BYTES: u64 = 4096;
 /// Records copied at once, so that the device writes many with one request: alone, each would be padded to a block.
@@ -152,12 +154,15 @@ impl Inner {
     }
 
     /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others only as long as
-    /// enough stay free.
+    /// enough stay free. Where none is, that zone may be all that the next checkpoint has.
     pub(crate) fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
         let Some(device) = self.targets.device(device) else { return Ok(()) };
         let usage = device.usage();
-        let beyond = bytes.saturating_sub(device.open_room(ZoneStream::Relocated));
-        let zones = beyond.div_ceil(usage.capacity_bytes / u64::from(usage.zones.max(1))) as u32;
+        let zone_bytes = usage.capacity_bytes / u64::from(usage.zones.max(1));
+        let (copies, checkpoint) = (device.open_room(ZoneStream::Relocated), zone_bytes / CHECKPOINT_SHARE);
+        let is_shared = usage.free_zones == 0 && device.open_room(ZoneStream::Meta) < checkpoint;
+        let beyond = bytes.saturating_sub(copies.saturating_sub(if is_shared { checkpoint } else { 0 }));
+        let zones = beyond.div_ceil(zone_bytes) as u32;
         match zones > 0 && usage.free_zones < FREE_ZONES_LEFT + zones {
             true => Err(EngineError::Full),
             false => Ok(()),

@@ -92,6 +92,7 @@ pub(crate) fn corrupt(run: RunId, error: &format::decode::DecodeError) -> Engine
 /// Writes a run, row by row.
 pub(crate) struct RunWriter {
     inner: Arc<Inner>,
+    class: AppendClass,
     header: RunHeader,
     write: WriteId,
     next_frame: u32,
@@ -104,7 +105,7 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    pub fn new(inner: &Arc<Inner>, run: RunId, level: u8) -> Self {
+    pub fn new(inner: &Arc<Inner>, run: RunId, level: u8, class: AppendClass) -> Self {
         let header = RunHeader {
             run,
             level,
@@ -116,6 +117,7 @@ impl RunWriter {
         };
         RunWriter {
             inner: inner.clone(),
+            class,
             header,
             write: inner.next_write_id(),
             next_frame: 0,
@@ -210,7 +212,7 @@ impl RunWriter {
         let hash = frame_hash(self.header.run, self.next_frame);
         self.next_frame += 1;
         let record = LooseRecord { kind, write: self.write, hash, length: payload.len() as u64, chunk: None };
-        LooseAppend::start(&self.inner, record, AppendClass::Meta, payload)
+        LooseAppend::start(&self.inner, record, self.class, payload)
     }
 }
 

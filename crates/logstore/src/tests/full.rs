@@ -11,6 +11,8 @@ use std::time::Duration;
 
 const GATEWAYS: usize = 5;
 const OBJECT_BYTES: usize = 60_000;
+/// The longest life of a cell that is lost again and again.
+const LIFE_US: u64 = 400_000;
 
 async fn put(store: &LogStore, name: &str) -> Result<(), EngineError> {
     let content = Bytes::from(vec![7; OBJECT_BYTES]);
@@ -84,4 +86,46 @@ fn a_founder_without_room_says_that_it_has_not_settled() {
         cell.env.sleep(Duration::from_secs(10)).await;
         assert!(founder.has_settled(), "nobody writes, and it is made all the same");
     });
+}
+
+/// Everything is lost again and again, soon after it has come back, and each time all zones that were open stay behind almost empty. What is left
+/// is shared by the checkpoint, which makes garbage of what was overwritten, and by copies.
+#[test]
+fn a_full_cell_goes_on_when_everything_is_lost_again_and_again() {
+    let mut shared = 0;
+    for seed in 0..2 {
+        env::keep_marks();
+        simulate(async move {
+            let cell = CellRig::with_zones(seed, 1, 12 + seed % 8, 256 * 1024).await;
+            let keys = fill(&cell, 0).await;
+            assert!(keys > 20, "{keys}");
+            for _ in 0..20 {
+                let life = Duration::from_micros(cell.env.random_below(LIFE_US));
+                let living = async {
+                    let gateway = cell.restart_all().await;
+                    loop {
+                        let name = format!("key-0-{}", cell.env.random_below(keys as u64));
+                        let written = match cell.env.random_below(3) {
+                            0 => gateway.delete(&key(&name), Condition::None).await.map(drop),
+                            _ => put(&gateway, &name).await,
+                        };
+                        cell.env.sleep(Duration::from_millis(1)).await;
+                        assert!(matches!(written, Ok(()) | Err(EngineError::Full)), "{written:?}");
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = living => {}
+                    () = cell.env.sleep(life) => {}
+                }
+            }
+            let gateway = cell.restart_all().await;
+            for index in 0..keys {
+                gateway.delete(&key(&format!("key-0-{index}")), Condition::None).await.unwrap();
+            }
+            put(&gateway, "after").await.unwrap();
+        });
+        shared += env::take_marks().get("engine: a checkpoint's run among copies").copied().unwrap_or(0);
+    }
+    assert!(shared > 0);
 }
