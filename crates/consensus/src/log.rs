@@ -198,6 +198,8 @@ impl SharedLog {
 
     /// Forgets a group, durably. Nobody may use its [`GroupLog`] afterwards.
     pub(crate) async fn remove(&self, group: GroupId) -> Result<(), AppendError> {
+        // While the log is tidied up, what a group says again must not come after its removal.
+        let _alone = self.inner.tidying.lock().await;
         self.append(group, Change::Remove).await?.await?;
         self.inner.groups.lock().remove(&group);
         self.inner.untidy.notify_one();
