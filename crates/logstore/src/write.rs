@@ -20,7 +20,6 @@ mod queue;
 pub(crate) use draft::Draft;
 pub(crate) use guard::TurnGuard;
 
-use crate::gateway::Op;
 use crate::gather::{CopyFailure, Gather, Gathered};
 use crate::index::Located;
 use crate::store::Inner;
@@ -38,7 +37,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use topology::ReplicaTable;
-use types::{Epoch, Generation, KeyHash, Order, Position};
+use types::{Epoch, Generation, Order, Position};
 
 /// How long a client waits until it is certain whether a failed append has landed. The key's turn waits as long as it takes.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
