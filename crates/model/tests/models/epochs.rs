@@ -61,6 +61,8 @@ enum Wrong {
     ResetsUnheard,
     /// Moves are not told again in a new view.
     ToldOnce,
+    /// A move is told again only by members that have applied it, not by one that has heard it and applies it later. This was built first.
+    NotesWhenApplied,
     /// Recovery publishes whatever it finds and does not know. This was built first.
     BringsBackForgotten,
     /// Recovery walks from the leader's own checkpoint, however far the others are.

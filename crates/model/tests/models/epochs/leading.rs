@@ -121,6 +121,7 @@ impl Epochs {
             let Some(known) = known.filter(|_| !is_newer_here) else { continue };
             let entry = Entry { epoch: here.present, ..*row };
             self.take_move(state, leader, known.place, entry);
+            self.hear_of_move(state, leader, known.place, entry);
             self.send_all(state, leader, &Message::Relocated { old: known.place, entry });
         }
         self.adopt(state, leader, number);
@@ -172,6 +173,7 @@ impl Epochs {
             return;
         }
         self.take_move(state, leader, from.place, entry);
+        self.hear_of_move(state, leader, from.place, entry);
         self.send_all(state, leader, &Message::Relocated { old: from.place, entry });
         state.members[leader].collection = Collection::Moved(from.place, from.epoch);
     }

@@ -143,10 +143,19 @@ impl Epochs {
                     here.index[moved.key] = Some(moved);
                     here.names.push(moved);
                     here.names.sort_unstable();
-                    here.moves.push((old, moved));
+                    if self.wrong == Wrong::NotesWhenApplied {
+                        here.moves.push((old, moved));
+                    }
                 }
             }
             _ => here.early.push((old, moved)),
+        }
+    }
+
+    /// It is told again in the next view, applied or not.
+    pub fn hear_of_move(&self, state: &mut State, member: usize, old: Position, moved: Entry) {
+        if self.wrong != Wrong::NotesWhenApplied {
+            state.members[member].moves.push((old, moved));
         }
     }
 
@@ -160,7 +169,11 @@ impl Epochs {
                 *begun = epoch.max(*begun);
             }
             Message::Installed(_) => state.members[to].following.push((from, message)),
-            Message::Relocated { .. } | Message::Retire if !is_old => state.members[to].following.push((from, message)),
+            Message::Relocated { old, entry } if !is_old => {
+                self.hear_of_move(state, to, old, entry);
+                state.members[to].following.push((from, message));
+            }
+            Message::Retire if !is_old => state.members[to].following.push((from, message)),
             Message::Retired if !is_old => {
                 if let Collection::Retiring(_, missing) = &mut state.members[to].collection {
                     *missing &= !bit(from);

@@ -102,5 +102,6 @@ fn wrong_recoveries_of_epochs_are_found() {
 fn wrong_moves_are_found() {
     wrong(Wrong::ResetsUnheard, moving(1, epochs(2, &[put(1, 0)], 1)), "referenced");
     wrong(Wrong::ToldOnce, moving(1, removing(&[0], epochs(3, &[put(1, 0)], 0))), "ends");
+    wrong(Wrong::NotesWhenApplied, moving(1, removing(&[0], epochs(3, &[put(1, 0)], 0))), "ends");
     wrong(Wrong::AnnouncesBeforeMoves, moving(1, removing(&[0], epochs(3, &[put(1, 0)], 1))), "ends");
 }
