@@ -2,7 +2,7 @@
 //! zstore.md, required 13 and decisions 10, 12, 15, 22).
 //!
 //! ```text
-//!   choose ─┬─► copy what is live ─► checkpoint ─► wait for pins older than that ─► look again: nothing live? ─► reset
+//!   choose ─┬─► copy what is live ─► checkpoint ─► wait for readers from before ─► look again: nothing live? ─► reset
 //!           └─► nothing live, and the last checkpoint says so ──────────────────────────────────────────────► reset
 //! ```
 //!
@@ -22,13 +22,14 @@ mod look;
 mod owners;
 mod progress;
 mod repair;
+mod unreleased;
 
 pub(crate) use copy::COPY_EXTRA_BYTES;
 pub(crate) use doubt::Doubts;
 pub(crate) use owners::Owners;
 pub(crate) use progress::RepairProgress;
+pub(crate) use unreleased::Unreleased;
 
-use crate::pins::Stamp;
 use crate::store::Inner;
 use engine::EngineError;
 use format::zone_header::ZONE_DATA_START;
@@ -107,6 +108,7 @@ impl Inner {
         }
         self.applied_all().await;
         let copied_before = self.stats.relocated_bytes.get();
+        self.reset_released(&mut collected).await;
         if self.background.lacks_checkpoint() {
             // There was no room for one. Whatever needs none comes first: to copy more would only fill the devices more.
             self.reset_at_once(self.choose_dead(), &mut collected).await;
@@ -135,16 +137,15 @@ impl Inner {
             return Ok(collected);
         }
         self.checkpoint().await?;
-        let mark = self.pins.mark();
-        // Other gateways look places up too: none resets before all have applied the moves, and their earlier readers are done.
+        // Other gateways look places up too: none resets before all have applied the moves.
         if !self.retire_places().await {
             return Ok(collected);
         }
         collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
         // A slow reader of a large object holds up the zones with chunks alone.
         self.reset_dead(emptied, &mut collected).await;
-        if !read_by_some.is_empty() && self.pins_released(mark).await {
-            self.reset_dead(read_by_some, &mut collected).await;
+        if !read_by_some.is_empty() {
+            self.reset_when_released(read_by_some, &mut collected).await;
         }
         Ok(collected)
     }
@@ -203,18 +204,6 @@ impl Inner {
     fn set_back(&self, victim: &Victim, error: &EngineError) {
         tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
         self.targets.note_setback(victim.device.id(), victim.zone);
-    }
-
-    /// Waits for pins older than the mark; false if some are still held.
-    async fn pins_released(&self, mark: Stamp) -> bool {
-        let deadline = self.env.now() + PIN_PATIENCE;
-        while !self.pins.released_before(mark) {
-            if self.env.now() >= deadline {
-                return false;
-            }
-            self.env.sleep(PIN_LOOK).await;
-        }
-        true
     }
 
     /// Resets the zones in which nothing is live any more.

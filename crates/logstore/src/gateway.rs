@@ -22,6 +22,7 @@ mod member;
 mod question;
 mod reading;
 mod recover;
+mod release;
 mod settle;
 mod step;
 
@@ -30,3 +31,4 @@ pub use member::{MemberSetup, MemberStatus};
 
 pub(crate) use keys::{Keys, Op};
 pub(crate) use member::Member;
+pub(crate) use release::Readers;

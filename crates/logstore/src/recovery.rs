@@ -317,6 +317,7 @@ impl Parts {
             explained: Default::default(),
             ordered: Default::default(),
             doubts: Default::default(),
+            unreleased: Default::default(),
             sealing: Default::default(),
             staging: Mutex::default(),
             open_uploads: Mutex::default(),

@@ -80,6 +80,8 @@ pub(crate) struct Inner {
     pub ordered: crate::heal::ordered::Ordered,
     /// Zones with damage in which something staged may stand.
     pub doubts: crate::collect::Doubts,
+    /// Zones that are emptied and still read.
+    pub unreleased: crate::collect::Unreleased,
     pub sealing: crate::sealing::Sealing,
     /// Writes whose chunks no record names yet.
     pub staging: Mutex<BTreeSet<WriteId>>,

@@ -48,6 +48,7 @@ impl Inner {
             let covered = self.targets.covered(device.id());
             // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
             let worth = usage.capacity_bytes / u64::from(usage.zones.max(1)) * MAX_LIVE_PERCENT / 100;
+            let copies_more = !self.unreleased.is_full(device.id(), usage.zones);
             let setbacks = |zone: &ZoneInfo| self.targets.setbacks(device.id(), zone.zone);
             let mut zones: Vec<(u64, ZoneInfo)> = device
                 .zones()
@@ -55,7 +56,8 @@ impl Inner {
                 .filter(|zone| zone.state == Some(ZoneState::Finished))
                 .filter(|zone| zone.stream == Some(ZoneStream::Meta) || zone.activation < covered.of(zone.stream).activation)
                 .map(|zone| (self.targets.live_bytes(device.id(), zone.zone), zone))
-                .filter(|(live, _)| *live < worth)
+                .filter(|(live, zone)| *live < worth && !self.unreleased.holds(device.id(), zone.zone))
+                .filter(|(live, _)| *live == 0 || copies_more)
                 .collect();
             zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
             choose(&mut zones);

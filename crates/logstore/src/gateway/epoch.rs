@@ -116,7 +116,8 @@ impl Inner {
         goes_on.then(|| self.advance())
     }
 
-    fn advance(&self) -> Epoch {
+    /// One at a time: under `changing`, where there are other gateways.
+    pub(super) fn advance(&self) -> Epoch {
         self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
         self.epochs.advance()
     }

@@ -22,10 +22,8 @@ use types::{Epoch, GatewayId, KeyHash, Order};
 pub(crate) const MAX_FOLLOWING: usize = 4096;
 /// Pause before a checkpoint that can't be read is read again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// How often a member that holds places back looks whether its readers are done.
-const PIN_LOOK: Duration = Duration::from_millis(20);
-/// How long it does.
-const PIN_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a leader waits for the others to apply what it has told.
+const RETIRE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One change.
 pub(crate) enum Follow {
@@ -44,8 +42,9 @@ pub(crate) enum Follow {
     Reached(oneshot::Sender<()>),
 }
 
-/// Moves that this gateway has made or applied, and that no checkpoint covers: told again when another gateway begins to lead, so that
-/// no member is left with places that the next leader takes for garbage.
+/// Moves of a record that this gateway has made or heard, and that no checkpoint covers: told again when another gateway begins to lead, so that
+/// no member is left with places that the next leader takes for garbage. Heard, not applied: what waits to be applied would be told by nobody
+/// else.
 pub(crate) type Moves = Vec<(Places, NameEntry)>;
 
 /// Changes before the task runs that applies them. A gateway that joins runs it last, and waits before for what stands behind them on the same
@@ -76,7 +75,8 @@ pub(super) async fn run(inner: Weak<Inner>, mut followed: Unfollowed) {
         match follow {
             Follow::Installed(bytes) => inner.follow_installed(member, &bytes).await,
             Follow::Relocated { old, name, is_fresh } => inner.follow_relocated(member, &old, *name, is_fresh),
-            Follow::Retire { from, question } => inner.follow_retire(member, from, question).await,
+            // Everything before it is applied.
+            Follow::Retire { from, question } => member.push(from, &Item::Retired { question }),
             // Whoever asked may have gone.
             Follow::Reached(asked) => drop(asked.send(())),
         }
@@ -163,22 +163,11 @@ impl Inner {
         moves.fold(found, |places, (old, name)| if places == *old { name.entry.places } else { places })
     }
 
-    async fn follow_retire(&self, member: &Member, from: GatewayId, question: u64) {
-        let mark = self.pins.mark();
-        let patience = self.env.now() + PIN_PATIENCE;
-        while !self.pins.released_before(mark) {
-            if self.env.now() >= patience {
-                return;
-            }
-            self.env.sleep(PIN_LOOK).await;
-        }
-        member.push(from, &Item::Retired { question });
-    }
-
-    /// As leader: waits until no member needs what was moved away; false if that took too long, or the view changed.
+    /// As leader: waits until no member looks up what was moved away, where it was; false if that took too long, or the view changed. Readers of
+    /// large objects may still hold places.
     pub(crate) async fn retire_places(&self) -> bool {
         let Some(member) = &self.member else { return true };
-        self.check_leads().is_ok() && member.ask_all(self, |question| Item::Retire { question }, 2 * PIN_PATIENCE).await
+        self.check_leads().is_ok() && member.ask_all(self, |question| Item::Retire { question }, RETIRE_PATIENCE).await
     }
 
     /// As leader: tells the members that a record was moved. Under the shard's lock.
@@ -189,16 +178,23 @@ impl Inner {
         }
     }
 
-    fn note_move(&self, old: &Places, name: &NameEntry) {
-        if let Some(member) = &self.member {
-            member.moves.lock().push((*old, name.clone()));
+    /// Each once: all members tell all moves again in each view.
+    pub(super) fn note_move(&self, old: &Places, name: &NameEntry) {
+        let Some(member) = &self.member else { return };
+        let mut moves = member.moves.lock();
+        let of_key = moves.entry(name.entry.hash).or_default();
+        let is_same = |(from, to): &(Places, NameEntry)| {
+            from == old && to.entry.order == name.entry.order && to.entry.places == name.entry.places
+        };
+        if !of_key.iter().any(is_same) {
+            of_key.push((*old, name.clone()));
         }
     }
 
     /// In a new view: tells the members which moves this gateway knows of.
     pub(super) fn tell_moves(&self, member: &Member) {
         let moves = member.moves.lock().clone();
-        for (old, name) in moves {
+        for (old, name) in moves.into_values().flatten() {
             self.stats.moves_told_again.add(1);
             member.push_to_all(&Item::Relocated { old, name });
         }
@@ -207,18 +203,19 @@ impl Inner {
     /// A checkpoint covers the moves of this epoch and before.
     pub(crate) fn forget_moves(&self, covered: Epoch) {
         if let Some(member) = &self.member {
-            member.moves.lock().retain(|(_, name)| name.entry.epoch > covered);
-            member.early_moves.lock().retain(|_, moves| {
-                moves.retain(|(_, name)| name.entry.epoch > covered);
-                !moves.is_empty()
-            });
+            for by_key in [&member.moves, &member.early_moves] {
+                by_key.lock().retain(|_, moves| {
+                    moves.retain(|(_, name)| name.entry.epoch > covered);
+                    !moves.is_empty()
+                });
+            }
         }
     }
 
     /// The leader has decided where this record stands.
     pub(super) fn forget_moves_of(&self, hash: &KeyHash) {
         if let Some(member) = &self.member {
-            member.moves.lock().retain(|(_, name)| name.entry.hash != *hash);
+            member.moves.lock().remove(hash);
             member.early_moves.lock().remove(hash);
         }
     }

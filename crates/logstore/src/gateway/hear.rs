@@ -96,16 +96,31 @@ impl Inner {
         if let Some(view) = item.view() {
             self.wait_for_view(member, view).await?;
         }
-        match self.take_in_at_once(member, from, item) {
+        let Some(item) = self.take_in_at_once(member, from, item) else { return Ok(()) };
+        match self.to_follow(member, from, item) {
+            Some(follow) => self.follow(member, follow).await,
             None => Ok(()),
-            Some(Item::Installed { manifest }) => self.follow(member, Follow::Installed(manifest)).await,
-            Some(Item::Relocated { old, name }) => {
-                let is_fresh = member.is_fresh_from_leader(from);
-                self.follow(member, Follow::Relocated { old, name: Box::new(name), is_fresh }).await
-            }
-            Some(Item::Retire { question }) => self.follow(member, Follow::Retire { from, question }).await,
-            Some(other) => unreachable!("its view is installed, and nobody follows it up: {other:?}"),
         }
+    }
+
+    /// What has to be followed up of an item; nothing if its sender has left the view. A view that is installed next has either the move among those
+    /// that this gateway tells again, or passes it over: what a member heard of a leader that is gone, and told nobody of, the others would
+    /// never hear.
+    pub(crate) fn to_follow(&self, member: &Member, from: GatewayId, item: Item) -> Option<Follow> {
+        let _no_installation = member.changing.lock();
+        if member.has_left(from) {
+            env::mark("gateway: what a gateway that has left told of places passed over");
+            return None;
+        }
+        Some(match item {
+            Item::Installed { manifest } => Follow::Installed(manifest),
+            Item::Relocated { old, name } => {
+                self.note_move(&old, &name);
+                Follow::Relocated { old, name: Box::new(name), is_fresh: member.is_fresh_from_leader(from) }
+            }
+            Item::Retire { question } => Follow::Retire { from, question },
+            other => unreachable!("its view is installed, and nobody follows it up: {other:?}"),
+        })
     }
 
     /// Takes an item in, or gives back one that has to wait: for its view, or behind others that are followed up.
@@ -139,7 +154,10 @@ impl Inner {
                 }
             }
             Item::Ask { question } => member.push(from, &Item::Answer { question }),
-            Item::Answer { question } | Item::Retired { question } => member.questions.answered(from, question),
+            Item::Release { question } => self.release(member, from, question),
+            Item::Answer { question } | Item::Retired { question } | Item::Released { question } => {
+                member.questions.answered(from, question);
+            }
             Item::BeginEpoch { view, epoch } => {
                 // Not here: the writes that it waits for may need what comes behind it.
                 let inner = self.clone();

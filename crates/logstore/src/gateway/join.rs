@@ -43,11 +43,13 @@ impl Inner {
             let (epoch, installed) = (newest(|hello| hello.0), newest(|hello| hello.1));
             (std::mem::take(&mut heard.unsaved), epoch, installed)
         };
-        while !self.load_newer_manifest(installed).await? {
+        // The newest: one that was merged since, without another epoch, names runs whose zones may be reset already, and it was told to those who
+        // were members then.
+        while self.remembered.reach().await.is_err() || !self.load_newer_manifest(installed).await? {
             self.env.sleep(MANIFEST_LOOK).await;
         }
         let covered = self.remembered.epoch();
-        self.begin_at(epoch.max(Epoch(covered.0 + 1)));
+        self.begin_at(member, epoch.max(Epoch(covered.0 + 1)));
         self.absorb(unsaved, covered);
         self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
         self.count_live().await?;
@@ -70,10 +72,11 @@ impl Inner {
     }
 
     /// A gateway that joins has no write of its own: it begins in the epoch of the others.
-    fn begin_at(&self, epoch: Epoch) {
+    /// The leader may have announced the next one meanwhile.
+    fn begin_at(&self, member: &Member, epoch: Epoch) {
+        let _no_announced_one = member.changing.lock();
         while self.epochs.present() < epoch {
-            self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
-            self.epochs.advance();
+            self.advance();
         }
     }
 

@@ -5,6 +5,7 @@ use super::follow::{Follow, MAX_FOLLOWING, Moves, Unfollowed};
 use super::install::CellView;
 use super::lease::Lease;
 use super::question::Questions;
+use super::release::Releases;
 use crate::machine::Cell;
 use crate::peers::{Directory, Hearings, Item, Link, Staged};
 use crate::store::LogStore;
@@ -67,15 +68,17 @@ pub(crate) struct Member {
     links: ArcSwap<BTreeMap<GatewayId, Arc<Link>>>,
     pub hearings: Hearings,
     pub lease: Lease,
-    pub questions: Questions,
+    pub questions: Arc<Questions>,
     /// Changes of places, in the order in which the leader made them.
     pub following: mpsc::Sender<Follow>,
     /// Taken by the task that applies them.
     pub followed: Mutex<Option<Unfollowed>>,
-    /// Of this gateway and of the leaders before, in no checkpoint yet.
-    pub moves: Mutex<Moves>,
+    /// Of this gateway and of the leaders before, in no checkpoint yet, by key.
+    pub moves: Mutex<BTreeMap<KeyHash, Moves>>,
     /// Moves of records that this gateway has not heard of, by key: applied when it does.
     pub early_moves: Mutex<BTreeMap<KeyHash, Moves>>,
+    /// Who waits for the readers of this gateway.
+    pub releases: Releases,
     /// Held while a view is installed, and while a message about all keys is taken in.
     pub changing: Mutex<()>,
     pub heard: Mutex<Heard>,
@@ -131,11 +134,12 @@ impl Member {
             links: ArcSwap::default(),
             hearings: Hearings::default(),
             lease: Lease::default(),
-            questions: Questions::default(),
+            questions: Arc::default(),
             following,
             followed: Mutex::new(Some(Unfollowed::new(followed))),
             moves: Mutex::default(),
             early_moves: Mutex::default(),
+            releases: Releases::default(),
             changing: Mutex::default(),
             heard: Mutex::new(Heard {
                 view,
@@ -254,6 +258,14 @@ impl Member {
     /// Whether this gateway has left its cell: nothing that it knows counts any more.
     pub fn is_deposed(&self) -> bool {
         self.is_deposed.load(Ordering::Acquire)
+    }
+
+    /// Whether a gateway was in a former view and is not in the present one. Gateways are numbered as they come: one after the last member
+    /// is in a view that is not installed here yet.
+    pub fn has_left(&self, gateway: GatewayId) -> bool {
+        let cell = self.view();
+        let view = cell.view();
+        !view.contains(gateway) && gateway <= *view.members().last().expect("a view has members")
     }
 
     /// Whether every other member of the view has told what it carries over.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use types::GatewayId;
+use types::{GatewayId, ViewNumber};
 
 /// How long a list waits for the other gateways.
 const LIST_PATIENCE: Duration = Duration::from_secs(15);
@@ -51,38 +51,59 @@ impl Questions {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.open.lock().missing.get(&question).is_none_or(BTreeSet::is_empty) {
+            if self.is_answered(question) {
                 return;
             }
             changed.await;
         }
     }
+
+    fn is_answered(&self, question: u64) -> bool {
+        self.open.lock().missing.get(&question).is_none_or(BTreeSet::is_empty)
+    }
 }
 
-/// Forgets a question, however it ends.
-struct Asked<'a> {
-    questions: &'a Questions,
-    question: u64,
+/// A question to all other members of a view. Forgotten when this is dropped, however it ends.
+pub(crate) struct Question {
+    questions: Arc<Questions>,
+    number: u64,
+    view: ViewNumber,
 }
 
-impl Drop for Asked<'_> {
+impl Question {
+    /// The view whose members were asked. In another one some may never answer.
+    pub fn view(&self) -> ViewNumber {
+        self.view
+    }
+
+    pub fn is_answered(&self) -> bool {
+        self.questions.is_answered(self.number)
+    }
+}
+
+impl Drop for Question {
     fn drop(&mut self) {
-        self.questions.open.lock().missing.remove(&self.question);
+        self.questions.open.lock().missing.remove(&self.number);
     }
 }
 
 impl Member {
-    /// Puts a question to all other members and waits for their answers; false if they took too long or the view changed meanwhile.
-    pub async fn ask_all(&self, inner: &Inner, item: impl Fn(u64) -> Item, patience: Duration) -> bool {
+    /// Puts a question to all other members.
+    pub fn put(&self, item: impl Fn(u64) -> Item) -> Question {
         let view = self.view();
-        let others = view.others().to_vec();
-        let question = self.questions.ask(&others);
-        let _asked = Asked { questions: &self.questions, question };
-        others.iter().for_each(|to| self.push(*to, &item(question)));
+        let others = view.others();
+        let number = self.questions.ask(others);
+        others.iter().for_each(|to| self.push(*to, &item(number)));
+        Question { questions: self.questions.clone(), number, view: view.number() }
+    }
+
+    /// The same, and waits for their answers; false if they took too long or the view changed meanwhile.
+    pub async fn ask_all(&self, inner: &Inner, item: impl Fn(u64) -> Item, patience: Duration) -> bool {
+        let question = self.put(item);
         tokio::select! {
             biased;
-            () = self.questions.all_answered(question) => true,
-            () = self.view_after(view.number()) => false,
+            () = self.questions.all_answered(question.number) => true,
+            () = self.view_after(question.view) => false,
             () = inner.env.sleep(patience) => false,
         }
     }

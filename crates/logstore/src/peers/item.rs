@@ -54,11 +54,18 @@ pub(crate) enum Item {
         old: Places,
         name: NameEntry,
     },
-    /// From the leader: answer when everything before this is applied, and no reader holds places from before.
+    /// From the leader: answer when everything before this is applied.
     Retire {
         question: u64,
     },
     Retired {
+        question: u64,
+    },
+    /// From the leader: answer when no reader holds places any more that it holds now.
+    Release {
+        question: u64,
+    },
+    Released {
         question: u64,
     },
     /// To the leader: these copies were found damaged.

@@ -41,6 +41,9 @@ pub(crate) struct Link {
     /// Something is to be sent soon.
     wake_soon: Notify,
     closed: AtomicBool,
+    /// Given up: its gateway can't be told any more what it misses.
+    given_up: AtomicBool,
+    most_waiting_bytes: usize,
     /// The last call was not answered.
     failing: AtomicBool,
     /// Of all streams of this gateway.
@@ -76,9 +79,17 @@ pub(crate) trait Confirmed: Send + Sync {
 impl Link {
     pub fn new(to: GatewayId, stats: &LogStoreStats) -> Arc<Link> {
         let counted = Counted { items: stats.peer_items.clone(), batches: stats.peer_batches.clone() };
-        let closed = AtomicBool::new(false);
-        let (wake, wake_soon) = (Notify::new(), Notify::new());
-        Arc::new(Link { to, waiting: Mutex::default(), wake, wake_soon, closed, failing: AtomicBool::new(false), counted })
+        Arc::new(Link {
+            to,
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            wake_soon: Notify::new(),
+            closed: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+            most_waiting_bytes: MAX_WAITING_BYTES,
+            failing: AtomicBool::new(false),
+            counted,
+        })
     }
 
     /// Queues an item. Its place in the stream is its place among the calls of this.
@@ -99,9 +110,10 @@ impl Link {
         }
         let grown = piece.bytes.len() - before;
         waiting.bytes += grown;
-        if waiting.bytes > MAX_WAITING_BYTES {
+        if waiting.bytes > self.most_waiting_bytes {
             tracing::error!(gateway = self.to.0, "a gateway takes nothing: its stream is given up");
             self.closed.store(true, Ordering::Relaxed);
+            self.given_up.store(true, Ordering::Relaxed);
             *waiting = Waiting::default();
         }
         drop(waiting);
@@ -119,9 +131,9 @@ impl Link {
         }
     }
 
-    /// Whether the gateway did not answer the last call.
+    /// Whether the gateway did not answer the last call, or the stream was given up: then it stays so until the gateway leaves.
     pub fn is_failing(&self) -> bool {
-        self.failing.load(Ordering::Relaxed)
+        self.failing.load(Ordering::Relaxed) || self.given_up.load(Ordering::Relaxed)
     }
 
     /// Ends the stream: its gateway is in no view any more.
@@ -197,4 +209,24 @@ impl Link {
 
 fn is_not_open(error: &CallError) -> bool {
     matches!(error, CallError::Refused { refusal, .. } if refusal.is_early)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Caught: a stream that is given up and looks well. Its gateway stayed in the view, and all writes waited for it.
+    #[test]
+    fn a_stream_that_is_given_up_fails_until_its_gateway_leaves() {
+        let mut link = Link::new(GatewayId(2), &LogStoreStats::default());
+        Arc::get_mut(&mut link).expect("nobody else has it").most_waiting_bytes = 100;
+        let question = Item::Ask { question: 1 };
+        link.push(&question);
+        assert!(!link.is_failing());
+        (0..20).for_each(|_| link.push(&question));
+        assert!(link.is_failing());
+        // A batch that was under way is taken in.
+        link.failing.store(false, Ordering::Relaxed);
+        assert!(link.is_failing());
+    }
 }

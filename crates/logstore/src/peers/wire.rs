@@ -111,6 +111,8 @@ mod kind {
     pub const RETIRE: u8 = 40;
     pub const RETIRED: u8 = 41;
     pub const DAMAGED: u8 = 42;
+    pub const RELEASE: u8 = 43;
+    pub const RELEASED: u8 = 44;
 }
 
 /// Appends an item.
@@ -138,6 +140,8 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
         }
         Item::Retire { question } => put.kind(kind::RETIRE).u64(*question).end(),
         Item::Retired { question } => put.kind(kind::RETIRED).u64(*question).end(),
+        Item::Release { question } => put.kind(kind::RELEASE).u64(*question).end(),
+        Item::Released { question } => put.kind(kind::RELEASED).u64(*question).end(),
         Item::Damaged { copies } => {
             put.kind(kind::DAMAGED).u32(copies.len() as u32);
             for Damaged { place, owner } in copies {
@@ -228,6 +232,8 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
         kind::RELOCATED => Item::Relocated { old: Entry::read(reader)?.places, name: NameEntry::read(reader)? },
         kind::RETIRE => Item::Retire { question: reader.u64("question")? },
         kind::RETIRED => Item::Retired { question: reader.u64("question")? },
+        kind::RELEASE => Item::Release { question: reader.u64("question")? },
+        kind::RELEASED => Item::Released { question: reader.u64("question")? },
         kind::DAMAGED => {
             let count = reader.u32("copies")? as usize;
             reader.check_count(at + 1, count, DAMAGED_BYTES, "copies")?;

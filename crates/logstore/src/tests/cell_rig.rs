@@ -3,7 +3,7 @@
 use super::gate::{Gate, Gates};
 use super::support::{MemoryManifests, Rig};
 use super::unread_ranges::fail_reads;
-use crate::{CellView, Consistency, Directory, IndexForm, LogStore, LogStoreConfig, MemberSetup, OpenError};
+use crate::{CellView, Consistency, Directory, IndexForm, LogStore, LogStoreConfig, Manifests, MemberSetup, OpenError};
 use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
 use engine::{
@@ -272,12 +272,16 @@ impl CellRig {
 
     /// A new gateway joins; returns when it serves.
     pub async fn join(&self) -> LogStore {
+        self.join_by(self.manifests.clone()).await
+    }
+
+    /// One that has its own way to the manager.
+    pub async fn join_by(&self, manifests: Arc<dyn Manifests>) -> LogStore {
         let gateway = self.new_gateway();
         let mut members = self.manager.lock().view.members().to_vec();
         members.push(gateway);
         let view = self.next_view(members, BTreeSet::new(), false);
-        let (env, manifests) = (self.env.clone(), self.manifests.clone());
-        let logs = self.logs_of(gateway);
+        let (env, logs) = (self.env.clone(), self.logs_of(gateway));
         let opened = LogStore::joining(self.config_of(gateway), env, manifests, logs, self.setup(view.clone())).await;
         let store = opened.unwrap();
         let others = self.gateways();

@@ -61,6 +61,8 @@ fn items() -> Vec<Item> {
         Item::Relocated { old: entry.places, name: name(4) },
         Item::Retire { question: 3 },
         Item::Retired { question: 4 },
+        Item::Release { question: 5 },
+        Item::Released { question: 6 },
     ]);
     items
 }
