@@ -2,6 +2,7 @@
 
 use crate::random::mix64;
 use anyhow::Context;
+use hashbrown::HashMap;
 use ludo::{Config, Maintenance, Shape, Simple};
 
 /// The paper's ids.
@@ -35,6 +36,12 @@ pub fn weigh(keys: u64, value_bits: u32, block_bits: u32, seed: u64) -> anyhow::
         Ok(per_key(simple.memory_bytes()))
     };
     Ok(Weighed { keys, lookup, maintenance, simple: simple(value_bits)?, local: simple(block_bits)? })
+}
+
+/// What a local index of so many ids takes as the general-purpose hash map that storage systems keep such indices in: bytes allocated for ids and
+/// block numbers of 32 bits. It doubles when it is 7/8 full, so between two doublings it is half empty.
+pub fn map_bytes(ids: u64) -> usize {
+    HashMap::<[u8; KEY_BYTES], u32>::with_capacity(ids as usize).allocation_size()
 }
 
 fn key(number: u64, seed: u64) -> [u8; KEY_BYTES] {
