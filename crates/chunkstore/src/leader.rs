@@ -252,13 +252,18 @@ impl Leader {
                 Duty::Move(asked) => {
                     moving.insert(asked.relocation);
                     let driver = self.moves.entry(asked.relocation).or_insert_with(|| Driver::new(asked));
-                    driver.hear(asked);
+                    driver.hear(asked, &self.lost);
                     orders.extend(driver.orders(&self.lost));
                 }
             }
         }
         self.moves.retain(|relocation, _| moving.contains(relocation));
         orders
+    }
+
+    /// Whether a chunk is being relocated none of whose copies has anything to bring: it ends with the chunk, or when one can be read again.
+    pub fn has_nothing_to_bring(&self, id: ChunkId) -> bool {
+        self.moves.values().any(|driver| driver.has_nothing_for(id))
     }
 
     /// What is done already, because the copy is lost.

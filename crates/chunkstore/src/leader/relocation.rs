@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_command::ChunkCommand;
+use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
 
 use super::{Errand, Lost, MoveStep, Order};
@@ -27,6 +28,8 @@ pub(super) struct Driver {
     has_departed: bool,
     /// Copies without content that could be taken.
     empty: BTreeSet<BlockPlace>,
+    /// All copies were asked, and none had content then.
+    has_found_nothing: bool,
     taken: Option<LiveCopy>,
     /// Nothing was brought there before this driver began.
     is_target_empty: bool,
@@ -42,25 +45,32 @@ impl Driver {
             missing,
             has_departed: false,
             empty,
+            has_found_nothing: false,
             taken: None,
             is_target_empty: false,
             is_brought: false,
         };
-        driver.hear(asked);
+        driver.hear(asked, &Lost::default());
         driver
     }
 
     /// The state says so now: the source may have been lost since. Where no copy had content, all are asked again: they may have been written,
     /// or their devices be back.
-    pub fn hear(&mut self, asked: Move) {
+    pub fn hear(&mut self, asked: Move, lost: &Lost) {
         self.asked = asked;
-        if asked.places.iter().all(|place| self.empty.contains(&place)) {
+        if asked.places.iter().all(|place| self.empty.contains(&place) || lost.holds(place)) {
+            self.has_found_nothing = true;
             self.empty.clear();
         }
         if asked.is_lost {
             self.has_departed = true;
             self.empty.insert(asked.from);
         }
+    }
+
+    /// Whether this chunk's relocation can't end, as far as is known: no copy has anything to bring.
+    pub fn has_nothing_for(&self, id: ChunkId) -> bool {
+        self.asked.id == id && self.has_found_nothing && self.taken.is_none() && !self.is_brought
     }
 
     /// What is to be asked now, again if it was asked before.

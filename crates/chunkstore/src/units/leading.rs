@@ -5,7 +5,7 @@ mod compaction;
 mod condemning;
 mod errands;
 #[cfg(test)]
-mod fixture;
+pub(super) mod fixture;
 pub mod healing;
 mod sweep;
 

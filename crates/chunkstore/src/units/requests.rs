@@ -12,7 +12,7 @@ use format::chunk_place::ChunkPlaces;
 use manager::Snapshot;
 use types::{DeviceId, NodeId};
 
-use super::leading::Leaving;
+use super::leading::{Leading, Leaving};
 use super::machine::UnitMachine;
 use super::member::{UnitMember, with_leader};
 use super::pages::Brought;
@@ -128,12 +128,14 @@ impl UnitMember {
         UnitAnswer::Done
     }
 
-    /// A registration is over; so is a chunk of which no copy is left, since whoever deletes it can tell no copy.
+    /// A registration is over; so is a chunk of which no copy is left, since whoever deletes it can tell no copy. The same where copies are there and none can
+    /// be read any more while one moves: the one that has departed answers nobody.
     async fn revoke(&self, id: ChunkId) -> UnitAnswer {
         let answer = self.propose_about(id, &ChunkCommand::Revoke(id)).await;
         let is_gone = |machine: &UnitMachine| {
             let leading = self.leading.lock();
-            machine.unit().places_of(id).zip(leading.as_ref()).is_some_and(|(places, leading)| leading.is_gone(&places))
+            let is_gone = |places, leading: &Leading| leading.is_gone(&places) || leading.leader.has_nothing_to_bring(id);
+            machine.unit().places_of(id).zip(leading.as_ref()).is_some_and(|(places, leading)| is_gone(places, leading))
         };
         match answer == UnitAnswer::Refused(Refusal::NotPending) && self.group.look(is_gone) {
             true => self.propose(&ChunkCommand::Freed(vec![id])).await,
@@ -212,7 +214,7 @@ impl UnitMember {
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
             // There is nothing to bring: it would never end.
-            if leading.is_gone(&places) {
+            if !leading.has_sound_copy(&state, unit, id) {
                 return Err(UnitAnswer::Refused(Refusal::Places));
             }
             let command = match to {

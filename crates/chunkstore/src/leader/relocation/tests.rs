@@ -107,13 +107,17 @@ fn where_one_has_no_content_another_is_asked_and_in_the_end_all_again() {
     }
     asked_of.sort_unstable();
     assert_eq!((asked_of, orders.len()), (vec![0, 1, 2], 0));
-    driver.hear(asked(false));
+    driver.hear(asked(false), &lost);
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)], "it may be readable again");
+    assert!(driver.has_nothing_for(asked(false).id));
+    driver.answered(MoveStep::Take, place(0), &content(7), &lost);
+    assert!(!driver.has_nothing_for(asked(false).id), "it was");
     let mut driver = gathered(true, &NodeAnswer::Absent, [7, 7]).0;
     for device in [2, 1] {
         driver.answered(MoveStep::Take, place(device), &NodeAnswer::Damaged, &lost);
     }
-    driver.hear(asked(true));
+    assert!(!driver.has_nothing_for(asked(true).id));
+    driver.hear(asked(true), &lost);
     assert_eq!(steps(&driver.orders(&lost)).len(), 1);
     assert_ne!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)], "nobody will read there any more");
 }
@@ -166,4 +170,15 @@ fn what_is_at_the_target_already_is_not_lost_with_the_other_copies() {
     let mut driver = begun();
     assert_eq!(driver.answered(MoveStep::Take, place(9), &NodeAnswer::Absent, &lost), []);
     assert_eq!(driver.orders(&lost), [], "it is asked once");
+}
+
+/// They were asked once, and never again.
+#[test]
+fn copies_that_cannot_be_read_are_asked_again_where_others_are_lost() {
+    let (mut driver, mut lost) = (gathered(false, &NodeAnswer::Departed, [7, 7]).0, Lost::default());
+    [1, 2].into_iter().for_each(|device| assert!(lost.add_device(DeviceId(device))));
+    assert_eq!(driver.answered(MoveStep::Take, place(0), &NodeAnswer::Damaged, &lost), []);
+    driver.hear(asked(false), &lost);
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)]);
+    assert!(driver.has_nothing_for(asked(false).id));
 }

@@ -69,8 +69,12 @@ impl Compaction {
         tracing::debug!(shard, blocks, copies, "bulks with little in them are to get empty");
     }
 
-    /// Copies that are to move now. Of a chunk one at a time.
-    fn take(&mut self, unit: &MaintenanceUnit) -> Vec<(ChunkId, BlockPlace, u32)> {
+    /// Copies that are to move now, of those that may. Of a chunk one at a time.
+    fn take(
+        &mut self,
+        unit: &MaintenanceUnit,
+        may_move: impl Fn(ChunkId, BlockPlace) -> bool,
+    ) -> Vec<(ChunkId, BlockPlace, u32)> {
         let (mut taken, mut bytes_left): (Vec<(ChunkId, BlockPlace, u32)>, u32) = (Vec::new(), COMPACT_BYTES);
         for _ in 0..self.queue.len() {
             // Where a node is away relocations wait for it: no more of them than these.
@@ -81,7 +85,7 @@ impl Compaction {
             let bytes = unit.places_of(id).filter(|places| places.contains(place)).and_then(|_| unit.bytes_of(id));
             let Some(bytes) = bytes else { continue };
             self.queue.push_back((id, place));
-            if unit.is_at_rest(id) && taken.iter().all(|(other, ..)| *other != id) {
+            if unit.is_at_rest(id) && may_move(id, place) && taken.iter().all(|(other, ..)| *other != id) {
                 bytes_left = bytes_left.saturating_sub(bytes);
                 taken.push((id, place, bytes));
             }
@@ -105,8 +109,11 @@ impl Leading {
         for (place, bytes) in std::mem::take(&mut self.compaction.promised) {
             self.placing.settle([place], bytes);
         }
+        // What can't be read has nothing to bring, and its relocation would keep all that is freed after it from being forgotten.
+        let (found, lost) = (self.ailing.found(), self.leader.lost());
+        let may_move = |id, place| found.is_sound(id, place) && !lost.holds(place);
         let mut orders = Vec::new();
-        for (id, from, bytes) in self.compaction.take(unit) {
+        for (id, from, bytes) in self.compaction.take(unit, may_move) {
             // Not before bulks are chosen anew: the room is in too small pieces.
             let Some(to) = self.placing.choose_on(unit, bytes, from.device()) else {
                 self.compaction.queue.retain(|copy| *copy != (id, from));

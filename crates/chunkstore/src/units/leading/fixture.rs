@@ -1,11 +1,22 @@
 //! A unit for tests of what leaders look for.
 
-use format::chunk_command::{ChunkCommand, ClientCall, PageRange, Registration};
-use format::chunk_id::{ChunkNonce, ChunkNumber, ShardId};
-use format::chunk_place::{BlockPlace, ChunkPlaces};
-use types::DeviceId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::maintenance::{Answer, MaintenanceUnit};
+use consensus::Term;
+use env::{Instant, MachineUse};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration};
+use format::chunk_id::{ChunkNonce, ChunkNumber, ShardId};
+use format::chunk_page::ChunkPage;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use types::{DeviceId, NodeId};
+
+use super::Leading;
+use crate::leader::Leader;
+use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
+use crate::placement::PlacerChoice;
+use crate::protocol::{DamagedBlock, NodeReport};
+use crate::publisher::Begins;
 
 pub const CHUNKS: u64 = 3;
 
@@ -45,4 +56,22 @@ pub fn unit_of(copies: u32) -> MaintenanceUnit {
         unit.apply(&ChunkCommand::Commit(id)).answer.expect("it is pending");
     }
     unit
+}
+
+pub fn empty_page(unit: &MaintenanceUnit, at: PageRef) -> Arc<ChunkPage> {
+    Arc::new(ChunkPage::new(unit.shard(), at.id.number, at.range.first, at.range.last))
+}
+
+/// A leadership that has just begun.
+pub fn leading(unit: &MaintenanceUnit) -> Leading {
+    let pages: BTreeMap<ChunkNumber, Arc<ChunkPage>> = unit.pages().map(|at| (at.id.number, empty_page(unit, at))).collect();
+    let entries = unit.lookup_entries(&pages).expect("all pages are there");
+    let (leader, _) = Leader::begin(unit, entries, Begins::with(1), 1, &BTreeSet::new()).expect("a small table");
+    Leading::new(Instant::from_nanos(0), Term(1), leader, PlacerChoice::default())
+}
+
+/// A node says that it is there, and what is not as it was written.
+pub fn report(node: u32, rotten: Vec<CopyOf>, damaged: Vec<DamagedBlock>) -> NodeReport {
+    let machine = MachineUse::default();
+    NodeReport { node: NodeId(node), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged, machine }
 }

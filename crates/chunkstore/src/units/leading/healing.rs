@@ -260,6 +260,11 @@ impl Leading {
         count as u64
     }
 
+    /// Whether there is a copy that could be brought elsewhere.
+    pub fn has_sound_copy(&self, state: &Snapshot, unit: &MaintenanceUnit, id: ChunkId) -> bool {
+        self.sound_copies(state, unit, &self.ailing.found(), id).next().is_some()
+    }
+
     /// A chunk's copies against which nothing is known.
     fn sound_copies(
         &self,

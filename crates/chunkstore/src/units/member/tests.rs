@@ -8,7 +8,7 @@ use bytes::Bytes;
 use consensus::{BASE_BYTES, Group, GroupId, LogPlace, Node, SimulatedTransport};
 use disk::{SimDisk, SimOptions};
 use env::Env;
-use format::chunk_command::{ChunkCommand, ClientCall, Registration};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::Stream;
@@ -19,10 +19,13 @@ use wal::RegionStore;
 use super::UnitMember;
 use crate::limits::{LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE};
 use crate::maintenance::{Answer, Refusal};
+use crate::message::{NodeAnswer, NodeRequest, ToNode};
 use crate::played::{Played, map_of_nodes};
-use crate::protocol::{UnitAnswer, UnitRequest};
+use crate::protocol::{BLOCKS, BlockRequest, UnitAnswer, UnitRequest};
 use crate::settings::ChunkSettings;
+use crate::units::leading::fixture::report;
 use crate::units::machine::UnitMachine;
+use crate::wire;
 
 const SHARD: ShardId = ShardId(1);
 const CAPACITY: u64 = 1 << 12;
@@ -67,6 +70,11 @@ fn place(device: u32, block: u32) -> BlockPlace {
 impl Rig {
     /// Devices 1 and 2 have volumes when they are registered.
     async fn new(seed: u64) -> Rig {
+        Rig::with(seed, |_| None).await
+    }
+
+    /// The same, with nodes that answer this to requests about copies.
+    async fn with(seed: u64, about: impl Fn(ToNode) -> Option<NodeAnswer> + Send + Sync + 'static) -> Rig {
         let env = Env::simulated(seed);
         let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
         for number in 0..3 {
@@ -85,7 +93,13 @@ impl Rig {
         let consensus = Node::open(&env, id, &log, SimulatedTransport::new(&env).port(id)).await.expect("a log");
         let group = consensus.start_group(GroupId(9), UnitMachine::new(SHARD, CAPACITY)).await.expect("a group");
         group.initialize(&BTreeMap::from([(id, node(OWN).address)])).await.expect("it is new");
-        let played = Arc::new(Played::new(&env, map_of_nodes(3, &[1], &[1]), Box::new(|_, _, _| Bytes::new())));
+        let answer = move |_, service, request: &Bytes| match wire::decode(request) {
+            Ok(BlockRequest::Direct(to)) if service == BLOCKS => {
+                about(to).map_or_else(Bytes::new, |answer| wire::encode(&answer))
+            }
+            _ => Bytes::new(),
+        };
+        let played = Arc::new(Played::new(&env, map_of_nodes(3, &[1], &[1]), Box::new(answer)));
         let reach = Arc::new(played.clone());
         let member = UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default());
         let rig = Rig { env, manager, group, played, member, calls: 0, _node: consensus };
@@ -200,6 +214,45 @@ async fn a_chunk_without_copies_can_be_deleted() {
     assert_eq!(rig.member.answer(relocate).await, UnitAnswer::Refused(Refusal::Places));
     assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Done);
     rig.wait(|rig| !is_there(rig)).await;
+}
+
+/// Its copy had departed and nothing could be read of it: nobody could delete it, and nothing that was freed afterwards was forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_cannot_be_read_while_it_moves_can_be_deleted() {
+    let mut rig = Rig::with(5, |to| match to.request {
+        NodeRequest::Depart { .. } => Some(NodeAnswer::Departed),
+        NodeRequest::Take { .. } => Some(NodeAnswer::Damaged),
+        _ => Some(NodeAnswer::Done(None)),
+    })
+    .await;
+    rig.volume(1, 8).await;
+    rig.wait(|rig| rig.room(place(1, 0)).is_some()).await;
+    rig.apply(ChunkCommand::Grant { device: DeviceId(2), first_block: 0, blocks: 1 }).await;
+    let id = rig.chunk(place(2, 0)).await;
+    let relocate = UnitRequest::Relocate { id, from: DeviceId(2), to: Some(DeviceId(1)) };
+    assert_eq!(rig.member.answer(relocate).await, UnitAnswer::Done);
+    rig.env.sleep(Duration::from_secs(2)).await;
+    assert!(rig.group.look(|machine| machine.unit().moves_under_way() == 1), "there is nothing to bring");
+    assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Done);
+    let is_over =
+        |rig: &Rig| rig.group.look(|machine| machine.unit().chunks() == 0 && machine.unit().duties().next().is_none());
+    rig.wait(is_over).await;
+}
+
+/// What is known to be damaged is not moved when nothing else is there.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_cannot_be_read_is_not_moved() {
+    let mut rig = Rig::new(6).await;
+    rig.volume(1, 8).await;
+    rig.wait(|rig| rig.room(place(1, 0)).is_some()).await;
+    rig.apply(ChunkCommand::Grant { device: DeviceId(2), first_block: 0, blocks: 1 }).await;
+    let id = rig.chunk(place(2, 0)).await;
+    let report = |rotten| UnitRequest::Report(report(OTHER.0, rotten, Vec::new()));
+    let relocate = UnitRequest::Relocate { id, from: DeviceId(2), to: Some(DeviceId(1)) };
+    assert_eq!(rig.member.answer(report(vec![CopyOf { id, place: place(2, 0) }])).await, UnitAnswer::Done);
+    assert_eq!(rig.member.answer(relocate.clone()).await, UnitAnswer::Refused(Refusal::Places));
+    assert_eq!(rig.member.answer(report(Vec::new())).await, UnitAnswer::Done);
+    assert_eq!(rig.member.answer(relocate).await, UnitAnswer::Done);
 }
 
 /// A host that has the first stream of a term would take updates of the second one for those of the first.

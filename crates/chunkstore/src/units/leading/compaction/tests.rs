@@ -1,3 +1,4 @@
+use env::Instant;
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
@@ -6,8 +7,10 @@ use manager::{Bulk, BulkOwner};
 use types::DeviceId;
 
 use super::{Compaction, sparse_blocks};
+use crate::leader::Order;
 use crate::limits::{COMPACT_BYTES, MAX_COMPACTING};
 use crate::maintenance::{Answer, MaintenanceUnit};
+use crate::units::leading::fixture::{leading, report};
 
 const SHARD: ShardId = ShardId(1);
 const DEVICE: DeviceId = DeviceId(3);
@@ -97,7 +100,7 @@ fn its_copies_move_some_at_a_time_until_it_is_empty() {
     assert!(compaction.emptied().iter().all(|place| place.block() < BLOCKS), "both have as much: the first");
     let mut rounds = 0;
     loop {
-        let taken = compaction.take(&unit);
+        let taken = compaction.take(&unit, |_, _| true);
         if taken.is_empty() {
             break;
         }
@@ -134,13 +137,37 @@ fn what_has_changed_since_it_was_chosen_is_left_alone() {
             apply(&mut unit, ChunkCommand::Moved { id, from, to });
         }
     }
-    let taken: Vec<ChunkId> = compaction.take(&unit).into_iter().map(|(id, ..)| id).collect();
+    let taken: Vec<ChunkId> = compaction.take(&unit, |_, _| true).into_iter().map(|(id, ..)| id).collect();
     assert!(!taken.is_empty() && taken.iter().all(|id| rest[3..].iter().any(|(other, _)| other == id)), "{taken:?}");
     // What was asked for is asked for again until it is so, and what is under way waits.
     let (from, to) = (place(under_way.1), place(under_way.1 + BLOCKS));
     apply(&mut unit, ChunkCommand::Moved { id: under_way.0, from, to });
     let mut all = taken;
-    (0..rest.len()).for_each(|_| all.extend(compaction.take(&unit).into_iter().map(|(id, ..)| id)));
+    (0..rest.len()).for_each(|_| all.extend(compaction.take(&unit, |_, _| true).into_iter().map(|(id, ..)| id)));
     let all: std::collections::BTreeSet<ChunkId> = all.into_iter().collect();
     assert_eq!(all, rest[3..].iter().map(|(id, _)| *id).collect());
+}
+
+/// Its relocation would have nothing to bring: it would never end, and what is freed after it began would not be forgotten.
+#[test]
+fn a_copy_that_cannot_be_read_is_not_moved() {
+    let (mut unit, ids) = full();
+    ids.iter().filter(|(id, _)| id.nonce.0 % 4 != 0).for_each(|(id, block)| remove(&mut unit, *id, *block));
+    let mut leading = leading(&unit);
+    leading.compaction.choose(&unit, [(DEVICE, bulks())].into_iter());
+    let here: Vec<(ChunkId, u32)> = ids.into_iter().filter(|(id, block)| id.nonce.0 % 4 == 0 && *block < BLOCKS).collect();
+    let (rotten, block) = here[0];
+    leading.reported(Instant::from_nanos(0), report(1, vec![CopyOf { id: rotten, place: place(block) }], Vec::new()));
+    assert!(leading.leader.lose_block(place(here[1].1)));
+    let moved = |orders: Vec<Order>| -> Vec<ChunkId> {
+        let id = |order| match order {
+            Order::Propose(ChunkCommand::Relocate(Relocation { id, .. })) => Some(id),
+            _ => None,
+        };
+        orders.into_iter().filter_map(id).collect()
+    };
+    let sound: Vec<ChunkId> = here[2..].iter().map(|(id, _)| *id).collect();
+    assert_eq!(moved(leading.compact(&unit)), sound);
+    leading.reported(Instant::from_nanos(0), report(1, Vec::new(), Vec::new()));
+    assert!(moved(leading.compact(&unit)).contains(&rotten), "it was written again");
 }

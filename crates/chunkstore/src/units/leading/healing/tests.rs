@@ -1,33 +1,15 @@
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use consensus::Term;
-use env::Instant;
 use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_command::{ChunkCommand, Registration};
-use format::chunk_id::ChunkNumber;
-use format::chunk_page::{ChunkPage, ChunkRow};
+use format::chunk_page::ChunkRow;
 use types::DeviceId;
 
 use super::lost_copies;
-use crate::leader::{Leader, Order};
-use crate::maintenance::{MaintenanceUnit, PageRef};
+use crate::leader::Order;
+use crate::maintenance::PageRef;
 use crate::message::{LiveCopy, NodeAnswer};
-use crate::placement::PlacerChoice;
-use crate::publisher::Begins;
-use crate::units::leading::Leading;
-use crate::units::leading::fixture::{CHUNKS, registration_of, unit, unit_of};
-
-fn empty_page(unit: &MaintenanceUnit, at: PageRef) -> Arc<ChunkPage> {
-    Arc::new(ChunkPage::new(unit.shard(), at.id.number, at.range.first, at.range.last))
-}
-
-fn leading(unit: &MaintenanceUnit) -> Leading {
-    let pages: BTreeMap<ChunkNumber, Arc<ChunkPage>> = unit.pages().map(|at| (at.id.number, empty_page(unit, at))).collect();
-    let entries = unit.lookup_entries(&pages).expect("all pages are there");
-    let (leader, _) = Leader::begin(unit, entries, Begins::with(1), 1, &BTreeSet::new()).expect("a small table");
-    Leading::new(Instant::from_nanos(0), Term(1), leader, PlacerChoice::default())
-}
+use crate::units::leading::fixture::{CHUNKS, empty_page, leading, registration_of, unit, unit_of};
 
 #[test]
 fn pages_are_healed_before_chunks() {
