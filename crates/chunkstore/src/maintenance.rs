@@ -232,6 +232,11 @@ impl MaintenanceUnit {
         self.row(id).is_some() && matches!(self.work.get(&id.number), None | Some(Work::Moving { .. }))
     }
 
+    /// Whether a chunk is being ended.
+    pub fn is_ending(&self, id: ChunkId) -> bool {
+        self.row(id).is_some() && matches!(self.work.get(&id.number), Some(Work::Freeing { .. }))
+    }
+
     /// Relocations that are under way.
     pub fn moves_under_way(&self) -> usize {
         self.moves.len()

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use consensus::Term;
-use env::{Instant, MachineUse};
+use env::{Env, Instant, MachineUse};
 use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration};
 use format::chunk_id::{ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_page::ChunkPage;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
-use types::{DeviceId, NodeId};
+use manager::{Manager, RegisterNode};
+use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 
 use super::Leading;
 use crate::leader::Leader;
@@ -74,4 +75,31 @@ pub fn leading(unit: &MaintenanceUnit) -> Leading {
 pub fn report(node: u32, rotten: Vec<CopyOf>, damaged: Vec<DamagedBlock>) -> NodeReport {
     let machine = MachineUse::default();
     NodeReport { node: NodeId(node), shard: ShardId(1), host: None, freed: Vec::new(), rotten, damaged, machine }
+}
+
+/// Four nodes with a device each, which has so many blocks. Node 1 has device 0, and so on.
+pub async fn manager_of_four(blocks: u32) -> Manager {
+    let manager = Manager::open_in_memory(&Env::simulated(1)).await.expect("a manager");
+    for number in 0..4 {
+        let device = manager.add_device(DeviceUuid([number; 16]), "/dev/x", 1 << 40).await.expect("a device").id;
+        let node = manager.register_node(node_record(number)).await.expect("a node").id;
+        manager.place_device(device, Some(node)).await.expect("the node is there");
+        manager.register_volume(device, blocks).await.expect("a device");
+    }
+    manager
+}
+
+fn node_record(number: u8) -> RegisterNode {
+    RegisterNode {
+        identity: NodeIdentity([number; 16]),
+        name: format!("node-{number}"),
+        address: format!("node-{number}:1"),
+        admin_address: format!("node-{number}:2"),
+        s3_address: format!("node-{number}:3"),
+        host: format!("host-{number}"),
+        rack: String::new(),
+        zone: String::new(),
+        version: "1".to_owned(),
+        joined_ms: 0,
+    }
 }

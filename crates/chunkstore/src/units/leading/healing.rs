@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use env::Instant;
@@ -22,7 +23,7 @@ use types::DeviceId;
 use super::ailing::Found;
 use super::{Leading, Leaving};
 use crate::leader::{Errand, Lost, Order};
-use crate::limits::{AUDIT_PERIOD, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MEND_PATIENCE, STOCK_AGE};
+use crate::limits::{AUDIT_PERIOD, LOSS_WAIT, LOST_LOOK, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, STOCK_AGE};
 use crate::maintenance::{Duty, MaintenanceUnit, Move, PageRef};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 use crate::placement::Random;
@@ -32,12 +33,24 @@ use crate::placement::Random;
 pub(super) struct Looked {
     /// For copies in lost places; none while there may be more of them.
     lost: Option<Instant>,
+    /// That look goes on here, among pages and among chunks: what finds no place to go to must not hide what stands behind it.
+    healed: [ChunkNumber; 2],
+    /// The look for missing copies goes on behind this one.
+    made_anew: Option<(ChunkId, BlockPlace)>,
     /// The audit goes on here.
     audited: ChunkNumber,
     /// The page in which it does.
     page: Option<Arc<ChunkPage>>,
     /// Rotten copies, since when they are to be written again.
     rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
+}
+
+/// Relocations that may be begun now.
+struct Room {
+    all: usize,
+    /// Of these, such as wait for nodes that are away.
+    waiting: usize,
+    silent: BTreeSet<DeviceId>,
 }
 
 /// What is to be done about copies and blocks.
@@ -64,9 +77,10 @@ impl Leading {
         self.look_for_rows(now, unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
         let mut orders = self.rescue_moves(state, unit, random);
-        orders.extend(self.heal_lost(now, state, unit, random));
+        let mut room = Room::of(unit, self.silent_devices(now, state, unit));
+        orders.extend(self.heal_lost(now, state, unit, &mut room, random));
         let (mend, hopeless) = self.mend(now, state, unit, &found);
-        orders.extend(self.heal_missing(state, unit, &found, hopeless, random));
+        orders.extend(self.heal_missing(state, unit, &found, hopeless, &mut room, random));
         Healing { orders, mend, condemn: self.condemnable(now, state, unit, &found) }
     }
 
@@ -140,21 +154,44 @@ impl Leading {
         orders
     }
 
-    /// Copies in lost places, some at a time. Looks at all chunks.
-    fn heal_lost(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
+    /// Copies in lost places, some at a time: pages first, since with the last copy of one all its rows would go. Looks at all chunks.
+    fn heal_lost(
+        &mut self,
+        now: Instant,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        room: &mut Room,
+        random: &mut Random<'_>,
+    ) -> Vec<Order> {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < LOST_LOOK;
-        if self.leader.lost().is_empty() || self.looked.lost.is_some_and(is_recent) {
+        if self.leader.lost().is_empty() || self.looked.lost.is_some_and(is_recent) || room.all == 0 {
             return Vec::new();
         }
-        let mut is_any = false;
-        // What is moving is looked after above; what ends needs no copy.
-        let copies = lost_copies(unit, self.leader.lost()).inspect(|_| is_any = true);
-        let due: Vec<(ChunkId, BlockPlace)> = copies.filter(|(id, _)| unit.is_at_rest(*id)).take(MAX_REPAIRS).collect();
+        let (mut is_any, mut orders) = (false, Vec::new());
+        let pages = ChunkNumber(unit.capacity());
+        for (numbers, which) in [(pages..ChunkNumber(u64::MAX), 0), (ChunkNumber(0)..pages, 1)] {
+            let lost = self.leader.lost();
+            // What is moving is looked after above; what ends needs no copy.
+            let copies = lost_copies(unit, lost, numbers, self.looked.healed[which]).inspect(|_| is_any = true);
+            let due = room.choose(unit, lost, copies.filter(|(id, _)| unit.is_at_rest(*id)));
+            if let Some((id, _)) = due.last() {
+                self.looked.healed[which] = ChunkNumber(id.number.0 + 1);
+            }
+            orders.extend(self.relocate_all(state, unit, due, Leaving::lost, room, random));
+        }
         if !is_any {
             self.looked.lost = Some(now);
             self.tell_of_gone(unit);
         }
-        self.relocate_all(state, unit, due, Leaving::lost, random)
+        orders
+    }
+
+    /// Devices that don't answer now, as far as is known.
+    fn silent_devices(&self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> BTreeSet<DeviceId> {
+        let node = |device: DeviceId| state.device(device)?.node;
+        let is_silent = |device| node(device).is_none_or(|node| self.is_silent(now, state, unit.shard(), node));
+        let devices: BTreeSet<DeviceId> = unit.grants().into_iter().map(|(device, ..)| device).collect();
+        devices.into_iter().filter(|device| is_silent(*device)).collect()
     }
 
     /// Whether all of these places are lost for good.
@@ -189,10 +226,14 @@ impl Leading {
         for copy in found.rotten.iter().copied().filter(|copy| is_in_place(unit, copy)) {
             let (id, rotten) = copy;
             let others: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
-            let since = *self.looked.rotten.entry(copy).or_insert(now);
-            match now.saturating_duration_since(since) < MEND_PATIENCE {
+            let since = self.looked.rotten.get(&copy).copied();
+            match since.is_none_or(|since| now.saturating_duration_since(since) < MEND_PATIENCE) {
                 _ if others.is_empty() => {}
-                true if mend.len() < MAX_REPAIRS => mend.push(Mend { id, rotten, others }),
+                true if mend.len() < MAX_REPAIRS => {
+                    // Not before: what had no turn yet can still be written again.
+                    self.looked.rotten.entry(copy).or_insert(now);
+                    mend.push(Mend { id, rotten, others });
+                }
                 true => {}
                 false => hopeless.push(copy),
             }
@@ -207,6 +248,7 @@ impl Leading {
         unit: &MaintenanceUnit,
         found: &Found,
         hopeless: Vec<(ChunkId, BlockPlace)>,
+        room: &mut Room,
         random: &mut Random<'_>,
     ) -> Vec<Order> {
         // Of those in pages it is not known yet.
@@ -217,9 +259,14 @@ impl Leading {
         let is_due = |copy: &(ChunkId, BlockPlace)| {
             is_in_place(unit, copy) && self.sound_copies(state, unit, found, copy.0).next().is_some()
         };
-        let copies = found.missing.iter().copied().chain(hopeless);
-        let due: Vec<(ChunkId, BlockPlace)> = copies.filter(is_due).take(MAX_REPAIRS).collect();
-        self.relocate_all(state, unit, due, Leaving::ailing, random)
+        let copies: BTreeSet<(ChunkId, BlockPlace)> = found.missing.iter().copied().chain(hopeless).collect();
+        let last = self.looked.made_anew;
+        let behind = copies.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let before = last.map(|last| copies.range(..=last));
+        let around = behind.chain(before.into_iter().flatten()).copied();
+        let due = room.choose(unit, self.leader.lost(), around.filter(is_due));
+        self.looked.made_anew = due.last().copied().or(last);
+        self.relocate_all(state, unit, due, Leaving::ailing, room, random)
     }
 
     /// Of chunks with which nothing is under way.
@@ -229,10 +276,13 @@ impl Leading {
         unit: &MaintenanceUnit,
         copies: Vec<(ChunkId, BlockPlace)>,
         leaving: impl Fn(BlockPlace) -> Leaving,
+        room: &mut Room,
         random: &mut Random<'_>,
     ) -> Vec<Order> {
         let relocation = |(id, from)| self.relocation(state, unit, id, leaving(from), random).map(Order::Propose);
-        copies.into_iter().filter_map(relocation).collect()
+        let orders: Vec<Order> = copies.into_iter().filter_map(relocation).collect();
+        room.take(orders.len());
+        orders
     }
 
     /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good. Of those whose rows are here, or in this page.
@@ -292,7 +342,8 @@ impl Leading {
         }
         let (mut last_copies, mut kept) = (0_u64, BTreeSet::new());
         for (id, places) in unit.index() {
-            let is_touched = places.iter().any(|place| sought.contains(&place));
+            // What ends is wanted by nobody; what is pending may yet be committed.
+            let is_touched = places.iter().any(|place| sought.contains(&place)) && !unit.is_ending(id);
             if is_touched && self.sound_copies(state, unit, found, id).next().is_none() {
                 last_copies += 1;
                 kept.extend(places.iter().filter(|place| sought.contains(place)));
@@ -356,10 +407,56 @@ impl Leading {
     }
 }
 
-/// A copy in a lost place of each chunk that has one, and one elsewhere. Pages come first: with the last copy of one all its rows would go.
-fn lost_copies<'a>(unit: &'a MaintenanceUnit, lost: &'a Lost) -> impl Iterator<Item = (ChunkId, BlockPlace)> + 'a {
-    let pages = ChunkNumber(unit.capacity());
-    let all = unit.index_from(pages).chain(unit.index().take_while(move |(id, _)| id.number < pages));
+impl Room {
+    fn of(unit: &MaintenanceUnit, silent: BTreeSet<DeviceId>) -> Room {
+        let under_way = unit.moves_under_way();
+        let all = MAX_REPAIRS.min(MAX_MOVING.saturating_sub(under_way));
+        Room { all, waiting: MAX_WAITING.saturating_sub(under_way), silent }
+    }
+
+    /// Of copies that are to be made again, those with which it is begun now: first those whose relocations need no node that is away.
+    fn choose(
+        &self,
+        unit: &MaintenanceUnit,
+        lost: &Lost,
+        copies: impl Iterator<Item = (ChunkId, BlockPlace)>,
+    ) -> Vec<(ChunkId, BlockPlace)> {
+        // Of places that are lost nobody is asked.
+        let is_awaited = |place: BlockPlace| self.silent.contains(&place.device()) && !lost.holds(place);
+        let waits = |id| unit.places_of(id).is_some_and(|places| places.iter().any(is_awaited));
+        let (mut due, mut waiting) = (Vec::new(), Vec::new());
+        for copy in copies {
+            match waits(copy.0) {
+                true if waiting.len() < self.waiting => waiting.push(copy),
+                true => {}
+                false => due.push(copy),
+            }
+            if due.len() == self.all {
+                return due;
+            }
+        }
+        waiting.truncate(self.all - due.len());
+        due.extend(waiting);
+        due
+    }
+
+    fn take(&mut self, count: usize) {
+        self.all = self.all.saturating_sub(count);
+        self.waiting = self.waiting.saturating_sub(count);
+    }
+}
+
+/// A copy in a lost place of each chunk with such a number that has one, and one elsewhere; once around, from `next` on.
+fn lost_copies<'a>(
+    unit: &'a MaintenanceUnit,
+    lost: &'a Lost,
+    numbers: Range<ChunkNumber>,
+    next: ChunkNumber,
+) -> impl Iterator<Item = (ChunkId, BlockPlace)> + 'a {
+    let next = next.clamp(numbers.start, numbers.end);
+    let up_to = |end| move |(id, _): &(ChunkId, ChunkPlaces)| id.number < end;
+    let behind = unit.index_from(next).take_while(up_to(numbers.end));
+    let all = behind.chain(unit.index_from(numbers.start).take_while(up_to(next)));
     let all = all.filter(|(_, places)| !is_gone(places, lost));
     all.filter_map(|(id, places)| Some((id, places.iter().find(|place| lost.holds(*place))?)))
 }

@@ -1,15 +1,190 @@
 use std::collections::BTreeSet;
 
+use env::Instant;
 use format::chunk_block::{ChunkVersion, Era};
-use format::chunk_command::{ChunkCommand, Registration};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
+use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_page::ChunkRow;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use manager::{DeviceState, Manager};
 use types::DeviceId;
 
-use super::lost_copies;
+use super::{Healing, lost_copies};
 use crate::leader::Order;
-use crate::maintenance::PageRef;
+use crate::limits::{LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE};
+use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::message::{LiveCopy, NodeAnswer};
-use crate::units::leading::fixture::{CHUNKS, empty_page, leading, registration_of, unit, unit_of};
+use crate::protocol::DamagedBlock;
+use crate::units::leading::Leading;
+use crate::units::leading::fixture::{CHUNKS, empty_page, leading, manager_of_four, registration_of, report, unit, unit_of};
+
+/// Chunks that are to be made again, in order.
+fn lost_numbers(unit: &MaintenanceUnit, leading: &Leading) -> Vec<u64> {
+    let (first, pages, last) = (ChunkNumber(0), ChunkNumber(CHUNKS), ChunkNumber(u64::MAX));
+    let lost = leading.leader.lost();
+    let copies = lost_copies(unit, lost, pages..last, first).chain(lost_copies(unit, lost, first..pages, first));
+    copies.map(|(id, _)| id.number.0).collect()
+}
+
+struct Cluster {
+    manager: Manager,
+    unit: MaintenanceUnit,
+    now: Instant,
+}
+
+const BLOCKS: u32 = 8;
+const CAPACITY: u64 = 1 << 12;
+/// Copies in one block.
+const BLOCK_CHUNKS: usize = 200;
+
+impl Cluster {
+    async fn new() -> Cluster {
+        let manager = manager_of_four(BLOCKS).await;
+        let mut unit = MaintenanceUnit::new(ShardId(1), CAPACITY);
+        for device in (0..4).map(DeviceId) {
+            apply(&mut unit, ChunkCommand::Grant { device, first_block: 0, blocks: BLOCKS });
+        }
+        // Long after the leader began.
+        Cluster { manager, unit, now: Instant::from_nanos(0) + 10 * NODE_SILENCE }
+    }
+
+    /// Chunks with copies on these devices.
+    fn put(&mut self, devices: &[u32], bytes: u32, count: usize) -> Vec<ChunkId> {
+        let put = |_| {
+            let number = self.unit.next().0;
+            let block = number as usize / BLOCK_CHUNKS;
+            let places: Vec<BlockPlace> =
+                devices.iter().filter_map(|device| BlockPlace::new(DeviceId(*device), block as u32)).collect();
+            let places = ChunkPlaces::new(&places).expect("few");
+            let call = ClientCall { session: 1, request: number as u32 };
+            let registration = Registration { call, nonce: ChunkNonce(7), bytes, places, deadline_ms: 1 };
+            let Answer::Registered { id, .. } = apply(&mut self.unit, ChunkCommand::Register(registration)) else {
+                panic!("an id")
+            };
+            apply(&mut self.unit, ChunkCommand::Commit(id));
+            id
+        };
+        (0..count).map(put).collect()
+    }
+
+    /// A leadership that these nodes have reported to.
+    fn leading(&self, nodes: &[u32]) -> Leading {
+        let mut leading = leading(&self.unit);
+        nodes.iter().for_each(|node| _ = leading.reported(self.now, report(*node, Vec::new(), Vec::new())));
+        leading.take_stock(self.now, &self.manager.snapshot(), &self.unit);
+        leading
+    }
+
+    /// Chunks for which it begins relocations now.
+    fn healed(&self, leading: &mut Leading) -> Vec<ChunkId> {
+        let healing = leading.heal(self.now, &self.manager.snapshot(), &self.unit, &mut || 1);
+        let id = |order| match order {
+            Order::Propose(ChunkCommand::Relocate(Relocation { id, .. })) => Some(id),
+            _ => None,
+        };
+        healing.orders.into_iter().filter_map(id).collect()
+    }
+
+    /// No room is left on device 3.
+    fn fill(&mut self) {
+        for block in 0..BLOCKS {
+            let place = BlockPlace::new(DeviceId(3), block).expect("a place");
+            while let Some(room) = self.unit.room(place).filter(|room| *room > 0) {
+                let places = ChunkPlaces::new(&[place]).expect("one");
+                let call = ClientCall { session: 2, request: self.unit.next().0 as u32 };
+                let registration = Registration { call, nonce: ChunkNonce(7), bytes: room, places, deadline_ms: 1 };
+                apply(&mut self.unit, ChunkCommand::Register(registration));
+            }
+        }
+    }
+}
+
+fn apply(unit: &mut MaintenanceUnit, command: ChunkCommand) -> Answer {
+    unit.apply(&command).answer.unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"))
+}
+
+/// They waited for it, and as many as may be under way were begun: nothing else was made again.
+#[tokio::test(start_paused = true)]
+async fn relocations_that_wait_for_a_silent_node_leave_room_for_others() {
+    let mut cluster = Cluster::new().await;
+    let moving = cluster.put(&[0, 1], 100, MAX_WAITING - 10);
+    let waiting = cluster.put(&[0, 1], 100, 300);
+    let others = cluster.put(&[0, 2], 100, 20);
+    for id in moving {
+        let places = cluster.unit.places_of(id).expect("it is there");
+        let (from, to) = (places.as_slice()[0], BlockPlace::new(DeviceId(3), places.as_slice()[0].block()).expect("a place"));
+        apply(&mut cluster.unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: true }));
+    }
+    // Node 2, which has device 1, is away.
+    let mut leading = cluster.leading(&[3, 4]);
+    assert!(leading.leader.lose(DeviceId(0)));
+    let begun = cluster.healed(&mut leading);
+    assert_eq!(begun[..20], others, "those that need nobody who is away come first");
+    assert_eq!(begun[20..], waiting[..10], "and of those that do no more than some are under way");
+    leading.reported(cluster.now, report(2, Vec::new(), Vec::new()));
+    assert_eq!(cluster.healed(&mut leading).len(), MAX_REPAIRS, "it is back");
+}
+
+/// Nothing that stood behind them was made again.
+#[tokio::test(start_paused = true)]
+async fn copies_that_find_no_place_hide_no_others() {
+    let mut cluster = Cluster::new().await;
+    let crowded = cluster.put(&[0, 1, 2], 100, MAX_REPAIRS + 1);
+    let lucky = cluster.put(&[0, 1, 3], 100, 1);
+    cluster.fill();
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    // Else there is always another block of the device.
+    cluster.manager.set_device_state(DeviceId(0), DeviceState::Draining).await.expect("a device");
+    leading.forget_stock();
+    leading.take_stock(cluster.now, &cluster.manager.snapshot(), &cluster.unit);
+    for id in crowded.iter().chain(&lucky) {
+        let place = cluster.unit.places_of(*id).expect("it is there").as_slice()[0];
+        leading.audited(*id, place, Era(0), &NodeAnswer::Absent);
+    }
+    let missing: Vec<ChunkId> = (0..2).flat_map(|_| cluster.healed(&mut leading)).collect();
+    assert_eq!(missing, lucky);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    assert!(leading.leader.lose(DeviceId(0)));
+    let lost: Vec<ChunkId> = (0..2).flat_map(|_| cluster.healed(&mut leading)).collect();
+    assert_eq!(lost, lucky);
+}
+
+/// They counted as tried in vain, and were relocated.
+#[tokio::test(start_paused = true)]
+async fn rotten_copies_are_not_given_up_before_they_had_a_turn() {
+    let mut cluster = Cluster::new().await;
+    let rotten = cluster.put(&[0, 1], 100, MAX_REPAIRS + 5);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    let copy = |id: &ChunkId| CopyOf { id: *id, place: cluster.unit.places_of(*id).expect("it is there").as_slice()[0] };
+    leading.reported(cluster.now, report(1, rotten.iter().map(copy).collect(), Vec::new()));
+    let mended = |healing: Healing| healing.mend.into_iter().map(|mend| mend.id).collect::<Vec<ChunkId>>();
+    let heal = |leading: &mut Leading, now| leading.heal(now, &cluster.manager.snapshot(), &cluster.unit, &mut || 1);
+    assert_eq!(mended(heal(&mut leading, cluster.now)), rotten[..MAX_REPAIRS]);
+    let later = cluster.now + MEND_PATIENCE;
+    [2, 3, 4].into_iter().for_each(|node| _ = leading.reported(later, report(node, Vec::new(), Vec::new())));
+    let healing = heal(&mut leading, later);
+    assert_eq!(healing.orders.len(), MAX_REPAIRS, "these are made elsewhere");
+    assert_eq!(mended(healing), rotten[MAX_REPAIRS..]);
+}
+
+/// Nobody needs its copies; and the block with its rows in it was kept as long as they were.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_ends_keeps_no_damaged_block() {
+    let mut cluster = Cluster::new().await;
+    let (single, double) = (cluster.put(&[0], 100, 1), cluster.put(&[0, 1], 100, 1));
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    let place = BlockPlace::new(DeviceId(0), 0).expect("a place");
+    let damaged = DamagedBlock { place, is_condemned: false };
+    leading.reported(cluster.now, report(1, Vec::new(), vec![damaged]));
+    let condemned = |cluster: &mut Cluster, leading: &mut Leading| {
+        cluster.now = cluster.now + 2 * LOST_LOOK;
+        leading.heal(cluster.now, &cluster.manager.snapshot(), &cluster.unit, &mut || 1).condemn
+    };
+    assert_eq!(condemned(&mut cluster, &mut leading), [], "a chunk has its last copy there");
+    apply(&mut cluster.unit, ChunkCommand::Freed(single));
+    assert_eq!(condemned(&mut cluster, &mut leading), [place]);
+    assert!(cluster.unit.is_at_rest(double[0]));
+}
 
 #[test]
 fn pages_are_healed_before_chunks() {
@@ -21,7 +196,7 @@ fn pages_are_healed_before_chunks() {
     let mut leading = leading(&unit);
     unit.apply(&ChunkCommand::Touch { page: page.id.number, rows }).answer.expect("the page is the current one");
     [0, 2].into_iter().for_each(|device| assert!(leading.leader.lose(DeviceId(device))));
-    let copies: Vec<u64> = lost_copies(&unit, leading.leader.lost()).map(|(id, _)| id.number.0).collect();
+    let copies: Vec<u64> = lost_numbers(&unit, &leading);
     assert_eq!(copies, [CHUNKS, CHUNKS + 1, CHUNKS + 2, 0]);
 }
 
@@ -32,7 +207,7 @@ fn what_has_no_copy_left_is_not_relocated() {
     let mut leading = leading(&unit);
     let mut lost_with = |device| {
         leading.leader.lose(DeviceId(device));
-        lost_copies(&unit, leading.leader.lost()).map(|(id, _)| id.number.0).collect::<Vec<u64>>()
+        lost_numbers(&unit, &leading)
     };
     assert_eq!(lost_with(2), [CHUNKS]);
     assert_eq!(lost_with(3), [CHUNKS + 1], "the first one is gone with this device");
