@@ -54,6 +54,8 @@ pub enum Errand {
         relocation: u64,
         step: MoveStep,
     },
+    /// The content of another copy is to be written to it again. Of the shell's own accord.
+    Mend,
 }
 
 /// Steps of a relocation, in their order; those of different copies go side by side.

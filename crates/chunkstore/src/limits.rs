@@ -37,11 +37,13 @@ pub const PIECE_BYTES: usize = 1 << 20;
 pub const HOST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a node may take over one request of a unit's leader.
 pub const ERRAND_PATIENCE: Duration = Duration::from_secs(10);
-/// Errands of one leader that may be under way.
+/// Errands of one leader that may be under way: those that end copies, have them forgotten, or ask what they are.
 pub const MAX_DUTIES: usize = 256;
-/// Of these with one node: another one that answers late leaves room for the others.
-pub const MAX_NODE_ERRANDS: usize = MAX_DUTIES / 2;
-/// With a node that was not heard of lately: enough to find out when it is back before it says so.
+/// Steps of relocations. Some have a content in memory.
+pub const MAX_MOVE_ERRANDS: usize = 128;
+/// Contents that are written again where they have rotted.
+pub const MAX_MENDS: usize = 64;
+/// Of each of these with a node that was not heard of lately: enough to find out when it is back before it says so.
 pub const MAX_SILENT_ERRANDS: usize = 1;
 /// Proposals of one leader that may be under way and that nobody waits for.
 pub const MAX_PROPOSALS: usize = 256;

@@ -3,7 +3,7 @@
 mod ailing;
 mod compaction;
 mod condemning;
-mod errands;
+pub mod errands;
 #[cfg(test)]
 pub(super) mod fixture;
 pub mod healing;
@@ -24,14 +24,14 @@ use types::{DeviceId, NodeId};
 use super::link::Link;
 use super::placing::{Heard, Placing, Wanted};
 use crate::leader::{CommitTag, Host, Leader, Order};
-use crate::limits::{CLOSED_SILENCE, IDLE_LOOK, MAX_NODE_ERRANDS, MAX_SILENT_ERRANDS, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
+use crate::limits::{CLOSED_SILENCE, IDLE_LOOK, MAX_SILENT_ERRANDS, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
 use ailing::Ailing;
 use compaction::Compaction;
 use condemning::Condemning;
-use errands::Errands;
+use errands::{Errands, Share};
 use healing::Looked;
 use sweep::Sweep;
 
@@ -167,10 +167,10 @@ impl Leading {
         now.saturating_duration_since(self.began) < NODE_SILENCE
     }
 
-    /// Errands that may be under way with a node. Each takes a permit until the node has answered, or was waited for.
-    pub fn most_errands(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> usize {
+    /// Errands of a share that may be under way with a node. Each takes a permit until the node has answered, or was waited for.
+    pub fn most_errands(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId, share: Share) -> usize {
         let is_up = self.is_new(now) || !self.is_silent(now, state, shard, node);
-        if is_up { MAX_NODE_ERRANDS } else { MAX_SILENT_ERRANDS }
+        if is_up { share.permits_of_node() } else { MAX_SILENT_ERRANDS }
     }
 
     fn heard_of(&self, now: Instant, state: &Snapshot, shard: ShardId) -> BTreeMap<NodeId, Heard> {

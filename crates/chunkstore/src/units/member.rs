@@ -19,9 +19,10 @@ use format::chunk_id::ShardId;
 use format::chunk_update::Stream;
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::NodeId;
 
+use super::leading::errands::{ErrandKey, Share};
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
 use super::link::{Link, Told};
@@ -29,7 +30,7 @@ use super::machine::UnitMachine;
 use super::pages::PageWork;
 use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_DUTIES, MAX_PROPOSALS};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_PROPOSALS};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::message::ToNode;
 use crate::placement::PlacerChoice;
@@ -54,8 +55,10 @@ pub struct UnitMember {
     pub(super) leading: Mutex<Option<Leading>>,
     /// Of the last leadership here: the next one may be of the same term.
     newest_stream: Mutex<Option<Stream>>,
-    /// Nodes that are asked for something.
-    pub(super) duties: Turn,
+    /// Nodes that are asked for something, by what for.
+    duties: Turn,
+    moving: Turn,
+    mending: Turn,
     /// Commands that nobody waits for. Not among the duties: nodes that are away must not keep the unit from what it needs to go on.
     proposals: Turn,
     pub(super) changing_members: Turn,
@@ -83,7 +86,9 @@ impl UnitMember {
             reach,
             leading: Mutex::new(None),
             newest_stream: Mutex::new(None),
-            duties: Arc::new(Semaphore::new(MAX_DUTIES)),
+            duties: Arc::new(Semaphore::new(Share::Copies.permits())),
+            moving: Arc::new(Semaphore::new(Share::Moves.permits())),
+            mending: Arc::new(Semaphore::new(Share::Mends.permits())),
             proposals: Arc::new(Semaphore::new(MAX_PROPOSALS)),
             changing_members: new_turn(),
             settling: new_turn(),
@@ -326,19 +331,29 @@ impl UnitMember {
         });
     }
 
+    /// The permit for an errand, and whom it is to, unless it is under way or there are enough of its share.
+    pub(super) fn begin_errand(&self, key: ErrandKey) -> Option<(OwnedSemaphorePermit, NodeId)> {
+        let (errand, _, place) = key;
+        let share = Share::of(errand);
+        let turn = match share {
+            Share::Copies => &self.duties,
+            Share::Moves => &self.moving,
+            Share::Mends => &self.mending,
+        };
+        let permit = turn.clone().try_acquire_owned().ok()?;
+        let node = self.reach.map().node_of(place.device())?.id;
+        let (now, state) = (self.env.now(), self.manager.snapshot());
+        let is_begun = self.leading.lock().as_mut().is_some_and(|leading| {
+            let most = leading.most_errands(now, &state, self.shard, node, share);
+            leading.errands.begin(node, key, most)
+        });
+        is_begun.then_some((permit, node))
+    }
+
     /// Asks a node, unless it is being asked.
     fn run_errand(self: &Arc<Self>, errand: Errand, to: ToNode) {
         let key = (errand, to.id, to.place);
-        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
-        let Some(node) = self.reach.map().node_of(to.place.device()).map(|node| node.id) else { return };
-        let (now, state) = (self.env.now(), self.manager.snapshot());
-        let is_begun = self.leading.lock().as_mut().is_some_and(|leading| {
-            let most = leading.most_errands(now, &state, self.shard, node);
-            leading.errands.begin(node, key, most)
-        });
-        if !is_begun {
-            return;
-        }
+        let Some((permit, node)) = self.begin_errand(key) else { return };
         let member = self.clone();
         self.env.spawn(async move {
             let answer = ask_block(&member.env, &*member.reach, to, ERRAND_PATIENCE).await;

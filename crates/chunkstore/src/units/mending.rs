@@ -5,8 +5,9 @@ use std::sync::Arc;
 use format::chunk_place::BlockPlace;
 
 use super::leading::healing::{Healing, Mend};
-use super::member::UnitMember;
+use super::member::{UnitMember, with_leader};
 use crate::asking::{ask_block, ask_to_condemn};
+use crate::leader::Errand;
 use crate::limits::ERRAND_PATIENCE;
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
 
@@ -27,13 +28,21 @@ impl UnitMember {
 
     /// Takes the content of another copy to one that has lost it.
     fn mend(self: &Arc<Self>, mend: Mend) {
-        self.in_turn(&self.duties, async move |member| {
+        let key = (Errand::Mend, mend.id, mend.rotten);
+        let Some((permit, node)) = self.begin_errand(key) else { return };
+        let member = self.clone();
+        self.env.spawn(async move {
             for other in &mend.others {
                 if member.mend_from(&mend, *other).await {
                     tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
                     break;
                 }
             }
+            with_leader(&Arc::downgrade(&member), |leading| {
+                leading.errands.end(node, &key);
+                Vec::new()
+            });
+            drop(permit);
         });
     }
 

@@ -52,6 +52,8 @@ pub struct PageWork {
     pub(super) archiving: Turn,
     pub(super) sweeping: Turn,
     pub(super) bringing: Turn,
+    /// Rows of chunks that nodes say have ended.
+    pub(super) freeing: Turn,
 }
 
 /// What became of ids whose rows were wanted in the state.
@@ -74,6 +76,7 @@ impl PageWork {
             archiving: new_turn(),
             sweeping: new_turn(),
             bringing: new_turn(),
+            freeing: new_turn(),
         }
     }
 

@@ -251,9 +251,13 @@ impl UnitMember {
         freed.truncate(MAX_COMMAND_ITEMS);
         // What is being ended already is not told to the log again.
         let is_news = |id: &ChunkId| self.group.look(|machine| machine.unit().is_kept(*id));
-        let (archived, mut here): (Vec<ChunkId>, Vec<ChunkId>) =
-            freed.into_iter().partition(|id| self.group.look(|machine| machine.unit().page_of(*id).is_some()));
+        let page_of = |id: &ChunkId| self.group.look(|machine| machine.unit().page_of(*id));
+        let (mut archived, mut here): (Vec<ChunkId>, Vec<ChunkId>) = freed.into_iter().partition(|id| page_of(id).is_some());
         here.retain(is_news);
+        if !archived.is_empty() {
+            let unread = self.pages.unread(now);
+            archived.retain(|id| page_of(id).is_some_and(|page| !(unread.contains(&page.id.number))));
+        }
         if !here.is_empty() {
             self.propose_beside(ChunkCommand::Freed(here));
         }
@@ -265,11 +269,8 @@ impl UnitMember {
 
     /// Chunks that have ended and whose rows are in pages. What is not done is reported again.
     fn free_archived(self: &Arc<Self>, ids: Vec<ChunkId>) {
-        let Ok(permit) = self.duties.clone().try_acquire_owned() else { return };
-        let member = self.clone();
-        self.env.spawn(async move {
+        self.in_turn(&self.pages.freeing, async move |member| {
             member.bring(&ids).await;
-            drop(permit);
             // What the pages don't have has ended long ago; where one can't be read, it is not here.
             let is_news = |id: &ChunkId| member.group.look(|machine| machine.unit().is_kept(*id));
             let news: Vec<ChunkId> = ids.into_iter().filter(is_news).collect();

@@ -8,20 +8,21 @@ use bytes::Bytes;
 use consensus::{BASE_BYTES, Group, GroupId, LogPlace, Node, SimulatedTransport};
 use disk::{SimDisk, SimOptions};
 use env::Env;
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::Stream;
 use manager::{DeviceState, Manager, RegisterNode};
+use parking_lot::Mutex;
 use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 use wal::RegionStore;
 
 use super::UnitMember;
-use crate::limits::{LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE};
+use crate::limits::{LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, STOCK_AGE};
 use crate::maintenance::{Answer, Refusal};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 use crate::played::{Played, map_of_nodes};
-use crate::protocol::{BLOCKS, BlockRequest, UnitAnswer, UnitRequest};
+use crate::protocol::{BLOCKS, BlockRequest, NodeReport, UnitAnswer, UnitRequest};
 use crate::settings::ChunkSettings;
 use crate::units::leading::fixture::report;
 use crate::units::machine::UnitMachine;
@@ -75,6 +76,11 @@ impl Rig {
 
     /// The same, with nodes that answer this to requests about copies.
     async fn with(seed: u64, about: impl Fn(ToNode) -> Option<NodeAnswer> + Send + Sync + 'static) -> Rig {
+        Rig::of(seed, CAPACITY, about).await
+    }
+
+    /// The same, of a shard that takes so many chunks.
+    async fn of(seed: u64, capacity: u64, about: impl Fn(ToNode) -> Option<NodeAnswer> + Send + Sync + 'static) -> Rig {
         let env = Env::simulated(seed);
         let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
         for number in 0..3 {
@@ -84,14 +90,14 @@ impl Rig {
             assert_eq!(manager.register_node(node(id)).await.expect("a node").id, id);
             manager.place_device(DeviceId(id.0), Some(id)).await.expect("the node is there");
         }
-        manager.open_shard(1, CAPACITY, vec![OWN], vec![OWN]).await.expect("the first shard");
+        manager.open_shard(1, capacity, vec![OWN], vec![OWN]).await.expect("the first shard");
         let id = consensus::NodeId::of_identity(&node(OWN).identity.0);
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let disk = Arc::new(SimDisk::new(&env, SimOptions { size_bytes, ..SimOptions::default() }));
         let segments = RegionStore::new(disk.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS);
         let log = LogPlace::new(Arc::new(segments), disk, SEGMENTS);
         let consensus = Node::open(&env, id, &log, SimulatedTransport::new(&env).port(id)).await.expect("a log");
-        let group = consensus.start_group(GroupId(9), UnitMachine::new(SHARD, CAPACITY)).await.expect("a group");
+        let group = consensus.start_group(GroupId(9), UnitMachine::new(SHARD, capacity)).await.expect("a group");
         group.initialize(&BTreeMap::from([(id, node(OWN).address)])).await.expect("it is new");
         let answer = move |_, service, request: &Bytes| match wire::decode(request) {
             Ok(BlockRequest::Direct(to)) if service == BLOCKS => {
@@ -130,14 +136,27 @@ impl Rig {
         self.group.look(|machine| machine.unit().room(at))
     }
 
-    /// A chunk with one copy that is there.
-    async fn chunk(&mut self, at: BlockPlace) -> ChunkId {
+    fn registration(&mut self, at: &[BlockPlace]) -> Registration {
         self.calls += 1;
         let call = ClientCall { session: 7, request: self.calls };
-        let places = ChunkPlaces::new(&[at]).expect("one");
+        let places = ChunkPlaces::new(at).expect("few");
         let deadline_ms = self.env.wall_clock_ms() + 60_000;
-        let registration = Registration { call, nonce: ChunkNonce(1), bytes: 100, places, deadline_ms };
-        let Answer::Registered { id, .. } = self.apply(ChunkCommand::Register(registration)).await else { panic!("an id") };
+        Registration { call, nonce: ChunkNonce(1), bytes: 100, places, deadline_ms }
+    }
+
+    /// A chunk with one copy that is there.
+    async fn chunk(&mut self, at: BlockPlace) -> ChunkId {
+        self.chunk_at(&[at]).await
+    }
+
+    /// The same, with a copy at each of these.
+    async fn chunk_at(&mut self, at: &[BlockPlace]) -> ChunkId {
+        let register = ChunkCommand::Register(self.registration(at));
+        self.commit(register).await
+    }
+
+    async fn commit(&self, register: ChunkCommand) -> ChunkId {
+        let Answer::Registered { id, .. } = self.apply(register).await else { panic!("an id") };
         self.apply(ChunkCommand::Commit(id)).await;
         id
     }
@@ -214,6 +233,71 @@ async fn a_chunk_without_copies_can_be_deleted() {
     assert_eq!(rig.member.answer(relocate).await, UnitAnswer::Refused(Refusal::Places));
     assert_eq!(rig.member.answer(UnitRequest::Revoke(id)).await, UnitAnswer::Done);
     rig.wait(|rig| !is_there(rig)).await;
+}
+
+/// Erasures on nodes that answer late took all that could be under way, for as long as there were any: nothing was relocated or written again.
+#[tokio::test(start_paused = true)]
+async fn erasures_keep_no_relocation_and_no_mend_waiting() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = asked.clone();
+    let mut rig = Rig::with(7, move |to| {
+        noted.lock().push(to.request);
+        None
+    })
+    .await;
+    for device in 0..3 {
+        rig.apply(ChunkCommand::Grant { device: DeviceId(device), first_block: 0, blocks: 4 }).await;
+    }
+    let mut freed = Vec::new();
+    for number in 0..MAX_DUTIES as u32 {
+        for device in [0, 2] {
+            freed.push(rig.chunk(place(device, number / 200)).await);
+        }
+    }
+    let (moved, rotten) = (rig.chunk(place(1, 0)).await, rig.chunk_at(&[place(1, 1), place(2, 3)]).await);
+    let report = |node, rotten| UnitRequest::Report(report(node, rotten, Vec::new()));
+    for (node, rotten) in [(0, Vec::new()), (OTHER.0, vec![CopyOf { id: rotten, place: place(2, 3) }])] {
+        // From now on it takes as long as anybody waits.
+        rig.played.silence(NodeId(node));
+        assert_eq!(rig.member.answer(report(node, rotten)).await, UnitAnswer::Done);
+    }
+    rig.apply(ChunkCommand::Freed(freed)).await;
+    rig.env.sleep(2 * LEADER_TICK).await;
+    assert_eq!(rig.member.duties.available_permits(), 0);
+    asked.lock().clear();
+    let (from, to) = (place(1, 0), place(0, 3));
+    rig.apply(ChunkCommand::Relocate(Relocation { id: moved, from, to, is_lost: false })).await;
+    rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
+    let asked = std::mem::take(&mut *asked.lock());
+    assert!(asked.iter().any(|request| matches!(request, NodeRequest::Depart { .. })), "{asked:?}");
+    assert!(asked.contains(&NodeRequest::Read), "the content that the rotten copy is to have: {asked:?}");
+}
+
+/// Each report of it read the page anew, and took what else is asked of nodes its turn.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_has_ended_is_looked_for_in_its_page_by_one_at_a_time() {
+    let mut rig = Rig::of(8, 1, |_| None).await;
+    rig.apply(ChunkCommand::Grant { device: DeviceId(2), first_block: 0, blocks: 1 }).await;
+    let id = rig.chunk(place(2, 0)).await;
+    let range = PageRange { first: id.number, last: id.number };
+    let registration = rig.registration(&[place(2, 0)]);
+    rig.commit(ChunkCommand::RegisterPage { registration, range }).await;
+    assert!(rig.group.look(|machine| machine.unit().page_of(id).is_some()));
+    rig.played.silence(OTHER);
+    let reports = async |rig: &Rig| {
+        rig.played.take_asked();
+        for _ in 0..300 {
+            let report = NodeReport { freed: vec![id], ..report(OTHER.0, Vec::new(), Vec::new()) };
+            assert_eq!(rig.member.answer(UnitRequest::Report(report)).await, UnitAnswer::Done);
+        }
+        rig.env.sleep(PAGE_PATIENCE / 2).await;
+        rig.played.take_asked().into_iter().filter(|node| *node == OTHER).count()
+    };
+    // The audit reads it as well.
+    assert!(reports(&rig).await <= 2);
+    assert!(rig.member.duties.available_permits() >= MAX_DUTIES - 1);
+    rig.env.sleep(2 * PAGE_PATIENCE).await;
+    assert_eq!(reports(&rig).await, 0, "it can't be read, and rests");
 }
 
 /// Its copy had departed and nothing could be read of it: nobody could delete it, and nothing that was freed afterwards was forgotten.
