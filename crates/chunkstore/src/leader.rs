@@ -58,11 +58,11 @@ pub enum Errand {
     Mend,
 }
 
-/// Steps of a relocation, in their order; those of different copies go side by side.
+/// Steps of a relocation, in their order; those of different copies that stay go side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MoveStep {
-    Depart,
     Raise,
+    Depart,
     Take,
     Bring,
 }

@@ -1,9 +1,11 @@
 //! The driver of one relocation (RFD 11, rule 7).
 //!
 //! ```text
-//!   depart ─► source ─┐
-//!   raise ──► others ─┴─ all ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
+//!   raise ─► others ─ all ─► depart ─► source ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
 //! ```
+//!
+//! Until the others have answered the source is what it was: gets go on where one of them is away. A write needs all copies in one era: what is completed
+//! meanwhile is of the old one, and the source has it when it departs.
 //!
 //! A copy that is to stay and is not there takes no write, of the old era or of the new one: the relocation goes on without it, and it is found
 //! missing afterwards, as any other. A dead copy stops it: the unit hears of that from the node, and ends the chunk.
@@ -95,7 +97,8 @@ impl Driver {
         let unraised = self.survivors(lost).filter(|place| !is_decided(place));
         let mut orders: Vec<Order> =
             unraised.map(|place| self.order(MoveStep::Raise, place, NodeRequest::Raise { era })).collect();
-        if !self.has_departed {
+        // Not before the others have answered: where one of them is away the source may be the only copy that can be read.
+        if orders.is_empty() {
             orders.push(self.order(MoveStep::Depart, from, NodeRequest::Depart { era }));
         }
         orders

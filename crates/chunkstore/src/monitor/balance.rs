@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use env::{Env, Instant};
 use format::chunk_id::ChunkId;
-use format::chunk_place::ChunkPlaces;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{DeviceState, Manager, Snapshot};
 use topology::Level;
 use types::{DeviceId, NodeId};
@@ -65,9 +65,9 @@ impl Balance {
         let heats: BTreeMap<NodeId, u64> = reports.iter().map(|report| (report.node, report.heat)).collect();
         let mut hot = Vec::new();
         for (node, copy) in candidates(&cluster, &heats, &reports, |id| self.moved.contains_key(&id)) {
-            if let Some(places) = self.places(copy).await {
-                let others = places.iter().filter(|place| *place != copy.place);
-                let others = others.filter_map(|place| state.device(place.device())?.node).collect();
+            let Some(places) = self.places(copy).await else { continue };
+            let node_of = |device| state.device(device)?.node;
+            if let Some(others) = others_there(&places, copy.place, node_of, &heats) {
                 hot.push(HotChunk { chunk: copy, heat: copy.heat, at: node, others });
             }
         }
@@ -103,6 +103,17 @@ impl Balance {
             other => tracing::debug!(%id, ?other, "a hot chunk was not moved"),
         }
     }
+}
+
+/// The nodes of a chunk's other copies. None if one of them was not heard of lately: the chunk's relocation would wait for it.
+fn others_there(
+    places: &ChunkPlaces,
+    at: BlockPlace,
+    node_of: impl Fn(DeviceId) -> Option<NodeId>,
+    heats: &BTreeMap<NodeId, u64>,
+) -> Option<Vec<NodeId>> {
+    let others = places.iter().filter(|place| *place != at);
+    others.map(|place| node_of(place.device()).filter(|node| heats.contains_key(node))).collect()
 }
 
 /// Nodes that say what they do, and take chunks. How much room they have their units know.

@@ -201,7 +201,7 @@ impl UnitMember {
                     Err(page) => audited = Some(page),
                 }
                 if is_closed {
-                    orders.extend(leading.compact(unit));
+                    orders.extend(leading.compact(now, &state, unit));
                 }
             }
             orders.extend(leading.leader.tick(unit));

@@ -36,15 +36,15 @@ fn content(counter: u64) -> NodeAnswer {
     NodeAnswer::Live(LiveCopy { version: version(counter), era: Era(5), capacity: 10, is_settled: true, content })
 }
 
-/// A driver whose source has answered the first step, and whose other copies have these versions.
+/// A driver whose source has answered that it departs, and whose other copies have these versions.
 fn gathered(is_lost: bool, source: &NodeAnswer, others: [u64; 2]) -> (Driver, Vec<Order>) {
     let mut driver = Driver::new(asked(is_lost));
     let lost = Lost::default();
-    if !is_lost {
-        driver.answered(MoveStep::Depart, place(0), source, &lost);
-    }
     driver.answered(MoveStep::Raise, place(1), &raised(others[0]), &lost);
-    let orders = driver.answered(MoveStep::Raise, place(2), &raised(others[1]), &lost);
+    let mut orders = driver.answered(MoveStep::Raise, place(2), &raised(others[1]), &lost);
+    if !is_lost {
+        orders = driver.answered(MoveStep::Depart, place(0), source, &lost);
+    }
     (driver, orders)
 }
 
@@ -137,10 +137,10 @@ fn a_target_that_takes_no_writes_is_replaced() {
 fn a_copy_that_stays_and_is_not_there_holds_nothing_up() {
     for gone in [NodeAnswer::Absent, NodeAnswer::Departed] {
         let (mut driver, lost) = (Driver::new(asked(false)), Lost::default());
-        driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
         driver.answered(MoveStep::Raise, place(1), &gone, &lost);
         assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 2)], "it is asked once");
-        let orders = driver.answered(MoveStep::Raise, place(2), &raised(7), &lost);
+        driver.answered(MoveStep::Raise, place(2), &raised(7), &lost);
+        let orders = driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
         assert_eq!(steps(&orders), [(MoveStep::Take, 0)]);
         let orders = driver.answered(MoveStep::Take, place(0), &NodeAnswer::Damaged, &lost);
         assert_eq!(steps(&orders), [(MoveStep::Take, 2)], "the only one that has something");
@@ -181,4 +181,17 @@ fn copies_that_cannot_be_read_are_asked_again_where_others_are_lost() {
     driver.hear(asked(false), &lost);
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)]);
     assert!(driver.has_nothing_for(asked(false).id));
+}
+
+/// One of the others is away for a while: the chunk could not be read, though nothing was wrong with its source.
+#[test]
+fn a_source_departs_when_all_others_have_answered() {
+    let (mut driver, mut lost) = (Driver::new(asked(false)), Lost::default());
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
+    let orders = driver.answered(MoveStep::Raise, place(1), &raised(7), &lost);
+    assert_eq!(steps(&orders), [(MoveStep::Raise, 2)]);
+    assert!(lost.add_device(DeviceId(2)));
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Depart, 0)], "nobody waits for what is lost");
+    let orders = driver.answered(MoveStep::Raise, place(2), &NodeAnswer::Absent, &Lost::default());
+    assert_eq!(steps(&orders), [(MoveStep::Depart, 0)], "nor for what is not there");
 }

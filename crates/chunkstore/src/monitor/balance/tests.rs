@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 
 use env::MachineUse;
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
-use format::chunk_place::BlockPlace;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
 use topology::Branch;
 use types::{DeviceId, NodeId};
 
-use super::candidates;
+use super::{candidates, others_there};
 use crate::limits::{BALANCE_FLOOR, MAX_BALANCE_LOOKS};
 use crate::placement::{Cluster, Load, Node};
 use crate::protocol::{HotCopy, LoadReport};
@@ -57,4 +57,18 @@ fn a_chunk_is_looked_at_once_and_no_more_than_some() {
     let numbers: std::collections::BTreeSet<ChunkNumber> = found.iter().map(|(_, number, _)| *number).collect();
     assert_eq!((found.len(), numbers.len()), (MAX_BALANCE_LOOKS, MAX_BALANCE_LOOKS));
     assert!(found.iter().all(|(_, _, heat)| *heat > MAX_BALANCE_LOOKS as u64));
+}
+
+/// Its relocation would wait for that node.
+#[test]
+fn a_chunk_stays_while_the_node_of_another_copy_is_not_heard() {
+    let place = |device| BlockPlace::new(DeviceId(device), 0).expect("a place");
+    let places = ChunkPlaces::new(&[place(1), place(2), place(3)]).expect("three");
+    let others = |heard: &[u32]| {
+        let heats = heard.iter().map(|node| (NodeId(*node), 1)).collect();
+        others_there(&places, place(1), |device| Some(NodeId(device.0)), &heats)
+    };
+    assert_eq!(others(&[1, 2, 3]), Some(vec![NodeId(2), NodeId(3)]));
+    assert_eq!(others(&[1, 2]), None);
+    assert_eq!(others_there(&places, place(1), |_| None, &BTreeMap::new()), None, "nobody has that device");
 }

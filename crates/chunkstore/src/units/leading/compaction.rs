@@ -105,13 +105,17 @@ impl Leading {
     }
 
     /// Relocations within devices that let them.
-    pub fn compact(&mut self, unit: &MaintenanceUnit) -> Vec<Order> {
+    pub fn compact(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> Vec<Order> {
         for (place, bytes) in std::mem::take(&mut self.compaction.promised) {
             self.placing.settle([place], bytes);
         }
         // What can't be read has nothing to bring, and its relocation would keep all that is freed after it from being forgotten.
         let (found, lost) = (self.ailing.found(), self.leader.lost());
-        let may_move = |id, place| found.is_sound(id, place) && !lost.holds(place);
+        let silent = self.silent_devices(now, state, unit);
+        // Nor is there any hurry where a node is away for which it would wait.
+        let is_there = |place: BlockPlace| !silent.contains(&place.device());
+        let is_whole = |id| unit.places_of(id).is_some_and(|places| places.iter().all(is_there));
+        let may_move = |id, place| is_whole(id) && found.is_sound(id, place) && !lost.holds(place);
         let mut orders = Vec::new();
         for (id, from, bytes) in self.compaction.take(unit, may_move) {
             // Not before bulks are chosen anew: the room is in too small pieces.

@@ -187,7 +187,7 @@ impl Leading {
     }
 
     /// Devices that don't answer now, as far as is known.
-    fn silent_devices(&self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> BTreeSet<DeviceId> {
+    pub(super) fn silent_devices(&self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> BTreeSet<DeviceId> {
         let node = |device: DeviceId| state.device(device)?.node;
         let is_silent = |device| node(device).is_none_or(|node| self.is_silent(now, state, unit.shard(), node));
         let devices: BTreeSet<DeviceId> = unit.grants().into_iter().map(|(device, ..)| device).collect();

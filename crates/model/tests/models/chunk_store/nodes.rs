@@ -104,9 +104,10 @@ impl ChunkStore {
         Some(())
     }
 
-    /// From here on the source answers nobody but the driver.
+    /// From here on the source answers nobody but the driver. The copies that stay are of the new era by then: where one of them is away the source remains
+    /// readable.
     pub(super) fn depart(&self, state: &mut State) -> Option<()> {
-        (self.moves == Moves::Relocates && state.unit.has_moved).then_some(())?;
+        (self.moves == Moves::Relocates && state.unit.has_moved && state.flight.has_raised).then_some(())?;
         let Copy::Live { version, settled, .. } = state.copies[SOURCE] else { return None };
         state.copies[SOURCE] = Copy::Departed { version, settled };
         state.flight.has_departed = true;
