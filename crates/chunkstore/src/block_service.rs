@@ -9,6 +9,7 @@ use format::chunk_command::CopyOf;
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
 use net::{BoxFuture, Refusal, Request, Service};
+use parking_lot::Mutex;
 use types::DeviceId;
 
 use crate::blocks::BlockStore;
@@ -25,6 +26,8 @@ pub struct BlockService {
     reach: Arc<dyn Reach>,
     stores: BTreeMap<DeviceId, Arc<BlockStore>>,
     contact: Arc<Contact>,
+    /// Of shards with more rotten copies than were told: the last of these.
+    told: Mutex<BTreeMap<ShardId, (DeviceId, ChunkId, u32)>>,
 }
 
 impl BlockService {
@@ -34,7 +37,7 @@ impl BlockService {
         stores: BTreeMap<DeviceId, Arc<BlockStore>>,
         contact: Arc<Contact>,
     ) -> BlockService {
-        BlockService { env: env.clone(), reach, stores, contact }
+        BlockService { env: env.clone(), reach, stores, contact, told: Mutex::default() }
     }
 
     /// Chunks of a shard with dead copies here.
@@ -44,13 +47,31 @@ impl BlockService {
         freed
     }
 
-    /// Copies of a shard here without content that can be returned.
+    /// Copies of a shard here without content that can be returned. Where there are more, the next ones are told next time: what can't be made again must not
+    /// hide what can.
     pub fn rotten(&self, shard: ShardId, limit: usize) -> Vec<CopyOf> {
-        let of_store = |(device, store): (DeviceId, &Arc<BlockStore>)| {
-            let copy = move |(id, block)| Some(CopyOf { id, place: BlockPlace::new(device, block)? });
-            store.rotten(shard, limit).into_iter().filter_map(copy).collect::<Vec<_>>()
+        let mut told = self.told.lock();
+        let (mut found, last) = (Vec::new(), told.remove(&shard));
+        let copies = |device: DeviceId, store: &BlockStore, behind, limit| -> Vec<(DeviceId, ChunkId, u32)> {
+            store.rotten_behind(shard, behind, limit).into_iter().map(|(id, block)| (device, id, block)).collect()
         };
-        self.stores().flat_map(of_store).take(limit).collect()
+        let first = last.map_or(DeviceId(0), |(device, ..)| device);
+        for (device, store) in self.stores.range(first..) {
+            let behind = last.filter(|(first, ..)| first == device).map(|(_, id, block)| (id, block));
+            found.extend(copies(*device, store, behind, limit - found.len()));
+        }
+        if let Some(last) = last {
+            // And from the first one up to there.
+            for (device, store) in self.stores.range(..=first) {
+                let up_to = copies(*device, store, None, limit - found.len());
+                found.extend(up_to.into_iter().filter(|copy| *copy <= last));
+            }
+        }
+        if found.len() == limit {
+            told.extend(found.last().map(|last| (shard, *last)));
+        }
+        let copy = |(device, id, block)| Some(CopyOf { id, place: BlockPlace::new(device, block)? });
+        found.into_iter().filter_map(copy).collect()
     }
 
     /// Blocks here whose header was lost; those that are not condemned come first.

@@ -53,6 +53,8 @@ pub const MAX_REPAIRS: usize = 256;
 pub const MAX_MISSING: usize = 65_536;
 /// How often a leader looks through all chunks for copies in lost places, when it has found none left.
 pub const LOST_LOOK: Duration = Duration::from_secs(60);
+/// How long a leader remembers a rotten copy of which a report that had no room for all says nothing: by then the node has told of it again.
+pub const ROTTEN_AGE: Duration = Duration::from_secs(60);
 /// How long a leader tries to have a rotten copy written again where it stands, before it is made elsewhere.
 pub const MEND_PATIENCE: Duration = Duration::from_secs(15);
 /// Damaged blocks whose chunks a leader looks for at a time.
@@ -138,6 +140,8 @@ pub const PAGE_PAUSE: Duration = Duration::from_millis(20);
 pub const MAX_PAGE_TRIES: u32 = 4;
 /// With so many rows in memory a leader looks for no more in pages.
 pub const MAX_SWEPT: usize = 65_536;
+/// Pause before a unit that did not start here is started again.
+pub const START_REST: Duration = Duration::from_secs(5);
 /// Members of a unit's group.
 pub const UNIT_MEMBERS: usize = 3;
 /// Hosts of a shard's lookup units.

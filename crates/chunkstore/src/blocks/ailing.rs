@@ -80,11 +80,18 @@ impl Rotten {
 impl BlockStore {
     /// Up to `limit` copies of a shard without content that can be returned, and the blocks that they are in.
     pub fn rotten(&self, shard: ShardId, limit: usize) -> Vec<(ChunkId, u32)> {
+        self.rotten_behind(shard, None, limit)
+    }
+
+    /// The same, of those that stand behind one in their order.
+    pub fn rotten_behind(&self, shard: ShardId, behind: Option<(ChunkId, u32)>, limit: usize) -> Vec<(ChunkId, u32)> {
         let work = self.inner.work.lock();
         let mut rotten = self.inner.ailing.rotten.lock();
         rotten.retain(|copy| copy.is_held(&work.machine));
         let found = rotten.iter().filter(|copy| copy.id.shard == shard).map(|copy| (copy.id, copy.block));
-        found.chain(work.machine.half_written(shard)).take(limit).collect()
+        let is_behind = |copy: &(ChunkId, u32)| behind.is_none_or(|behind| *copy > behind);
+        let found: BTreeSet<(ChunkId, u32)> = found.chain(work.machine.half_written(shard)).filter(is_behind).collect();
+        found.into_iter().take(limit).collect()
     }
 
     /// Blocks whose header was lost, and whether they are condemned.

@@ -152,7 +152,7 @@ impl Leading {
     pub fn reported(&mut self, now: Instant, report: NodeReport) -> Vec<Order> {
         let NodeReport { node, host, rotten, damaged, machine, .. } = report;
         self.heard.insert(node, (now, machine));
-        self.ailing.hear(node, rotten, damaged);
+        self.ailing.hear(now, node, rotten, damaged);
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
 

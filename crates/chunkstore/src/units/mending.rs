@@ -9,7 +9,7 @@ use super::member::{UnitMember, with_leader};
 use crate::asking::{ask_block, ask_to_condemn};
 use crate::leader::Errand;
 use crate::limits::ERRAND_PATIENCE;
-use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
+use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRequest, ToNode};
 
 impl UnitMember {
     pub(super) fn mend_all(self: &Arc<Self>, healing: Healing) {
@@ -32,14 +32,19 @@ impl UnitMember {
         let Some((permit, node)) = self.begin_errand(key) else { return };
         let member = self.clone();
         self.env.spawn(async move {
+            let mut is_mended = false;
             for other in &mend.others {
-                if member.mend_from(&mend, *other).await {
+                is_mended = member.mend_from(&mend, *other).await;
+                if is_mended {
                     tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
                     break;
                 }
             }
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.errands.end(node, &key);
+                if is_mended {
+                    leading.mended(mend.id, mend.rotten);
+                }
                 Vec::new()
             });
             drop(permit);
@@ -51,7 +56,10 @@ impl UnitMember {
         let ask = |place, request| ask_block(&self.env, &*self.reach, ToNode { place, id, request }, ERRAND_PATIENCE);
         let found = ask(other, NodeRequest::Read).await;
         let Some(NodeAnswer::Live(LiveCopy { version, era, content: Some(content), .. })) = found else { return false };
-        let answer = ask(mend.rotten, NodeRequest::Mend { era, version, content }).await;
-        matches!(answer, Some(NodeAnswer::Done(_)))
+        match ask(mend.rotten, NodeRequest::Mend { era, version, content }).await {
+            // It has something newer, and that is what can't be read.
+            Some(NodeAnswer::Done(Some(Mark::Live(held)))) => held <= version,
+            answer => matches!(answer, Some(NodeAnswer::Done(_))),
+        }
     }
 }

@@ -14,6 +14,7 @@ use types::NodeId;
 
 use super::machine::UnitMachine;
 use super::member::UnitMember;
+use crate::limits::START_REST;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
@@ -45,8 +46,22 @@ impl Units {
         Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), settings }
     }
 
-    /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there.
+    /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
     pub async fn follow(&self, state: &Snapshot) {
+        let mut changes = self.manager.changes();
+        let mut have_started = self.follow_once(state).await;
+        while !have_started {
+            tokio::select! {
+                biased;
+                changed = changes.changed() => if changed.is_err() { return },
+                () = self.env.sleep(START_REST) => {}
+            }
+            have_started = self.follow_once(&self.manager.snapshot()).await;
+        }
+    }
+
+    /// Whether all have started.
+    async fn follow_once(&self, state: &Snapshot) -> bool {
         let wanted: BTreeSet<ShardId> =
             state.shards().filter(|shard| shard.members.contains(&self.me)).map(|shard| ShardId(shard.id)).collect();
         let running: BTreeSet<ShardId> = self.units.lock().keys().copied().collect();
@@ -54,11 +69,14 @@ impl Units {
             self.units.lock().remove(shard);
             self.member.stop_group(group_of(*shard)).await;
         }
+        let mut have_started = true;
         for shard in wanted.difference(&running) {
             if let Err(error) = self.start(*shard, state).await {
                 tracing::warn!(shard = shard.0, %error, "a maintenance unit did not start here");
+                have_started = false;
             }
         }
+        have_started
     }
 
     async fn start(&self, shard: ShardId, state: &Snapshot) -> Result<(), consensus::StartError> {

@@ -19,7 +19,7 @@ pub const MAX_PIECE_BYTES: usize = 4 << 20;
 pub const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
 /// Most dead chunks in one report: what one command of the unit takes.
 pub const MAX_FREED: usize = MAX_COMMAND_ITEMS;
-/// Most rotten copies in one report; others follow when these have been made again.
+/// Most rotten copies in one report; others follow in the next ones.
 pub const MAX_ROTTEN: usize = 256;
 /// Most damaged blocks in one report.
 pub const MAX_DAMAGED: usize = 1_024;

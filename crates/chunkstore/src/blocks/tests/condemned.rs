@@ -1,16 +1,24 @@
 //! Copies that are to be made again elsewhere, and blocks that count as lost for good.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use disk::{AlignedBuf, DiskExt, Durability};
 use format::chunk_block::Era;
+use format::chunk_command::CopyOf;
+use types::DeviceId;
 
 use super::damage::flip;
 use super::support::{BLOCKS, Rig, slot_place};
+use crate::block_service::BlockService;
 use crate::blocks::ScrubStep;
 use crate::blocks::limits::{HEAL_LOOK, HEAL_PATIENCE};
 use crate::blocks::scrub::Scrubbed;
 use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
+use crate::played::Played;
+use crate::protocol::ChunkMap;
+use crate::reach::Reach;
 use crate::storage_node::tests::rig::{SHARD, done, end, id, live, put, text, version, write};
 
 /// A device whose block 0, with two chunks, has no header; and what stood in its slots.
@@ -117,6 +125,36 @@ async fn what_rots_is_told_until_it_is_written_again() {
     assert_eq!(rig.store.rotten(SHARD, 10), [(id(2), 0)], "the same content elsewhere");
     rig.ask(0, id(2), end(0)).await;
     assert!(rig.store.rotten(SHARD, 10).is_empty(), "a dead copy has no content");
+}
+
+/// Those that can't be made again stood first in each report, and no others were told; so did those of one device.
+#[tokio::test(start_paused = true)]
+async fn what_rots_is_told_in_turn() {
+    const LIMIT: usize = 2;
+    let (rig, other) = (Rig::new(1).await, Rig::new(2).await);
+    for (rig, count) in [(&rig, 5), (&other, 1)] {
+        for number in 1..=count {
+            rig.ask(0, id(number), put(100, "content")).await;
+            flip(&rig.disk, rig.content_place(0, id(number)), 0).await;
+        }
+        rig.store.scrub_blocks(0..BLOCKS, Duration::ZERO).await;
+    }
+    let reach: Arc<dyn Reach> =
+        Arc::new(Arc::new(Played::new(&rig.env, ChunkMap::default(), Box::new(|_, _, _| Bytes::new()))));
+    let stores = [(DeviceId(1), rig.store.clone()), (DeviceId(2), other.store.clone())].into();
+    let service = BlockService::new(&rig.env, reach, stores, Arc::default());
+    let told = |limit| -> Vec<(u32, u64)> {
+        let copy = |copy: CopyOf| (copy.place.device().0, copy.id.number.0);
+        service.rotten(SHARD, limit).into_iter().map(copy).collect()
+    };
+    let rounds: Vec<(u32, u64)> = (0..6).flat_map(|_| told(LIMIT)).collect();
+    let round = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 1)];
+    assert_eq!(rounds, [round, round].concat());
+    assert_eq!(told(4), round[..4]);
+    rig.ask(0, id(4), write(0, 1, "content")).await;
+    let rest = told(10);
+    assert_eq!(rest, [(1, 5), (2, 1), (1, 1), (1, 2), (1, 3)], "all of them, each once");
+    assert_eq!(told(10), [(1, 1), (1, 2), (1, 3), (1, 5), (2, 1)]);
 }
 
 fn mend(counter: u64, content: &str) -> NodeRequest {

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use env::Instant;
 use format::chunk_command::CopyOf;
 use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
 use types::NodeId;
 
-use crate::limits::MAX_MISSING;
+use crate::limits::{MAX_MISSING, ROTTEN_AGE};
 use crate::protocol::DamagedBlock;
+use crate::wire::limits::MAX_ROTTEN;
 
 /// Copies and blocks.
 #[derive(Debug, Default)]
@@ -19,9 +21,10 @@ pub struct Ailing {
     missing: BTreeSet<(ChunkId, BlockPlace)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reported {
-    rotten: Vec<CopyOf>,
+    /// And when: where there are more than one report has, each has other ones.
+    rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
     damaged: Vec<DamagedBlock>,
 }
 
@@ -35,11 +38,21 @@ pub struct Found {
 }
 
 impl Ailing {
-    pub fn hear(&mut self, node: NodeId, rotten: Vec<CopyOf>, damaged: Vec<DamagedBlock>) {
-        match rotten.is_empty() && damaged.is_empty() {
-            true => _ = self.reported.remove(&node),
-            false => _ = self.reported.insert(node, Reported { rotten, damaged }),
+    pub fn hear(&mut self, now: Instant, node: NodeId, rotten: Vec<CopyOf>, damaged: Vec<DamagedBlock>) {
+        if rotten.is_empty() && damaged.is_empty() {
+            self.reported.remove(&node);
+            return;
         }
+        let is_part = rotten.len() >= MAX_ROTTEN;
+        let reported = self.reported.entry(node).or_default();
+        reported.rotten.retain(|_, at| is_part && now.saturating_duration_since(*at) < ROTTEN_AGE);
+        reported.rotten.extend(rotten.into_iter().map(|copy| ((copy.id, copy.place), now)));
+        reported.damaged = damaged;
+    }
+
+    /// It was written again.
+    pub fn mended(&mut self, id: ChunkId, place: BlockPlace) {
+        self.reported.values_mut().for_each(|reported| _ = reported.rotten.remove(&(id, place)));
     }
 
     /// What nodes have said that there are not any more is nothing.
@@ -58,7 +71,7 @@ impl Ailing {
     pub fn forget(&mut self, ids: &BTreeSet<ChunkId>) {
         self.missing.retain(|(id, _)| !ids.contains(id));
         for reported in self.reported.values_mut() {
-            reported.rotten.retain(|copy| !ids.contains(&copy.id));
+            reported.rotten.retain(|(id, _), _| !ids.contains(id));
         }
     }
 
@@ -68,7 +81,7 @@ impl Ailing {
     }
 
     pub fn found(&self) -> Found {
-        let rotten = self.reported.values().flat_map(|reported| &reported.rotten).map(|copy| (copy.id, copy.place));
+        let rotten = self.reported.values().flat_map(|reported| reported.rotten.keys()).copied();
         let damaged = self.reported.values().flat_map(|reported| &reported.damaged);
         Found {
             rotten: rotten.collect(),

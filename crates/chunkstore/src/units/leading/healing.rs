@@ -123,6 +123,11 @@ impl Leading {
         found.rotten.into_iter().chain(found.missing).map(|(id, _)| id).collect()
     }
 
+    /// A copy has its content again.
+    pub fn mended(&mut self, id: ChunkId, place: BlockPlace) {
+        self.ailing.mended(id, place);
+    }
+
     /// There are no such chunks.
     pub fn forget_ailing(&mut self, ids: &BTreeSet<ChunkId>) {
         self.ailing.forget(ids);

@@ -22,6 +22,8 @@ pub struct Sweep {
     gone: BTreeMap<ChunkNumber, usize>,
     /// The page that is being looked at.
     under_way: Option<ChunkNumber>,
+    /// Where the page begins that was to be looked at last: the next ones come first, however long it takes to find that some can't be read.
+    tried: Option<ChunkNumber>,
 }
 
 impl Sweep {
@@ -30,7 +32,7 @@ impl Sweep {
         if !devices.is_subset(&self.devices) || !blocks.is_subset(&self.blocks) {
             self.passed.clear();
             self.gone.clear();
-            self.under_way = None;
+            (self.under_way, self.tried) = (None, None);
         }
         (self.devices, self.blocks) = (devices, blocks);
     }
@@ -67,7 +69,10 @@ impl Sweep {
         if unit.rows_here() >= MAX_SWEPT {
             return None;
         }
-        let page = self.left(unit).find(|page| !unread.contains(&page.id.number));
+        let is_due = |page: &PageRef| !unread.contains(&page.id.number);
+        let is_behind = |page: &PageRef| self.tried.is_none_or(|tried| page.range.first > tried);
+        let behind = self.left(unit).find(|page| is_due(page) && is_behind(page));
+        let page = behind.or_else(|| self.left(unit).find(is_due));
         if page.is_none() {
             // Pages that there are not any more are forgotten.
             let current: BTreeSet<ChunkNumber> = unit.pages().map(|page| page.id.number).collect();
@@ -75,6 +80,7 @@ impl Sweep {
             self.gone.retain(|page, _| current.contains(page));
         }
         self.under_way = page.map(|page| page.id.number);
+        self.tried = page.map(|page| page.range.first);
         page
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use consensus::{BASE_BYTES, Group, GroupId, LogPlace, Node, SimulatedTransport};
 use disk::{SimDisk, SimOptions};
 use env::Env;
+use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
@@ -17,10 +18,13 @@ use parking_lot::Mutex;
 use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 use wal::RegionStore;
 
+use super::super::service::Units;
 use super::UnitMember;
-use crate::limits::{LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, STOCK_AGE};
+use crate::limits::{
+    LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, START_REST, STOCK_AGE,
+};
 use crate::maintenance::{Answer, Refusal};
-use crate::message::{NodeAnswer, NodeRequest, ToNode};
+use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRequest, ToNode};
 use crate::played::{Played, map_of_nodes};
 use crate::protocol::{BLOCKS, BlockRequest, NodeReport, UnitAnswer, UnitRequest};
 use crate::settings::ChunkSettings;
@@ -44,8 +48,7 @@ struct Rig {
     played: Arc<Played>,
     member: Arc<UnitMember>,
     calls: u32,
-    /// Ends with its handles.
-    _node: Node,
+    node: Node,
 }
 
 fn node(id: NodeId) -> RegisterNode {
@@ -108,7 +111,7 @@ impl Rig {
         let played = Arc::new(Played::new(&env, map_of_nodes(3, &[1], &[1]), Box::new(answer)));
         let reach = Arc::new(played.clone());
         let member = UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default());
-        let rig = Rig { env, manager, group, played, member, calls: 0, _node: consensus };
+        let rig = Rig { env, manager, group, played, member, calls: 0, node: consensus };
         rig.wait(|rig| rig.member.is_leading()).await;
         rig
     }
@@ -273,6 +276,36 @@ async fn erasures_keep_no_relocation_and_no_mend_waiting() {
     assert!(asked.contains(&NodeRequest::Read), "the content that the rotten copy is to have: {asked:?}");
 }
 
+/// What it had was newer and rotten, and stayed so: the mend was refused in favour of that, and counted as done.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_rotted_is_not_mended_by_an_older_one() {
+    let mended = Arc::new(Mutex::new(Vec::new()));
+    let noted = mended.clone();
+    let version = |counter| ChunkVersion { counter, writer: 0 };
+    let mut rig = Rig::with(9, move |to| match to.request {
+        NodeRequest::Read => {
+            let (version, content) = (version(u64::from(to.place.device().0)), Some(Bytes::from_static(b"content")));
+            Some(NodeAnswer::Live(LiveCopy { version, era: Era(0), capacity: 100, is_settled: true, content }))
+        }
+        NodeRequest::Mend { version, .. } => {
+            noted.lock().push(version);
+            let held = version.max(ChunkVersion { counter: 2, writer: 0 });
+            Some(NodeAnswer::Done(Some(Mark::Live(held))))
+        }
+        _ => None,
+    })
+    .await;
+    for device in 0..3 {
+        rig.apply(ChunkCommand::Grant { device: DeviceId(device), first_block: 0, blocks: 1 }).await;
+    }
+    rig.manager.place_device(DeviceId(0), Some(OWN)).await.expect("the node is there");
+    let id = rig.chunk_at(&[place(1, 0), place(2, 0), place(0, 0)]).await;
+    let report = report(OWN.0, vec![CopyOf { id, place: place(0, 0) }], Vec::new());
+    assert_eq!(rig.member.answer(UnitRequest::Report(report)).await, UnitAnswer::Done);
+    rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
+    assert_eq!(*mended.lock(), [version(1), version(2)]);
+}
+
 /// Each report of it read the page anew, and took what else is asked of nodes its turn.
 #[tokio::test(start_paused = true)]
 async fn a_chunk_that_has_ended_is_looked_for_in_its_page_by_one_at_a_time() {
@@ -349,4 +382,23 @@ async fn who_begins_to_lead_again_in_his_term_begins_another_stream() {
     let second = rig.stream().expect("it leads again");
     assert_eq!(second.term, first.term);
     assert!(second > first, "{second:?}");
+}
+
+/// Nobody tried again before something else changed.
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_could_not_start_is_started_later() {
+    let rig = Rig::new(10).await;
+    let id = GroupId((1 << 32) + u64::from(SHARD.0));
+    let other = rig.node.start_group(id, UnitMachine::new(SHARD, CAPACITY)).await.expect("the group is nobody's yet");
+    let reach = Arc::new(rig.played.clone());
+    let units = Units::new(&rig.env, OWN, rig.node.clone(), rig.manager.clone(), reach, ChunkSettings::default());
+    let units = Arc::new(units);
+    let (following, state) = (units.clone(), rig.manager.snapshot());
+    rig.env.spawn(async move { following.follow(&state).await });
+    rig.env.sleep(Duration::from_secs(1)).await;
+    assert!(units.unit(SHARD).is_none());
+    drop(other);
+    rig.node.stop_group(id).await;
+    rig.env.sleep(START_REST).await;
+    assert!(units.unit(SHARD).is_some());
 }

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use env::Instant;
 use format::chunk_block::{ChunkVersion, Era};
@@ -11,12 +12,13 @@ use types::DeviceId;
 
 use super::{Healing, lost_copies};
 use crate::leader::Order;
-use crate::limits::{LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE};
+use crate::limits::{LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE};
 use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::message::{LiveCopy, NodeAnswer};
 use crate::protocol::DamagedBlock;
 use crate::units::leading::Leading;
 use crate::units::leading::fixture::{CHUNKS, empty_page, leading, manager_of_four, registration_of, report, unit, unit_of};
+use crate::wire::limits::MAX_ROTTEN;
 
 /// Chunks that are to be made again, in order.
 fn lost_numbers(unit: &MaintenanceUnit, leading: &Leading) -> Vec<u64> {
@@ -165,6 +167,26 @@ async fn rotten_copies_are_not_given_up_before_they_had_a_turn() {
     let healing = heal(&mut leading, later);
     assert_eq!(healing.orders.len(), MAX_REPAIRS, "these are made elsewhere");
     assert_eq!(mended(healing), rotten[MAX_REPAIRS..]);
+}
+
+/// A node with many tells of some at a time; each would be new again in every round of them.
+#[tokio::test(start_paused = true)]
+async fn rotten_copies_that_one_report_has_no_room_for_are_remembered() {
+    let mut cluster = Cluster::new().await;
+    let rotten = cluster.put(&[0, 1], 100, MAX_ROTTEN + 5);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    let copies: Vec<CopyOf> = rotten
+        .iter()
+        .map(|id| CopyOf { id: *id, place: cluster.unit.places_of(*id).expect("it is there").as_slice()[0] })
+        .collect();
+    let mut hear = |seconds, copies: &[CopyOf]| {
+        leading.reported(cluster.now + Duration::from_secs(seconds), report(1, copies.to_vec(), Vec::new()));
+        leading.ailing_chunks().into_iter().collect::<Vec<ChunkId>>()
+    };
+    assert_eq!(hear(0, &copies[..MAX_ROTTEN]), rotten[..MAX_ROTTEN]);
+    assert_eq!(hear(1, &copies[5..]), rotten);
+    assert_eq!(hear(ROTTEN_AGE.as_secs(), &copies[5..]), rotten[5..], "it was not told again");
+    assert_eq!(hear(ROTTEN_AGE.as_secs(), &copies[9..12]), rotten[9..12], "a report that has all");
 }
 
 /// Nobody needs its copies; and the block with its rows in it was kept as long as they were.

@@ -6,7 +6,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
 
 use super::Sweep;
-use crate::maintenance::Answer;
+use crate::maintenance::{Answer, PageRef};
 use crate::units::leading::fixture::{CHUNKS, place, registration, unit};
 
 fn blocks(devices: impl IntoIterator<Item = u32>) -> BTreeSet<BlockPlace> {
@@ -105,4 +105,21 @@ fn a_page_that_cannot_be_read_holds_no_others_up() {
     let last = sweep.due(&unit, &BTreeSet::new()).expect("it can be read again");
     sweep.pass(last.id.number, 0);
     assert!(sweep.has_found(&unit, &blocks([2])));
+}
+
+/// Three of them took longer than a page rests, and were tried in turn for ever.
+#[test]
+fn pages_that_cannot_be_read_are_not_tried_again_before_others() {
+    let (unit, mut sweep) = (unit(), Sweep::default());
+    sweep.look_for([].into(), blocks([2]));
+    let pages: Vec<PageRef> = unit.pages().collect();
+    let mut tried = Vec::new();
+    // Each rests for as long as it takes to find out that one other can't be read.
+    let mut rests = BTreeSet::new();
+    for _ in 0..4 {
+        let page = sweep.due(&unit, &rests).expect("a page");
+        tried.push(page);
+        rests = [page.id.number].into();
+    }
+    assert_eq!(tried, [pages[0], pages[1], pages[2], pages[0]]);
 }
