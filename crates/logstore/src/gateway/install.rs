@@ -10,7 +10,7 @@
 
 use super::hear::ToldBy;
 use super::member::{Heard, Member};
-use crate::machine::{Cell, CellMessage};
+use crate::machine::{Cell, CellMessage, Message};
 use crate::peers::{Item, Link, Staged};
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
@@ -127,13 +127,27 @@ impl Inner {
     pub(crate) fn greet(&self, member: &Member, cell: &Cell, added: &[GatewayId]) {
         let view = cell.number();
         let hello = Item::Hello { view, epoch: self.epochs.present(), installed: self.remembered.epoch() };
-        let joined = self.has_joined();
+        let (joined, leader) = (self.has_joined(), member.heard.lock().leader);
         for to in cell.others() {
             member.push(*to, &hello);
+            if leader == Some(*to) {
+                self.tell_held(member, *to);
+            }
             if joined && added.contains(to) {
                 self.tell_names(member, *to);
             }
             member.push(*to, &Item::All(CellMessage::Carried { view }));
+        }
+    }
+
+    /// The leader hears what former ones have told of gateways that are not decided. They may have told it to this gateway alone, and it may stand where
+    /// nobody looks any more. Behind the first words of the view: in an older one the leader may not know yet that they are removed.
+    fn tell_held(&self, member: &Member, leader: GatewayId) {
+        for shard in &self.shards {
+            for name in shard.lock().held() {
+                let message = Message::Recovered { entry: name.entry };
+                member.push(leader, &Item::Key { message, name: Some(Box::new(name)) });
+            }
         }
     }
 

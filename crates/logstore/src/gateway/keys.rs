@@ -38,6 +38,11 @@ impl Keys {
     pub fn new(machine: Shard<Op>, table: Arc<ReplicaTable>) -> Self {
         Keys { machine, table, held_names: BTreeMap::new() }
     }
+
+    /// Recovered entries that the machine holds, with what lists will say.
+    pub fn held(&self) -> Vec<NameEntry> {
+        self.held_names.values().filter(|name| self.machine.holds(&name.entry)).cloned().collect()
+    }
 }
 
 impl Deref for Keys {

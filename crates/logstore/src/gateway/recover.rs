@@ -20,6 +20,7 @@ use crate::relocate::Recopy;
 use crate::store::{Inner, LogStore, draft};
 use crate::write::WriteOp;
 use engine::EngineError;
+use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordKind, Space, WriteId};
 use format::replicas::{Places, ReplicaDevices};
 use smallvec::SmallVec;
@@ -65,6 +66,7 @@ impl Inner {
         for write in newest_of(&found, removed) {
             self.roll_on(write).await?;
         }
+        self.tell_held_on(&found, removed);
         let all = CellMessage::AllRecovered { view };
         member.push_to_all(&Item::All(all.clone()));
         self.take_in_cell_message(member, self.me, all);
@@ -186,6 +188,20 @@ impl Inner {
         let found = walk_all(&devices, &manifest).await.map_err(not_read)?;
         found.check_read(Some(&member.heard.lock().uncovered)).map_err(not_read)?;
         Ok(found)
+    }
+
+    /// Tells every member what former leaders have told of writes that the walk did not find: their only copies may have been on what is gone since. Some
+    /// members hold them and some do not, and all must publish the same.
+    fn tell_held_on(self: &Arc<Self>, found: &FoundRecords, removed: &BTreeSet<GatewayId>) {
+        let walked: BTreeSet<WriteId> = found.written.iter().map(|write| write.record.write).collect();
+        let is_told = |name: &NameEntry| removed.contains(&name.entry.write.gateway) && !walked.contains(&name.entry.write);
+        for shard in &self.shards {
+            let held: Vec<NameEntry> = shard.lock().held().into_iter().filter(is_told).collect();
+            for name in held {
+                env::mark("gateway: a recovered write told again that the walk did not find");
+                self.step_on(shard, Some(&name), |keys, out| keys.recover(name.entry, out));
+            }
+        }
     }
 
     /// Makes a write's missing copies again and tells every member of it.

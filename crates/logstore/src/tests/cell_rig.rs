@@ -323,8 +323,13 @@ impl CellRig {
 
     /// A view without these members of the present one, by their places in it; returns when what they left is decided.
     pub async fn remove(&self, leaving: &[usize]) {
+        self.remove_beside(leaving, &[]).await;
+    }
+
+    /// The same, of gateways too that were removed before and are not decided.
+    pub async fn remove_beside(&self, leaving: &[usize], undecided: &[GatewayId]) {
         let members = self.manager.lock().view.members().to_vec();
-        let removed: BTreeSet<GatewayId> = leaving.iter().map(|at| members[*at]).collect();
+        let removed: BTreeSet<GatewayId> = leaving.iter().map(|at| members[*at]).chain(undecided.iter().copied()).collect();
         let rest: Vec<GatewayId> = members.into_iter().filter(|gateway| !removed.contains(gateway)).collect();
         let view = self.next_view(rest.clone(), removed.clone(), false);
         for gateway in self.gateways() {

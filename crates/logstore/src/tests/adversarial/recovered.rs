@@ -10,6 +10,7 @@ use bytes::Bytes;
 use engine::{Committed, CompletePart, Condition, EngineError, ObjectEngine, PartContent, UploadRef};
 use format::record::EntryName;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinHandle;
 use types::{DeviceId, KeyHash};
 
@@ -74,6 +75,39 @@ fn a_recovered_write_stands_on_as_many_devices_after_everything_has_died() {
             assert_eq!(stands_on(&founder, name), devices, "third landed: {has_third_landed}");
             assert_eq!(get(&founder, name).await.as_deref(), Some("new"));
         }
+    });
+}
+
+/// A leader can't make the copies that a recovered write lacks, tells one member of it, and dies together with the only copy. Caught: a next leader that
+/// tells only what it finds itself. One member published the write, and the others never heard of it.
+#[test]
+fn what_a_dead_leader_told_of_a_write_that_is_gone_is_known_to_all_or_none() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(203, 4).await);
+        let [leader, told, other, removed] = &rig.gateways()[..] else { panic!("four gateways") };
+        put(told, "key", "old").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        let devices = devices_of(removed, "key");
+        for device in &devices[1..] {
+            rig.gates.set(removed, *device, Some(Rule::Hold));
+            rig.gates.set(leader, *device, Some(Rule::Away));
+        }
+        drop(rig.env.spawn(put_if(removed.clone(), "key", "new", Condition::None)));
+        rig.env.sleep(A_WHILE).await;
+        rig.kill(removed);
+        let removal = removing(&rig, &[3]);
+        rig.env.sleep(Duration::from_millis(1)).await;
+        rig.hold(leader, other, true);
+        rig.env.sleep(A_WHILE).await;
+        let hash = LogStore::object_hash(&key("key"));
+        let held = |gateway: &LogStore| gateway.inner.shard(&hash).lock().held().len();
+        assert_eq!([held(leader), held(told), held(other)], [1, 1, 0]);
+        removal.abort();
+        rig.kill(leader);
+        rig.lose(&[devices[0].0]);
+        rig.change_table(&[devices[1].0, devices[2].0]);
+        rig.remove_beside(&[0], &[removed.inner.me]).await;
+        assert_eq!(newest(told, &hash).order, newest(other, &hash).order);
     });
 }
 
