@@ -211,6 +211,11 @@ impl SharedLog {
         2 * self.inner.wal.live_segment_count() > self.inner.most_segments
     }
 
+    /// Whether nothing gets durable until there is room in the log's file system.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.inner.wal.waits_for_room()
+    }
+
     /// Has the log looked after soon.
     pub(crate) fn call_housekeeping(&self) {
         self.inner.untidy.notify_one();

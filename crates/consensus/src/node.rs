@@ -47,7 +47,7 @@ pub struct Node {
 pub(crate) struct Inner {
     env: Env,
     node: NodeId,
-    log: SharedLog,
+    pub(crate) log: SharedLog,
     links: Links,
     inbox: Inbox,
     groups: Mutex<BTreeMap<GroupId, Slot>>,
