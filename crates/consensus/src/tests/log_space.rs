@@ -269,3 +269,30 @@ async fn a_removed_group_is_forgotten_and_its_room_comes_back() {
     cluster.leader(other).await;
     cluster.shut_down().await;
 }
+
+/// Caught: a snapshot that had waited for room came into the log behind the removal, and the group was there again.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_removed_while_its_snapshot_waits_stays_away() {
+    let env = Env::simulated(48);
+    let mut cluster = Cluster::new(&env, 1, SEGMENTS);
+    let other = GroupId(2);
+    cluster.start_all(&[GROUP, other]).await;
+    cluster.initialize(GROUP, 1).await;
+    cluster.initialize(other, 1).await;
+    cluster.propose(other, &Command::write(1, 1)).await;
+    for _ in 0..20 {
+        cluster.propose(GROUP, &Command::Ballast(vec![1; 100_000])).await;
+    }
+    let node = cluster.host(NodeId(1)).node.clone().unwrap();
+    let room: Vec<_> = std::iter::from_fn(|| node.inner.log.claim_for_snapshot(100_000)).collect();
+    node.inner.member(GROUP).unwrap().core.make_snapshot().await;
+    env.sleep(Duration::from_secs(1)).await;
+    node.remove_group(GROUP).await.unwrap();
+    drop(room);
+    env.sleep(Duration::from_secs(5)).await;
+    cluster.crash(NodeId(1)).await;
+    cluster.start(NodeId(1), &[]).await.unwrap();
+    assert_eq!(cluster.host(NodeId(1)).node.as_ref().unwrap().known_groups(), vec![other]);
+    cluster.leader(other).await;
+    cluster.shut_down().await;
+}
