@@ -208,7 +208,18 @@ pub(crate) async fn take_part(
             env.sleep(RETRY_PAUSE).await;
         }
     }
-    Ok(())
+    must_be_found(manager, me, address)
+}
+
+/// Members call each other at the addresses that the group has for them. A voter's stays; a node that listened elsewhere would hear of no leader,
+/// and wait for ever. One that is alone needs nobody to find it.
+fn must_be_found(manager: &Manager, me: MemberId, address: &str) -> Result<(), NodeError> {
+    let members = manager.replication().map_or_else(Vec::new, |replication| replication.members);
+    let own = members.iter().find(|member| member.node == me);
+    match own.filter(|own| own.address != address && members.len() > 1) {
+        Some(own) => Err(NodeError::Moved { known: own.address.clone(), address: address.to_owned() }),
+        None => Ok(()),
+    }
 }
 
 async fn register_node(env: &Env, manager: &Manager, register: &RegisterNode) -> Result<NodeId, NodeError> {
