@@ -23,6 +23,7 @@ use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, Re
 use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
@@ -102,6 +103,8 @@ pub(crate) struct Inner {
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
     pub chunks: Arc<Chunks>,
+    /// The node has begun to leave the cell: it registers no gateway any more.
+    pub is_leaving: AtomicBool,
 }
 
 /// Services that come with the devices: asked before, they say so.
@@ -294,6 +297,7 @@ impl OpenNode {
             config,
             drain: DrainSlot::default(),
             chunks,
+            is_leaving: AtomicBool::new(false),
         });
         let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
         let mut late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
@@ -360,6 +364,7 @@ impl Node {
 
     /// Leaves the cell in order: what is under way is finished, and nobody waits for the gateway's lease.
     pub async fn leave(&self) {
+        self.inner.is_leaving.store(true, Ordering::SeqCst);
         let present = self.inner.vitals.get();
         self.inner.engine.clear();
         if let Some(store) = &present.store {
