@@ -200,7 +200,16 @@ impl SharedLog {
     pub(crate) async fn remove(&self, group: GroupId) -> Result<(), AppendError> {
         // While the log is tidied up, what a group says again must not come after its removal.
         let _alone = self.inner.tidying.lock().await;
-        self.append(group, Change::Remove).await?.await?;
+        let state = Arc::clone(self.inner.groups.lock().entry(group).or_default());
+        let bytes = Record { group, change: Change::Remove }.encode();
+        let room = self.inner.wal.reserve(bytes.len()).await?;
+        // Nor may what the group was writing when it was stopped: a snapshot takes its time.
+        let removal = {
+            let mut state = state.lock();
+            state.set_removed();
+            room.append(bytes)?
+        };
+        removal.await?;
         self.inner.groups.lock().remove(&group);
         self.inner.untidy.notify_one();
         Ok(())
@@ -209,6 +218,11 @@ impl SharedLog {
     /// Whether groups should give up what they can, before proposals must wait.
     pub(crate) fn is_pressed(&self) -> bool {
         2 * self.inner.wal.live_segment_count() > self.inner.most_segments
+    }
+
+    /// Whether nothing gets durable until there is room in the log's file system.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.inner.wal.waits_for_room()
     }
 
     /// Has the log looked after soon.

@@ -47,7 +47,7 @@ pub struct Node {
 pub(crate) struct Inner {
     env: Env,
     node: NodeId,
-    log: SharedLog,
+    pub(crate) log: SharedLog,
     links: Links,
     inbox: Inbox,
     groups: Mutex<BTreeMap<GroupId, Slot>>,
@@ -137,9 +137,9 @@ impl Node {
         let machine = Arc::new(RwLock::new(machine));
         let (progress, applied) = watch::channel(None);
         let log = inner.log.group(group);
-        let (is_new, is_alone) = {
+        let (is_silent, is_alone) = {
             let state = log.state();
-            (state.is_empty(), state.is_alone(inner.node))
+            (state.may_have_promised(inner.node), state.is_alone(inner.node))
         };
         let erased: Arc<dyn ErasedMachine> = Arc::new(SharedMachine(Arc::clone(&machine)));
         let started = Core::start(&inner.env, inner.node, group, log, inner.links.clone(), erased, progress).await;
@@ -150,15 +150,13 @@ impl Node {
                 return Err(StartError::Raft { group, reason });
             }
         };
-        let is_silent = !is_new && !is_alone;
         let silent_until = is_silent.then(|| inner.env.now() + LEADER_LEASE);
         inner.groups.lock().insert(group, Slot::Running(Member { core: core.clone(), silent_until }));
         if let Some(silent_until) = silent_until {
-            core.set_electable(false);
             let (core, env) = (core.clone(), inner.env.clone());
             inner.env.spawn(async move {
                 env.sleep_until(silent_until).await;
-                core.set_electable(true);
+                core.become_electable();
             });
         } else if is_alone {
             core.elect().await;

@@ -256,9 +256,10 @@ impl Manager {
     }
 
     /// Registers a new incarnation of a node's gateway. To be called by the process that holds the node's data folder, when its former
-    /// incarnation has stopped answering: nobody waits for that one's lease.
+    /// incarnation has stopped answering: nobody waits for that one's lease. Refused while this member does not know of the node's newest gateway.
     pub async fn register_gateway(&self, cell: CellId, node: NodeId) -> Result<Registered, ManagerError<CellError>> {
-        self.propose(RegisterGateway { cell, node }).await
+        let former = self.snapshot().cell(cell).map_or(Token(0), |cell| cell.newest_of(node));
+        self.propose(RegisterGateway { cell, node, former }).await
     }
 
     /// A gateway has stopped answering for good.

@@ -45,6 +45,8 @@ use crate::replicated::waiting::Waiting;
 #[cfg(test)]
 pub(crate) use proposal::{Content, Proposal, ProposalError, ProposalId};
 #[cfg(test)]
+pub(crate) use wire::{Answer, Ask, decode, encode};
+#[cfg(test)]
 pub(crate) use {assembly::Assemblies, image::Image, sessions::Sessions};
 
 /// The group of the managers, on every node.

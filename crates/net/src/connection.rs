@@ -8,7 +8,7 @@ use env::Env;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use types::{ClusterId, NodeIdentity};
+use types::NodeIdentity;
 
 /// How long a peer may take to accept the bytes of one frame.
 pub(crate) const WRITE_STALL_LIMIT: Duration = Duration::from_secs(10);
@@ -36,8 +36,8 @@ pub(crate) enum ConnectionError {
     Unexpected(FrameKind),
     #[error("the peer speaks version {found}, expected {expected}")]
     Version { expected: u32, found: u32 },
-    #[error("the peer belongs to cluster {found}, expected {expected}")]
-    Cluster { expected: ClusterId, found: ClusterId },
+    #[error("the peer is not of this node's cluster: is the token of one of them wrong?")]
+    Cluster,
     #[error("node {found} is there, expected node {expected}")]
     Node { expected: NodeIdentity, found: NodeIdentity },
     #[error("the peer calls itself node {} of cluster {}, its certificate names node {} of cluster {}",

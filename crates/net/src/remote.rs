@@ -9,7 +9,7 @@
 use crate::call::{BoxFuture, CallError, Caller, Refusal};
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
-use crate::hello::{Identity, greet};
+use crate::hello::{End, Identity, greet};
 use crate::network::Network;
 use crate::router::ServiceTag;
 use bytes::Bytes;
@@ -252,7 +252,7 @@ impl Shared {
     async fn connect(&self) -> Result<(FrameReader, FrameWriter), ConnectionError> {
         let connect = async {
             let stream = self.network.connect(&self.address).await?;
-            greet(&self.env, stream, self.identity, self.expected).await
+            greet(&self.env, stream, self.identity, End::Caller(self.expected)).await
         };
         tokio::select! {
             biased;

@@ -4,7 +4,7 @@
 use crate::call::{Refusal, Request, Service};
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
-use crate::hello::{Identity, greet};
+use crate::hello::{End, Identity, greet};
 use crate::network::{ByteStream, Listener};
 use bytes::Bytes;
 use env::Env;
@@ -56,7 +56,7 @@ pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn S
 
 async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dyn Service>, identity: Identity) {
     let ended = async {
-        let (reader, writer) = greet(&env, stream, identity, None).await?;
+        let (reader, writer) = greet(&env, stream, identity, End::Acceptor).await?;
         let (answers, queued) = mpsc::channel(MAX_QUEUED_ANSWERS);
         let running = Running::default();
         tokio::select! {

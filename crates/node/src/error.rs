@@ -18,6 +18,11 @@ pub enum NodeError {
          and join an empty folder"
     )]
     NeedsManager,
+    #[error(
+        "this node has a vote in the manager at {known}, and is to listen at {address}, where nobody looks for it. Start it at {known}; or \
+         remove it from the cluster and join an empty folder at {address}"
+    )]
+    Moved { known: String, address: String },
     #[error("another process runs at {address} with this node's identity: is this folder a copy? Two nodes never share one")]
     Twin { address: String },
     #[error("the manager: {0}")]

@@ -14,6 +14,7 @@ use logstore::{CellView, LogStore, LogStoreConfig, MemberSetup, devices_to_wait_
 use manager::{CellRecord, InstalledView, Registered};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use target::Writer;
 use tokio::task::JoinHandle;
@@ -53,10 +54,17 @@ impl Drop for Life {
 }
 
 impl Inner {
-    /// Runs one incarnation after the other, for as long as the node lives.
+    /// Runs one incarnation after the other, until the node leaves.
     pub(crate) async fn live(self: Arc<Self>) {
-        loop {
+        while !self.is_leaving.load(Ordering::SeqCst) {
             match self.manager.register_gateway(CELL, self.id).await {
+                Ok(registered) if self.is_leaving.load(Ordering::SeqCst) => {
+                    // Who leaves did not know of it yet.
+                    if let Err(error) = self.manager.leave_cell(CELL, registered.gateway).await {
+                        tracing::warn!(%error, "the manager was not told that this gateway leaves");
+                    }
+                    return;
+                }
                 Ok(registered) => {
                     self.vitals.change(|present| {
                         (present.registered, present.store, present.founding_done) = (Some(registered), None, false);

@@ -23,6 +23,7 @@ use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, Re
 use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
@@ -102,6 +103,8 @@ pub(crate) struct Inner {
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
     pub chunks: Arc<Chunks>,
+    /// The node has begun to leave the cell: it registers no gateway any more.
+    pub is_leaving: AtomicBool,
 }
 
 /// Services that come with the devices: asked before, they say so.
@@ -208,7 +211,18 @@ pub(crate) async fn take_part(
             env.sleep(RETRY_PAUSE).await;
         }
     }
-    Ok(())
+    must_be_found(manager, me, address)
+}
+
+/// Members call each other at the addresses that the group has for them. A voter's stays; a node that listened elsewhere would hear of no leader,
+/// and wait for ever. One that is alone needs nobody to find it.
+fn must_be_found(manager: &Manager, me: MemberId, address: &str) -> Result<(), NodeError> {
+    let members = manager.replication().map_or_else(Vec::new, |replication| replication.members);
+    let own = members.iter().find(|member| member.node == me);
+    match own.filter(|own| own.address != address && members.len() > 1) {
+        Some(own) => Err(NodeError::Moved { known: own.address.clone(), address: address.to_owned() }),
+        None => Ok(()),
+    }
 }
 
 async fn register_node(env: &Env, manager: &Manager, register: &RegisterNode) -> Result<NodeId, NodeError> {
@@ -283,6 +297,7 @@ impl OpenNode {
             config,
             drain: DrainSlot::default(),
             chunks,
+            is_leaving: AtomicBool::new(false),
         });
         let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
         let mut late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
@@ -349,6 +364,7 @@ impl Node {
 
     /// Leaves the cell in order: what is under way is finished, and nobody waits for the gateway's lease.
     pub async fn leave(&self) {
+        self.inner.is_leaving.store(true, Ordering::SeqCst);
         let present = self.inner.vitals.get();
         self.inner.engine.clear();
         if let Some(store) = &present.store {

@@ -77,8 +77,8 @@ impl Token {
         token
     }
 
-    /// What a node's connections show to others of the cluster. With TLS, what its certificate must say too; without, something that nobody can
-    /// tell who does not know the secret.
+    /// What a node's connections show to others of the cluster. With TLS, what its certificate must say too; without, a key that nobody has
+    /// who does not know the secret, and that is proved and never said.
     pub fn identity(&self, node: NodeIdentity) -> net::Identity {
         if self.tls {
             return net::Identity { cluster: self.cluster, node };
@@ -252,7 +252,7 @@ mod tests {
         let other = Token { secret: [8; 16], ..plain.clone() };
         let node = NodeIdentity([3; 16]);
         assert_ne!(plain.identity(node), other.identity(node));
-        assert_ne!(plain.identity(node).cluster, plain.cluster, "plain connections show no more than the secret allows");
+        assert_ne!(plain.identity(node).cluster, plain.cluster, "the id is no key");
     }
 
     #[test]

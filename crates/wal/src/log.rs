@@ -70,6 +70,8 @@ struct State {
     /// Every record up to this one is durable.
     durable_lsn: Lsn,
     writing: bool,
+    /// The writer waits for room in the file system.
+    waits_for_room: bool,
     failure: Option<Arc<Failure>>,
     /// Oldest first; frames go to the last.
     live: VecDeque<LiveSegment>,
@@ -131,6 +133,7 @@ impl Wal {
                 next_lsn: recovered.next_lsn,
                 durable_lsn: recovered.next_lsn.previous(),
                 writing: false,
+                waits_for_room: false,
                 failure: None,
                 live: recovered.live,
                 free: recovered.free,
@@ -166,6 +169,11 @@ impl Wal {
     /// The oldest record that the log still holds; the next one if it holds none.
     pub fn first_lsn(&self) -> Lsn {
         self.inner.state.lock().live[0].header.first_lsn
+    }
+
+    /// Whether the log's file system is full: what is queued is not durable before there is room.
+    pub fn waits_for_room(&self) -> bool {
+        self.inner.state.lock().waits_for_room
     }
 
     /// Longest record.
@@ -337,19 +345,20 @@ impl Writer {
         let mut state = self.inner.state.lock();
         state.live.push_back(LiveSegment { header, segment });
         state.write_offset = SEGMENT_HEADER_BYTES as u64;
+        state.waits_for_room = false;
         Ok(())
     }
 
     /// Makes a segment. A full file system is waited for: nothing of the log has been touched, and its owner would not survive a failure
     /// that a person can end by making room.
     async fn another_segment(&self) -> Result<Segment, Failure> {
-        let mut is_told = false;
         loop {
             let error = match self.inner.store.create().await {
                 Err(error) if error.is_no_space() => error,
                 made => return Ok(made?),
             };
-            if !std::mem::replace(&mut is_told, true) {
+            let is_told = std::mem::replace(&mut self.inner.state.lock().waits_for_room, true);
+            if !is_told {
                 tracing::error!(%error, cause = %error.cause, "the log waits for room in its file system: free some");
             }
             self.inner.env.sleep(SPACE_LOOK).await;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use wal::{AppendError, Lsn, Pending, Reservation};
+use wal::{AppendError, Failure, Lsn, Pending, Reservation};
 
 use super::state::GroupState;
 use super::{Claim, LONGEST_RECORD_BYTES, SharedLog, Snapshot, snapshot_checksum};
@@ -177,6 +177,11 @@ impl GroupLog {
         bytes: Vec<u8>,
         note: impl FnOnce(&mut GroupState, Lsn),
     ) -> Result<Pending, AppendError> {
+        if state.is_removed() {
+            env::mark("consensus: a removed group writes no more");
+            let reason = format!("group {} was removed", self.group);
+            return Err(AppendError::Poisoned(Arc::new(Failure::Owner { reason })));
+        }
         let pending = room.append(bytes)?;
         note(state, pending.lsn());
         Ok(pending)

@@ -77,6 +77,8 @@ pub(crate) struct GroupState {
     /// While the log is read.
     partial: BTreeMap<u64, Partial>,
     next_snapshot: u64,
+    /// The group was forgotten: a record of it that came now would bring a part of it back.
+    is_removed: bool,
 }
 
 impl GroupState {
@@ -292,6 +294,20 @@ impl GroupState {
         let covered = self.snapshot().map(|snapshot| &snapshot.summary.membership);
         let mut memberships = written.chain(covered).peekable();
         memberships.peek().is_some() && memberships.all(|membership| membership.voters == [[node]])
+    }
+
+    /// Whether a node that comes back with this may have promised itself to a leader that it does not remember.
+    pub(crate) fn may_have_promised(&self, node: NodeId) -> bool {
+        !self.is_empty() && !self.is_alone(node)
+    }
+
+    /// From now on no record of the group comes into the log.
+    pub(crate) fn set_removed(&mut self) {
+        self.is_removed = true;
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed
     }
 
     /// Whether nothing is known of the group.

@@ -48,6 +48,7 @@ impl Inner {
                     return Err(format!("{} entries in a message, at most {MAX_BATCH_ENTRIES} are allowed", entries.len()));
                 }
                 let member = self.running(append.group)?;
+                self.must_write()?;
                 let bytes = entries.iter().map(Entry::bytes).sum();
                 let Some(_claim) = self.claim(&member.core, bytes) else { return Err(self.log_is_full()) };
                 member.core.take_append(append, entries).await.map(Answer::Append)
@@ -65,6 +66,7 @@ impl Inner {
                 if !is_transfer && let Some(refusal) = self.silence(&member) {
                     return Ok(refusal);
                 }
+                self.must_write()?;
                 member.core.take_vote(vote, last, is_transfer).await
             }
             Ask::PreVote { group, vote, last } => {
@@ -77,6 +79,7 @@ impl Inner {
             Ask::Transfer { group, vote, to, last } => self.running(group)?.core.take_transfer(vote, to, last).await,
             Ask::Snapshot { group, vote, snapshot, offset, piece } => {
                 let member = self.running(group)?;
+                self.must_write()?;
                 // Held until all of it is in the log; a piece asks for nothing but whether it is worth while.
                 let bytes = usize::try_from(snapshot.bytes).unwrap_or(usize::MAX / 4);
                 let Some(_claim) = self.log.claim_for_snapshot(bytes.min(MAX_SNAPSHOT_BYTES)) else {
@@ -98,9 +101,19 @@ impl Inner {
         format!("the log of node {} is nearly full", self.node)
     }
 
+    /// Raft answers what is to be durable first, and heartbeats behind it, when it is, and keeps them all until then: for as long as the file
+    /// system is full. Their senders do not wait so long, and ask again.
+    fn must_write(&self) -> Result<(), Refused> {
+        if self.log.waits_for_room() {
+            return Err(format!("the log of node {} waits for room in its file system", self.node));
+        }
+        Ok(())
+    }
+
     /// One slow group must not silence the others.
     async fn answer_heartbeat(&self, heartbeat: Append) -> Option<AppendAnswer> {
         let member = self.member(heartbeat.group)?;
+        self.must_write().ok()?;
         tokio::select! {
             biased;
             answer = member.core.take_append(heartbeat, Vec::new()) => answer.ok(),

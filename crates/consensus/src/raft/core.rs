@@ -63,7 +63,7 @@ pub(crate) struct CoreStatus {
 /// A question that a peer's message did not make sense for, or that a stopped group cannot answer.
 pub(crate) type Refused = String;
 
-fn config(snapshot_after: u64) -> Config {
+fn config(snapshot_after: u64, is_electable: bool) -> Config {
     let millis = |duration: Duration| duration.as_millis() as u64;
     let config = Config {
         cluster_name: "trilith".to_owned(),
@@ -72,6 +72,7 @@ fn config(snapshot_after: u64) -> Config {
         // Raft ticks 64/13 times in this interval; it sends nothing, because its own heartbeats are off.
         heartbeat_interval: (millis(TICK_INTERVAL) * 64).div_ceil(13),
         enable_heartbeat: false,
+        enable_elect: is_electable,
         install_snapshot_timeout: millis(SNAPSHOT_PIECE_LIMIT),
         max_payload_entries: MAX_BATCH_ENTRIES as u64,
         max_append_entries: Some(MAX_BATCH_ENTRIES as u64),
@@ -91,7 +92,8 @@ fn config(snapshot_after: u64) -> Config {
 }
 
 impl Core {
-    /// Starts the group from what its log holds.
+    /// Starts the group from what its log holds. It does not stand for election if it may have made a promise: not for a moment, which may
+    /// be long for a process that is stopped in it.
     pub(crate) async fn start(
         env: &Env,
         node: NodeId,
@@ -104,7 +106,7 @@ impl Core {
         let network = Network { group, links };
         let storage = LogStorage::new(env, log.clone());
         let machine = Machine::new(log.clone(), machine, progress);
-        let config = Arc::new(config(log.snapshot_after()));
+        let config = Arc::new(config(log.snapshot_after(), !log.state().may_have_promised(node)));
         let started = within(env, Raft::new(node.0, config, network, storage, machine)).await;
         let raft = started.map_err(|error| error.to_string())?;
         // Its task says nothing of what the log holds before it has run: who asks for the members before would find none.
@@ -116,9 +118,9 @@ impl Core {
         &self.log
     }
 
-    /// Whether this node stands for election when it hears of no leader.
-    pub(crate) fn set_electable(&self, is_electable: bool) {
-        self.raft.runtime_config().elect(is_electable);
+    /// From now on this node stands for election when it hears of no leader.
+    pub(crate) fn become_electable(&self) {
+        self.raft.runtime_config().elect(true);
     }
 
     pub(crate) fn is_leader(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use disk::{SimDisk, SimOptions};
 use env::Env;
-use wal::RegionStore;
+use wal::{RegionStore, SegmentStore};
 
 use super::store::{Command, Store};
 use crate::error::{OpenError, ProposeError};
@@ -24,6 +24,8 @@ pub(super) const GROUP: GroupId = GroupId(1);
 pub(super) struct Host {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
+    /// Where its log's segments come from, if not from all of the disk.
+    pub(super) store: Option<Arc<dyn SegmentStore>>,
     pub(super) node: Option<Node>,
     pub(super) groups: BTreeMap<GroupId, Group<Store>>,
     starts: u64,
@@ -57,7 +59,7 @@ impl Cluster {
     pub(super) fn new(env: &Env, count: u64, segments: usize) -> Cluster {
         let host = |id| {
             let disk = new_disk(env, segments);
-            Host { id: NodeId(id), disk, node: None, groups: BTreeMap::new(), starts: 0 }
+            Host { id: NodeId(id), disk, store: None, node: None, groups: BTreeMap::new(), starts: 0 }
         };
         let hosts = (1..=count).map(host).collect();
         Cluster { env: env.clone(), network: SimulatedTransport::new(env), hosts, segments }
@@ -103,7 +105,9 @@ impl Cluster {
         let env = elapsed.map_or_else(|| self.env.clone(), |elapsed| Env::simulated_after(seed, elapsed));
         let host = self.host_mut(id);
         host.starts += 1;
-        let node = Node::open(&env, id, &place_on(&host.disk, segments), port).await?;
+        let mut place = place_on(&host.disk, segments);
+        place.segments = host.store.clone().unwrap_or(place.segments);
+        let node = Node::open(&env, id, &place, port).await?;
         let mut all: BTreeSet<GroupId> = node.known_groups().into_iter().collect();
         all.extend(groups);
         for group in all {

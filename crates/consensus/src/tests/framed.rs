@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
-use net::{Identity, Network, SimulatedNetwork, TcpNetwork, serve};
+use net::{BoxFuture, Identity, Network, Refusal, Service, SimulatedNetwork, TcpNetwork, serve};
 use types::{ClusterId, NodeIdentity};
 
 use super::cluster::{GROUP, SEGMENTS, new_disk, place_on};
@@ -15,7 +16,7 @@ use crate::id::{GroupId, NodeId, Term};
 use crate::message::{Ask, Request, decode, encode};
 use crate::node::Node;
 use crate::record::Vote;
-use crate::transport::FramedTransport;
+use crate::transport::{FramedTransport, MAX_PEERS, Peer, Transport};
 
 const IDENTITY: Identity = Identity { cluster: ClusterId([7; 16]), node: NodeIdentity([1; 16]) };
 
@@ -44,7 +45,7 @@ async fn three_over(env: &Env, network: Arc<dyn Network>, addresses: [&str; 3]) 
                 written += 1;
             }
         }
-        env.sleep(std::time::Duration::from_millis(10)).await;
+        env.sleep(Duration::from_millis(10)).await;
     }
     for (node, _) in &nodes {
         node.shut_down().await;
@@ -69,7 +70,7 @@ async fn what_is_not_for_this_node_is_refused_with_a_reason() {
     let transport = Arc::new(FramedTransport::new(&env, Arc::new(SimulatedNetwork::new(&env)), IDENTITY));
     let node = Node::open(&env, NodeId(1), &place_on(&new_disk(&env, SEGMENTS), SEGMENTS), transport).await.unwrap();
     let service = node.service();
-    let deadline = env.now() + std::time::Duration::from_secs(1);
+    let deadline = env.now() + Duration::from_secs(1);
     let ask = |from: u64, to: u64| {
         let vote = Vote { term: Term(9), node: NodeId(from), committed: false };
         let ask = Ask::PreVote { group: GroupId(5), vote, last: None };
@@ -87,6 +88,32 @@ async fn what_is_not_for_this_node_is_refused_with_a_reason() {
         assert_eq!(refusal.reason, expected);
     }
     node.shut_down().await;
+}
+
+/// Caught: who had ever called [`MAX_PEERS`] addresses called no other one.
+#[tokio::test(start_paused = true)]
+async fn peers_that_nobody_calls_make_room_for_others() {
+    let env = Env::simulated(63);
+    let network = Arc::new(SimulatedNetwork::new(&env));
+    let transport = FramedTransport::new(&env, network.clone(), IDENTITY);
+    let call = async |number: usize| {
+        let to = Peer { node: NodeId(number as u64), address: format!("peer-{number}") };
+        transport.call(&to, Bytes::new(), env.now() + Duration::from_secs(1)).await
+    };
+    for number in 0..MAX_PEERS {
+        assert!(call(number).await.is_err(), "nobody is there");
+    }
+    let listener = network.listen(&format!("peer-{MAX_PEERS}")).await.unwrap();
+    env.spawn(serve(env.clone(), listener, Arc::new(Welcome), IDENTITY));
+    assert_eq!(call(MAX_PEERS).await, Ok(Bytes::new()));
+}
+
+struct Welcome;
+
+impl Service for Welcome {
+    fn handle(&self, _: net::Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async { Ok(Bytes::new()) })
+    }
 }
 
 proptest::proptest! {

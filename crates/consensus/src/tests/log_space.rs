@@ -1,11 +1,16 @@
 //! The shared log's room: given up, carried on, full.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
 use env::Env;
+use net::{BoxFuture, Refusal, Service};
+use wal::{Segment, SegmentStore, StoreError, StoreFuture};
 
-use super::cluster::{Cluster, GROUP, SEGMENT_BYTES};
+use super::cluster::{Cluster, GROUP, SEGMENT_BYTES, SEGMENTS, place_on};
 use super::store::Command;
 use crate::BASE_BYTES;
 use crate::error::ProposeError;
@@ -101,6 +106,96 @@ async fn a_leader_that_cannot_write_its_base_makes_way() {
     cluster.shut_down().await;
 }
 
+/// Segments on a file system that has room for two until it gets some.
+struct Full {
+    all: Arc<dyn SegmentStore>,
+    made: AtomicUsize,
+    has_room: AtomicBool,
+}
+
+impl Full {
+    const FIRST: usize = 2;
+}
+
+impl SegmentStore for Full {
+    fn segment_bytes(&self) -> u64 {
+        self.all.segment_bytes()
+    }
+
+    fn segments(&self) -> StoreFuture<'_, Vec<Segment>> {
+        Box::pin(async { Ok(self.all.segments().await?.into_iter().take(Self::FIRST).collect()) })
+    }
+
+    fn create(&self) -> StoreFuture<'_, Segment> {
+        Box::pin(async {
+            if !self.has_room.load(Ordering::SeqCst) {
+                let cause = Box::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+                return Err(StoreError { attempt: "prepare segment", path: "log".into(), cause });
+            }
+            let at = Self::FIRST + self.made.fetch_add(1, Ordering::SeqCst);
+            Ok(self.all.segments().await?.swap_remove(at))
+        })
+    }
+}
+
+/// Counts requests, and those of them that are answered in no time.
+struct Counted {
+    env: Env,
+    there: Arc<dyn Service>,
+    requests: AtomicUsize,
+    at_once: AtomicUsize,
+}
+
+impl Service for Counted {
+    fn handle(&self, request: net::Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            self.requests.fetch_add(1, Ordering::SeqCst);
+            let begun = self.env.now();
+            let answer = self.there.handle(request).await;
+            self.at_once.fetch_add(usize::from(self.env.now() == begun), Ordering::SeqCst);
+            answer
+        })
+    }
+}
+
+/// Caught: it kept the answers to all heartbeats for as long as it waited.
+#[tokio::test(start_paused = true)]
+async fn a_follower_whose_log_waits_for_room_keeps_nothing_that_it_is_sent() {
+    let env = Env::simulated(47);
+    let mut cluster = Cluster::new(&env, 3, SEGMENTS);
+    let full = NodeId(3);
+    let all = place_on(&cluster.host(full).disk, SEGMENTS).segments;
+    let store = Arc::new(Full { all, made: AtomicUsize::new(0), has_room: AtomicBool::new(false) });
+    cluster.host_mut(full).store = Some(store.clone());
+    cluster.start_all(&[GROUP]).await;
+    cluster.initialize(GROUP, 3).await;
+    assert_ne!(cluster.leader(GROUP).await, full);
+    let node = cluster.host(full).node.clone().unwrap();
+    let mut taken = 0;
+    while !node.inner.log.waits_for_room() {
+        cluster.propose(GROUP, &Command::Ballast(vec![1; 100_000])).await;
+        taken += 1;
+        assert!(taken < 2 * Full::FIRST as u64 * SEGMENT_BYTES / 100_000, "it has room");
+    }
+    let counted = Arc::new(Counted {
+        env: env.clone(),
+        there: node.service(),
+        requests: AtomicUsize::new(0),
+        at_once: AtomicUsize::new(0),
+    });
+    cluster.network.plug_in(full, counted.clone());
+    env.sleep(Duration::from_secs(120)).await;
+    cluster.propose(GROUP, &Command::write(1, 1)).await;
+    let (requests, at_once) = (counted.requests.load(Ordering::SeqCst), counted.at_once.load(Ordering::SeqCst));
+    assert!(requests > 500, "{requests} requests");
+    assert_eq!(at_once, requests);
+    store.has_room.store(true, Ordering::SeqCst);
+    let settled = cluster.settled(GROUP).await;
+    assert_eq!((settled.registers[&1], settled.ballast.len() as u64), (1, taken * 100_000));
+    assert_eq!(cluster.group(full, GROUP).status().stopped, None);
+    cluster.shut_down().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_log_too_small_for_its_contents_refuses_proposals_and_stays_well() {
     let env = Env::simulated(42);
@@ -168,6 +263,33 @@ async fn a_removed_group_is_forgotten_and_its_room_comes_back() {
     assert_eq!(node.known_groups(), vec![other]);
     env.sleep(Duration::from_secs(5)).await;
     assert!(node.counters().live_segments <= 4, "{:?}", node.counters());
+    cluster.crash(NodeId(1)).await;
+    cluster.start(NodeId(1), &[]).await.unwrap();
+    assert_eq!(cluster.host(NodeId(1)).node.as_ref().unwrap().known_groups(), vec![other]);
+    cluster.leader(other).await;
+    cluster.shut_down().await;
+}
+
+/// Caught: a snapshot that had waited for room came into the log behind the removal, and the group was there again.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_removed_while_its_snapshot_waits_stays_away() {
+    let env = Env::simulated(48);
+    let mut cluster = Cluster::new(&env, 1, SEGMENTS);
+    let other = GroupId(2);
+    cluster.start_all(&[GROUP, other]).await;
+    cluster.initialize(GROUP, 1).await;
+    cluster.initialize(other, 1).await;
+    cluster.propose(other, &Command::write(1, 1)).await;
+    for _ in 0..20 {
+        cluster.propose(GROUP, &Command::Ballast(vec![1; 100_000])).await;
+    }
+    let node = cluster.host(NodeId(1)).node.clone().unwrap();
+    let room: Vec<_> = std::iter::from_fn(|| node.inner.log.claim_for_snapshot(100_000)).collect();
+    node.inner.member(GROUP).unwrap().core.make_snapshot().await;
+    env.sleep(Duration::from_secs(1)).await;
+    node.remove_group(GROUP).await.unwrap();
+    drop(room);
+    env.sleep(Duration::from_secs(5)).await;
     cluster.crash(NodeId(1)).await;
     cluster.start(NodeId(1), &[]).await.unwrap();
     assert_eq!(cluster.host(NodeId(1)).node.as_ref().unwrap().known_groups(), vec![other]);

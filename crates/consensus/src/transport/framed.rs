@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{Peer, Transport};
 
-/// Peers of one process.
+/// Peers of one process. The connections that nobody uses at the moment are ended when there is another one.
 pub const MAX_PEERS: usize = 256;
 
 /// Requests as framed calls over a network.
@@ -33,17 +33,16 @@ impl FramedTransport {
             return Ok(Arc::clone(caller));
         }
         if callers.len() >= MAX_PEERS {
+            // Nodes that left, or moved.
+            callers.retain(|_, caller| Arc::strong_count(caller) > 1);
+        }
+        if callers.len() >= MAX_PEERS {
             let reason = format!("{MAX_PEERS} peers are connected");
             return Err(CallError::NotSent { address: address.to_owned(), reason });
         }
         let caller = Arc::new(RemoteCaller::new(&self.env, Arc::clone(&self.network), address, self.identity));
         callers.insert(address.to_owned(), Arc::clone(&caller));
         Ok(caller)
-    }
-
-    /// Ends the connection to an address that no group uses any more.
-    pub fn forget(&self, address: &str) {
-        self.callers.lock().remove(address);
     }
 }
 

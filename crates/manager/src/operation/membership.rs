@@ -28,6 +28,8 @@ pub enum CellError {
     Stale { expected: ViewNumber, found: ViewNumber },
     #[error("gateway {gateway} is not registered")]
     NotRegistered { gateway: GatewayId },
+    #[error("gateway {gateway} of this node was registered meanwhile")]
+    Newer { gateway: GatewayId },
     #[error("gateway {gateway} is not in the view")]
     NotInView { gateway: GatewayId },
     #[error("gateway {gateway} is in the view")]
@@ -62,6 +64,7 @@ impl Refusal for CellError {
             }
             CellError::View(_) | CellError::Table(_) => ErrorKind::Invalid,
             CellError::AlreadyExists { .. }
+            | CellError::Newer { .. }
             | CellError::NotInView { .. }
             | CellError::InView { .. }
             | CellError::Removing { .. }
@@ -113,6 +116,9 @@ pub struct Registered {
 pub struct RegisterGateway {
     pub cell: CellId,
     pub node: NodeId,
+    /// The newest of the node's gateways that has stopped ([`CellRecord::newest_of`]). One that was registered since lives: a proposal can come late,
+    /// also one of a process that was killed and whose successor has registered meanwhile.
+    pub former: Token,
 }
 
 impl Operation for RegisterGateway {
@@ -124,10 +130,11 @@ impl Operation for RegisterGateway {
         if edit.state.node(self.node).is_none() {
             return Err(CellError::NoSuchNode { node: self.node });
         }
-        let of_node = |member: &Member| member.node == self.node;
-        let former: Vec<GatewayId> =
-            cell.members.iter().filter(|(_, member)| of_node(member)).map(|(gateway, _)| *gateway).collect();
-        former.into_iter().for_each(|gateway| end(&mut cell, gateway));
+        let of_node: Vec<(GatewayId, Token)> = cell.of_node(self.node).collect();
+        if let Some((gateway, _)) = of_node.iter().find(|(_, token)| *token > self.former) {
+            return Err(CellError::Newer { gateway: *gateway });
+        }
+        of_node.into_iter().for_each(|(gateway, _)| end(&mut cell, gateway));
         if cell.learners().count() >= MAX_LEARNERS {
             return Err(CellError::TooManyLearners);
         }

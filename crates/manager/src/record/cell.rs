@@ -108,6 +108,16 @@ impl CellRecord {
         self.installed.as_ref().is_some_and(|installed| installed.view.contains(gateway))
     }
 
+    /// The gateways that a node has registered.
+    pub(crate) fn of_node(&self, node: NodeId) -> impl Iterator<Item = (GatewayId, Token)> {
+        self.members.iter().filter(move |(_, member)| member.node == node).map(|(gateway, member)| (*gateway, member.token))
+    }
+
+    /// The newest gateway that a node has registered; 0 without one.
+    pub fn newest_of(&self, node: NodeId) -> Token {
+        self.of_node(node).map(|(_, token)| token).max().unwrap_or(Token(0))
+    }
+
     /// Gateways that are registered and not in the view, ascending.
     pub fn learners(&self) -> impl Iterator<Item = (GatewayId, Member)> {
         self.members.iter().filter(|(gateway, _)| !self.is_in_view(**gateway)).map(|(gateway, member)| (*gateway, *member))

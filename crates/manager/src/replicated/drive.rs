@@ -93,9 +93,11 @@ impl Replicated {
     }
 
     async fn put_into_log(&self, id: ProposalId, command: Command, deadline: Instant, failures: &mut Unanswered) -> Outcome {
+        // This one may have got its reply by now, of a twin.
+        let oldest = self.waiting.oldest().min(id.serial);
         let bytes = Bytes::from(command.encode());
         if bytes.len() <= PROPOSAL_PIECE_BYTES {
-            let whole = Proposal { id, content: Content::Whole(command) };
+            let whole = Proposal { id, oldest, content: Content::Whole(command) };
             return self.put_one(&whole, deadline, failures).await;
         }
         drop(command);
@@ -109,7 +111,7 @@ impl Replicated {
             let end = bytes.len().min(offset + PROPOSAL_PIECE_BYTES);
             let is_last = end == bytes.len();
             let content = Content::Piece { offset, bytes: bytes.slice(offset..end), is_last };
-            match self.put_one(&Proposal { id, content }, deadline, failures).await {
+            match self.put_one(&Proposal { id, oldest, content }, deadline, failures).await {
                 Outcome::InLog if is_last => return Outcome::InLog,
                 Outcome::InLog => offset = end,
                 // Others have pushed it out: from the beginning, unless time is up.

@@ -5,8 +5,9 @@
 //!   1  kind      1  0 a command, 1 a piece of one, 2 its last piece
 //!   2  proposer  8  little-endian, as all numbers
 //!  10  serial    8  from 1
-//!  18  offset    4  of the piece within the command; 0 for a whole command
-//!  22  command, or the piece, to the end
+//!  18  oldest    8  of the proposer's serials that it still waits for, or a lower one; at most `serial`
+//!  26  offset    4  of the piece within the command; 0 for a whole command
+//!  30  command, or the piece, to the end
 //! ```
 
 use bytes::Bytes;
@@ -14,10 +15,10 @@ use bytes::Bytes;
 use crate::command::{Command, CommandError};
 use crate::limits::{MAX_PROPOSED_COMMAND_BYTES, NUMBER_LIMIT, PROPOSAL_PIECE_BYTES};
 
-/// The version that is written; 1: the first.
-const PROPOSAL_VERSION: u8 = 1;
+/// The version that is written; 2: proposals say which serials their proposer has given up; 1: the first, which is not read any more.
+const PROPOSAL_VERSION: u8 = 2;
 
-const HEADER_BYTES: usize = 22;
+const HEADER_BYTES: usize = 30;
 
 const WHOLE: u8 = 0;
 const PIECE: u8 = 1;
@@ -36,6 +37,8 @@ pub(crate) struct ProposalId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proposal {
     pub(crate) id: ProposalId,
+    /// Below this the proposer waits for none: what it gave up there takes no effect after this proposal.
+    pub(crate) oldest: u64,
     pub(crate) content: Content,
 }
 
@@ -61,6 +64,8 @@ pub(crate) enum ProposalError {
     Kind { found: u8 },
     #[error("serial {found}, expected one from 1 to below {NUMBER_LIMIT}")]
     Serial { found: u64 },
+    #[error("the oldest serial that is waited for is {oldest}, of a proposal with serial {serial}")]
+    Oldest { oldest: u64, serial: u64 },
     #[error("a piece of {length} bytes at {offset}; pieces have 1 to {PROPOSAL_PIECE_BYTES} bytes")]
     Piece { offset: usize, length: usize },
     #[error("not a command")]
@@ -77,6 +82,7 @@ impl Proposal {
         let mut bytes = vec![PROPOSAL_VERSION, kind];
         bytes.extend_from_slice(&self.id.proposer.to_le_bytes());
         bytes.extend_from_slice(&self.id.serial.to_le_bytes());
+        bytes.extend_from_slice(&self.oldest.to_le_bytes());
         bytes.extend_from_slice(&offset.to_le_bytes());
         match &self.content {
             Content::Whole(command) => bytes.extend_from_slice(&command.encode()),
@@ -98,7 +104,11 @@ impl Proposal {
         if !(1..NUMBER_LIMIT).contains(&id.serial) {
             return Err(ProposalError::Serial { found: id.serial });
         }
-        let offset = u32::from_le_bytes(header[18..22].try_into().expect("four bytes")) as usize;
+        let oldest = number(18);
+        if !(1..=id.serial).contains(&oldest) {
+            return Err(ProposalError::Oldest { oldest, serial: id.serial });
+        }
+        let offset = u32::from_le_bytes(header[26..30].try_into().expect("four bytes")) as usize;
         let content = match header[1] {
             WHOLE if offset == 0 => Content::Whole(Command::decode(rest)?),
             WHOLE => return Err(ProposalError::Piece { offset, length: rest.len() }),
@@ -111,6 +121,6 @@ impl Proposal {
             }
             found => return Err(ProposalError::Kind { found }),
         };
-        Ok(Proposal { id, content })
+        Ok(Proposal { id, oldest, content })
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Replica {
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// The command was carried out, now or before; or its piece is in place.
+    /// The command was carried out, now or before; or its proposer has given it up; or its piece is in place.
     InPlace,
     /// A piece before this one is missing: nothing was carried out.
     OutOfPlace,
@@ -46,7 +46,7 @@ impl Replica {
         self.image.state.applied
     }
 
-    /// Whether a proposal was carried out.
+    /// Whether a proposal was carried out, or never will be.
     pub(super) fn holds(&self, id: ProposalId) -> bool {
         self.image.sessions.holds(id)
     }
@@ -60,8 +60,8 @@ impl Replica {
     }
 
     /// Carries out a command that was not carried out before.
-    fn carry_out(&mut self, id: ProposalId, command: &Command) {
-        let is_first = self.image.sessions.note(id);
+    fn carry_out(&mut self, id: ProposalId, oldest: u64, command: &Command) {
+        let is_first = self.image.sessions.note(id, oldest);
         assert!(is_first, "a proposal is carried out once");
         let index = CommandIndex(self.image.state.applied.0 + 1);
         let own = (id.proposer == self.proposer).then(|| self.waiting.take(id.serial)).flatten();
@@ -98,7 +98,7 @@ impl StateMachine for Replica {
             return Ok(Taken::InPlace);
         }
         match &proposal.content {
-            Content::Whole(command) => self.carry_out(id, command),
+            Content::Whole(command) => self.carry_out(id, proposal.oldest, command),
             Content::Piece { offset, bytes, is_last: false } => {
                 let in_place = self.image.assemblies.put(id, *offset, bytes);
                 return Ok(if in_place { Taken::InPlace } else { Taken::OutOfPlace });
@@ -108,7 +108,7 @@ impl StateMachine for Replica {
                 // The leader has decoded it. A member that cannot must not go on as if nothing had been there.
                 let command = Command::decode(&whole).map_err(|error| MachineError(error.to_string()))?;
                 self.image.assemblies.forget(id.proposer);
-                self.carry_out(id, &command);
+                self.carry_out(id, proposal.oldest, &command);
             }
         }
         Ok(Taken::InPlace)

@@ -61,11 +61,14 @@ impl Replicated {
         if self.group.look(|replica| replica.holds(id)) {
             return Answer::Proposed { is_in_place: true };
         }
-        if let Content::Piece { is_last: true, .. } = &proposal.content
-            && let Some(whole) = self.group.look(|replica| replica.whole(id, &proposal.content))
-            && let Err(error) = Command::decode(&whole)
-        {
-            return Answer::Refused { reason: error.to_string() };
+        if let Content::Piece { is_last: true, .. } = &proposal.content {
+            // What can't be looked at is not put into the log: every member would stop at a command that it does not know.
+            let Some(whole) = self.group.look(|replica| replica.whole(id, &proposal.content)) else {
+                return Answer::Proposed { is_in_place: false };
+            };
+            if let Err(error) = Command::decode(&whole) {
+                return Answer::Refused { reason: error.to_string() };
+            }
         }
         match self.group.propose(&proposal).await {
             Ok((_, taken)) => Answer::Proposed { is_in_place: taken == Taken::InPlace },

@@ -2,6 +2,8 @@
 //!
 //! Of each proposer: every serial through `floor`, and those in `above`. Serials come in any order, because proposals are sent side by
 //! side; a proposer never has one under way that is [`PROPOSAL_WINDOW`] behind its newest, so what falls out of the window counts as seen.
+//! So does what its proposer gave up before a proposal that was carried out: else it could come late, out of a connection that died, and
+//! undo what was proposed in its place.
 //!
 //! Part of the replicated state: the same proposals in the same order give the same sessions.
 
@@ -31,8 +33,8 @@ impl Sessions {
         session.is_some_and(|session| session.holds(id.serial))
     }
 
-    /// Notes that a proposal is carried out; false if it was before.
-    pub(crate) fn note(&mut self, id: ProposalId) -> bool {
+    /// Notes that a proposal is carried out, and that its proposer waits for none below `oldest`; false if it was before.
+    pub(crate) fn note(&mut self, id: ProposalId, oldest: u64) -> bool {
         let session = match self.0.iter().position(|session| session.proposer == id.proposer) {
             Some(at) => self.0.remove(at),
             None => {
@@ -43,7 +45,7 @@ impl Sessions {
             }
         };
         self.0.push(session);
-        self.0.last_mut().expect("it was pushed").note(id.serial)
+        self.0.last_mut().expect("it was pushed").note(id.serial, oldest)
     }
 
     /// For sessions that were read: whether they can have come about.
@@ -60,13 +62,13 @@ impl Session {
         serial <= self.floor || self.above.contains(&serial)
     }
 
-    fn note(&mut self, serial: u64) -> bool {
+    fn note(&mut self, serial: u64, oldest: u64) -> bool {
         if self.holds(serial) {
             return false;
         }
         self.above.insert(serial);
         let newest = self.above.last().copied().unwrap_or(0);
-        let least = newest.saturating_sub(PROPOSAL_WINDOW);
+        let least = newest.saturating_sub(PROPOSAL_WINDOW).max(oldest - 1);
         if least > self.floor {
             self.floor = least;
             self.above = self.above.split_off(&(least + 1));

@@ -35,6 +35,12 @@ struct Table {
     waiters: BTreeMap<u64, Waiter>,
 }
 
+impl Table {
+    fn oldest(&self) -> u64 {
+        self.waiters.first_key_value().map_or(self.next_serial, |(oldest, _)| *oldest)
+    }
+}
+
 impl Waiting {
     pub(super) fn new() -> Waiting {
         Waiting { table: Mutex::new(Table { next_serial: 1, waiters: BTreeMap::new() }) }
@@ -44,13 +50,17 @@ impl Waiting {
     pub(super) fn add(&self, waiter: Waiter) -> Option<u64> {
         let mut table = self.table.lock();
         let serial = table.next_serial;
-        let oldest = table.waiters.first_key_value().map_or(serial, |(oldest, _)| *oldest);
-        if serial - oldest >= PROPOSAL_WINDOW {
+        if serial - table.oldest() >= PROPOSAL_WINDOW {
             return None;
         }
         table.next_serial += 1;
         table.waiters.insert(serial, waiter);
         Some(serial)
+    }
+
+    /// Below this nobody waits any more.
+    pub(super) fn oldest(&self) -> u64 {
+        self.table.lock().oldest()
     }
 
     /// What is to be run in place of a proposal's command: it is being carried out now.

@@ -14,7 +14,7 @@ const WIRE_VERSION: u8 = 1;
 
 /// A question for the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// Puts an encoded proposal into the log.
     Propose(Vec<u8>),
     /// Which command is applied where everything is that was acknowledged by now?
@@ -30,7 +30,7 @@ pub(super) enum Ask {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// The proposal was carried out, or its piece is in place; or that is missing which must come before.
     Proposed { is_in_place: bool },
     /// Of [`Ask::Barrier`].
@@ -57,7 +57,7 @@ impl Answer {
 
 /// Bytes that are no message of a version that this binary speaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum WireError {
+pub(crate) enum WireError {
     #[error("expected version {WIRE_VERSION} of managers' messages, found {found:?}")]
     Version { found: Option<u8> },
     #[error("no managers' message: {0}")]
@@ -66,11 +66,11 @@ pub(super) enum WireError {
     TrailingBytes { count: usize },
 }
 
-pub(super) fn encode(message: &impl Serialize) -> Bytes {
+pub(crate) fn encode(message: &impl Serialize) -> Bytes {
     Bytes::from(postcard::to_extend(message, vec![WIRE_VERSION]).expect("encoding into memory cannot fail"))
 }
 
-pub(super) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, WireError> {
+pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, WireError> {
     let content = match bytes.split_first() {
         Some((&WIRE_VERSION, content)) => content,
         other => return Err(WireError::Version { found: other.map(|(version, _)| *version) }),

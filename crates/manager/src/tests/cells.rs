@@ -7,11 +7,11 @@ use topology::ViewError;
 use types::{CellId, DeviceId, DeviceUuid, GatewayId, Generation, NodeId, Token, ViewNumber};
 
 use super::machine::Machine;
-use super::nodes::node;
+use super::nodes::{node, register};
 use crate::limits::MAX_LEARNERS;
 use crate::{
     AddDevice, BeginRemoval, CellError, CellRecord, CreateCell, DeviceState, FinishFounding, FinishRecovery, FoundView,
-    InstallView, LeaveCell, PlaceDevice, RegisterGateway, Registered, SetDeviceState, Snapshot, table,
+    InstallView, LeaveCell, PlaceDevice, Registered, SetDeviceState, Snapshot, table,
 };
 
 pub(super) const CELL: CellId = CellId(0);
@@ -40,10 +40,6 @@ fn recovered(view: u64, decided: &[u16]) -> FinishRecovery {
     FinishRecovery { cell: CELL, view: ViewNumber(view), gateways: gateways(decided) }
 }
 
-fn register(node: u32) -> RegisterGateway {
-    RegisterGateway { cell: CELL, node: NodeId(node) }
-}
-
 pub(super) fn cell(machine: &Machine) -> CellRecord {
     CellRecord::clone(machine.0.cell(CELL).unwrap())
 }
@@ -57,7 +53,7 @@ pub(super) fn three_learners() -> Machine {
         let add = AddDevice { uuid: DeviceUuid([number; 16]), path: "/dev/x".to_owned(), capacity_bytes: 1 << 40 };
         let id = machine.run(add).unwrap().id;
         machine.run(PlaceDevice { id, node: Some(node) }).unwrap();
-        let registered = machine.run(RegisterGateway { cell: CELL, node }).unwrap();
+        let registered = machine.run(register(CELL, node)).unwrap();
         assert_eq!(registered, Registered { gateway: GatewayId(number.into()), token: Token(machine.0.applied().0) });
     }
     machine
@@ -113,7 +109,7 @@ fn a_member_leaves_through_its_removal_and_comes_back_after_its_recovery() {
     assert_eq!((installed.leader, installed.table.generation(), installed.table.copies()), (GatewayId(2), Generation(514), 2));
     assert!(!machine.0.cell(CELL).unwrap().members.contains_key(&GatewayId(1)));
 
-    let again = machine.run(register(1)).unwrap();
+    let again = machine.run(register(CELL, NodeId(1))).unwrap();
     assert_eq!(again.gateway, GatewayId(4));
     assert!(again.token >= cell(&machine).fence(NodeId(1)));
     assert_eq!(machine.run(install(4, &[2, 3, 4], &[1, 2])), Err(CellError::Unsettled { gateway: again.gateway }));
@@ -153,18 +149,18 @@ fn who_joins_does_not_lead() {
 #[test]
 fn a_new_incarnation_ends_the_former_one() {
     let mut machine = three_members();
-    let again = machine.run(register(2)).unwrap();
+    let again = machine.run(register(CELL, NodeId(2))).unwrap();
     let with_learner = cell(&machine);
     assert_eq!((&with_learner.removing, &with_learner.ended), (&gateways(&[2]), &gateways(&[2])));
     assert_eq!(again.gateway, GatewayId(4));
     // The one after it: the learner is forgotten, the member goes on leaving.
-    assert_eq!(machine.run(register(2)).unwrap().gateway, GatewayId(5));
+    assert_eq!(machine.run(register(CELL, NodeId(2))).unwrap().gateway, GatewayId(5));
     assert_eq!(cell(&machine).members.keys().copied().collect::<BTreeSet<_>>(), gateways(&[1, 2, 3, 5]));
     machine.run(install(3, &[1, 3], &[0, 1, 2])).unwrap();
     let shrunk = cell(&machine);
     assert!(shrunk.ended.is_empty() && shrunk.removing.is_empty());
     assert_eq!(shrunk.undecided.keys().copied().collect::<BTreeSet<_>>(), gateways(&[2]));
-    assert_eq!(machine.run(register(9)), Err(CellError::NoSuchNode { node: NodeId(9) }));
+    assert_eq!(machine.run(register(CELL, NodeId(9))), Err(CellError::NoSuchNode { node: NodeId(9) }));
 }
 
 #[test]
@@ -179,7 +175,7 @@ fn who_leaves_by_itself_is_not_waited_for() {
         machine.run(leave(gateway)).unwrap();
     }
     assert_eq!(cell(&machine).ended, gateways(&[1, 2, 3]));
-    machine.run(register(1)).unwrap();
+    machine.run(register(CELL, NodeId(1))).unwrap();
     machine.run(leave(4)).unwrap();
     assert_eq!(cell(&machine).learners().count(), 0);
 }
@@ -189,7 +185,7 @@ fn a_founding_fences_everybody_and_leaves_nobody_undecided() {
     let mut machine = three_members();
     machine.run(begin(3, &[1])).unwrap();
     machine.run(install(3, &[2, 3], &[1, 2])).unwrap();
-    let founder = machine.run(register(2)).unwrap();
+    let founder = machine.run(register(CELL, NodeId(2))).unwrap();
     let not_removed = Err(CellError::NotRemoving { gateway: GatewayId(3) });
     assert_eq!(machine.run(found(4, 4, &[1, 2])), not_removed);
     machine.run(begin(4, &[3])).unwrap();
@@ -243,7 +239,7 @@ fn gateways_numbers_begin_again_without_those_in_use() {
     record.last_gateway = GatewayId(u16::MAX);
     record.undecided.insert(GatewayId(4), record.members[&GatewayId(1)]);
     Arc::make_mut(&mut machine.0.cells).insert(CELL, Arc::new(record));
-    assert_eq!(machine.run(register(1)).unwrap().gateway, GatewayId(5));
+    assert_eq!(machine.run(register(CELL, NodeId(1))).unwrap().gateway, GatewayId(5));
 }
 
 #[test]
@@ -254,8 +250,8 @@ fn learners_are_few() {
     record.members.extend((100..).take(MAX_LEARNERS).map(|gateway| (GatewayId(gateway), member)));
     record.members.values_mut().for_each(|member| member.node = NodeId(1));
     Arc::make_mut(&mut machine.0.cells).insert(CELL, Arc::new(record));
-    assert_eq!(machine.run(register(2)), Err(CellError::TooManyLearners));
-    machine.run(register(1)).unwrap();
+    assert_eq!(machine.run(register(CELL, NodeId(2))), Err(CellError::TooManyLearners));
+    machine.run(register(CELL, NodeId(1))).unwrap();
 }
 
 #[test]
@@ -264,7 +260,7 @@ fn cells_are_made_once() {
     let create = |cell, generation| CreateCell { cell: CellId(cell), generation: Generation(generation) };
     assert_eq!(machine.run(create(0, 0)), Err(CellError::AlreadyExists { cell: CELL }));
     assert_eq!(machine.run(create(1, u32::MAX)), Err(CellError::UsedUp));
-    let nowhere = RegisterGateway { cell: CellId(1), node: NodeId(1) };
+    let nowhere = register(CellId(1), NodeId(1));
     assert_eq!(machine.run(nowhere), Err(CellError::NotFound { cell: CellId(1) }));
 }
 
@@ -277,7 +273,7 @@ fn an_import_skips_numbers_of_cells() {
     let after = cell(&restored);
     assert!(after.view_number().0 > before.view_number().0 + 1_000 && after.generation.0 > before.generation.0 + 1_000);
     assert_eq!((after.view_members(), &after.members), (before.view_members(), &before.members));
-    let again = restored.run(register(1)).unwrap();
+    let again = restored.run(register(CELL, NodeId(1))).unwrap();
     assert!(again.gateway.0 > 1_000 && again.token.0 > 1_000);
     assert!(restored.run(super::nodes::node(9)).unwrap().id.0 > 1_000);
 }

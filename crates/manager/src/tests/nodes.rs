@@ -1,11 +1,16 @@
 //! Nodes, and which devices they serve.
 
-use types::{CellId, DeviceId, DeviceUuid, ErrorKind, Generation, NodeId, NodeIdentity};
+use types::{CellId, DeviceId, DeviceUuid, ErrorKind, Generation, NodeId, NodeIdentity, Token};
 
 use super::machine::Machine;
 use crate::limits::MAX_NODE_TEXT_BYTES;
 use crate::operation::Refusal;
 use crate::{AddDevice, CreateCell, DeviceError, NodeError, PlaceDevice, RegisterGateway, RegisterNode, RemoveNode};
+
+/// A gateway of the node, which ends whatever others it has.
+pub(crate) fn register(cell: CellId, node: NodeId) -> RegisterGateway {
+    RegisterGateway { cell, node, former: Token(u64::MAX) }
+}
 
 /// Node `number` with its own host.
 pub(crate) fn node(number: u8) -> RegisterNode {
@@ -75,7 +80,7 @@ fn a_node_with_a_device_or_a_gateway_stays() {
 
     let cell = CellId(0);
     machine.run(CreateCell { cell, generation: Generation(0) }).unwrap();
-    let gateway = machine.run(RegisterGateway { cell, node: id }).unwrap().gateway;
+    let gateway = machine.run(register(cell, id)).unwrap().gateway;
     let devices = [device.id].into();
     let found = crate::FoundView { cell, expected: types::ViewNumber(0), gateway, devices };
     machine.run(found).unwrap();
@@ -91,7 +96,7 @@ fn a_nodes_learners_go_with_it() {
     let id = machine.run(node(1)).unwrap().id;
     let cell = CellId(3);
     machine.run(CreateCell { cell, generation: Generation(0) }).unwrap();
-    machine.run(RegisterGateway { cell, node: id }).unwrap();
+    machine.run(register(cell, id)).unwrap();
     machine.run(RemoveNode { id }).unwrap();
     assert_eq!(machine.0.cell(cell).unwrap().learners().count(), 0);
 }

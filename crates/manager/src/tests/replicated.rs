@@ -4,6 +4,7 @@ mod basics;
 mod cluster;
 mod faults;
 mod framed;
+mod late;
 mod members;
 mod records;
 mod snapshots;

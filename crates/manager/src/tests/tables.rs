@@ -9,6 +9,7 @@ use types::{DeviceId, Generation, NodeId, ViewNumber};
 use super::cells::{CELL, begin, cell, found, install, three_members};
 use super::format::{former_copy, hex};
 use super::machine::Machine;
+use super::nodes::register;
 use crate::limits::{MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_GROW};
 use crate::record::FormerCellRecord;
 use crate::{CellError, CellRecord, ForgetTables, Snapshot, UpdateDevice, table};
@@ -46,7 +47,7 @@ fn a_table_is_kept_until_a_checkpoint_covers_it() {
 fn a_founding_keeps_the_tables_before_it() {
     let mut machine = three_members();
     machine.run(install(3, &[1, 2, 3], &[0])).unwrap();
-    let founder = machine.run(crate::RegisterGateway { cell: CELL, node: NodeId(1) }).unwrap().gateway;
+    let founder = machine.run(register(CELL, NodeId(1))).unwrap().gateway;
     machine.run(begin(4, &[2, 3])).unwrap();
     machine.run(found(4, founder.0, &[1, 2])).unwrap();
     assert_eq!(former(&machine), [(513, vec![0, 1, 2]), (514, vec![0])]);

@@ -2,7 +2,7 @@
 
 use env::Env;
 use types::{
-    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, ViewNumber,
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, Token, ViewNumber,
 };
 
 use crate::limits::BULK_BLOCKS;
@@ -108,7 +108,7 @@ fn random_command_of_cells(env: &Env) -> Command {
         1 => RemoveNode { id: node }.into(),
         2 => PlaceDevice { id: DeviceId(below(6) as u32), node: (below(4) > 0).then_some(node) }.into(),
         3 => CreateCell { cell, generation: Generation(below(300) as u32) }.into(),
-        4 | 5 => RegisterGateway { cell, node }.into(),
+        4 | 5 => RegisterGateway { cell, node, former: Token(below(2) * u64::MAX) }.into(),
         6 => BeginRemoval { cell, view, gateways: gateways() }.into(),
         7 => LeaveCell { cell, gateway }.into(),
         8 => InstallView { cell, expected: view, members: gateways(), devices: devices() }.into(),

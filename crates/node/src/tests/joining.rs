@@ -193,3 +193,28 @@ fn a_node_without_the_role_of_a_manager_gets_no_vote_and_keeps_one_that_it_has()
         first.stop(&network).await;
     });
 }
+
+/// Caught: it waited for ever for a leader that looked for it where it had been.
+#[test]
+fn a_voter_that_starts_at_another_address_is_told_what_to_do() {
+    simulate(async {
+        let env = Env::simulated(53);
+        let network = SimulatedTransport::new(&env);
+        let (mut first, mut second) = (Member::new(&env, 0), Member::new(&env, 1));
+        first.start(&env, &network).await;
+        second.start(&env, &network).await;
+        first.take_part(&env, &[]).await;
+        first.manager().add_member(second.id(), &second.register.address).await.unwrap();
+        let via = [first.register.address.clone()];
+        second.take_part(&env, &via).await;
+        second.stop(&network).await;
+        let former = std::mem::replace(&mut second.register.address, address(7));
+        second.start(&env, &network).await;
+        let refused = second.try_to_take_part(&env, MemberRole::Voter, &via).await.unwrap_err();
+        assert!(matches!(&refused, NodeError::Moved { known, .. } if *known == former), "{refused}");
+        second.register.address = former;
+        second.take_part(&env, &via).await;
+        second.stop(&network).await;
+        first.stop(&network).await;
+    });
+}

@@ -130,3 +130,19 @@ fn a_node_that_others_cannot_reach_leaves_and_comes_back() {
         assert_eq!(get(&*engines[1], "key").await.unwrap(), Some(2));
     });
 }
+
+/// Caught: it registered another gateway as soon as its manager said that the first had gone, and the view got a member that died at once.
+#[test]
+fn a_gateway_that_has_left_does_not_come_back() {
+    simulate(async {
+        let cluster = Cluster::start(47).await;
+        cluster.all_serve().await;
+        let leaving = cluster.machines[2].node.clone().unwrap();
+        leaving.leave().await;
+        cluster.env.sleep(Duration::from_secs(10)).await;
+        let state = cluster.machines[0].node.as_ref().unwrap().manager().snapshot();
+        let members = &state.cell(crate::CELL).unwrap().members;
+        assert_eq!(members.len(), 2, "{members:?}");
+        assert!(members.values().all(|member| member.node != leaving.status().id), "{members:?}");
+    });
+}

@@ -233,10 +233,12 @@ async fn a_log_that_waits_for_room_takes_what_its_owner_gives_up_and_ends_with_i
         let waiting = wal.reserve(1).await.unwrap().append(vec![1]).unwrap();
         let queued = wal.reserve(1).await.unwrap().append(vec![2]).unwrap();
         env.sleep(Duration::from_secs(60)).await;
+        assert!(wal.waits_for_room());
         if gives_up {
             wal.truncate_before(wal.durable_lsn());
             waiting.await.unwrap();
             queued.await.unwrap();
+            assert!(!wal.waits_for_room());
         } else {
             wal.end("the base can't be written".to_owned());
             for record in [waiting, queued] {

@@ -4,7 +4,7 @@ use types::{GatewayId, NodeId, ViewNumber};
 
 use super::super::{BACKOFF_FORGOTTEN_MS, FIRST_BACKOFF_MS, Heartbeat, Reason, SILENCE_MS, UNREACHABLE_GATEWAY_MS};
 use super::scene::{CELL, STEP_MS, Scene, devices, gateways, heartbeat};
-use crate::RegisterGateway;
+use crate::tests::nodes::register;
 
 #[test]
 fn the_devices_beside_a_gateway_that_can_not_be_reached_leave_with_it() {
@@ -25,7 +25,7 @@ fn scene_of_a_return() -> Scene {
     let mut scene = Scene::of_members();
     scene.says(1).unreachable_gateways = gateways(&[2]);
     scene.pass(UNREACHABLE_GATEWAY_MS + STEP_MS);
-    scene.apply(RegisterGateway { cell: CELL, node: NodeId(2) });
+    scene.apply(register(CELL, NodeId(2)));
     *scene.says(2) = Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(2, ViewNumber(0)) };
     for number in [1, 3] {
         *scene.says(number) = Heartbeat { decided: gateways(&[2]), recovered: true, ..heartbeat(number as u16, ViewNumber(0)) };
@@ -80,7 +80,7 @@ fn who_was_reported_and_then_silent_comes_back_without_a_wait_however_often() {
         assert_eq!((scene.cell().is_in_view(GatewayId(gateway)), scene.table()), (true, devices(&[0, 1])), "reported");
         scene.pass(SILENCE_MS + 2_500);
         assert_eq!(scene.cell().view_members(), [GatewayId(1), GatewayId(2)]);
-        scene.apply(RegisterGateway { cell: CELL, node: NodeId(3) });
+        scene.apply(register(CELL, NodeId(3)));
         scene.says[2] = node.map(|node| Heartbeat { gateway: Some(GatewayId(next)), ..node });
         for number in [1, 2] {
             let decided = gateways(&[gateway]);
@@ -103,7 +103,7 @@ fn who_never_spoke_to_a_leader_comes_back_without_a_wait() {
     scene.pass(2_100);
     assert!(scene.proposed.contains(&Reason::Unreachable(GatewayId(3))), "{:?}", scene.proposed);
     assert_eq!((scene.cell().view_members(), scene.table()), (&[GatewayId(1), GatewayId(2)][..], devices(&[0, 1])));
-    scene.apply(RegisterGateway { cell: CELL, node: NodeId(3) });
+    scene.apply(register(CELL, NodeId(3)));
     scene.says[2] = Some(Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(3, ViewNumber(0)) });
     for number in [1, 2] {
         *scene.says(number) = Heartbeat { decided: gateways(&[3]), recovered: true, ..heartbeat(number as u16, ViewNumber(0)) };

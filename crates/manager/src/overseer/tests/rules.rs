@@ -5,7 +5,8 @@ use super::super::{
     UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS,
 };
 use super::scene::{CELL, STEP_MS, Scene, at, devices, gateways, heartbeat};
-use crate::{BeginRemoval, LeaveCell, RegisterGateway};
+use crate::tests::nodes::register;
+use crate::{BeginRemoval, LeaveCell};
 use types::{CellId, GatewayId, NodeId, ViewNumber};
 
 #[test]
@@ -28,7 +29,7 @@ fn leases_are_the_newest_views_members() {
     scene.commits = false;
     scene.apply(BeginRemoval { cell: CELL, view: now, gateways: gateways(&[1]) });
     assert_eq!(scene.lease(heartbeat(1, now)), Err(Refused::Removing));
-    scene.apply(RegisterGateway { cell: CELL, node: NodeId(1) });
+    scene.apply(register(CELL, NodeId(1)));
     let learner = Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(1, now) };
     assert_eq!(scene.lease(learner), Err(Refused::NotInView));
     let outputs = scene.overseer.step(Input::Heartbeat(Heartbeat { cell: CellId(1), ..heartbeat(2, now) }), at(scene.now_ms));
@@ -93,7 +94,7 @@ fn of_two_that_can_not_reach_each_other_the_greater_leaves_and_comes_back_later_
         // It comes back as another incarnation, and everything is decided at once.
         let node = NodeId(2);
         let former = *scene.cell().undecided.keys().next().expect("somebody left");
-        scene.apply(RegisterGateway { cell: CELL, node });
+        scene.apply(register(CELL, node));
         *scene.says(2) = Heartbeat { gateway: Some(GatewayId(gateway)), ..heartbeat(2, ViewNumber(0)) };
         for number in [1, 3] {
             *scene.says(number) =
@@ -240,7 +241,7 @@ fn a_founding_waits_for_devices_and_not_for_ever() {
     scene.proposed.clear();
     scene.pass(5_000);
     assert_eq!(scene.proposed, [], "nobody is there to found it");
-    scene.apply(RegisterGateway { cell: CELL, node: NodeId(2) });
+    scene.apply(register(CELL, NodeId(2)));
     scene.says[1] = Some(Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(2, ViewNumber(0)) });
     scene.pass(FOUNDING_WAIT_MS);
     assert_eq!(scene.proposed, []);
@@ -256,7 +257,7 @@ fn silent_members_are_removed_for_good_before_a_founding() {
     scene.says = vec![None, None, None];
     scene.pass(10_000);
     assert_eq!(scene.proposed, [], "they may come back, and go on as they were");
-    scene.apply(RegisterGateway { cell: CELL, node: NodeId(1) });
+    scene.apply(register(CELL, NodeId(1)));
     scene.says[0] = Some(Heartbeat { gateway: Some(GatewayId(4)), ..heartbeat(1, ViewNumber(0)) });
     scene.pass(FOUNDING_WAIT_MS + 2 * STEP_MS);
     let founds = || Reason::NobodyLives(GatewayId(4));

@@ -1,10 +1,9 @@
 //! Three members with a device each, that say what they are told to.
 
 use super::super::{DeviceReport, Facts, Heartbeat, Input, Output, Overseer, Reason, Refused};
-use crate::tests::nodes::node;
+use crate::tests::nodes::{node, register};
 use crate::{
-    AddDevice, Command, CommandIndex, CreateCell, FinishFounding, FoundView, InstallView, PlaceDevice, RegisterGateway,
-    Snapshot, apply,
+    AddDevice, Command, CommandIndex, CreateCell, FinishFounding, FoundView, InstallView, PlaceDevice, Snapshot, apply,
 };
 use std::collections::BTreeSet;
 use topology::{ClockReading, LeaseTerms};
@@ -74,7 +73,7 @@ impl Scene {
             let uuid = DeviceUuid([number; 16]);
             scene.apply(AddDevice { uuid, path: String::new(), capacity_bytes: 1 });
             scene.apply(PlaceDevice { id: DeviceId(u32::from(number) - 1), node: Some(NodeId(number.into())) });
-            scene.apply(RegisterGateway { cell: CELL, node: NodeId(number.into()) });
+            scene.apply(register(CELL, NodeId(number.into())));
         }
         scene
     }

@@ -12,7 +12,8 @@ use types::{CellId, DeviceId, DeviceUuid, GatewayId, Generation, NodeId, NodeIde
 
 use super::super::{Answer, DeviceReport, Facts, HEARTBEAT_INTERVAL_MS, Heartbeat, Input, Output, Overseer};
 use crate::record::CellRecord;
-use crate::{AddDevice, Command, CommandIndex, CreateCell, PlaceDevice, RegisterGateway, RegisterNode, Snapshot, apply};
+use crate::tests::nodes;
+use crate::{AddDevice, Command, CommandIndex, CreateCell, PlaceDevice, RegisterNode, Snapshot, apply};
 
 pub(super) const CELL: CellId = CellId(0);
 const STEP_MS: u64 = 10;
@@ -342,7 +343,7 @@ impl World {
         self.nodes[at].process.take_if(|process| process.asks_again && !may_answer(process));
         if self.nodes[at].process.is_none() && !self.nodes[at].is_registering {
             self.nodes[at].is_registering = true;
-            let command = RegisterGateway { cell: CELL, node: self.nodes[at].id }.into();
+            let command = nodes::register(CELL, self.nodes[at].id).into();
             self.messages.push((self.now_ms + 20, Message::Command { command, registers: Some(at) }));
         }
         if self.now_ms < self.nodes[at].beats_at {

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use consensus::{BASE_BYTES, LogPlace, Node, NodeId, Peer, SimulatedTransport, TaggedTransport, Transport};
 use disk::{SimDisk, SimOptions};
-use env::Env;
-use net::{Router, ServiceTag};
+use env::{Env, Instant};
+use net::{BoxFuture, Refusal, Request, Router, Service, ServiceTag};
+use parking_lot::Mutex;
 use wal::RegionStore;
 
 use crate::manager::Backing;
@@ -54,6 +57,39 @@ pub(crate) async fn single_member(env: &Env) -> Manager {
     cluster.start(NodeId(1)).await;
     cluster.form(1).await;
     cluster.manager(NodeId(1)).clone()
+}
+
+/// Requests in connections that have died: their bytes are on the way, and nobody waits for answers.
+pub(crate) struct HeldBack {
+    there: Arc<dyn Service>,
+    held: Mutex<Vec<Bytes>>,
+    is_over: AtomicBool,
+}
+
+impl HeldBack {
+    /// What comes from now on gets there, and what was held back has not yet.
+    pub(crate) fn ends(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// What was held back gets there. How much that was.
+    pub(crate) async fn deliver(&self, deadline: Instant) -> usize {
+        let held = std::mem::take(&mut *self.held.lock());
+        for payload in &held {
+            self.there.handle(Request { payload: payload.clone(), deadline }).await.unwrap();
+        }
+        held.len()
+    }
+}
+
+impl Service for HeldBack {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        if self.is_over.load(Ordering::SeqCst) {
+            return self.there.handle(request);
+        }
+        self.held.lock().push(request.payload);
+        Box::pin(std::future::pending())
+    }
 }
 
 impl Cluster {
@@ -109,6 +145,16 @@ impl Cluster {
         let router = Router::new().with(ServiceTag::CONSENSUS, node.service()).with(ServiceTag::MANAGER, manager.service());
         self.network.plug_in(id, Arc::new(router));
         host.running = Some((node, manager));
+    }
+
+    /// From now on what members ask this one's manager does not get there.
+    pub(crate) fn hold_back(&self, id: NodeId) -> Arc<HeldBack> {
+        let (node, manager) = self.hosts[&id].running.as_ref().expect("a running host");
+        let held_back =
+            Arc::new(HeldBack { there: manager.service(), held: Mutex::default(), is_over: AtomicBool::new(false) });
+        let router = Router::new().with(ServiceTag::CONSENSUS, node.service());
+        self.network.plug_in(id, Arc::new(router.with(ServiceTag::MANAGER, Arc::clone(&held_back) as Arc<dyn Service>)));
+        held_back
     }
 
     /// The power of a host goes: what was not durable is lost.

@@ -17,17 +17,20 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn piece(offset: usize, bytes: &[u8], is_last: bool) -> Proposal {
-    Proposal { id: ID, content: Content::Piece { offset, bytes: Bytes::copy_from_slice(bytes), is_last } }
+    Proposal { id: ID, oldest: 3, content: Content::Piece { offset, bytes: Bytes::copy_from_slice(bytes), is_last } }
 }
 
 #[test]
 fn golden_proposals() {
     let start: Command = BeginStart { cell: CellId(2) }.into();
-    let (proposer, serial) = ("0102030405060708", "0201000000000000");
+    let (proposer, serial, oldest) = ("0102030405060708", "0201000000000000", "0300000000000000");
     let golden = [
-        (Proposal { id: ID, content: Content::Whole(start) }, ["0100", proposer, serial, "00000000", "011202"]),
-        (piece(256, &[9, 8], false), ["0101", proposer, serial, "00010000", "0908"]),
-        (piece(1, &[7], true), ["0102", proposer, serial, "01000000", "07"]),
+        (
+            Proposal { id: ID, oldest: 3, content: Content::Whole(start) },
+            ["0200", proposer, serial, oldest, "00000000", "011202"],
+        ),
+        (piece(256, &[9, 8], false), ["0201", proposer, serial, oldest, "00010000", "0908"]),
+        (piece(1, &[7], true), ["0202", proposer, serial, oldest, "01000000", "07"]),
     ];
     for (proposal, bytes) in golden {
         assert_eq!(hex(&proposal.encode()), bytes.concat());
@@ -44,13 +47,15 @@ fn what_is_no_proposal_is_refused() {
         Proposal::decode(&bytes).unwrap_err()
     };
     assert_eq!(Proposal::decode(&[]), Err(ProposalError::Version { found: None }));
-    assert_eq!(with(0, 2), ProposalError::Version { found: Some(2) });
+    assert_eq!(with(0, 1), ProposalError::Version { found: Some(1) });
     assert_eq!(with(1, 3), ProposalError::Kind { found: 3 });
     assert!(matches!(with(1, 0), ProposalError::Command(_)));
     assert!(matches!(with(17, 0xff), ProposalError::Serial { .. }));
-    assert!(matches!(with(21, 0xff), ProposalError::Piece { .. }));
-    assert_eq!(Proposal::decode(&good[..21]), Err(ProposalError::Short { found: 21 }));
-    assert_eq!(Proposal::decode(&good[..22]), Err(ProposalError::Piece { offset: 0, length: 0 }));
+    assert_eq!(with(18, 0), ProposalError::Oldest { oldest: 0, serial: 258 });
+    assert!(matches!(with(20, 1), ProposalError::Oldest { .. }));
+    assert!(matches!(with(29, 0xff), ProposalError::Piece { .. }));
+    assert_eq!(Proposal::decode(&good[..29]), Err(ProposalError::Short { found: 29 }));
+    assert_eq!(Proposal::decode(&good[..30]), Err(ProposalError::Piece { offset: 0, length: 0 }));
     let long = piece(0, &vec![1; PROPOSAL_PIECE_BYTES + 1], false).encode();
     assert_eq!(Proposal::decode(&long), Err(ProposalError::Piece { offset: 0, length: PROPOSAL_PIECE_BYTES + 1 }));
     let mut zero = good.clone();
@@ -62,14 +67,24 @@ fn what_is_no_proposal_is_refused() {
 fn a_proposer_is_remembered_until_as_many_others_were_heard() {
     let mut sessions = Sessions::default();
     let id = |proposer, serial| ProposalId { proposer, serial };
-    assert!(sessions.note(id(1, 1)));
+    assert!(sessions.note(id(1, 1), 1));
     for other in 2..=MAX_PROPOSERS as u64 {
-        assert!(sessions.note(id(other, 1)));
+        assert!(sessions.note(id(other, 1), 1));
     }
-    assert!(sessions.holds(id(1, 1)) && !sessions.note(id(1, 1)), "the first is still there, and heard of again");
-    assert!(sessions.note(id(1000, 1)));
+    assert!(sessions.holds(id(1, 1)) && !sessions.note(id(1, 1), 1), "the first is still there, and heard of again");
+    assert!(sessions.note(id(1000, 1), 1));
     assert!(!sessions.holds(id(2, 1)), "the one heard of longest ago has gone");
     assert!(sessions.holds(id(1, 1)) && sessions.are_sound());
+}
+
+#[test]
+fn what_was_given_up_before_a_proposal_counts_as_seen() {
+    let mut sessions = Sessions::default();
+    let id = |serial| ProposalId { proposer: 1, serial };
+    assert!(sessions.note(id(2), 1) && sessions.note(id(7), 5));
+    assert!((1..=4).all(|serial| sessions.holds(id(serial)) && !sessions.note(id(serial), 1)));
+    assert!([5, 6, 8].into_iter().all(|serial| !sessions.holds(id(serial))) && sessions.are_sound());
+    assert!(sessions.note(id(6), 6) && sessions.holds(id(5)) && sessions.are_sound());
 }
 
 #[test]
@@ -115,7 +130,7 @@ proptest! {
             let is_new = seen.insert((*proposer, serial));
             let id = ProposalId { proposer: *proposer, serial };
             prop_assert_eq!(sessions.holds(id), !is_new, "step {}", step);
-            prop_assert_eq!(sessions.note(id), is_new);
+            prop_assert_eq!(sessions.note(id, 1), is_new);
         }
         proptest::prop_assert!(sessions.are_sound());
     }
@@ -127,7 +142,7 @@ proptest! {
             apply(CommandIndex(index), &BeginStart { cell: CellId((index % 5) as u16) }.into(), &mut image.state);
         }
         for (proposer, serial) in serials {
-            image.sessions.note(ProposalId { proposer: proposer % 80, serial });
+            image.sessions.note(ProposalId { proposer: proposer % 80, serial }, 1 + serial / 2);
             image.assemblies.put(ProposalId { proposer: proposer % 20, serial }, 0, &Bytes::from(vec![serial as u8; 3]));
         }
         let bytes = image.encode();
