@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, CopyOf};
 use format::chunk_id::{ChunkId, ChunkNumber};
-use format::chunk_place::{BlockPlace, ChunkPlaces};
+use format::chunk_place::{BlockPlace, ChunkPlaces, MAX_CHUNK_COPIES};
 use format::chunk_update::{LookupChange, LookupUpdate, Stream};
 use types::DeviceId;
 
@@ -49,7 +49,7 @@ pub enum Errand {
     Audit {
         era: Era,
     },
-    /// A step of a relocation.
+    /// A step of a relocation, or of another change of places.
     Move {
         relocation: u64,
         step: MoveStep,
@@ -301,7 +301,7 @@ fn forget(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
 
 /// Has a copy depart, whatever it is; then it can be forgotten.
 fn discard(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
-    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: Era(era.0 + 1) })
+    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: era.next(MAX_CHUNK_COPIES) })
 }
 
 fn errand(errand: Errand, copy: CopyOf, request: NodeRequest) -> Order {

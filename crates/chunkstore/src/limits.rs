@@ -45,6 +45,13 @@ pub const MAX_SILENT_ERRANDS: usize = 1;
 pub const MAX_PROPOSALS: usize = 256;
 /// Copies on one lost device for which a leader begins relocations at a time.
 pub const MAX_REPAIRS: usize = 256;
+/// A put whose hosts are not all there is acknowledged with fewer copies than it wants, but not with fewer than this.
+pub const MIN_COPIES: usize = 2;
+/// How long a leader looks in vain for a place for lost copies before their places are given up: a node that takes the lost one's place may be about to come.
+pub const SHRINK_WAIT: Duration = Duration::from_secs(10);
+/// Chunks with fewer copies than are wanted that a leader looks at each time, and whose rows it takes out of pages.
+pub const MAX_GROWTH_LOOKS: usize = 1_024;
+pub const MAX_GROWTH_ROWS: usize = 8_192;
 /// Missing copies that a leader remembers.
 pub const MAX_MISSING: usize = 65_536;
 /// How often a leader looks through all chunks for copies in lost places, when it has found none left.

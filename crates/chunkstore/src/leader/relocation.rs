@@ -1,8 +1,10 @@
-//! The driver of one relocation (RFD 11, rule 7).
+//! The driver of one relocation (RFD 11, rule 7), or of another change of places (RFD 18).
 //!
 //! ```text
 //!   depart ─► source ─┐
 //!   raise ──► others ─┴─ all ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
+//!
+//!   without a source nobody departs;  without a target: raised, and at least one is there ─► moved
 //! ```
 //!
 //! A copy that is to stay and is not there takes no write, of the old era or of the new one: the relocation goes on without it, and it is found
@@ -23,7 +25,7 @@ pub(super) struct Driver {
     raised: BTreeMap<BlockPlace, Mark>,
     /// Copies that stay, and are not there: they were asked to raise their era.
     missing: BTreeSet<BlockPlace>,
-    /// The source answers nobody: it has departed, or is lost.
+    /// The source answers nobody: it has departed, or is lost; or there is none.
     has_departed: bool,
     /// Copies without content that could be taken.
     empty: BTreeSet<BlockPlace>,
@@ -56,10 +58,13 @@ impl Driver {
         self.asked = asked;
         if asked.places.iter().all(|place| self.empty.contains(&place)) {
             self.empty.clear();
+            if self.raised.is_empty() {
+                self.missing.clear();
+            }
         }
+        self.has_departed |= asked.is_lost || asked.from.is_none();
         if asked.is_lost {
-            self.has_departed = true;
-            self.empty.insert(asked.from);
+            self.empty.extend(asked.from);
         }
     }
 
@@ -67,15 +72,22 @@ impl Driver {
     pub fn orders(&self, lost: &Lost) -> Vec<Order> {
         let Move { id, from, to, era, relocation, .. } = self.asked;
         if self.is_brought {
-            return vec![Order::Propose(ChunkCommand::Moved { id, from, to })];
+            return vec![Order::Propose(ChunkCommand::Moved { id, relocation })];
         }
-        if let Some(LiveCopy { version, capacity, is_settled, content: Some(content), .. }) = self.taken.clone() {
+        if let Some(LiveCopy { version, capacity, is_settled, content: Some(content), .. }) = self.taken.clone()
+            && let Some(to) = to
+        {
             let request = NodeRequest::Bring { relocation, era, capacity, version, is_settled, content };
             return vec![self.order(MoveStep::Bring, to, request)];
         }
         // No write of the old era can be completed any more. A copy that is lost, or not there, takes none either.
         let is_decided = |place: &BlockPlace| self.raised.contains_key(place) || self.missing.contains(place);
         if self.has_departed && self.survivors(lost).all(|place| is_decided(&place)) {
+            let Some(to) = to else {
+                // Those that stay have all that anybody was told; but one must be there.
+                let is_any_left = self.survivors(lost).any(|place| self.raised.contains_key(&place));
+                return is_any_left.then_some(Order::Propose(ChunkCommand::Moved { id, relocation })).into_iter().collect();
+            };
             // Where no copy is left, a former leader may have brought it there before that.
             let is_at_target = !self.is_target_empty && self.asked.places.iter().all(|place| lost.holds(place));
             let place = self.best(lost).or(Some(to).filter(|_| is_at_target));
@@ -85,7 +97,7 @@ impl Driver {
         let unraised = self.survivors(lost).filter(|place| !is_decided(place));
         let mut orders: Vec<Order> =
             unraised.map(|place| self.order(MoveStep::Raise, place, NodeRequest::Raise { era })).collect();
-        if !self.has_departed {
+        if let Some(from) = from.filter(|_| !self.has_departed) {
             orders.push(self.order(MoveStep::Depart, from, NodeRequest::Depart { era }));
         }
         orders
@@ -96,7 +108,7 @@ impl Driver {
         let Move { from, .. } = self.asked;
         let has_content = |place: &BlockPlace| !self.empty.contains(place);
         let others = || self.survivors(lost).filter(has_content);
-        Some(from).filter(has_content).or_else(|| others().max_by_key(|place| self.raised.get(place).copied()))
+        from.filter(has_content).or_else(|| others().max_by_key(|place| self.raised.get(place).copied()))
     }
 
     pub fn answered(&mut self, step: MoveStep, place: BlockPlace, answer: &NodeAnswer, lost: &Lost) -> Vec<Order> {
@@ -113,8 +125,8 @@ impl Driver {
                 self.missing.insert(place);
                 self.empty.insert(place);
             }
-            (MoveStep::Take, NodeAnswer::Live(_)) if place == self.asked.to => self.is_brought = true,
-            (MoveStep::Take, NodeAnswer::Absent) if place == self.asked.to => self.is_target_empty = true,
+            (MoveStep::Take, NodeAnswer::Live(_)) if Some(place) == self.asked.to => self.is_brought = true,
+            (MoveStep::Take, NodeAnswer::Absent) if Some(place) == self.asked.to => self.is_target_empty = true,
             (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
             // Another copy must do.
             (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) => _ = self.empty.insert(place),
@@ -140,7 +152,7 @@ impl Driver {
 
     /// The copies that stay.
     fn survivors<'a>(&'a self, lost: &'a Lost) -> impl Iterator<Item = BlockPlace> + 'a {
-        self.asked.places.iter().filter(|place| *place != self.asked.from && !lost.holds(*place))
+        self.asked.places.iter().filter(|place| Some(*place) != self.asked.from && !lost.holds(*place))
     }
 
     fn order(&self, step: MoveStep, place: BlockPlace, request: NodeRequest) -> Order {

@@ -6,6 +6,7 @@ mod condemning;
 mod errands;
 #[cfg(test)]
 mod fixture;
+mod growing;
 pub mod healing;
 mod sweep;
 
@@ -32,6 +33,7 @@ use ailing::Ailing;
 use compaction::Compaction;
 use condemning::Condemning;
 use errands::Errands;
+use growing::Growing;
 use healing::Looked;
 use sweep::Sweep;
 
@@ -57,6 +59,7 @@ pub struct Leading {
     forgotten: BTreeMap<DeviceId, Instant>,
     ailing: Ailing,
     looked: Looked,
+    growing: Growing,
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
     compaction: Compaction,
@@ -65,10 +68,10 @@ pub struct Leading {
     pub sweep: Sweep,
 }
 
-/// The place that a copy leaves.
+/// The place that a copy leaves, if it is not one more.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    from: BlockPlace,
+    from: Option<BlockPlace>,
     /// Nobody will read there any more.
     is_lost: bool,
     /// Another block of the device will do where no other device does.
@@ -78,16 +81,21 @@ pub struct Leaving {
 impl Leaving {
     /// A person wants it.
     pub fn asked(from: BlockPlace) -> Leaving {
-        Leaving { from, is_lost: false, may_stay: false }
+        Leaving { from: Some(from), is_lost: false, may_stay: false }
     }
 
     fn lost(from: BlockPlace) -> Leaving {
-        Leaving { from, is_lost: true, may_stay: true }
+        Leaving { from: Some(from), is_lost: true, may_stay: true }
     }
 
     /// Its content is not there.
     fn ailing(from: BlockPlace) -> Leaving {
-        Leaving { from, is_lost: false, may_stay: true }
+        Leaving { from: Some(from), is_lost: false, may_stay: true }
+    }
+
+    /// None: a copy is added.
+    fn nothing() -> Leaving {
+        Leaving { from: None, is_lost: false, may_stay: false }
     }
 }
 
@@ -109,6 +117,7 @@ impl Leading {
             forgotten: BTreeMap::new(),
             ailing: Ailing::default(),
             looked: Looked::default(),
+            growing: Growing::default(),
             looked_for_idle: None,
             compaction: Compaction::default(),
             condemning: Condemning::default(),
@@ -227,18 +236,37 @@ impl Leading {
         true
     }
 
-    /// A relocation that needs another target: its own has no room, or is lost.
+    /// A relocation that needs another target: its own has no room, is lost, or does not answer.
     pub fn retarget(
         &mut self,
+        now: Instant,
         state: &Snapshot,
         unit: &MaintenanceUnit,
         asked: Move,
         random: &mut Random<'_>,
     ) -> Option<Order> {
         let Move { id, from, to, is_lost, .. } = asked;
-        self.placing.note_refused(to);
+        to.into_iter().for_each(|to| self.placing.note_refused(to));
         // It can't be given up: it goes where it can.
-        self.relocation(state, unit, id, Leaving { from, is_lost, may_stay: true }, random).map(Order::Propose)
+        let leaving = Leaving { from, is_lost, may_stay: from.is_some() };
+        let other = self.relocation(state, unit, id, leaving, random);
+        // Of the placers that look at no loads some name the same node again.
+        let is_good = |command: &ChunkCommand| match command {
+            ChunkCommand::Relocate(Relocation { to: Some(to), .. }) => self.is_up(state, *to),
+            _ => false,
+        };
+        match (other.filter(is_good), from) {
+            (Some(other), _) => Some(Order::Propose(other)),
+            (None, None) => Some(give_up_growth(id)),
+            (None, Some(from)) if is_lost => self.give_up_place(now, unit, id, from),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// Whether the node of a place was heard of lately.
+    fn is_up(&self, state: &Snapshot, place: BlockPlace) -> bool {
+        let node = state.device(place.device()).and_then(|device| device.node);
+        node.is_some_and(|node| self.placing.is_up(node))
     }
 
     /// To where a copy can go: not to a host that has one.
@@ -252,7 +280,7 @@ impl Leading {
     ) -> Option<ChunkCommand> {
         let Leaving { from, is_lost, may_stay } = leaving;
         let (places, bytes) = (unit.places_of(id)?, unit.bytes_of(id)?);
-        let stays = places.iter().filter(|place| *place != from);
+        let stays = places.iter().filter(|place| Some(*place) != from);
         let stays: Vec<NodeId> = stays.filter_map(|place| state.device(place.device())?.node).collect();
         let wanted = Wanted { bytes, chunk: id.nonce.0 };
         let elsewhere = self.placing.choose_target(unit, wanted, &stays, from, false, random);
@@ -262,8 +290,13 @@ impl Leading {
         };
         // Relocations are few: what is promised beyond them comes back at once.
         self.placing.settle([to], bytes);
-        Some(ChunkCommand::Relocate(Relocation { id, from, to, is_lost }))
+        Some(ChunkCommand::Relocate(Relocation { id, from, to: Some(to), is_lost }))
     }
+}
+
+/// What was to be one copy more is none.
+fn give_up_growth(id: ChunkId) -> Order {
+    Order::Propose(ChunkCommand::Relocate(Relocation { id, from: None, to: None, is_lost: false }))
 }
 
 fn space_of(state: &Snapshot) -> impl Iterator<Item = (DeviceId, u32, u32)> {

@@ -63,10 +63,12 @@ impl Leading {
         self.notice_lost(now, state, unit, &found);
         self.look_for_rows(now, unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
-        let mut orders = self.rescue_moves(state, unit, random);
+        self.growing.look();
+        let mut orders = self.rescue_moves(now, state, unit, random);
         orders.extend(self.heal_lost(now, state, unit, random));
         let (mend, hopeless) = self.mend(now, state, unit, &found);
         orders.extend(self.heal_missing(state, unit, &found, hopeless, random));
+        orders.extend(self.grow(now, state, unit, &found, random));
         Healing { orders, mend, condemn: self.condemnable(now, state, unit, &found) }
     }
 
@@ -94,6 +96,7 @@ impl Leading {
         self.condemning.choose(now, &damaged.map(|(place, _)| *place).collect());
         let blocks = self.condemning.sought().iter().chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
         self.sweep.look_for(lost.devices().clone(), blocks);
+        self.sweep.look_for_growth(self.placing.open_hosts());
     }
 
     /// Rows of a page that were looked for are in the state; so many others have no copy.
@@ -118,19 +121,17 @@ impl Leading {
         self.looked.page = Some(page);
     }
 
-    /// Relocations that can't go on: their source, or their target, is lost meanwhile.
-    fn rescue_moves(&mut self, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
-        if self.leader.lost().is_empty() {
-            return Vec::new();
-        }
+    /// Relocations that can't go on: their source, or their target, is lost meanwhile. Those without a source, or with a lost one, do not wait for a target that
+    /// is away either: modifications of their chunks wait for them.
+    fn rescue_moves(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
         let mut orders = Vec::new();
         for duty in unit.duties() {
             let Duty::Move(told) = duty else { continue };
             let lost = self.leader.lost();
-            let (asked, is_target_lost) =
-                (Move { is_lost: told.is_lost || lost.holds(told.from), ..told }, lost.holds(told.to));
-            if is_target_lost {
-                orders.extend(self.retarget(state, unit, asked, random));
+            let asked = Move { is_lost: told.is_lost || told.from.is_some_and(|from| lost.holds(from)), ..told };
+            let waits_for = |to: BlockPlace| lost.holds(to) || ((asked.is_lost || told.from.is_none()) && !self.is_up(state, to));
+            if told.to.is_some_and(waits_for) {
+                orders.extend(self.retarget(now, state, unit, asked, random));
             } else if asked.is_lost && !told.is_lost {
                 // To the same target: it only says that.
                 let Move { id, from, to, is_lost, .. } = asked;
@@ -154,7 +155,12 @@ impl Leading {
             self.looked.lost = Some(now);
             self.tell_of_gone(unit);
         }
-        self.relocate_all(state, unit, due, Leaving::lost, random)
+        let mut orders = Vec::new();
+        for (id, from) in due {
+            let command = self.relocation(state, unit, id, Leaving::lost(from), random);
+            orders.extend(command.map(Order::Propose).or_else(|| self.give_up_place(now, unit, id, from)));
+        }
+        orders
     }
 
     /// Whether all of these places are lost for good.
@@ -219,20 +225,8 @@ impl Leading {
         };
         let copies = found.missing.iter().copied().chain(hopeless);
         let due: Vec<(ChunkId, BlockPlace)> = copies.filter(is_due).take(MAX_REPAIRS).collect();
-        self.relocate_all(state, unit, due, Leaving::ailing, random)
-    }
-
-    /// Of chunks with which nothing is under way.
-    fn relocate_all(
-        &mut self,
-        state: &Snapshot,
-        unit: &MaintenanceUnit,
-        copies: Vec<(ChunkId, BlockPlace)>,
-        leaving: impl Fn(BlockPlace) -> Leaving,
-        random: &mut Random<'_>,
-    ) -> Vec<Order> {
-        let relocation = |(id, from)| self.relocation(state, unit, id, leaving(from), random).map(Order::Propose);
-        copies.into_iter().filter_map(relocation).collect()
+        let relocation = |(id, from)| self.relocation(state, unit, id, Leaving::ailing(from), random).map(Order::Propose);
+        due.into_iter().filter_map(relocation).collect()
     }
 
     /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good. Of those whose rows are here, or in this page.

@@ -1,5 +1,7 @@
 //! A member that leads a unit alone, over a simulated disk, with nodes that answer nothing but what they are asked to.
 
+mod short;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +20,8 @@ use wal::RegionStore;
 
 use super::UnitMember;
 use crate::limits::{LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE};
-use crate::maintenance::{Answer, Refusal};
-use crate::played::{Played, map_of_nodes};
+use crate::maintenance::{self, Refusal};
+use crate::played::{Answer, Played, map_of_nodes};
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::settings::ChunkSettings;
 use crate::units::machine::UnitMachine;
@@ -67,12 +69,17 @@ fn place(device: u32, block: u32) -> BlockPlace {
 impl Rig {
     /// Devices 1 and 2 have volumes when they are registered.
     async fn new(seed: u64) -> Rig {
+        Rig::of_nodes(seed, &[OWN, OTHER], Box::new(|_, _, _| Bytes::new())).await
+    }
+
+    /// Nodes with a device each, of the same number.
+    async fn of_nodes(seed: u64, nodes: &[NodeId], answer: Answer) -> Rig {
         let env = Env::simulated(seed);
         let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
-        for number in 0..3 {
+        for number in 0..=nodes.len() as u8 {
             manager.add_device(DeviceUuid([number; 16]), "/dev/x", 1 << 40).await.expect("a device");
         }
-        for id in [OWN, OTHER] {
+        for id in nodes.iter().copied() {
             assert_eq!(manager.register_node(node(id)).await.expect("a node").id, id);
             manager.place_device(DeviceId(id.0), Some(id)).await.expect("the node is there");
         }
@@ -85,7 +92,7 @@ impl Rig {
         let consensus = Node::open(&env, id, &log, SimulatedTransport::new(&env).port(id)).await.expect("a log");
         let group = consensus.start_group(GroupId(9), UnitMachine::new(SHARD, CAPACITY)).await.expect("a group");
         group.initialize(&BTreeMap::from([(id, node(OWN).address)])).await.expect("it is new");
-        let played = Arc::new(Played::new(&env, map_of_nodes(3, &[1], &[1]), Box::new(|_, _, _| Bytes::new())));
+        let played = Arc::new(Played::new(&env, map_of_nodes(nodes.len() as u32 + 1, &[1], &[1]), answer));
         let reach = Arc::new(played.clone());
         let member = UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default());
         let rig = Rig { env, manager, group, played, member, calls: 0, _node: consensus };
@@ -107,7 +114,7 @@ impl Rig {
         self.manager.register_volume(DeviceId(device), blocks).await.expect("a device");
     }
 
-    async fn apply(&self, command: ChunkCommand) -> Answer {
+    async fn apply(&self, command: ChunkCommand) -> maintenance::Answer {
         let (_, answer) = self.group.propose(&command).await.expect("it leads");
         answer.unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"))
     }
@@ -122,8 +129,8 @@ impl Rig {
         let call = ClientCall { session: 7, request: self.calls };
         let places = ChunkPlaces::new(&[at]).expect("one");
         let deadline_ms = self.env.wall_clock_ms() + 60_000;
-        let registration = Registration { call, nonce: ChunkNonce(1), bytes: 100, places, deadline_ms };
-        let Answer::Registered { id, .. } = self.apply(ChunkCommand::Register(registration)).await else { panic!("an id") };
+        let registration = Registration { call, nonce: ChunkNonce(1), bytes: 100, places, wanted: 1, deadline_ms };
+        let maintenance::Answer::Registered { id, .. } = self.apply(ChunkCommand::Register(registration)).await else { panic!("an id") };
         self.apply(ChunkCommand::Commit(id)).await;
         id
     }

@@ -7,7 +7,7 @@ use types::DeviceId;
 
 use super::{Compaction, sparse_blocks};
 use crate::limits::{COMPACT_BYTES, MAX_COMPACTING};
-use crate::maintenance::{Answer, MaintenanceUnit};
+use crate::maintenance::{Answer, Duty, MaintenanceUnit};
 
 const SHARD: ShardId = ShardId(1);
 const DEVICE: DeviceId = DeviceId(3);
@@ -39,7 +39,7 @@ fn full() -> (MaintenanceUnit, Vec<(ChunkId, u32)>) {
         let call = ClientCall { session: 1, request: number };
         let places = ChunkPlaces::new(&[place(number / 4)]).expect("one place");
         let nonce = ChunkNonce(u64::from(number));
-        let registration = Registration { call, nonce, bytes: CHUNK_BYTES, places, deadline_ms: 1 };
+        let registration = Registration { call, nonce, bytes: CHUNK_BYTES, places, wanted: 1, deadline_ms: 1 };
         let Answer::Registered { id, .. } = apply(&mut unit, ChunkCommand::Register(registration)) else { panic!("an id") };
         apply(&mut unit, ChunkCommand::Commit(id));
         (id, number / 4)
@@ -54,6 +54,13 @@ fn remove(unit: &mut MaintenanceUnit, id: ChunkId, block: u32) {
     apply(unit, ChunkCommand::Freed(vec![id]));
     apply(unit, ChunkCommand::Erased(copies.clone()));
     apply(unit, ChunkCommand::Forgotten(copies));
+}
+
+/// The copy that is moving has come to its place.
+fn end_move(unit: &mut MaintenanceUnit, id: ChunkId) {
+    let is_its = |duty: &Duty| matches!(duty, Duty::Move(asked) if asked.id == id);
+    let Some(Duty::Move(asked)) = unit.duties().find(is_its) else { panic!("{id} is not moving") };
+    apply(unit, ChunkCommand::Moved { id, relocation: asked.relocation });
 }
 
 fn chosen(unit: &MaintenanceUnit) -> Option<u32> {
@@ -106,9 +113,9 @@ fn its_copies_move_some_at_a_time_until_it_is_empty() {
         assert!(bytes < u64::from(COMPACT_BYTES + CHUNK_BYTES) && taken.len() <= MAX_COMPACTING);
         for (id, from, _) in taken {
             let to = place(from.block() + BLOCKS);
-            apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }));
+            apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }));
             assert!(!unit.is_at_rest(id));
-            apply(&mut unit, ChunkCommand::Moved { id, from, to });
+            end_move(&mut unit, id);
             apply(&mut unit, ChunkCommand::Forgotten(vec![CopyOf { id, place: from }]));
         }
     }
@@ -129,16 +136,15 @@ fn what_has_changed_since_it_was_chosen_is_left_alone() {
     remove(&mut unit, gone.0, gone.1);
     for (id, block) in [moved, under_way] {
         let (from, to) = (place(block), place(block + BLOCKS));
-        apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }));
+        apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }));
         if id == moved.0 {
-            apply(&mut unit, ChunkCommand::Moved { id, from, to });
+            end_move(&mut unit, id);
         }
     }
     let taken: Vec<ChunkId> = compaction.take(&unit).into_iter().map(|(id, ..)| id).collect();
     assert!(!taken.is_empty() && taken.iter().all(|id| rest[3..].iter().any(|(other, _)| other == id)), "{taken:?}");
     // What was asked for is asked for again until it is so, and what is under way waits.
-    let (from, to) = (place(under_way.1), place(under_way.1 + BLOCKS));
-    apply(&mut unit, ChunkCommand::Moved { id: under_way.0, from, to });
+    end_move(&mut unit, under_way.0);
     let mut all = taken;
     (0..rest.len()).for_each(|_| all.extend(compaction.take(&unit).into_iter().map(|(id, ..)| id)));
     let all: std::collections::BTreeSet<ChunkId> = all.into_iter().collect();

@@ -34,8 +34,8 @@ fn pages_are_healed_before_chunks() {
     let mut unit = unit_of(2);
     // The row of a chunk that stands beside the lost page.
     let page = unit.pages().next().expect("a page");
-    let Registration { nonce, bytes, places, .. } = registration_of(0, 2);
-    let rows = vec![ChunkRow { number: page.range.first, nonce, places, bytes, era: Era::default() }];
+    let Registration { nonce, bytes, places, wanted, .. } = registration_of(0, 2);
+    let rows = vec![ChunkRow { number: page.range.first, nonce, places, bytes, wanted, era: Era::first(2) }];
     let mut leading = leading(&unit);
     unit.apply(&ChunkCommand::Touch { page: page.id.number, rows }).answer.expect("the page is the current one");
     [0, 2].into_iter().for_each(|device| assert!(leading.leader.lose(DeviceId(device))));
