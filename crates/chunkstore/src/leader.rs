@@ -12,9 +12,9 @@ pub use lost::Lost;
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_block::Era;
-use format::chunk_command::{ChunkCommand, CopyOf};
+use format::chunk_command::{ChunkCommand, CopyOf, FormerCopy};
 use format::chunk_id::{ChunkId, ChunkNumber};
-use format::chunk_place::{BlockPlace, ChunkPlaces, MAX_CHUNK_COPIES};
+use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate, Stream};
 use types::DeviceId;
 
@@ -266,8 +266,8 @@ impl Leader {
         let is_lost = |copy: &CopyOf| self.lost.holds(copy.place);
         match duty {
             Duty::Erase { copy, .. } if is_lost(copy) => Some(ChunkCommand::Erased(vec![*copy])),
-            Duty::Forget { copy, .. } | Duty::Discard { copy, .. } if is_lost(copy) => {
-                Some(ChunkCommand::Forgotten(vec![*copy]))
+            Duty::Forget { copy, era, .. } | Duty::Discard { copy, era, .. } if is_lost(copy) => {
+                Some(ChunkCommand::Forgotten(vec![FormerCopy { copy: *copy, era: *era }]))
             }
             _ => None,
         }
@@ -275,17 +275,19 @@ impl Leader {
 
     /// A node has answered an errand.
     pub fn answered(&mut self, errand: Errand, id: ChunkId, place: BlockPlace, answer: &NodeAnswer) -> Vec<Order> {
-        let copies = vec![CopyOf { id, place }];
+        let copy = CopyOf { id, place };
         match (errand, answer) {
-            (Errand::Erase, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Erased(copies))],
-            (Errand::Forget { .. }, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Forgotten(copies))],
+            (Errand::Erase, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Erased(vec![copy]))],
+            (Errand::Forget { era, .. }, NodeAnswer::Done(_)) => {
+                vec![Order::Propose(ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]))]
+            }
             // Its end stood in the newest header of its block, and that has rotted: what it was before is there again. No copy of this era
             // is anybody's any more.
             (Errand::Forget { era, resolved }, NodeAnswer::Refused(NodeRefusal::InUse)) => {
-                vec![discard(CopyOf { id, place }, era, resolved)]
+                vec![discard(copy, era, resolved)]
             }
             (Errand::Discard { era, resolved }, NodeAnswer::Departed | NodeAnswer::Absent | NodeAnswer::Dead { .. }) => {
-                vec![forget(CopyOf { id, place }, era, resolved)]
+                vec![forget(copy, era, resolved)]
             }
             (Errand::Move { relocation, step }, _) => {
                 self.moves.get_mut(&relocation).map_or_else(Vec::new, |driver| driver.answered(step, place, answer, &self.lost))
@@ -301,7 +303,7 @@ fn forget(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
 
 /// Has a copy depart, whatever it is; then it can be forgotten.
 fn discard(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
-    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: era.next(MAX_CHUNK_COPIES) })
+    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: era.just_after() })
 }
 
 fn errand(errand: Errand, copy: CopyOf, request: NodeRequest) -> Order {

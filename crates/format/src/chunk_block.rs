@@ -108,6 +108,11 @@ impl Era {
         Era(((self.number() + 1) << COUNT_BITS) | copies as u32)
     }
 
+    /// The least that is greater: below all of the next number.
+    pub fn just_after(self) -> Era {
+        Era(self.0.saturating_add(1))
+    }
+
     pub fn number(self) -> u32 {
         self.0 >> COUNT_BITS
     }

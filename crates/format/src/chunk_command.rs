@@ -5,6 +5,7 @@
 
 use types::DeviceId;
 
+use crate::chunk_block::Era;
 use crate::chunk_id::{CHUNK_ID_BYTES, ChunkId, ChunkNonce, ChunkNumber};
 use crate::chunk_page::{CHUNK_ROW_BYTES, ChunkRow, check_wanted};
 use crate::chunk_place::{BlockPlace, ChunkPlaces};
@@ -18,6 +19,7 @@ pub const MAX_COMMAND_ITEMS: usize = 4_096;
 const COMMAND: &str = "chunk command";
 const COPY_BYTES: usize = CHUNK_ID_BYTES + PLACE_BYTES;
 const PLACE_BYTES: usize = 8;
+const FORMER_COPY_BYTES: usize = COPY_BYTES + size_of::<u32>();
 /// Stands for a place that there is not.
 const NO_PLACE: u64 = u64::MAX;
 
@@ -33,6 +35,13 @@ pub struct ClientCall {
 pub struct CopyOf {
     pub id: ChunkId,
     pub place: BlockPlace,
+}
+
+/// A copy as it was in one era: at another time there may be another one at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FormerCopy {
+    pub copy: CopyOf,
+    pub era: Era,
 }
 
 /// A chunk is to be put.
@@ -98,7 +107,7 @@ pub enum ChunkCommand {
     /// These copies are dead, or departed, or their devices lost.
     Erased(Vec<CopyOf>),
     /// Nothing of these copies is left at their nodes.
-    Forgotten(Vec<CopyOf>),
+    Forgotten(Vec<FormerCopy>),
     Relocate(Relocation),
     /// The relocation with this number is over: the copy is durable at its new place, if it has one.
     Moved {
@@ -143,11 +152,15 @@ impl ChunkCommand {
                 put_count(&mut out, ids.len());
                 ids.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
             }
-            ChunkCommand::Erased(copies) | ChunkCommand::Forgotten(copies) => {
+            ChunkCommand::Erased(copies) => {
                 put_count(&mut out, copies.len());
-                for copy in copies {
-                    out.extend_from_slice(&copy.id.to_bytes());
-                    put_place(&mut out, copy.place);
+                copies.iter().for_each(|copy| put_copy(&mut out, copy));
+            }
+            ChunkCommand::Forgotten(copies) => {
+                put_count(&mut out, copies.len());
+                for FormerCopy { copy, era } in copies {
+                    put_copy(&mut out, copy);
+                    out.extend_from_slice(&era.0.to_le_bytes());
                 }
             }
             ChunkCommand::Relocate(Relocation { id, from, to, is_lost }) => {
@@ -219,7 +232,7 @@ impl ChunkCommand {
             5 => ChunkCommand::Expire { now_ms: reader.u64("now_ms")? },
             6 => ChunkCommand::Freed(read_list(&mut reader, CHUNK_ID_BYTES, read_id)?),
             7 => ChunkCommand::Erased(read_list(&mut reader, COPY_BYTES, read_copy)?),
-            8 => ChunkCommand::Forgotten(read_list(&mut reader, COPY_BYTES, read_copy)?),
+            8 => ChunkCommand::Forgotten(read_list(&mut reader, FORMER_COPY_BYTES, read_former)?),
             9 => {
                 let (id, from, to) = (read_id(&mut reader)?, read_optional(&mut reader)?, read_optional(&mut reader)?);
                 let at = reader.offset();
@@ -278,6 +291,11 @@ fn put_place(out: &mut Vec<u8>, place: BlockPlace) {
     out.extend_from_slice(&place.to_bits().to_le_bytes());
 }
 
+fn put_copy(out: &mut Vec<u8>, copy: &CopyOf) {
+    out.extend_from_slice(&copy.id.to_bytes());
+    put_place(out, copy.place);
+}
+
 fn put_optional(out: &mut Vec<u8>, place: Option<BlockPlace>) {
     out.extend_from_slice(&place.map_or(NO_PLACE, BlockPlace::to_bits).to_le_bytes());
 }
@@ -302,6 +320,10 @@ fn read_optional(reader: &mut Reader<'_>) -> Result<Option<BlockPlace>, DecodeEr
 
 fn read_copy(reader: &mut Reader<'_>) -> Result<CopyOf, DecodeError> {
     Ok(CopyOf { id: read_id(reader)?, place: read_place(reader)? })
+}
+
+fn read_former(reader: &mut Reader<'_>) -> Result<FormerCopy, DecodeError> {
+    Ok(FormerCopy { copy: read_copy(reader)?, era: Era(reader.u32("era")?) })
 }
 
 fn read_list<'a, T>(

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use format::chunk_block::Era;
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate};
@@ -125,9 +125,9 @@ fn a_copy_that_is_live_again_departs_before_it_is_forgotten() {
     };
     let (forget, discard) = (Errand::Forget { era, resolved }, Errand::Discard { era, resolved });
     let orders = answered(forget, NodeAnswer::Refused(NodeRefusal::InUse));
-    assert_eq!(asked(&orders), (discard, NodeRequest::Depart { era: era.next(3) }));
+    assert_eq!(asked(&orders), (discard, NodeRequest::Depart { era: era.just_after() }));
     let orders = answered(discard, NodeAnswer::Departed);
     assert_eq!(asked(&orders), (forget, NodeRequest::Forget { era, resolved }));
     let orders = answered(forget, NodeAnswer::Done(None));
-    assert_eq!(orders, [Order::Propose(ChunkCommand::Forgotten(vec![copy]))]);
+    assert_eq!(orders, [Order::Propose(ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]))]);
 }

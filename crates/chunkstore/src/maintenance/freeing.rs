@@ -1,6 +1,6 @@
 //! From a dead copy to free space.
 
-use format::chunk_command::CopyOf;
+use format::chunk_command::{CopyOf, FormerCopy};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::BlockPlace;
 
@@ -70,11 +70,12 @@ impl MaintenanceUnit {
         Ok(Answer::Done)
     }
 
-    /// Nothing is left of these copies: their space is free.
-    pub(super) fn forgotten(&mut self, forgotten: &[CopyOf]) -> Result<Answer, Refusal> {
-        for CopyOf { id, place } in forgotten {
+    /// Nothing is left of these copies: their space is free. What was said of an earlier copy there says nothing of this one.
+    pub(super) fn forgotten(&mut self, forgotten: &[FormerCopy]) -> Result<Answer, Refusal> {
+        for FormerCopy { copy: CopyOf { id, place }, era } in forgotten {
             let key = (id.number, *place);
-            let is_due = id.shard == self.shard && self.copies.in_limbo(key).is_some_and(|held| self.is_forgettable(key, held));
+            let is_meant = |held: &Held| held.era == *era && self.is_forgettable(key, held);
+            let is_due = id.shard == self.shard && self.copies.in_limbo(key).is_some_and(is_meant);
             if is_due && let Some(held) = self.copies.drained(key) {
                 self.space.give_back(*place, &held);
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use consensus::Term;
 use env::{Instant, MachineUse};
-use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
+use format::chunk_command::{ChunkCommand, CopyOf, FormerCopy, Relocation};
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
 use manager::Snapshot;
@@ -316,7 +316,7 @@ pub fn host_of(node: NodeId) -> Host {
 
 /// Puts proposals about single copies together: one command of the log for many.
 pub fn gather(orders: Vec<Order>) -> Vec<Order> {
-    let (mut erased, mut forgotten): (Vec<CopyOf>, Vec<CopyOf>) = (Vec::new(), Vec::new());
+    let (mut erased, mut forgotten): (Vec<CopyOf>, Vec<FormerCopy>) = (Vec::new(), Vec::new());
     let mut others = Vec::with_capacity(orders.len());
     for order in orders {
         match order {

@@ -54,6 +54,10 @@ fn eras_grow_whatever_they_count() {
     assert_eq!(eras.map(Era::copies), [3, 2, 3, 1]);
     assert_eq!(eras.map(Era::number), [1, 2, 3, 4]);
     assert!(eras.is_sorted(), "{eras:?}");
+    for copies in 1..=3 {
+        let (era, next) = (Era::first(copies), Era::first(copies).next(1));
+        assert!(era < era.just_after() && era.just_after() < next, "{era:?}");
+    }
     assert_eq!(Era::first(2), Era(0b110), "docs/format.md");
 }
 

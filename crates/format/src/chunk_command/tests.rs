@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use types::DeviceId;
 
-use super::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration, Relocation};
+use super::{ChunkCommand, ClientCall, CopyOf, FormerCopy, PageRange, Registration, Relocation};
 use crate::chunk_block::Era;
 use crate::chunk_id::tests::{any_id, id};
 use crate::chunk_id::{ChunkNonce, ChunkNumber};
@@ -22,11 +22,13 @@ fn golden() {
     let call = ClientCall { session: 5, request: 6 };
     let registration = Registration { call, nonce: ChunkNonce(7), bytes: 8, places, wanted: 3, deadline_ms: 9 };
     let copy = CopyOf { id, place: from };
+    let former = FormerCopy { copy, era: Era(0x0102_0304) };
     let (id_hex, from_hex, to_hex) = ("0100000002000000000000000300000000000000", "0200000400000000", "0400000c00000000");
     let registered = "05000000060000000700000000000000080000000200000400fcffffffffffffffffff3f030900000000000000";
     let range = PageRange { first: ChunkNumber(10), last: ChunkNumber(11) };
     let row = ChunkRow { number: ChunkNumber(2), nonce: ChunkNonce(3), places, bytes: 4, wanted: 2, era: Era(5) };
     let row_hex = "020000000000000003000000000000000200000400fcffffffffffffffffff3f0400000205000000";
+    let former_hex = format!("{id_hex}{from_hex}04030201");
     let none_hex = "ff".repeat(8);
     let relocate = |from, to, is_lost| ChunkCommand::Relocate(Relocation { id, from, to, is_lost });
     let rows = [
@@ -37,7 +39,7 @@ fn golden() {
         (ChunkCommand::Expire { now_ms: 1 }, "02050100000000000000".to_owned()),
         (ChunkCommand::Freed(vec![id]), format!("02060100{id_hex}")),
         (ChunkCommand::Erased(vec![copy]), format!("02070100{id_hex}{from_hex}")),
-        (ChunkCommand::Forgotten(vec![copy, copy]), format!("02080200{id_hex}{from_hex}{id_hex}{from_hex}")),
+        (ChunkCommand::Forgotten(vec![former, former]), format!("02080200{former_hex}{former_hex}")),
         (relocate(Some(from), Some(to), false), format!("0209{id_hex}{from_hex}{to_hex}00")),
         (relocate(None, Some(to), false), format!("0209{id_hex}{none_hex}{to_hex}00")),
         (relocate(Some(from), None, true), format!("0209{id_hex}{from_hex}{none_hex}01")),
@@ -67,6 +69,8 @@ fn a_registration_wants_as_many_copies_as_it_has_places_or_more() {
 
 fn any_command() -> impl Strategy<Value = ChunkCommand> {
     let copies = || prop::collection::vec((any_id(), any_place()).prop_map(|(id, place)| CopyOf { id, place }), 0..5);
+    let former = (any_id(), any_place(), any::<u32>())
+        .prop_map(|(id, place, era)| FormerCopy { copy: CopyOf { id, place }, era: Era(era) });
     let registration = || {
         (any::<(u32, u32, u64, u32, u64)>(), any_wanted_places()).prop_map(|(numbers, (places, wanted))| {
             let (session, request, nonce, bytes, deadline_ms) = numbers;
@@ -88,7 +92,7 @@ fn any_command() -> impl Strategy<Value = ChunkCommand> {
         any::<u64>().prop_map(|now_ms| ChunkCommand::Expire { now_ms }),
         prop::collection::vec(any_id(), 0..5).prop_map(ChunkCommand::Freed),
         copies().prop_map(ChunkCommand::Erased),
-        copies().prop_map(ChunkCommand::Forgotten),
+        prop::collection::vec(former, 0..5).prop_map(ChunkCommand::Forgotten),
         (any_id(), prop::option::of(any_place()), prop::option::of(any_place()), any::<bool>())
             .prop_map(|(id, from, to, is_lost)| ChunkCommand::Relocate(Relocation { id, from, to, is_lost })),
         (any_id(), any::<u64>()).prop_map(|(id, relocation)| ChunkCommand::Moved { id, relocation }),

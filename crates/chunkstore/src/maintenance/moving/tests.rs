@@ -1,5 +1,5 @@
 use format::chunk_block::{Era, MAX_BLOCK_ENTRIES};
-use format::chunk_command::{ChunkCommand, ClientCall, Registration, Relocation};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
@@ -132,6 +132,31 @@ fn a_growth_that_is_given_up_has_an_era_of_its_own() {
     assert_eq!((devices(&unit, id), unit.era_of(id)), (vec![0, 1], Some(given_up.era)));
     assert_eq!(change(&mut unit, id, None, Some(3), false), Err(Refusal::UnderWay), "the former copy there is not forgotten");
     change(&mut unit, id, None, Some(2), false).expect("elsewhere");
+}
+
+/// A copy that had come to a place again, and had to go again, was taken for forgotten, and stayed at its node for ever.
+#[test]
+fn a_late_word_about_a_former_copy_says_nothing_of_the_next_one_there() {
+    let (mut unit, id) = unit_of(2);
+    let forgotten = |era| {
+        let copy = CopyOf { id, place: place(3, 0) };
+        ChunkCommand::Forgotten(vec![FormerCopy { copy, era }])
+    };
+    let attempt = |unit: &mut MaintenanceUnit| {
+        change(unit, id, None, Some(3), false).expect("one is lacking");
+        let era = under_way(unit).era;
+        change(unit, id, None, None, false).expect("a growth is under way");
+        end(unit, id);
+        era
+    };
+    let first = attempt(&mut unit);
+    unit.apply(&forgotten(first));
+    assert!(unit.duties().next().is_none());
+    let second = attempt(&mut unit);
+    unit.apply(&forgotten(first));
+    assert_eq!(unit.duties().count(), 1, "the second one is to be forgotten as well");
+    unit.apply(&forgotten(second));
+    assert!(unit.duties().next().is_none());
 }
 
 #[test]

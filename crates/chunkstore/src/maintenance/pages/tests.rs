@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registration, Relocation};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, PageRange, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_page::ChunkPage;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
@@ -193,7 +193,9 @@ fn settle(unit: &mut MaintenanceUnit) {
     loop {
         let commands = unit.duties().filter_map(|duty| match duty {
             Duty::Erase { copy, .. } => Some(ChunkCommand::Erased(vec![copy])),
-            Duty::Forget { copy, .. } | Duty::Discard { copy, .. } => Some(ChunkCommand::Forgotten(vec![copy])),
+            Duty::Forget { copy, era, .. } | Duty::Discard { copy, era, .. } => {
+                Some(ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]))
+            }
             Duty::Move(_) => None,
         });
         let commands: Vec<ChunkCommand> = commands.collect();

@@ -1,4 +1,5 @@
 mod archive;
+mod few_hosts;
 
 use super::run::{run, run_in, wait_for_shard};
 use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, scenario_of, scenario_of_few};

@@ -1,5 +1,5 @@
 use format::chunk_block::BLOCK_DATA_BYTES;
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{Bulk, BulkOwner};
@@ -50,10 +50,11 @@ fn full() -> (MaintenanceUnit, Vec<(ChunkId, u32)>) {
 
 /// A chunk ends, and its node has forgotten it.
 fn remove(unit: &mut MaintenanceUnit, id: ChunkId, block: u32) {
-    let copies = vec![CopyOf { id, place: place(block) }];
+    let copy = CopyOf { id, place: place(block) };
+    let era = unit.era_of(id).expect("it is there");
     apply(unit, ChunkCommand::Freed(vec![id]));
-    apply(unit, ChunkCommand::Erased(copies.clone()));
-    apply(unit, ChunkCommand::Forgotten(copies));
+    apply(unit, ChunkCommand::Erased(vec![copy]));
+    apply(unit, ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]));
 }
 
 /// The copy that is moving has come to its place.
@@ -115,8 +116,10 @@ fn its_copies_move_some_at_a_time_until_it_is_empty() {
             let to = place(from.block() + BLOCKS);
             apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }));
             assert!(!unit.is_at_rest(id));
+            let era = unit.era_of(id).expect("it is there");
             end_move(&mut unit, id);
-            apply(&mut unit, ChunkCommand::Forgotten(vec![CopyOf { id, place: from }]));
+            let copy = CopyOf { id, place: from };
+            apply(&mut unit, ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]));
         }
     }
     assert!(rounds > 0);
