@@ -127,6 +127,12 @@ impl Leader {
         self.publisher.place().0
     }
 
+    /// How far hosts are that have heard everything.
+    #[cfg(test)]
+    pub fn published(&self) -> SnapshotPlace {
+        self.publisher.place()
+    }
+
     /// These are the shard's hosts from now on: new ones get their snapshot.
     pub fn set_hosts(&mut self, hosts: &BTreeSet<Host>) -> Vec<Order> {
         self.hosts.retain(|host, _| hosts.contains(host));

@@ -190,7 +190,10 @@ pub enum Found {
     Unknown,
     Pending(ChunkPlaces),
     /// Published. Whether somebody has begun to delete it, its copies know. There may be fewer copies than are wanted.
-    Known { places: ChunkPlaces, wanted: u8 },
+    Known {
+        places: ChunkPlaces,
+        wanted: u8,
+    },
 }
 
 impl Found {

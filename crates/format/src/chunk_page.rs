@@ -92,9 +92,7 @@ impl ChunkRow {
 pub(crate) fn check_wanted(reader: &Reader<'_>, at: usize, wanted: u8, places: &ChunkPlaces) -> Result<(), DecodeError> {
     let (least, most) = (places.as_slice().len() as u64, MAX_CHUNK_COPIES as u64);
     match u64::from(wanted) {
-        found if found < least || found > most => {
-            Err(reader.error_at(at, "wanted", Fault::OutOfRange { least, most, found }))
-        }
+        found if found < least || found > most => Err(reader.error_at(at, "wanted", Fault::OutOfRange { least, most, found })),
         _ => Ok(()),
     }
 }

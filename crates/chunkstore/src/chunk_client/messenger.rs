@@ -13,7 +13,7 @@ use crate::client::{Event, NewChunk, Round, Send};
 use crate::deliveries::{Deliveries, Expected};
 use crate::limits::CLIENT_PAUSE;
 use crate::maintenance::Refusal;
-use crate::message::{ToNode};
+use crate::message::ToNode;
 use crate::protocol::{HostRequest, ReplyTo, UnitAnswer, UnitRequest};
 
 /// One call's messages.

@@ -316,9 +316,8 @@ impl MaintenanceUnit {
         // Rows that would leave, and are not needed.
         let leaving = |range: PageRange| {
             let rows = self.rows.range(range.first..=range.last);
-            let leaves = |(number, row): &(&ChunkNumber, &Row)| {
-                !self.work.contains_key(number) && !is_needed(&row.numbered(**number))
-            };
+            let leaves =
+                |(number, row): &(&ChunkNumber, &Row)| !self.work.contains_key(number) && !is_needed(&row.numbered(**number));
             rows.filter(leaves).count()
         };
         let new = self.unpaged(rows).find(|(range, rows)| 2 * leaving(*range) >= *rows);

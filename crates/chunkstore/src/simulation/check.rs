@@ -34,9 +34,7 @@ impl World {
         }
         let expected: usize = self.unit.index().map(|(_, places)| places.as_slice().len()).sum();
         assert_eq!(copies, expected, "copies of all chunks");
-        let is_whole = |(id, places): (_, ChunkPlaces)| {
-            matches!(self.found(id), Found::Known { wanted, .. } if usize::from(wanted) == places.as_slice().len())
-        };
+        let is_whole = |(id, places): (_, ChunkPlaces)| matches!(self.found(id), Found::Known { wanted, .. } if usize::from(wanted) == places.as_slice().len());
         assert!(self.unit.index().all(is_whole), "all have the copies that are wanted");
         assert!(self.unit.index().all(|(_, places)| places.iter().all(|place| !self.is_lost(place))), "all are repaired");
     }

@@ -240,7 +240,8 @@ impl World {
         let is_quiet = self.unit.duties().next().is_none() && self.unit.next_deadline_ms().is_none();
         let is_up = self.devices.iter().all(|device| device.node.is_some() || device.is_lost);
         let has_freed = self.entries().all(|(at, entry)| self.is_in_place(at, entry));
-        let is_found = |host: &LookupHost| host.progress(SHARD).is_some_and(|known| known.horizon == self.unit.next());
+        let published = self.leader.as_ref().map(Leader::published);
+        let is_found = |host: &LookupHost| host.progress(SHARD).map(|known| known.place()) == published;
         let is_repaired = self.unit.index().all(|(_, places)| places.iter().all(|place| !self.is_lost(place)));
         !self.is_faulty()
             && is_quiet
@@ -248,7 +249,7 @@ impl World {
             && self.unit.short_here() == 0
             && is_up
             && has_freed
-            && self.leader.is_some()
+            && published.is_some()
             && self.hosts.iter().all(is_found)
             && self.workload.is_over()
     }

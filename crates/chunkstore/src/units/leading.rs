@@ -171,6 +171,12 @@ impl Leading {
         self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= silence)
     }
 
+    /// Whether it would have been heard of if it was there: a new leader has not been told by those yet that report rarely.
+    fn is_missed(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> bool {
+        let has_waited = now.saturating_duration_since(self.began) >= silence(state, shard, node);
+        has_waited && self.is_silent(now, state, shard, node)
+    }
+
     /// Nobody has had the time to report to a new leader.
     fn is_new(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.began) < NODE_SILENCE
@@ -296,6 +302,7 @@ impl Leading {
 
 /// What was to be one copy more is none.
 fn give_up_growth(id: ChunkId) -> Order {
+    env::mark("chunks: a growth given up");
     Order::Propose(ChunkCommand::Relocate(Relocation { id, from: None, to: None, is_lost: false }))
 }
 

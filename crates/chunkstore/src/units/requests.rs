@@ -219,9 +219,8 @@ impl UnitMember {
             let command = match to {
                 Some(device) => {
                     let to = leading.placing.choose_on(unit, bytes, device);
-                    to.inspect(|to| leading.placing.settle([*to], bytes)).map(|to| {
-                        ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false })
-                    })
+                    to.inspect(|to| leading.placing.settle([*to], bytes))
+                        .map(|to| ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }))
                 }
                 None => leading.relocation(&state, unit, id, Leaving::asked(from), &mut || self.env.random_u64()),
             };

@@ -45,7 +45,11 @@ async fn contents_of_all_lengths_come_back() {
     let lengths = [0, 1, 4_095, 4_096, 4_097, 100_000, 1 << 20];
     for (number, len) in (1..).zip(lengths) {
         let (capacity, content) = (len as u32 + 1, bytes(number, len));
-        assert_eq!(rig.ask(0, id(number), NodeRequest::Put { era: Era::default(), capacity, content }).await, done(live(0)), "{len} bytes");
+        assert_eq!(
+            rig.ask(0, id(number), NodeRequest::Put { era: Era::default(), capacity, content }).await,
+            done(live(0)),
+            "{len} bytes"
+        );
     }
     let all = bytes(99, BLOCK_DATA_BYTES as usize);
     let whole = NodeRequest::Put { era: Era::default(), capacity: BLOCK_DATA_BYTES, content: all.clone() };

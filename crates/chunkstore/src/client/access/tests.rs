@@ -94,7 +94,12 @@ impl Nodes {
         match send {
             Send::Route { round, has_content, .. } => {
                 let request = if has_content { NodeRequest::Read } else { NodeRequest::Query };
-                Some(Event::Routed { round, places: places_of(self.routed), place: place(via), answer: ask(place(via), request) })
+                Some(Event::Routed {
+                    round,
+                    places: places_of(self.routed),
+                    place: place(via),
+                    answer: ask(place(via), request),
+                })
             }
             Send::Node { round, to } => Some(Event::Node { round, place: to.place, answer: ask(to.place, to.request) }),
             Send::Tell(to) => {
@@ -207,7 +212,9 @@ fn who_helps_knows_all_places() {
         nodes.rigs[0].ask(id(1), change);
         // Of a copy that has not heard of it the former content is as good, as long as no other answer was given.
         match nodes.call(Intent::Get, 0) {
-            Outcome::Content(first) if first == text("first") => assert_eq!(nodes.rigs[2].content(id(1)), Some("first".to_owned())),
+            Outcome::Content(first) if first == text("first") => {
+                assert_eq!(nodes.rigs[2].content(id(1)), Some("first".to_owned()))
+            }
             told => assert_eq!((told, nodes.contents()), (outcome, vec![content; 3])),
         }
     }

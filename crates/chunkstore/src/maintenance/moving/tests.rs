@@ -41,7 +41,13 @@ fn unit_of(copies: u32) -> (MaintenanceUnit, ChunkId) {
     (unit, id)
 }
 
-fn change(unit: &mut MaintenanceUnit, id: ChunkId, from: Option<u32>, to: Option<u32>, is_lost: bool) -> Result<Answer, Refusal> {
+fn change(
+    unit: &mut MaintenanceUnit,
+    id: ChunkId,
+    from: Option<u32>,
+    to: Option<u32>,
+    is_lost: bool,
+) -> Result<Answer, Refusal> {
     let (from, to) = (from.map(|device| place(device, 0)), to.map(|device| place(device, 0)));
     unit.apply(&ChunkCommand::Relocate(Relocation { id, from, to, is_lost })).answer
 }
@@ -124,7 +130,8 @@ fn a_growth_that_is_given_up_has_an_era_of_its_own() {
     change(&mut unit, id, None, None, false).expect("a growth is under way");
     let given_up = under_way(&unit);
     assert!(given_up.era > grown.era && given_up.era.copies() == 2, "{given_up:?}");
-    let discarded = |duty: &Duty| matches!(duty, Duty::Discard { copy, era, .. } if copy.place == place(3, 0) && *era == grown.era);
+    let discarded =
+        |duty: &Duty| matches!(duty, Duty::Discard { copy, era, .. } if copy.place == place(3, 0) && *era == grown.era);
     assert!(unit.duties().any(|duty| discarded(&duty)), "what may have been brought there departs");
     let late = unit.apply(&ChunkCommand::Moved { id, relocation: grown.relocation });
     assert_eq!((late.answer, late.changes), (Ok(Answer::Done), Vec::new()), "it came too late");

@@ -76,28 +76,39 @@ impl Leading {
                 break;
             }
             self.growing.next = ChunkNumber(id.number.0 + 1);
-            if unit.is_at_rest(id) && self.placing.can_grow(&places) && self.is_whole(state, found, id, &places) {
+            if unit.is_at_rest(id) && self.placing.can_grow(&places) && self.is_whole(now, state, found, id, &places) {
                 let command = self.relocation(state, unit, id, Leaving::nothing(), random);
-                orders.extend(command.map(Order::Propose));
+                if let Some(command) = command {
+                    env::mark("chunks: a copy added");
+                    orders.push(Order::Propose(command));
+                }
             }
         }
         orders
     }
 
     /// Whether all copies are there and sound: from the first step on modifications wait for all of them, and for the new one.
-    fn is_whole(&self, state: &Snapshot, found: &Found, id: ChunkId, places: &ChunkPlaces) -> bool {
-        let is_good = |place: BlockPlace| {
-            self.is_up(state, place) && !self.leader.lost().holds(place) && found.is_sound(id, place)
+    fn is_whole(&self, now: Instant, state: &Snapshot, found: &Found, id: ChunkId, places: &ChunkPlaces) -> bool {
+        let is_heard = |place: BlockPlace| {
+            let node = state.device(place.device()).and_then(|device| device.node);
+            node.is_some_and(|node| !self.is_silent(now, state, id.shard, node))
         };
-        places.iter().all(is_good)
+        places.iter().all(|place| is_heard(place) && !self.leader.lost().holds(place) && found.is_sound(id, place))
     }
 
     /// A lost copy has found no place. After a while the others do without it: until then nothing of the chunk can be modified.
-    pub(super) fn give_up_place(&mut self, now: Instant, unit: &MaintenanceUnit, id: ChunkId, from: BlockPlace) -> Option<Order> {
+    pub(super) fn give_up_place(
+        &mut self,
+        now: Instant,
+        unit: &MaintenanceUnit,
+        id: ChunkId,
+        from: BlockPlace,
+    ) -> Option<Order> {
         if !self.growing.lacks_target(now) || !self.leader.lost().holds(from) {
             return None;
         }
         let places = unit.places_of(id).filter(|places| !self.is_gone(places))?;
+        env::mark("chunks: a lost copy done without");
         tracing::info!(%id, device = from.device().0, copies = places.as_slice().len() - 1, "a lost copy is done without");
         Some(Order::Propose(ChunkCommand::Relocate(Relocation { id, from: Some(from), to: None, is_lost: true })))
     }

@@ -129,7 +129,11 @@ impl Leading {
             let Duty::Move(told) = duty else { continue };
             let lost = self.leader.lost();
             let asked = Move { is_lost: told.is_lost || told.from.is_some_and(|from| lost.holds(from)), ..told };
-            let waits_for = |to: BlockPlace| lost.holds(to) || ((asked.is_lost || told.from.is_none()) && !self.is_up(state, to));
+            let is_missed = |to: BlockPlace| {
+                let node = state.device(to.device()).and_then(|device| device.node);
+                node.is_none_or(|node| self.is_missed(now, state, unit.shard(), node))
+            };
+            let waits_for = |to: BlockPlace| lost.holds(to) || ((asked.is_lost || told.from.is_none()) && is_missed(to));
             if told.to.is_some_and(waits_for) {
                 orders.extend(self.retarget(now, state, unit, asked, random));
             } else if asked.is_lost && !told.is_lost {

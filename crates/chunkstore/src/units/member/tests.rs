@@ -130,7 +130,9 @@ impl Rig {
         let places = ChunkPlaces::new(&[at]).expect("one");
         let deadline_ms = self.env.wall_clock_ms() + 60_000;
         let registration = Registration { call, nonce: ChunkNonce(1), bytes: 100, places, wanted: 1, deadline_ms };
-        let maintenance::Answer::Registered { id, .. } = self.apply(ChunkCommand::Register(registration)).await else { panic!("an id") };
+        let maintenance::Answer::Registered { id, .. } = self.apply(ChunkCommand::Register(registration)).await else {
+            panic!("an id")
+        };
         self.apply(ChunkCommand::Commit(id)).await;
         id
     }

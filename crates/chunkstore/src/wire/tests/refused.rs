@@ -1,9 +1,9 @@
 //! What is no message, and what must not be made of one.
 
 use bytes::Bytes;
-use format::chunk_block::Era;
 use env::MachineUse;
 use format::chunk_block::ChunkVersion;
+use format::chunk_block::Era;
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
 use format::chunk_update::Stream;

@@ -1,8 +1,8 @@
 //! What clients do.
 
 use super::{
-    Attempt, Broken, ChunkStore, Copy, DEAD, Era, FIRST_PLACES, Kind, MIN_COPIES, NOTHING, PUT, Place, Places, Stage, State, Step,
-    Version, WRITERS, Wrong, bit,
+    Attempt, Broken, ChunkStore, Copy, DEAD, Era, FIRST_PLACES, Kind, MIN_COPIES, NOTHING, PUT, Place, Places, Stage, State,
+    Step, Version, WRITERS, Wrong, bit,
 };
 
 impl ChunkStore {

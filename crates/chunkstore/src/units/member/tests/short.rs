@@ -123,8 +123,7 @@ impl Cluster {
         let places = self.places(id).expect("it is there");
         let first = self.ask(places.as_slice()[0].device(), id, NodeRequest::Query);
         let NodeAnswer::Live(copy) = first else { panic!("{first:?}") };
-        let change =
-            Change::Content { version: ChunkVersion { counter, writer: 1 }, content: Bytes::from_static(b"other") };
+        let change = Change::Content { version: ChunkVersion { counter, writer: 1 }, content: Bytes::from_static(b"other") };
         let write = NodeRequest::Write { era: copy.era, change };
         let mut answers = places.iter().map(|place| self.ask(place.device(), id, write.clone()));
         copy.era.copies() == places.as_slice().len() && answers.all(|answer| matches!(answer, NodeAnswer::Done(_)))
@@ -190,6 +189,38 @@ async fn a_put_has_two_copies_at_least() {
         last = cluster.rig.member.answer(full).await;
     }
     assert_eq!(last, UnitAnswer::Refused(Refusal::NoPlaces));
+}
+
+/// It would be raised where it is there, and nobody could modify it, as long as the other one is away.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_does_not_grow_while_one_of_its_copies_is_away() {
+    let mut cluster = Cluster::of_two(15).await;
+    let (id, _) = cluster.put().await;
+    cluster.go(NodeId(2)).await;
+    cluster.come(THIRD);
+    cluster.rest(Duration::from_secs(10)).await;
+    assert!(cluster.is_at_rest(id));
+    assert_eq!(cluster.devices(id), [1, 2]);
+    cluster.come(NodeId(2));
+    cluster.rest(Duration::from_secs(3)).await;
+    assert_eq!(cluster.devices(id), [1, 2, 3]);
+}
+
+/// What is being made again for a lost copy is made elsewhere, or not at all, when its node goes away as well.
+#[tokio::test(start_paused = true)]
+async fn a_lost_copy_whose_new_node_goes_away_is_done_without() {
+    let mut cluster = Cluster::of_two(16).await;
+    let (id, _) = cluster.put().await;
+    cluster.go(NodeId(2)).await;
+    // It reports, and does not do what it is asked to.
+    cluster.up.push(THIRD);
+    cluster.forget(2).await;
+    cluster.rest(LOSS_WAIT + Duration::from_secs(4)).await;
+    assert!(!cluster.is_at_rest(id), "its copy is being made");
+    cluster.go(THIRD).await;
+    cluster.rest(SHRINK_WAIT + Duration::from_secs(3)).await;
+    assert_eq!(cluster.devices(id), [1]);
+    assert!(cluster.is_at_rest(id) && cluster.modify(id, 1));
 }
 
 /// Modifications waited for ever for a place for the third copy.

@@ -62,7 +62,7 @@ fn puts_go_on_while_one_of_three_nodes_is_away() {
         assert!(world.elapsed() - began < PUT_PATIENCE, "{:?}", world.elapsed() - began);
         let second = put(&world, "second").await.unwrap();
         assert_eq!((copies(&world, first).await, copies(&world, second).await), ((2, 3), (2, 3)));
-        assert_eq!(modify(&world, second, "other").await, Ok(()));
+        assert_eq!(modify(&world, second, "other!").await, Ok(()));
         world.start(2).await;
         world.settle().await.unwrap();
         wait_until(&world, "the third copies are made", || short_chunks(&world) == 0).await;
@@ -70,7 +70,7 @@ fn puts_go_on_while_one_of_three_nodes_is_away() {
         world.end(0, true).await;
         world.end(1, true).await;
         world.start(0).await;
-        for (id, content) in [(first, "first"), (second, "other")] {
+        for (id, content) in [(first, "first"), (second, "other!")] {
             assert_eq!(get(&world, id).await, Ok(Bytes::from_static(content.as_bytes())), "of the new copy, or another one");
         }
     });
@@ -81,13 +81,13 @@ fn puts_go_on_while_one_of_three_nodes_is_away() {
 fn modifications_go_on_when_one_of_three_nodes_was_removed() {
     simulated(async {
         let world = three().await;
-        let (kept, ended) = (put(&world, "kept").await.unwrap(), put(&world, "ended").await.unwrap());
+        let (kept, ended) = (put(&world, "kept").await.unwrap(), put(&world, "ends").await.unwrap());
         let mut chaos = Chaos::new(&world, Draw::new(5, 1));
         let victim = chaos.lose_any().await;
-        assert_eq!(modify(&world, kept, "not yet").await, Err(ChunkError::Unavailable), "it may come back");
+        assert_eq!(modify(&world, kept, "soon").await, Err(ChunkError::Unavailable), "it may come back");
         remove_gone(&world).await.unwrap();
         let removed = world.elapsed();
-        while modify(&world, kept, "other").await.is_err() {}
+        while modify(&world, kept, "next").await.is_err() {}
         let took = world.elapsed() - removed;
         assert!(took < LOSS_WAIT + SHRINK_WAIT + CALL_PATIENCE, "{took:?}");
         assert_eq!(ask(&world, async |client| client.delete(ended).await).await, Ok(()));
@@ -95,7 +95,7 @@ fn modifications_go_on_when_one_of_three_nodes_was_removed() {
         chaos.replace_lost(victim).await;
         world.settle().await.unwrap();
         wait_until(&world, "the third copies are made", || short_chunks(&world) == 0).await;
-        assert_eq!((copies(&world, kept).await, get(&world, kept).await), ((3, 3), Ok(Bytes::from_static(b"other"))));
-        assert_eq!(modify(&world, kept, "again").await, Ok(()));
+        assert_eq!((copies(&world, kept).await, get(&world, kept).await), ((3, 3), Ok(Bytes::from_static(b"next"))));
+        assert_eq!(modify(&world, kept, "more").await, Ok(()));
     });
 }
