@@ -100,21 +100,6 @@ const FAULTS: [FaultMix; 5] = [
     },
 ];
 
-/// Hosts are fewer than copies are wanted: a mix of its own, beside the matrix.
-const FEW_HOSTS: FaultMix = FaultMix {
-    name: "hosts are away for long, and go",
-    strikes: 4,
-    weights: &[
-        (Strike::KillForLong, 4),
-        (Strike::ReplaceLate, 4),
-        (Strike::Kill, 2),
-        (Strike::PowerCut, 1),
-        (Strike::CutNode, 2),
-        (Strike::KillLeader, 1),
-    ],
-    ..CRASHES
-};
-
 /// How often devices are scrubbed where chunks rot.
 const ROT_SCRUB: Duration = Duration::from_secs(5);
 
@@ -130,12 +115,6 @@ fn scenario_of(seed: u64) -> Scenario {
         topology.chunk_blocks += SPARE_BLOCKS;
     }
     Scenario { topology, workload: workload(), faults }
-}
-
-/// The same of a cluster that lacks hosts: three nodes, mostly.
-fn scenario_of_few(seed: u64) -> Scenario {
-    let topologies = [WITH_CHUNKS, SMALL_SHARDS, WITH_CHUNKS, TOPOLOGIES[1]];
-    Scenario { topology: topologies[seed as usize % topologies.len()], workload: workload(), faults: FEW_HOSTS }
 }
 
 fn workload() -> Workload {

@@ -2,11 +2,12 @@ mod archive;
 mod few_hosts;
 
 use super::run::{run, run_in, wait_for_shard};
-use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, scenario_of, scenario_of_few};
+use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, WITH_CHUNKS, scenario_of, workload};
 use crate::cluster::host::address;
 use crate::cluster::run::{Failure, Report};
-use crate::cluster::scenario::{Scenario, Topology};
+use crate::cluster::scenario::{FaultMix, Scenario, Strike, Topology};
 use crate::cluster::strike::CUT;
+use crate::cluster::table::CRASHES;
 use crate::cluster::world::World;
 use crate::trace::Trace;
 use bytes::Bytes;
@@ -22,8 +23,29 @@ use std::time::Duration;
 /// Seeds of a default run: every topology with every mix of faults.
 const SEEDS: u64 = (TOPOLOGIES.len() * FAULTS.len()) as u64;
 
+/// Hosts are fewer than copies are wanted: a mix of its own, beside the matrix.
+const FEW_HOSTS: FaultMix = FaultMix {
+    name: "hosts are away for long, and go",
+    strikes: 4,
+    weights: &[
+        (Strike::KillForLong, 4),
+        (Strike::ReplaceLate, 4),
+        (Strike::Kill, 2),
+        (Strike::PowerCut, 1),
+        (Strike::CutNode, 2),
+        (Strike::KillLeader, 1),
+    ],
+    ..CRASHES
+};
+
 /// Seeds of a default run with few hosts: every topology of them twice.
 const FEW_SEEDS: u64 = 8;
+
+/// The scenario of a seed in a cluster that lacks hosts: three nodes, mostly.
+fn scenario_of_few(seed: u64) -> Scenario {
+    let topologies = [WITH_CHUNKS, SMALL_SHARDS, WITH_CHUNKS, TOPOLOGIES[1]];
+    Scenario { topology: topologies[seed as usize % topologies.len()], workload: workload(), faults: FEW_HOSTS }
+}
 
 fn simulate_few(seed: u64, trace: Trace) -> Result<Report, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
