@@ -24,7 +24,7 @@ use types::{DeviceId, ErrorKind};
 
 use crate::client::{Access, Event, Intent, NewChunk, Next, Outcome, Put};
 use crate::deliveries::Deliveries;
-use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TELLS};
+use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TELLS, PUT_PAUSE, QUICK_PUT_TRIES};
 use crate::maintenance::Refusal;
 use crate::message::NodeRefusal;
 use crate::protocol::{UnitAnswer, UnitRequest};
@@ -126,7 +126,10 @@ impl ChunkClient {
             }
         }
         let mut outcome = Outcome::Unavailable;
-        for _ in 0..MAX_PUT_TRIES {
+        for tried in 0..MAX_PUT_TRIES {
+            if tried >= QUICK_PUT_TRIES {
+                self.env.sleep(PUT_PAUSE).await;
+            }
             let call = self.env.random_u64();
             let call = ClientCall { session: (call >> 32) as u32, request: call as u32 };
             let (put, next) = Put::begin(NewChunk { call, bytes, copies }, content.clone());

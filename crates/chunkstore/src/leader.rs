@@ -12,7 +12,7 @@ pub use lost::Lost;
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::chunk_block::Era;
-use format::chunk_command::{ChunkCommand, CopyOf};
+use format::chunk_command::{ChunkCommand, CopyOf, FormerCopy};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate, Stream};
@@ -49,7 +49,7 @@ pub enum Errand {
     Audit {
         era: Era,
     },
-    /// A step of a relocation.
+    /// A step of a relocation, or of another change of places.
     Move {
         relocation: u64,
         step: MoveStep,
@@ -127,6 +127,12 @@ impl Leader {
     /// The stream of the newest update.
     pub fn stream(&self) -> Stream {
         self.publisher.place().0
+    }
+
+    /// How far hosts are that have heard everything.
+    #[cfg(test)]
+    pub fn published(&self) -> SnapshotPlace {
+        self.publisher.place()
     }
 
     /// These are the shard's hosts from now on: new ones get their snapshot.
@@ -273,8 +279,8 @@ impl Leader {
         let is_lost = |copy: &CopyOf| self.lost.holds(copy.place);
         match duty {
             Duty::Erase { copy, .. } if is_lost(copy) => Some(ChunkCommand::Erased(vec![*copy])),
-            Duty::Forget { copy, .. } | Duty::Discard { copy, .. } if is_lost(copy) => {
-                Some(ChunkCommand::Forgotten(vec![*copy]))
+            Duty::Forget { copy, era, .. } | Duty::Discard { copy, era, .. } if is_lost(copy) => {
+                Some(ChunkCommand::Forgotten(vec![FormerCopy { copy: *copy, era: *era }]))
             }
             _ => None,
         }
@@ -282,17 +288,19 @@ impl Leader {
 
     /// A node has answered an errand.
     pub fn answered(&mut self, errand: Errand, id: ChunkId, place: BlockPlace, answer: &NodeAnswer) -> Vec<Order> {
-        let copies = vec![CopyOf { id, place }];
+        let copy = CopyOf { id, place };
         match (errand, answer) {
-            (Errand::Erase, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Erased(copies))],
-            (Errand::Forget { .. }, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Forgotten(copies))],
+            (Errand::Erase, NodeAnswer::Done(_)) => vec![Order::Propose(ChunkCommand::Erased(vec![copy]))],
+            (Errand::Forget { era, .. }, NodeAnswer::Done(_)) => {
+                vec![Order::Propose(ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]))]
+            }
             // Its end stood in the newest header of its block, and that has rotted: what it was before is there again. No copy of this era
             // is anybody's any more.
             (Errand::Forget { era, resolved }, NodeAnswer::Refused(NodeRefusal::InUse)) => {
-                vec![discard(CopyOf { id, place }, era, resolved)]
+                vec![discard(copy, era, resolved)]
             }
             (Errand::Discard { era, resolved }, NodeAnswer::Departed | NodeAnswer::Absent | NodeAnswer::Dead { .. }) => {
-                vec![forget(CopyOf { id, place }, era, resolved)]
+                vec![forget(copy, era, resolved)]
             }
             (Errand::Move { relocation, step }, _) => {
                 self.moves.get_mut(&relocation).map_or_else(Vec::new, |driver| driver.answered(step, place, answer, &self.lost))
@@ -308,7 +316,7 @@ fn forget(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
 
 /// Has a copy depart, whatever it is; then it can be forgotten.
 fn discard(copy: CopyOf, era: Era, resolved: Resolved) -> Order {
-    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: Era(era.0 + 1) })
+    errand(Errand::Discard { era, resolved }, copy, NodeRequest::Depart { era: era.just_after() })
 }
 
 fn errand(errand: Errand, copy: CopyOf, request: NodeRequest) -> Order {

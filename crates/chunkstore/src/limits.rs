@@ -49,6 +49,13 @@ pub const MAX_SILENT_ERRANDS: usize = 1;
 pub const MAX_PROPOSALS: usize = 256;
 /// Copies on one lost device for which a leader begins relocations at a time.
 pub const MAX_REPAIRS: usize = 256;
+/// A put whose hosts are not all there is acknowledged with fewer copies than it wants, but not with fewer than this.
+pub const MIN_COPIES: usize = 2;
+/// How long a leader looks in vain for a place for lost copies before their places are given up: a node that takes the lost one's place may be about to come.
+pub const SHRINK_WAIT: Duration = Duration::from_secs(10);
+/// Chunks with fewer copies than are wanted that a leader looks at each time, and whose rows it takes out of pages.
+pub const MAX_GROWTH_LOOKS: usize = 1_024;
+pub const MAX_GROWTH_ROWS: usize = 8_192;
 /// Missing copies that a leader remembers.
 pub const MAX_MISSING: usize = 65_536;
 /// How often a leader looks through all chunks for copies in lost places, when it has found none left.
@@ -122,6 +129,10 @@ pub const CALL_PATIENCE: Duration = Duration::from_secs(30);
 pub const MAX_EVENTS: usize = 64;
 /// Times that a put is registered anew, at other places, because a node did not answer.
 pub const MAX_PUT_TRIES: u32 = 6;
+/// The first of these that are made at once: other places will do mostly. Then there is a pause before each: where there are no others, the unit's leader must miss the
+/// node before it does without it, and a new leader waits for that as well.
+pub const QUICK_PUT_TRIES: u32 = 2;
+pub const PUT_PAUSE: Duration = Duration::from_millis(1_200);
 /// How often a put sends copies again to the places that it was given, before it asks for others.
 pub const MAX_PUT_RESENDS: u32 = 1;
 /// Copies of a page of a closed shard's unit. With fewer hosts its rows stay in memory.
@@ -177,4 +188,7 @@ pub const LOSS_WAIT: Duration = Duration::from_secs(6);
 
 const _: () = assert!(LOSS_WAIT.as_millis() * 10 >= CONTACT_LEASE.as_millis() * 11);
 const _: () = assert!(CLOSED_SILENCE.as_millis() >= 2 * CLOSED_REPORT_ROUNDS as u128 * REPORT_INTERVAL.as_millis());
+const _: () = assert!(
+    (MAX_PUT_TRIES - QUICK_PUT_TRIES) as u128 * PUT_PAUSE.as_millis() > NODE_SILENCE.as_millis() + STOCK_AGE.as_millis()
+);
 const _: () = assert!(SPACE_PATIENCE.as_millis() < UNIT_PATIENCE.as_millis());

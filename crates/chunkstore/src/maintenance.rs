@@ -7,6 +7,7 @@
 //! Invariants:
 //! - A number is given once. A chunk's number is below `next`.
 //! - A chunk is pending, or published; then it may be moving, or freeing, not both.
+//! - A chunk has at least one place, and no more than copies are wanted. Its era counts them.
 //! - The space of every copy that a node may have is held: pending in `copies` or `targets`, published, or in limbo.
 //! - A sealed unit's rows may stand in [pages] instead, whose invariants are there.
 //! - What is applied depends on nothing but the state and the command.
@@ -18,6 +19,7 @@ mod image;
 mod moving;
 mod pages;
 mod registration;
+mod rows;
 mod space;
 
 pub use chunk::Refusal;
@@ -40,6 +42,7 @@ use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
 use crate::message::{Found, Resolved};
 use chunk::{Held, Row, Work};
 use pages::{Page, Pages};
+use rows::Rows;
 pub use space::FreeBlocks;
 use space::Space;
 
@@ -53,7 +56,7 @@ pub struct MaintenanceUnit {
     /// Registrations that the unit takes before it is sealed: the paper's α.
     capacity: u64,
     next: ChunkNumber,
-    rows: BTreeMap<ChunkNumber, Row>,
+    rows: Rows,
     /// What is under way with a chunk. Most have nothing.
     work: BTreeMap<ChunkNumber, Work>,
     /// Calls whose registrations are pending: a repeated one gets the same id.
@@ -109,7 +112,7 @@ impl MaintenanceUnit {
             shard,
             capacity,
             next: ChunkNumber(0),
-            rows: BTreeMap::new(),
+            rows: Rows::default(),
             work: BTreeMap::new(),
             calls: BTreeMap::new(),
             copies: Reserve::new(MAX_PENDING_COPIES),
@@ -139,7 +142,7 @@ impl MaintenanceUnit {
             ChunkCommand::Erased(copies) => self.erased(copies, &mut changes),
             ChunkCommand::Forgotten(copies) => self.forgotten(copies),
             ChunkCommand::Relocate(relocation) => self.relocate(relocation),
-            ChunkCommand::Moved { id, from, to } => self.moved(*id, *from, *to, &mut changes),
+            ChunkCommand::Moved { id, relocation } => self.moved(*id, *relocation, &mut changes),
             ChunkCommand::RegisterPage { registration, range } => self.register_page(registration, *range),
             ChunkCommand::Touch { page, rows } => self.touch(*page, rows),
         };
@@ -190,6 +193,18 @@ impl MaintenanceUnit {
     /// Rows that are here, those of pages among them.
     pub fn rows_here(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Rows here of chunks that have fewer copies than are wanted.
+    pub fn short_here(&self) -> usize {
+        self.rows.short().len()
+    }
+
+    /// These chunks from a number on, and then from the first.
+    pub fn short_from(&self, first: ChunkNumber) -> impl Iterator<Item = (ChunkId, ChunkPlaces)> {
+        let short = self.rows.short();
+        let numbers = short.range(first..).chain(short.range(..first));
+        numbers.map(|number| (self.id_of(*number, &self.rows[number]), self.rows[number].places))
     }
 
     /// Chunks that there are, wherever their rows stand.

@@ -49,8 +49,9 @@ impl Resolved {
 /// Asked of the node that has a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeRequest {
-    /// A new chunk. `capacity` is what was registered.
+    /// A new chunk. `capacity` is what was registered; the era is the first one of so many places.
     Put {
+        era: Era,
         capacity: u32,
         content: Bytes,
     },
@@ -188,8 +189,21 @@ pub enum Found {
     /// There is no such chunk, and never will be (again).
     Unknown,
     Pending(ChunkPlaces),
-    /// Published. Whether somebody has begun to delete it, its copies know.
-    Known(ChunkPlaces),
+    /// Published. Whether somebody has begun to delete it, its copies know. There may be fewer copies than are wanted.
+    Known {
+        places: ChunkPlaces,
+        wanted: u8,
+    },
+}
+
+impl Found {
+    /// Where the copies are, or are going to be.
+    pub fn places(&self) -> Option<ChunkPlaces> {
+        match self {
+            Found::Unknown => None,
+            Found::Pending(places) | Found::Known { places, .. } => Some(*places),
+        }
+    }
 }
 
 /// A lookup host's answer.

@@ -14,7 +14,7 @@ use crate::protocol::{ChunkMap, NodePlace, ShardPlace};
 use crate::reach::Reach;
 
 /// What a node answers.
-type Answer = Box<dyn Fn(NodeId, ServiceTag, &Bytes) -> Bytes + Send + Sync>;
+pub type Answer = Box<dyn Fn(NodeId, ServiceTag, &Bytes) -> Bytes + Send + Sync>;
 
 pub struct Played {
     env: Env,
@@ -44,6 +44,10 @@ impl Played {
 
     pub fn silence(&self, node: NodeId) {
         self.silent.lock().insert(node);
+    }
+
+    pub fn hear_again(&self, node: NodeId) {
+        self.silent.lock().remove(&node);
     }
 
     /// Since this was asked last.

@@ -30,7 +30,7 @@
 //! | 24 | 4 | `capacity` | bytes that are its own there; a chunk of which nothing came has none |
 //! | 28 | 4 | `length` | bytes of content, at most `capacity` |
 //! | 32 | 4 | `checksum` | CRC32C of the content |
-//! | 36 | 4 | `era` | of the places that the copy belongs to |
+//! | 36 | 4 | `era` | of the places that the copy belongs to: bits 0 and 1 how many these are, the others a number |
 //! | 40 | 8 | `counter` | of its newest write |
 //! | 48 | 8 | `writer` | of its newest write |
 //! | 56 | 1 | `state` | [`CopyState`] |
@@ -85,9 +85,45 @@ pub struct ChunkVersion {
     pub writer: u64,
 }
 
-/// Number of the set of places that a copy belongs to.
+/// Names the set of places that a copy belongs to: a number that grows with every change of them, and below it, in [`COUNT_BITS`] bits, how many they are.
+///
+/// The count is there for those who know former places. Where one was added, the copies that stayed are in the new era, and a write in it to the former
+/// places alone would be complete without the new copy (docs/rfd/0018).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Era(pub u32);
+
+/// Bits of an era that count its places.
+const COUNT_BITS: u32 = 2;
+const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
+
+impl Era {
+    /// Of a chunk that is put to so many places.
+    pub fn first(copies: usize) -> Era {
+        Era(0).next(copies)
+    }
+
+    /// The one after it, in which there are so many places.
+    pub fn next(self, copies: usize) -> Era {
+        assert!((1..=crate::chunk_place::MAX_CHUNK_COPIES).contains(&copies), "{copies} places");
+        Era(((self.number() + 1) << COUNT_BITS) | copies as u32)
+    }
+
+    /// The least that is greater: below all of the next number.
+    pub fn just_after(self) -> Era {
+        Era(self.0.saturating_add(1))
+    }
+
+    pub fn number(self) -> u32 {
+        self.0 >> COUNT_BITS
+    }
+
+    /// How many places it has.
+    pub fn copies(self) -> usize {
+        (self.0 & COUNT_MASK) as usize
+    }
+}
+
+const _: () = assert!(crate::chunk_place::MAX_CHUNK_COPIES <= COUNT_MASK as usize);
 
 /// What a copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

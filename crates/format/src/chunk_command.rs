@@ -5,19 +5,23 @@
 
 use types::DeviceId;
 
+use crate::chunk_block::Era;
 use crate::chunk_id::{CHUNK_ID_BYTES, ChunkId, ChunkNonce, ChunkNumber};
-use crate::chunk_page::{CHUNK_ROW_BYTES, ChunkRow};
+use crate::chunk_page::{CHUNK_ROW_BYTES, ChunkRow, check_wanted};
 use crate::chunk_place::{BlockPlace, ChunkPlaces};
 use crate::decode::{DecodeError, Fault, Reader};
 
-/// Version written; 1: the first.
-pub const CHUNK_COMMAND_VERSION: u8 = 1;
+/// Version written. 1, in which there was no chunk with fewer copies than are wanted, was never released and is not read.
+pub const CHUNK_COMMAND_VERSION: u8 = 2;
 /// Most items of one list.
 pub const MAX_COMMAND_ITEMS: usize = 4_096;
 
 const COMMAND: &str = "chunk command";
 const COPY_BYTES: usize = CHUNK_ID_BYTES + PLACE_BYTES;
 const PLACE_BYTES: usize = 8;
+const FORMER_COPY_BYTES: usize = COPY_BYTES + size_of::<u32>();
+/// Stands for a place that there is not.
+const NO_PLACE: u64 = u64::MAX;
 
 /// Names a request of a client: its session, which the system gave, and its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +37,13 @@ pub struct CopyOf {
     pub place: BlockPlace,
 }
 
+/// A copy as it was in one era: at another time there may be another one at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FormerCopy {
+    pub copy: CopyOf,
+    pub era: Era,
+}
+
 /// A chunk is to be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
@@ -43,16 +54,19 @@ pub struct Registration {
     pub bytes: u32,
     /// Chosen by the proposer.
     pub places: ChunkPlaces,
+    /// Copies that there are to be: no fewer than places.
+    pub wanted: u8,
     /// When the registration ends, unless it is committed; milliseconds of the proposers' clock.
     pub deadline_ms: u64,
 }
 
-/// A copy is to be moved.
+/// A copy is to be moved; one more is to be made, if there is no `from`; or a place whose copy is lost is to be given up, if there is no `to`. With neither
+/// the growth that is under way is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
     pub id: ChunkId,
-    pub from: BlockPlace,
-    pub to: BlockPlace,
+    pub from: Option<BlockPlace>,
+    pub to: Option<BlockPlace>,
     /// The device of `from` is lost: its lease has ended, and nobody will read there any more.
     pub is_lost: bool,
 }
@@ -93,13 +107,12 @@ pub enum ChunkCommand {
     /// These copies are dead, or departed, or their devices lost.
     Erased(Vec<CopyOf>),
     /// Nothing of these copies is left at their nodes.
-    Forgotten(Vec<CopyOf>),
+    Forgotten(Vec<FormerCopy>),
     Relocate(Relocation),
-    /// The copy is durable at its new place.
+    /// The relocation with this number is over: the copy is durable at its new place, if it has one.
     Moved {
         id: ChunkId,
-        from: BlockPlace,
-        to: BlockPlace,
+        relocation: u64,
     },
     /// A unit that is sealed has nothing in these blocks, and uses them no more: a bulk.
     Release {
@@ -139,23 +152,26 @@ impl ChunkCommand {
                 put_count(&mut out, ids.len());
                 ids.iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
             }
-            ChunkCommand::Erased(copies) | ChunkCommand::Forgotten(copies) => {
+            ChunkCommand::Erased(copies) => {
                 put_count(&mut out, copies.len());
-                for copy in copies {
-                    out.extend_from_slice(&copy.id.to_bytes());
-                    put_place(&mut out, copy.place);
+                copies.iter().for_each(|copy| put_copy(&mut out, copy));
+            }
+            ChunkCommand::Forgotten(copies) => {
+                put_count(&mut out, copies.len());
+                for FormerCopy { copy, era } in copies {
+                    put_copy(&mut out, copy);
+                    out.extend_from_slice(&era.0.to_le_bytes());
                 }
             }
             ChunkCommand::Relocate(Relocation { id, from, to, is_lost }) => {
                 out.extend_from_slice(&id.to_bytes());
-                put_place(&mut out, *from);
-                put_place(&mut out, *to);
+                put_optional(&mut out, *from);
+                put_optional(&mut out, *to);
                 out.push(u8::from(*is_lost));
             }
-            ChunkCommand::Moved { id, from, to } => {
+            ChunkCommand::Moved { id, relocation } => {
                 out.extend_from_slice(&id.to_bytes());
-                put_place(&mut out, *from);
-                put_place(&mut out, *to);
+                out.extend_from_slice(&relocation.to_le_bytes());
             }
             ChunkCommand::Released { device, first_block } => {
                 [device.0, *first_block].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
@@ -196,7 +212,7 @@ impl ChunkCommand {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(COMMAND, bytes);
         let version = reader.u8("version")?;
-        reader.check_version(0, version, CHUNK_COMMAND_VERSION)?;
+        reader.check_versions(0, version, CHUNK_COMMAND_VERSION, CHUNK_COMMAND_VERSION)?;
         let command = match reader.u8("kind")? {
             1 => {
                 let device = DeviceId(reader.u32("device")?);
@@ -216,9 +232,9 @@ impl ChunkCommand {
             5 => ChunkCommand::Expire { now_ms: reader.u64("now_ms")? },
             6 => ChunkCommand::Freed(read_list(&mut reader, CHUNK_ID_BYTES, read_id)?),
             7 => ChunkCommand::Erased(read_list(&mut reader, COPY_BYTES, read_copy)?),
-            8 => ChunkCommand::Forgotten(read_list(&mut reader, COPY_BYTES, read_copy)?),
+            8 => ChunkCommand::Forgotten(read_list(&mut reader, FORMER_COPY_BYTES, read_former)?),
             9 => {
-                let (id, from, to) = (read_id(&mut reader)?, read_place(&mut reader)?, read_place(&mut reader)?);
+                let (id, from, to) = (read_id(&mut reader)?, read_optional(&mut reader)?, read_optional(&mut reader)?);
                 let at = reader.offset();
                 let is_lost = match reader.u8("is_lost")? {
                     0 => false,
@@ -227,10 +243,7 @@ impl ChunkCommand {
                 };
                 ChunkCommand::Relocate(Relocation { id, from, to, is_lost })
             }
-            10 => {
-                let id = read_id(&mut reader)?;
-                ChunkCommand::Moved { id, from: read_place(&mut reader)?, to: read_place(&mut reader)? }
-            }
+            10 => ChunkCommand::Moved { id: read_id(&mut reader)?, relocation: reader.u64("relocation")? },
             13 => {
                 let registration = Registration::read(&mut reader)?;
                 let (first, last) = (ChunkNumber(reader.u64("first")?), ChunkNumber(reader.u64("last")?));
@@ -254,17 +267,18 @@ impl Registration {
         out.extend_from_slice(&self.nonce.0.to_le_bytes());
         out.extend_from_slice(&self.bytes.to_le_bytes());
         out.extend_from_slice(&self.places.to_value().to_le_bytes());
+        out.push(self.wanted);
         out.extend_from_slice(&self.deadline_ms.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Registration {
-            call: ClientCall { session: reader.u32("session")?, request: reader.u32("request")? },
-            nonce: ChunkNonce(reader.u64("nonce")?),
-            bytes: reader.u32("bytes")?,
-            places: ChunkPlaces::read(reader)?,
-            deadline_ms: reader.u64("deadline_ms")?,
-        })
+        let call = ClientCall { session: reader.u32("session")?, request: reader.u32("request")? };
+        let (nonce, bytes) = (ChunkNonce(reader.u64("nonce")?), reader.u32("bytes")?);
+        let places = ChunkPlaces::read(reader)?;
+        let at = reader.offset();
+        let wanted = reader.u8("wanted")?;
+        check_wanted(reader, at, wanted, &places)?;
+        Ok(Registration { call, nonce, bytes, places, wanted, deadline_ms: reader.u64("deadline_ms")? })
     }
 }
 
@@ -277,6 +291,15 @@ fn put_place(out: &mut Vec<u8>, place: BlockPlace) {
     out.extend_from_slice(&place.to_bits().to_le_bytes());
 }
 
+fn put_copy(out: &mut Vec<u8>, copy: &CopyOf) {
+    out.extend_from_slice(&copy.id.to_bytes());
+    put_place(out, copy.place);
+}
+
+fn put_optional(out: &mut Vec<u8>, place: Option<BlockPlace>) {
+    out.extend_from_slice(&place.map_or(NO_PLACE, BlockPlace::to_bits).to_le_bytes());
+}
+
 fn read_id(reader: &mut Reader<'_>) -> Result<ChunkId, DecodeError> {
     Ok(ChunkId::from_bytes(reader.array("id")?))
 }
@@ -287,8 +310,20 @@ fn read_place(reader: &mut Reader<'_>) -> Result<BlockPlace, DecodeError> {
     BlockPlace::from_bits(bits).ok_or(reader.error_at(at, "place", Fault::Unknown { found: bits }))
 }
 
+fn read_optional(reader: &mut Reader<'_>) -> Result<Option<BlockPlace>, DecodeError> {
+    let at = reader.offset();
+    match reader.u64("place")? {
+        NO_PLACE => Ok(None),
+        bits => BlockPlace::from_bits(bits).map(Some).ok_or(reader.error_at(at, "place", Fault::Unknown { found: bits })),
+    }
+}
+
 fn read_copy(reader: &mut Reader<'_>) -> Result<CopyOf, DecodeError> {
     Ok(CopyOf { id: read_id(reader)?, place: read_place(reader)? })
+}
+
+fn read_former(reader: &mut Reader<'_>) -> Result<FormerCopy, DecodeError> {
+    Ok(FormerCopy { copy: read_copy(reader)?, era: Era(reader.u32("era")?) })
 }
 
 fn read_list<'a, T>(

@@ -17,18 +17,19 @@
 //! | 0 | 8 | `number` | of the chunk in its shard |
 //! | 8 | 8 | `nonce` | the rest of its id |
 //! | 16 | 16 | `places` | of its copies (`chunk_place.rs`) |
-//! | 32 | 4 | `bytes` | space of each copy |
-//! | 36 | 4 | `era` | of the copies: how often the places changed |
+//! | 32 | 3 | `bytes` | space of each copy |
+//! | 35 | 1 | `wanted` | copies that there are to be: as many as places, or more (docs/rfd/0018) |
+//! | 36 | 4 | `era` | of the copies |
 //!
 //! Its bytes are checked as those of all chunks are, by their node and on their way.
 
-use crate::chunk_block::Era;
+use crate::chunk_block::{BLOCK_DATA_BYTES, Era};
 use crate::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
-use crate::chunk_place::ChunkPlaces;
+use crate::chunk_place::{ChunkPlaces, MAX_CHUNK_COPIES};
 use crate::decode::{DecodeError, Fault, Reader};
 
-/// Version written; 1: the first.
-pub const CHUNK_PAGE_VERSION: u8 = 1;
+/// Version written. 1, whose rows did not say how many copies are wanted, was never released and is not read.
+pub const CHUNK_PAGE_VERSION: u8 = 2;
 /// Bytes before the rows.
 pub const PAGE_HEAD_BYTES: usize = 32;
 /// Most rows of a page: 64 KiB of them.
@@ -39,6 +40,11 @@ const PAGE: &str = "page of a unit";
 /// Bytes of a row.
 pub const CHUNK_ROW_BYTES: usize = 40;
 
+/// Below the wanted copies.
+const BYTES_BITS: u32 = 24;
+
+const _: () = assert!(BLOCK_DATA_BYTES < 1 << BYTES_BITS);
+
 /// A chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRow {
@@ -47,6 +53,8 @@ pub struct ChunkRow {
     pub places: ChunkPlaces,
     /// Space of each copy.
     pub bytes: u32,
+    /// Copies that there are to be.
+    pub wanted: u8,
     pub era: Era,
 }
 
@@ -56,22 +64,36 @@ impl ChunkRow {
         ChunkId { shard, number: self.number, nonce: self.nonce }
     }
 
+    /// Whether there are fewer copies than are wanted.
+    pub fn is_short(&self) -> bool {
+        self.places.as_slice().len() < usize::from(self.wanted)
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.number.0.to_le_bytes());
         out.extend_from_slice(&self.nonce.0.to_le_bytes());
         out.extend_from_slice(&self.places.to_value().to_le_bytes());
-        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.extend_from_slice(&(self.bytes | u32::from(self.wanted) << BYTES_BITS).to_le_bytes());
         out.extend_from_slice(&self.era.0.to_le_bytes());
     }
 
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(ChunkRow {
-            number: ChunkNumber(reader.u64("number")?),
-            nonce: ChunkNonce(reader.u64("nonce")?),
-            places: ChunkPlaces::read(reader)?,
-            bytes: reader.u32("bytes")?,
-            era: Era(reader.u32("era")?),
-        })
+        let (number, nonce) = (ChunkNumber(reader.u64("number")?), ChunkNonce(reader.u64("nonce")?));
+        let places = ChunkPlaces::read(reader)?;
+        let at = reader.offset();
+        let bytes = reader.u32("bytes")?;
+        let (bytes, wanted) = (bytes & ((1 << BYTES_BITS) - 1), (bytes >> BYTES_BITS) as u8);
+        check_wanted(reader, at, wanted, &places)?;
+        Ok(ChunkRow { number, nonce, places, bytes, wanted, era: Era(reader.u32("era")?) })
+    }
+}
+
+/// No fewer copies are wanted than there are, and no more than there can be.
+pub(crate) fn check_wanted(reader: &Reader<'_>, at: usize, wanted: u8, places: &ChunkPlaces) -> Result<(), DecodeError> {
+    let (least, most) = (places.as_slice().len() as u64, MAX_CHUNK_COPIES as u64);
+    match u64::from(wanted) {
+        found if found < least || found > most => Err(reader.error_at(at, "wanted", Fault::OutOfRange { least, most, found })),
+        _ => Ok(()),
     }
 }
 
@@ -131,7 +153,7 @@ impl ChunkPage {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(PAGE, bytes);
         let version = reader.u8("version")?;
-        reader.check_version(0, version, CHUNK_PAGE_VERSION)?;
+        reader.check_versions(0, version, CHUNK_PAGE_VERSION, CHUNK_PAGE_VERSION)?;
         let reserved: [u8; 3] = reader.array("reserved")?;
         if reserved != [0; 3] {
             return Err(reader.error_at(1, "reserved", Fault::Unknown { found: u64::from(reserved[0]) }));

@@ -109,6 +109,27 @@ impl ChunkPlaces {
         ChunkPlaces::new(&places[..usize::from(self.count)])
     }
 
+    /// With one place more; none if another copy is on its device, or there are as many as there can be.
+    pub fn with(&self, to: BlockPlace) -> Option<Self> {
+        ChunkPlaces::new(&[self.as_slice(), &[to]].concat())
+    }
+
+    /// With one place less; none if it is not among them, or the last one.
+    pub fn without(&self, from: BlockPlace) -> Option<Self> {
+        let left: Vec<BlockPlace> = self.iter().filter(|place| *place != from).collect();
+        ChunkPlaces::new(&left).filter(|_| self.contains(from))
+    }
+
+    /// After a change of places, which may lack the one that goes, the one that comes, or both.
+    pub fn changed(&self, from: Option<BlockPlace>, to: Option<BlockPlace>) -> Option<Self> {
+        match (from, to) {
+            (Some(from), Some(to)) => self.replaced(from, to),
+            (None, Some(to)) => self.with(to),
+            (Some(from), None) => self.without(from),
+            (None, None) => Some(*self),
+        }
+    }
+
     /// The value in a lookup structure: [`PLACES_BITS`] bits.
     pub fn to_value(&self) -> u128 {
         let bits = |index: usize| self.as_slice().get(index).map_or(NO_PLACE, |place| place.to_bits());

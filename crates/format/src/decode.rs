@@ -130,6 +130,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The same of a record of which versions before `oldest` were never released, and are not read.
+    pub fn check_versions(&self, at: usize, found: u8, oldest: u8, newest: u8) -> Result<(), DecodeError> {
+        self.check_version(at, found, newest)?;
+        if found < oldest { Err(self.error_at(at, "version", Fault::Unknown { found: u64::from(found) })) } else { Ok(()) }
+    }
+
     /// Judges a count, which stands at `at`, of items of at least `item_bytes` each: it is refused unless the bytes left could
     /// hold them all, and a list may be reserved by it.
     pub fn check_count(&self, at: usize, count: usize, item_bytes: usize, field: &'static str) -> Result<(), DecodeError> {

@@ -13,7 +13,7 @@ use crate::client::{Event, NewChunk, Round, Send};
 use crate::deliveries::{Deliveries, Expected};
 use crate::limits::CLIENT_PAUSE;
 use crate::maintenance::Refusal;
-use crate::message::{Found, ToNode};
+use crate::message::ToNode;
 use crate::protocol::{HostRequest, ReplyTo, UnitAnswer, UnitRequest};
 
 /// One call's messages.
@@ -126,7 +126,7 @@ impl Way {
     async fn find(self, round: Round, id: ChunkId) {
         match self.ways.ask_unit(id.shard, &UnitRequest::Find(id)).await {
             Some(UnitAnswer::Found(found)) => {
-                if let Found::Known(places) | Found::Pending(places) = found {
+                if let Some(places) = found.places() {
                     self.know_devices(places).await;
                 }
                 self.tell(Event::Found { round, found }).await;

@@ -42,9 +42,7 @@ impl ChunkClient {
         }
         let found = self.ways.ask_unit(id.shard, &UnitRequest::Find(id)).await;
         let Some(UnitAnswer::Found(unit)) = found else { return Err(ChunkError::Unavailable) };
-        let (Found::Known(places) | Found::Pending(places)) = unit else {
-            return Ok(Whereabouts { hosts, unit, copies: Vec::new() });
-        };
+        let Some(places) = unit.places() else { return Ok(Whereabouts { hosts, unit, copies: Vec::new() }) };
         let mut copies = Vec::new();
         for place in places.iter() {
             let node = map.node_of(place.device()).map(|node| node.id);
@@ -56,7 +54,7 @@ impl ChunkClient {
     /// Where the copies of a chunk are, as its unit says; none if it does not answer, or knows no such chunk.
     pub async fn places(&self, id: ChunkId) -> Option<ChunkPlaces> {
         match self.ways.ask_unit(id.shard, &UnitRequest::Find(id)).await? {
-            UnitAnswer::Found(Found::Known(places) | Found::Pending(places)) => Some(places),
+            UnitAnswer::Found(found) => found.places(),
             _ => None,
         }
     }

@@ -11,6 +11,9 @@
 //!
 //!   A modification that meets an unsettled copy compares all copies first, and is newer than each of them.
 //! ```
+//!
+//! An era says how many places it has. A copy whose era has another number of them than this call knows belongs to other places: one was added, or a lost
+//! one was given up. What is then written to the known ones would be complete without the others (docs/rfd/0018), so the unit is asked.
 
 use bytes::Bytes;
 use format::chunk_block::{ChunkVersion, Era};
@@ -158,7 +161,7 @@ impl Access {
             Found::Unknown => return self.end(Outcome::NotFound),
             Found::Pending(_) if again => return self.end(Outcome::NotFound),
             Found::Pending(places) => (places, true),
-            Found::Known(places) => {
+            Found::Known { places, .. } => {
                 self.known = Some(places);
                 (places, false)
             }
@@ -179,8 +182,9 @@ impl Access {
     /// A copy says what it is.
     fn meet(&mut self, places: ChunkPlaces, place: BlockPlace, answer: NodeAnswer) -> Next {
         match answer {
-            NodeAnswer::Live(copy) => self.meet_live(places, copy),
+            NodeAnswer::Live(copy) => self.meet_live(places, place, copy),
             NodeAnswer::Dead { is_settled: true, .. } => self.end(Outcome::NotFound),
+            NodeAnswer::Dead { era, .. } if is_other(places, era) => self.meet_other(places, place),
             NodeAnswer::Dead { era, .. } => self.spread(Spread::new(places, era, Change::End), false),
             other => self.meet_nothing(place, &other),
         }
@@ -201,8 +205,11 @@ impl Access {
         self.ask_as(again)
     }
 
-    fn meet_live(&mut self, places: ChunkPlaces, copy: LiveCopy) -> Next {
+    fn meet_live(&mut self, places: ChunkPlaces, place: BlockPlace, copy: LiveCopy) -> Next {
         let LiveCopy { version, era, is_settled, content, .. } = copy;
+        if is_other(places, era) && !(is_settled && self.wants_content()) {
+            return self.meet_other(places, place);
+        }
         match &self.intent {
             Intent::Get => {
                 let Some(content) = content else { return self.ask() };
@@ -218,6 +225,12 @@ impl Access {
             }
             Intent::Delete => self.spread(Spread::new(places, era, Change::End), true),
         }
+    }
+
+    /// A copy of other places than these. Where the unit names these, they are being changed, which takes a moment; or the copy's header has rotted.
+    fn meet_other(&mut self, places: ChunkPlaces, place: BlockPlace) -> Next {
+        let is_late = self.known == Some(places) && self.tries > MOVE_TRIES;
+        if is_late { self.miss(place) } else { self.ask() }
     }
 
     /// Writes what is newer than this counter, or what was chosen before.
@@ -258,6 +271,7 @@ impl Access {
         let (is_whole, newest) = (heard.len() == places.as_slice().len(), *newest);
         match (&self.intent, newest) {
             _ if !is_whole => Next::default(),
+            (_, Some((era, _))) if is_other(places, era) => self.meet_other(places, place),
             (Intent::Modify { writer, content }, Some((era, counter))) => {
                 let (writer, content) = (*writer, content.clone());
                 self.modify(places, era, counter, writer, content)
@@ -337,6 +351,11 @@ impl Access {
         let is_sent = (self.version.is_some() || self.has_revoked) && outcome == Outcome::NotFound;
         Next::end(if is_sent { Outcome::Done } else { outcome })
     }
+}
+
+/// Whether an era has another number of places than these: it is that of others.
+fn is_other(places: ChunkPlaces, era: Era) -> bool {
+    era.copies() != places.as_slice().len()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A put: register, write all copies, commit.
 
 use bytes::Bytes;
+use format::chunk_block::Era;
 use format::chunk_command::ClientCall;
 use format::chunk_id::ChunkId;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
@@ -16,6 +17,7 @@ pub struct NewChunk {
     pub call: ClientCall,
     /// Most bytes that the chunk will ever have.
     pub bytes: u32,
+    /// That are wanted: there may be fewer places, while hosts are away.
     pub copies: u8,
 }
 
@@ -120,7 +122,8 @@ impl Put {
             Phase::Registering => vec![Send::Register { round, new: self.new }],
             Phase::Committing { id } => vec![Send::Commit { round, id: *id }],
             Phase::Writing { id, places, durable, .. } => {
-                let request = || NodeRequest::Put { capacity: self.new.bytes, content: self.content.clone() };
+                let era = Era::first(places.as_slice().len());
+                let request = || NodeRequest::Put { era, capacity: self.new.bytes, content: self.content.clone() };
                 let missing = places.iter().filter(|place| !durable.contains(place));
                 missing.map(|place| Send::Node { round, to: ToNode { place, id: *id, request: request() } }).collect()
             }

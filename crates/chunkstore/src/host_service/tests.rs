@@ -27,7 +27,7 @@ fn unit() -> (MaintenanceUnit, ChunkId) {
     let places: Vec<BlockPlace> = (0..NODES).filter_map(|device| BlockPlace::new(DeviceId(device), 0)).collect();
     let places = ChunkPlaces::new(&places).expect("three");
     let call = ClientCall { session: 1, request: 1 };
-    let registration = Registration { call, nonce: ChunkNonce(7), bytes: BLOCK_DATA_BYTES, places, deadline_ms: 1 };
+    let registration = Registration { call, nonce: ChunkNonce(7), bytes: BLOCK_DATA_BYTES, places, wanted: 1, deadline_ms: 1 };
     let Ok(Answer::Registered { id, .. }) = unit.apply(&ChunkCommand::Register(registration)).answer else {
         panic!("registered");
     };

@@ -1,7 +1,9 @@
-//! The driver of one relocation (RFD 11, rule 7).
+//! The driver of one relocation (RFD 11, rule 7), or of another change of places (RFD 18).
 //!
 //! ```text
 //!   raise ─► others ─ all ─► depart ─► source ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
+//!
+//!   without a source nobody departs;  without a target: raised, and at least one is there ─► moved
 //! ```
 //!
 //! Until the others have answered the source is what it was: gets go on where one of them is away. A write needs all copies in one era: what is completed
@@ -26,7 +28,7 @@ pub(super) struct Driver {
     raised: BTreeMap<BlockPlace, Mark>,
     /// Copies that stay, and are not there: they were asked to raise their era.
     missing: BTreeSet<BlockPlace>,
-    /// The source answers nobody: it has departed, or is lost.
+    /// The source answers nobody: it has departed, or is lost; or there is none.
     has_departed: bool,
     /// Copies without content that could be taken.
     empty: BTreeSet<BlockPlace>,
@@ -63,10 +65,13 @@ impl Driver {
         if asked.places.iter().all(|place| self.empty.contains(&place) || lost.holds(place)) {
             self.has_found_nothing = true;
             self.empty.clear();
+            if self.raised.is_empty() {
+                self.missing.clear();
+            }
         }
+        self.has_departed |= asked.is_lost || asked.from.is_none();
         if asked.is_lost {
-            self.has_departed = true;
-            self.empty.insert(asked.from);
+            self.empty.extend(asked.from);
         }
     }
 
@@ -79,15 +84,22 @@ impl Driver {
     pub fn orders(&self, lost: &Lost) -> Vec<Order> {
         let Move { id, from, to, era, relocation, .. } = self.asked;
         if self.is_brought {
-            return vec![Order::Propose(ChunkCommand::Moved { id, from, to })];
+            return vec![Order::Propose(ChunkCommand::Moved { id, relocation })];
         }
-        if let Some(LiveCopy { version, capacity, is_settled, content: Some(content), .. }) = self.taken.clone() {
+        if let Some(LiveCopy { version, capacity, is_settled, content: Some(content), .. }) = self.taken.clone()
+            && let Some(to) = to
+        {
             let request = NodeRequest::Bring { relocation, era, capacity, version, is_settled, content };
             return vec![self.order(MoveStep::Bring, to, request)];
         }
         // No write of the old era can be completed any more. A copy that is lost, or not there, takes none either.
         let is_decided = |place: &BlockPlace| self.raised.contains_key(place) || self.missing.contains(place);
         if self.has_departed && self.survivors(lost).all(|place| is_decided(&place)) {
+            let Some(to) = to else {
+                // Those that stay have all that anybody was told; but one must be there.
+                let is_any_left = self.survivors(lost).any(|place| self.raised.contains_key(&place));
+                return is_any_left.then_some(Order::Propose(ChunkCommand::Moved { id, relocation })).into_iter().collect();
+            };
             // Where no copy is left, a former leader may have brought it there before that.
             let is_at_target = !self.is_target_empty && self.asked.places.iter().all(|place| lost.holds(place));
             let place = self.best(lost).or(Some(to).filter(|_| is_at_target));
@@ -98,7 +110,9 @@ impl Driver {
         let mut orders: Vec<Order> =
             unraised.map(|place| self.order(MoveStep::Raise, place, NodeRequest::Raise { era })).collect();
         // Not before the others have answered: where one of them is away the source may be the only copy that can be read.
-        if orders.is_empty() {
+        if orders.is_empty()
+            && let Some(from) = from.filter(|_| !self.has_departed)
+        {
             orders.push(self.order(MoveStep::Depart, from, NodeRequest::Depart { era }));
         }
         orders
@@ -109,7 +123,7 @@ impl Driver {
         let Move { from, .. } = self.asked;
         let has_content = |place: &BlockPlace| !self.empty.contains(place);
         let others = || self.survivors(lost).filter(has_content);
-        Some(from).filter(has_content).or_else(|| others().max_by_key(|place| self.raised.get(place).copied()))
+        from.filter(has_content).or_else(|| others().max_by_key(|place| self.raised.get(place).copied()))
     }
 
     pub fn answered(&mut self, step: MoveStep, place: BlockPlace, answer: &NodeAnswer, lost: &Lost) -> Vec<Order> {
@@ -126,8 +140,8 @@ impl Driver {
                 self.missing.insert(place);
                 self.empty.insert(place);
             }
-            (MoveStep::Take, NodeAnswer::Live(_)) if place == self.asked.to => self.is_brought = true,
-            (MoveStep::Take, NodeAnswer::Absent) if place == self.asked.to => self.is_target_empty = true,
+            (MoveStep::Take, NodeAnswer::Live(_)) if Some(place) == self.asked.to => self.is_brought = true,
+            (MoveStep::Take, NodeAnswer::Absent) if Some(place) == self.asked.to => self.is_target_empty = true,
             (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
             // Another copy must do.
             (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) => _ = self.empty.insert(place),
@@ -153,7 +167,7 @@ impl Driver {
 
     /// The copies that stay.
     fn survivors<'a>(&'a self, lost: &'a Lost) -> impl Iterator<Item = BlockPlace> + 'a {
-        self.asked.places.iter().filter(|place| *place != self.asked.from && !lost.holds(*place))
+        self.asked.places.iter().filter(|place| Some(*place) != self.asked.from && !lost.holds(*place))
     }
 
     fn order(&self, step: MoveStep, place: BlockPlace, request: NodeRequest) -> Order {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use format::chunk_block::Era;
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate};
@@ -36,7 +36,7 @@ fn leading() -> (MaintenanceUnit, Leader, Vec<Order>) {
 fn register(unit: &mut MaintenanceUnit, leader: &mut Leader, call: u32) -> Vec<Order> {
     let call = ClientCall { session: 1, request: call };
     let places = ChunkPlaces::new(&[place(0)]).expect("one");
-    let registration = Registration { call, nonce: ChunkNonce(7), bytes: 100, places, deadline_ms: 1 };
+    let registration = Registration { call, nonce: ChunkNonce(7), bytes: 100, places, wanted: 1, deadline_ms: 1 };
     let applied = unit.apply(&ChunkCommand::Register(registration));
     assert!(matches!(applied.answer, Ok(Answer::Registered { .. })));
     leader.applied(&applied).expect("the table follows")
@@ -125,9 +125,9 @@ fn a_copy_that_is_live_again_departs_before_it_is_forgotten() {
     };
     let (forget, discard) = (Errand::Forget { era, resolved }, Errand::Discard { era, resolved });
     let orders = answered(forget, NodeAnswer::Refused(NodeRefusal::InUse));
-    assert_eq!(asked(&orders), (discard, NodeRequest::Depart { era: Era(5) }));
+    assert_eq!(asked(&orders), (discard, NodeRequest::Depart { era: era.just_after() }));
     let orders = answered(discard, NodeAnswer::Departed);
     assert_eq!(asked(&orders), (forget, NodeRequest::Forget { era, resolved }));
     let orders = answered(forget, NodeAnswer::Done(None));
-    assert_eq!(orders, [Order::Propose(ChunkCommand::Forgotten(vec![copy]))]);
+    assert_eq!(orders, [Order::Propose(ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]))]);
 }

@@ -13,7 +13,16 @@ pub(super) struct Row {
     pub places: ChunkPlaces,
     /// Space of each copy.
     pub bytes: u32,
+    /// Copies that there are to be.
+    pub wanted: u8,
     pub era: Era,
+}
+
+impl Row {
+    /// Whether there are fewer copies than are wanted.
+    pub fn is_short(&self) -> bool {
+        self.places.as_slice().len() < usize::from(self.wanted)
+    }
 }
 
 /// The space of a copy that is pending or in limbo.
@@ -35,11 +44,14 @@ pub(super) enum Work {
     Pending {
         call: ClientCall,
     },
+    /// Without `from` a copy is added, without `to` a lost one is given up, and without both a target that was given up.
     Moving {
         relocation: u64,
-        from: BlockPlace,
-        to: BlockPlace,
+        from: Option<BlockPlace>,
+        to: Option<BlockPlace>,
         is_lost: bool,
+        /// That the copies will have. Each attempt has one of its own: another target may be none, and the count stands in the era.
+        era: Era,
     },
     /// All copies, and which of them are known to have ended.
     Freeing {
@@ -67,7 +79,7 @@ pub enum Refusal {
     NotPending,
     #[error("something else is under way with the chunk")]
     UnderWay,
-    #[error("the chunk has no copy there, or another one on the new device")]
+    #[error("the chunk has no copy there, or another one on the new device, or as many as it is to have")]
     Places,
     #[error("the blocks are no part of a device, or were granted before")]
     Grant,

@@ -28,8 +28,10 @@ pub struct Move {
     pub relocation: u64,
     pub id: ChunkId,
     pub places: ChunkPlaces,
-    pub from: BlockPlace,
-    pub to: BlockPlace,
+    /// None where a copy is added.
+    pub from: Option<BlockPlace>,
+    /// None where a lost copy is given up, or the target of a growth.
+    pub to: Option<BlockPlace>,
     pub is_lost: bool,
     /// That the copies will have.
     pub era: Era,
@@ -50,14 +52,14 @@ impl MaintenanceUnit {
             let id = self.id_of(*number, row);
             match work {
                 Work::Pending { .. } => Vec::new(),
-                Work::Moving { relocation, from, to, is_lost } => vec![Duty::Move(Move {
+                Work::Moving { relocation, from, to, is_lost, era } => vec![Duty::Move(Move {
                     relocation: *relocation,
                     id,
                     places: row.places,
                     from: *from,
                     to: *to,
                     is_lost: *is_lost,
-                    era: Era(row.era.0 + 1),
+                    era: *era,
                 })],
                 Work::Freeing { copies } => {
                     let left = copies.iter().filter(|(_, has_ended)| !has_ended);

@@ -1,7 +1,6 @@
 //! From a dead copy to free space.
 
-use format::chunk_block::Era;
-use format::chunk_command::CopyOf;
+use format::chunk_command::{CopyOf, FormerCopy};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::BlockPlace;
 
@@ -24,8 +23,10 @@ impl MaintenanceUnit {
         let mut ending: Vec<(BlockPlace, Held)> = Vec::new();
         let after_move = self.next_move;
         // A relocation may have raised the copies that stay.
-        let is_moving = matches!(self.work.get(&number), Some(Work::Moving { .. }));
-        let era = Era(row.era.0 + u32::from(is_moving));
+        let era = match self.work.get(&number) {
+            Some(Work::Moving { era, .. }) => *era,
+            _ => row.era,
+        };
         let held = Held { nonce: row.nonce, bytes: row.bytes, era, after_move, is_discarded: false };
         match self.work.get(&number) {
             // A pending chunk has no dead copies; whoever says so is taken at his word when it is published.
@@ -33,8 +34,10 @@ impl MaintenanceUnit {
             Some(Work::Moving { relocation, to, .. }) => {
                 let (relocation, to) = (*relocation, *to);
                 self.moves.remove(&relocation);
-                let target = self.targets.commit((number, to)).expect("a relocation holds its target");
-                ending.push((to, Held { after_move: self.next_move, ..target }));
+                if let Some(to) = to {
+                    let target = self.targets.commit((number, to)).expect("a relocation holds its target");
+                    ending.push((to, Held { after_move: self.next_move, ..target }));
+                }
             }
             None => {}
         }
@@ -57,7 +60,7 @@ impl MaintenanceUnit {
             copies.iter_mut().filter(|(at, _)| at == place).for_each(|(_, has_ended)| *has_ended = true);
             if copies.iter().all(|(_, has_ended)| *has_ended) {
                 self.work.remove(&id.number);
-                self.rows.remove(&id.number);
+                self.rows.remove(id.number);
                 self.row_ended(id.number);
                 if !self.has_pages_number(id.number) {
                     changes.push(IndexChange::Removed(*id));
@@ -67,11 +70,12 @@ impl MaintenanceUnit {
         Ok(Answer::Done)
     }
 
-    /// Nothing is left of these copies: their space is free.
-    pub(super) fn forgotten(&mut self, forgotten: &[CopyOf]) -> Result<Answer, Refusal> {
-        for CopyOf { id, place } in forgotten {
+    /// Nothing is left of these copies: their space is free. What was said of an earlier copy there says nothing of this one.
+    pub(super) fn forgotten(&mut self, forgotten: &[FormerCopy]) -> Result<Answer, Refusal> {
+        for FormerCopy { copy: CopyOf { id, place }, era } in forgotten {
             let key = (id.number, *place);
-            let is_due = id.shard == self.shard && self.copies.in_limbo(key).is_some_and(|held| self.is_forgettable(key, held));
+            let is_meant = |held: &Held| held.era == *era && self.is_forgettable(key, held);
+            let is_due = id.shard == self.shard && self.copies.in_limbo(key).is_some_and(is_meant);
             if is_due && let Some(held) = self.copies.drained(key) {
                 self.space.give_back(*place, &held);
             }

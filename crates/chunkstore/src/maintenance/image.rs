@@ -9,16 +9,16 @@
 //! | grants | device u32, first block u32, blocks u32 |
 //! | released bulks | device u32, first block u32 |
 //! | rows | a row of `format::chunk_page` |
-//! | work | number u64, kind u8; 1 pending: session u32, request u32; 2 moving: relocation u64, from, to, lost u8; 3 freeing: count u8, each a place and ended u8 |
+//! | work | number u64, kind u8; 1 pending: session u32, request u32; 2 moving: relocation u64, from, to, lost u8, era u32; 3 freeing: count u8, each a place and ended u8 |
 //! | pending copies | a held copy, then its deadline u64, 2⁶⁴ − 1 for none |
 //! | copies in limbo | a held copy |
 //! | targets | a held copy |
-//! | pages | first u64, last u64, number u64, live u64 |
+//! | pages | first u64, last u64, number u64, live u64, short u64 |
 //! | gone | number u64 |
 //! | draft, none or one | number u64, first u64, last u64, those that changed: a list of u64 |
 //! | use by chunks in pages | place u64, bytes u32, entries u16 |
 //!
-//! A place has 8 bytes; a held copy is number u64, place, nonce u64, bytes u32, era u32, `after_move` u64, discarded u8. What follows from these
+//! A place has 8 bytes, all bits of which are set where there is none; a held copy is number u64, place, nonce u64, bytes u32, era u32, `after_move` u64, discarded u8. What follows from these
 //! (space in use by what is here, calls, relocations by number) is not written but derived, so that an image can't contradict itself there.
 
 mod pages;
@@ -37,12 +37,12 @@ use types::DeviceId;
 use super::chunk::{Held, Row, Work};
 use super::{CopyKey, MaintenanceUnit};
 
-/// Version written; 1: the first; 2: ends with pages, of which there were none.
-pub const IMAGE_VERSION: u8 = 2;
+/// Version written. 1 and 2, without pages and without the number of wanted copies, were never released and are not read.
+pub const IMAGE_VERSION: u8 = 3;
 
 const IMAGE: &str = "image of a unit";
-const WITH_PAGES: u8 = 2;
 const NO_DEADLINE: u64 = u64::MAX;
+const NO_PLACE: u64 = u64::MAX;
 const PENDING: u8 = 1;
 const MOVING: u8 = 2;
 const FREEING: u8 = 3;
@@ -99,7 +99,7 @@ impl MaintenanceUnit {
     pub fn from_image(bytes: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(IMAGE, bytes);
         let version = reader.u8("version")?;
-        reader.check_version(0, version, IMAGE_VERSION)?;
+        reader.check_versions(0, version, IMAGE_VERSION, IMAGE_VERSION)?;
         let shard = ShardId(reader.u32("shard")?);
         let mut unit = MaintenanceUnit::new(shard, reader.u64("capacity")?);
         unit.next = ChunkNumber(reader.u64("next")?);
@@ -134,7 +134,7 @@ impl MaintenanceUnit {
             let (key, held) = read_held(&mut reader)?;
             reserve(&mut unit.targets, key, held, None)?;
         }
-        let archived = if version >= WITH_PAGES { unit.read_pages(&mut reader)? } else { Vec::new() };
+        let archived = unit.read_pages(&mut reader)?;
         reader.finish()?;
         unit.derive()?;
         for (place, bytes, entries) in archived {
@@ -204,10 +204,12 @@ fn put_work(out: &mut Vec<u8>, number: ChunkNumber, work: &Work) {
             put_u32(out, call.session);
             put_u32(out, call.request);
         }
-        Work::Moving { relocation, from, to, is_lost } => {
+        Work::Moving { relocation, from, to, is_lost, era } => {
             out.push(MOVING);
-            [*relocation, from.to_bits(), to.to_bits()].iter().for_each(|number| put_u64(out, *number));
+            put_u64(out, *relocation);
+            [from, to].iter().for_each(|place| put_u64(out, place.map_or(NO_PLACE, BlockPlace::to_bits)));
             out.push(u8::from(*is_lost));
+            put_u32(out, era.0);
         }
         Work::Freeing { copies } => {
             out.push(FREEING);
@@ -240,6 +242,13 @@ fn read_place(reader: &mut Reader<'_>) -> Result<BlockPlace, ImageError> {
     BlockPlace::from_bits(reader.u64("place")?).ok_or(ImageError::Impossible("a place that there can't be"))
 }
 
+fn read_optional(reader: &mut Reader<'_>) -> Result<Option<BlockPlace>, ImageError> {
+    match reader.u64("place")? {
+        NO_PLACE => Ok(None),
+        bits => BlockPlace::from_bits(bits).map(Some).ok_or(ImageError::Impossible("a place that there can't be")),
+    }
+}
+
 fn read_flag(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, ImageError> {
     match reader.u8(field)? {
         0 => Ok(false),
@@ -254,9 +263,10 @@ fn read_work(reader: &mut Reader<'_>) -> Result<(ChunkNumber, Work), ImageError>
         PENDING => Work::Pending { call: ClientCall { session: reader.u32("session")?, request: reader.u32("request")? } },
         MOVING => Work::Moving {
             relocation: reader.u64("relocation")?,
-            from: read_place(reader)?,
-            to: read_place(reader)?,
+            from: read_optional(reader)?,
+            to: read_optional(reader)?,
             is_lost: read_flag(reader, "lost")?,
+            era: Era(reader.u32("era")?),
         },
         FREEING => {
             let copies = (0..reader.u8("copies")?).map(|_| Ok((read_place(reader)?, read_flag(reader, "ended")?)));

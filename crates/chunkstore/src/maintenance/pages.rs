@@ -47,6 +47,8 @@ pub(super) struct Page {
     pub number: ChunkNumber,
     /// Chunks of the range that there are, wherever their rows stand.
     pub live: u64,
+    /// Of its rows that count, those with fewer copies than are wanted.
+    pub short: u64,
 }
 
 /// A page that is registered and not committed.
@@ -140,8 +142,11 @@ impl MaintenanceUnit {
             let at_rest = self.rows.range(first..=last).map(|(number, _)| *number);
             let leave: Vec<ChunkNumber> =
                 at_rest.filter(|number| !changed.contains(number) && !self.work.contains_key(number)).collect();
-            leave.iter().for_each(|number| _ = self.rows.remove(number));
-            self.pages.current.insert(first, Page { last, number, live });
+            // What the former page alone has, the new one has as well.
+            let leaving = leave.iter().filter(|number| self.rows.short().contains(number)).count() as u64;
+            let short = former.map_or(0, |former| former.short) + leaving;
+            leave.iter().for_each(|number| self.rows.remove(*number));
+            self.pages.current.insert(first, Page { last, number, live, short });
         }
         if let Some(former) = former {
             self.free(former.number);
@@ -189,12 +194,12 @@ impl MaintenanceUnit {
     /// Rows of a page are taken into the state, but for those that changed since they were written.
     pub(super) fn touch(&mut self, page: ChunkNumber, rows: &[ChunkRow]) -> Result<Answer, Refusal> {
         for row in rows {
-            let is_current = self.pages.covering(row.number).is_some_and(|(_, current)| current.number == page);
-            if !is_current {
-                return Err(Refusal::Archived);
-            }
-            if !self.pages.gone.contains(&row.number) {
-                self.rows.entry(row.number).or_insert(Row::from(row));
+            let covering = self.pages.covering(row.number).filter(|(_, current)| current.number == page);
+            let first = covering.ok_or(Refusal::Archived)?.0;
+            if !self.pages.gone.contains(&row.number) && !self.rows.contains_key(&row.number) {
+                self.rows.insert(row.number, Row::from(row));
+                let page = self.pages.current.get_mut(&first).expect("it was found");
+                page.short = page.short.saturating_sub(u64::from(row.is_short()));
             }
         }
         Ok(Answer::Done)
@@ -223,6 +228,18 @@ impl MaintenanceUnit {
         self.pages.current.iter().map(|(first, page)| self.page_ref(*first, page))
     }
 
+    /// Those with rows of chunks that have fewer copies than are wanted.
+    pub fn short_pages(&self) -> impl Iterator<Item = PageRef> {
+        let short = self.pages.current.iter().filter(|(_, page)| page.short > 0);
+        short.map(|(first, page)| self.page_ref(*first, page))
+    }
+
+    /// Chunks with fewer copies than are wanted, wherever their rows stand; pages among them.
+    pub fn short_chunks(&self) -> u64 {
+        let archived: u64 = self.pages.current.values().map(|page| page.short).sum();
+        archived + self.short_here() as u64
+    }
+
     /// The first page whose range ends at a number or later.
     pub fn page_from(&self, number: ChunkNumber) -> Option<PageRef> {
         let covering = self.pages.covering(number);
@@ -247,14 +264,14 @@ impl MaintenanceUnit {
         if let Some(row) = self.row(id) {
             return Sought::Found(match self.work.get(&id.number) {
                 Some(Work::Pending { .. }) => Found::Pending(row.places),
-                _ => Found::Known(row.places),
+                _ => Found::Known { places: row.places, wanted: row.wanted },
             });
         }
         match (self.page_of(id), read) {
             (None, _) => Sought::Found(Found::Unknown),
             (Some(at), Some(page)) if at.id.number == page.page => {
                 let row = page.row(id.number).filter(|row| row.nonce == id.nonce);
-                Sought::Found(row.map_or(Found::Unknown, |row| Found::Known(row.places)))
+                Sought::Found(row.map_or(Found::Unknown, |row| Found::Known { places: row.places, wanted: row.wanted }))
             }
             (Some(at), _) => Sought::InPage(at),
         }
@@ -291,7 +308,7 @@ impl MaintenanceUnit {
         &self,
         rows: usize,
         unread: &BTreeSet<ChunkNumber>,
-        is_needed: impl Fn(ChunkId, &ChunkPlaces) -> bool,
+        is_needed: impl Fn(&ChunkRow) -> bool,
     ) -> Option<DuePage> {
         if !self.is_sealed() || self.pages.draft.is_some() {
             return None;
@@ -299,9 +316,8 @@ impl MaintenanceUnit {
         // Rows that would leave, and are not needed.
         let leaving = |range: PageRange| {
             let rows = self.rows.range(range.first..=range.last);
-            let leaves = |(number, row): &(&ChunkNumber, &Row)| {
-                !self.work.contains_key(number) && !is_needed(self.id_of(**number, row), &row.places)
-            };
+            let leaves =
+                |(number, row): &(&ChunkNumber, &Row)| !self.work.contains_key(number) && !is_needed(&row.numbered(**number));
             rows.filter(leaves).count()
         };
         let new = self.unpaged(rows).find(|(range, rows)| 2 * leaving(*range) >= *rows);
@@ -339,15 +355,15 @@ impl MaintenanceUnit {
 
 impl Row {
     pub(super) fn numbered(&self, number: ChunkNumber) -> ChunkRow {
-        let Row { nonce, places, bytes, era } = *self;
-        ChunkRow { number, nonce, places, bytes, era }
+        let Row { nonce, places, bytes, wanted, era } = *self;
+        ChunkRow { number, nonce, places, bytes, wanted, era }
     }
 }
 
 impl From<&ChunkRow> for Row {
     fn from(row: &ChunkRow) -> Row {
-        let ChunkRow { nonce, places, bytes, era, .. } = *row;
-        Row { nonce, places, bytes, era }
+        let ChunkRow { nonce, places, bytes, wanted, era, .. } = *row;
+        Row { nonce, places, bytes, wanted, era }
     }
 }
 

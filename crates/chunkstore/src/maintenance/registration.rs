@@ -42,7 +42,8 @@ impl MaintenanceUnit {
             self.space.check(place, asked.bytes)?;
         }
         let number = self.next;
-        let row = Row { nonce: asked.nonce, places: asked.places, bytes: asked.bytes, era: Era(0) };
+        let era = Era::first(asked.places.as_slice().len());
+        let row = Row { nonce: asked.nonce, places: asked.places, bytes: asked.bytes, wanted: asked.wanted, era };
         let held = Held { nonce: row.nonce, bytes: row.bytes, era: row.era, after_move: self.next_move, is_discarded: false };
         for place in row.places.iter() {
             self.space.take(place, row.bytes);

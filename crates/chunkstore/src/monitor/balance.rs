@@ -81,7 +81,7 @@ impl Balance {
     async fn places(&self, copy: HotCopy) -> Option<ChunkPlaces> {
         let until = self.env.now() + CLIENT_UNIT_PATIENCE;
         match self.units.ask(copy.id.shard, &UnitRequest::Find(copy.id), until).await {
-            Some(UnitAnswer::Found(Found::Known(places))) if places.contains(copy.place) => Some(places),
+            Some(UnitAnswer::Found(Found::Known { places, .. })) if places.contains(copy.place) => Some(places),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use format::chunk_block::{CopyState, room_of};
+use format::chunk_place::ChunkPlaces;
 
 use super::world::{BLOCKS, DEVICES, SHARD, World, place};
 use crate::message::{Found, Located};
@@ -21,17 +22,20 @@ impl World {
         assert!(self.workload.outcomes.get("content").is_some_and(|count| *count > 0), "nothing was ever read");
     }
 
-    /// Every chunk has a live copy at each of its places, and no node has more.
+    /// Every chunk has a live copy at each of its places, as many as are wanted, of the era that the unit says, and no node has more.
     fn judge_copies(&self) {
         let mut copies = 0;
         for (at, entry) in self.entries() {
             let found = self.found(entry.id);
-            assert!(matches!(found, Found::Known(places) if places.contains(at)), "{:?} at {at:?} is {found:?}", entry);
+            assert!(matches!(found, Found::Known { places, .. } if places.contains(at)), "{:?} at {at:?} is {found:?}", entry);
             assert!(matches!(entry.state, CopyState::Live | CopyState::Overwriting), "{entry:?} at {at:?}");
+            assert_eq!(Some(entry.era), self.unit.era_of(entry.id), "{entry:?} at {at:?}");
             copies += 1;
         }
         let expected: usize = self.unit.index().map(|(_, places)| places.as_slice().len()).sum();
         assert_eq!(copies, expected, "copies of all chunks");
+        let is_whole = |(id, places): (_, ChunkPlaces)| matches!(self.found(id), Found::Known { wanted, .. } if usize::from(wanted) == places.as_slice().len());
+        assert!(self.unit.index().all(is_whole), "all have the copies that are wanted");
         assert!(self.unit.index().all(|(_, places)| places.iter().all(|place| !self.is_lost(place))), "all are repaired");
     }
 

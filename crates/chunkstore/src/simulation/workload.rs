@@ -181,10 +181,10 @@ impl Workload {
     }
 }
 
-/// What a leader makes of a client's wish.
-pub fn registration(new: NewChunk, choose: &mut Seeded, now_ms: u64) -> Registration {
+/// What a leader makes of a client's wish, with places for so many copies.
+pub fn registration(new: NewChunk, copies: u8, choose: &mut Seeded, now_ms: u64) -> Registration {
     let mut devices: Vec<u32> = (0..DEVICES).collect();
-    let places: Vec<_> = (0..new.copies)
+    let places: Vec<_> = (0..copies)
         .map(|_| {
             let device = devices.remove(choose.below(devices.len()));
             // The first blocks are taken more often, so that they get full.
@@ -196,6 +196,7 @@ pub fn registration(new: NewChunk, choose: &mut Seeded, now_ms: u64) -> Registra
         nonce: ChunkNonce(choose.below(usize::MAX) as u64),
         bytes: new.bytes,
         places: ChunkPlaces::new(&places).expect("different devices"),
+        wanted: new.copies,
         deadline_ms: now_ms + PENDING_MS,
     }
 }

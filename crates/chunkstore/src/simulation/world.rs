@@ -46,6 +46,10 @@ pub struct Faults {
     pub leader: usize,
     pub relocate: usize,
     pub loses_device: bool,
+    /// Puts that find a host less than copies are wanted.
+    pub few: usize,
+    /// Looks at which a target that is being made, or a lost place, is given up.
+    pub give_up: usize,
 }
 
 /// Names a call of the workload.
@@ -228,7 +232,7 @@ impl World {
 
     /// Whether the unit knows of a copy, and means it to stay.
     fn is_in_place(&self, at: BlockPlace, entry: &BlockEntry) -> bool {
-        let is_known = matches!(self.found(entry.id), Found::Known(places) if places.contains(at));
+        let is_known = matches!(self.found(entry.id), Found::Known { places, .. } if places.contains(at));
         is_known && entry.state != CopyState::Dead
     }
 
@@ -236,14 +240,16 @@ impl World {
         let is_quiet = self.unit.duties().next().is_none() && self.unit.next_deadline_ms().is_none();
         let is_up = self.devices.iter().all(|device| device.node.is_some() || device.is_lost);
         let has_freed = self.entries().all(|(at, entry)| self.is_in_place(at, entry));
-        let is_found = |host: &LookupHost| host.progress(SHARD).is_some_and(|known| known.horizon == self.unit.next());
+        let published = self.leader.as_ref().map(Leader::published);
+        let is_found = |host: &LookupHost| host.progress(SHARD).map(|known| known.place()) == published;
         let is_repaired = self.unit.index().all(|(_, places)| places.iter().all(|place| !self.is_lost(place)));
         !self.is_faulty()
             && is_quiet
             && is_repaired
+            && self.unit.short_here() == 0
             && is_up
             && has_freed
-            && self.leader.is_some()
+            && published.is_some()
             && self.hosts.iter().all(is_found)
             && self.workload.is_over()
     }
@@ -342,7 +348,10 @@ impl World {
             return;
         }
         let (round, command) = match send {
-            Send::Register { round, new } => (round, ChunkCommand::Register(registration(new, &mut self.choose, self.now_ms))),
+            Send::Register { round, new } => {
+                let copies = new.copies - u8::from(self.choose.percent(self.faults.few));
+                (round, ChunkCommand::Register(registration(new, copies, &mut self.choose, self.now_ms)))
+            }
             Send::Commit { round, id } => (round, ChunkCommand::Commit(id)),
             Send::Revoke(id) => (Round(0), ChunkCommand::Revoke(id)),
             Send::Find { round, id } => {
@@ -591,15 +600,21 @@ impl World {
         let from = places.as_slice()[self.choose.below(places.as_slice().len())];
         if !self.is_lost(from) {
             self.log.push('r');
-            self.relocate_to_any(id, from, false);
+            self.relocate_to_any(id, Some(from), false);
         }
     }
 
-    fn relocate_to_any(&mut self, id: ChunkId, from: BlockPlace, is_lost: bool) {
+    fn relocate_to_any(&mut self, id: ChunkId, from: Option<BlockPlace>, is_lost: bool) {
         let to = place(self.choose.below(DEVICES as usize) as u32, self.choose.below(BLOCKS as usize) as u32);
         if !self.is_lost(to) {
-            self.propose(None, ChunkCommand::Relocate(Relocation { id, from, to, is_lost }));
+            self.propose(None, ChunkCommand::Relocate(Relocation { id, from, to: Some(to), is_lost }));
         }
+    }
+
+    /// The lost place, or the copy that is being added, is given up.
+    fn give_up(&mut self, id: ChunkId, from: Option<BlockPlace>) {
+        self.log.push(if from.is_some() { 's' } else { 'g' });
+        self.propose(None, ChunkCommand::Relocate(Relocation { id, from, to: None, is_lost: from.is_some() }));
     }
 
     /// One device, for good.
@@ -624,13 +639,24 @@ impl World {
         let chunks: Vec<(ChunkId, ChunkPlaces)> = self.unit.index().collect();
         for (id, places) in chunks {
             let lost = places.iter().find(|place| self.is_lost(*place));
+            let gives_up = self.is_faulty() && self.choose.percent(self.faults.give_up);
             match (moves.get(&id), lost) {
-                (Some(asked), _) if self.is_lost(asked.to) => self.relocate_to_any(id, asked.from, asked.is_lost),
-                (Some(asked), Some(from)) if asked.from == from && !asked.is_lost => {
-                    let command = ChunkCommand::Relocate(Relocation { id, from, to: asked.to, is_lost: true });
-                    self.propose(None, command);
+                (Some(asked), _) if gives_up && asked.to.is_some() && (asked.from.is_none() || asked.is_lost) => {
+                    self.give_up(id, asked.from);
                 }
-                (None, Some(from)) => self.relocate_to_any(id, from, true),
+                (Some(asked), _) if asked.to.is_some_and(|to| self.is_lost(to)) => {
+                    self.relocate_to_any(id, asked.from, asked.is_lost);
+                }
+                (Some(asked), Some(from)) if asked.from == Some(from) && !asked.is_lost => {
+                    let (from, to) = (asked.from, asked.to);
+                    self.propose(None, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: true }));
+                }
+                (None, Some(from)) if gives_up => self.give_up(id, Some(from)),
+                (None, Some(from)) => self.relocate_to_any(id, Some(from), true),
+                (None, None) if self.choose.percent(50) && self.unit.short_from(id.number).any(|(short, _)| short == id) => {
+                    self.log.push('w');
+                    self.relocate_to_any(id, None, false);
+                }
                 _ => {}
             }
         }

@@ -15,10 +15,10 @@ type Planned = Result<Plan, NodeAnswer>;
 pub(super) fn plan(block: &Block, fence: Fence, id: ChunkId, request: NodeRequest) -> Planned {
     let known = block.entry(id).copied();
     match request {
-        NodeRequest::Put { capacity, content } => {
+        NodeRequest::Put { era, capacity, content } => {
             let version = ChunkVersion::default();
             let is_over = id.number < fence.present.puts;
-            let new = New { era: Era(0), version, capacity, is_settled: true, content };
+            let new = New { era, version, capacity, is_settled: true, content };
             create(block, id, known, is_over, new)
         }
         NodeRequest::Bring { relocation, era, capacity, version, is_settled, content } => {

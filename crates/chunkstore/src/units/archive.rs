@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, ClientCall, Registration};
 use format::chunk_id::{ChunkId, ChunkNonce};
-use format::chunk_page::ChunkPage;
+use format::chunk_page::{ChunkPage, ChunkRow};
 use format::chunk_place::ChunkPlaces;
 use futures_util::future::join_all;
 use manager::Snapshot;
@@ -61,7 +62,9 @@ impl UnitMember {
                 return Some(Todo::Revoke(draft));
             }
             let ailing = leading.ailing_chunks();
-            let is_needed = |id: ChunkId, places: &ChunkPlaces| leading.sweep.wants(places) || ailing.contains(&id);
+            let is_needed = |row: &ChunkRow| {
+                leading.sweep.wants(&row.places) || leading.can_grow(row) || ailing.contains(&row.id(self.shard))
+            };
             let due = unit.due_page(self.pages.rows, &unread, is_needed)?;
             // On the members' nodes, if they will do: who loses three others loses no page with them.
             if let Some(places) = leading.placing.choose_at(unit, due.bytes, &members) {
@@ -96,6 +99,7 @@ impl UnitMember {
             nonce: ChunkNonce(self.env.random_u64()),
             bytes: due.bytes,
             places,
+            wanted: PAGE_COPIES as u8,
             deadline_ms: self.env.wall_clock_ms() + PENDING_MS,
         };
         let registered = self.group.propose(&ChunkCommand::RegisterPage { registration, range: due.range }).await;
@@ -126,8 +130,9 @@ impl UnitMember {
         // Not before the page was registered: what changes from then on is noted, and stays in the state.
         let content = self.group.look(|machine| machine.unit().content_of_draft(id, former));
         let Some(content) = content.map(|page| Bytes::from(page.encode())) else { return false };
+        let era = Era::first(places.as_slice().len());
         let put = |place| {
-            let request = NodeRequest::Put { capacity, content: content.clone() };
+            let request = NodeRequest::Put { era, capacity, content: content.clone() };
             ask_block(&self.env, &*self.reach, ToNode { place, id, request }, PAGE_PATIENCE)
         };
         let answers = join_all(places.iter().map(put)).await;

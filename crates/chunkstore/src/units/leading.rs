@@ -6,6 +6,7 @@ mod condemning;
 pub mod errands;
 #[cfg(test)]
 pub(super) mod fixture;
+mod growing;
 pub mod healing;
 mod sweep;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use consensus::Term;
 use env::{Instant, MachineUse};
-use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
+use format::chunk_command::{ChunkCommand, CopyOf, FormerCopy, Relocation};
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
 use manager::Snapshot;
@@ -32,6 +33,7 @@ use ailing::Ailing;
 use compaction::Compaction;
 use condemning::Condemning;
 use errands::{Errands, Share};
+use growing::Growing;
 use healing::Looked;
 use sweep::Sweep;
 
@@ -57,6 +59,7 @@ pub struct Leading {
     forgotten: BTreeMap<DeviceId, Instant>,
     ailing: Ailing,
     looked: Looked,
+    growing: Growing,
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
     compaction: Compaction,
@@ -65,10 +68,10 @@ pub struct Leading {
     pub sweep: Sweep,
 }
 
-/// The place that a copy leaves.
+/// The place that a copy leaves, if it is not one more.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    from: BlockPlace,
+    from: Option<BlockPlace>,
     /// Nobody will read there any more.
     is_lost: bool,
     /// Another block of the device will do where no other device does.
@@ -78,16 +81,21 @@ pub struct Leaving {
 impl Leaving {
     /// A person wants it.
     pub fn asked(from: BlockPlace) -> Leaving {
-        Leaving { from, is_lost: false, may_stay: false }
+        Leaving { from: Some(from), is_lost: false, may_stay: false }
     }
 
     fn lost(from: BlockPlace) -> Leaving {
-        Leaving { from, is_lost: true, may_stay: true }
+        Leaving { from: Some(from), is_lost: true, may_stay: true }
     }
 
     /// Its content is not there.
     fn ailing(from: BlockPlace) -> Leaving {
-        Leaving { from, is_lost: false, may_stay: true }
+        Leaving { from: Some(from), is_lost: false, may_stay: true }
+    }
+
+    /// None: a copy is added.
+    fn nothing() -> Leaving {
+        Leaving { from: None, is_lost: false, may_stay: false }
     }
 }
 
@@ -109,6 +117,7 @@ impl Leading {
             forgotten: BTreeMap::new(),
             ailing: Ailing::default(),
             looked: Looked::default(),
+            growing: Growing::default(),
             looked_for_idle: None,
             compaction: Compaction::default(),
             condemning: Condemning::default(),
@@ -160,6 +169,12 @@ impl Leading {
     pub fn is_silent(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> bool {
         let silence = silence(state, shard, node);
         self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= silence)
+    }
+
+    /// Whether it would have been heard of if it was there: a new leader has not been told by those yet that report rarely.
+    fn is_missed(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> bool {
+        let has_waited = now.saturating_duration_since(self.began) >= silence(state, shard, node);
+        has_waited && self.is_silent(now, state, shard, node)
     }
 
     /// Nobody has had the time to report to a new leader.
@@ -227,18 +242,37 @@ impl Leading {
         true
     }
 
-    /// A relocation that needs another target: its own has no room, or is lost.
+    /// A relocation that needs another target: its own has no room, is lost, or does not answer.
     pub fn retarget(
         &mut self,
+        now: Instant,
         state: &Snapshot,
         unit: &MaintenanceUnit,
         asked: Move,
         random: &mut Random<'_>,
     ) -> Option<Order> {
         let Move { id, from, to, is_lost, .. } = asked;
-        self.placing.note_refused(to);
+        to.into_iter().for_each(|to| self.placing.note_refused(to));
         // It can't be given up: it goes where it can.
-        self.relocation(state, unit, id, Leaving { from, is_lost, may_stay: true }, random).map(Order::Propose)
+        let leaving = Leaving { from, is_lost, may_stay: from.is_some() };
+        let other = self.relocation(state, unit, id, leaving, random);
+        // Of the placers that look at no loads some name the same node again.
+        let is_good = |command: &ChunkCommand| match command {
+            ChunkCommand::Relocate(Relocation { to: Some(to), .. }) => self.is_up(state, *to),
+            _ => false,
+        };
+        match (other.filter(is_good), from) {
+            (Some(other), _) => Some(Order::Propose(other)),
+            (None, None) => Some(give_up_growth(id)),
+            (None, Some(from)) if is_lost => self.give_up_place(now, unit, id, from),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// Whether the node of a place was heard of lately.
+    fn is_up(&self, state: &Snapshot, place: BlockPlace) -> bool {
+        let node = state.device(place.device()).and_then(|device| device.node);
+        node.is_some_and(|node| self.placing.is_up(node))
     }
 
     /// To where a copy can go: not to a host that has one.
@@ -252,7 +286,7 @@ impl Leading {
     ) -> Option<ChunkCommand> {
         let Leaving { from, is_lost, may_stay } = leaving;
         let (places, bytes) = (unit.places_of(id)?, unit.bytes_of(id)?);
-        let stays = places.iter().filter(|place| *place != from);
+        let stays = places.iter().filter(|place| Some(*place) != from);
         let stays: Vec<NodeId> = stays.filter_map(|place| state.device(place.device())?.node).collect();
         let wanted = Wanted { bytes, chunk: id.nonce.0 };
         let elsewhere = self.placing.choose_target(unit, wanted, &stays, from, false, random);
@@ -262,8 +296,14 @@ impl Leading {
         };
         // Relocations are few: what is promised beyond them comes back at once.
         self.placing.settle([to], bytes);
-        Some(ChunkCommand::Relocate(Relocation { id, from, to, is_lost }))
+        Some(ChunkCommand::Relocate(Relocation { id, from, to: Some(to), is_lost }))
     }
+}
+
+/// What was to be one copy more is none.
+fn give_up_growth(id: ChunkId) -> Order {
+    env::mark("chunks: a growth given up");
+    Order::Propose(ChunkCommand::Relocate(Relocation { id, from: None, to: None, is_lost: false }))
 }
 
 fn space_of(state: &Snapshot) -> impl Iterator<Item = (DeviceId, u32, u32)> {
@@ -283,7 +323,7 @@ pub fn host_of(node: NodeId) -> Host {
 
 /// Puts proposals about single copies together: one command of the log for many.
 pub fn gather(orders: Vec<Order>) -> Vec<Order> {
-    let (mut erased, mut forgotten): (Vec<CopyOf>, Vec<CopyOf>) = (Vec::new(), Vec::new());
+    let (mut erased, mut forgotten): (Vec<CopyOf>, Vec<FormerCopy>) = (Vec::new(), Vec::new());
     let mut others = Vec::with_capacity(orders.len());
     for order in orders {
         match order {

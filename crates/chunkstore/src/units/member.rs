@@ -109,6 +109,11 @@ impl UnitMember {
         self.group.look(|machine| (machine.unit().rows_here() as u64, machine.unit().chunks()))
     }
 
+    /// Chunks with fewer copies than are wanted.
+    pub fn short_chunks(&self) -> u64 {
+        self.group.look(|machine| machine.unit().short_chunks())
+    }
+
     /// Begins or ends to lead, as the group has it.
     async fn notice_leadership(self: &Arc<Self>) {
         let status = self.group.status();
@@ -274,10 +279,10 @@ impl UnitMember {
                     leading.links.entry(host).or_insert_with(|| self.link(host)).send(update);
                 }
                 Order::NeedsTarget(asked) => {
-                    let state = self.manager.snapshot();
+                    let (now, state) = (self.env.now(), self.manager.snapshot());
                     let order = self.group.look(|machine| {
                         let mut leading = self.leading.lock();
-                        leading.as_mut()?.retarget(&state, machine.unit(), asked, &mut || self.env.random_u64())
+                        leading.as_mut()?.retarget(now, &state, machine.unit(), asked, &mut || self.env.random_u64())
                     });
                     if let Some(Order::Propose(command)) = order {
                         self.propose_beside(command);

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use env::MachineUse;
 use format::chunk_block::BLOCK_DATA_BYTES;
-use format::chunk_place::{BlockPlace, ChunkPlaces};
-use manager::{DeviceState, Snapshot};
+use format::chunk_place::{BlockPlace, ChunkPlaces, MAX_CHUNK_COPIES};
+use manager::{DeviceRecord, DeviceState, Snapshot};
 use topology::Level;
 use types::{DeviceId, NodeId};
 
 use super::filling::Filling;
 use super::space::untold_bulks;
 use crate::branches::Branches;
+use crate::limits::MIN_COPIES;
 use crate::maintenance::MaintenanceUnit;
 use crate::placement::{Cluster, Load, Made, Node, Placer, PlacerChoice, Random, Request};
 
@@ -28,6 +29,9 @@ pub struct Placing {
     is_lacking: bool,
     /// With the blocks that are free there; the largest number first.
     devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
+    /// Hosts of all devices, also of those that get nothing; and those on which a node is up that is not full.
+    hosts: BTreeMap<DeviceId, u32>,
+    open_hosts: BTreeSet<u32>,
     filling: Filling,
     /// Nodes that had no block for so many bytes when somebody looked last: nobody looks through their blocks again for as much.
     too_full: BTreeMap<NodeId, u32>,
@@ -88,7 +92,11 @@ impl Placing {
             let Heard { is_up, machine } = heard(*id);
             Some(Node { id: *id, branch: branches.branch(state.node(*id)?), load: load.on(machine), is_up })
         };
-        let nodes = loads.iter().filter_map(|(id, load)| node(id, load)).collect();
+        let nodes: Vec<Node> = loads.iter().filter_map(|(id, load)| node(id, load)).collect();
+        let is_open = |node: &&Node| node.is_up && !node.load.is_full();
+        self.open_hosts = nodes.iter().filter(is_open).map(|node| node.branch.host).collect();
+        let host = |device: &DeviceRecord| Some((device.id, branches.branch(state.node(device.node?)?).host));
+        self.hosts = state.devices().filter_map(|device| host(device)).collect();
         self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
         self.placer = self.choice.over(&self.cluster);
         self.devices = devices;
@@ -112,6 +120,45 @@ impl Placing {
             places = self.choose_beside(unit, wanted, copies, (&[], None), random);
         }
         ChunkPlaces::new(&places?).ok_or(NoPlaces::AtAll)
+    }
+
+    /// The same; or places for fewer copies, on the hosts that are there, if these are too few. Not where they are enough and full: what is put then would
+    /// stay so.
+    pub fn choose_all_or_fewer(
+        &mut self,
+        unit: &MaintenanceUnit,
+        wanted: Wanted,
+        copies: usize,
+        avoid: &[NodeId],
+        random: &mut Random<'_>,
+    ) -> Result<ChunkPlaces, NoPlaces> {
+        let all = self.choose(unit, wanted, copies, avoid, random);
+        let there = self.hosts_up();
+        if all.is_ok() || there >= copies || there < MIN_COPIES || copies > MAX_CHUNK_COPIES {
+            return all;
+        }
+        self.choose(unit, wanted, there, avoid, random)
+    }
+
+    /// Hosts with a node that is up and has space, whether that is full or not.
+    pub fn hosts_up(&self) -> usize {
+        let up = self.cluster.nodes().iter().filter(|node| node.is_up);
+        up.map(|node| node.branch.host).collect::<BTreeSet<u32>>().len()
+    }
+
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.cluster.node(node).is_some_and(|node| node.is_up)
+    }
+
+    /// Hosts that have room, and are there.
+    pub fn open_hosts(&self) -> &BTreeSet<u32> {
+        &self.open_hosts
+    }
+
+    /// Whether a host that has room has none of these copies.
+    pub fn can_grow(&self, places: &ChunkPlaces) -> bool {
+        let has_copy = |host: &u32| places.iter().any(|place| self.hosts.get(&place.device()) == Some(host));
+        self.open_hosts.iter().any(|host| !has_copy(host))
     }
 
     /// From now on nothing is placed on the node, until it is taken in again as it was.
@@ -145,18 +192,21 @@ impl Placing {
         self.filling.forget_refused();
     }
 
-    /// A place for a copy that is moved, on another host than those that stay and on another device than it was; or in another block of that one.
+    /// A place for a copy that is moved, on another host than those that stay and on another device than it was; or in another block of that one. Or for one
+    /// that is added, and was nowhere.
     pub fn choose_target(
         &mut self,
         unit: &MaintenanceUnit,
         wanted: Wanted,
         stays: &[NodeId],
-        from: BlockPlace,
+        from: Option<BlockPlace>,
         may_stay: bool,
         random: &mut Random<'_>,
     ) -> Option<BlockPlace> {
-        let is_open = |place: BlockPlace| place != from && (may_stay || place.device() != from.device());
-        self.choose_beside(unit, wanted, 1, (stays, Some(&is_open)), random).ok()?.pop()
+        let is_other = |place: BlockPlace, from: BlockPlace| place != from && (may_stay || place.device() != from.device());
+        let is_open = |place: BlockPlace| from.is_none_or(|from| is_other(place, from));
+        let is_open: IsOpen<'_> = if from.is_some() { Some(&is_open) } else { None };
+        self.choose_beside(unit, wanted, 1, (stays, is_open), random).ok()?.pop()
     }
 
     /// A place on one device, for whoever wants that and no other.

@@ -65,7 +65,8 @@ impl UnitMember {
                 Err(answer) => return answer,
             };
             let deadline_ms = self.env.wall_clock_ms() + PENDING_MS;
-            let command = ChunkCommand::Register(Registration { call, nonce, bytes, places, deadline_ms });
+            let asked = Registration { call, nonce, bytes, places, wanted: copies as u8, deadline_ms };
+            let command = ChunkCommand::Register(asked);
             // Also if the client goes away meanwhile.
             let promise = Promise { member: self, places, bytes };
             answer = self.propose(&command).await;
@@ -107,7 +108,7 @@ impl UnitMember {
             }
             let mut leading = self.leading.lock();
             let Some(leading) = leading.as_mut() else { return Err(self.not_leader()) };
-            Ok(leading.placing.choose(machine.unit(), wanted, copies, avoid, &mut || self.env.random_u64()))
+            Ok(leading.placing.choose_all_or_fewer(machine.unit(), wanted, copies, avoid, &mut || self.env.random_u64()))
         })
     }
 
@@ -221,7 +222,7 @@ impl UnitMember {
                 Some(device) => {
                     let to = leading.placing.choose_on(unit, bytes, device);
                     to.inspect(|to| leading.placing.settle([*to], bytes))
-                        .map(|to| ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }))
+                        .map(|to| ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }))
                 }
                 None => leading.relocation(&state, unit, id, Leaving::asked(from), &mut || self.env.random_u64()),
             };

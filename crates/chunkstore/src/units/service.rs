@@ -112,8 +112,16 @@ impl Units {
 
     /// Rows in memory of the units that this node leads, and the chunks that these have.
     pub fn rows(&self) -> (u64, u64) {
-        let led: Vec<Arc<UnitMember>> = self.units.lock().values().filter(|unit| unit.is_leading()).cloned().collect();
-        led.iter().map(|unit| unit.rows()).fold((0, 0), |(here, chunks), unit| (here + unit.0, chunks + unit.1))
+        self.led().iter().map(|unit| unit.rows()).fold((0, 0), |(here, chunks), unit| (here + unit.0, chunks + unit.1))
+    }
+
+    /// Chunks of the units that this node leads with fewer copies than are wanted.
+    pub fn short_chunks(&self) -> u64 {
+        self.led().iter().map(|unit| unit.short_chunks()).sum()
+    }
+
+    fn led(&self) -> Vec<Arc<UnitMember>> {
+        self.units.lock().values().filter(|unit| unit.is_leading()).cloned().collect()
     }
 
     pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {

@@ -26,12 +26,16 @@ impl UnitMember {
         let Some(page) = self.read_page(at).await else { return true };
         let found: Option<(Vec<ChunkRow>, usize)> = self.group.look(|machine| {
             let leading = self.leading.lock();
-            let sweep = &leading.as_ref()?.sweep;
+            let leading = leading.as_ref()?;
+            let sweep = &leading.sweep;
             // Another page has taken its place: that is looked at.
             machine.unit().is_current(&page).then_some(())?;
             let rows = || machine.unit().rows_in(&page);
             let gone = rows().filter(|row| sweep.is_gone(&row.places)).count();
-            Some((rows().filter(|row| sweep.wants(&row.places)).copied().collect(), gone))
+            // One after the other: those that are to grow must not take the room of those that are lost.
+            let is_for_growth = sweep.is_for_growth();
+            let wants = |row: &&ChunkRow| if is_for_growth { leading.can_grow(row) } else { sweep.wants(&row.places) };
+            Some((rows().filter(wants).copied().collect(), gone))
         });
         let Some((found, gone)) = found else { return false };
         if !self.touch(at, found.clone()).await {

@@ -71,7 +71,8 @@ impl Wire for NodeRequest {
     fn put(&self, out: &mut BytesMut) {
         out.put_u8(number(self));
         match self {
-            NodeRequest::Put { capacity, content } => {
+            NodeRequest::Put { era, capacity, content } => {
+                era.put(out);
                 out.put_u32_le(*capacity);
                 put_content(content, out);
             }
@@ -108,7 +109,10 @@ impl Wire for NodeRequest {
 
     fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
         Ok(match input.u8("request")? {
-            1 => NodeRequest::Put { capacity: input.u32("capacity")?, content: take_content(input)? },
+            1 => {
+                let (era, capacity) = (Era::take(input)?, input.u32("capacity")?);
+                NodeRequest::Put { era, capacity, content: take_content(input)? }
+            }
             2 => NodeRequest::Read,
             3 => NodeRequest::Query,
             4 => NodeRequest::Write { era: Era::take(input)?, change: Change::take(input)? },

@@ -176,9 +176,10 @@ impl Wire for Found {
                 out.put_u8(2);
                 places.put(out);
             }
-            Found::Known(places) => {
+            Found::Known { places, wanted } => {
                 out.put_u8(3);
                 places.put(out);
+                out.put_u8(*wanted);
             }
         }
     }
@@ -187,7 +188,7 @@ impl Wire for Found {
         match input.u8("found")? {
             1 => Ok(Found::Unknown),
             2 => Ok(Found::Pending(ChunkPlaces::take(input)?)),
-            3 => Ok(Found::Known(ChunkPlaces::take(input)?)),
+            3 => Ok(Found::Known { places: ChunkPlaces::take(input)?, wanted: input.u8("wanted")? }),
             found => Err(input.unknown("found", found)),
         }
     }

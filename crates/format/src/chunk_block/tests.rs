@@ -49,6 +49,19 @@ fn golden() {
 }
 
 #[test]
+fn eras_grow_whatever_they_count() {
+    let eras = [Era::first(3), Era::first(3).next(2), Era::first(3).next(2).next(3), Era::first(3).next(2).next(3).next(1)];
+    assert_eq!(eras.map(Era::copies), [3, 2, 3, 1]);
+    assert_eq!(eras.map(Era::number), [1, 2, 3, 4]);
+    assert!(eras.is_sorted(), "{eras:?}");
+    for copies in 1..=3 {
+        let (era, next) = (Era::first(copies), Era::first(copies).next(1));
+        assert!(era < era.just_after() && era.just_after() < next, "{era:?}");
+    }
+    assert_eq!(Era::first(2), Era(0b110), "docs/format.md");
+}
+
+#[test]
 fn the_newest_slot_that_may_be_believed_counts() {
     let (old, new) = (header(6, vec![entry(1, 0, 8)]), header(7, vec![]));
     let (old_bytes, new_bytes) = (old.encode(), new.encode());

@@ -7,18 +7,25 @@ use crate::chunk_place::ChunkPlaces;
 use crate::chunk_place::tests::{any_places, place};
 
 pub fn any_row() -> impl Strategy<Value = ChunkRow> {
-    (any::<(u64, u64, u32, u32)>(), any_places()).prop_map(|((number, nonce, bytes, era), places)| ChunkRow {
+    let numbers = (any::<(u64, u64, u32)>(), 0_u32..1 << 24);
+    (numbers, any_wanted_places()).prop_map(|(((number, nonce, era), bytes), (places, wanted))| ChunkRow {
         number: ChunkNumber(number),
         nonce: ChunkNonce(nonce),
         places,
         bytes,
+        wanted,
         era: Era(era),
     })
 }
 
+/// Places, and as many copies that are wanted, or more.
+pub fn any_wanted_places() -> impl Strategy<Value = (ChunkPlaces, u8)> {
+    any_places().prop_flat_map(|places| (Just(places), places.as_slice().len() as u8..=3))
+}
+
 fn row(number: u64) -> ChunkRow {
     let places = ChunkPlaces::new(&[place(1, 2)]).expect("one");
-    ChunkRow { number: ChunkNumber(number), nonce: ChunkNonce(3), places, bytes: 4, era: Era(5) }
+    ChunkRow { number: ChunkNumber(number), nonce: ChunkNonce(3), places, bytes: 4, wanted: 3, era: Era(5) }
 }
 
 fn page(rows: impl IntoIterator<Item = ChunkRow>, last: u64) -> ChunkPage {
@@ -30,8 +37,8 @@ fn page(rows: impl IntoIterator<Item = ChunkRow>, last: u64) -> ChunkPage {
 #[test]
 fn golden() {
     let hex: String = page([row(6)], 9).encode().iter().map(|byte| format!("{byte:02x}")).collect();
-    let head = "0100000001000000020000000000000000000000000000000900000000000000";
-    assert_eq!(hex, format!("{head}060000000000000003000000000000000200000400fcffffffffffffffffff3f0400000005000000"));
+    let head = "0200000001000000020000000000000000000000000000000900000000000000";
+    assert_eq!(hex, format!("{head}060000000000000003000000000000000200000400fcffffffffffffffffff3f0400000305000000"));
 }
 
 #[test]
@@ -68,7 +75,7 @@ proptest! {
 
     #[test]
     fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 4..200)) {
-        bytes[..4].copy_from_slice(&[1, 0, 0, 0]);
+        bytes[..4].copy_from_slice(&[super::CHUNK_PAGE_VERSION, 0, 0, 0]);
         if let Ok(read) = ChunkPage::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);
         }

@@ -41,6 +41,20 @@ fn one_place_is_replaced() {
     assert_eq!(places.replaced(place(1, 9), place(3, 3)), None, "not one of them");
 }
 
+#[test]
+fn places_come_and_go() {
+    let places = ChunkPlaces::new(&[place(1, 1), place(2, 2)]).expect("differ");
+    let three = places.changed(None, Some(place(3, 3))).expect("one more");
+    assert_eq!(three.as_slice(), [place(1, 1), place(2, 2), place(3, 3)]);
+    assert_eq!(three.with(place(4, 4)), None, "there can be three");
+    assert_eq!(places.with(place(2, 9)), None, "another copy is there");
+    assert_eq!(three.changed(Some(place(2, 2)), None).expect("one less").as_slice(), [place(1, 1), place(3, 3)]);
+    assert_eq!(three.without(place(2, 9)), None, "not one of them");
+    assert_eq!(ChunkPlaces::new(&[place(1, 1)]).expect("one").without(place(1, 1)), None, "the last one");
+    assert_eq!(places.changed(None, None), Some(places));
+    assert_eq!(places.changed(Some(place(1, 1)), Some(place(3, 3))), places.replaced(place(1, 1), place(3, 3)));
+}
+
 proptest! {
     #[test]
     fn round_trip(places in any_places()) {

@@ -9,9 +9,11 @@
 //!
 //! States: the unit's record of the chunk (replicated, so that its leader may be lost at any step: what a leader does are actions that may
 //! happen late or never, and what it had in mind is a *flight* that goes on after the unit has decided otherwise); three places, of which the
-//! chunk uses two at a time; calls of clients. A lookup host is as far behind the unit as it likes: it answers with any update there ever was,
+//! chunk uses one to three at a time; calls of clients. A lookup host is as far behind the unit as it likes: it answers with any update there ever was,
 //! or says that it does not know the chunk yet. There are no messages: a request and its answer are one step at a node, and a request may
 //! land any time after it was made, more than once, and after its client died.
+//!
+//! Places change by *moves*: one for another, one more, or a lost one less (RFD 18). Each has an era, which says how many places there are after it.
 //!
 //! Versions stand in their order: nothing, the put, modifications by (counter, writer), dead. *Seen* is what was acknowledged or returned.
 //!
@@ -20,26 +22,69 @@
 //! - *Once*: a write is seen during one stretch; it does not come back after another.
 //! - *Own bytes*: no call is answered with another chunk's bytes. (Another chunk stands wherever a lookup leads.)
 //! - *Kept*: a put that was acknowledged is not given up unless somebody deletes.
+//! - *Two copies*: no put is acknowledged that has one copy, if more are wanted.
 //! - *Released*: space that the unit gives to others holds nothing of the chunk, now and later.
 //! - *Ends*: when nothing can happen any more, all calls are answered, nothing is pending, and no node holds what the unit does not know.
 
 mod calls;
+mod moves;
 mod nodes;
 mod tests;
 
 use super::explore;
+use moves::{MOVES, Moves};
 use stateright::{Model, Property};
 
-const COPIES: usize = 2;
 const PLACES: usize = 3;
-/// Where a relocation goes.
-const TARGET: Place = 2;
+/// Where the copies of a put go first.
+const FIRST_PLACES: usize = 2;
+/// A put is acknowledged with fewer copies than are wanted, but not with fewer than this.
+const MIN_COPIES: usize = 2;
 
 type Place = usize;
-type Places = [Place; COPIES];
 /// A set of places or copies.
 type Mask = u8;
-const ALL_COPIES: Mask = (1 << COPIES) - 1;
+
+/// Where the copies are; those from `count` on are nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Places {
+    all: [Place; PLACES],
+    count: usize,
+}
+
+impl Places {
+    fn of(places: &[Place]) -> Places {
+        let mut all = [0; PLACES];
+        all[..places.len()].copy_from_slice(places);
+        Places { all, count: places.len() }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Place> + use<> {
+        self.all.into_iter().take(self.count)
+    }
+
+    fn contains(&self, place: Place) -> bool {
+        self.iter().any(|own| own == place)
+    }
+
+    /// All copies, by their index.
+    fn all_copies(&self) -> Mask {
+        (1 << self.count) - 1
+    }
+}
+
+/// A number, and how many places there are in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Era {
+    number: u8,
+    copies: u8,
+}
+
+impl Era {
+    fn first(places: &Places) -> Era {
+        Era { number: 0, copies: places.count as u8 }
+    }
+}
 
 /// What a copy holds.
 type Version = u8;
@@ -55,16 +100,6 @@ enum Kind {
     Modify,
     Delete,
     Get,
-}
-
-/// How the chunk's first copy moves, if it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Moves {
-    Never,
-    /// Its node takes part.
-    Relocates,
-    /// Its node is lost, and its lease has ended.
-    Repairs,
 }
 
 /// What is wrong on purpose.
@@ -97,6 +132,14 @@ enum Wrong {
     NewVersions,
     /// A copy that is dead is forgotten before the others are dead.
     ForgetsAlone,
+    /// A place is added, and the copies that are there stay in their era.
+    GrowsWithoutEra,
+    /// Clients write in the era that a copy tells, to as many places as they know.
+    CountsNoPlaces,
+    /// A place is given up whose node is only silent.
+    GivesUpTheSilent,
+    /// One copy is enough.
+    AcksOneCopy,
 }
 
 /// The bounds.
@@ -106,6 +149,8 @@ struct ChunkStore {
     moves: Moves,
     /// Whether the put is over when the run begins.
     is_stored: bool,
+    /// Hosts that are there when the put registers; two copies are wanted.
+    hosts: usize,
     /// How many clients may die in the middle of a call.
     deaths: u8,
     wrong: Wrong,
@@ -114,9 +159,9 @@ struct ChunkStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Copy {
     Absent,
-    Live { version: Version, settled: bool, era: u8 },
+    Live { version: Version, settled: bool, era: Era },
     Departed { version: Version, settled: bool },
-    Dead { settled: bool, era: u8 },
+    Dead { settled: bool, era: Era },
     Lost,
 }
 
@@ -135,8 +180,10 @@ enum Stage {
 struct Unit {
     stage: Stage,
     places: Places,
+    era: Era,
+    /// Moves that were begun, and whether the last of them is under way.
+    moves_begun: usize,
     is_moving: bool,
-    has_moved: bool,
     has_expired: bool,
     /// Places at which the copy is known to be dead.
     erased: Mask,
@@ -144,11 +191,12 @@ struct Unit {
     released: Mask,
 }
 
-/// A relocation as its driver has it in mind.
+/// A move as its driver has it in mind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Flight {
     has_departed: bool,
-    has_raised: bool,
+    /// Places that stay and have its era.
+    raised: Mask,
     content: Option<(Version, bool)>,
     is_copied: bool,
 }
@@ -173,7 +221,7 @@ enum Step {
     /// Brings all copies to what one of them has.
     Helping {
         places: Places,
-        era: u8,
+        era: Era,
         known: Version,
         helped: Mask,
     },
@@ -185,7 +233,7 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     places: Places,
-    era: u8,
+    era: Era,
     version: Version,
     landed: Mask,
 }
@@ -207,6 +255,7 @@ enum Broken {
     Newest,
     Once,
     OwnBytes,
+    TwoCopies,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -217,7 +266,7 @@ struct State {
     fenced: Mask,
     /// What the lookup hosts are told, in order.
     updates: Vec<Places>,
-    flight: Flight,
+    flights: [Flight; MOVES],
     calls: Vec<Call>,
     floor: Version,
     /// Writers in the order in which their writes were seen.
@@ -258,11 +307,19 @@ enum Action {
     Forget(Place),
     BeginMove,
     Lose,
-    Depart,
-    Raise,
-    Capture,
-    Copy,
-    Swap,
+    Depart(usize),
+    Raise {
+        number: usize,
+        place: Place,
+    },
+    Capture {
+        number: usize,
+        place: Place,
+    },
+    Copy(usize),
+    Swap(usize),
+    /// What was brought to a place that was given up departs.
+    Discard(Place),
 }
 
 fn bit(index: usize) -> Mask {
@@ -280,16 +337,21 @@ impl ChunkStore {
             actions.extend([Action::Register(call), Action::Ask(call), Action::Commit(call), Action::Settle(call)]);
             actions.extend([Action::TryAgain(call), Action::Die(call)]);
             actions.extend((0..=state.updates.len()).map(|update| Action::Route { call, update }));
-            for copy in 0..COPIES {
+            for copy in 0..PLACES {
                 actions.extend([Action::Read { call, copy }, Action::Help { call, copy }]);
                 actions.extend((0..recorded.attempts.len()).map(|attempt| Action::Land { call, attempt, copy }));
             }
         }
         for place in 0..PLACES {
-            actions.extend([Action::Erase(place), Action::Forget(place)]);
+            actions.extend([Action::Erase(place), Action::Forget(place), Action::Discard(place)]);
         }
-        actions.extend([Action::Expire, Action::Free, Action::BeginMove, Action::Lose, Action::Depart]);
-        actions.extend([Action::Raise, Action::Capture, Action::Copy, Action::Swap]);
+        actions.extend([Action::Expire, Action::Free, Action::BeginMove, Action::Lose]);
+        for number in 0..state.unit.moves_begun {
+            actions.extend([Action::Depart(number), Action::Copy(number), Action::Swap(number)]);
+            for place in 0..PLACES {
+                actions.extend([Action::Raise { number, place }, Action::Capture { number, place }]);
+            }
+        }
         actions
     }
 
@@ -313,11 +375,12 @@ impl ChunkStore {
             Action::Forget(place) => self.forget(&mut state, place),
             Action::BeginMove => self.begin_move(&mut state),
             Action::Lose => self.lose(&mut state),
-            Action::Depart => self.depart(&mut state),
-            Action::Raise => self.raise(&mut state),
-            Action::Capture => self.capture(&mut state),
-            Action::Copy => self.copy(&mut state),
-            Action::Swap => self.swap(&mut state),
+            Action::Depart(number) => self.depart(&mut state, number),
+            Action::Raise { number, place } => self.raise(&mut state, number, place),
+            Action::Capture { number, place } => self.capture(&mut state, number, place),
+            Action::Copy(number) => self.copy(&mut state, number),
+            Action::Swap(number) => self.swap(&mut state, number),
+            Action::Discard(place) => self.discard(&mut state, place),
         }?;
         (state != *last).then_some(state)
     }
@@ -325,7 +388,7 @@ impl ChunkStore {
     fn has_ended(&self, state: &State) -> bool {
         let is_over = |call: &Call| matches!(call.step, Step::Done | Step::Died);
         let is_settled = matches!(state.unit.stage, Stage::Unregistered | Stage::Live | Stage::Free);
-        let is_known = |place: Place| state.unit.stage == Stage::Live && state.unit.places.contains(&place);
+        let is_known = |place: Place| state.unit.stage == Stage::Live && state.unit.places.contains(place);
         let is_clean = |place: Place| is_known(place) || matches!(state.copies[place], Copy::Absent | Copy::Lost);
         state.calls.iter().all(is_over) && is_settled && !state.unit.is_moving && (0..PLACES).all(is_clean)
     }
@@ -337,13 +400,14 @@ impl Model for ChunkStore {
 
     fn init_states(&self) -> Vec<State> {
         let call = Call { step: Step::Idle, floor: NOTHING, version: NOTHING, attempts: Vec::new(), settles: None };
-        let places = [0, 1];
+        let places = Places::of(self.moves.first_places());
         let mut state = State {
             unit: Unit {
                 stage: Stage::Unregistered,
                 places,
+                era: Era::first(&places),
+                moves_begun: 0,
                 is_moving: false,
-                has_moved: false,
                 has_expired: false,
                 erased: 0,
                 released: 0,
@@ -351,7 +415,7 @@ impl Model for ChunkStore {
             copies: [Copy::Absent; PLACES],
             fenced: 0,
             updates: Vec::new(),
-            flight: Flight::default(),
+            flights: [Flight::default(); MOVES],
             calls: vec![call; self.calls.len()],
             floor: NOTHING,
             seen: Vec::new(),
@@ -359,11 +423,12 @@ impl Model for ChunkStore {
             broken: None,
         };
         if self.is_stored {
-            let put = Attempt { places, era: 0, version: PUT, landed: 0 };
+            let era = Era::first(&places);
+            let put = Attempt { places, era, version: PUT, landed: 0 };
             state.calls[0] = Call { step: Step::Done, attempts: vec![put], ..state.calls[0].clone() };
             state.unit.stage = Stage::Live;
             state.updates.push(places);
-            places.iter().for_each(|place| state.copies[*place] = Copy::Live { version: PUT, settled: true, era: 0 });
+            places.iter().for_each(|place| state.copies[place] = Copy::Live { version: PUT, settled: true, era });
             state.floor = PUT;
         }
         vec![state]
@@ -384,6 +449,7 @@ impl Model for ChunkStore {
             Property::always("newest", |_: &ChunkStore, state: &State| state.broken != Some(Broken::Newest)),
             Property::always("once", |_: &ChunkStore, state: &State| state.broken != Some(Broken::Once)),
             Property::always("own bytes", |_: &ChunkStore, state: &State| state.broken != Some(Broken::OwnBytes)),
+            Property::always("two copies", |_: &ChunkStore, state: &State| state.broken != Some(Broken::TwoCopies)),
             Property::always("kept", |model: &ChunkStore, state: &State| {
                 !model.is_put_acknowledged(state) || model.is_deleting(state) || state.unit.stage == Stage::Live
             }),

@@ -5,6 +5,7 @@
 //! - The history of every chunk is that of one register: an acknowledged put or modification is seen by every later get, and nobody gets
 //!   another chunk's bytes.
 //! - After the disks of a node were replaced, every chunk has all its copies again, on devices that there are.
+//! - After a node was removed and before there is another one, no chunk waits for its copy there; when there is one, every chunk has all its copies again.
 //! - Where chunks have rotted on one device, all copies are sound again in the end.
 //! - When the faults are over, every chunk is read once more through every node, before and after the power of all nodes is cut; all say
 //!   the same.
@@ -18,7 +19,7 @@ pub mod run;
 #[cfg(test)]
 mod tests;
 
-use super::scenario::{FaultMix, Scenario, Strike, Topology};
+use super::scenario::{FaultMix, Scenario, Strike, Topology, Workload};
 use super::table::{CRASHES, MIXED, THREE};
 use manager::limits::BULK_BLOCKS;
 use std::time::Duration;
@@ -109,10 +110,13 @@ const THINK: Duration = Duration::from_millis(60);
 /// The scenario of a seed: a few seeds in a row differ in topology and faults.
 fn scenario_of(seed: u64) -> Scenario {
     let (topology, faults) = (seed as usize % TOPOLOGIES.len(), seed as usize / TOPOLOGIES.len() % FAULTS.len());
-    let workload = super::scenario::Workload { name: "chunks", clients: CLIENTS, think: THINK, ..MIXED };
     let (mut topology, faults) = (TOPOLOGIES[topology], FAULTS[faults]);
     if !faults.scrub_period.is_zero() {
         topology.chunk_blocks += SPARE_BLOCKS;
     }
-    Scenario { topology, workload, faults }
+    Scenario { topology, workload: workload(), faults }
+}
+
+fn workload() -> Workload {
+    Workload { name: "chunks", clients: CLIENTS, think: THINK, ..MIXED }
 }

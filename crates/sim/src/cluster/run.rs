@@ -112,6 +112,7 @@ async fn live(world: &Arc<World>, histories: &Arc<Histories>, seed: u64) -> Resu
 pub(super) fn name_of(strike: Strike) -> &'static str {
     match strike {
         Strike::Kill => "fault: kill",
+        Strike::KillForLong => "fault: kill, and away for long",
         Strike::PowerCut => "fault: power cut",
         Strike::KillTwo => "fault: two nodes at once",
         Strike::PowerCutOfAll => "fault: power cut of all",
@@ -137,6 +138,7 @@ pub(super) fn name_of(strike: Strike) -> &'static str {
         Strike::DiskFull => "fault: a full disk",
         Strike::LogErrors => "fault: errors of a log's disk",
         Strike::Replace => "fault: a node replaced",
+        Strike::ReplaceLate => "fault: a node removed, and replaced late",
         Strike::ReplaceDisks => "fault: the disks of a node replaced",
     }
 }

@@ -93,6 +93,8 @@ pub struct FaultMix {
 pub enum Strike {
     /// A process is killed and started again.
     Kill,
+    /// The same, and it is away for long: chunks are put without it, and what is being made there is given up.
+    KillForLong,
     /// A machine loses its power: with what its disks had not made durable, in part.
     PowerCut,
     /// Two of three at once: no quorum until one is back.
@@ -142,6 +144,8 @@ pub enum Strike {
     LogErrors,
     /// A node is gone for ever, with its disks, and a new one takes its place. At most once in a run.
     Replace,
+    /// A node is gone for ever, with its disks, and is removed; a new one takes its place when the others have gone on without it. At most once in a run.
+    ReplaceLate,
     /// All disks of a node are lost, and it has others: what they held gets copies again.
     ReplaceDisks,
 }

@@ -56,13 +56,14 @@ impl Chaos {
                 is_it
             });
             let strike = strike.expect("within the sum").0;
-            if strike != Strike::Replace || !chosen.contains(&strike) {
+            let is_once = matches!(strike, Strike::Replace | Strike::ReplaceLate);
+            if !is_once || !chosen.contains(&strike) {
                 chosen.push(strike);
             }
         }
         chosen.sort_by_key(|strike| match strike {
             Strike::Corrupt | Strike::RotChunks => 0,
-            Strike::Replace => 1,
+            Strike::Replace | Strike::ReplaceLate => 1,
             _ => 2,
         });
         chosen
@@ -98,6 +99,7 @@ impl Chaos {
         self.world.note(format_args!("strike: {strike:?}"));
         match strike {
             Strike::Kill => self.kill(None, false).await,
+            Strike::KillForLong => self.kill_for_long().await,
             Strike::PowerCut => self.kill(None, true).await,
             Strike::KillLeader => self.kill(self.world.manager_leader(), false).await,
             Strike::KillCellLeader => self.kill_cell_leader().await,
@@ -120,6 +122,8 @@ impl Chaos {
             Strike::DiskFull => self.disk_full().await,
             Strike::LogErrors => self.log_errors().await,
             Strike::Replace => self.replace().await,
+            // Its parts, with what people do between them, are the run's.
+            Strike::ReplaceLate => {}
             Strike::ReplaceDisks => self.replace_disks().await,
         }
         self.world.note(format_args!("over: {strike:?}"));
@@ -129,6 +133,14 @@ impl Chaos {
         let victim = victim.unwrap_or_else(|| self.any());
         self.world.end(victim, power).await;
         self.sleep(100, 6_000).await;
+        self.world.start(victim).await;
+    }
+
+    async fn kill_for_long(&mut self) {
+        let victim = self.any();
+        let power = self.draw.percent(50);
+        self.world.end(victim, power).await;
+        self.sleep(8_000, 40_000).await;
         self.world.start(victim).await;
     }
 
@@ -367,18 +379,34 @@ impl Chaos {
     async fn replace(&mut self) {
         let rotten = self.rotten.map(|(host, _)| host);
         let victim = rotten.unwrap_or_else(|| self.any());
+        self.lose(victim).await;
+        self.sleep(0, 5_000).await;
+        self.replace_lost(victim).await;
+    }
+
+    /// A node is gone for ever; which one it was.
+    pub async fn lose_any(&mut self) -> usize {
+        let victim = self.any();
+        self.lose(victim).await;
+        victim
+    }
+
+    async fn lose(&mut self, victim: usize) {
         // The first node founded the group; the others are alike.
         self.world.end(victim, true).await;
+        self.world.hosts.lock()[victim].is_gone = true;
+    }
+
+    /// A new one comes for it.
+    pub async fn replace_lost(&mut self, victim: usize) {
         let number = {
             let scenario = &self.world.scenario;
             let mut hosts = self.world.hosts.lock();
-            hosts[victim].is_gone = true;
             let number = hosts.len();
             let roles = hosts[victim].roles.clone();
             hosts.push(Host::new(&self.world.env, number, roles, &scenario.topology, scenario.faults.drift_ppm));
             number
         };
-        self.sleep(0, 5_000).await;
         self.world.start(number).await;
     }
 

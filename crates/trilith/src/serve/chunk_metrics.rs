@@ -41,6 +41,9 @@ pub fn register(registry: &Registry, node: &Node) {
     registry.gauge("trilith_chunk_led_chunks", help, &[], move || led.rows().1 as f64);
     let help = "Rows that these units have in memory; the others stand in pages";
     registry.gauge("trilith_chunk_led_rows", help, &[], move || rows.rows().0 as f64);
+    let short = chunks.units().clone();
+    let help = "Chunks of these units with fewer copies than are wanted, pages of the units among them";
+    registry.gauge("trilith_chunk_led_short_chunks", help, &[], move || short.short_chunks() as f64);
     let help = "Maintenance units that this node is a member of";
     registry.gauge("trilith_chunk_member_units", help, &[], move || of.counts().1 as f64);
 }

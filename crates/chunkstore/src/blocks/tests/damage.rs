@@ -1,6 +1,7 @@
 //! Bytes that rot.
 
 use disk::{AlignedBuf, Disk, DiskExt, Durability, Fault, FaultRule, Operation, SimDisk};
+use format::chunk_block::Era;
 
 use super::support::{BLOCKS, Rig, VOLUME_START, bytes, slot_place, try_open};
 use crate::blocks::BlocksError;
@@ -22,7 +23,7 @@ pub async fn flip(disk: &SimDisk, place: u64, bit: u32) {
 async fn rotted_content_is_never_returned_and_a_write_mends_it() {
     let rig = Rig::new(1).await;
     let content = bytes(5, 9_000);
-    rig.ask(0, id(1), NodeRequest::Put { capacity: 10_000, content: content.clone() }).await;
+    rig.ask(0, id(1), NodeRequest::Put { era: Era::default(), capacity: 10_000, content: content.clone() }).await;
     rig.ask(0, id(2), put(100, "neighbour")).await;
     let place = rig.content_place(0, id(1));
     for byte in [0, 4_095, 4_096, 8_999] {
@@ -43,7 +44,7 @@ async fn rotted_content_is_never_returned_and_a_write_mends_it() {
 async fn what_is_wrong_in_the_page_cache_is_read_from_the_medium() {
     let rig = Rig::new(2).await;
     let content = bytes(6, 4_096);
-    rig.ask(0, id(1), NodeRequest::Put { capacity: 4_096, content: content.clone() }).await;
+    rig.ask(0, id(1), NodeRequest::Put { era: Era::default(), capacity: 4_096, content: content.clone() }).await;
     rig.disk.add_rule(FaultRule::next(Operation::Read, Fault::Corrupt));
     let before = rig.disk.stats();
     assert!(rig.content(0, id(1)).await.expect("sound") == content);

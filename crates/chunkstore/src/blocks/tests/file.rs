@@ -7,7 +7,7 @@ use std::time::Duration;
 use device::{Device, DeviceConfig};
 use disk::{FileDisk, OpenOptions};
 use env::Env;
-use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_block::{BLOCK_DATA_BYTES, Era};
 use futures_util::future::join_all;
 
 use super::support::{BLOCKS, bytes, options};
@@ -46,12 +46,12 @@ async fn serve(direct: bool) {
     let (device, store) = open_store(&env, &path, direct).await;
     let len = |number: u64| (number * 2_477) as usize;
     let put = |number| {
-        let request = NodeRequest::Put { capacity: CAPACITY, content: bytes(number, len(number)) };
+        let request = NodeRequest::Put { era: Era::default(), capacity: CAPACITY, content: bytes(number, len(number)) };
         store.handle(number as u32 % (BLOCKS - 1), id(number), request)
     };
     assert!(join_all((0..CHUNKS).map(put)).await.into_iter().all(|answer| answer == done(live(0))));
     let whole = bytes(1_000, BLOCK_DATA_BYTES as usize);
-    let request = NodeRequest::Put { capacity: BLOCK_DATA_BYTES, content: whole.clone() };
+    let request = NodeRequest::Put { era: Era::default(), capacity: BLOCK_DATA_BYTES, content: whole.clone() };
     assert_eq!(store.handle(BLOCKS - 1, id(1_000), request).await, done(live(0)));
     let changes = (0..CHUNKS / 2).map(|number| store.handle(number as u32 % (BLOCKS - 1), id(number), write(0, 1, "changed")));
     assert!(join_all(changes).await.into_iter().all(|answer| answer == done(live(1))));

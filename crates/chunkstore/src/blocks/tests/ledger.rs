@@ -83,7 +83,7 @@ fn content_of(chunk: usize, counter: u64) -> Bytes {
 pub fn request(chunk: usize, act: Act) -> NodeRequest {
     let era = Era(0);
     match act {
-        Act::Put => NodeRequest::Put { capacity: CAPACITIES[chunk], content: content_of(chunk, 0) },
+        Act::Put => NodeRequest::Put { era, capacity: CAPACITIES[chunk], content: content_of(chunk, 0) },
         Act::Write { counter } => {
             let change = Change::Content { version: version(counter), content: content_of(chunk, counter) };
             NodeRequest::Write { era, change }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use disk::{CompletionOrder, Disk, Fault, FaultRule, Operation};
-use format::chunk_block::BLOCK_DATA_BYTES;
+use format::chunk_block::{BLOCK_DATA_BYTES, Era};
 use futures_util::future::join_all;
 use futures_util::{FutureExt, pin_mut};
 
@@ -45,10 +45,14 @@ async fn contents_of_all_lengths_come_back() {
     let lengths = [0, 1, 4_095, 4_096, 4_097, 100_000, 1 << 20];
     for (number, len) in (1..).zip(lengths) {
         let (capacity, content) = (len as u32 + 1, bytes(number, len));
-        assert_eq!(rig.ask(0, id(number), NodeRequest::Put { capacity, content }).await, done(live(0)), "{len} bytes");
+        assert_eq!(
+            rig.ask(0, id(number), NodeRequest::Put { era: Era::default(), capacity, content }).await,
+            done(live(0)),
+            "{len} bytes"
+        );
     }
     let all = bytes(99, BLOCK_DATA_BYTES as usize);
-    let whole = NodeRequest::Put { capacity: BLOCK_DATA_BYTES, content: all.clone() };
+    let whole = NodeRequest::Put { era: Era::default(), capacity: BLOCK_DATA_BYTES, content: all.clone() };
     assert_eq!(rig.ask(1, id(99), whole).await, done(live(0)));
     let rig = rig.crash().await;
     for (number, len) in (1..).zip(lengths) {
@@ -142,7 +146,7 @@ async fn too_much_at_once_is_refused_as_busy() {
     let fitting = MAX_REQUEST_BYTES / content.len();
     assert!(fitting < MAX_WAITING_PER_BLOCK * BLOCKS as usize, "else the blocks' limit comes first");
     for number in 0..fitting as u64 {
-        let request = NodeRequest::Put { capacity: BLOCK_DATA_BYTES, content: content.clone() };
+        let request = NodeRequest::Put { era: Era::default(), capacity: BLOCK_DATA_BYTES, content: content.clone() };
         let asking = rig.store.handle(number as u32 % BLOCKS, id(number), request);
         assert!(asking.now_or_never().is_none(), "request {number} waits");
     }
@@ -170,7 +174,7 @@ async fn a_read_that_is_overtaken_by_writes_reads_again() {
     pin_mut!(reading);
     assert!(reading.as_mut().now_or_never().is_none(), "it waits for the disk");
     rig.ask(0, id(1), write(0, 1, "second")).await;
-    rig.ask(0, id(2), NodeRequest::Put { capacity: 100, content: text("in its place") }).await;
+    rig.ask(0, id(2), NodeRequest::Put { era: Era::default(), capacity: 100, content: text("in its place") }).await;
     assert_eq!(rig.content_place(0, id(2)), former);
     assert_eq!(rig.disk.release(), 1);
     let NodeAnswer::Live(copy) = reading.await else { panic!("the copy is sound") };

@@ -20,7 +20,11 @@ fn place(device: u32) -> BlockPlace {
 fn asked(is_lost: bool) -> Move {
     let id = ChunkId { shard: ShardId(1), number: ChunkNumber(2), nonce: ChunkNonce(3) };
     let places = ChunkPlaces::new(&[place(0), place(1), place(2)]).expect("three devices");
-    Move { relocation: 4, id, places, from: place(0), to: place(9), is_lost, era: Era(5) }
+    Move { relocation: 4, id, places, from: Some(place(0)), to: Some(place(9)), is_lost, era: Era(5) }
+}
+
+fn moved() -> Order {
+    Order::Propose(ChunkCommand::Moved { id: asked(true).id, relocation: 4 })
 }
 
 fn version(counter: u64) -> ChunkVersion {
@@ -165,8 +169,7 @@ fn what_is_at_the_target_already_is_not_lost_with_the_other_copies() {
     (0..3).for_each(|device| _ = lost.add_device(DeviceId(device)));
     let begun = || Driver::new(asked(true));
     assert_eq!(steps(&begun().orders(&lost)), [(MoveStep::Take, 9)]);
-    let moved = Order::Propose(ChunkCommand::Moved { id: asked(true).id, from: place(0), to: place(9) });
-    assert_eq!(begun().answered(MoveStep::Take, place(9), &content(7), &lost), [moved]);
+    assert_eq!(begun().answered(MoveStep::Take, place(9), &content(7), &lost), [moved()]);
     let mut driver = begun();
     assert_eq!(driver.answered(MoveStep::Take, place(9), &NodeAnswer::Absent, &lost), []);
     assert_eq!(driver.orders(&lost), [], "it is asked once");
@@ -194,4 +197,53 @@ fn a_source_departs_when_all_others_have_answered() {
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Depart, 0)], "nobody waits for what is lost");
     let orders = driver.answered(MoveStep::Raise, place(2), &NodeAnswer::Absent, &Lost::default());
     assert_eq!(steps(&orders), [(MoveStep::Depart, 0)], "nor for what is not there");
+}
+
+/// Nobody departs: all three are raised, and one of them is read.
+#[test]
+fn a_copy_that_is_added_is_that_of_one_that_stays() {
+    let (mut driver, lost) = (Driver::new(Move { from: None, ..asked(false) }), Lost::default());
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 0), (MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
+    driver.answered(MoveStep::Raise, place(0), &raised(7), &lost);
+    driver.answered(MoveStep::Raise, place(1), &raised(8), &lost);
+    let orders = driver.answered(MoveStep::Raise, place(2), &raised(7), &lost);
+    assert_eq!(steps(&orders), [(MoveStep::Take, 1)], "the newest");
+    let orders = driver.answered(MoveStep::Take, place(1), &content(8), &lost);
+    assert_eq!((steps(&orders), brought(&orders)), (vec![(MoveStep::Bring, 9)], Some(version(8))));
+    assert_eq!(driver.answered(MoveStep::Bring, place(9), &NodeAnswer::Done(None), &lost), [moved()]);
+}
+
+#[test]
+fn a_lost_place_is_given_up_when_the_others_are_raised() {
+    let (mut driver, lost) = (Driver::new(Move { to: None, ..asked(true) }), Lost::default());
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
+    assert_eq!(steps(&driver.answered(MoveStep::Raise, place(1), &raised(7), &lost)), [(MoveStep::Raise, 2)]);
+    assert_eq!(driver.answered(MoveStep::Raise, place(2), &raised(7), &lost), [moved()]);
+    let mut driver = Driver::new(Move { to: None, ..asked(true) });
+    driver.answered(MoveStep::Raise, place(1), &NodeAnswer::Absent, &lost);
+    assert_eq!(driver.answered(MoveStep::Raise, place(2), &raised(7), &lost), [moved()], "one is enough");
+}
+
+/// The copies may be behind a header that could not be read this time.
+#[test]
+fn a_place_is_not_given_up_where_no_copy_is_left() {
+    let (mut driver, lost) = (Driver::new(Move { to: None, ..asked(true) }), Lost::default());
+    for device in [1, 2] {
+        driver.answered(MoveStep::Raise, place(device), &NodeAnswer::Absent, &lost);
+    }
+    assert_eq!(driver.orders(&lost), []);
+    driver.hear(Move { to: None, ..asked(true) }, &lost);
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 1), (MoveStep::Raise, 2)], "they are asked again");
+}
+
+/// The copies that stay have a newer era by then, and what was brought is left behind.
+#[test]
+fn a_growth_that_is_given_up_raises_the_copies_again() {
+    let given_up = Move { from: None, to: None, ..asked(false) };
+    let (mut driver, lost) = (Driver::new(given_up), Lost::default());
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 0), (MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
+    for device in [0, 1] {
+        driver.answered(MoveStep::Raise, place(device), &raised(7), &lost);
+    }
+    assert_eq!(driver.answered(MoveStep::Raise, place(2), &raised(7), &lost), [moved()]);
 }

@@ -12,7 +12,7 @@ use super::super::pages::{Draft, Page};
 use super::super::space::taken_by;
 use super::{ImageError, MaintenanceUnit, count, put_u32, put_u64, read_place};
 
-const PAGE_BYTES: usize = 32;
+const PAGE_BYTES: usize = 40;
 const NUMBER_BYTES: usize = 8;
 /// The shortest.
 const DRAFT_BYTES: usize = 32;
@@ -25,7 +25,7 @@ impl MaintenanceUnit {
     pub(super) fn put_pages(&self, out: &mut Vec<u8>) {
         put_u64(out, self.pages.current.len() as u64);
         for (first, page) in &self.pages.current {
-            [first.0, page.last.0, page.number.0, page.live].iter().for_each(|number| put_u64(out, *number));
+            [first.0, page.last.0, page.number.0, page.live, page.short].iter().for_each(|number| put_u64(out, *number));
         }
         put_numbers(out, &self.pages.gone);
         put_u64(out, u64::from(self.pages.draft.is_some()));
@@ -63,7 +63,7 @@ impl MaintenanceUnit {
     pub(super) fn read_pages(&mut self, reader: &mut Reader<'_>) -> Result<Vec<ArchivedUse>, ImageError> {
         for _ in 0..count(reader, PAGE_BYTES, "pages")? {
             let (first, last) = (read_number(reader)?, read_number(reader)?);
-            let page = Page { last, number: read_number(reader)?, live: reader.u64("live")? };
+            let page = Page { last, number: read_number(reader)?, live: reader.u64("live")?, short: reader.u64("short")? };
             self.pages.current.insert(first, page);
         }
         self.pages.gone = read_numbers(reader, "gone")?;
@@ -86,6 +86,9 @@ impl MaintenanceUnit {
                 return Err(ImageError::Impossible("pages whose ranges overlap, or are none"));
             }
             free_from = ChunkNumber(page.last.0 + 1);
+            if page.short > page.live {
+                return Err(ImageError::Impossible("a page with more rows that lack copies than rows"));
+            }
             if !self.has_pages_number(page.number) || !self.rows.contains_key(&page.number) || page.live == 0 {
                 return Err(ImageError::Impossible("a page that is no chunk, or has none"));
             }

@@ -41,13 +41,17 @@ fn unit_after(steps: &[(u8, u32)]) -> MaintenanceUnit {
                     nonce,
                     bytes: CHUNK_BYTES,
                     places,
+                    wanted: 2 + (about % 2) as u8,
                     deadline_ms: 1 + u64::from(*about),
                 })
             }
             2 => ChunkCommand::Commit(id),
             3 => ChunkCommand::Freed(vec![id]),
-            4 => ChunkCommand::Relocate(Relocation { id, from, to, is_lost: about % 2 == 0 }),
-            5 => ChunkCommand::Moved { id, from, to },
+            4 => {
+                let (from, to) = ((about % 3 > 0).then_some(from), (about % 5 > 0).then_some(to));
+                ChunkCommand::Relocate(Relocation { id, from, to, is_lost: about % 2 == 0 })
+            }
+            5 => ChunkCommand::Moved { id, relocation: u64::from(*about) % 8 },
             6 => ChunkCommand::Erased(copies()),
             _ => ChunkCommand::Release { device: DeviceId(device), first_block: 0, blocks: BLOCKS },
         };

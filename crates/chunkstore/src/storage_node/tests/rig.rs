@@ -49,7 +49,7 @@ pub fn text(content: &str) -> Bytes {
 }
 
 pub fn put(capacity: u32, content: &str) -> NodeRequest {
-    NodeRequest::Put { capacity, content: text(content) }
+    NodeRequest::Put { era: Era(0), capacity, content: text(content) }
 }
 
 pub fn write(era: u32, counter: u64, content: &str) -> NodeRequest {
@@ -114,8 +114,12 @@ impl Rig {
 
     /// Asks about a chunk of block 1; what is written until the answer, and the answer.
     pub fn ask(&mut self, id: ChunkId, request: NodeRequest) -> (Vec<Wrote>, NodeAnswer) {
+        self.ask_at(1, id, request)
+    }
+
+    pub fn ask_at(&mut self, block: u32, id: ChunkId, request: NodeRequest) -> (Vec<Wrote>, NodeAnswer) {
         let tag = self.tag();
-        let mut steps = self.node.handle(tag, 1, id, request);
+        let mut steps = self.node.handle(tag, block, id, request);
         let mut wrote = Vec::new();
         loop {
             assert_eq!(steps.len(), 1, "one thing after the other: {steps:?}");

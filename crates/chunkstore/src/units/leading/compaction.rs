@@ -124,7 +124,12 @@ impl Leading {
                 continue;
             };
             self.compaction.promised.push((to, bytes));
-            orders.push(Order::Propose(ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false })));
+            orders.push(Order::Propose(ChunkCommand::Relocate(Relocation {
+                id,
+                from: Some(from),
+                to: Some(to),
+                is_lost: false,
+            })));
         }
         orders
     }

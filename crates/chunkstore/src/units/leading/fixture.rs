@@ -35,7 +35,7 @@ pub fn registration_of(call: u32, copies: u32) -> Registration {
     let places: Vec<BlockPlace> = (0..copies).map(|copy| place((call + copy) % 4)).collect();
     let places = ChunkPlaces::new(&places).expect("few");
     let call = ClientCall { session: 1, request: call };
-    Registration { call, nonce: ChunkNonce(7), bytes: 100, places, deadline_ms: 1 }
+    Registration { call, nonce: ChunkNonce(7), bytes: 100, places, wanted: copies as u8, deadline_ms: 1 }
 }
 
 /// A unit with a page for each of its chunks; all on device 0, 1, 2, and pages on 2, 3, 0.

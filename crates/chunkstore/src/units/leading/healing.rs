@@ -76,11 +76,13 @@ impl Leading {
         self.notice_lost(now, state, unit, &found);
         self.look_for_rows(now, unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
-        let mut orders = self.rescue_moves(state, unit, random);
+        self.growing.look();
+        let mut orders = self.rescue_moves(now, state, unit, random);
         let mut room = Room::of(unit, self.silent_devices(now, state, unit));
         orders.extend(self.heal_lost(now, state, unit, &mut room, random));
         let (mend, hopeless) = self.mend(now, state, unit, &found);
         orders.extend(self.heal_missing(state, unit, &found, hopeless, &mut room, random));
+        orders.extend(self.grow(now, state, unit, &found, room.all, random));
         Healing { orders, mend, condemn: self.condemnable(now, state, unit, &found) }
     }
 
@@ -108,6 +110,7 @@ impl Leading {
         self.condemning.choose(now, &damaged.map(|(place, _)| *place).collect());
         let blocks = self.condemning.sought().iter().chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
         self.sweep.look_for(lost.devices().clone(), blocks);
+        self.sweep.look_for_growth(self.placing.open_hosts());
     }
 
     /// Rows of a page that were looked for are in the state; so many others have no copy.
@@ -137,19 +140,21 @@ impl Leading {
         self.looked.page = Some(page);
     }
 
-    /// Relocations that can't go on: their source, or their target, is lost meanwhile.
-    fn rescue_moves(&mut self, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
-        if self.leader.lost().is_empty() {
-            return Vec::new();
-        }
+    /// Relocations that can't go on: their source, or their target, is lost meanwhile. Those without a source, or with a lost one, do not wait for a target that
+    /// is away either: modifications of their chunks wait for them.
+    fn rescue_moves(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
         let mut orders = Vec::new();
         for duty in unit.duties() {
             let Duty::Move(told) = duty else { continue };
             let lost = self.leader.lost();
-            let (asked, is_target_lost) =
-                (Move { is_lost: told.is_lost || lost.holds(told.from), ..told }, lost.holds(told.to));
-            if is_target_lost {
-                orders.extend(self.retarget(state, unit, asked, random));
+            let asked = Move { is_lost: told.is_lost || told.from.is_some_and(|from| lost.holds(from)), ..told };
+            let is_missed = |to: BlockPlace| {
+                let node = state.device(to.device()).and_then(|device| device.node);
+                node.is_none_or(|node| self.is_missed(now, state, unit.shard(), node))
+            };
+            let waits_for = |to: BlockPlace| lost.holds(to) || ((asked.is_lost || told.from.is_none()) && is_missed(to));
+            if told.to.is_some_and(waits_for) {
+                orders.extend(self.retarget(now, state, unit, asked, random));
             } else if asked.is_lost && !told.is_lost {
                 // To the same target: it only says that.
                 let Move { id, from, to, is_lost, .. } = asked;
@@ -182,7 +187,12 @@ impl Leading {
             if let Some((id, _)) = due.last() {
                 self.looked.healed[which] = ChunkNumber(id.number.0 + 1);
             }
-            orders.extend(self.relocate_all(state, unit, due, Leaving::lost, room, random));
+            let begun = orders.len();
+            for (id, from) in due {
+                let command = self.relocation(state, unit, id, Leaving::lost(from), random);
+                orders.extend(command.map(Order::Propose).or_else(|| self.give_up_place(now, unit, id, from)));
+            }
+            room.take(orders.len() - begun);
         }
         if !is_any {
             self.looked.lost = Some(now);
@@ -271,21 +281,8 @@ impl Leading {
         let around = behind.chain(before.into_iter().flatten()).copied();
         let due = room.choose(unit, self.leader.lost(), around.filter(is_due));
         self.looked.made_anew = due.last().copied().or(last);
-        self.relocate_all(state, unit, due, Leaving::ailing, room, random)
-    }
-
-    /// Of chunks with which nothing is under way.
-    fn relocate_all(
-        &mut self,
-        state: &Snapshot,
-        unit: &MaintenanceUnit,
-        copies: Vec<(ChunkId, BlockPlace)>,
-        leaving: impl Fn(BlockPlace) -> Leaving,
-        room: &mut Room,
-        random: &mut Random<'_>,
-    ) -> Vec<Order> {
-        let relocation = |(id, from)| self.relocation(state, unit, id, leaving(from), random).map(Order::Propose);
-        let orders: Vec<Order> = copies.into_iter().filter_map(relocation).collect();
+        let relocation = |(id, from)| self.relocation(state, unit, id, Leaving::ailing(from), random).map(Order::Propose);
+        let orders: Vec<Order> = due.into_iter().filter_map(relocation).collect();
         room.take(orders.len());
         orders
     }

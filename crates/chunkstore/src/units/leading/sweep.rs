@@ -7,7 +7,7 @@ use format::chunk_id::ChunkNumber;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
 
-use crate::limits::MAX_SWEPT;
+use crate::limits::{MAX_GROWTH_ROWS, MAX_SWEPT};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 
 /// A look through all pages, one after the other, begun anew when there is more to look for. A page that is committed meanwhile, or later, has not been
@@ -20,10 +20,13 @@ pub struct Sweep {
     passed: BTreeSet<ChunkNumber>,
     /// Rows of these without a copy.
     gone: BTreeMap<ChunkNumber, usize>,
-    /// The page that is being looked at.
-    under_way: Option<ChunkNumber>,
+    /// The page that is being looked at, and whether for chunks that are to have more copies.
+    under_way: Option<(ChunkNumber, bool)>,
     /// Where the page begins that was to be looked at last: the next ones come first, however long it takes to find that some can't be read.
     tried: Option<ChunkNumber>,
+    /// Hosts that can take further copies; and pages that were looked at for chunks to which they can give some.
+    open_hosts: BTreeSet<u32>,
+    grown: BTreeSet<ChunkNumber>,
 }
 
 impl Sweep {
@@ -35,6 +38,19 @@ impl Sweep {
             (self.under_way, self.tried) = (None, None);
         }
         (self.devices, self.blocks) = (devices, blocks);
+    }
+
+    /// From now on copies can be added on these hosts. Only pages are looked at that have chunks with too few.
+    pub fn look_for_growth(&mut self, open_hosts: &BTreeSet<u32>) {
+        if self.open_hosts != *open_hosts {
+            self.grown.clear();
+            self.open_hosts.clone_from(open_hosts);
+        }
+    }
+
+    /// Whether the page that is being looked at is for chunks that are to have more copies.
+    pub fn is_for_growth(&self) -> bool {
+        matches!(self.under_way, Some((_, true)))
     }
 
     /// Whether a chunk is looked for: its row is to be in the state.
@@ -78,18 +94,33 @@ impl Sweep {
             let current: BTreeSet<ChunkNumber> = unit.pages().map(|page| page.id.number).collect();
             self.passed.retain(|page| current.contains(page));
             self.gone.retain(|page, _| current.contains(page));
+            self.grown.retain(|page| current.contains(page));
         }
-        self.under_way = page.map(|page| page.id.number);
+        let growing = if page.is_none() { self.due_for_growth(unit, unread) } else { None };
+        self.under_way = page.or(growing).map(|page| (page.id.number, growing.is_some()));
         self.tried = page.map(|page| page.range.first);
-        page
+        page.or(growing)
+    }
+
+    /// When all is found that is looked for otherwise, and as long as few rows are here that are to grow.
+    fn due_for_growth(&self, unit: &MaintenanceUnit, unread: &BTreeSet<ChunkNumber>) -> Option<PageRef> {
+        if self.open_hosts.is_empty() || unit.short_here() >= MAX_GROWTH_ROWS {
+            return None;
+        }
+        let is_due = |page: &PageRef| !self.grown.contains(&page.id.number) && !unread.contains(&page.id.number);
+        unit.short_pages().find(is_due)
     }
 
     /// The rows of this page that were looked for are in the state; so many have no copy.
     pub fn pass(&mut self, page: ChunkNumber, gone: usize) {
         // Not if there is more to look for since it was begun.
-        if self.under_way.take() == Some(page) {
-            self.passed.insert(page);
-            self.gone.insert(page, gone);
+        match self.under_way.take() {
+            Some((under_way, false)) if under_way == page => {
+                self.passed.insert(page);
+                self.gone.insert(page, gone);
+            }
+            Some((under_way, true)) if under_way == page => _ = self.grown.insert(page),
+            _ => {}
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A member that leads a unit alone, over a simulated disk, with nodes that answer nothing but what they are asked to.
 
+mod short;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +25,9 @@ use super::UnitMember;
 use crate::limits::{
     LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, START_REST, STOCK_AGE,
 };
-use crate::maintenance::{Answer, Refusal};
+use crate::maintenance::{self, Refusal};
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRequest, ToNode};
-use crate::played::{Played, map_of_nodes};
+use crate::played::{Answer, Played, map_of_nodes};
 use crate::protocol::{BLOCKS, BlockRequest, NodeReport, UnitAnswer, UnitRequest};
 use crate::settings::ChunkSettings;
 use crate::units::leading::fixture::report;
@@ -84,12 +86,27 @@ impl Rig {
 
     /// The same, of a shard that takes so many chunks.
     async fn of(seed: u64, capacity: u64, about: impl Fn(ToNode) -> Option<NodeAnswer> + Send + Sync + 'static) -> Rig {
+        let answer = move |_, service, request: &Bytes| match wire::decode(request) {
+            Ok(BlockRequest::Direct(to)) if service == BLOCKS => {
+                about(to).map_or_else(Bytes::new, |answer| wire::encode(&answer))
+            }
+            _ => Bytes::new(),
+        };
+        Rig::over(seed, capacity, &[OWN, OTHER], Box::new(answer)).await
+    }
+
+    /// Nodes with a device each, of the same number.
+    async fn of_nodes(seed: u64, nodes: &[NodeId], answer: Answer) -> Rig {
+        Rig::over(seed, CAPACITY, nodes, answer).await
+    }
+
+    async fn over(seed: u64, capacity: u64, nodes: &[NodeId], answer: Answer) -> Rig {
         let env = Env::simulated(seed);
         let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
-        for number in 0..3 {
+        for number in 0..=nodes.len() as u8 {
             manager.add_device(DeviceUuid([number; 16]), "/dev/x", 1 << 40).await.expect("a device");
         }
-        for id in [OWN, OTHER] {
+        for id in nodes.iter().copied() {
             assert_eq!(manager.register_node(node(id)).await.expect("a node").id, id);
             manager.place_device(DeviceId(id.0), Some(id)).await.expect("the node is there");
         }
@@ -102,13 +119,7 @@ impl Rig {
         let consensus = Node::open(&env, id, &log, SimulatedTransport::new(&env).port(id)).await.expect("a log");
         let group = consensus.start_group(GroupId(9), UnitMachine::new(SHARD, capacity)).await.expect("a group");
         group.initialize(&BTreeMap::from([(id, node(OWN).address)])).await.expect("it is new");
-        let answer = move |_, service, request: &Bytes| match wire::decode(request) {
-            Ok(BlockRequest::Direct(to)) if service == BLOCKS => {
-                about(to).map_or_else(Bytes::new, |answer| wire::encode(&answer))
-            }
-            _ => Bytes::new(),
-        };
-        let played = Arc::new(Played::new(&env, map_of_nodes(3, &[1], &[1]), Box::new(answer)));
+        let played = Arc::new(Played::new(&env, map_of_nodes(nodes.len() as u32 + 1, &[1], &[1]), answer));
         let reach = Arc::new(played.clone());
         let member = UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default());
         let rig = Rig { env, manager, group, played, member, calls: 0, node: consensus };
@@ -130,7 +141,7 @@ impl Rig {
         self.manager.register_volume(DeviceId(device), blocks).await.expect("a device");
     }
 
-    async fn apply(&self, command: ChunkCommand) -> Answer {
+    async fn apply(&self, command: ChunkCommand) -> maintenance::Answer {
         let (_, answer) = self.group.propose(&command).await.expect("it leads");
         answer.unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"))
     }
@@ -144,7 +155,7 @@ impl Rig {
         let call = ClientCall { session: 7, request: self.calls };
         let places = ChunkPlaces::new(at).expect("few");
         let deadline_ms = self.env.wall_clock_ms() + 60_000;
-        Registration { call, nonce: ChunkNonce(1), bytes: 100, places, deadline_ms }
+        Registration { call, nonce: ChunkNonce(1), bytes: 100, places, wanted: at.len() as u8, deadline_ms }
     }
 
     /// A chunk with one copy that is there.
@@ -159,7 +170,7 @@ impl Rig {
     }
 
     async fn commit(&self, register: ChunkCommand) -> ChunkId {
-        let Answer::Registered { id, .. } = self.apply(register).await else { panic!("an id") };
+        let maintenance::Answer::Registered { id, .. } = self.apply(register).await else { panic!("an id") };
         self.apply(ChunkCommand::Commit(id)).await;
         id
     }
@@ -269,7 +280,7 @@ async fn erasures_keep_no_relocation_and_no_mend_waiting() {
     assert_eq!(rig.member.duties.available_permits(), 0);
     asked.lock().clear();
     let (from, to) = (place(1, 0), place(0, 3));
-    rig.apply(ChunkCommand::Relocate(Relocation { id: moved, from, to, is_lost: false })).await;
+    rig.apply(ChunkCommand::Relocate(Relocation { id: moved, from: Some(from), to: Some(to), is_lost: false })).await;
     rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
     let asked = std::mem::take(&mut *asked.lock());
     assert!(asked.iter().any(|request| matches!(request, NodeRequest::Depart { .. })), "{asked:?}");

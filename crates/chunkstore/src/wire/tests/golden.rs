@@ -68,7 +68,7 @@ fn requests_to_blocks() {
         NodeRequest::Bring { relocation: 11, era: ERA, capacity: 7, version: version(), is_settled: true, content: content() };
     let mend = NodeRequest::Mend { era: ERA, version: version(), content: content() };
     let rows = [
-        (NodeRequest::Put { capacity: 7, content: content() }, format!("01 07000000 {CONTENT}")),
+        (NodeRequest::Put { era: ERA, capacity: 7, content: content() }, format!("01 {ERA_HEX} 07000000 {CONTENT}")),
         (NodeRequest::Read, "02".to_owned()),
         (NodeRequest::Query, "03".to_owned()),
         (NodeRequest::Write { era: ERA, change }, format!("04 {ERA_HEX} 01 {VERSION} {CONTENT}")),
@@ -201,7 +201,7 @@ fn answers_of_units() {
     stands_as(&UnitAnswer::Done, "0102");
     stands_as(&UnitAnswer::Found(Found::Unknown), "0103 01");
     stands_as(&UnitAnswer::Found(Found::Pending(places())), &format!("0103 02 {PLACES}"));
-    stands_as(&UnitAnswer::Found(Found::Known(places())), &format!("0103 03 {PLACES}"));
+    stands_as(&UnitAnswer::Found(Found::Known { places: places(), wanted: 3 }), &format!("0103 03 {PLACES} 03"));
     stands_as(&UnitAnswer::NotLeader(None), "0105 00");
     stands_as(&UnitAnswer::NotLeader(Some(NodeId(2))), "0105 01 02000000");
     stands_as(&UnitAnswer::Unknown, "0106");

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use env::MachineUse;
 use format::chunk_block::ChunkVersion;
+use format::chunk_block::Era;
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
 use format::chunk_update::Stream;
@@ -26,7 +27,7 @@ fn head(request: NodeRequest) -> ToNode {
 }
 
 fn put(content: Bytes) -> BlockRequest {
-    BlockRequest::Direct(head(NodeRequest::Put { capacity: 7, content }))
+    BlockRequest::Direct(head(NodeRequest::Put { era: Era(6), capacity: 7, content }))
 }
 
 /// A kind that there is not, an older and a newer version.

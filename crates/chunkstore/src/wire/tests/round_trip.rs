@@ -76,7 +76,7 @@ prop_compose! {
 
 fn request() -> impl Strategy<Value = NodeRequest> {
     prop_oneof![
-        (any::<u32>(), content()).prop_map(|(capacity, content)| NodeRequest::Put { capacity, content }),
+        (era(), any::<u32>(), content()).prop_map(|(era, capacity, content)| NodeRequest::Put { era, capacity, content }),
         Just(NodeRequest::Read),
         Just(NodeRequest::Query),
         (era(), change()).prop_map(|(era, change)| NodeRequest::Write { era, change }),
@@ -249,7 +249,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 }
 
 fn unit_answer() -> impl Strategy<Value = UnitAnswer> {
-    let found = prop_oneof![Just(Found::Unknown), places().prop_map(Found::Pending), places().prop_map(Found::Known)];
+    let known = (places(), any::<u8>()).prop_map(|(places, wanted)| Found::Known { places, wanted });
+    let found = prop_oneof![Just(Found::Unknown), places().prop_map(Found::Pending), known];
     prop_oneof![
         (id(), places()).prop_map(|(id, places)| UnitAnswer::Registered { id, places }),
         Just(UnitAnswer::Done),

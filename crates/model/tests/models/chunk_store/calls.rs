@@ -1,8 +1,8 @@
 //! What clients do.
 
 use super::{
-    ALL_COPIES, Attempt, Broken, COPIES, ChunkStore, Copy, DEAD, Kind, NOTHING, PUT, Place, Places, Stage, State, Step,
-    Version, WRITERS, Wrong, bit,
+    Attempt, Broken, ChunkStore, Copy, DEAD, Era, FIRST_PLACES, Kind, MIN_COPIES, NOTHING, PUT, Place, Places, Stage, State,
+    Step, Version, WRITERS, Wrong, bit,
 };
 
 impl ChunkStore {
@@ -23,10 +23,16 @@ impl ChunkStore {
     pub(super) fn register(&self, state: &mut State, call: usize) -> Option<()> {
         let is_first = state.unit.stage == Stage::Unregistered && self.calls[call] == Kind::Put;
         is_first.then_some(())?;
-        state.unit.stage = Stage::Pending;
-        let places = state.unit.places;
+        if self.hosts < MIN_COPIES && self.wrong != Wrong::AcksOneCopy {
+            // Nothing is stored.
+            state.calls[call].step = Step::Died;
+            return Some(());
+        }
+        let places: Vec<Place> = state.unit.places.iter().take(self.hosts.min(FIRST_PLACES)).collect();
+        let places = Places::of(&places);
+        (state.unit.stage, state.unit.places, state.unit.era) = (Stage::Pending, places, Era::first(&places));
         state.updates.push(places);
-        self.write(state, call, places, 0, PUT);
+        self.write(state, call, places, Era::first(&places), PUT);
         Some(())
     }
 
@@ -76,7 +82,8 @@ impl ChunkStore {
             Step::Direct { places, .. } => (places, true),
             _ => return None,
         };
-        match state.copies[places[copy]] {
+        (copy < places.count).then_some(())?;
+        match state.copies[places.all[copy]] {
             Copy::Live { version, settled, era } => self.meet_live(state, call, places, (version, settled, era)),
             Copy::Departed { version, .. } if self.wrong == Wrong::SourceAnswers && self.calls[call] == Kind::Get => {
                 self.conclude(state, call, version)
@@ -102,9 +109,9 @@ impl ChunkStore {
     fn meet_nothing(&self, state: &mut State, call: usize, copy: usize) {
         let is_absent = |place: Place| state.copies[place] == Copy::Absent;
         let next = match state.calls[call].step {
-            Step::Direct { places, absent, is_pending } if is_pending && is_absent(places[copy]) => {
+            Step::Direct { places, absent, is_pending } if is_pending && is_absent(places.all[copy]) => {
                 let absent = absent | bit(copy);
-                if absent == ALL_COPIES { Step::AskingAgain } else { Step::Direct { places, absent, is_pending } }
+                if absent == places.all_copies() { Step::AskingAgain } else { Step::Direct { places, absent, is_pending } }
             }
             // Another copy may be there: only the order of reading differs from asking anew.
             _ => Step::Asking,
@@ -120,12 +127,14 @@ impl ChunkStore {
         state: &mut State,
         call: usize,
         places: Places,
-        (found, settled, era): (Version, bool, u8),
+        (found, settled, era): (Version, bool, Era),
     ) -> Option<()> {
+        let is_known = self.is_of(places, era);
         match self.calls[call] {
             Kind::Put => None,
             Kind::Get if settled || self.wrong == Wrong::ReturnsUnsettled => self.conclude(state, call, found),
             Kind::Get => self.begin_help(state, call, places, era, found),
+            Kind::Modify | Kind::Delete if !is_known => self.ask_anew(state, call),
             Kind::Modify => {
                 let mut version = state.calls[call].version;
                 if version == NOTHING || self.wrong == Wrong::NewVersions {
@@ -141,7 +150,17 @@ impl ChunkStore {
         }
     }
 
-    fn write(&self, state: &mut State, call: usize, places: Places, era: u8, version: Version) {
+    /// Whether an era may be that of these places: a copy that tells another number of them belongs to others.
+    fn is_of(&self, places: Places, era: Era) -> bool {
+        usize::from(era.copies) == places.count || self.wrong == Wrong::CountsNoPlaces
+    }
+
+    fn ask_anew(&self, state: &mut State, call: usize) -> Option<()> {
+        state.calls[call].step = Step::Asking;
+        Some(())
+    }
+
+    fn write(&self, state: &mut State, call: usize, places: Places, era: Era, version: Version) {
         if version <= state.calls[call].floor {
             state.broken = Some(Broken::Newest);
         }
@@ -158,7 +177,8 @@ impl ChunkStore {
     /// A write reaches a copy. It counts for its client if that still waits for it.
     pub(super) fn land(&self, state: &mut State, call: usize, attempt: usize, copy: usize) -> Option<()> {
         let Attempt { places, era, version, .. } = state.calls[call].attempts[attempt];
-        let taken = self.take_write(state, places[copy], era, version);
+        (copy < places.count).then_some(())?;
+        let taken = self.take_write(state, places.all[copy], era, version);
         let recorded = &mut state.calls[call];
         let is_last = attempt + 1 == recorded.attempts.len();
         if recorded.step != Step::Writing || !is_last {
@@ -170,7 +190,7 @@ impl ChunkStore {
             return Some(());
         }
         recorded.attempts[attempt].landed |= bit(copy);
-        if recorded.attempts[attempt].landed != ALL_COPIES {
+        if recorded.attempts[attempt].landed != places.all_copies() {
             return Some(());
         }
         if self.calls[call] == Kind::Put {
@@ -195,10 +215,16 @@ impl ChunkStore {
             return Some(());
         }
         state.unit.stage = Stage::Live;
+        if state.unit.places.count < MIN_COPIES {
+            state.broken = Some(Broken::TwoCopies);
+        }
         self.conclude(state, call, PUT)
     }
 
-    fn begin_help(&self, state: &mut State, call: usize, places: Places, era: u8, known: Version) -> Option<()> {
+    fn begin_help(&self, state: &mut State, call: usize, places: Places, era: Era, known: Version) -> Option<()> {
+        if !self.is_of(places, era) {
+            return self.ask_anew(state, call);
+        }
         state.calls[call].step = Step::Helping { places, era, known, helped: 0 };
         Some(())
     }
@@ -206,7 +232,9 @@ impl ChunkStore {
     /// Writes what is known to one more copy. A copy that knows better is followed from there on.
     pub(super) fn help(&self, state: &mut State, call: usize, copy: usize) -> Option<()> {
         let Step::Helping { places, era, known, helped } = state.calls[call].step else { return None };
-        let (newer, reached) = match state.copies[places[copy]] {
+        (copy < places.count).then_some(())?;
+        let place = places.all[copy];
+        let (newer, reached) = match state.copies[place] {
             Copy::Live { era: other, .. } | Copy::Dead { era: other, .. }
                 if other != era && self.wrong != Wrong::DeadInAllEras =>
             {
@@ -214,7 +242,7 @@ impl ChunkStore {
             }
             Copy::Live { version, .. } if version > known => (version, true),
             Copy::Live { version, .. } if version == known => (known, true),
-            Copy::Live { era, .. } => (known, self.take_write(state, places[copy], era, known)),
+            Copy::Live { era, .. } => (known, self.take_write(state, place, era, known)),
             Copy::Dead { .. } => (DEAD, true),
             Copy::Absent | Copy::Departed { .. } | Copy::Lost => (known, false),
         };
@@ -224,7 +252,7 @@ impl ChunkStore {
         }
         let helped = if newer == known { helped | bit(copy) } else { bit(copy) };
         state.calls[call].step = Step::Helping { places, era, known: newer, helped };
-        if helped != ALL_COPIES {
+        if helped != places.all_copies() {
             return Some(());
         }
         state.calls[call].settles = Some((places, newer));
@@ -233,7 +261,7 @@ impl ChunkStore {
 
     pub(super) fn settle(&self, state: &mut State, call: usize) -> Option<()> {
         let (places, version) = state.calls[call].settles.take()?;
-        for place in places {
+        for place in places.iter() {
             match &mut state.copies[place] {
                 Copy::Live { version: found, settled, .. } if *found == version => *settled = true,
                 Copy::Dead { settled, .. } if version == DEAD => *settled = true,
@@ -284,5 +312,3 @@ impl ChunkStore {
         state.seen.push(writer);
     }
 }
-
-const _: () = assert!(COPIES == 2, "what reads meet is written for two copies");

@@ -2,10 +2,11 @@
 
 use super::Kind::{Delete, Get, Modify, Put};
 use super::explore::{assert_broken, assert_sound, soaking};
-use super::{ChunkStore, Kind, Moves, Wrong};
+use super::{ChunkStore, FIRST_PLACES, Kind, Moves, Wrong};
 
 fn calls(calls: &[Kind]) -> ChunkStore {
-    ChunkStore { calls: calls.to_vec(), moves: Moves::Never, is_stored: false, deaths: 0, wrong: Wrong::Nothing }
+    let (moves, hosts, wrong) = (Moves::Never, FIRST_PLACES, Wrong::Nothing);
+    ChunkStore { calls: calls.to_vec(), moves, is_stored: false, hosts, deaths: 0, wrong }
 }
 
 fn stored(others: &[Kind]) -> ChunkStore {
@@ -65,6 +66,55 @@ fn a_relocation_beside_others() {
             assert_sound(&format!("{moves:?} beside modify, get, get"), moving(stored(&[Modify, Get, Get]), moves));
         }
     }
+}
+
+#[test]
+fn growing_and_shrinking_beside_others() {
+    for moves in [Moves::Grows, Moves::GivesUp, Moves::Shrinks] {
+        assert_sound(&format!("{moves:?} beside modify, get"), moving(dying(stored(&[Modify, Get])), moves));
+        assert_sound(&format!("{moves:?} beside delete, get"), moving(stored(&[Delete, Get]), moves));
+        if soaking() {
+            assert_sound(&format!("{moves:?} beside modify, modify, get"), moving(stored(&[Modify, Modify, Get]), moves));
+            assert_sound(&format!("{moves:?} beside modify, delete, get"), moving(stored(&[Modify, Delete, Get]), moves));
+            assert_sound(&format!("{moves:?} beside modify, get, get"), moving(stored(&[Modify, Get, Get]), moves));
+        }
+    }
+    for moves in [Moves::GrowsThird, Moves::ShrinksAndGrows] {
+        assert_sound(&format!("{moves:?} beside modify, get"), moving(stored(&[Modify, Get]), moves));
+        assert_sound(&format!("{moves:?} beside delete"), moving(stored(&[Delete]), moves));
+        if soaking() {
+            assert_sound(&format!("{moves:?} beside modify, get, a death"), moving(dying(stored(&[Modify, Get])), moves));
+            assert_sound(&format!("{moves:?} beside delete, get"), moving(stored(&[Delete, Get]), moves));
+            assert_sound(&format!("{moves:?} beside modify, get, get"), moving(stored(&[Modify, Get, Get]), moves));
+        }
+    }
+}
+
+#[test]
+fn a_growing_chunk_must_change_its_era() {
+    broken(moving(stored(&[Modify, Get]), Moves::Grows), Wrong::GrowsWithoutEra, "newest");
+}
+
+/// The number alone is not enough: who knows the former places completes a write there in the new era.
+#[test]
+fn an_era_must_tell_how_many_places_it_has() {
+    for moves in [Moves::Grows, Moves::GrowsThird] {
+        broken(moving(stored(&[Modify, Get]), moves), Wrong::CountsNoPlaces, "newest");
+        broken(moving(stored(&[Delete, Get]), moves), Wrong::CountsNoPlaces, "newest");
+    }
+}
+
+#[test]
+fn a_place_that_may_answer_must_stay() {
+    broken(moving(stored(&[Modify, Get]), Moves::Shrinks), Wrong::GivesUpTheSilent, "newest");
+    broken(moving(stored(&[Delete, Get]), Moves::Shrinks), Wrong::GivesUpTheSilent, "newest");
+}
+
+#[test]
+fn a_put_needs_two_copies() {
+    let alone = ChunkStore { hosts: 1, ..calls(&[Put]) };
+    assert_sound("a put with one host", alone.clone());
+    broken(alone, Wrong::AcksOneCopy, "two copies");
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl ChunkUser {
     async fn relocate(&mut self, node: &Running, id: ChunkId) {
         let client = &node.node.chunks().client;
         let Some(Ok(whereabouts)) = self.ask(node, client.locate(id)).await else { return };
-        let Found::Known(places) = whereabouts.unit else { return };
+        let Found::Known { places, .. } = whereabouts.unit else { return };
         let places = places.as_slice();
         let from = places[self.draw.below(places.len() as u64) as usize].device();
         if let Some(Ok(())) = self.ask(node, client.relocate(id, from, None)).await {

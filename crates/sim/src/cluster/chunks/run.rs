@@ -2,7 +2,7 @@
 
 use super::super::host::CLUSTER;
 use super::super::run::{Failure, Report, name_of};
-use super::super::scenario::Strike;
+use super::super::scenario::{Scenario, Strike};
 use super::super::strike::Chaos;
 use super::super::world::{Running, World};
 use super::client::ChunkUser;
@@ -14,6 +14,7 @@ use chunkstore::chunk_client::CopySeen;
 use chunkstore::limits::LOSS_WAIT;
 use chunkstore::message::{Found, NodeAnswer};
 use format::chunk_id::ChunkId;
+use format::chunk_place::ChunkPlaces;
 use net::{Identity, RemoteCaller};
 use node::Removed;
 use std::sync::Arc;
@@ -36,14 +37,19 @@ const REPAIR_LOOK: Duration = Duration::from_millis(300);
 
 /// Runs a seed, within a runtime whose clock is paused.
 pub async fn run(seed: u64, trace: Trace) -> Result<Report, Failure> {
+    run_in(scenario_of(seed), seed, trace).await
+}
+
+/// The same in a scenario.
+pub async fn run_in(scenario: Scenario, seed: u64, trace: Trace) -> Result<Report, Failure> {
     let trace = Arc::new(trace);
-    let outcome = within(seed, &trace).await;
+    let outcome = within(scenario, seed, &trace).await;
     outcome.map_err(|what| Failure { what, events: trace.last() })
 }
 
-async fn within(seed: u64, trace: &Arc<Trace>) -> Result<Report, String> {
+async fn within(scenario: Scenario, seed: u64, trace: &Arc<Trace>) -> Result<Report, String> {
     env::keep_marks();
-    let world = World::new(scenario_of(seed), seed, trace.clone()).await?;
+    let world = World::new(scenario, seed, trace.clone()).await?;
     let histories = ChunkHistories::new(&world.env, trace);
     wait_for_shard(&world).await?;
     let outcome = live(&world, &histories, seed).await;
@@ -81,11 +87,18 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
         let calm = chaos.draw.duration(world.scenario.faults.calm);
         world.env.sleep(calm).await;
         world.count(name_of(strike), 1);
+        if takes_disks(strike) {
+            // Nothing must be lost that a real cluster would not lose.
+            await_all(world, histories, async |id| misplaced(world, id).await).await?;
+        }
         chaos.strike(strike).await;
+        if strike == Strike::ReplaceLate {
+            replace_late(world, histories, &mut chaos).await?;
+        }
         if strike == Strike::Replace {
             remove_gone(world).await?;
         }
-        if matches!(strike, Strike::ReplaceDisks | Strike::Replace) {
+        if takes_disks(strike) {
             await_all(world, histories, async |id| misplaced(world, id).await).await?;
         }
         if let Some(broken) = world.broken.lock().clone() {
@@ -98,6 +111,7 @@ async fn live(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64) ->
     world.network.set_weather(net::LinkWeather::default());
     world.settle().await?;
     world.env.sleep(CALM_AT_THE_END).await;
+    await_all(world, histories, async |id| misplaced(world, id).await).await?;
     is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = clients.join_next().await {
         ended.map_err(|error| error.to_string())?;
@@ -121,7 +135,7 @@ fn user(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64, number: 
 }
 
 /// Takes the nodes out of the cluster whose hosts never come back, as a person does.
-async fn remove_gone(world: &Arc<World>) -> Result<(), String> {
+pub(super) async fn remove_gone(world: &Arc<World>) -> Result<(), String> {
     let gone: Vec<usize> = world.hosts.lock().iter().filter(|host| host.is_gone).map(|host| host.number).collect();
     let until = world.elapsed() + REPAIR_PATIENCE;
     for number in gone {
@@ -138,6 +152,21 @@ async fn remove_gone(world: &Arc<World>) -> Result<(), String> {
             world.env.sleep(REPAIR_LOOK).await;
         }
     }
+    Ok(())
+}
+
+fn takes_disks(strike: Strike) -> bool {
+    matches!(strike, Strike::ReplaceDisks | Strike::Replace | Strike::ReplaceLate)
+}
+
+/// A node is gone and removed, and the chunks do without it, before another one comes.
+async fn replace_late(world: &Arc<World>, histories: &Arc<ChunkHistories>, chaos: &mut Chaos) -> Result<(), String> {
+    let victim = chaos.lose_any().await;
+    remove_gone(world).await?;
+    await_all(world, histories, async |id| lost_copy(world, id).await).await?;
+    let calm = chaos.draw.duration(world.scenario.faults.calm);
+    world.env.sleep(calm).await;
+    chaos.replace_lost(victim).await;
     Ok(())
 }
 
@@ -163,20 +192,43 @@ async fn await_all(
     Ok(())
 }
 
-/// No chunk may have a copy on a device that there is not any more: nothing must be lost that a real cluster would not lose.
+/// No chunk may have a copy on a device that there is not any more, or fewer than are wanted: nothing must be lost that a real cluster would not lose.
 async fn misplaced(world: &Arc<World>, id: ChunkId) -> Option<String> {
-    let running = world.running();
-    let Some(node) = running.first() else { return Some("nobody runs".to_owned()) };
-    let found = node.env.within(node.node.chunks().client.locate(id)).await;
-    let state = node.node.manager().snapshot();
-    match found.map(|whereabouts| whereabouts.unit) {
-        Ok(Found::Known(places)) => {
-            let gone = places.iter().find(|place| state.device(place.device()).is_none());
-            gone.map(|place| format!("a copy on device {}, which is gone", place.device()))
+    match places(world, id).await {
+        Err(what) => Some(what),
+        Ok(None) => None,
+        Ok(Some((places, wanted))) => {
+            let copies = places.as_slice().len();
+            let is_short = copies < usize::from(wanted);
+            gone_copy(world, &places).or(is_short.then(|| format!("copies {copies} of {wanted}")))
         }
-        Ok(Found::Unknown) => None,
-        Ok(Found::Pending(_)) => Some("it is pending".to_owned()),
-        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// No chunk may have a copy on a device that there is not any more.
+async fn lost_copy(world: &Arc<World>, id: ChunkId) -> Option<String> {
+    match places(world, id).await {
+        Err(what) => Some(what),
+        Ok(found) => found.and_then(|(places, _)| gone_copy(world, &places)),
+    }
+}
+
+fn gone_copy(world: &Arc<World>, places: &ChunkPlaces) -> Option<String> {
+    let running = world.running();
+    let state = running.first()?.node.manager().snapshot();
+    let gone = places.iter().find(|place| state.device(place.device()).is_none());
+    gone.map(|place| format!("a copy on device {}, which is gone", place.device()))
+}
+
+/// Where a chunk's copies are, and how many are wanted; none if there is no such chunk.
+async fn places(world: &Arc<World>, id: ChunkId) -> Result<Option<(ChunkPlaces, u8)>, String> {
+    let running = world.running();
+    let node = running.first().ok_or("nobody runs")?;
+    match node.env.within(node.node.chunks().client.locate(id)).await.map(|whereabouts| whereabouts.unit) {
+        Ok(Found::Known { places, wanted }) => Ok(Some((places, wanted))),
+        Ok(Found::Unknown) => Ok(None),
+        Ok(Found::Pending(_)) => Err("it is pending".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -193,7 +245,7 @@ async fn ailment(world: &Arc<World>, id: ChunkId) -> Option<String> {
         Ok(whereabouts) => {
             let is_bad = |copy: &&CopySeen| !matches!(copy.answer, Some(NodeAnswer::Live(_)));
             match whereabouts.unit {
-                Found::Known(_) => whereabouts.copies.iter().find(is_bad).map(|copy| format!("{copy:?}")),
+                Found::Known { .. } => whereabouts.copies.iter().find(is_bad).map(|copy| format!("{copy:?}")),
                 // It was deleted, or never put.
                 Found::Unknown | Found::Pending(_) => None,
             }

@@ -1,11 +1,13 @@
 mod archive;
+mod few_hosts;
 
-use super::run::{run, wait_for_shard};
-use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, scenario_of};
+use super::run::{run, run_in, wait_for_shard};
+use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, WITH_CHUNKS, scenario_of, workload};
 use crate::cluster::host::address;
 use crate::cluster::run::{Failure, Report};
-use crate::cluster::scenario::{Scenario, Topology};
+use crate::cluster::scenario::{FaultMix, Scenario, Strike, Topology};
 use crate::cluster::strike::CUT;
+use crate::cluster::table::CRASHES;
 use crate::cluster::world::World;
 use crate::trace::Trace;
 use bytes::Bytes;
@@ -14,11 +16,41 @@ use chunkstore::limits::{CONTACT_LEASE, FORWARD_PATIENCE, IDLE_LOOK, LOAD_INTERV
 use env::MachineUse;
 use format::chunk_id::ChunkId;
 use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Seeds of a default run: every topology with every mix of faults.
 const SEEDS: u64 = (TOPOLOGIES.len() * FAULTS.len()) as u64;
+
+/// Hosts are fewer than copies are wanted: a mix of its own, beside the matrix.
+const FEW_HOSTS: FaultMix = FaultMix {
+    name: "hosts are away for long, and go",
+    strikes: 4,
+    weights: &[
+        (Strike::KillForLong, 4),
+        (Strike::ReplaceLate, 4),
+        (Strike::Kill, 2),
+        (Strike::PowerCut, 1),
+        (Strike::CutNode, 2),
+        (Strike::KillLeader, 1),
+    ],
+    ..CRASHES
+};
+
+/// Seeds of a default run with few hosts: every topology of them twice.
+const FEW_SEEDS: u64 = 8;
+
+/// The scenario of a seed in a cluster that lacks hosts: three nodes, mostly.
+fn scenario_of_few(seed: u64) -> Scenario {
+    let topologies = [WITH_CHUNKS, SMALL_SHARDS, WITH_CHUNKS, TOPOLOGIES[1]];
+    Scenario { topology: topologies[seed as usize % topologies.len()], workload: workload(), faults: FEW_HOSTS }
+}
+
+fn simulate_few(seed: u64, trace: Trace) -> Result<Report, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(run_in(scenario_of_few(seed), seed, trace))
+}
 
 fn simulate(seed: u64, trace: Trace) -> Result<Report, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -32,6 +64,19 @@ fn histories_of_chunks_are_those_of_registers() {
             Ok(report) => assert!(report.counts["chunks: stored"] > 0, "seed {seed} did nothing"),
             Err(failure) => panic!("seed {seed}: {failure}"),
         }
+    }
+}
+
+#[test]
+fn histories_of_chunks_with_few_hosts_are_those_of_registers() {
+    let mut counts = BTreeMap::new();
+    for seed in 0..FEW_SEEDS {
+        let report =
+            simulate_few(seed, Trace::default()).unwrap_or_else(|failure| panic!("seed {seed} of few hosts: {failure}"));
+        report.counts.into_iter().for_each(|(what, count)| *counts.entry(what).or_insert(0) += count);
+    }
+    for what in ["chunks: a copy added", "chunks: a lost copy done without"] {
+        assert!(counts.contains_key(what), "{what}: never, in {counts:?}");
     }
 }
 
@@ -260,13 +305,15 @@ fn a_seed_run_twice_is_the_same() {
     assert_eq!(once(), once());
 }
 
-/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --lib cluster::chunks::tests::soak_of_seeds -- --ignored --nocapture`.
+/// `TRILITH_CLUSTER_FIRST=A TRILITH_CLUSTER_LAST=B cargo test -p sim --lib cluster::chunks::tests::soak_of_seeds -- --ignored --nocapture`; with
+/// `TRILITH_CLUSTER_FEW=1` those with few hosts.
 #[test]
 #[ignore = "as long as one likes"]
 fn soak_of_seeds() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (first, last) = (number("TRILITH_CLUSTER_FIRST", 0), number("TRILITH_CLUSTER_LAST", 200));
     let mut failed = Vec::new();
+    let simulate = if is_few() { simulate_few } else { simulate };
     for seed in first..last {
         match simulate(seed, Trace::default()) {
             Ok(report) => println!("seed {seed}: {} calls, {:?}", report.calls, report.counts),
@@ -277,6 +324,10 @@ fn soak_of_seeds() {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+fn is_few() -> bool {
+    std::env::var_os("TRILITH_CLUSTER_FEW").is_some()
 }
 
 /// Replays what a failure printed: `TRILITH_CLUSTER_SEED=N cargo test -p sim --lib cluster::chunks::tests::a_seed_from_outside -- --nocapture`.
@@ -292,6 +343,7 @@ fn a_seed_from_outside() {
         }
         Err(_) => Trace::default(),
     };
+    let simulate = if is_few() { simulate_few } else { simulate };
     match simulate(seed, trace) {
         Ok(report) => println!("nothing is wrong: {report:#?}"),
         Err(failure) => panic!("{failure}"),

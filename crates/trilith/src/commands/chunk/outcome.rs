@@ -15,7 +15,10 @@ pub fn show(whereabouts: &Whereabouts) {
     let unit = match &whereabouts.unit {
         Found::Unknown => "does not know it".to_owned(),
         Found::Pending(places) => format!("it is being put at {}", text(places)),
-        Found::Known(places) => text(places),
+        Found::Known { places, wanted } => match places.as_slice().len() {
+            copies if copies < usize::from(*wanted) => format!("{}; copies {copies} of {wanted}", text(places)),
+            _ => text(places),
+        },
     };
     println!("unit         {unit}");
     for (node, located) in &whereabouts.hosts {
@@ -35,7 +38,7 @@ fn show_copy(copy: &CopySeen) {
     let state = match &copy.answer {
         Some(NodeAnswer::Live(live)) => {
             let settled = if live.is_settled { "" } else { ", not known to be in all copies" };
-            format!("version {}, era {}, room for {} bytes{settled}", live.version.counter, live.era.0, live.capacity)
+            format!("version {}, era {}, room for {} bytes{settled}", live.version.counter, live.era.number(), live.capacity)
         }
         Some(NodeAnswer::Dead { .. }) => "ended".to_owned(),
         Some(NodeAnswer::Absent) => "nothing there".to_owned(),

@@ -66,7 +66,7 @@ impl Session {
         loop {
             let whereabouts = self.client.locate(id).await?;
             let is_there = match whereabouts.unit {
-                Found::Known(places) | Found::Pending(places) => places.iter().any(|place| place.device() == from),
+                Found::Known { places, .. } | Found::Pending(places) => places.iter().any(|place| place.device() == from),
                 Found::Unknown => bail!("the chunk has ended meanwhile"),
             };
             if !is_there {

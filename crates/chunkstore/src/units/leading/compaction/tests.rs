@@ -1,6 +1,6 @@
 use env::Instant;
 use format::chunk_block::BLOCK_DATA_BYTES;
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, Registration, Relocation};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{Bulk, BulkOwner, Manager};
@@ -9,7 +9,7 @@ use types::DeviceId;
 use super::{Compaction, sparse_blocks};
 use crate::leader::Order;
 use crate::limits::{COMPACT_BYTES, MAX_COMPACTING};
-use crate::maintenance::{Answer, MaintenanceUnit};
+use crate::maintenance::{Answer, Duty, MaintenanceUnit};
 use crate::units::leading::Leading;
 use crate::units::leading::fixture::{leading, manager_of_four, report};
 
@@ -43,7 +43,7 @@ fn full() -> (MaintenanceUnit, Vec<(ChunkId, u32)>) {
         let call = ClientCall { session: 1, request: number };
         let places = ChunkPlaces::new(&[place(number / 4)]).expect("one place");
         let nonce = ChunkNonce(u64::from(number));
-        let registration = Registration { call, nonce, bytes: CHUNK_BYTES, places, deadline_ms: 1 };
+        let registration = Registration { call, nonce, bytes: CHUNK_BYTES, places, wanted: 1, deadline_ms: 1 };
         let Answer::Registered { id, .. } = apply(&mut unit, ChunkCommand::Register(registration)) else { panic!("an id") };
         apply(&mut unit, ChunkCommand::Commit(id));
         (id, number / 4)
@@ -54,10 +54,18 @@ fn full() -> (MaintenanceUnit, Vec<(ChunkId, u32)>) {
 
 /// A chunk ends, and its node has forgotten it.
 fn remove(unit: &mut MaintenanceUnit, id: ChunkId, block: u32) {
-    let copies = vec![CopyOf { id, place: place(block) }];
+    let copy = CopyOf { id, place: place(block) };
+    let era = unit.era_of(id).expect("it is there");
     apply(unit, ChunkCommand::Freed(vec![id]));
-    apply(unit, ChunkCommand::Erased(copies.clone()));
-    apply(unit, ChunkCommand::Forgotten(copies));
+    apply(unit, ChunkCommand::Erased(vec![copy]));
+    apply(unit, ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]));
+}
+
+/// The copy that is moving has come to its place.
+fn end_move(unit: &mut MaintenanceUnit, id: ChunkId) {
+    let is_its = |duty: &Duty| matches!(duty, Duty::Move(asked) if asked.id == id);
+    let Some(Duty::Move(asked)) = unit.duties().find(is_its) else { panic!("{id} is not moving") };
+    apply(unit, ChunkCommand::Moved { id, relocation: asked.relocation });
 }
 
 fn chosen(unit: &MaintenanceUnit) -> Option<u32> {
@@ -110,10 +118,12 @@ fn its_copies_move_some_at_a_time_until_it_is_empty() {
         assert!(bytes < u64::from(COMPACT_BYTES + CHUNK_BYTES) && taken.len() <= MAX_COMPACTING);
         for (id, from, _) in taken {
             let to = place(from.block() + BLOCKS);
-            apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }));
+            apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }));
             assert!(!unit.is_at_rest(id));
-            apply(&mut unit, ChunkCommand::Moved { id, from, to });
-            apply(&mut unit, ChunkCommand::Forgotten(vec![CopyOf { id, place: from }]));
+            let era = unit.era_of(id).expect("it is there");
+            end_move(&mut unit, id);
+            let copy = CopyOf { id, place: from };
+            apply(&mut unit, ChunkCommand::Forgotten(vec![FormerCopy { copy, era }]));
         }
     }
     assert!(rounds > 0);
@@ -133,16 +143,15 @@ fn what_has_changed_since_it_was_chosen_is_left_alone() {
     remove(&mut unit, gone.0, gone.1);
     for (id, block) in [moved, under_way] {
         let (from, to) = (place(block), place(block + BLOCKS));
-        apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: false }));
+        apply(&mut unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }));
         if id == moved.0 {
-            apply(&mut unit, ChunkCommand::Moved { id, from, to });
+            end_move(&mut unit, id);
         }
     }
     let taken: Vec<ChunkId> = compaction.take(&unit, |_, _| true).into_iter().map(|(id, ..)| id).collect();
     assert!(!taken.is_empty() && taken.iter().all(|id| rest[3..].iter().any(|(other, _)| other == id)), "{taken:?}");
     // What was asked for is asked for again until it is so, and what is under way waits.
-    let (from, to) = (place(under_way.1), place(under_way.1 + BLOCKS));
-    apply(&mut unit, ChunkCommand::Moved { id: under_way.0, from, to });
+    end_move(&mut unit, under_way.0);
     let mut all = taken;
     (0..rest.len()).for_each(|_| all.extend(compaction.take(&unit, |_, _| true).into_iter().map(|(id, ..)| id)));
     let all: std::collections::BTreeSet<ChunkId> = all.into_iter().collect();

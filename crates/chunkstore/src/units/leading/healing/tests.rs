@@ -59,7 +59,14 @@ impl Cluster {
                 devices.iter().filter_map(|device| BlockPlace::new(DeviceId(*device), block as u32)).collect();
             let places = ChunkPlaces::new(&places).expect("few");
             let call = ClientCall { session: 1, request: number as u32 };
-            let registration = Registration { call, nonce: ChunkNonce(7), bytes, places, deadline_ms: 1 };
+            let registration = Registration {
+                call,
+                nonce: ChunkNonce(7),
+                bytes,
+                places,
+                wanted: places.as_slice().len() as u8,
+                deadline_ms: 1,
+            };
             let Answer::Registered { id, .. } = apply(&mut self.unit, ChunkCommand::Register(registration)) else {
                 panic!("an id")
             };
@@ -94,7 +101,14 @@ impl Cluster {
             while let Some(room) = self.unit.room(place).filter(|room| *room > 0) {
                 let places = ChunkPlaces::new(&[place]).expect("one");
                 let call = ClientCall { session: 2, request: self.unit.next().0 as u32 };
-                let registration = Registration { call, nonce: ChunkNonce(7), bytes: room, places, deadline_ms: 1 };
+                let registration = Registration {
+                    call,
+                    nonce: ChunkNonce(7),
+                    bytes: room,
+                    places,
+                    wanted: places.as_slice().len() as u8,
+                    deadline_ms: 1,
+                };
                 apply(&mut self.unit, ChunkCommand::Register(registration));
             }
         }
@@ -115,7 +129,7 @@ async fn relocations_that_wait_for_a_silent_node_leave_room_for_others() {
     for id in moving {
         let places = cluster.unit.places_of(id).expect("it is there");
         let (from, to) = (places.as_slice()[0], BlockPlace::new(DeviceId(3), places.as_slice()[0].block()).expect("a place"));
-        apply(&mut cluster.unit, ChunkCommand::Relocate(Relocation { id, from, to, is_lost: true }));
+        apply(&mut cluster.unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: true }));
     }
     // Node 2, which has device 1, is away.
     let mut leading = cluster.leading(&[3, 4]);
@@ -213,8 +227,8 @@ fn pages_are_healed_before_chunks() {
     let mut unit = unit_of(2);
     // The row of a chunk that stands beside the lost page.
     let page = unit.pages().next().expect("a page");
-    let Registration { nonce, bytes, places, .. } = registration_of(0, 2);
-    let rows = vec![ChunkRow { number: page.range.first, nonce, places, bytes, era: Era::default() }];
+    let Registration { nonce, bytes, places, wanted, .. } = registration_of(0, 2);
+    let rows = vec![ChunkRow { number: page.range.first, nonce, places, bytes, wanted, era: Era::first(2) }];
     let mut leading = leading(&unit);
     unit.apply(&ChunkCommand::Touch { page: page.id.number, rows }).answer.expect("the page is the current one");
     [0, 2].into_iter().for_each(|device| assert!(leading.leader.lose(DeviceId(device))));

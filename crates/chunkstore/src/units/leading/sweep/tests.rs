@@ -1,12 +1,14 @@
 use std::collections::BTreeSet;
 
-use format::chunk_command::ChunkCommand;
+use format::chunk_block::Era;
+use format::chunk_command::{ChunkCommand, Registration};
 use format::chunk_id::ChunkNumber;
+use format::chunk_page::ChunkRow;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
 
 use super::Sweep;
-use crate::maintenance::{Answer, PageRef};
+use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::units::leading::fixture::{CHUNKS, place, registration, unit};
 
 fn blocks(devices: impl IntoIterator<Item = u32>) -> BTreeSet<BlockPlace> {
@@ -122,4 +124,39 @@ fn pages_that_cannot_be_read_are_not_tried_again_before_others() {
         rests = [page.id.number].into();
     }
     assert_eq!(tried, [pages[0], pages[1], pages[2], pages[0]]);
+}
+
+/// Pages of chunks that have all their copies are not read for that.
+#[test]
+fn pages_are_looked_at_for_chunks_that_can_grow_after_all_others() {
+    let (mut unit, mut sweep) = (unit(), Sweep::default());
+    sweep.look_for([].into(), blocks([2]));
+    sweep.look_for_growth(&[1, 2, 3].into());
+    while let Some(page) = sweep.due(&unit, &BTreeSet::new()) {
+        assert!(!sweep.is_for_growth());
+        sweep.pass(page.id.number, 0);
+    }
+    let range = unit.pages().next().expect("a page").range;
+    let page_of = |unit: &mut MaintenanceUnit, call: u32| {
+        let again = ChunkCommand::RegisterPage { registration: registration(call), range };
+        let Ok(Answer::Registered { id, .. }) = unit.apply(&again).answer else { panic!("the range has a page") };
+        unit.apply(&ChunkCommand::Commit(id)).answer.expect("it is pending");
+    };
+    // A row of a chunk that is to have three copies comes, and leaves with the next page.
+    let page = unit.pages().next().expect("a page").id.number;
+    let Registration { nonce, bytes, places, .. } = registration(0);
+    let row = ChunkRow { number: range.first, nonce, places, bytes, wanted: 3, era: Era::first(1) };
+    unit.apply(&ChunkCommand::Touch { page, rows: vec![row] }).answer.expect("the page is the current one");
+    page_of(&mut unit, 30);
+    let found = sweep.due(&unit, &BTreeSet::new()).expect("another page");
+    assert!(!sweep.is_for_growth(), "what is lost comes first");
+    sweep.pass(found.id.number, 0);
+    let again = sweep.due(&unit, &BTreeSet::new()).expect("the same page");
+    assert!(again.id == found.id && sweep.is_for_growth());
+    sweep.pass(again.id.number, 0);
+    assert_eq!(sweep.due(&unit, &BTreeSet::new()), None);
+    sweep.look_for_growth(&[1, 2].into());
+    assert_eq!(sweep.due(&unit, &BTreeSet::new()).map(|page| page.id), Some(found.id), "there are other hosts");
+    sweep.look_for_growth(&[].into());
+    assert_eq!(sweep.due(&unit, &BTreeSet::new()), None);
 }

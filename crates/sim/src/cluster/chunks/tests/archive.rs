@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(200);
 type Contents = BTreeMap<ChunkId, Bytes>;
 
 /// By the first node that runs.
-async fn ask<T>(world: &Arc<World>, work: impl AsyncFnOnce(&ChunkClient) -> T) -> T {
+pub(super) async fn ask<T>(world: &Arc<World>, work: impl AsyncFnOnce(&ChunkClient) -> T) -> T {
     let asker = world.running().swap_remove(0);
     asker.env.within(work(&asker.node.chunks().client)).await
 }
@@ -38,7 +38,7 @@ fn leader(world: &Arc<World>) -> Option<(usize, u64, u64)> {
     })
 }
 
-async fn wait_until(world: &Arc<World>, what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) async fn wait_until(world: &Arc<World>, what: &str, mut is_so: impl FnMut() -> bool) {
     let began = world.elapsed();
     while !is_so() {
         assert!(world.elapsed() - began < PATIENCE, "{what}: not in {PATIENCE:?}; the leader: {:?}", leader(world));
@@ -69,7 +69,7 @@ async fn all_are_there(world: &Arc<World>, contents: &Contents) {
     }
 }
 
-fn simulated(test: impl Future<Output = ()>) {
+pub(super) fn simulated(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test);
 }
 
