@@ -9,7 +9,7 @@
 //! acknowledged, and generations need no draining (decision 2).
 
 use super::hear::ToldBy;
-use super::member::{Heard, Member};
+use super::member::{Heard, Member, has_left};
 use crate::machine::{Cell, CellMessage, Message};
 use crate::peers::{Item, Link, Staged};
 use crate::store::{Inner, LogStore};
@@ -181,7 +181,7 @@ impl Inner {
             }
         }
         member.set_links(links);
-        member.hearings.retain(|gateway| view.contains(gateway) || gateway > *view.members().last().expect("a member"));
+        member.hearings.retain(|gateway| !has_left(view, gateway));
     }
 
     /// Whether this gateway has the maps of its cell.
