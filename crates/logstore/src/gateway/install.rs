@@ -1,7 +1,7 @@
 //! A newer view (RFD 5): every shard installs it, then the others are told what this gateway carries over.
 //!
 //! ```text
-//!   streams to new members ─► table, then each shard: install ─► Hello, names for who joins, Carried to every member
+//!   streams to new members ─► table, then each shard: install ─► Hello, moves, names for who joins, Carried to every member
 //! ```
 //!
 //! The replica table comes with the view. A write dispatched by a shard that has installed it goes by its table, and is acknowledged
@@ -111,7 +111,6 @@ impl Inner {
             });
         }
         member.set_view(cell.clone());
-        self.tell_moves(member);
         self.greet(member, &cell, &added);
         tracing::info!(view = cell.number().0, members = ?next.view.members(), "installed a view of the cell");
     }
@@ -123,13 +122,18 @@ impl Inner {
         self.shards.iter().for_each(|shard| shard.lock().table = table.clone());
     }
 
-    /// First words in a view: where this gateway is, for who joins all names that no checkpoint has, and that no other freeze is held.
+    /// First words in a view: where this gateway is, the moves that no checkpoint covers, for who joins all names that none has, and that no other
+    /// freeze is held.
+    ///
+    /// Moves stand behind `Hello`, which waits for the view at its receiver: one that is not so far takes whatever the leader tells of places for a
+    /// move that it has just made, and would go back to where the record stood before the last of them.
     pub(crate) fn greet(&self, member: &Member, cell: &Cell, added: &[GatewayId]) {
         let view = cell.number();
         let hello = Item::Hello { view, epoch: self.epochs.present(), installed: self.remembered.epoch() };
         let (joined, leader) = (self.has_joined(), member.heard.lock().leader);
+        cell.others().iter().for_each(|to| member.push(*to, &hello));
+        self.tell_moves(member);
         for to in cell.others() {
-            member.push(*to, &hello);
             if leader == Some(*to) {
                 self.tell_held(member, *to);
             }

@@ -201,8 +201,8 @@ impl Member {
         self.moved();
     }
 
-    /// Whether a move that this gateway tells now was made by it as leader: what a member tells again in a new view comes before it has
-    /// carried.
+    /// Whether a move that this gateway tells now was made by it as leader: what a member tells again in a new view comes after its first word in it,
+    /// which waits for the view, and before it has carried.
     pub fn is_fresh_from_leader(&self, from: GatewayId) -> bool {
         let heard = self.heard.lock();
         heard.leader == Some(from) && heard.carried.contains(&from)

@@ -356,12 +356,17 @@ impl CellRig {
     /// A view of the same members whose writes go to these devices.
     pub async fn write_to(&self, devices: &[u32]) {
         self.change_table(devices);
-        let members = self.manager.lock().view.members().to_vec();
-        let view = self.next_view(members, BTreeSet::new(), false);
+        let view = self.view_of_the_same();
         for gateway in self.gateways() {
             gateway.install(view.clone()).await;
         }
         self.streets.lend();
+    }
+
+    /// A view of the same members, which each installs when the test says so.
+    pub fn view_of_the_same(&self) -> CellView {
+        let members = self.manager.lock().view.members().to_vec();
+        self.next_view(members, BTreeSet::new(), false)
     }
 
     /// The file systems under the devices have so much room, or as much as is needed.

@@ -464,3 +464,38 @@ fn a_gateway_joins_however_many_moves_it_is_told_of() {
         all_read(&rig, "key", Some("moved")).await;
     });
 }
+
+/// The leader installs a view before the others, as the fastest of several copies of the manager's log lets it, and tells again how a record moved twice.
+/// Caught: moves that are told before `Hello`. A member that had not installed the view took them for two that the leader had just made, went back to
+/// the place between them, and told the others of a move there from the last one, which nobody had made.
+#[test]
+fn moves_told_again_to_a_member_in_the_old_view_move_nothing_back() {
+    simulate(async {
+        let rig = CellRig::new(176, 3).await;
+        let [leader, second, third] = &rig.gateways()[..] else { panic!("three gateways") };
+        put(leader, "key", "moved").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        // A checkpoint would cover them.
+        let no_checkpoints = leader.inner.checkpoints.lock().await;
+        for _ in 0..2 {
+            assert!(move_primary(leader, "key").await);
+        }
+        rig.env.sleep(A_WHILE).await;
+        let moved = newest(leader, "key");
+        let view = rig.view_of_the_same();
+        rig.hold(leader, third, true);
+        leader.install(view.clone()).await;
+        rig.env.sleep(A_WHILE).await;
+        assert_eq!(newest(second, "key"), moved, "told in the old view");
+        second.install(view.clone()).await;
+        third.install(view).await;
+        rig.env.sleep(A_WHILE).await;
+        rig.hold(leader, third, false);
+        rig.env.sleep(A_WHILE).await;
+        for gateway in [leader, second, third] {
+            assert_eq!(newest(gateway, "key"), moved, "at {}", gateway.inner.me);
+        }
+        drop(no_checkpoints);
+        all_read(&rig, "key", Some("moved")).await;
+    });
+}
