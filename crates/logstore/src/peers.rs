@@ -14,7 +14,7 @@ mod item;
 mod link;
 mod wire;
 
-pub(crate) use incoming::{Hearings, Taken};
+pub(crate) use incoming::{Hearings, Taken, Unheard};
 pub(crate) use item::{Item, Staged};
 pub(crate) use link::{Confirmed, Link};
 pub(crate) use wire::answer;

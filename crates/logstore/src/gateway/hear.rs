@@ -3,7 +3,7 @@
 use super::follow::Follow;
 use super::member::Member;
 use crate::machine::{CellMessage, Message};
-use crate::peers::{self, Batch, Confirmed, Item, Taken, WireError};
+use crate::peers::{self, Batch, Confirmed, Item, Taken, Unheard, WireError};
 use crate::store::{Inner, LogStore};
 use bytes::Bytes;
 use format::name_entry::NameEntry;
@@ -23,6 +23,8 @@ pub enum HearError {
     Deposed,
     #[error("something before this batch is missing")]
     Gap,
+    #[error("the sender has left the cell")]
+    SenderLeft,
     #[error("streams from too many gateways")]
     TooMany,
 }
@@ -46,7 +48,10 @@ impl LogStore {
         if member.is_deposed() {
             return Err(HearError::Deposed);
         }
-        let hearing = member.hearings.of(from).ok_or(HearError::TooMany)?;
+        let hearing = member.hearings.of(from).map_err(|unheard| match unheard {
+            Unheard::HasLeft => HearError::SenderLeft,
+            Unheard::TooMany => HearError::TooMany,
+        })?;
         let taken = hearing.try_take(number);
         let mut items = items.into_iter();
         let mut waiting = None;
@@ -108,7 +113,7 @@ impl Inner {
     /// never hear.
     pub(crate) fn to_follow(&self, member: &Member, from: GatewayId, item: Item) -> Option<Follow> {
         let _no_installation = member.changing.lock();
-        if member.has_left(from) {
+        if member.hearings.has_left(from) {
             env::mark("gateway: what a gateway that has left told of places passed over");
             return None;
         }
@@ -125,6 +130,9 @@ impl Inner {
 
     /// Takes an item in, or gives back one that has to wait: for its view, or behind others that are followed up.
     fn take_in_at_once(self: &Arc<Self>, member: &Member, from: GatewayId, item: Item) -> Option<Item> {
+        if member.hearings.has_left(from) {
+            return None;
+        }
         if let Some(view) = item.view() {
             let present = member.view().number();
             if view > present {
@@ -178,6 +186,10 @@ impl Inner {
     fn take_in_message(self: &Arc<Self>, from: GatewayId, message: Message, name: Option<NameEntry>) {
         let hash = *message.hash();
         self.step(&hash, name.as_ref(), |keys, out| {
+            // Under the shard's lock: the view may have come meanwhile.
+            if self.member.as_ref().is_some_and(|member| member.hearings.has_left(from)) {
+                return;
+            }
             let recovered = match &message {
                 Message::Recovered { entry } => Some(*entry),
                 _ => None,

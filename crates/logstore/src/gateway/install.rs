@@ -9,7 +9,7 @@
 //! acknowledged, and generations need no draining (decision 2).
 
 use super::hear::ToldBy;
-use super::member::{Heard, Member, has_left};
+use super::member::{Heard, Member};
 use crate::machine::{Cell, CellMessage, Message};
 use crate::peers::{Item, Link, Staged};
 use crate::store::{Inner, LogStore};
@@ -185,7 +185,7 @@ impl Inner {
             }
         }
         member.set_links(links);
-        member.hearings.retain(|gateway| !has_left(view, gateway));
+        member.hearings.install(view);
     }
 
     /// Whether this gateway has the maps of its cell.

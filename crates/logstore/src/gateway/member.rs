@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
-use topology::{ReplicaTable, View};
+use topology::ReplicaTable;
 use types::{DeviceId, Epoch, GatewayId, KeyHash, ViewNumber};
 
 /// What makes a log engine the gateway of a cell.
@@ -130,9 +130,9 @@ impl Member {
         let view = cell.number();
         Member {
             directory: setup.directory,
+            hearings: Hearings::new(cell.view().clone()),
             cell: ArcSwap::new(cell),
             links: ArcSwap::default(),
-            hearings: Hearings::default(),
             lease: Lease::default(),
             questions: Arc::default(),
             following,
@@ -260,11 +260,6 @@ impl Member {
         self.is_deposed.load(Ordering::Acquire)
     }
 
-    /// Whether a gateway has left the installed view.
-    pub fn has_left(&self, gateway: GatewayId) -> bool {
-        has_left(self.view().view(), gateway)
-    }
-
     /// Whether every other member of the view has told what it carries over.
     pub fn all_carried(&self) -> bool {
         let view = self.view();
@@ -276,10 +271,4 @@ impl Member {
     pub fn is_leader(&self) -> bool {
         self.heard.lock().leader == Some(self.view().me())
     }
-}
-
-/// Whether a gateway was in a view before this one and is not in this one. Gateways are numbered as they come: one after the last member is in a view that
-/// comes later.
-pub(super) fn has_left(view: &View, gateway: GatewayId) -> bool {
-    !view.contains(gateway) && gateway <= *view.members().last().expect("a view has members")
 }
