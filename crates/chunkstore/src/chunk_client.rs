@@ -88,6 +88,7 @@ impl Machine for Access {
 }
 
 /// A client.
+#[derive(Clone)]
 pub struct ChunkClient {
     env: Env,
     ways: Arc<Ways>,
@@ -132,11 +133,18 @@ impl ChunkClient {
             }
             let call = self.env.random_u64();
             let call = ClientCall { session: (call >> 32) as u32, request: call as u32 };
-            let (put, next) = Put::begin(NewChunk { call, bytes, copies }, content.clone());
-            outcome = self.run(put, next).await;
+            let (mut put, next) = Put::begin(NewChunk { call, bytes, copies }, content.clone());
+            outcome = self.run(&mut put, next).await;
+            if let Some(id) = put.uncommitted() {
+                self.take_back(id);
+            }
             // At other places: the former registration runs out.
-            let is_worth_trying =
-                matches!(outcome, Outcome::Unavailable | Outcome::RefusedByNode(_) | Outcome::Refused(Refusal::NotPending));
+            let is_worth_trying = matches!(
+                outcome,
+                Outcome::Unavailable
+                    | Outcome::RefusedByNode(_)
+                    | Outcome::Refused(Refusal::NotPending | Refusal::NoPlacesYet | Refusal::Busy)
+            );
             if !is_worth_trying {
                 break;
             }
@@ -145,6 +153,20 @@ impl ChunkClient {
             Outcome::Stored(id) => Ok(id),
             other => Err(error_of(other)),
         }
+    }
+
+    /// Ends a chunk whose id nobody will ever be told: it may be committed. In the background, and no more than a try.
+    fn take_back(&self, id: ChunkId) {
+        let Ok(permit) = self.tells.clone().try_acquire_owned() else { return };
+        let client = self.clone();
+        self.env.spawn(async move {
+            let revoked = client.ways.ask_unit(id.shard, &UnitRequest::Revoke(id)).await;
+            if revoked == Some(UnitAnswer::Refused(Refusal::NotPending)) {
+                // Who can't reach all copies now leaves a chunk that takes room.
+                _ = client.delete(id).await;
+            }
+            drop(permit);
+        });
     }
 
     /// A chunk's content.
@@ -205,8 +227,8 @@ impl ChunkClient {
     async fn access(&self, id: ChunkId, intent: Intent) -> Result<Outcome, ChunkError> {
         self.know_shard(id).await?;
         let host = self.env.random_below(u64::from(u32::MAX)) as u32;
-        let (access, next) = Access::begin(id, intent, host);
-        Ok(self.run(access, next).await)
+        let (mut access, next) = Access::begin(id, intent, host);
+        Ok(self.run(&mut access, next).await)
     }
 
     /// An id of a shard that there is not is nobody's.
@@ -225,7 +247,7 @@ impl ChunkClient {
         }
     }
 
-    async fn run(&self, mut machine: impl Machine, first: Next) -> Outcome {
+    async fn run(&self, machine: &mut impl Machine, first: Next) -> Outcome {
         let (events, mut inbox) = mpsc::channel(MAX_EVENTS);
         let mut messenger = Messenger::new(self, events);
         let until = self.env.now() + CALL_PATIENCE;

@@ -78,6 +78,8 @@ pub const LEADER_TICK: Duration = Duration::from_millis(100);
 pub const STOCK_AGE: Duration = Duration::from_secs(1);
 /// How long a block gets nothing whose node refused a copy though the unit saw room: it is in pieces there.
 pub const REFUSAL_REST: Duration = Duration::from_secs(30);
+/// Leaderships of units with pages that begin on a node at a time: each needs all rows of its shard for that, some 150 MB of a full one.
+pub const MAX_BEGINNING: usize = 4;
 /// A node that has not reported for so long gets no new chunks.
 pub const NODE_SILENCE: Duration = Duration::from_secs(3);
 /// How often nodes report.

@@ -295,9 +295,9 @@ impl MaintenanceUnit {
         }
     }
 
-    /// Blocks that were granted, in runs: device, first block, blocks.
-    pub fn grants(&self) -> Vec<(DeviceId, u32, u32)> {
-        self.space.grants()
+    /// Devices on which blocks are granted.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        self.space.devices()
     }
 
     /// When [`ChunkCommand::Expire`] has something to do again, in milliseconds.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use env::{Env, Instant};
@@ -22,6 +23,8 @@ pub struct Played {
     /// What is known after the next refresh, which says whether it is surely new.
     pub truth: Mutex<Arc<ChunkMap>>,
     pub is_fresh: bool,
+    /// How long a refresh takes.
+    pub refresh_takes: Duration,
     pub silent: Mutex<BTreeSet<NodeId>>,
     answer: Answer,
     /// Who was asked, one after the other.
@@ -36,6 +39,7 @@ impl Played {
             known: Mutex::new(map.clone()),
             truth: Mutex::new(map),
             is_fresh: true,
+            refresh_takes: Duration::ZERO,
             silent,
             answer,
             asked,
@@ -77,6 +81,7 @@ impl Reach for Arc<Played> {
 
     fn refresh(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
+            self.env.sleep(self.refresh_takes).await;
             *self.known.lock() = self.truth.lock().clone();
             self.is_fresh
         })

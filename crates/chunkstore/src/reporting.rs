@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use env::{Env, MachineUse};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use types::NodeId;
 
 use crate::block_service::BlockService;
@@ -29,6 +29,23 @@ pub struct Reporting {
 impl Reporting {
     /// For as long as the node lives.
     pub async fn run(self) {
+        // At once when it comes: from then on it may get chunks. But reports don't wait for the manager: units that go on without it would take all
+        // nodes for dead.
+        tokio::select! {
+            biased;
+            () = self.keep_contact() => {}
+            () = self.env.sleep(REPORT_INTERVAL) => {}
+        }
+        let contact = async {
+            loop {
+                self.keep_contact().await;
+                self.env.sleep(REPORT_INTERVAL).await;
+            }
+        };
+        join(contact, self.report_all()).await;
+    }
+
+    async fn report_all(&self) {
         let units = UnitWays::new(&self.env, self.reach.clone());
         let mut meter = self.env.machine_meter();
         let (mut machine, mut metered) = (meter.read(), self.env.now());
@@ -38,8 +55,6 @@ impl Reporting {
             if self.env.now().saturating_duration_since(metered) >= LOAD_INTERVAL {
                 (machine, metered) = (meter.read(), self.env.now());
             }
-            // At once when it comes: from then on it may get chunks.
-            self.keep_contact().await;
             let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
             join_all(map.shards.iter().map(|shard| self.report(&units, shard, round, machine))).await;

@@ -9,5 +9,6 @@ mod file;
 mod first;
 mod ledger;
 mod model;
+mod reporting;
 mod serving;
 mod support;

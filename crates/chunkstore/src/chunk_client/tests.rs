@@ -2,17 +2,120 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use env::Env;
+use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
-use types::NodeId;
+use format::chunk_place::{BlockPlace, ChunkPlaces};
+use parking_lot::Mutex;
+use types::{DeviceId, NodeId};
 
 use super::ways::Ways;
 use super::{ChunkClient, ChunkError};
 use crate::deliveries::Deliveries;
-use crate::limits::{CLIENT_PATIENCE, LOOK_AROUND_INTERVAL};
+use crate::limits::{CLIENT_PATIENCE, LOOK_AROUND_INTERVAL, MAX_TRIES};
+use crate::maintenance::Refusal;
+use crate::message::{Change, Found, LiveCopy, Mark, NodeAnswer, NodeRequest};
 use crate::played::{Played, map_of_nodes};
-use crate::protocol::{ChunkMap, HostAnswer, HostRequest};
-use crate::wire::encode;
+use crate::protocol::{BLOCKS, BlockRequest, ChunkMap, HostAnswer, HostRequest, UNITS, UnitAnswer, UnitRequest};
+use crate::wire::{decode, encode};
+
+/// A cluster whose unit answers registrations and commits so, by how many there were before, and whose other answers are good.
+fn unit_of_answers(
+    env: &Env,
+    register: impl Fn(u32) -> UnitAnswer + Send + Sync + 'static,
+    commit: impl Fn(u32) -> UnitAnswer + Send + Sync + 'static,
+    asked: Arc<Mutex<Vec<Asked>>>,
+) -> Arc<Played> {
+    let count = |asked: &Mutex<Vec<Asked>>, one: Asked| {
+        let mut asked = asked.lock();
+        asked.push(one);
+        asked.iter().filter(|other| other.what == one.what).count() as u32 - 1
+    };
+    let answer = move |_, service, payload: &Bytes| {
+        if service == BLOCKS {
+            let BlockRequest::Direct(to) = decode(payload).expect("a request") else { panic!("a direct one") };
+            return encode(&match to.request {
+                NodeRequest::Query => NodeAnswer::Live(LiveCopy {
+                    version: ChunkVersion { counter: 0, writer: 0 },
+                    era: Era::first(1),
+                    capacity: 100,
+                    is_settled: true,
+                    content: None,
+                }),
+                NodeRequest::Write { change: Change::End, .. } => {
+                    count(&asked, Asked { what: What::Delete, id: to.id });
+                    NodeAnswer::Done(Some(Mark::Dead))
+                }
+                _ => NodeAnswer::Done(None),
+            });
+        }
+        if service != UNITS {
+            return encode(&HostAnswer::NotRouted);
+        }
+        encode(&match decode(payload).expect("a request") {
+            UnitRequest::Register { .. } => register(count(&asked, Asked { what: What::Register, id: ChunkId::default() })),
+            UnitRequest::Commit(id) => commit(count(&asked, Asked { what: What::Commit, id })),
+            UnitRequest::Revoke(id) => {
+                count(&asked, Asked { what: What::Revoke, id });
+                UnitAnswer::Refused(Refusal::NotPending)
+            }
+            UnitRequest::Find(_) => UnitAnswer::Found(Found::Known { places: one_place(), wanted: 1 }),
+            other => panic!("{other:?}"),
+        })
+    };
+    Arc::new(Played::new(env, map_of_nodes(2, &[1], &[0]), Box::new(answer)))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    what: What,
+    id: ChunkId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Register,
+    Commit,
+    Revoke,
+    Delete,
+}
+
+fn one_place() -> ChunkPlaces {
+    ChunkPlaces::new(&[BlockPlace::new(DeviceId(1), 0).expect("a place")]).expect("one")
+}
+
+fn numbered(number: u32) -> ChunkId {
+    ChunkId { shard: ShardId(1), number: ChunkNumber(u64::from(number)), nonce: ChunkNonce(1) }
+}
+
+fn registered(number: u32) -> UnitAnswer {
+    UnitAnswer::Registered { id: numbered(number), places: one_place() }
+}
+
+/// The manager elects a leader, which takes longer than a registration waits: the put was refused for good.
+#[tokio::test(start_paused = true)]
+async fn a_put_waits_for_space_that_has_been_asked_for() {
+    let (env, asked) = (Env::simulated(1), Arc::default());
+    let register = |turn| if turn < 3 { UnitAnswer::Refused(Refusal::NoPlacesYet) } else { registered(turn) };
+    let cluster = unit_of_answers(&env, register, |_| UnitAnswer::Done, asked);
+    assert_eq!(client(&env, cluster).put(Bytes::from_static(b"content"), 1).await, Ok(numbered(3)));
+}
+
+/// It was put again under another id, and the first chunk stayed for ever: nobody knew its id.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_whose_commit_nobody_answered_for_is_taken_back() {
+    let (env, asked) = (Env::simulated(1), Arc::new(Mutex::new(Vec::new())));
+    // What the unit says does not tell whether it was committed: it was.
+    let commit = |turn| if turn < MAX_TRIES { UnitAnswer::Unknown } else { UnitAnswer::Done };
+    let cluster = unit_of_answers(&env, registered, commit, asked.clone());
+    let client = client(&env, cluster);
+    let id = client.put(Bytes::from_static(b"content"), 1).await.expect("it is stored");
+    client.finish().await;
+    assert_eq!(id, numbered(1));
+    let deleted: Vec<ChunkId> = asked.lock().iter().filter(|asked| asked.what == What::Delete).map(|asked| asked.id).collect();
+    assert_eq!(deleted, [numbered(0)]);
+}
 
 fn client(env: &Env, cluster: Arc<Played>) -> ChunkClient {
     ChunkClient::new(env, Arc::new(cluster), Deliveries::new(env), "nowhere:1".to_owned())

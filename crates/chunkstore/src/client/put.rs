@@ -28,6 +28,8 @@ pub struct Put {
     content: Bytes,
     round: Round,
     phase: Phase,
+    /// A commit was sent, and nobody has said what became of it.
+    uncommitted: Option<ChunkId>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +44,7 @@ impl Put {
     /// Begins; the content is not longer than what is registered.
     pub fn begin(new: NewChunk, content: Bytes) -> (Self, Next) {
         assert!(content.len() <= new.bytes as usize, "{} bytes of content", content.len());
-        let put = Put { new, content, round: Round(0), phase: Phase::Registering };
+        let put = Put { new, content, round: Round(0), phase: Phase::Registering, uncommitted: None };
         let next = Next { sends: put.sends(), outcome: None };
         (put, next)
     }
@@ -53,6 +55,11 @@ impl Put {
             Phase::Writing { id, .. } | Phase::Committing { id } => Some(id),
             Phase::Registering | Phase::Over => None,
         }
+    }
+
+    /// The chunk, if it may have been committed and that is not known.
+    pub fn uncommitted(&self) -> Option<ChunkId> {
+        self.uncommitted
     }
 
     pub fn step(&mut self, event: Event) -> Next {
@@ -67,6 +74,7 @@ impl Put {
             },
             (Event::Node { place, answer, .. }, Phase::Writing { .. }) => self.written(place, answer),
             (Event::Committed { result, .. }, Phase::Committing { id }) => {
+                self.uncommitted = None;
                 let outcome = result.map_or_else(Outcome::Refused, |()| Outcome::Stored(*id));
                 self.end(outcome)
             }
@@ -83,7 +91,7 @@ impl Put {
                 if durable.len() < places.as_slice().len() {
                     return Next::default();
                 }
-                self.phase = Phase::Committing { id };
+                (self.phase, self.uncommitted) = (Phase::Committing { id }, Some(id));
                 Next { sends: self.sends(), outcome: None }
             }
             NodeAnswer::Refused(refusal) if refusal != crate::message::NodeRefusal::Busy => {

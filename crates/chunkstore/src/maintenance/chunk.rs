@@ -71,6 +71,9 @@ pub enum Refusal {
     /// By the leader, which chooses places.
     #[error("there are not enough hosts with room for so many copies: add nodes with chunk space, or ask for fewer copies")]
     NoPlaces,
+    /// By the leader as well.
+    #[error("space for it has been asked for and is not there yet: try again")]
+    NoPlacesYet,
     #[error("too many registrations or relocations are under way")]
     Busy,
     #[error("there is no such chunk")]
@@ -97,7 +100,7 @@ impl Refusal {
             Refusal::Sealed | Refusal::UnderWay | Refusal::NotPending | Refusal::Places | Refusal::Page => ErrorKind::Conflict,
             Refusal::Size { .. } | Refusal::Grant => ErrorKind::Invalid,
             Refusal::NoRoom { .. } | Refusal::NoPlaces => ErrorKind::Full,
-            Refusal::Busy | Refusal::Archived => ErrorKind::Busy,
+            Refusal::Busy | Refusal::NoPlacesYet | Refusal::Archived => ErrorKind::Busy,
             Refusal::Unknown => ErrorKind::NotFound,
         }
     }

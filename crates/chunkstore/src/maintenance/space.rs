@@ -128,6 +128,12 @@ impl Space {
         after.chain(before).map(|(place, _)| *place)
     }
 
+    /// Devices on which blocks are granted. They are few where blocks are millions: a leader asks for them every second.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        self.free.keys().copied().filter(|device| self.blocks_from(*device, 0).next().is_some())
+    }
+
+    /// Blocks that were granted, in runs: device, first block, blocks.
     pub fn grants(&self) -> Vec<(DeviceId, u32, u32)> {
         runs(self.blocks.keys().copied())
     }

@@ -18,7 +18,7 @@ use env::{Instant, MachineUse};
 use format::chunk_command::{ChunkCommand, CopyOf, FormerCopy, Relocation};
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_place::BlockPlace;
-use manager::Snapshot;
+use manager::{CommandIndex, Snapshot};
 use tokio::sync::oneshot;
 use types::{DeviceId, NodeId};
 
@@ -47,6 +47,8 @@ pub struct Leading {
     refusals_since: Instant,
     /// The space that there was then: device, blocks, free blocks.
     space: Vec<(DeviceId, u32, u32)>,
+    /// The manager's state in which it was looked for last.
+    space_as_of: CommandIndex,
     pub leader: Leader,
     pub placing: Placing,
     pub links: BTreeMap<Host, Link>,
@@ -107,6 +109,7 @@ impl Leading {
             stock: None,
             refusals_since: now,
             space: Vec::new(),
+            space_as_of: CommandIndex::default(),
             leader,
             placing: Placing::new(placer),
             links: BTreeMap::new(),
@@ -203,9 +206,13 @@ impl Leading {
         self.stock = None;
     }
 
-    /// Whether the manager knows of other space than when it was looked at.
-    pub fn is_space_other(&self, state: &Snapshot) -> bool {
-        self.stock.is_some() && !self.space.iter().copied().eq(space_of(state))
+    /// Whether the manager knows of other space than when it was looked at. It is asked with every command of the unit: looking is for when the
+    /// manager's state is another one.
+    pub fn is_space_other(&mut self, state: &Snapshot) -> bool {
+        if self.stock.is_none() || std::mem::replace(&mut self.space_as_of, state.applied()) == state.applied() {
+            return false;
+        }
+        !self.space.iter().copied().eq(space_of(state))
     }
 
     /// Whether a copy found no place since this was asked last, though there is space to be had.
@@ -236,7 +243,7 @@ impl Leading {
             self.refusals_since = now;
             self.placing.forget_refused();
         }
-        self.space = space_of(state).collect();
+        (self.space, self.space_as_of) = (space_of(state).collect(), state.applied());
         let heard = self.heard_of(now, state, unit.shard());
         self.placing.take_stock(state, unit, |node| heard.get(&node).copied().unwrap_or_default());
         true
@@ -264,7 +271,7 @@ impl Leading {
         match (other.filter(is_good), from) {
             (Some(other), _) => Some(Order::Propose(other)),
             (None, None) => Some(give_up_growth(id)),
-            (None, Some(from)) if is_lost => self.give_up_place(now, unit, id, from),
+            (None, Some(from)) if is_lost => self.give_up_place(now, state, unit, id, from),
             (None, Some(_)) => None,
         }
     }

@@ -66,10 +66,12 @@ pub struct UnitMember {
     pub(super) settling: Turn,
     pub(super) pages: PageWork,
     placer: PlacerChoice,
+    /// The node's: a leadership that needs pages begins when it has a permit.
+    beginning: Turn,
 }
 
 impl UnitMember {
-    /// Takes part in the group until it is dropped.
+    /// Takes part in the group until it is dropped. `beginning` is shared by the node's units.
     pub fn start(
         env: &Env,
         shard: ShardId,
@@ -77,6 +79,7 @@ impl UnitMember {
         manager: Arc<Manager>,
         reach: Arc<dyn Reach>,
         settings: ChunkSettings,
+        beginning: Turn,
     ) -> Arc<UnitMember> {
         let member = Arc::new(UnitMember {
             env: env.clone(),
@@ -94,6 +97,7 @@ impl UnitMember {
             settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
             placer: settings.placer,
+            beginning,
         });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
@@ -130,6 +134,8 @@ impl UnitMember {
         let hosts = self.hosts(&self.manager.snapshot());
         let seed = self.env.random_u64();
         let begins = Begins::after(*self.newest_stream.lock(), term.0);
+        let has_pages = self.group.look(|machine| machine.unit().pages().next().is_some());
+        let _turn = if has_pages { Some(self.beginning.acquire().await) } else { None };
         let pages = self.all_pages().await;
         let begun = self.group.read(ReadMode::Confirmed, |machine| {
             let entries = machine.unit().lookup_entries(&pages)?;
@@ -251,7 +257,7 @@ impl UnitMember {
     /// A node that has come is used at once, not when it is time to look at nodes and devices again.
     fn notice_space(self: &Arc<Self>) {
         let state = self.manager.snapshot();
-        if self.leading.lock().as_ref().is_some_and(|leading| leading.is_space_other(&state)) {
+        if self.leading.lock().as_mut().is_some_and(|leading| leading.is_space_other(&state)) {
             self.look_anew();
         }
     }

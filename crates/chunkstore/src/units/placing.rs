@@ -112,6 +112,9 @@ impl Placing {
         avoid: &[NodeId],
         random: &mut Random<'_>,
     ) -> Result<ChunkPlaces, NoPlaces> {
+        if copies > MAX_CHUNK_COPIES {
+            return Err(NoPlaces::AtAll);
+        }
         let avoided: Vec<Node> = avoid.iter().filter_map(|node| self.leave_out(*node)).collect();
         let mut places = self.choose_beside(unit, wanted, copies, (&[], None), random);
         let is_any_avoided = !avoided.is_empty();

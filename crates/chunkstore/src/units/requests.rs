@@ -96,7 +96,9 @@ impl UnitMember {
                     }
                     self.env.sleep(SPACE_LOOK).await;
                 }
-                Err(_) => return Err(UnitAnswer::Refused(Refusal::NoPlaces)),
+                // Its client tries again: the manager has space, and an election of its leader may take longer than this waits.
+                Err(NoPlaces::Yet) => return Err(UnitAnswer::Refused(Refusal::NoPlacesYet)),
+                Err(NoPlaces::AtAll) => return Err(UnitAnswer::Refused(Refusal::NoPlaces)),
             }
         }
     }

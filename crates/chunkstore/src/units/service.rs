@@ -10,11 +10,12 @@ use format::chunk_id::ShardId;
 use manager::{Manager, ShardRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use types::NodeId;
 
 use super::machine::UnitMachine;
-use super::member::UnitMember;
-use crate::limits::START_REST;
+use super::member::{Turn, UnitMember};
+use crate::limits::{MAX_BEGINNING, START_REST};
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
@@ -32,6 +33,7 @@ pub struct Units {
     reach: Arc<dyn Reach>,
     units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
     settings: ChunkSettings,
+    beginning: Turn,
 }
 
 impl Units {
@@ -43,7 +45,8 @@ impl Units {
         reach: Arc<dyn Reach>,
         settings: ChunkSettings,
     ) -> Units {
-        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), settings }
+        let beginning = Arc::new(Semaphore::new(MAX_BEGINNING));
+        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), settings, beginning }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
@@ -85,7 +88,15 @@ impl Units {
         if record.founders.contains(&self.me) && group.status().addresses.is_empty() {
             self.found(record, &group, state).await;
         }
-        let unit = UnitMember::start(&self.env, shard, group, self.manager.clone(), self.reach.clone(), self.settings);
+        let unit = UnitMember::start(
+            &self.env,
+            shard,
+            group,
+            self.manager.clone(),
+            self.reach.clone(),
+            self.settings,
+            self.beginning.clone(),
+        );
         self.units.lock().insert(shard, unit);
         Ok(())
     }

@@ -78,17 +78,18 @@ impl UnitMember {
         }
         self.in_turn(&self.settling, async move |member| {
             let shard = member.shard.0;
+            // First, since registrations wait for these.
+            for device in short {
+                if let Err(error) = member.manager.grant_bulk(shard, device).await {
+                    tracing::debug!(shard, device = device.0, %error, "asking for a bulk");
+                }
+            }
             let mut taken_back = Vec::new();
             for (device, first_block) in released {
                 match member.manager.release_bulk(shard, device, first_block).await {
                     // Of a device that is gone there is nothing to take back.
                     Ok(()) | Err(ManagerError::Refused(_)) => taken_back.push(ChunkCommand::Released { device, first_block }),
                     Err(error) => tracing::debug!(shard, device = device.0, %error, "giving a bulk back"),
-                }
-            }
-            for device in short {
-                if let Err(error) = member.manager.grant_bulk(shard, device).await {
-                    tracing::debug!(shard, device = device.0, %error, "asking for a bulk");
                 }
             }
             // Until it is known here what was granted, and that what was given back is not the shard's any more.

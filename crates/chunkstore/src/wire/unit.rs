@@ -215,6 +215,7 @@ impl Wire for Refusal {
             Refusal::NoPlaces => out.put_u8(10),
             Refusal::Archived => out.put_u8(11),
             Refusal::Page => out.put_u8(12),
+            Refusal::NoPlacesYet => out.put_u8(13),
         }
     }
 
@@ -232,6 +233,7 @@ impl Wire for Refusal {
             10 => Refusal::NoPlaces,
             11 => Refusal::Archived,
             12 => Refusal::Page,
+            13 => Refusal::NoPlacesYet,
             found => return Err(input.unknown("refusal", found)),
         })
     }

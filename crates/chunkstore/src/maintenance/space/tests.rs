@@ -82,10 +82,12 @@ fn blocks_are_released_when_nothing_is_in_them() {
     assert_eq!(space.free(device), FreeBlocks { empty: 3, with_room: 4 });
     assert_eq!((space.room(place(0)), space.grants()), (None, vec![(device, 4, 4)]));
     assert!(space.released().iter().eq(&[(device, 0)]));
+    assert!(space.devices().eq([device]));
     space.give_back(place(5), &held(CHUNK_BYTES));
     space.release(device, 4, 4).expect("they are empty now");
     space.forget_released(device, 0);
     assert!(space.released().iter().eq(&[(device, 4)]));
+    assert_eq!(space.devices().count(), 0, "nothing is left there");
     space.grant(device, 0, 4).expect("it may be granted again");
     assert_eq!(space.free(device), FreeBlocks { empty: 4, with_room: 4 });
 }

@@ -11,7 +11,7 @@
 
 use env::Instant;
 use format::chunk_command::{ChunkCommand, Relocation};
-use format::chunk_id::{ChunkId, ChunkNumber};
+use format::chunk_id::{ChunkId, ChunkNumber, ShardId};
 use format::chunk_page::ChunkRow;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::Snapshot;
@@ -19,7 +19,7 @@ use manager::Snapshot;
 use super::ailing::Found;
 use super::{Leading, Leaving};
 use crate::leader::Order;
-use crate::limits::{MAX_GROWTH_LOOKS, MAX_REPAIRS, SHRINK_WAIT};
+use crate::limits::{CLOSED_SILENCE, MAX_GROWTH_LOOKS, MAX_REPAIRS, NODE_SILENCE, SHRINK_WAIT};
 use crate::maintenance::MaintenanceUnit;
 use crate::placement::Random;
 
@@ -97,18 +97,30 @@ impl Leading {
         places.iter().all(|place| is_heard(place) && !self.leader.lost().holds(place) && found.is_sound(id, place))
     }
 
+    /// Whether nodes that are there may not have had their turn to report to a new leader.
+    fn is_unheard(&self, now: Instant, state: &Snapshot, shard: ShardId) -> bool {
+        let is_open = state.shard(shard.0).is_none_or(|shard| shard.is_open);
+        let turn = if is_open { NODE_SILENCE } else { CLOSED_SILENCE };
+        now.saturating_duration_since(self.began) < turn
+    }
+
     /// A lost copy has found no place. After a while the others do without it: until then nothing of the chunk can be modified.
     pub(super) fn give_up_place(
         &mut self,
         now: Instant,
+        state: &Snapshot,
         unit: &MaintenanceUnit,
         id: ChunkId,
         from: BlockPlace,
     ) -> Option<Order> {
-        if !self.growing.lacks_target(now) || !self.leader.lost().holds(from) {
+        if !self.growing.lacks_target(now) || !self.leader.lost().holds(from) || self.is_unheard(now, state, id.shard) {
             return None;
         }
         let places = unit.places_of(id).filter(|places| !self.is_gone(places))?;
+        // Where hardly anybody is heard, nothing is known of who has room; and those that stay are asked.
+        if self.placing.hosts_up() < places.as_slice().len() - 1 {
+            return None;
+        }
         env::mark("chunks: a lost copy done without");
         tracing::info!(%id, device = from.device().0, copies = places.as_slice().len() - 1, "a lost copy is done without");
         Some(Order::Propose(ChunkCommand::Relocate(Relocation { id, from: Some(from), to: None, is_lost: true })))

@@ -89,7 +89,7 @@ impl Leading {
     /// Devices that the manager has forgotten and about which nobody answers any more, and blocks that are condemned.
     fn notice_lost(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, found: &Found) {
         let mut is_news = false;
-        for (device, ..) in unit.grants().into_iter().filter(|(device, ..)| state.device(*device).is_none()) {
+        for device in unit.devices().filter(|device| state.device(*device).is_none()) {
             let since = *self.forgotten.entry(device).or_insert(now);
             is_news |= now.saturating_duration_since(since) >= LOSS_WAIT && self.leader.lose(device);
         }
@@ -190,7 +190,7 @@ impl Leading {
             let begun = orders.len();
             for (id, from) in due {
                 let command = self.relocation(state, unit, id, Leaving::lost(from), random);
-                orders.extend(command.map(Order::Propose).or_else(|| self.give_up_place(now, unit, id, from)));
+                orders.extend(command.map(Order::Propose).or_else(|| self.give_up_place(now, state, unit, id, from)));
             }
             room.take(orders.len() - begun);
         }
@@ -205,8 +205,7 @@ impl Leading {
     pub(super) fn silent_devices(&self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> BTreeSet<DeviceId> {
         let node = |device: DeviceId| state.device(device)?.node;
         let is_silent = |device| node(device).is_none_or(|node| self.is_silent(now, state, unit.shard(), node));
-        let devices: BTreeSet<DeviceId> = unit.grants().into_iter().map(|(device, ..)| device).collect();
-        devices.into_iter().filter(|device| is_silent(*device)).collect()
+        unit.devices().filter(|device| is_silent(*device)).collect()
     }
 
     /// Whether all of these places are lost for good.
@@ -423,6 +422,9 @@ impl Room {
         lost: &Lost,
         copies: impl Iterator<Item = (ChunkId, BlockPlace)>,
     ) -> Vec<(ChunkId, BlockPlace)> {
+        if self.all == 0 {
+            return Vec::new();
+        }
         // Of places that are lost nobody is asked.
         let is_awaited = |place: BlockPlace| self.silent.contains(&place.device()) && !lost.holds(place);
         let waits = |id| unit.places_of(id).is_some_and(|places| places.iter().any(is_awaited));

@@ -45,6 +45,10 @@ impl Sweep {
         if self.open_hosts != *open_hosts {
             self.grown.clear();
             self.open_hosts.clone_from(open_hosts);
+            // What is being looked at was chosen for the former ones.
+            if self.is_for_growth() {
+                self.under_way = None;
+            }
         }
     }
 

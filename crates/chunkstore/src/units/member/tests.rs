@@ -21,7 +21,7 @@ use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 use wal::RegionStore;
 
 use super::super::service::Units;
-use super::UnitMember;
+use super::{UnitMember, new_turn};
 use crate::limits::{
     LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, START_REST, STOCK_AGE,
 };
@@ -121,7 +121,8 @@ impl Rig {
         group.initialize(&BTreeMap::from([(id, node(OWN).address)])).await.expect("it is new");
         let played = Arc::new(Played::new(&env, map_of_nodes(nodes.len() as u32 + 1, &[1], &[1]), answer));
         let reach = Arc::new(played.clone());
-        let member = UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default());
+        let member =
+            UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default(), new_turn());
         let rig = Rig { env, manager, group, played, member, calls: 0, node: consensus };
         rig.wait(|rig| rig.member.is_leading()).await;
         rig
@@ -412,4 +413,22 @@ async fn a_unit_that_could_not_start_is_started_later() {
     rig.node.stop_group(id).await;
     rig.env.sleep(START_REST).await;
     assert!(units.unit(SHARD).is_some());
+}
+
+/// "Add nodes" was said where there is space, and its client did not try again.
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_waits_in_vain_for_space_that_there_is_may_be_tried_again() {
+    let mut rig = Rig::new(12).await;
+    assert_eq!(rig.register(100).await, UnitAnswer::Refused(Refusal::NoPlaces), "there is none");
+    // The manager can't be asked for it.
+    let turn = rig.member.settling.clone().acquire_owned().await.expect("it is open");
+    rig.volume(1, 64).await;
+    assert_eq!(rig.register(100).await, UnitAnswer::Refused(Refusal::NoPlacesYet));
+    drop(turn);
+    rig.wait(|rig| rig.room(place(1, 0)).is_some()).await;
+    let report = UnitRequest::Report(report(OWN.0, Vec::new(), Vec::new()));
+    assert_eq!(rig.member.answer(report).await, UnitAnswer::Done);
+    rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
+    let answer = rig.register(100).await;
+    assert!(matches!(answer, UnitAnswer::Registered { .. }), "{answer:?}");
 }

@@ -193,6 +193,7 @@ fn answers_of_units() {
         (Refusal::Archived, "0b".to_owned()),
         (Refusal::Page, "0c".to_owned()),
         (Refusal::NoPlaces, "0a".to_owned()),
+        (Refusal::NoPlacesYet, "0d".to_owned()),
     ];
     for (refusal, expected) in rows {
         stands_as(&UnitAnswer::Refused(refusal), &format!("0104 {expected}"));

@@ -70,7 +70,7 @@ fn values_without_a_meaning_within_a_message() {
     assert_eq!(refused::<NodeAnswer>(dead(2)).to_string(), "node's answer: field is_settled at byte 6: value 2 has no meaning");
     assert_eq!(refused::<NodeAnswer>(vec![1, 6, 3]).field, "mark");
     assert_eq!(refused::<NodeAnswer>(vec![1, 8, 8]).field, "refusal");
-    assert_eq!(refused::<UnitAnswer>(vec![1, 4, 13]).field, "refusal");
+    assert_eq!(refused::<UnitAnswer>(vec![1, 4, 14]).field, "refusal");
     assert_eq!(refused::<HostAnswer>(vec![1, 1, 0]).field, "received", "an answer says what was received");
     let mut settle = encode(&BlockRequest::Direct(head(NodeRequest::Settle(crate::message::Mark::Dead)))).to_vec();
     *settle.last_mut().expect("a mark") = 0;

@@ -245,6 +245,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::Archived),
         Just(Refusal::Page),
         Just(Refusal::NoPlaces),
+        Just(Refusal::NoPlacesYet),
     ]
 }
 

@@ -12,7 +12,7 @@ use types::DeviceId;
 
 use super::{Healing, lost_copies};
 use crate::leader::Order;
-use crate::limits::{LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE};
+use crate::limits::{LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE, SHRINK_WAIT};
 use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::message::{LiveCopy, NodeAnswer};
 use crate::protocol::DamagedBlock;
@@ -288,4 +288,39 @@ fn the_audit_passes_over_pages_that_cannot_be_read() {
     let behind: usize = (0..=pages.len()).map(|_| leading.audit(&unit, &unread).map_or(0, |orders| orders.len())).sum();
     assert_eq!(behind, pages.len(), "the pages' own copies");
     assert_eq!(leading.audit(&unit, &BTreeSet::new()), Err(pages[0]));
+}
+
+/// The look for missing copies panicked, and took all of them in a build that checks no sums.
+#[tokio::test(start_paused = true)]
+async fn lost_copies_that_take_all_room_leave_none_to_missing_ones() {
+    let mut cluster = Cluster::new().await;
+    let lost = cluster.put(&[0, 1], 100, MAX_REPAIRS + 1);
+    let missing = cluster.put(&[2, 1], 100, 1)[0];
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    let place = cluster.unit.places_of(missing).expect("it is there").as_slice()[0];
+    leading.audited(missing, place, Era(0), &NodeAnswer::Absent);
+    assert!(leading.leader.lose(DeviceId(0)));
+    assert_eq!(cluster.healed(&mut leading), lost[..MAX_REPAIRS]);
+}
+
+/// While the manager had no leader nobody reported, and every lost copy was done without, though there were hosts with room.
+#[tokio::test(start_paused = true)]
+async fn no_place_is_given_up_while_hardly_anybody_is_heard() {
+    let mut cluster = Cluster::new().await;
+    cluster.put(&[0, 1, 2], 100, 1);
+    let mut leading = cluster.leading(&[]);
+    assert!(leading.leader.lose(DeviceId(0)));
+    let mut is_given_up = |heard: &[u32]| {
+        let is_shrunk = |order: &Order| matches!(order, Order::Propose(ChunkCommand::Relocate(Relocation { to: None, .. })));
+        (0..SHRINK_WAIT.as_secs() + 2).any(|_| {
+            cluster.now = cluster.now + Duration::from_secs(1);
+            heard.iter().for_each(|node| _ = leading.reported(cluster.now, report(*node, Vec::new(), Vec::new())));
+            let state = cluster.manager.snapshot();
+            leading.take_stock(cluster.now, &state, &cluster.unit);
+            leading.heal(cluster.now, &state, &cluster.unit, &mut || 1).orders.iter().any(is_shrunk)
+        })
+    };
+    // Nodes 2 and 3 have the other copies.
+    assert!(!is_given_up(&[]) && !is_given_up(&[2]));
+    assert!(is_given_up(&[2, 3]));
 }

@@ -153,6 +153,10 @@ fn pages_are_looked_at_for_chunks_that_can_grow_after_all_others() {
     sweep.pass(found.id.number, 0);
     let again = sweep.due(&unit, &BTreeSet::new()).expect("the same page");
     assert!(again.id == found.id && sweep.is_for_growth());
+    // It was looked at for chunks that grow on the former hosts.
+    sweep.look_for_growth(&[2, 3].into());
+    sweep.pass(again.id.number, 0);
+    assert_eq!(sweep.due(&unit, &BTreeSet::new()).map(|page| page.id), Some(found.id));
     sweep.pass(again.id.number, 0);
     assert_eq!(sweep.due(&unit, &BTreeSet::new()), None);
     sweep.look_for_growth(&[1, 2].into());
