@@ -129,8 +129,9 @@ impl Inner {
     /// move that it has just made, and would go back to where the record stood before the last of them.
     pub(crate) fn greet(&self, member: &Member, cell: &Cell, added: &[GatewayId]) {
         let view = cell.number();
-        let hello = Item::Hello { view, epoch: self.epochs.present(), installed: self.remembered.epoch() };
         let (joined, leader) = (self.has_joined(), member.heard.lock().leader);
+        let installed = joined.then(|| self.remembered.epoch());
+        let hello = Item::Hello { view, epoch: self.epochs.present(), installed };
         cell.others().iter().for_each(|to| member.push(*to, &hello));
         self.tell_moves(member);
         for to in cell.others() {

@@ -39,8 +39,8 @@ impl Inner {
         member.progress.wait_for(|_| member.all_carried() && member.heard.lock().undecided.is_empty()).await;
         let (unsaved, epoch, installed) = {
             let mut heard = member.heard.lock();
-            let newest = |of: fn(&(Epoch, Epoch)) -> Epoch| heard.hello.values().map(of).max().unwrap_or_default();
-            let (epoch, installed) = (newest(|hello| hello.0), newest(|hello| hello.1));
+            let epoch = heard.hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default();
+            let installed = heard.hello.values().filter_map(|(_, installed)| *installed).max().unwrap_or_default();
             (std::mem::take(&mut heard.unsaved), epoch, installed)
         };
         // The newest: one that was merged since, without another epoch, names runs whose zones may be reset already, and it was told to those who

@@ -100,7 +100,7 @@ pub(crate) struct Heard {
     /// Removed gateways that are not decided here.
     pub undecided: BTreeSet<GatewayId>,
     /// Of this view, from each other member:
-    pub hello: BTreeMap<GatewayId, (Epoch, Epoch)>,
+    pub hello: BTreeMap<GatewayId, (Epoch, Option<Epoch>)>,
     pub carried: BTreeSet<GatewayId>,
     pub holding: BTreeSet<GatewayId>,
     /// Shards of this gateway that hold everything that was recovered.

@@ -172,7 +172,7 @@ impl Inner {
     }
 
     /// From where the checkpoint of the member ends that has come least far: what a newer one has, be it that a removed gateway has
-    /// written it down itself, that gateway may not have told to all.
+    /// written it down itself, that gateway may not have told to all. One that joins is not waited for: it has the newest checkpoint before it serves.
     async fn walk_logs(&self, member: &Member, has_joined: bool, read: &[DeviceId]) -> Result<FoundRecords, EngineError> {
         let held = |device: &DeviceId| {
             let reason = || format!("device {device} was fenced, and this gateway has no hold on it yet");
@@ -181,7 +181,7 @@ impl Inner {
         let devices: Vec<Arc<dyn LogTarget>> = read.iter().map(held).collect::<Result<_, _>>()?;
         let least = {
             let heard = member.heard.lock();
-            heard.hello.values().map(|(_, installed)| *installed).fold(self.remembered.epoch(), Epoch::min)
+            heard.hello.values().filter_map(|(_, installed)| *installed).fold(self.remembered.epoch(), Epoch::min)
         };
         let own = self.checkpoints.lock().await.as_of(least);
         let manifest = if has_joined { own } else { self.newest_manifest()?.unwrap_or(own) };

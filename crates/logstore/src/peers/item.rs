@@ -17,11 +17,11 @@ pub(crate) enum Item {
     /// About all keys.
     All(CellMessage),
     /// A member's first words in a view, before its [`CellMessage::Carried`]: its present epoch and that of the newest checkpoint that
-    /// it has taken in.
+    /// it has taken in. One that joins has taken in none: it reads the newest of all when nothing is undecided any more.
     Hello {
         view: ViewNumber,
         epoch: Epoch,
-        installed: Epoch,
+        installed: Option<Epoch>,
     },
     /// To a gateway that joins, before [`CellMessage::Carried`]: names that are in no checkpoint that the sender has taken in.
     Unsaved {

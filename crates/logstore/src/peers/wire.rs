@@ -27,6 +27,9 @@ const MIN_ROW_BYTES: usize = 100;
 /// A damaged copy has at least this many: its place, and that no owner is known.
 const DAMAGED_BYTES: usize = 13;
 
+/// Stands for the checkpoint of a gateway that joins.
+const NONE_INSTALLED: Epoch = Epoch(u64::MAX);
+
 /// A batch that can't be read.
 pub type WireError = DecodeError;
 
@@ -121,7 +124,9 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
     match item {
         Item::Key { message, name } => encode_message(message, name.as_deref(), &mut put),
         Item::All(message) => encode_cell_message(message, &mut put),
-        Item::Hello { view, epoch, installed } => put.kind(kind::HELLO).u64(view.0).u64(epoch.0).u64(installed.0).end(),
+        Item::Hello { view, epoch, installed } => {
+            put.kind(kind::HELLO).u64(view.0).u64(epoch.0).u64(installed.unwrap_or(NONE_INSTALLED).0).end();
+        }
         Item::Unsaved { names } => {
             put.kind(kind::UNSAVED).u32(names.len() as u32);
             names.iter().for_each(|name| name.encode_into(put.0));
@@ -211,7 +216,10 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
             let gateways = (0..count).map(|_| reader.u16("gateway").map(GatewayId)).collect::<Result<_, _>>()?;
             Item::All(CellMessage::Decided { gateways })
         }
-        kind::HELLO => Item::Hello { view: view(reader)?, epoch: epoch(reader)?, installed: epoch(reader)? },
+        kind::HELLO => {
+            let (view, epoch, installed) = (view(reader)?, epoch(reader)?, epoch(reader)?);
+            Item::Hello { view, epoch, installed: Some(installed).filter(|installed| *installed != NONE_INSTALLED) }
+        }
         kind::UNSAVED => {
             let count = reader.u32("names")? as usize;
             reader.check_count(at + 1, count, MIN_ROW_BYTES, "names")?;

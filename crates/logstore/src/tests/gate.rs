@@ -33,6 +33,7 @@ pub enum Rule {
 pub struct Gates {
     rules: Mutex<BTreeMap<(GatewayId, DeviceId), Rule>>,
     waiting: Mutex<Vec<Waiting>>,
+    walks: Mutex<Vec<(GatewayId, DeviceId, WalkRange)>>,
 }
 
 enum Waiting {
@@ -61,6 +62,14 @@ impl Gates {
             Some(rule) => drop(self.rules.lock().insert(way, rule)),
             None => drop(self.rules.lock().remove(&way)),
         }
+    }
+
+    /// Where this gateway's walks of whole logs began since this was asked last.
+    pub fn take_walks(&self, gateway: GatewayId) -> Vec<(DeviceId, LogVector)> {
+        let walks = std::mem::take(&mut *self.walks.lock()).into_iter().filter(|(by, ..)| *by == gateway);
+        walks
+            .filter_map(|(_, device, range)| if let WalkRange::From(from) = range { Some((device, from)) } else { None })
+            .collect()
     }
 
     /// Lands and tells what waits of this gateway; the outcomes.
@@ -182,6 +191,7 @@ impl LogTarget for Gate {
     }
 
     fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {
+        self.gates.walks.lock().push((self.gateway, self.local.id(), range.clone()));
         self.local.walk(range, verify_payload)
     }
 

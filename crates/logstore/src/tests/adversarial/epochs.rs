@@ -2,9 +2,12 @@
 
 use super::super::gate::Rule;
 use super::{A_WHILE, CellRig, all_read, checkpoint, devices_of, get, put, put_if, removing};
+use crate::Manifests;
 use crate::checkpoint::CheckpointState;
-use crate::tests::support::{key, simulate};
-use engine::{Condition, EngineError, ObjectEngine};
+use crate::tests::support::{MemoryManifests, key, simulate};
+use crate::watched::Watched;
+use device::LogVector;
+use engine::{Condition, EngineError, EngineFuture, ObjectEngine};
 use format::manifest::Manifest;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -205,5 +208,66 @@ fn a_checkpoint_waits_for_the_members_of_the_view_in_which_it_began() {
         assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
         removal.await.unwrap();
         all_read(&rig, "key", Some("new")).await;
+    });
+}
+
+/// The manager of a gateway that can't ask it yet.
+struct Unreached {
+    manager: Arc<MemoryManifests>,
+    is_reached: Watched<bool>,
+}
+
+impl Manifests for Unreached {
+    fn load(&self) -> Option<Vec<u8>> {
+        self.manager.load()
+    }
+
+    fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
+        self.manager.install(expected, epoch, manifest)
+    }
+
+    fn reach(&self) -> EngineFuture<'_, ()> {
+        Box::pin(async {
+            self.is_reached.wait_for(|is_reached| *is_reached).await;
+            Ok(())
+        })
+    }
+
+    fn incarnation(&self) -> EngineFuture<'_, u64> {
+        self.manager.incarnation()
+    }
+}
+
+/// A gateway is removed while another joins. Caught: one that joins and says that it has no checkpoint, as if it lagged. All logs were walked from their
+/// starts, and everything that the removed gateway had ever written was told to all.
+#[test]
+fn a_recovery_beside_a_gateway_that_joins_walks_from_the_newest_checkpoint() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(182, 2).await);
+        let [leader, second] = &rig.gateways()[..] else { panic!("two gateways") };
+        put(second, "key", "covered").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        leader.inner.checkpoint().await.unwrap();
+        put(second, "other", "uncovered").await.unwrap();
+        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
+        let joining = rig.env.spawn({
+            let (rig, manifests) = (rig.clone(), manifests.clone());
+            async move { rig.join_by(manifests).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        rig.kill(second);
+        rig.gates.take_walks(leader.inner.me);
+        let removal = removing(&rig, &[1]);
+        rig.env.sleep(A_WHILE).await;
+        let walks = rig.gates.take_walks(leader.inner.me);
+        assert!(!joining.is_finished() && walks.len() == 3, "{walks:?}");
+        assert!(walks.iter().all(|(_, from)| *from != LogVector::START), "{walks:?}");
+        manifests.is_reached.change(|is_reached| *is_reached = true);
+        joining.await.unwrap();
+        removal.await.unwrap();
+        for gateway in rig.gateways() {
+            assert_eq!(get(&gateway, "key").await.as_deref(), Some("covered"), "at {}", gateway.inner.me);
+        }
+        all_read(&rig, "other", Some("uncovered")).await;
     });
 }

@@ -171,7 +171,7 @@ fn a_batch_of_a_removed_gateway_that_was_waiting_concludes_nothing() {
             Message::Conclude { hash: name.entry.hash, write: name.entry.write, entry: Some(name.entry), freeze: None };
         // Behind something that waits for a view after the next one.
         let view = ViewNumber(removed.member_status().unwrap().view.0 + 2);
-        let hello = Item::Hello { view, epoch: name.entry.epoch, installed: name.entry.epoch };
+        let hello = Item::Hello { view, epoch: name.entry.epoch, installed: Some(name.entry.epoch) };
         let waiting =
             hear_next(&rig, &rest[1], &removed, vec![hello, Item::Key { message: conclusion, name: Some(Box::new(name)) }]);
         let waiting = waiting.await;
