@@ -5,7 +5,8 @@
 //! one before: then that epoch's entries are complete, and everything not yet checkpointed stands behind the log positions
 //! read before the advance.
 //!
-//! Invariant: at most two epochs have members, the present one and its predecessor.
+//! Invariant: at most two epochs have members, the present one and the one that was present before it. One of the two numbers is odd: members are
+//! counted by that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
@@ -59,11 +60,21 @@ impl Epochs {
         }
     }
 
-    /// Begins the next epoch; returns the one that ended. The epoch before it must have drained.
-    pub fn advance(&self) -> Epoch {
+    /// The epoch to begin next on the way to this one: that one, or first another whose members are not counted with those of the present one.
+    pub fn step_towards(&self, epoch: Epoch) -> Epoch {
+        let present = self.present();
+        match (epoch.0 - present.0) % 2 {
+            1 => epoch,
+            _ => Epoch(present.0 + 1),
+        }
+    }
+
+    /// Begins an epoch that is a [step](Epochs::step_towards) away; returns the one that ended. The one before that must have drained.
+    pub fn advance_to(&self, next: Epoch) -> Epoch {
         // That it has drained can't be asserted by its count: a straggler of `enter` may just be counting itself in and out.
         let ended = self.present.load(Ordering::SeqCst);
-        self.present.store(ended + 1, Ordering::SeqCst);
+        assert!(next.0 > ended && (next.0 - ended) % 2 == 1, "epoch {next} can't begin while {ended} is the present one");
+        self.present.store(next.0, Ordering::SeqCst);
         Epoch(ended)
     }
 
@@ -107,7 +118,7 @@ mod tests {
         let epochs = Arc::new(Epochs::starting_at(Epoch(7)));
         let first = epochs.enter();
         assert_eq!(first, Epoch(7));
-        assert_eq!(epochs.advance(), Epoch(7));
+        assert_eq!(epochs.advance_to(Epoch(8)), Epoch(7));
         assert_eq!(epochs.enter(), Epoch(8));
         let drained = tokio::spawn({
             let epochs = epochs.clone();
@@ -119,6 +130,26 @@ mod tests {
         drained.await.unwrap();
     }
 
+    /// Caught: one step whatever the numbers. Members of both epochs would be counted together, and the one that ended would never drain.
+    #[tokio::test]
+    async fn an_epoch_far_ahead_is_two_steps_away_at_most() {
+        for goal in [1_000_000, 1_000_001] {
+            let epochs = Epochs::starting_at(Epoch(7));
+            let mut steps = 0;
+            while epochs.present() < Epoch(goal) {
+                let _before = epochs.enter();
+                let ended = epochs.advance_to(epochs.step_towards(Epoch(goal)));
+                let after = epochs.enter();
+                assert!(futures_util::poll!(std::pin::pin!(epochs.drained(ended))).is_pending());
+                epochs.leave(ended);
+                assert!(futures_util::poll!(std::pin::pin!(epochs.drained(ended))).is_ready());
+                epochs.leave(after);
+                steps += 1;
+            }
+            assert_eq!((epochs.present(), steps <= 2), (Epoch(goal), true), "{steps} steps");
+        }
+    }
+
     #[tokio::test]
     async fn a_future_that_is_dropped_leaves_its_epoch() {
         let epochs = Epochs::starting_at(Epoch(7));
@@ -128,7 +159,7 @@ mod tests {
             drop(stay);
         });
         assert!(futures_util::poll!(&mut operation).is_pending());
-        let ended = epochs.advance();
+        let ended = epochs.advance_to(Epoch(8));
         assert!(futures_util::poll!(std::pin::pin!(epochs.drained(ended))).is_pending());
         drop(operation);
         assert!(futures_util::poll!(std::pin::pin!(epochs.drained(ended))).is_ready());
@@ -153,7 +184,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for _ in 0..500 {
-                let ended = epochs.advance();
+                let ended = epochs.advance_to(Epoch(epochs.present().0 + 1));
                 epochs.drained(ended).await;
             }
         });

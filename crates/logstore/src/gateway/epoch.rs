@@ -21,7 +21,7 @@ impl Inner {
     pub(crate) async fn end_epochs(self: &Arc<Self>) -> Result<Epoch, EngineError> {
         let Some(member) = &self.member else {
             let ended = self.epochs.present();
-            self.advance();
+            self.advance_towards(Epoch(ended.0 + 1));
             self.epochs.drained(ended).await;
             return Ok(ended);
         };
@@ -97,29 +97,32 @@ impl Inner {
     /// view was installed: the members of that one were told how far this gateway was, and its leader counts from there.
     pub(crate) async fn begin_epoch(self: &Arc<Self>, view: ViewNumber, epoch: Epoch) {
         let Some(member) = &self.member else { return };
-        {
+        let begun = {
             let _one_at_a_time = member.advancing.lock().await;
             while let Some(ended) = self.advance_in(member, view, epoch) {
                 self.epochs.drained(ended).await;
             }
-        }
-        let begun = self.epochs.present();
+            // Still alone: whoever is next may begin another epoch, and what is told must have drained.
+            self.epochs.present()
+        };
         let staged = self.staged_now();
         member.push_to_all(&Item::EpochBegun { view, epoch: begun, staged });
         member.moved();
     }
 
-    /// Begins the next epoch on the way to this one; the epoch that ended. None if it has begun, or the view is over.
+    /// Goes a step on the way to this epoch; the epoch that ended. None if it has begun, or the view is over.
     fn advance_in(&self, member: &Member, view: ViewNumber, epoch: Epoch) -> Option<Epoch> {
         let _no_installation = member.changing.lock();
         let goes_on = self.epochs.present() < epoch && member.view().number() == view;
-        goes_on.then(|| self.advance())
+        goes_on.then(|| self.advance_towards(epoch))
     }
 
-    /// One at a time: under `changing`, where there are other gateways.
-    pub(super) fn advance(&self) -> Epoch {
-        self.names.begin_epoch(Epoch(self.epochs.present().0 + 1));
-        self.epochs.advance()
+    /// One at a time: under `changing`, where there are other gateways. Epochs between are begun by nobody: one that joins an old cell would have to
+    /// begin a million of them.
+    pub(super) fn advance_towards(&self, epoch: Epoch) -> Epoch {
+        let next = self.epochs.step_towards(epoch);
+        self.names.begin_epoch(next);
+        self.epochs.advance_to(next)
     }
 
     /// Whether another member may still be about to name this chunk.

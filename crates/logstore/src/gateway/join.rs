@@ -76,7 +76,7 @@ impl Inner {
     fn begin_at(&self, member: &Member, epoch: Epoch) {
         let _no_announced_one = member.changing.lock();
         while self.epochs.present() < epoch {
-            self.advance();
+            self.advance_towards(epoch);
         }
     }
 

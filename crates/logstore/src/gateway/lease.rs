@@ -14,8 +14,17 @@ const LEASE_PATIENCE: Duration = Duration::from_secs(5);
 /// The lease that a gateway holds, if any.
 #[derive(Default)]
 pub(crate) struct Lease {
-    held: RwLock<Option<HeldLease>>,
+    held: RwLock<Held>,
     renewed: Watched<u64>,
+}
+
+#[derive(Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Lease(HeldLease),
+    /// For good: nobody waits for a lease of a gateway that has ended, also not for one that was granted before.
+    Over,
 }
 
 impl Lease {
@@ -24,20 +33,21 @@ impl Lease {
         {
             let mut held = self.held.write();
             match &mut *held {
-                Some(held) => held.renew(granted),
-                None => *held = Some(granted),
+                Held::Nothing => *held = Held::Lease(granted),
+                Held::Lease(held) => held.renew(granted),
+                Held::Over => {}
             }
         }
         self.renewed.change(|count| *count += 1);
     }
 
-    /// Gives it up.
+    /// Gives it up, and takes no other: the answer to a heartbeat that was sent before may still come.
     pub fn end(&self) {
-        *self.held.write() = None;
+        *self.held.write() = Held::Over;
     }
 
     fn permits(&self, view: ViewNumber, now: ClockReading) -> bool {
-        self.held.read().is_some_and(|held| held.permits(view, now))
+        matches!(&*self.held.read(), Held::Lease(held) if held.permits(view, now))
     }
 }
 

@@ -211,6 +211,31 @@ fn a_checkpoint_waits_for_the_members_of_the_view_in_which_it_began() {
     });
 }
 
+/// A gateway joins a cell that has lived for long. Caught: an epoch after the other, each with a memtable in front of the others: it was silent for so long
+/// that it was removed, and came again.
+#[test]
+fn who_joins_begins_in_the_epoch_of_an_old_cell() {
+    simulate(async {
+        let rig = CellRig::new(181, 1).await;
+        let founder = rig.gateways().remove(0);
+        let (view, present) = (founder.member_status().unwrap().view, founder.inner.epochs.present());
+        for epochs in [20_000, 20_001] {
+            founder.inner.begin_epoch(view, Epoch(present.0 + epochs)).await;
+        }
+        put(&founder, "key", "old").await.unwrap();
+        let joined = rig.join().await;
+        assert_eq!(joined.inner.epochs.present(), founder.inner.epochs.present());
+        for gateway in rig.gateways() {
+            let memtables = gateway.inner.names.layers().memtables.len();
+            assert!(memtables <= 4, "{memtables} memtables at {}", gateway.inner.me);
+        }
+        put(&joined, "other", "new").await.unwrap();
+        founder.inner.checkpoint().await.unwrap();
+        assert_eq!(get(&joined, "key").await.as_deref(), Some("old"));
+        all_read(&rig, "other", Some("new")).await;
+    });
+}
+
 /// The manager of a gateway that can't ask it yet.
 struct Unreached {
     manager: Arc<MemoryManifests>,
