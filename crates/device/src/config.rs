@@ -2,7 +2,8 @@
 
 use types::{CellId, ClusterId, DeviceId, DeviceUuid};
 
-/// When an append is acknowledged.
+/// When an append of data, a tombstone or a volume's write is acknowledged. Checkpoints and copies
+/// ([`crate::AppendClass::Meta`], [`crate::AppendClass::Relocation`]) are durable before that in every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
     /// When it is durable.

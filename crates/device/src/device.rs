@@ -285,7 +285,8 @@ impl Device {
     /// Makes a finished zone free, durably. The caller guarantees that nothing in it is wanted by anybody (zstore.md, decision
     /// 12). Waits for a header or a frame of the zone that is still being written.
     pub async fn reset(&self, zone: ZoneIndex) -> Result<(), ResetError> {
-        // What was copied out of the zone must be durable before the zone goes, in every mode.
+        // What was written instead of the zone's frames must be durable before the zone goes, in every mode. Copies are, wherever they are; what
+        // was written anew on this device is now.
         let device = self.id();
         self.flush().await.map_err(|cause| ResetError::Poisoned { device, cause })?;
         zone_io::reset(&self.inner, zone).await

@@ -15,7 +15,7 @@ use types::limits::BLOCK_BYTES;
 use types::{Activation, DeviceId, ZoneIndex, ZoneOffset};
 
 use crate::book::ZoneBook;
-use crate::class::{CLASSES, STREAMS};
+use crate::class::{AppendClass, CLASSES, STREAMS};
 use crate::combiner::Combiner;
 use crate::config::{DeviceConfig, SyncMode};
 use crate::error::AppendError;
@@ -108,6 +108,17 @@ impl Inner {
         MAX_FRAME_BYTES.min(self.geometry.data_bytes() as usize)
     }
 
+    /// What a write of a class promises. Checkpoints and copies are durable in every mode: what names them (a manifest, the reset of the
+    /// zone that was copied out of) is durable itself and on another disk, whose flushes know nothing of this one. Were they lost, more would go
+    /// than what the mode puts at risk.
+    pub(crate) fn durability_of(&self, class: AppendClass) -> Durability {
+        match class {
+            AppendClass::Data | AppendClass::Tombstone => self.durability(),
+            AppendClass::Relocation | AppendClass::Meta => Durability::Durable,
+        }
+    }
+
+    /// What a write of somebody outside promises.
     pub(crate) fn durability(&self) -> Durability {
         match self.config.sync {
             SyncMode::Always => Durability::Durable,

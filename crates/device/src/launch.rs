@@ -143,7 +143,7 @@ pub(crate) fn place(inner: &Arc<Inner>, mut launch: Launch) {
 }
 
 fn submit(inner: &Arc<Inner>, launch: Launch, reserved: Reserved) {
-    let Launch { origin, mut buf, frames, .. } = launch;
+    let Launch { class, origin, mut buf, frames } = launch;
     for pending in &frames {
         let offset = ZoneOffset::from_bytes(reserved.offset + pending.start as u64);
         let seal = inner.table.seal(inner.device(), reserved.zone, offset).expect("a zone with a write in flight is not reset");
@@ -152,7 +152,7 @@ fn submit(inner: &Arc<Inner>, launch: Launch, reserved: Reserved) {
     inner.stats.batches.add(1);
     inner.stats.written_bytes.add(buf.len() as u64);
     let offset = inner.geometry.disk_offset(reserved.zone, reserved.offset);
-    let durability = inner.durability();
+    let durability = inner.durability_of(class);
     let owner = inner.clone();
     inner.disk.submit(
         Request::Write { offset, buf, durability },

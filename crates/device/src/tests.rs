@@ -6,5 +6,6 @@ mod damage;
 mod full;
 mod piece;
 mod support;
+mod sync;
 mod volume;
 mod walk;

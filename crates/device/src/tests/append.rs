@@ -8,7 +8,7 @@ use format::frame::frame_bytes;
 use types::Activation;
 
 use super::support::{Answers, append, check_read, fresh, landed, now, open, quiet, walked};
-use crate::{AppendClass, AppendError, LogVector, ReadError, ResetError, SyncMode, Tried, ZoneState};
+use crate::{AppendClass, AppendError, LogVector, ReadError, ResetError, Tried, ZoneState};
 
 #[tokio::test(start_paused = true)]
 async fn a_small_append_is_one_durable_write_and_is_read_back() {
@@ -305,28 +305,6 @@ async fn a_deadline_is_kept_until_the_moment_of_submission() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_modes_flush_by_time_or_never() {
-    for (sync, flushes_after_20_ms) in [(SyncMode::Batch { flush_interval_ms: 10 }, 1), (SyncMode::Off, 0)] {
-        let env = Env::simulated(12);
-        let disk = super::support::disk_with(&env, 12, 16);
-        super::support::format(&disk, &env);
-        let config = crate::DeviceConfig { sync, ..quiet() };
-        let device = open(&disk, &env, config);
-        landed(&device, AppendClass::Data, 0, 100);
-        let before = disk.stats();
-        landed(&device, AppendClass::Data, 1, 100);
-        assert_eq!(disk.stats().durable_writes, before.durable_writes, "acknowledged without being durable");
-        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
-        assert_eq!(disk.stats().flushes - before.flushes, flushes_after_20_ms, "{sync:?}");
-        let survivor = open(&disk.crash(), &env, quiet());
-        let (found, _) = walked(&survivor, &LogVector::START);
-        if flushes_after_20_ms > 0 {
-            assert_eq!(found.len(), 2, "{sync:?}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn sealing_finishes_open_zones_and_refuses_what_comes_later() {
     let env = Env::simulated(13);
     let (disk, device) = fresh(&env, 16);
@@ -339,20 +317,4 @@ async fn sealing_finishes_open_zones_and_refuses_what_comes_later() {
     check_read(&device, 1, &appended);
     let again = open(&disk.restart(), &env, quiet());
     check_read(&again, 1, &appended);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reset_makes_durable_what_was_copied_before_it_in_every_mode() {
-    for seed in 0..10 {
-        let env = Env::simulated(seed);
-        let disk = super::support::disk_with(&env, seed, 16);
-        super::support::format(&disk, &env);
-        let device = open(&disk, &env, crate::DeviceConfig { sync: SyncMode::Off, ..quiet() });
-        let original = landed(&device, AppendClass::Data, 1, 3000);
-        now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
-        let copy = landed(&device, AppendClass::Relocation, 2, 3000);
-        now(device.reset(original.place.zone)).expect("the disk answers").expect("resets");
-        let survivor = open(&disk.crash(), &env, quiet());
-        check_read(&survivor, 2, &copy);
-    }
 }
