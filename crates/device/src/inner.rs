@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) closing: AtomicBool,
     /// Something was written without being durable since the last flush.
     pub(crate) dirty: AtomicBool,
+    /// Held over a flush.
+    pub(crate) flushing: tokio::sync::Mutex<()>,
     /// A zone has changed its state, or its last write in flight has ended.
     pub(crate) zone_changed: Notify,
 }
@@ -84,6 +86,7 @@ impl Inner {
             sealed: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
+            flushing: tokio::sync::Mutex::new(()),
             zone_changed: Notify::new(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use disk::{Disk, SimDisk};
+use disk::{AlignedBuf, BLOCK_BYTES, Disk, DiskExt, Durability, Fault, FaultRule, Operation, SimDisk};
 use env::Env;
 
 use super::support::{check_read, disk_with, format, landed, now, open, quiet, walked};
@@ -96,5 +96,46 @@ async fn a_reset_makes_durable_what_was_written_anew_before_it() {
             now(device.reset(original.place.zone)).expect("the disk answers").expect("resets");
             check_read(&open(&disk.crash(), &env, quiet()), 2, &newer);
         }
+    }
+}
+
+/// Another flush has taken note of what was written, and has not made it durable yet.
+#[tokio::test(start_paused = true)]
+async fn a_flush_waits_for_the_one_under_way_and_hears_how_it_ended() {
+    for fails in [false, true] {
+        let env = Env::simulated(1);
+        let (disk, device) = fresh_in(SyncMode::Batch { flush_interval_ms: 10 }, &env, 1);
+        landed(&device, AppendClass::Data, 1, 3000);
+        disk.add_rule(FaultRule::next(Operation::Flush, Fault::Hold));
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        assert_eq!(disk.in_flight(), 1, "the background's flush");
+        let mut flush = Box::pin(device.flush());
+        let mut seal = Box::pin(device.seal());
+        assert!(now(&mut flush).is_none(), "nothing is durable yet");
+        assert!(now(&mut seal).is_none(), "nothing is durable yet");
+        if fails {
+            // The held flush finds the disk poisoned.
+            disk.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
+            let failed = disk.write(0, AlignedBuf::zeroed(BLOCK_BYTES), Durability::Durable);
+            now(failed).expect("the disk answers").expect_err("it fails");
+        }
+        assert_eq!(disk.release(), 1);
+        // The background hears of its flush, and lets the next one go.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(flush.await.is_err(), fails);
+        assert_eq!(seal.await.is_err(), fails);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_was_given_up_is_done_again_by_the_next() {
+    for seed in 0..10 {
+        let env = Env::simulated(seed);
+        let (disk, device) = fresh_in(SyncMode::Off, &env, seed);
+        let appended = landed(&device, AppendClass::Data, 1, 3000);
+        disk.add_rule(FaultRule::next(Operation::Flush, Fault::Hold));
+        assert!(now(device.flush()).is_none(), "under way, and dropped");
+        now(device.flush()).expect("the disk answers").expect("flushes");
+        check_read(&open(&disk.crash(), &env, quiet()), 1, &appended);
     }
 }
