@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::{AlignedBuf, Completion, DiskErrorKind, Request};
+use disk::{AlignedBuf, Completion, Request};
 use env::Instant;
 use format::frame;
 use types::limits::UNIT_BYTES;
@@ -171,8 +171,6 @@ fn written(inner: &Arc<Inner>, origin: Origin, frames: Vec<Pending>, reserved: R
             inner.dirty.store(true, Ordering::Release);
             None
         }
-        // Nothing was started: the range stays a hole and the device is as sound as before.
-        Err(error) if error.kind == DiskErrorKind::Overloaded => Some(AppendError::Busy { device }),
         Err(error) => Some(AppendError::OutcomeUnknown { device, cause: inner.poison(error) }),
     };
     // The disk's next work first, then those who wait: they may take a while.

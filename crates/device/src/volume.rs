@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - A write is answered when it is as durable as an append of the device would be ([`crate::SyncMode`]).
-//! - A write that finds no space, or too long a queue, has promised nothing and harms nobody else; through a page cache a full file
+//! - A write that finds no space has promised nothing and harms nobody else; through a page cache a full file
 //!   system is found out too late for that, so space is reserved before it is written to. Any other failed write ends all writing on
 //!   the device, as a failed append does, and the other way round.
 //! - A write that was begun goes on if nobody waits for it any more.
@@ -124,7 +124,7 @@ impl Volume {
             self.inner.dirty.store(true, Ordering::Release);
             return Ok(());
         };
-        let is_harmless = matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::OutOfRange | DiskErrorKind::Overloaded);
+        let is_harmless = matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::OutOfRange);
         let cause = if is_harmless { Arc::new(error) } else { self.inner.poison(error) };
         Err(self.failure(offset, cause))
     }

@@ -32,7 +32,7 @@ pub enum DiskErrorKind {
     BadLength,
     /// An earlier flush or durable write failed; this disk takes no more writes until it is opened anew.
     Poisoned,
-    /// More requests are waiting than the queue holds. Nothing was started.
+    /// A read, and more requests are waiting than the queue holds. Nothing was started.
     Overloaded,
     /// The disk was dropped with the request unanswered.
     Abandoned,

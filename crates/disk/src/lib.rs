@@ -11,6 +11,9 @@
 //!   reads go on, and only opening the disk anew, with the recovery that goes with it, ends it. A full file system is no
 //!   such failure: that write is refused and nothing was promised.
 //! - A read submitted, or tried, after a write completed sees that write, whichever descriptor serves it.
+//! - Only reads are refused because too many requests wait: they come from clients without end. Writes, flushes and allocations are
+//!   bounded by whoever makes them (the batches and headers of a device, the one frame of a log, one write of a block), and a failed one
+//!   would end its device.
 //! - No request is retried after an error, and none is reported before its last byte is where it belongs.
 
 mod aligned;

@@ -5,7 +5,7 @@
 //!   and, through the job, the descriptor that the kernel works on. Nothing takes a job out earlier.
 //! - The ring is dropped only when the table is empty (`Ring::drain`).
 //! - At most `RING_ENTRIES` jobs are with the kernel, so neither queue of the ring can overflow; up to `RING_QUEUE_LIMIT` more
-//!   wait here, and those beyond are refused.
+//!   wait here, and reads beyond those are refused.
 //! - No callback runs while the ring is borrowed: it may submit.
 //!
 //! The kernel signals completions through an eventfd in tokio's poller; a task on this thread takes them out and calls back,
@@ -45,7 +45,7 @@ use crate::file::{Call, Job, Step};
 
 /// Most jobs of one thread that are with the kernel at once.
 const RING_ENTRIES: u32 = 256;
-/// Most jobs of one thread that wait for one of those to end; more are refused.
+/// Most jobs of one thread that wait for one of those to end; reads beyond those are refused.
 const RING_QUEUE_LIMIT: usize = 4096;
 /// How long after a submission that the kernel had no memory for it is tried again.
 const SUBMIT_RETRY: Duration = Duration::from_millis(1);
@@ -194,7 +194,7 @@ impl Ring {
         })
     }
 
-    /// Takes a job in, as an entry or into the queue; gives it back if both are full.
+    /// Takes a job in, as an entry or into the queue; gives a read back if both are full.
     fn push(&mut self, job: Job) -> Option<Job> {
         match self.free.pop() {
             Some(place) => {
@@ -202,11 +202,11 @@ impl Ring {
                 self.write_entry(place);
                 None
             }
-            None if self.queue.len() < RING_QUEUE_LIMIT => {
+            None if self.queue.len() >= RING_QUEUE_LIMIT && job.may_be_refused() => Some(job),
+            None => {
                 self.queue.push_back(job);
                 None
             }
-            None => Some(job),
         }
     }
 

@@ -61,6 +61,11 @@ impl Job {
         self.finish(result);
     }
 
+    /// Whether a full queue refuses it.
+    pub(crate) fn may_be_refused(&self) -> bool {
+        !self.request.is_write()
+    }
+
     /// Why the job must not start any more, if so: the disk was poisoned while it waited.
     pub(crate) fn refusal(&self) -> Option<DiskError> {
         self.medium.refusal(&self.request)
@@ -136,7 +141,7 @@ impl Job {
         done(Completion { result, buf: request.into_buf() });
     }
 
-    /// Finishes a job that found every queue full.
+    /// Finishes a read that found every queue full.
     pub(crate) fn finish_overloaded(self) {
         let (offset, len) = self.request.range();
         self.medium.counters.count_failure();

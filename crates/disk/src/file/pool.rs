@@ -14,7 +14,7 @@ use crate::error::DiskErrorKind;
 
 /// Most threads of one disk. They start when there is work for them and end with the disk.
 const POOL_THREADS: usize = 8;
-/// Most jobs of one disk that wait for a thread; more are refused.
+/// Most jobs of one disk that wait for a thread; reads beyond those are refused.
 const POOL_QUEUE_LIMIT: usize = 4096;
 
 /// The threads of one disk. Dropping it lets them finish what waits, then end.
@@ -40,10 +40,10 @@ impl Pool {
         Pool { shared: Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() }) }
     }
 
-    /// Takes a job in, or refuses it if too many wait.
+    /// Takes a job in, or refuses a read if too many wait.
     pub(super) fn submit(&self, job: Job) {
         let state = self.shared.state.lock();
-        if state.queue.len() >= POOL_QUEUE_LIMIT {
+        if state.queue.len() >= POOL_QUEUE_LIMIT && job.may_be_refused() {
             drop(state);
             return job.finish_overloaded();
         }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use env::Env;
+use parking_lot::Mutex;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::{FileDisk, OpenError, OpenOptions};
 use crate::{
-    AlignedBuf, BLOCK_BYTES, Disk, DiskErrorKind, DiskExt, Durability, MAX_REQUEST_BYTES, ReadMode, install_ring,
+    AlignedBuf, BLOCK_BYTES, Disk, DiskErrorKind, DiskExt, Durability, MAX_REQUEST_BYTES, ReadMode, Request, install_ring,
     ring_is_installed,
 };
 
@@ -326,7 +327,7 @@ fn the_lock_outlives_the_handle_while_operations_are_in_flight() {
             for round in 1..=20u8 {
                 let disk = FileDisk::open(&path, &options).expect("opens");
                 let buf = filled(1_024, round);
-                let request = crate::Request::Write { offset: 0, buf, durability: Durability::Durable };
+                let request = Request::Write { offset: 0, buf, durability: Durability::Durable };
                 disk.submit(request, Box::new(|completion| completion.result.expect("write")));
                 drop(disk);
                 let patience = Duration::from_secs(10);
@@ -395,7 +396,7 @@ fn requests_beyond_the_queue_are_refused_and_the_rest_completes() {
             let asked = 20_000;
             for _ in 0..asked {
                 let (refused, completed) = (refused.clone(), completed.clone());
-                let request = crate::Request::Read { offset: 0, buf: AlignedBuf::for_read(8), mode: ReadMode::Cached };
+                let request = Request::Read { offset: 0, buf: AlignedBuf::for_read(8), mode: ReadMode::Cached };
                 disk.submit(
                     request,
                     Box::new(move |completion| match completion.result {
@@ -420,6 +421,48 @@ fn requests_beyond_the_queue_are_refused_and_the_rest_completes() {
     }
 }
 
+/// A device whose header or frame is refused takes no more writes: reads must not be able to do that to it.
+#[test]
+fn a_queue_full_of_reads_takes_writes_flushes_and_allocations() {
+    for way in WAYS {
+        way.run(|path, options| async move {
+            let disk = FileDisk::open(&path, &options).expect("opens");
+            disk.write(0, filled(1, 1), Durability::Durable).await.expect("write");
+            let (gate, is_full) = (Arc::new(Mutex::new(())), Arc::new(AtomicBool::new(false)));
+            // Threads stop at the first answer that they give, so that the queue stays full.
+            let closed = gate.lock();
+            while !is_full.load(Ordering::SeqCst) {
+                let (gate, is_full) = (gate.clone(), is_full.clone());
+                let request = Request::Read { offset: 0, buf: AlignedBuf::for_read(8), mode: ReadMode::Cached };
+                disk.submit(
+                    request,
+                    Box::new(move |completion| match completion.result {
+                        Ok(()) => drop(gate.lock()),
+                        Err(_) => is_full.store(true, Ordering::SeqCst),
+                    }),
+                );
+            }
+            let requests = [
+                Request::Write { offset: 0, buf: filled(1, 2), durability: Durability::Durable },
+                Request::Write { offset: BLOCK, buf: filled(1, 3), durability: Durability::Volatile },
+                Request::Flush,
+                Request::Allocate { offset: 0, len: 8 * BLOCK },
+            ];
+            let answers = requests.map(|request| {
+                let (tell, told) = tokio::sync::oneshot::channel();
+                disk.submit(request, Box::new(move |completion| tell.send(completion.result).expect("it is awaited")));
+                told
+            });
+            drop(closed);
+            for answer in answers {
+                answer.await.expect("answered").unwrap_or_else(|error| panic!("{way:?}: {error}"));
+            }
+            let read = disk.read(0, 2 * BLOCK_BYTES, ReadMode::Direct).await.expect("read");
+            assert_eq!((read[0], read[BLOCK_BYTES]), (2, 3), "{way:?}");
+        });
+    }
+}
+
 #[test]
 fn a_ring_that_goes_waits_for_its_operations_and_answers_them() {
     let folder = TempDir::new().expect("temporary folder");
@@ -432,7 +475,7 @@ fn a_ring_that_goes_waits_for_its_operations_and_answers_them() {
         for block in 0..400 {
             let answered = answered.clone();
             let buf = filled(1, 1);
-            let request = crate::Request::Write { offset: block * BLOCK, buf, durability: Durability::Volatile };
+            let request = Request::Write { offset: block * BLOCK, buf, durability: Durability::Volatile };
             disk.submit(
                 request,
                 Box::new(move |completion| {

@@ -11,6 +11,8 @@ use crate::error::Operation;
 pub enum Fault {
     /// EIO; no effect.
     Fail,
+    /// A read: refused, because too many requests wait.
+    Overload,
     /// A write: EIO, but some of its sectors are written.
     FailTorn,
     /// A write or flush: acknowledged without effect, by a device that lies.
@@ -58,6 +60,7 @@ impl FaultRule {
         match self.fault {
             Fault::Fail | Fault::Delay(_) | Fault::Hold => true,
             Fault::FailTorn | Fault::Tear | Fault::Misdirect => self.operation == Operation::Write,
+            Fault::Overload => self.operation == Operation::Read,
             Fault::Lose => matches!(self.operation, Operation::Write | Operation::Flush),
             Fault::Corrupt => matches!(self.operation, Operation::Write | Operation::Read),
         }

@@ -164,8 +164,10 @@ impl State {
         let finds_space = self.space_limit.is_none_or(|limit| start + len <= limit);
         match request {
             Request::Read { offset, buf, .. } => {
-                if fault == Some(Fault::Fail) {
-                    return Err(DiskErrorKind::Failed);
+                match fault {
+                    Some(Fault::Fail) => return Err(DiskErrorKind::Failed),
+                    Some(Fault::Overload) => return Err(DiskErrorKind::Overloaded),
+                    _ => {}
                 }
                 self.image.read(*offset, buf);
                 if fault == Some(Fault::Corrupt) {
@@ -220,7 +222,7 @@ impl State {
                 self.random.corrupt(&mut corrupt);
                 self.image.write(offset, &corrupt, is_durable);
             }
-            Some(Fault::Delay(_) | Fault::Hold) | None => self.image.write(offset, bytes, is_durable),
+            Some(Fault::Delay(_) | Fault::Hold | Fault::Overload) | None => self.image.write(offset, bytes, is_durable),
         }
         Ok(())
     }

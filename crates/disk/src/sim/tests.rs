@@ -302,6 +302,11 @@ async fn honest_failures_are_reported_and_durable_ones_poison() {
     assert!(disk.try_read_cached(100, &mut [0; 8]).is_err());
     assert!(disk.try_read_cached(BLOCK, &mut [0; 8]).expect("elsewhere"));
 
+    disk.add_rule(FaultRule::next(Operation::Read, Fault::Overload));
+    assert!(disk.try_read_cached(BLOCK, &mut [0; 8]).expect("it waits for nobody"));
+    assert_eq!(get(&disk, 1).await.expect_err("refused").kind, DiskErrorKind::Overloaded);
+    assert_eq!(get(&disk, 1).await.expect("the queue has room again"), 0);
+
     disk.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
     assert_eq!(put(&disk, 1, 1, Durability::Volatile).await.expect_err("fails").kind, DiskErrorKind::Failed);
     put(&disk, 1, 1, Durability::Durable).await.expect("a volatile failure does not poison");
