@@ -42,6 +42,10 @@ pub const HEARTBEAT_INTERVAL_MS: u64 = 250;
 /// A gateway or a node that was not heard of for so long has failed.
 pub const SILENCE_MS: u64 = 1_500;
 
+/// An overseer to which nothing was told for longer was itself deaf: it stood still, or its followers' disks did. What it did not hear meanwhile was no silence.
+pub const DEAF_MS: u64 = 500;
+const _: () = assert!(DEAF_MS >= 2 * HEARTBEAT_INTERVAL_MS && DEAF_MS < SILENCE_MS / 2);
+
 /// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be. A member reports what has missed several
 /// of its questions: with them it is as long as [`SILENCE_MS`] and more.
 pub const UNREACHABLE_GATEWAY_MS: u64 = 1_000;
@@ -162,6 +166,8 @@ struct Watch {
     terms: LeaseTerms,
     facts: Facts,
     heard: Heard,
+    /// When something was told last.
+    told_at: ClockReading,
     /// None before the cell has a view.
     leases: Option<GrantedLeases>,
     outstanding: Option<Outstanding>,
@@ -187,6 +193,9 @@ impl Overseer {
     /// Takes in what happened, and says what is to be done. While this manager does not lead nothing is.
     pub fn step(&mut self, input: Input, now: ClockReading) -> Vec<Output> {
         let mut outputs = Vec::new();
+        if let Some(watch) = &mut self.watch {
+            watch.excuse_own_deafness(now);
+        }
         match (input, &mut self.watch) {
             (Input::Started(facts), watch) => {
                 env::mark("overseer: another leader of the manager");
@@ -215,6 +224,7 @@ impl Watch {
             terms,
             heard: Heard::starting(&facts, now),
             facts,
+            told_at: now,
             leases,
             outstanding: None,
             suspected: BTreeSet::new(),
@@ -281,6 +291,16 @@ impl Watch {
             leases.forget_ended(now);
         }
         self.outstanding.take_if(|outstanding| rules::has_effect(&outstanding.proposal, &self.facts.cell));
+    }
+
+    /// The first heartbeat after a stall finds all others old, though they lie behind it: nobody is silent who was not listened to. A part of each gap counts, so
+    /// that who is dead is found out also where there is one after the other.
+    fn excuse_own_deafness(&mut self, now: ClockReading) {
+        let gap_ms = elapsed_ms(std::mem::replace(&mut self.told_at, now), now);
+        if gap_ms > DEAF_MS {
+            env::mark("overseer: its own deafness is no silence of others");
+            self.heard.excuse(gap_ms - DEAF_MS, now);
+        }
     }
 
     /// Members report a node that died before its silence has lasted: it was not a link that failed. Who starts it again is not kept waiting.

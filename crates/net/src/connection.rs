@@ -12,6 +12,8 @@ use types::NodeIdentity;
 
 /// How long a peer may take to accept the bytes of one frame.
 pub(crate) const WRITE_STALL_LIMIT: Duration = Duration::from_secs(10);
+/// Longest payload of a peer that has not shown who it is: hellos and proofs are shorter.
+const MAX_STRANGER_BYTES: u32 = 256;
 /// Bytes read from a connection at a time.
 const READ_BYTES: usize = 64 * 1024;
 /// What TLS answers to bytes that are no TLS begins so: an alert, of any version 3.
@@ -36,7 +38,9 @@ pub(crate) enum ConnectionError {
     Unexpected(FrameKind),
     #[error("the peer speaks version {found}, expected {expected}")]
     Version { expected: u32, found: u32 },
-    #[error("the peer is not of this node's cluster: is the token of one of them wrong?")]
+    #[error(
+        "the peer is not of this node's cluster: is the token of one of them wrong, or does a tunnel on loopback lead there?"
+    )]
     Cluster,
     #[error("node {found} is there, expected node {expected}")]
     Node { expected: NodeIdentity, found: NodeIdentity },
@@ -53,13 +57,20 @@ pub(crate) struct FrameReader {
     buffer: BytesMut,
     /// The header of the frame whose payload is being read.
     header: Option<FrameHeader>,
+    /// Nobody knows yet who the peer is: it says little.
+    is_stranger: bool,
     /// Bytes of the connection before the buffer.
     offset: u64,
 }
 
 impl FrameReader {
     pub fn new(stream: ReadHalf<Box<dyn ByteStream>>) -> Self {
-        FrameReader { stream, buffer: BytesMut::new(), header: None, offset: 0 }
+        FrameReader { stream, buffer: BytesMut::new(), header: None, is_stranger: true, offset: 0 }
+    }
+
+    /// From here on frames may be as long as any.
+    pub fn know_peer(&mut self) {
+        self.is_stranger = false;
     }
 
     /// The next frame. An end between two frames is [`ConnectionError::Closed`].
@@ -82,6 +93,10 @@ impl FrameReader {
                 let Some(bytes) = self.buffer.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
                 let offset = self.offset;
                 let header = FrameHeader::decode(bytes).map_err(|source| ConnectionError::Frame { offset, source })?;
+                if self.is_stranger && header.payload_bytes > MAX_STRANGER_BYTES {
+                    let source = FrameError::Length { found: header.payload_bytes, most: MAX_STRANGER_BYTES };
+                    return Err(ConnectionError::Frame { offset, source });
+                }
                 self.consume(FRAME_HEADER_BYTES);
                 *self.header.insert(header)
             }

@@ -57,8 +57,8 @@ pub enum FrameError {
     Kind { found: u8 },
     #[error("reserved bytes {found:02x?} are not zero")]
     Reserved { found: [u8; 3] },
-    #[error("a payload of {found} bytes, at most {MAX_PAYLOAD_BYTES} are allowed")]
-    Length { found: u32 },
+    #[error("a payload of {found} bytes, at most {most} are allowed")]
+    Length { found: u32, most: u32 },
     #[error("payload checksum {found:08x}, expected {expected:08x}")]
     PayloadChecksum { expected: u32, found: u32 },
 }
@@ -122,7 +122,7 @@ impl FrameHeader {
         }
         let payload_bytes = u32::from_le_bytes(part(bytes, 16));
         if payload_bytes as usize > MAX_PAYLOAD_BYTES {
-            return Err(FrameError::Length { found: payload_bytes });
+            return Err(FrameError::Length { found: payload_bytes, most: MAX_PAYLOAD_BYTES as u32 });
         }
         Ok(FrameHeader {
             kind,

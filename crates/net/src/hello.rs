@@ -8,8 +8,9 @@
 //! ```
 //!
 //! On a plain connection [`Identity::cluster`] is a key, and never crosses it. Each end draws a number, and proves that it has the key by a
-//! keyed hash of both hellos and of which end it is; so neither who listens, nor who connects or is connected to, can show the proof of another
-//! connection or of the other end. Only the proof protects: who can change what is under way takes over what comes after it
+//! keyed hash of both hellos, of which end it is and, on loopback, of the address that was connected to; so neither who listens, nor who connects or is
+//! connected to, can show the proof of another connection or of the other end, and who has taken the address of a node that is down can't have
+//! another node prove for it. Only the proof protects: who can change what is under way takes over what comes after it
 //! (`docs/rfd/0008-tls-between-nodes.md`).
 //!
 //! ```text
@@ -24,12 +25,13 @@ use crate::frame::FrameKind;
 use crate::network::ByteStream;
 use bytes::Bytes;
 use env::Env;
+use std::net::SocketAddr;
 use std::time::Duration;
 use types::{ClusterId, NodeIdentity};
 
-/// Version of frames and of what they carry; 5: plain connections begin with proofs; 4: gateways tell of damaged copies, and which number they
+/// Version of frames and of what they carry; 6: proofs cover the address; 5: plain connections begin with proofs; 4: gateways tell of damaged copies, and which number they
 /// draw next; 3: refusals that come too early are told apart; 2: hellos name the node; 1: the first.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 /// How long a peer may take to say who it is.
 pub(crate) const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
@@ -61,14 +63,14 @@ pub(crate) async fn greet(
     own: Identity,
     end: End,
 ) -> Result<(FrameReader, FrameWriter), ConnectionError> {
-    let certified = stream.certified();
+    let (certified, reached) = (stream.certified(), reached(&*stream, end));
     let (read, write) = tokio::io::split(stream);
     let mut frames = Frames { reader: FrameReader::new(read), writer: FrameWriter::new(env, write) };
     let exchange = async {
         match (certified, end) {
             (Some(certified), _) => frames.show(own, certified, end).await,
-            (None, End::Caller(expected)) => frames.prove_to_acceptor(Hello::drawn(env, own), own, expected).await,
-            (None, End::Acceptor) => frames.prove_to_caller(Hello::drawn(env, own), own).await,
+            (None, End::Caller(expected)) => frames.prove_to_acceptor(Hello::drawn(env, own), own, reached, expected).await,
+            (None, End::Acceptor) => frames.prove_to_caller(Hello::drawn(env, own), own, reached).await,
         }
     };
     let outcome = tokio::select! {
@@ -76,7 +78,21 @@ pub(crate) async fn greet(
         outcome = exchange => outcome,
         () = env.sleep(HELLO_LIMIT) => Err(ConnectionError::Silent(HELLO_LIMIT)),
     };
-    outcome.map(|()| (frames.reader, frames.writer))
+    outcome?;
+    frames.reader.know_peer();
+    Ok((frames.reader, frames.writer))
+}
+
+/// The address that was connected to, which both ends know. On loopback alone: elsewhere addresses are translated under way, and a plain connection is for
+/// networks that are trusted.
+fn reached(stream: &dyn ByteStream, end: End) -> Option<SocketAddr> {
+    let ends = stream.ends()?;
+    let reached = match end {
+        End::Caller(_) => ends.peer,
+        End::Acceptor => ends.own,
+    };
+    let reached = SocketAddr::new(reached.ip().to_canonical(), reached.port());
+    Some(reached).filter(|reached| reached.ip().is_loopback())
 }
 
 struct Frames {
@@ -103,19 +119,25 @@ impl Frames {
         &mut self,
         hello: Hello,
         own: Identity,
+        reached: Option<SocketAddr>,
         expected: Option<NodeIdentity>,
     ) -> Result<(), ConnectionError> {
         self.write(&hello.encode()).await?;
         let answer = self.next().await?;
         let theirs = Hello::decode(&answer)?;
-        let proofs = Proofs::of(own.cluster, hello, theirs);
+        let proofs = Proofs::of(own.cluster, hello, theirs, reached);
         check(&answer[HELLO_BYTES..], proofs.acceptor)?;
         theirs.must_be(expected)?;
         self.write(proofs.caller.as_bytes()).await
     }
 
     /// Says nothing before something has come, and proves nothing to what is no hello.
-    async fn prove_to_caller(&mut self, hello: Hello, own: Identity) -> Result<(), ConnectionError> {
+    async fn prove_to_caller(
+        &mut self,
+        hello: Hello,
+        own: Identity,
+        reached: Option<SocketAddr>,
+    ) -> Result<(), ConnectionError> {
         let heard = self.next().await;
         let theirs = match heard.and_then(|payload| Hello::decode(&payload)) {
             // Another version's caller, and one that speaks TLS, learn from this what they have reached.
@@ -125,7 +147,7 @@ impl Frames {
             }
             decoded => decoded?,
         };
-        let proofs = Proofs::of(own.cluster, theirs, hello);
+        let proofs = Proofs::of(own.cluster, theirs, hello, reached);
         self.write(&[&hello.encode()[..], proofs.acceptor.as_bytes()].concat()).await?;
         check(&self.next().await?, proofs.caller)
     }
@@ -192,10 +214,11 @@ struct Proofs {
 }
 
 impl Proofs {
-    fn of(cluster: ClusterId, caller: Hello, acceptor: Hello) -> Proofs {
+    fn of(cluster: ClusterId, caller: Hello, acceptor: Hello, reached: Option<SocketAddr>) -> Proofs {
         let key = blake3::derive_key(KEY_CONTEXT, &cluster.0);
         let hellos = [caller.encode(), acceptor.encode()].concat();
-        let proof = |end: &[u8]| blake3::keyed_hash(&key, &[&hellos[..], end].concat());
+        let reached = reached.map_or_else(String::new, |address| address.to_string());
+        let proof = |end: &[u8]| blake3::keyed_hash(&key, &[&hellos[..], end, reached.as_bytes()].concat());
         Proofs { caller: proof(b"caller"), acceptor: proof(b"acceptor") }
     }
 }

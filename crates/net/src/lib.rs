@@ -20,6 +20,7 @@
 mod call;
 mod connection;
 mod frame;
+mod handshakes;
 mod hello;
 mod local;
 mod network;
@@ -32,6 +33,7 @@ mod tls;
 
 pub use call::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_BYTES};
+pub use handshakes::MAX_HANDSHAKES;
 pub use hello::{Identity, PROTOCOL_VERSION};
 pub use local::LocalCaller;
 pub use network::{ByteStream, Listener, Network, TcpNetwork};
@@ -40,9 +42,7 @@ pub use resend::{Arrival, Incoming, NeverSent, Outgoing, StreamNumber, WindowFul
 pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};
 pub use simulated::{LinkWeather, SimulatedNetwork};
-pub use tls::{
-    Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, HANDSHAKE_LIMIT, MAX_HANDSHAKES, RENEW_AFTER, TlsNetwork,
-};
+pub use tls::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use crate::call::BoxFuture;
 use crate::hello::Identity;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,9 +18,25 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {
     fn certified(&self) -> Option<Identity> {
         None
     }
+
+    /// The addresses of its two ends, as this one sees them, where it has such.
+    fn ends(&self) -> Option<Ends> {
+        None
+    }
 }
 
-impl ByteStream for TcpStream {}
+/// The ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    pub own: SocketAddr,
+    pub peer: SocketAddr,
+}
+
+impl ByteStream for TcpStream {
+    fn ends(&self) -> Option<Ends> {
+        Some(Ends { own: self.local_addr().ok()?, peer: self.peer_addr().ok()? })
+    }
+}
 impl ByteStream for DuplexStream {}
 
 /// Where connections come from.

@@ -4,8 +4,9 @@
 use crate::call::{Refusal, Request, Service};
 use crate::connection::{ConnectionError, FrameReader, FrameWriter};
 use crate::frame::{FrameKind, MAX_PAYLOAD_BYTES};
+use crate::handshakes::Handshakes;
 use crate::hello::{End, Identity, greet};
-use crate::network::{ByteStream, Listener};
+use crate::network::Listener;
 use bytes::Bytes;
 use env::Env;
 use futures_util::StreamExt;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Connections of one server; more wait in the operating system's backlog.
+/// Connections of one server, a few more where they were greeted at the same time; others wait in the operating system's backlog.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Requests of one connection that are being carried out; more are not read.
 pub const MAX_REQUESTS_PER_CONNECTION: usize = 256;
@@ -32,20 +33,28 @@ const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 
 /// Serves connections until the future is dropped; then all of them end.
 pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn Service>, identity: Identity) {
-    let mut connections = JoinSet::new();
+    // Those of strangers, who have not shown that they are of the cluster, take no place among the others.
+    let (mut greetings, mut connections) = (Handshakes::new(), JoinSet::new());
+    let address = listener.address();
     loop {
-        while connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
         tokio::select! {
             biased;
-            accepted = listener.accept() => match accepted {
-                Ok(stream) => {
-                    let connection = serve_connection(env.clone(), stream, service.clone(), identity);
+            Some(greeted) = greetings.next() => match greeted {
+                Ok((reader, writer)) => {
+                    let connection = serve_connection(env.clone(), reader, writer, service.clone());
                     connections.spawn(env.within(connection));
                 }
+                Err(ConnectionError::Closed) => {}
+                Err(error) => tracing::info!(address, %error, "a connection is refused"),
+            },
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok(stream) => {
+                    let greeter = env.clone();
+                    let greeting = async move { greet(&greeter, stream, identity, End::Acceptor).await };
+                    greetings.begin(&address, env.within(greeting));
+                }
                 Err(error) => {
-                    tracing::warn!(address = listener.address(), %error, "a connection was not accepted");
+                    tracing::warn!(address, %error, "a connection was not accepted");
                     env.sleep(ACCEPT_WAIT).await;
                 }
             },
@@ -54,9 +63,8 @@ pub async fn serve(env: Env, mut listener: Box<dyn Listener>, service: Arc<dyn S
     }
 }
 
-async fn serve_connection(env: Env, stream: Box<dyn ByteStream>, service: Arc<dyn Service>, identity: Identity) {
+async fn serve_connection(env: Env, reader: FrameReader, writer: FrameWriter, service: Arc<dyn Service>) {
     let ended = async {
-        let (reader, writer) = greet(&env, stream, identity, End::Acceptor).await?;
         let (answers, queued) = mpsc::channel(MAX_QUEUED_ANSWERS);
         let running = Running::default();
         tokio::select! {

@@ -9,7 +9,7 @@
 //! Invariants
 //! - Nobody's word is taken before their certificate: the server says nothing about the cluster's content, the caller sends no request.
 //! - Certificates are judged anew on every connection: nothing is resumed.
-//! - Handshakes under way at one listener are bounded in number ([`MAX_HANDSHAKES`]) and in time ([`HANDSHAKE_LIMIT`]).
+//! - Handshakes under way at one listener are bounded in number ([`crate::MAX_HANDSHAKES`]) and in time ([`HANDSHAKE_LIMIT`]).
 //! - Nothing of this runs in a simulation: TLS draws its own randomness.
 
 mod authority;
@@ -21,7 +21,6 @@ mod stream;
 
 pub use authority::Authority;
 pub use certificate::{CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, RENEW_AFTER};
-pub use listener::MAX_HANDSHAKES;
 pub use network::{HANDSHAKE_LIMIT, TlsNetwork};
 
 #[cfg(test)]

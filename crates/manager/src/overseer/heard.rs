@@ -7,7 +7,7 @@ use types::{DeviceId, GatewayId, NodeId};
 
 use super::facts::Facts;
 use super::wire::Heartbeat;
-use super::{SILENCE_MS, elapsed_ms};
+use super::{NANOS_PER_MS, SILENCE_MS, elapsed_ms};
 
 #[derive(Debug)]
 pub(super) struct Heard {
@@ -56,6 +56,16 @@ impl Heard {
             self.gateways.insert(gateway, now);
         }
         voice.last = Some(heartbeat);
+    }
+
+    /// So much of the time that has passed does not count, neither as silence nor as a report that lasts.
+    pub(super) fn excuse(&mut self, ms: u64, now: ClockReading) {
+        let later = |at: &mut ClockReading| at.nanos = (at.nanos + ms * NANOS_PER_MS).min(now.nanos);
+        for voice in self.nodes.values_mut() {
+            later(&mut voice.at);
+            voice.devices.values_mut().chain(voice.gateways.values_mut()).for_each(later);
+        }
+        self.gateways.values_mut().for_each(later);
     }
 
     /// Forgets who is registered no more.

@@ -45,7 +45,7 @@ fn fields_are_checked_even_under_a_good_checksum() {
     assert_eq!(forged(|bytes| bytes[6] = 1), Err(FrameError::Reserved { found: [0, 1, 0] }));
     let long = MAX_PAYLOAD_BYTES as u32 + 1;
     let too_long = forged(|bytes| bytes[16..20].copy_from_slice(&long.to_le_bytes()));
-    assert_eq!(too_long, Err(FrameError::Length { found: long }));
+    assert_eq!(too_long, Err(FrameError::Length { found: long, most: MAX_PAYLOAD_BYTES as u32 }));
     assert_eq!(forged(|bytes| bytes[0] = b'X'), Err(FrameError::Magic { found: *b"XRN1" }));
 }
 

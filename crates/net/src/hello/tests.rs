@@ -1,10 +1,10 @@
 //! Strangers at both ends of plain connections.
 
-use super::{HELLO_BYTES, Hello, Identity, PROOF_BYTES};
+use super::{HELLO_BYTES, HELLO_LIMIT, Hello, Identity, PROOF_BYTES};
 use crate::frame::{FRAME_HEADER_BYTES, FrameKind};
 use crate::{
-    BoxFuture, ByteStream, CallError, Caller, FrameHeader, Network, Refusal, RemoteCaller, Request, Service, SimulatedNetwork,
-    serve,
+    BoxFuture, ByteStream, CallError, Caller, FrameHeader, MAX_CONNECTIONS, Network, Refusal, RemoteCaller, Request, Service,
+    SimulatedNetwork, TcpNetwork, serve,
 };
 use bytes::Bytes;
 use env::Env;
@@ -167,4 +167,51 @@ async fn who_speaks_another_version_learns_this_one() {
     let answer = world.answer_to(&frame(FrameKind::Hello, &other)).await;
     assert_eq!(answer.len(), FRAME_HEADER_BYTES + HELLO_BYTES, "no proof");
     assert!(Hello::decode(&answer[FRAME_HEADER_BYTES..]).is_ok());
+}
+
+/// Connections of strangers took all that a server has, and a hello that announced megabytes was gathered.
+#[tokio::test(start_paused = true)]
+async fn strangers_that_say_nothing_keep_nobody_out() {
+    let world = World::new().await;
+    let mut silent = Vec::new();
+    for _ in 0..MAX_CONNECTIONS + 10 {
+        silent.push(world.network.connect(SERVER).await.unwrap());
+        tokio::task::yield_now().await;
+    }
+    let before = world.env.now();
+    assert_eq!(world.call(SERVER).await.unwrap(), "a request");
+    assert!(world.env.now() - before < HELLO_LIMIT, "nobody waits for strangers");
+    let long = FrameHeader::new(FrameKind::Hello, 0, 0, &[0; 1 << 20]);
+    assert!(
+        world.answer_to(&long.encode()).await.len() <= FRAME_HEADER_BYTES + HELLO_BYTES,
+        "it ends at once, without the payload"
+    );
+}
+
+/// A node is down, and somebody has taken its address: he leads its callers to another node, and goes on in their place when both have proved themselves.
+#[tokio::test]
+async fn a_call_that_is_led_to_another_address_is_refused_by_both() {
+    let env = Env::real();
+    let (network, service) = (TcpNetwork, Arc::<Counted>::default());
+    let listener = network.listen("127.0.0.1:0").await.unwrap();
+    let address = listener.address();
+    let serving = env.spawn(serve(env.clone(), listener, service.clone(), OWN));
+    let call = |address: String| {
+        let caller = RemoteCaller::new(&env, Arc::new(network), &address, OWN);
+        let deadline = env.now() + LIMIT;
+        async move { caller.call(Bytes::from("a request"), deadline).await }
+    };
+    assert_eq!(call(address.clone()).await.unwrap(), "a request");
+    let mut between = network.listen("127.0.0.1:0").await.unwrap();
+    let taken = between.address();
+    let leading = env.spawn(async move {
+        let (mut caller, mut server) = (between.accept().await.unwrap(), network.connect(&address).await.unwrap());
+        tokio::io::copy_bidirectional(&mut caller, &mut server).await.unwrap_or_default()
+    });
+    let error = call(taken).await.unwrap_err();
+    assert!(error.is_definite() && error.to_string().contains("is not of this node's cluster"), "{error}");
+    let (_, answered) = leading.await.unwrap();
+    assert_eq!(answered as usize, FRAME_HEADER_BYTES + HELLO_BYTES + PROOF_BYTES, "the server heard no proof");
+    assert_eq!(service.0.load(Ordering::SeqCst), 1);
+    serving.abort();
 }

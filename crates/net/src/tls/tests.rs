@@ -3,7 +3,8 @@
 
 use super::certificate::{OwnCertificate, named_in};
 use super::network::Clock;
-use super::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, HANDSHAKE_LIMIT, MAX_HANDSHAKES, RENEW_AFTER, TlsNetwork};
+use super::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork};
+use crate::handshakes::MAX_HANDSHAKES;
 use crate::{
     BoxFuture, ByteStream, CallError, Caller, Identity, Listener, Network, Refusal, RemoteCaller, Request, Service,
     SimulatedNetwork, TcpNetwork, serve,

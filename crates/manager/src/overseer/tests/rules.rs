@@ -56,6 +56,38 @@ fn a_silent_gateway_leaves_with_its_device_when_its_lease_has_ended() {
     assert_eq!(scene.proposed[1..], [Reason::LeasesEnded(gateways(&[3]))]);
 }
 
+/// The leader of the manager stood still, or waited for its followers' disks: the first heartbeat that was looked at afterwards had all other gateways removed.
+#[test]
+fn nobody_is_silent_who_was_not_listened_to() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    let view = ViewNumber(3);
+    scene.now_ms += SILENCE_MS + 300;
+    for number in 1..4 {
+        scene.hand_in(Input::Heartbeat(heartbeat(number, view)));
+        assert_eq!(scene.proposed, [], "after gateway {number}'s");
+    }
+    // One of them is silent in truth.
+    scene.says[2] = None;
+    scene.now_ms += SILENCE_MS + 300;
+    scene.hand_in(Input::Heartbeat(heartbeat(1, view)));
+    assert_eq!(scene.proposed, []);
+    scene.pass(SILENCE_MS);
+    assert_eq!(scene.proposed[..1], [Reason::Silent(gateways(&[3]))]);
+}
+
+/// Its steps are far apart all the time.
+#[test]
+fn who_is_silent_is_missed_by_a_leader_that_is_slow_too() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    for _ in 0..4 {
+        scene.now_ms += 2 * SILENCE_MS;
+        (1..3).for_each(|number| scene.hand_in(Input::Heartbeat(heartbeat(number, ViewNumber(3)))));
+    }
+    assert_eq!(scene.proposed[..1], [Reason::Silent(gateways(&[3]))]);
+}
+
 #[test]
 fn a_new_leader_takes_everybodys_lease_for_granted() {
     let mut scene = Scene::of_members();

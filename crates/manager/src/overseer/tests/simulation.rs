@@ -9,7 +9,7 @@ use super::world::{Twin, World};
 const SOAK_FACTOR: u64 = 50;
 const WILD_MS: u64 = 240_000;
 /// Runs with each twin.
-const TWIN_RUNS: u64 = 40;
+const TWIN_RUNS: u64 = 80;
 /// Longer than the longest wait of a node that could not be reached.
 const CALM_MS: u64 = 400_000;
 
