@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use types::{GatewayId, ViewNumber};
 
-/// A batch ends when it has this many bytes. One longer item makes a batch of its own.
+/// A batch has at most so many bytes, but one of a single longer item: a manifest may be nearly as long as a call can be.
 const BATCH_BYTES: usize = 256 * 1024;
 const _: () = assert!(BATCH_BYTES < MAX_PAYLOAD_BYTES);
 /// Bytes that wait for a gateway that takes nothing. Writes wait for its answers, so a healthy cell stays far below; beyond this the
@@ -63,12 +63,39 @@ struct Waiting {
     bytes: usize,
 }
 
-#[derive(Default)]
 struct Piece {
     bytes: Vec<u8>,
     count: u32,
     /// What the receiver confirms by taking the items in.
     confirmations: Vec<Message>,
+}
+
+impl Waiting {
+    fn append(&mut self, item: &Item) {
+        if self.pieces.is_empty() {
+            self.pieces.push_back(Piece::new());
+        }
+        let piece = self.pieces.back_mut().expect("made above");
+        let before = piece.bytes.len();
+        wire::encode_item(item, &mut piece.bytes);
+        self.bytes += piece.bytes.len() - before;
+        if piece.bytes.len() > BATCH_BYTES && piece.count > 0 {
+            let mut next = Piece::new();
+            next.bytes.extend(piece.bytes.drain(before..));
+            self.pieces.push_back(next);
+        }
+        let piece = self.pieces.back_mut().expect("there is one");
+        piece.count += 1;
+        if let Item::Key { message, .. } = item {
+            piece.confirmations.extend(message.confirmation());
+        }
+    }
+}
+
+impl Piece {
+    fn new() -> Piece {
+        Piece { bytes: vec![0; HEAD_BYTES], count: 0, confirmations: Vec::new() }
+    }
 }
 
 /// Who is told what a gateway has confirmed, by name.
@@ -98,18 +125,7 @@ impl Link {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
-        if waiting.pieces.back().is_none_or(|piece| piece.bytes.len() >= BATCH_BYTES) {
-            waiting.pieces.push_back(Piece { bytes: vec![0; HEAD_BYTES], ..Piece::default() });
-        }
-        let piece = waiting.pieces.back_mut().expect("made above");
-        let before = piece.bytes.len();
-        wire::encode_item(item, &mut piece.bytes);
-        piece.count += 1;
-        if let Item::Key { message, .. } = item {
-            piece.confirmations.extend(message.confirmation());
-        }
-        let grown = piece.bytes.len() - before;
-        waiting.bytes += grown;
+        waiting.append(item);
         if waiting.bytes > self.most_waiting_bytes {
             tracing::error!(gateway = self.to.0, "a gateway takes nothing: its stream is given up");
             self.closed.store(true, Ordering::Relaxed);
@@ -228,5 +244,28 @@ mod tests {
         // A batch that was under way is taken in.
         link.failing.store(false, Ordering::Relaxed);
         assert!(link.is_failing());
+    }
+
+    /// Caught: an item that joins what waits, however long it is. The longest manifest behind a few questions made a batch that no call takes: it was sent again
+    /// until its receiver had left, and then to the next one.
+    #[test]
+    fn the_longest_item_can_be_sent_behind_others() {
+        let link = Link::new(GatewayId(2), &LogStoreStats::default());
+        let question = Item::Ask { question: 1 };
+        let questions = BATCH_BYTES / 9 - 100;
+        let manifest = Item::Installed { manifest: vec![7; 4 * 1024 * 1024] };
+        (0..questions).for_each(|_| link.push(&question));
+        link.push(&manifest);
+        link.push(&question);
+        let sent: Vec<Vec<Item>> = std::iter::from_fn(|| link.next())
+            .map(|Piece { mut bytes, count, .. }| {
+                assert!(bytes.len() <= MAX_PAYLOAD_BYTES, "{} bytes", bytes.len());
+                bytes[..HEAD_BYTES].copy_from_slice(&wire::head(GatewayId(1), GatewayId(2), 1, count));
+                wire::Batch::decode(&bytes).unwrap().items
+            })
+            .collect();
+        assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [questions, 1, 1]);
+        assert_eq!((&sent[1][0], &sent[2][0]), (&manifest, &question));
+        assert_eq!(link.waiting.lock().bytes, 0);
     }
 }
