@@ -65,7 +65,7 @@ impl Background {
         }
     }
 
-    /// A write was acknowledged.
+    /// A write was acknowledged, or a record has moved: until a checkpoint covers that, every member remembers it, and tells it again in a new view.
     pub fn note_write(&self, bytes: u64) {
         let bytes = self.bytes_since_checkpoint.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let entries = self.entries_since_checkpoint.fetch_add(1, Ordering::Relaxed) + 1;

@@ -137,6 +137,7 @@ impl Inner {
         self.names.insert(entry.epoch, name);
         self.targets.remove_live_entry(known);
         self.targets.add_live_entry(&Located::from(&entry));
+        self.background.note_write(entry.frame_bytes.into());
     }
 
     /// Moves of a record that were told before it was published here. Under the shard's lock.

@@ -85,3 +85,33 @@ fn repair_keeps_to_its_share() {
         assert_eq!(all, 100);
     });
 }
+
+/// Caught: moves that do not count for the next checkpoint. Where no client wrote, all moves of a repair stayed in the memory of every member, and each
+/// told all of them again in a new view.
+#[test]
+fn a_repair_is_written_down_as_it_goes_on() {
+    simulate(async {
+        let rig = CellRig::copying(43, 3, 1024 * 1024).await;
+        let gateways = rig.gateways();
+        rig.write_to(&[1]).await;
+        for index in 0..1000usize {
+            put(&gateways[index % 3], &format!("key-{index}"), &[index as u8; 4000]).await;
+        }
+        rig.write_to(&[1, 2, 3]).await;
+        tokio::time::sleep(A_WHILE).await;
+        let (checkpoints, added) = (gateways[0].stats().checkpoints.get(), gateways[0].stats().added_copies.get());
+        assert!(added < 1000, "most is to come");
+        let told = || {
+            let member = gateways[1].inner.member.as_ref().expect("it is a cell's");
+            member.moves.lock().values().map(Vec::len).sum::<usize>()
+        };
+        let mut most = 0;
+        for _ in 0..600 {
+            most = most.max(told());
+            tokio::time::sleep(LONG / 600).await;
+        }
+        assert_eq!(gateways[0].stats().added_copies.get(), 2000);
+        assert!(most < 700, "{most} moves that no checkpoint covers");
+        assert!(gateways[0].stats().checkpoints.get() > checkpoints + 2);
+    });
+}
