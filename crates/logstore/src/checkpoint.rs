@@ -382,6 +382,13 @@ impl Inner {
         if !runs.iter().all(is_named) {
             return Ok(());
         }
+        // The manager would take this one for a later one, for their epochs are equal; and the number of its run may have been given by who led before. Who has
+        // read that manifest would take the two for one.
+        if !self.while_view_lasts(self.is_newest(&state.manifest)).await? {
+            self.background.want_checkpoint();
+            let reason = "the manager has a newer manifest, which the next checkpoint takes over".to_owned();
+            return Err(EngineError::Unavailable { reason });
+        }
         let run_id = state.draw_run();
         let writer = RunWriter::new(self, run_id, level, AppendClass::Meta);
         // What has been written when it is given up is garbage.
