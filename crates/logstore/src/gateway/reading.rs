@@ -2,7 +2,7 @@
 
 use super::keys::Op;
 use crate::index::Located;
-use crate::machine::Stable;
+use crate::machine::{ReadId, Stable};
 use crate::store::Inner;
 use engine::EngineError;
 use parking_lot::Mutex;
@@ -36,6 +36,19 @@ impl ReadOp {
             // Whoever asked may have lost interest.
             let _ = asker.send(answer);
         }
+    }
+}
+
+/// A read that is being waited for. Who has waited long enough, or goes, takes it along: whether the others ever answer is not known.
+struct Asking<'a> {
+    inner: &'a Inner,
+    hash: &'a KeyHash,
+    read: ReadId,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.inner.shard(self.hash).lock().forget_read(self.hash, self.read);
     }
 }
 
@@ -90,7 +103,8 @@ impl Inner {
         self.stats.slow_reads.add(1);
         let (asker, answered) = oneshot::channel();
         let op = Op::Read(Arc::new(ReadOp(Mutex::new(Some(asker)))));
-        self.step(hash, None, |keys, out| keys.read(*hash, op, out));
+        let read = self.step(hash, None, |keys, out| keys.read(*hash, op, out));
+        let _asking = read.map(|read| Asking { inner: self, hash, read });
         let answer = tokio::select! {
             biased;
             answer = answered => answer.ok().flatten(),

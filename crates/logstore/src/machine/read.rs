@@ -30,11 +30,11 @@ impl<Op: Clone> Shard<Op> {
         Stable::Newest(self.index.newest(hash))
     }
 
-    /// Answers a read at once if the key is stable, else after asking every gateway that announced a write of it.
-    pub fn read(&mut self, hash: KeyHash, op: Op, out: &mut Outputs<Op>) {
+    /// Answers a read at once if the key is stable, else after asking every gateway that announced a write of it: then by this number.
+    pub fn read(&mut self, hash: KeyHash, op: Op, out: &mut Outputs<Op>) -> Option<ReadId> {
         if let Stable::Newest(newest) = self.stable(&hash) {
             out.push(Output::Answer { op, newest, view: self.cell.number() });
-            return;
+            return None;
         }
         let read = ReadId(self.sequences.draw_question());
         let newest = self.index.newest(&hash);
@@ -49,6 +49,21 @@ impl<Op: Clone> Shard<Op> {
             out.push(Output::Send { to, message: Message::Ask { hash, read } });
         }
         peers.reads.push(PendingRead { op, read, missing, newest });
+        Some(read)
+    }
+
+    /// Nobody waits for this read any more.
+    pub fn forget_read(&mut self, hash: &KeyHash, read: ReadId) {
+        if let Some(peers) = self.keys.get_mut(hash).and_then(|state| state.peers.as_mut()) {
+            peers.reads.retain(|pending| pending.read != read);
+            self.retire(hash);
+        }
+    }
+
+    /// Reads of this key that wait for answers.
+    #[cfg(test)]
+    pub fn waiting_reads(&self, hash: &KeyHash) -> usize {
+        self.keys.get(hash).and_then(|state| state.peers.as_ref()).map_or(0, |peers| peers.reads.len())
     }
 
     /// A member asks. The answer waits until every member holds our announcement: only then can an entry that we are about

@@ -328,7 +328,7 @@ impl CellWorld {
         let mut out = Outputs::new();
         let shard = &mut self.gateways[gateway].as_mut().expect("chosen among the living").shard;
         match call {
-            Call::Read => shard.read(key_hash(key), op, &mut out),
+            Call::Read => drop(shard.read(key_hash(key), op, &mut out)),
             write => {
                 let queued = shard.request(key_hash(key), op, matches!(write, Call::Swap { .. }), &mut out);
                 queued.map_err(|full| Failure(full.to_string()))?;

@@ -324,7 +324,7 @@ impl World {
         self.detail(|| format!("  op {op}: {call:?} of key {key} at gateway {gateway}"));
         let mut out = Outputs::new();
         match &call {
-            Call::Read => self.gateways[gateway].read(key_hash(key), op, &mut out),
+            Call::Read => drop(self.gateways[gateway].read(key_hash(key), op, &mut out)),
             write => {
                 let exclusive = matches!(write, Call::Swap { .. });
                 let queued = self.gateways[gateway].request(key_hash(key), op, exclusive, &mut out);

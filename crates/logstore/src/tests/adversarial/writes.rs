@@ -5,7 +5,7 @@ use super::{A_WHILE, CellRig, all_read, devices_of, get, put, put_if};
 use crate::LogStore;
 use crate::tests::support::{attributes, key, simulate};
 use crate::write::WriteOp;
-use engine::{Condition, EngineError};
+use engine::{Condition, EngineError, ObjectEngine};
 use format::record::WriteId;
 use types::Sequence;
 
@@ -184,5 +184,37 @@ fn a_turn_that_comes_after_its_gateway_has_left_is_none() {
         op.dispatched(write, None, &store.inner.targets.table());
         let turn = op.turn().await;
         assert!(matches!(turn, Err(EngineError::Unavailable { .. })), "{turn:?}");
+    });
+}
+
+/// Clients ask again and again for what a gateway writes that does not answer. Caught: a read that stays with its key when nobody waits for it any more.
+#[test]
+fn reads_that_are_given_up_leave_nothing_behind() {
+    simulate(async {
+        let rig = CellRig::new(196, 3).await;
+        let gateways = rig.gateways();
+        let [reader, _, writer] = &gateways[..] else { panic!("three gateways") };
+        rig.gates.set(writer, devices_of(writer, "key")[0], Some(Rule::Hold));
+        let write = rig.env.spawn(put_if(writer.clone(), "key", "under way", Condition::None));
+        rig.env.sleep(A_WHILE).await;
+        rig.cut(writer.clone());
+        let hash = LogStore::object_hash(&key("key"));
+        let waiting = || reader.inner.shard(&hash).lock().waiting_reads(&hash);
+        // One that waits to its end, and some whose clients go.
+        let patient = rig.env.spawn({
+            let reader = reader.clone();
+            async move { reader.info(&key("key")).await }
+        });
+        for _ in 0..100 {
+            let asked = key("key");
+            let mut read = reader.info(&asked);
+            assert!(futures_util::poll!(&mut read).is_pending());
+        }
+        rig.env.sleep(A_WHILE).await;
+        assert_eq!(waiting(), 1);
+        let told = patient.await.unwrap();
+        assert!(matches!(told, Err(EngineError::Unavailable { .. })), "{told:?}");
+        assert_eq!(waiting(), 0);
+        write.abort();
     });
 }
