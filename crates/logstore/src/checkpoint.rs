@@ -146,7 +146,10 @@ impl Inner {
             runs.insert(0, run.clone());
         }
         let installed = self.remembered.install(manifest).await;
-        let installed = installed.inspect_err(|_| env::mark("engine: a checkpoint that could not be installed"))?;
+        let installed = installed.inspect_err(|_| {
+            env::mark("engine: a checkpoint that could not be installed");
+            self.count_out(run.as_deref());
+        })?;
         state.follow(installed);
         self.tell_installed(&state.manifest);
         self.settle(&memtable, &mut state.graves).await;
@@ -292,6 +295,16 @@ impl Inner {
         }
     }
 
+    /// The frames of a run whose manifest could not be installed count for nothing. If it was installed nevertheless, who takes it over counts them; a
+    /// gateway that is alone takes nothing over.
+    fn count_out(&self, run: Option<&Run>) {
+        let Some(run) = run else { return };
+        let names_it = |newest: Manifest| newest.runs.iter().any(|named| named.run == run.id());
+        if !self.is_alone() || !self.newest_manifest().ok().flatten().is_some_and(names_it) {
+            self.release_run(run);
+        }
+    }
+
     /// Where each log may grow next. A device that is away keeps the vector that it had, and all do while something can't be decided.
     async fn log_starts(&self, manifest: &Manifest) -> Result<Vec<(DeviceId, Position)>, EngineError> {
         if self.remembered.holds_back() {
@@ -397,7 +410,7 @@ impl Inner {
         let first = manifest.runs.iter().position(|run| run.run == runs[0].id()).expect("merged runs stand in the manifest");
         manifest.runs.splice(first..first + runs.len(), merged.iter().map(|run| run.summary.clone()));
         manifest.next.run = RunId(run_id.0 + 1);
-        let installed = self.remembered.install(manifest).await?;
+        let installed = self.remembered.install(manifest).await.inspect_err(|_| self.count_out(merged.as_deref()))?;
         state.follow(installed);
         self.tell_installed(&state.manifest);
         self.names.merge_runs(&runs, merged);

@@ -1,9 +1,11 @@
 //! Merges of runs that come to nothing.
 
+use super::cell_rig::CellRig;
 use super::script::Script;
 use super::support::{Rig, settle, simulate};
 use crate::LogStore;
 use disk::{Fault, FaultRule, Operation};
+use std::time::Duration;
 
 const ZONE_BYTES: u64 = 128 * 1024;
 
@@ -77,5 +79,45 @@ fn a_merge_that_is_given_up_leaves_nothing_that_counts_as_live() {
             assert_eq!(live(&store), before, "write {skip}");
         }
         script.judge(&store).await;
+    });
+}
+
+/// Caught: a run that counts as live though no manifest names it. Zones of such runs were never chosen, until the next start.
+#[test]
+fn what_could_not_be_installed_counts_for_nothing() {
+    simulate(async {
+        let mut script = Script::default();
+        let (rig, store) = with_three_runs(&mut script).await;
+        script.put(&store, "d", 100).await.unwrap();
+        let (runs, before) = (store.inner.names.layers().runs, live(&store));
+        rig.manifests.set_refusing(true);
+        for _ in 0..10 {
+            store.inner.checkpoint().await.unwrap_err();
+            store.inner.merge(runs.clone(), 1).await.unwrap_err();
+            assert_eq!(live(&store), before);
+        }
+        rig.manifests.set_refusing(false);
+        script.judge(&store).await;
+    });
+}
+
+/// The manager's answer is lost, and the leader goes on from what is installed. Caught: a run that is counted when it is written, and again when it is taken
+/// over.
+#[test]
+fn a_run_that_is_taken_over_counts_once() {
+    simulate(async {
+        let mut script = Script::default();
+        let rig = CellRig::new(44, 2).await;
+        let [leader, member] = &rig.gateways()[..] else { panic!("two gateways") };
+        for name in ["a", "b", "c"] {
+            script.put(leader, name, 100).await.unwrap();
+        }
+        rig.manifests.set_losing_answers(true);
+        leader.inner.checkpoint().await.unwrap_err();
+        rig.manifests.set_losing_answers(false);
+        leader.inner.checkpoint().await.unwrap();
+        rig.env.sleep(Duration::from_secs(1)).await;
+        assert_eq!(leader.stats().manifests_taken_over.get(), 1);
+        assert_eq!(live(leader), live(member));
     });
 }
