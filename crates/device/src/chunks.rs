@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use disk::{AlignedBuf, Completion, Disk, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
+use env::Env;
 use tokio::sync::oneshot;
 use types::limits::BLOCK_BYTES;
 
 use crate::geometry::Geometry;
 use crate::inner::abandoned;
-use crate::limits::{WALK_CHUNK_BYTES, WALK_READS, WALK_SPLITS};
+use crate::limits::{WALK_CHUNK_BYTES, WALK_PAUSE, WALK_READS, WALK_SPLITS};
 use crate::walk::Segment;
 
 /// Memory that may rest between reads.
@@ -36,6 +37,7 @@ struct Planned {
 /// The chunks of all segments, in order.
 pub(crate) struct ChunkStream {
     disk: Arc<dyn Disk>,
+    env: Env,
     geometry: Geometry,
     mode: ReadMode,
     in_flight: VecDeque<Planned>,
@@ -51,9 +53,10 @@ pub(crate) struct ChunkStream {
 }
 
 impl ChunkStream {
-    pub(crate) fn new(disk: Arc<dyn Disk>, geometry: Geometry, mode: ReadMode) -> ChunkStream {
+    pub(crate) fn new(disk: Arc<dyn Disk>, env: &Env, geometry: Geometry, mode: ReadMode) -> ChunkStream {
         ChunkStream {
             disk,
+            env: env.clone(),
             geometry,
             mode,
             in_flight: VecDeque::new(),
@@ -93,9 +96,14 @@ impl ChunkStream {
         }
     }
 
+    /// Reads until the disk takes the read.
     async fn read_piece(&self, segments: &[Segment], segment: usize, start: u64, end: u64) -> Chunk {
         let offset = self.geometry.disk_offset(segments[segment].zone, start);
-        let bytes = self.disk.read(offset, (end - start) as usize, self.mode).await;
+        let mut bytes = self.disk.read(offset, (end - start) as usize, self.mode).await;
+        while is_refused(&bytes) {
+            self.env.sleep(WALK_PAUSE).await;
+            bytes = self.disk.read(offset, (end - start) as usize, self.mode).await;
+        }
         Chunk { segment, start, end, bytes }
     }
 
@@ -121,6 +129,10 @@ impl ChunkStream {
             }
         };
         self.read_bytes += end - start;
+        if is_refused(&bytes) {
+            self.env.sleep(WALK_PAUSE).await;
+            return Some(self.read_piece(segments, segment, start, end).await);
+        }
         Some(Chunk { segment, start, end, bytes })
     }
 
@@ -156,4 +168,9 @@ impl ChunkStream {
         self.offset = end;
         true
     }
+}
+
+/// Whether the disk has not even tried to read.
+fn is_refused(bytes: &Result<AlignedBuf, DiskError>) -> bool {
+    matches!(bytes, Err(error) if error.kind == DiskErrorKind::Overloaded)
 }

@@ -236,14 +236,14 @@ impl Device {
         let mut segments: Vec<Segment> = zones.filter(|segment| segment.activation <= until).collect();
         segments.sort_by_key(|segment| segment.activation);
         let inner = &self.inner;
-        Walk::new(inner.disk.clone(), inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
+        Walk::new(inner.disk.clone(), &inner.env, inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
     }
 
     /// Walks one zone from its beginning. Empty for a zone that holds nothing.
     pub fn walk_zone(&self, zone: ZoneIndex, verify_payload: bool) -> Walk {
         let inner = &self.inner;
         let segments = self.segment(zone, None).into_iter().collect();
-        Walk::new(inner.disk.clone(), inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
+        Walk::new(inner.disk.clone(), &inner.env, inner.geometry, inner.device(), segments, ReadMode::Cached, verify_payload)
     }
 
     /// Reads one zone from the medium and checks all of it, at most so fast; 0: no limit. For finished zones.

@@ -73,6 +73,10 @@ pub const WALK_SPLITS: usize = 128;
 /// Reads of a walk that are in flight while another is being looked through.
 pub const WALK_READS: usize = 2;
 
+/// How long a walk waits before it reads again what the disk refused because too many reads wait. As often as it takes: handed on, the refusal would
+/// pass for damage, and a queue that never moves is a disk that would not have answered either.
+pub const WALK_PAUSE: Duration = Duration::from_millis(5);
+
 /// Damage that one scrub report lists; the rest is counted.
 pub const MAX_SCRUB_FINDINGS: usize = 256;
 

@@ -106,7 +106,7 @@ impl Recovery<'_> {
         }
         let device = self.superblock.device;
         let seed = |activation| seed_of(self.superblock, zone, activation);
-        let found = find_lost_activation(self.disk.clone(), self.geometry, device, zone, seed).await;
+        let found = find_lost_activation(self.disk.clone(), self.env, self.geometry, device, zone, seed).await;
         let Some(activation) = found else { return Ok(ZoneEntry::NEVER) };
         tracing::error!(device = device.0, zone = zone.0, activation = activation.0, %error, "a lost zone header was found again by its frames");
         let end = self.end_of_frames(zone, activation, None).await;
@@ -137,7 +137,7 @@ impl Recovery<'_> {
             end: readable_end(&**self.disk, self.geometry, zone),
         };
         let device = self.superblock.device;
-        let mut walk = Walk::new(self.disk.clone(), self.geometry, device, vec![segment], ReadMode::Cached, false);
+        let mut walk = Walk::new(self.disk.clone(), self.env, self.geometry, device, vec![segment], ReadMode::Cached, false);
         let mut end = ZONE_DATA_START;
         while let Some(event) = walk.next().await {
             let event_end = match event {

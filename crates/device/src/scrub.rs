@@ -50,7 +50,7 @@ pub(crate) async fn scrub(inner: &Arc<Inner>, segment: Option<Segment>, bytes_pe
     let started = inner.env.now();
     let device = inner.device();
     let mut gaps = Gaps::of_zone();
-    let mut walk = Walk::new(inner.disk.clone(), inner.geometry, device, vec![segment], ReadMode::Direct, true);
+    let mut walk = Walk::new(inner.disk.clone(), &inner.env, inner.geometry, device, vec![segment], ReadMode::Direct, true);
     let mut paced = 0;
     loop {
         if bytes_per_second > 0 && walk.read_bytes() > paced {

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use disk::{Disk, DiskError, ReadMode};
+use env::Env;
 use format::frame::{self, FRAME_MAGIC, FrameError, FrameView, Seal};
 use format::zone_header::{ZONE_DATA_START, ZoneStream};
 use types::limits::{BLOCK_BYTES, UNIT_BYTES};
@@ -96,6 +97,7 @@ enum Look {
 impl Walk {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
+        env: &Env,
         geometry: Geometry,
         device: DeviceId,
         segments: Vec<Segment>,
@@ -106,7 +108,7 @@ impl Walk {
         Walk {
             device,
             segments,
-            chunks: ChunkStream::new(disk, geometry, mode),
+            chunks: ChunkStream::new(disk, env, geometry, mode),
             verify_payload,
             segment: 0,
             cursor,
@@ -307,6 +309,7 @@ impl Walk {
 /// `seed_of` tells the secret of an activation that a header claims: an imitation in a payload doesn't know it.
 pub(crate) async fn find_lost_activation(
     disk: Arc<dyn Disk>,
+    env: &Env,
     geometry: Geometry,
     device: DeviceId,
     zone: ZoneIndex,
@@ -314,7 +317,7 @@ pub(crate) async fn find_lost_activation(
 ) -> Option<Activation> {
     let end = readable_end(&*disk, geometry, zone);
     let segments = [Segment { zone, activation: Activation(0), stream: None, seed: 0, start: ZONE_DATA_START, end }];
-    let mut chunks = ChunkStream::new(disk, geometry, ReadMode::Cached);
+    let mut chunks = ChunkStream::new(disk, env, geometry, ReadMode::Cached);
     let mut newest = None;
     while let Some(chunk) = chunks.next(&segments).await {
         let bytes = chunk.bytes.as_deref().unwrap_or(&[]);

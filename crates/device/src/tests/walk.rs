@@ -12,7 +12,7 @@ use super::support::{
     Answers, FIRST_ZONE, Seeded, append, check_read, disk_offset, fresh, landed, now, open, options, quiet, walked,
 };
 use crate::limits::WALK_CHUNK_BYTES;
-use crate::{AppendClass, Device, FormatOptions, LogVector, ReadError};
+use crate::{AppendClass, Device, FormatOptions, LogVector, ReadError, WalkEvent};
 
 const LARGE_ZONE_BYTES: u64 = 6 << 20;
 
@@ -68,6 +68,56 @@ async fn a_walk_over_a_range_that_is_all_bad_is_not_slowed_by_every_block() {
     assert_eq!(reports.len(), 1, "one range: {reports:?}");
     assert!(!found.is_empty() && found.len() < 50);
     assert!(disk.stats().failures - before < 300, "{}", disk.stats().failures - before);
+}
+
+/// A refusal says nothing about the medium.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_a_busy_disk_refuses_is_no_damage() {
+    let env = Env::simulated(4);
+    let (disk, device) = large_zones(&env, 4);
+    let frames: Vec<_> = (0..50).map(|number| landed(&device, AppendClass::Data, number, 100_000)).collect();
+    let zone = frames[0].place.zone;
+    // The second and third read, which are in flight at once, and the second again.
+    let refuse =
+        || disk.add_rule(FaultRule { operation: Operation::Read, range: None, skip: 1, times: 3, fault: Fault::Overload });
+    let before = disk.stats().failures;
+    refuse();
+    let mut walk = device.walk(&LogVector::START, true);
+    let mut found = 0;
+    while let Some(event) = walk.next().await {
+        assert!(matches!(event, WalkEvent::Frame(_)), "{event:?}");
+        found += 1;
+    }
+    assert_eq!(found, 50);
+
+    now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
+    refuse();
+    let report = device.scrub(zone, 0).await.expect("a zone");
+    assert!(!report.is_suspicious(), "{report:?}");
+    assert_eq!(report.whole.len(), 50);
+    assert_eq!(disk.stats().failures - before, 6);
+}
+
+/// With one beside it that the disk can't read.
+#[tokio::test(start_paused = true)]
+async fn a_piece_of_a_bad_read_is_waited_for_too() {
+    let env = Env::simulated(4);
+    let (disk, device) = large_zones(&env, 4);
+    let frames: Vec<_> = (0..50).map(|number| landed(&device, AppendClass::Data, number, 100_000)).collect();
+    let bad = disk_offset_large(&frames[30]) + 5000;
+    for (times, fault) in [(1, Fault::Fail), (4, Fault::Overload), (u64::MAX, Fault::Fail)] {
+        disk.add_rule(FaultRule { operation: Operation::Read, range: Some(bad..bad + 1), skip: 0, times, fault });
+    }
+    let mut walk = device.walk(&LogVector::START, true);
+    let (mut found, mut unread) = (0, 0);
+    while let Some(event) = walk.next().await {
+        match event {
+            WalkEvent::Frame(_) => found += 1,
+            WalkEvent::Unreadable { bytes, .. } => unread += bytes,
+            WalkEvent::Damaged { .. } => {}
+        }
+    }
+    assert_eq!((found, unread), (49, BLOCK_BYTES as u64), "one block of one frame");
 }
 
 #[tokio::test(start_paused = true)]
