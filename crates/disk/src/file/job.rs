@@ -94,8 +94,36 @@ impl Job {
         }
     }
 
-    /// Takes the result of the call: how many bytes went over (0 for a sync or an allocation).
+    pub(super) fn medium(&self) -> Arc<Medium> {
+        self.medium.clone()
+    }
+
+    /// Whether the next call brings the page cache to the medium.
+    pub(super) fn syncs_page_cache(&mut self) -> bool {
+        !self.medium.direct && matches!(self.next_call(), Call::Sync { .. })
+    }
+
+    /// Takes the result of the call: how many bytes went over (0 for a sync or an allocation). What it means for the disk, that has learnt when
+    /// this returns.
     pub(crate) fn advance(&mut self, outcome: io::Result<usize>) -> Step {
+        let step = self.step_after(outcome);
+        match &step {
+            Step::Finished(Err(error)) if poisons(&self.request, error.kind, self.medium.direct) => {
+                self.medium.poison.set(error)
+            }
+            // Another sync may have heard of the pages that this one was to bring to the medium.
+            Step::Finished(Ok(())) if !self.medium.direct && self.request.promises_durability() => {
+                let (offset, len) = self.request.range();
+                if let Some(refusal) = self.medium.poison.refusal(self.request.operation(), offset, len) {
+                    return Step::Finished(Err(refusal));
+                }
+            }
+            _ => {}
+        }
+        step
+    }
+
+    fn step_after(&mut self, outcome: io::Result<usize>) -> Step {
         let count = match outcome {
             Ok(count) => count,
             Err(cause) if is_interruption(&cause) && self.may_go_on() => return Step::Again,
@@ -120,7 +148,7 @@ impl Job {
         }
     }
 
-    /// Tells whoever asked, after the disk has learnt what the result means for it.
+    /// Tells whoever asked.
     pub(crate) fn finish(self, result: Result<(), DiskError>) {
         let Job { medium, request, done, .. } = self;
         let (offset, len) = request.range();
@@ -129,12 +157,7 @@ impl Job {
                 medium.size.fetch_max(offset + len, Ordering::AcqRel);
             }
             Ok(()) => {}
-            Err(error) => {
-                medium.counters.count_failure();
-                if poisons(&request, error.kind, medium.direct) {
-                    medium.poison.set(error);
-                }
-            }
+            Err(_) => medium.counters.count_failure(),
         }
         // Before the callback, so that a disk whose last answer has come, and whose handle is gone, can be opened anew.
         drop(medium);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::page_cache;
@@ -29,6 +30,9 @@ pub(crate) struct Medium {
     pub(super) size: AtomicU64,
     pub(super) capacity: Option<u64>,
     pub(super) poison: Poison,
+    /// Held over a sync of the page cache, until `poison` knows how it ended. The kernel tells of a failed write-back once, to whichever sync
+    /// comes first: one that comes second must not take its own good end for the medium's.
+    pub(super) syncing: Mutex<()>,
     pub(super) counters: Counters,
     /// Cleared when the file system turns out not to know RWF_NOWAIT.
     knows_nowait: AtomicBool,
@@ -55,6 +59,7 @@ impl Medium {
             size: AtomicU64::new(size),
             capacity,
             poison: Poison::default(),
+            syncing: Mutex::default(),
             counters: Counters::default(),
             knows_nowait: AtomicBool::new(true),
             knows_cachestat,
@@ -123,9 +128,10 @@ impl Medium {
     }
 
     /// Whether a ring may carry out `request`. fallocate always waits for the journal; the ring would only hand it to a
-    /// thread of the kernel's. Writes to a block device need the page cache to be asked after them.
+    /// thread of the kernel's. Writes to a block device need the page cache to be asked after them. Syncs of the page cache wait for each other.
     pub(super) fn suits_a_ring(&self, request: &Request) -> bool {
         match request {
+            _ if !self.direct && request.promises_durability() => false,
             Request::Allocate { .. } => false,
             Request::Write { .. } => !self.is_block_device || self.knows_cachestat,
             Request::Read { .. } | Request::Flush => true,

@@ -106,9 +106,15 @@ fn run(mut job: Job) {
     if let Some(error) = job.refusal() {
         return job.finish(Err(error));
     }
+    let medium = job.medium();
     loop {
+        let turn = job.syncs_page_cache().then(|| medium.syncing.lock());
         let outcome = make(job.next_call());
-        if let Step::Finished(result) = job.advance(outcome) {
+        let step = job.advance(outcome);
+        drop(turn);
+        if let Step::Finished(result) = step {
+            // Before the answer: whoever has the last one may open the disk anew.
+            drop(medium);
             return job.finish(result);
         }
     }

@@ -95,6 +95,60 @@ fn a_durable_write_through_the_cache_ends_with_a_sync() {
     assert!(bench.is_poisoned());
 }
 
+/// The kernel tells of a failed write-back once: the second sync finds nothing to write, and no error.
+#[test]
+fn a_sync_through_the_cache_that_ends_well_after_one_that_failed_promises_nothing() {
+    let bench = Bench::new(false);
+    let mut write = bench.job(write(1, Durability::Durable));
+    assert!(matches!(write.advance(Ok(BLOCK_BYTES)), Step::Again));
+    assert!(matches!(write.next_call(), Call::Sync { .. }));
+    let (mut first, mut second) = (bench.job(Request::Flush), bench.job(Request::Flush));
+    let step = first.advance(failed(libc::EIO));
+    assert_eq!(bench.end(first, step), Some(DiskErrorKind::Failed));
+    let step = write.advance(Ok(0));
+    assert_eq!(bench.end(write, step), Some(DiskErrorKind::Poisoned));
+    let step = second.advance(Ok(0));
+    assert_eq!(bench.end(second, step), Some(DiskErrorKind::Poisoned));
+}
+
+/// Its own call brought the bytes to the medium.
+#[test]
+fn a_direct_write_that_ends_well_keeps_its_promise_on_a_poisoned_disk() {
+    let bench = Bench::new(true);
+    let (mut flush, mut job) = (bench.job(Request::Flush), bench.job(write(1, Durability::Durable)));
+    let step = flush.advance(failed(libc::EIO));
+    assert_eq!(bench.end(flush, step), Some(DiskErrorKind::Failed));
+    let step = job.advance(Ok(BLOCK_BYTES));
+    assert_eq!(bench.end(job, step), None);
+}
+
+/// The disk has learnt of a failed sync before the next one may begin, not only when somebody is told.
+#[test]
+fn the_disk_is_poisoned_with_the_failed_call() {
+    let bench = Bench::new(false);
+    let mut job = bench.job(Request::Flush);
+    let step = job.advance(failed(libc::EIO));
+    assert!(bench.is_poisoned());
+    assert_eq!(bench.end(job, step), Some(DiskErrorKind::Failed));
+}
+
+/// They wait for one another.
+#[test]
+fn syncs_of_the_page_cache_go_to_threads() {
+    assert!(Bench::new(false).job(Request::Flush).syncs_page_cache());
+    assert!(!Bench::new(true).job(Request::Flush).syncs_page_cache());
+    for (direct, request, suits) in [
+        (false, Request::Flush, false),
+        (false, write(1, Durability::Durable), false),
+        (false, write(1, Durability::Volatile), true),
+        (true, Request::Flush, true),
+        (true, write(1, Durability::Durable), true),
+    ] {
+        let bench = Bench::new(direct);
+        assert_eq!(bench.disk.medium.suits_a_ring(&request), suits, "{request:?}, direct: {direct}");
+    }
+}
+
 #[test]
 fn a_volatile_write_through_the_cache_ends_without() {
     let bench = Bench::new(false);
