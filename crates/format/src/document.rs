@@ -21,7 +21,7 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Manifest: index piece", crate::manifest::IndexPieceLayout::FIELDS),
     ("Manifest: log point", crate::manifest::LogPointLayout::FIELDS),
     ("Manifest: watermark", crate::manifest::WatermarkLayout::FIELDS),
-    ("Manifest: zone", crate::manifest::ZoneLiveLayout::FIELDS),
+    ("Manifest: live zones", crate::manifest::DeviceLiveLayout::FIELDS),
     ("Manifest: table", crate::manifest::RecordedTableLayout::FIELDS),
     ("Notes", crate::superblock::notes::Record::FIELDS),
     ("Chunk fences", crate::chunk_fences::ChunkFencesLayout::FIELDS),

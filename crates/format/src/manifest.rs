@@ -27,8 +27,12 @@ use crate::layout::fixed_layout;
 use crate::replicas::{PlaceLayout, Places, check_count};
 use crate::run_index::RunId;
 
-/// Version written; 1: the first.
-pub const MANIFEST_VERSION: u8 = 1;
+/// Version written; 2: live bytes as shares of zones; 1: the first.
+pub const MANIFEST_VERSION: u8 = 2;
+/// Longest list of shares of a device: one for each zone that it can have, and more.
+pub const MAX_SHARES: u32 = 1 << 20;
+/// A share of a zone that is all live.
+pub const FULL_SHARE: u8 = 255;
 
 const MANIFEST: &str = "manifest";
 const CRC_BYTES: usize = 4;
@@ -49,8 +53,8 @@ pub struct Manifest {
     pub start: Vec<(DeviceId, Position)>,
     /// Up to which sequence, without a gap, the writes of each gateway are in the runs.
     pub watermarks: Vec<(GatewayId, Sequence)>,
-    /// Live bytes of zones, for choosing what to collect: a hint, which may be wrong.
-    pub live: Vec<ZoneLive>,
+    /// How much of the zones is live, for choosing what to collect: a hint, which may be wrong.
+    pub live: Vec<DeviceLive>,
     /// Below this, a device holds nothing of an open upload.
     pub uploads: Vec<(DeviceId, Position)>,
     /// Writes of this and all earlier epochs are decided; at most `epoch`.
@@ -97,14 +101,23 @@ pub struct IndexPiece {
     pub frame_bytes: u32,
 }
 
-/// How much of a zone is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZoneLive {
+/// How much of a device's zones is live: a byte for a zone, or for several neighbours where there are so many of them that the record would get too long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceLive {
     pub device: DeviceId,
-    pub zone: ZoneIndex,
-    /// The hint is void once the zone has been activated again.
-    pub activation: Activation,
-    pub live_bytes: u64,
+    /// Void for zones that were activated later.
+    pub newest: Activation,
+    /// Neighbours for which one share stands.
+    pub zones_per_share: u32,
+    /// From the first zones on: live bytes of the zones that are in use, in 255ths of what they can hold. What is missing at the end is zero.
+    pub shares: Vec<u8>,
+}
+
+impl DeviceLive {
+    /// Of a zone that is in use, in [`FULL_SHARE`]ths of what it can hold.
+    pub fn share(&self, zone: ZoneIndex) -> u8 {
+        self.shares.get((zone.0 / self.zones_per_share.max(1)) as usize).copied().unwrap_or(0)
+    }
 }
 
 fixed_layout! {
@@ -170,11 +183,12 @@ fixed_layout! {
 }
 
 fixed_layout! {
-    pub(crate) struct ZoneLiveLayout: 24 {
+    /// The shares follow, a byte each.
+    pub(crate) struct DeviceLiveLayout: 20 {
         0 device: U32,
-        4 zone: U32,
-        8 activation: U64,
-        16 live_bytes: U64,
+        4 zones_per_share: U32,
+        8 newest: U64,
+        16 shares: U32,
     }
 }
 
@@ -200,8 +214,8 @@ impl Manifest {
             let watermark = WatermarkLayout { gateway: gateway.0.into(), reserved: [0; 6], sequence: sequence.0.into() };
             out.extend_from_slice(watermark.as_bytes());
         }
-        for zone in &self.live {
-            out.extend_from_slice(ZoneLiveLayout::new(zone).as_bytes());
+        for device in &self.live {
+            write_live(device, &mut out);
         }
         for point in &self.uploads {
             out.extend_from_slice(LogPointLayout::new(*point).as_bytes());
@@ -230,7 +244,9 @@ impl Manifest {
         let watermarks = list(&mut reader, 40, head.watermarks, "watermarks", |one: &WatermarkLayout| {
             (GatewayId(one.gateway.get()), Sequence(one.sequence.get()))
         })?;
-        let live = list(&mut reader, 44, head.live, "live", ZoneLiveLayout::get)?;
+        let live = head.live.get() as usize;
+        reader.check_count(44, live, size_of::<DeviceLiveLayout>(), "live")?;
+        let live = (0..live).map(|_| read_live(&mut reader)).collect::<Result<_, _>>()?;
         let uploads = list(&mut reader, 48, head.uploads, "uploads", LogPointLayout::get)?;
         let tables = head.tables.get() as usize;
         reader.check_count(52, tables, size_of::<RecordedTableLayout>(), "tables")?;
@@ -344,6 +360,33 @@ fn read_run(reader: &mut Reader<'_>) -> Result<RunSummary, DecodeError> {
     })
 }
 
+fn write_live(live: &DeviceLive, out: &mut Vec<u8>) {
+    let head = DeviceLiveLayout {
+        device: live.device.0.into(),
+        zones_per_share: live.zones_per_share.into(),
+        newest: live.newest.0.into(),
+        shares: count(live.shares.len()),
+    };
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(&live.shares);
+}
+
+fn read_live(reader: &mut Reader<'_>) -> Result<DeviceLive, DecodeError> {
+    let at = reader.offset();
+    let head: &DeviceLiveLayout = reader.fixed("live")?;
+    let shares = head.shares.get();
+    if shares > MAX_SHARES {
+        let fault = Fault::OutOfRange { least: 0, most: MAX_SHARES.into(), found: shares.into() };
+        return Err(reader.error_at(at + 16, "shares", fault));
+    }
+    Ok(DeviceLive {
+        device: DeviceId(head.device.get()),
+        newest: Activation(head.newest.get()),
+        zones_per_share: head.zones_per_share.get(),
+        shares: reader.take(shares as usize, "shares")?.to_vec(),
+    })
+}
+
 fn write_table(table: &RecordedTable, out: &mut Vec<u8>) {
     let head = RecordedTableLayout { generation: table.generation.0.into(), devices: count(table.devices.len()) };
     out.extend_from_slice(head.as_bytes());
@@ -367,26 +410,6 @@ impl LogPointLayout {
     fn get(&self) -> (DeviceId, Position) {
         let position = Position { activation: Activation(self.activation.get()), offset: ZoneOffset(self.offset.get()) };
         (DeviceId(self.device.get()), position)
-    }
-}
-
-impl ZoneLiveLayout {
-    fn new(zone: &ZoneLive) -> Self {
-        ZoneLiveLayout {
-            device: zone.device.0.into(),
-            zone: zone.zone.0.into(),
-            activation: zone.activation.0.into(),
-            live_bytes: zone.live_bytes.into(),
-        }
-    }
-
-    fn get(&self) -> ZoneLive {
-        ZoneLive {
-            device: DeviceId(self.device.get()),
-            zone: ZoneIndex(self.zone.get()),
-            activation: Activation(self.activation.get()),
-            live_bytes: self.live_bytes.get(),
-        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! - A tombstone leaves the bottom run when what is covered has passed it by two epochs at the earliest: then no walk finds the
 //!   versions and late relocations that it hides.
 
+use crate::live_hints;
 use crate::names::{Memtable, Run, RunWriter, corrupt_run};
 use crate::store::Inner;
 use device::AppendClass;
@@ -137,7 +138,7 @@ impl Inner {
             start: start.clone(),
             generation,
             next: NextIds { run: state.drawn, ..state.manifest.next },
-            live: self.targets.live_chunks(),
+            live: live_hints::hints(&self.targets),
             ..state.manifest.clone()
         };
         let mut runs = self.names.layers().runs;

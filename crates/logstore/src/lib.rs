@@ -25,6 +25,7 @@ mod heal;
 pub mod index;
 mod large;
 mod list;
+mod live_hints;
 mod loss;
 pub mod machine;
 mod manifests;

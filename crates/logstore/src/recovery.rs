@@ -20,6 +20,7 @@ use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
 use crate::gateway::{Keys, Member, MemberSetup};
 use crate::index::{IndexForm, Located, ShardIndex};
+use crate::live_hints;
 use crate::machine::{Cell, SequenceSource, Shard};
 use crate::manifests::Manifests;
 use crate::names::{Names, Run};
@@ -455,12 +456,9 @@ impl Inner {
         }
         let state = self.checkpoints.lock().await;
         for hint in &state.manifest.live {
-            let same = |device: &Arc<dyn LogTarget>| {
-                device.zones().get(hint.zone.0 as usize).is_some_and(|zone| zone.activation == hint.activation)
-            };
-            if self.targets.device(hint.device).is_some_and(same) {
-                let place = types::Place { device: hint.device, zone: hint.zone, offset: types::ZoneOffset(0) };
-                self.targets.add_live_chunk(&place, hint.live_bytes);
+            let Some(device) = self.targets.device(hint.device) else { continue };
+            for (zone, bytes) in live_hints::hinted(&**device, hint) {
+                self.targets.add_live_chunk(&types::Place { device: hint.device, zone, offset: types::ZoneOffset(0) }, bytes);
             }
         }
         Ok(())

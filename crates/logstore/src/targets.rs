@@ -11,7 +11,6 @@ use device::{AppendClass, AppendDone, AppendError, LogVector, PieceOfFrame, Zone
 use env::watch;
 use format::chunk_ref::ChunkRef;
 use format::frame;
-use format::manifest::ZoneLive;
 use format::record::Record;
 use format::replicas::Places;
 use futures_util::future::try_join_all;
@@ -406,18 +405,10 @@ impl Targets {
         live.map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
     }
 
-    /// What the index can't tell after a restart: live bytes of chunks.
-    pub fn live_chunks(&self) -> Vec<ZoneLive> {
-        let mut all = Vec::new();
-        for one in self.by_id.iter().filter_map(OnceLock::get) {
-            for info in one.device.zones() {
-                let live_bytes = one.live[info.zone.0 as usize].chunks.load(Ordering::Relaxed).max(0) as u64;
-                if live_bytes > 0 {
-                    all.push(ZoneLive { device: one.device.id(), zone: info.zone, activation: info.activation, live_bytes });
-                }
-            }
-        }
-        all
+    /// Live bytes of a zone's chunks, by what is known.
+    pub fn live_chunk_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
+        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
+        live.map_or(0, |live| live.chunks.load(Ordering::Relaxed).max(0)) as u64
     }
 }
 

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use types::{Activation, CellId, DeviceId, Epoch, GatewayId, Generation, Place, Position, Sequence, ZoneIndex, ZoneOffset};
 
-use super::{IndexPiece, Manifest, NextIds, RecordedTable, RunSummary, ZoneLive};
+use super::{DeviceLive, IndexPiece, Manifest, NextIds, RecordedTable, RunSummary};
 use crate::decode::Fault;
 use crate::entry::tests::any_places;
 use crate::replicas::Places;
@@ -32,11 +32,8 @@ fn any_run() -> impl Strategy<Value = RunSummary> {
 
 fn any_manifest() -> impl Strategy<Value = Manifest> {
     let watermark = any::<(u16, u64)>().prop_map(|(gateway, sequence)| (GatewayId(gateway), Sequence(sequence)));
-    let live = any::<(u32, u32, u64, u64)>().prop_map(|(device, zone, activation, live_bytes)| ZoneLive {
-        device: DeviceId(device),
-        zone: ZoneIndex(zone),
-        activation: Activation(activation),
-        live_bytes,
+    let live = (any::<(u32, u32, u64)>(), vec(any::<u8>(), 0..9)).prop_map(|((device, zones_per_share, newest), shares)| {
+        DeviceLive { device: DeviceId(device), newest: Activation(newest), zones_per_share, shares }
     });
     let table = (any::<u32>(), vec(any::<u32>().prop_map(DeviceId), 0..4))
         .prop_map(|(generation, devices)| RecordedTable { generation: Generation(generation), devices });
@@ -124,14 +121,14 @@ fn golden_manifest() {
         }],
         start: vec![point(13)],
         watermarks: vec![(GatewayId(14), Sequence(15))],
-        live: vec![ZoneLive { device: DeviceId(16), zone: ZoneIndex(17), activation: Activation(18), live_bytes: 19 }],
+        live: vec![DeviceLive { device: DeviceId(16), newest: Activation(18), zones_per_share: 17, shares: vec![19, 25] }],
         uploads: vec![point(20)],
         covered: Epoch(21),
         tables: vec![RecordedTable { generation: Generation(22), devices: vec![DeviceId(23), DeviceId(24)] }],
     };
     #[rustfmt::skip]
     let after_crc = [
-        1, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0,
+        2, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0,
         1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 21, 0, 0, 0, 0, 0, 0, 0,
         6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
         10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
@@ -139,13 +136,13 @@ fn golden_manifest() {
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         13, 0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
         14, 0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 0,
-        16, 0, 0, 0, 17, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 19, 0, 0, 0, 0, 0, 0, 0,
+        16, 0, 0, 0, 17, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 19, 25,
         20, 0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
         22, 0, 0, 0, 2, 0, 0, 0, 23, 0, 0, 0, 24, 0, 0, 0,
     ];
     let bytes = manifest.encode();
     assert_eq!(bytes[4..], after_crc);
-    assert_eq!(bytes[..4], [23, 1, 80, 167]);
+    assert_eq!(bytes[..4], [80, 86, 8, 81]);
 }
 
 #[test]

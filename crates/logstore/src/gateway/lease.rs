@@ -90,3 +90,6 @@ impl Inner {
         ClockReading { nanos: self.env.now().as_nanos() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,7 +55,9 @@ pub async fn named(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
 }
 
 pub fn counted(store: &LogStore) -> BTreeMap<(DeviceId, ZoneIndex), u64> {
-    store.inner.targets.live_chunks().iter().map(|live| ((live.device, live.zone), live.live_bytes)).collect()
+    let targets = &store.inner.targets;
+    let zones = targets.devices().flat_map(|device| device.zones().into_iter().map(|info| (device.id(), info.zone)));
+    zones.map(|at| (at, targets.live_chunk_bytes(at.0, at.1))).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 #[test]
