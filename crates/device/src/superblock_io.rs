@@ -62,26 +62,44 @@ pub(crate) async fn load(disk: &dyn Disk) -> Result<Superblock, OpenError> {
     Ok(superblock)
 }
 
-/// The newest notes of a kind with their sequence number; none if there never were any.
+/// The newest notes of a kind with their sequence number; none if there never were any. A slot in a bad sector counts as one that was torn: the
+/// next notes go to it, which gives the disk the chance to put another sector in its place. Alone it is an error: what it held is gone.
 pub(crate) async fn read_notes(
     disk: &dyn Disk,
     device_uuid: DeviceUuid,
     kind: NotesKind,
 ) -> Result<Option<(u64, Vec<u8>)>, NotesIoError> {
     let mut found: Option<(u64, Vec<u8>)> = None;
+    let mut unread = None;
     for sequence in [0, 1] {
-        let offset = kind.slot_offset(sequence);
-        let block = disk.read(offset, NOTES_DATA_START, ReadMode::Direct).await?;
-        // A slot that can't be believed was torn while it was written, or was never written: the other one counts.
-        let Ok(header) = NotesHeader::decode(&block, kind, device_uuid) else { continue };
-        let len = (header.length as usize).next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
-        let after = disk.read(offset + NOTES_DATA_START as u64, len, ReadMode::Direct).await?;
-        let Ok(bytes) = header.bytes(&after) else { continue };
-        if found.as_ref().is_none_or(|(known, _)| *known < header.sequence) {
-            found = Some((header.sequence, bytes.to_vec()));
+        match read_slot(disk, device_uuid, kind, kind.slot_offset(sequence)).await {
+            Ok(Some(notes)) if found.as_ref().is_none_or(|(known, _)| *known < notes.0) => found = Some(notes),
+            Ok(_) => {}
+            Err(error) if error.kind == DiskErrorKind::Failed => {
+                tracing::error!(device = %disk.describe(), ?kind, %error, "one of two slots of notes can't be read");
+                unread = Some(error);
+            }
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(found)
+    match (found, unread) {
+        (None, Some(error)) => Err(error.into()),
+        (found, _) => Ok(found),
+    }
+}
+
+/// What a slot holds. One that can't be believed was torn while it was written, or was never written: the other one counts.
+async fn read_slot(
+    disk: &dyn Disk,
+    device_uuid: DeviceUuid,
+    kind: NotesKind,
+    offset: u64,
+) -> Result<Option<(u64, Vec<u8>)>, DiskError> {
+    let block = disk.read(offset, NOTES_DATA_START, ReadMode::Direct).await?;
+    let Ok(header) = NotesHeader::decode(&block, kind, device_uuid) else { return Ok(None) };
+    let len = (header.length as usize).next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES);
+    let after = disk.read(offset + NOTES_DATA_START as u64, len, ReadMode::Direct).await?;
+    Ok(header.bytes(&after).ok().map(|bytes| (header.sequence, bytes.to_vec())))
 }
 
 /// Writes notes durably under the next sequence number.

@@ -13,8 +13,8 @@ use super::support::{
     options, quiet, walked,
 };
 use crate::{
-    AppendClass, Appended, Damage, Device, DeviceConfig, FormatError, LogVector, NotesKind, OpenError, ReadError, Tried,
-    ZoneState,
+    AppendClass, Appended, Damage, Device, DeviceConfig, FormatError, LogVector, NotesIoError, NotesKind, OpenError, ReadError,
+    Tried, ZoneState,
 };
 
 fn three_frames(device: &Device) -> Vec<Appended> {
@@ -295,6 +295,47 @@ async fn notes_survive_torn_writes_and_a_damaged_slot() {
         let error = now(device.write_notes(NotesKind::Fences, &vec![0; 61 * 1024])).expect("no disk in it");
         assert!(error.is_err());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_survive_a_bad_sector_in_one_slot() {
+    for kind in NotesKind::ALL {
+        // In the slot's header or behind it; the slot of the newest notes, the second, or of those before.
+        for (at, bad_sequence) in [(0, 1), (0, 2), (5000, 1), (5000, 2)] {
+            let env = Env::simulated(1);
+            let (disk, device) = fresh(&env, 16);
+            for version in [1, 2] {
+                now(device.write_notes(kind, &[version; 9000])).expect("the disk answers").expect("writes");
+            }
+            drop(device);
+            let (bad, good) = (kind.slot_offset(bad_sequence), kind.slot_offset(bad_sequence + 1));
+            let disk = disk.restart();
+            disk.add_rule(FaultRule::always_in(bad + at..bad + at + 1, Operation::Read, Fault::Fail));
+            let device = open(&disk, &env, quiet());
+            let intact = disk.peek(good, 16 * 1024);
+            // Before anything was read: the number of the last ones is not known.
+            now(device.write_notes(kind, &[3; 9000])).expect("the disk answers").expect("writes");
+            assert_eq!(disk.peek(good, 16 * 1024), intact, "the bad slot is written, not the good one");
+            let other = 3 - bad_sequence as u8;
+            let found = now(device.notes(kind)).expect("the disk answers").expect("reads").expect("notes");
+            assert_eq!(found, [other; 9000], "{kind:?}: the sector stays bad");
+            disk.clear_faults();
+            let found = now(device.notes(kind)).expect("the disk answers").expect("reads").expect("notes");
+            assert_eq!(found, [3; 9000], "{kind:?}: the disk has put another sector in its place");
+        }
+    }
+}
+
+/// They are not taken for notes that never were.
+#[tokio::test(start_paused = true)]
+async fn notes_of_which_nothing_can_be_read_are_an_error() {
+    let env = Env::simulated(1);
+    let (disk, device) = fresh(&env, 16);
+    now(device.write_notes(NotesKind::Fences, b"the only ones")).expect("the disk answers").expect("writes");
+    let bad = NotesKind::Fences.slot_offset(1);
+    disk.add_rule(FaultRule::always_in(bad..bad + 1, Operation::Read, Fault::Fail));
+    let error = now(device.notes(NotesKind::Fences)).expect("the disk answers").expect_err("they can't be read");
+    assert!(matches!(error, NotesIoError::Disk(_)), "{error}");
 }
 
 /// Both go to one slot: the first must not land over the second.
