@@ -14,6 +14,7 @@
 //! - A heartbeat is handed in with a reading of the clock that was taken after it was received.
 //! - Every change of the cell, of devices and of nodes is handed in, before any answer that was made after it.
 
+mod applied;
 mod backoff;
 mod facts;
 mod heard;
@@ -28,9 +29,11 @@ use std::collections::BTreeSet;
 use topology::{ClockReading, GrantedLeases, LeaseTerms};
 use types::{CellId, DeviceId, GatewayId, NodeId, ViewNumber};
 
+use crate::CommandIndex;
 use crate::command::Command;
 use crate::operation::membership::BeginRemoval;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use applied::Applied;
 use backoff::Backoffs;
 pub use facts::Facts;
 use heard::Heard;
@@ -45,6 +48,10 @@ pub const SILENCE_MS: u64 = 1_500;
 /// An overseer to which nothing was told for longer was itself deaf: it stood still, or its followers' disks did. What it did not hear meanwhile was no silence.
 pub const DEAF_MS: u64 = 500;
 const _: () = assert!(DEAF_MS >= 2 * HEARTBEAT_INTERVAL_MS && DEAF_MS < SILENCE_MS / 2);
+
+/// A gateway whose node has not applied for so long what the leader had gets no lease: it would go on serving by policies that were taken away. Less than a change of
+/// them waits for gateways that do not say that they know of it.
+pub const BEHIND_MS: u64 = 5_000;
 
 /// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be. A member reports what has missed several
 /// of its questions: with them it is as long as [`SILENCE_MS`] and more.
@@ -168,6 +175,7 @@ struct Watch {
     heard: Heard,
     /// When something was told last.
     told_at: ClockReading,
+    applied: Applied,
     /// None before the cell has a view.
     leases: Option<GrantedLeases>,
     outstanding: Option<Outstanding>,
@@ -188,6 +196,13 @@ struct Outstanding {
 impl Overseer {
     pub fn new(cell: CellId, terms: LeaseTerms) -> Overseer {
         Overseer { cell, terms, watch: None }
+    }
+
+    /// The leader has applied the manager's commands up to here. To be said before each step.
+    pub fn follow(&mut self, applied: CommandIndex, now: ClockReading) {
+        if let Some(watch) = &mut self.watch {
+            watch.applied.note(applied, now);
+        }
     }
 
     /// Takes in what happened, and says what is to be done. While this manager does not lead nothing is.
@@ -225,6 +240,7 @@ impl Watch {
             heard: Heard::starting(&facts, now),
             facts,
             told_at: now,
+            applied: Applied::default(),
             leases,
             outstanding: None,
             suspected: BTreeSet::new(),
@@ -259,6 +275,10 @@ impl Watch {
         }
         if heartbeat.view != view {
             return refused(Refused::OtherView);
+        }
+        if self.applied.is_behind(CommandIndex(heartbeat.applied), now) {
+            env::mark("overseer: no lease for a gateway whose node does not follow");
+            return refused(Refused::Behind);
         }
         let Some(leases) = &mut self.leases else { return refused(Refused::NotInView) };
         leases.grant(gateway, now);

@@ -45,8 +45,9 @@ impl Inner {
     }
 
     fn heartbeat(&self, present: &Present) -> Heartbeat {
-        let state = self.manager.snapshot();
+        // First: what it says of a view must not be joined with an older state's list of whom is to be recovered.
         let status = present.store.as_ref().and_then(|store| store.member_status()).unwrap_or_default();
+        let state = self.manager.snapshot();
         let cell = state.cell(CELL);
         let undecided: BTreeSet<GatewayId> = cell.map(|cell| cell.undecided.keys().copied().collect()).unwrap_or_default();
         let is_silent = |node| present.silent_nodes.contains(&node);
@@ -75,6 +76,7 @@ impl Inner {
                 .collect(),
             devices: self.targets.iter().map(report).collect(),
             fences: present.fences,
+            applied: state.applied().0,
         }
     }
 }

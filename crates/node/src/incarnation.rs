@@ -156,6 +156,7 @@ impl Inner {
             None if installed.founding => {
                 env::mark("node: founds the cell");
                 let store = self.found(life.registered, &cell, view).await?;
+                self.must_stay()?;
                 // What the founder can't decide nobody else would know of: until a founding decides everything, nobody joins.
                 let devices = store.waits_for();
                 life.is_unsettled = devices.is_empty() && !store.has_settled();
@@ -175,6 +176,7 @@ impl Inner {
             None => {
                 env::mark("node: joins the cell");
                 let store = self.join(life.registered, view).await?;
+                self.must_stay()?;
                 self.vitals.change(|present| present.store = Some(store.clone()));
                 let joining = store.clone();
                 life.joining = Some(self.env.spawn(async move { joining.join().await.is_ok() }));
@@ -188,6 +190,11 @@ impl Inner {
         life.installed = number;
         self.recover_if_leader(life, &cell, installed);
         Ok(())
+    }
+
+    /// Who leaves deposes the store that there is: one that comes later would serve under a lease that nobody waits for.
+    fn must_stay(&self) -> Result<(), String> {
+        if self.is_leaving.load(Ordering::SeqCst) { Err("this node leaves".to_owned()) } else { Ok(()) }
     }
 
     /// Recovers everything from the devices: nobody lives who knows it.

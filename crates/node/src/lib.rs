@@ -32,6 +32,7 @@ mod remove;
 mod replaced;
 mod roles;
 mod settle;
+mod stopped;
 mod vitals;
 
 #[cfg(test)]

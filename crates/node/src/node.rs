@@ -316,6 +316,7 @@ impl OpenNode {
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().send_heartbeats())),
             Ending(env.spawn(inner.clone().forget_replaced())),
+            Ending(env.spawn(inner.clone().end_with_manager())),
         ];
         if roles.has(Role::Gateway) {
             tasks.push(Ending(env.spawn(inner.clone().live())));

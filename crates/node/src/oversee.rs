@@ -65,7 +65,11 @@ impl Inner {
     /// One step of the overseer; the answer to a heartbeat, if it gave one.
     fn oversee(self: &Arc<Self>, input: Input) -> Option<Answer> {
         let now = ClockReading { nanos: self.env.now().as_nanos() };
-        let outputs = self.overseer.lock().step(input, now);
+        let outputs = {
+            let mut overseer = self.overseer.lock();
+            overseer.follow(self.manager.snapshot().applied(), now);
+            overseer.step(input, now)
+        };
         let mut answered = None;
         for output in outputs {
             match output {

@@ -12,8 +12,8 @@ use types::{CellId, DeviceId, GatewayId, NodeId, ViewNumber};
 
 use crate::limits::MAX_DEVICES;
 
-/// The version that is written; 1: the first.
-pub const HEARTBEAT_VERSION: u8 = 1;
+/// The version that is written; 2: nodes say what they have applied; 1: the first.
+pub const HEARTBEAT_VERSION: u8 = 2;
 
 /// Longest heartbeat and answer. [`MAX_DEVICES`] with their usage, each reported by everybody, fit.
 pub const MAX_HEARTBEAT_BYTES: usize = 256 * 1024;
@@ -47,6 +47,8 @@ pub struct Heartbeat {
     pub devices: Vec<DeviceReport>,
     /// The view whose fences, and those of all views before, its devices hold durably.
     pub fences: ViewNumber,
+    /// The last of the manager's commands that it has applied.
+    pub applied: u64,
 }
 
 /// How much a device holds.
@@ -79,6 +81,8 @@ pub enum Refused {
     Removing,
     #[error("the gateway has another view than the newest")]
     OtherView,
+    #[error("the node has not applied for long what the manager decided")]
+    Behind,
 }
 
 /// Bytes that are no heartbeat and no answer.

@@ -157,6 +157,11 @@ impl Machine {
         self.data.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
     }
 
+    /// Writes to the machine's part of the manager's log fail from here on, which is the end of that.
+    pub fn fail_log(&self) {
+        self.log.add_rule(FaultRule::always_in(0..u64::MAX, Operation::Write, Fault::Fail));
+    }
+
     /// The process dies; with it what its disks had not made durable, in part, if the power goes too.
     async fn die(&mut self, network: &SimulatedNetwork, power: bool) {
         network.cut(&address(self.number));

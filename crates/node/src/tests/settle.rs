@@ -54,6 +54,24 @@ fn a_node_that_does_not_answer_has_left_the_view_when_a_change_is_settled() {
     });
 }
 
+/// It served by what it knew last, under leases that were renewed as long as the view stayed.
+#[test]
+fn a_node_whose_part_of_the_manager_has_stopped_serves_nothing() {
+    simulate(async {
+        let mut cluster = Cluster::start(38).await;
+        cluster.machines[2].fail_log();
+        cluster.change("value").await;
+        let stopped = tokio::time::timeout(Duration::from_secs(15), cluster.node(2).stopped()).await.expect("it stops");
+        cluster.env.sleep(Duration::from_secs(2)).await;
+        assert!(cluster.node(2).store().is_none(), "{stopped}");
+        assert_ne!(cluster.node(2).manager().snapshot().config("key"), Some("value"));
+        // So does its process.
+        cluster.kill(2, false).await;
+        let changed = cluster.change("another").await;
+        cluster.node(0).settle(changed, None).await.unwrap();
+    });
+}
+
 /// A write that has not ended.
 #[derive(Default)]
 struct Slow {

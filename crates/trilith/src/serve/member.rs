@@ -79,6 +79,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            reason = node.stopped() => return Err(half_alive(reason)),
         }
         admin.set_ready(false);
         return close(node, &found, admin_server).await;
@@ -86,6 +87,7 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     tokio::select! {
         _ = terminate.recv() => return close(node, &found, admin_server).await,
         _ = interrupt.recv() => return close(node, &found, admin_server).await,
+        reason = node.stopped() => return Err(half_alive(reason)),
         () = wait_for_a_place(&env, &node) => {}
     }
     service.look_after_removals();
@@ -98,11 +100,20 @@ pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Re
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        reason = node.stopped() => return Err(half_alive(reason)),
     }
     tracing::info!("stopping: finishing the requests in hand");
     admin.set_ready(false);
     server.stop().await?;
     close(node, &found, admin_server).await
+}
+
+/// A process that knows of nothing new must not go on: whoever started it sees that it has ended, and starts it again.
+fn half_alive(reason: String) -> anyhow::Error {
+    anyhow::anyhow!(
+        "this node's part of the manager has stopped, and the node ends with it: {reason}. What was acknowledged is safe at the others. Look at the disk that \
+         holds its data folder, then start it again"
+    )
 }
 
 /// The node's consensus log. A predecessor that ends may hold it for a moment.

@@ -1,12 +1,12 @@
 //! Each rule by itself, over three members with a device each.
 
 use super::super::{
-    FIRST_BACKOFF_MS, FOUNDING_WAIT_MS, Heartbeat, Input, PROPOSAL_RETRY_MS, Proposal, Reason, Refused, SILENCE_MS,
+    BEHIND_MS, FIRST_BACKOFF_MS, FOUNDING_WAIT_MS, Heartbeat, Input, PROPOSAL_RETRY_MS, Proposal, Reason, Refused, SILENCE_MS,
     UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS,
 };
 use super::scene::{CELL, STEP_MS, Scene, at, devices, gateways, heartbeat};
 use crate::tests::nodes::register;
-use crate::{BeginRemoval, LeaveCell};
+use crate::{BeginRemoval, CommandIndex, LeaveCell};
 use types::{CellId, GatewayId, NodeId, ViewNumber};
 
 #[test]
@@ -36,6 +36,26 @@ fn leases_are_the_newest_views_members() {
     assert_eq!(outputs, [], "another overseer's");
     assert_eq!(scene.overseer.step(Input::Stopped, at(scene.now_ms)), []);
     assert_eq!(scene.overseer.step(Input::Heartbeat(heartbeat(2, now)), at(scene.now_ms)), []);
+}
+
+/// Its log has no room, or it is cut off from the manager and not from the others: it went on serving by a policy that was taken away, under leases without end.
+#[test]
+fn a_gateway_whose_node_does_not_follow_gets_no_lease() {
+    let mut scene = Scene::of_members();
+    let says = |applied| Heartbeat { applied, ..heartbeat(1, ViewNumber(3)) };
+    let mut lease_after = |ms, applied, leader| {
+        scene.now_ms += ms;
+        scene.overseer.follow(CommandIndex(leader), at(scene.now_ms));
+        scene.lease(says(applied))
+    };
+    assert_eq!(lease_after(0, 7, 7), Ok(GatewayId(1)));
+    assert_eq!(lease_after(20_000, 7, 7), Ok(GatewayId(1)));
+    assert_eq!(lease_after(0, 7, 8), Ok(GatewayId(1)));
+    assert_eq!(lease_after(BEHIND_MS - 1, 7, 9), Ok(GatewayId(1)));
+    assert_eq!(lease_after(1, 7, 9), Err(Refused::Behind));
+    assert_eq!(lease_after(0, 8, 9), Ok(GatewayId(1)), "it has what was applied then");
+    assert_eq!(lease_after(BEHIND_MS, 8, 9), Err(Refused::Behind));
+    assert_eq!(lease_after(0, 9, 10), Ok(GatewayId(1)));
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub(super) fn heartbeat(number: u16, view: ViewNumber) -> Heartbeat {
         failed_devices: BTreeSet::new(),
         devices: vec![DeviceReport { device, total_bytes: 2, free_bytes: 1 }],
         fences: view,
+        applied: u64::MAX,
     }
 }
 

@@ -392,6 +392,7 @@ impl World {
             failed_devices: if node.device_failed { [node.device].into() } else { BTreeSet::new() },
             devices: vec![DeviceReport { device: node.device, total_bytes: 2, free_bytes: 1 }],
             fences: node.fences,
+            applied: u64::MAX,
         }
     }
 
