@@ -38,6 +38,8 @@ pub(crate) struct Background {
     releases: Mutex<VecDeque<(KeyHash, Located)>>,
     /// Uploads whose objects are complete and that are to be ended by these tombstones.
     complete_uploads: Mutex<BTreeMap<EntryName, Attributes>>,
+    /// The same, of other gateways.
+    told_endings: Mutex<BTreeMap<EntryName, Attributes>>,
     ended_uploads: Mutex<VecDeque<UploadRef>>,
     bytes_since_checkpoint: AtomicU64,
     bytes_before_checkpoint: u64,
@@ -82,7 +84,7 @@ impl Background {
         }
     }
 
-    /// An upload's object is complete: whoever asks for the upload is told that it has ended, from now on.
+    /// An upload's object is complete: the upload is to be ended, and whoever asks for it is told that it has, from now on.
     pub fn end_upload(&self, name: EntryName, tombstone: Attributes) {
         let mut ending = self.complete_uploads.lock();
         if ending.len() < MAX_UPLOADS_QUEUED {
@@ -90,14 +92,36 @@ impl Background {
         }
     }
 
-    /// The upload's tombstone is durable.
+    /// Another gateway ends an upload whose object is complete.
+    pub fn hear_of_ending(&self, name: EntryName, tombstone: Attributes) {
+        let mut told = self.told_endings.lock();
+        if told.len() < MAX_UPLOADS_QUEUED {
+            told.insert(name, tombstone);
+        }
+    }
+
+    /// The upload's tombstone is published.
     pub fn upload_ended(&self, name: &EntryName) {
         self.complete_uploads.lock().remove(name);
+        self.told_endings.lock().remove(name);
     }
 
     /// The tombstone of an upload that waits to be ended because its object is complete.
     pub fn ending(&self, name: &EntryName) -> Option<Attributes> {
-        self.complete_uploads.lock().get(name).cloned()
+        let own = self.complete_uploads.lock().get(name).cloned();
+        own.or_else(|| self.told_endings.lock().get(name).cloned())
+    }
+
+    /// All that other gateways have told of.
+    pub fn told_endings(&self) -> BTreeMap<EntryName, Attributes> {
+        self.told_endings.lock().clone()
+    }
+
+    /// All that are known here.
+    pub fn endings(&self) -> BTreeMap<EntryName, Attributes> {
+        let mut endings = self.told_endings();
+        endings.extend(self.complete_uploads.lock().clone());
+        endings
     }
 
     /// An upload ended: its parts can go.

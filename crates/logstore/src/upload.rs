@@ -7,6 +7,8 @@
 //! Complete and Abort take the upload's turn first and the object's turn second, always in this order. Parts do not take the
 //! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
 
+mod ending;
+
 use crate::append::Unnamed;
 use crate::index::Located;
 use crate::large::{LogStaged, read_tree};
@@ -44,9 +46,12 @@ impl Inner {
         let upload = UploadId(suffix.try_into().expect("split_compound checked the length"));
         let mut open = self.open_uploads.lock();
         match name.entry.state {
-            EntryState::Live => open.insert(upload, name.name.clone()),
-            EntryState::Tombstone | EntryState::DeleteMarker => open.remove(&upload),
-        };
+            EntryState::Live => drop(open.insert(upload, name.name.clone())),
+            EntryState::Tombstone | EntryState::DeleteMarker => {
+                open.remove(&upload);
+                self.background.upload_ended(&name.name);
+            }
+        }
     }
 
     pub(crate) async fn create_upload(
@@ -229,8 +234,8 @@ impl Inner {
         turn: UploadTurn,
         committed: Committed,
     ) -> Result<Committed, EngineError> {
-        // Before the turn ends, so that the next Complete in the queue knows of it.
-        self.background.end_upload(upload_name(upload), outcome_of(&committed));
+        // Before the turn ends, so that the next Complete in the queue knows of it, and the next one elsewhere.
+        self.upload_is_ending(upload_name(upload), outcome_of(&committed));
         match turn.finish(Some(&committed)).await {
             Ok(()) => self.background.upload_ended(&upload_name(upload)),
             Err(error) => tracing::warn!(%error, "an upload whose object is complete is ended later"),
@@ -329,7 +334,7 @@ impl Inner {
             }
             let upload = UploadRef { key, upload: id };
             if let Ok(committed) = self.outcome_of_object(&upload).await {
-                self.background.end_upload(name, outcome_of(&committed));
+                self.upload_is_ending(name, outcome_of(&committed));
                 self.background.drop_parts(upload);
             }
         }

@@ -122,8 +122,8 @@ impl Inner {
         self.shards.iter().for_each(|shard| shard.lock().table = table.clone());
     }
 
-    /// First words in a view: where this gateway is, the moves that no checkpoint covers, for who joins all names that none has, and that no other
-    /// freeze is held.
+    /// First words in a view: where this gateway is, the moves that no checkpoint covers, uploads that end, for who joins all names that no checkpoint has,
+    /// and that no other freeze is held.
     ///
     /// Moves stand behind `Hello`, which waits for the view at its receiver: one that is not so far takes whatever the leader tells of places for a
     /// move that it has just made, and would go back to where the record stood before the last of them.
@@ -134,6 +134,7 @@ impl Inner {
         let hello = Item::Hello { view, epoch: self.epochs.present(), installed };
         cell.others().iter().for_each(|to| member.push(*to, &hello));
         self.tell_moves(member);
+        self.tell_endings(member);
         for to in cell.others() {
             if leader == Some(*to) {
                 self.tell_held(member, *to);

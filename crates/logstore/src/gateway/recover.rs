@@ -20,6 +20,7 @@ use crate::relocate::Recopy;
 use crate::store::{Inner, LogStore, draft};
 use crate::write::WriteOp;
 use engine::EngineError;
+use format::attributes::Attributes;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordKind, Space, WriteId};
 use format::replicas::{Places, ReplicaDevices};
@@ -115,17 +116,23 @@ impl Inner {
         let is_known = |hash: &KeyHash| self.shard(hash).lock().index().newest(hash).is_some_and(|known| known.is_live());
         // Known here, or about to be with what was found.
         let is_open = |hash: &KeyHash| !ended.contains(hash) && (begun.contains(hash) || is_known(hash));
-        let mut ending = Vec::new();
+        let mut open: BTreeMap<EntryName, Attributes> = BTreeMap::new();
         for write in committed(found, removed).into_iter().filter(|write| write.record.kind == RecordKind::Descriptor) {
             let Some(EndedUpload { name, tombstone, .. }) = self.upload_ended_by(write)? else { continue };
             if is_open(&name.hash()) {
                 env::mark("gateway: recovery ends an upload whose object was made");
-                self.background.end_upload(name.clone(), tombstone.clone());
-                let op = WriteOp::new(self, draft(RecordKind::Tombstone, name.clone(), &tombstone), false);
-                match self.start(&op) {
-                    Ok(()) => ending.push((name, op)),
-                    Err(error) => tracing::warn!(%error, "an upload whose object is complete is ended later"),
-                }
+                open.insert(name, tombstone);
+            }
+        }
+        // What its gateway has told before it died: the walk finds no object that a checkpoint covers.
+        open.extend(self.background.told_endings().into_iter().filter(|(name, _)| is_open(&name.hash())));
+        let mut ending = Vec::new();
+        for (name, tombstone) in open {
+            self.upload_is_ending(name.clone(), tombstone.clone());
+            let op = WriteOp::new(self, draft(RecordKind::Tombstone, name.clone(), &tombstone), false);
+            match self.start(&op) {
+                Ok(()) => ending.push((name, op)),
+                Err(error) => tracing::warn!(%error, "an upload whose object is complete is ended later"),
             }
         }
         Ok(ending)

@@ -2,7 +2,9 @@
 
 use crate::heal::Damaged;
 use crate::machine::{CellMessage, Message};
+use format::attributes::Attributes;
 use format::name_entry::NameEntry;
+use format::record::EntryName;
 use format::replicas::Places;
 use types::{Epoch, Sequence, ViewNumber};
 
@@ -68,6 +70,11 @@ pub(crate) enum Item {
     Released {
         question: u64,
     },
+    /// An upload whose object is complete is ended by this tombstone, or will be.
+    UploadEnding {
+        name: EntryName,
+        tombstone: Attributes,
+    },
     /// To the leader: these copies were found damaged.
     Damaged {
         copies: Vec<Damaged>,
@@ -87,7 +94,11 @@ impl Item {
     /// Whether the item travels with the next ones, or a moment later (paper section 3.2: notices are batched with a short timeout). An
     /// announcement need not be held before the last copies are: it goes with those ([`super::Link::hurry`]).
     pub fn can_wait(&self) -> bool {
-        matches!(self, Item::Key { message: Message::Announce { .. } | Message::Conclude { freeze: None, .. }, .. })
+        match self {
+            Item::Key { message, .. } => matches!(message, Message::Announce { .. } | Message::Conclude { freeze: None, .. }),
+            Item::UploadEnding { .. } => true,
+            _ => false,
+        }
     }
 
     /// The view that the item counts in; nothing for facts. One of a newer view waits for its installation.

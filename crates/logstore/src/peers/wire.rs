@@ -13,11 +13,14 @@ use crate::heal::Damaged;
 use crate::index::Located;
 use crate::machine::{CellMessage, FreezeId, Message, ReadId};
 use bytes::Bytes;
+use format::attributes::Attributes;
 use format::decode::{DecodeError, Fault, Reader};
 use format::entry::Entry;
 use format::name_entry::NameEntry;
-use format::record::WriteId;
-use types::{DeviceId, Epoch, GatewayId, KEY_HASH_BYTES, KeyHash, Place, Sequence, ViewNumber, ZoneIndex, ZoneOffset};
+use format::record::{EntryName, Space, WriteId, split_compound};
+use types::{
+    BucketId, DeviceId, Epoch, GatewayId, KEY_HASH_BYTES, KeyHash, Place, Sequence, UploadId, ViewNumber, ZoneIndex, ZoneOffset,
+};
 
 /// Bytes before the items.
 pub(crate) const HEAD_BYTES: usize = 16;
@@ -116,6 +119,7 @@ mod kind {
     pub const DAMAGED: u8 = 42;
     pub const RELEASE: u8 = 43;
     pub const RELEASED: u8 = 44;
+    pub const UPLOAD_ENDING: u8 = 45;
 }
 
 /// Appends an item.
@@ -147,6 +151,12 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
         Item::Retired { question } => put.kind(kind::RETIRED).u64(*question).end(),
         Item::Release { question } => put.kind(kind::RELEASE).u64(*question).end(),
         Item::Released { question } => put.kind(kind::RELEASED).u64(*question).end(),
+        Item::UploadEnding { name, tombstone } => {
+            let (key, upload) = split_compound(Space::Upload, &name.name).expect("it is an upload's");
+            put.kind(kind::UPLOAD_ENDING).u64(name.bucket.0);
+            put.0.extend_from_slice(upload);
+            put.bytes(&key).bytes(&tombstone.to_bytes()).end();
+        }
         Item::Damaged { copies } => {
             put.kind(kind::DAMAGED).u32(copies.len() as u32);
             for Damaged { place, owner } in copies {
@@ -242,6 +252,13 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
         kind::RETIRED => Item::Retired { question: reader.u64("question")? },
         kind::RELEASE => Item::Release { question: reader.u64("question")? },
         kind::RELEASED => Item::Released { question: reader.u64("question")? },
+        kind::UPLOAD_ENDING => {
+            let (bucket, upload) = (BucketId(reader.u64("bucket")?), UploadId(reader.array("upload")?));
+            let bytes = reader.u32("key")? as usize;
+            let name = EntryName::upload(bucket, reader.take(bytes, "key")?, upload);
+            let bytes = reader.u32("tombstone")? as usize;
+            Item::UploadEnding { name, tombstone: Attributes::decode(reader.take(bytes, "tombstone")?.to_vec().into())? }
+        }
         kind::DAMAGED => {
             let count = reader.u32("copies")? as usize;
             reader.check_count(at + 1, count, DAMAGED_BYTES, "copies")?;

@@ -22,6 +22,8 @@ pub enum Rule {
     Hold,
     /// They land, and nothing is said before [`Gates::land`].
     Mute,
+    /// The device has no room for them.
+    Full,
     /// Nothing reaches the device, and it can't be asked.
     Away,
     /// The same, and who reads or asks is not even told that there is no answer.
@@ -158,10 +160,11 @@ impl LogTarget for Gate {
         match rule {
             Rule::Hold => self.stop(class, frame.into(), Some(Tell { done, tag })),
             Rule::Straggle => self.stop(class, frame.into(), None),
-            Rule::Mute | Rule::Away | Rule::Silent => {}
+            Rule::Mute | Rule::Full | Rule::Away | Rule::Silent => {}
         }
         match rule {
             Rule::Hold => Ok(()),
+            Rule::Full => Err(AppendError::Full { device: self.id(), class }),
             _ => Err(AppendError::Unanswered { device: self.id(), reason: "the target does not answer".into() }),
         }
     }

@@ -171,19 +171,28 @@ async fn complete_at(
     store.complete(&upload, parts, attributes(etag_of), Condition::None).await
 }
 
-async fn interrupted_complete(rig: &CellRig) -> Interrupted {
-    let [_, member, removed] = &rig.gateways()[..] else { panic!("three gateways") };
-    let upload = upload_with_another_primary(removed).await;
+/// An upload of one part, and a Complete of it at the third gateway whose object has landed on one device. The next append of that gateway to this device
+/// is for the upload's end.
+async fn half_complete(rig: &CellRig) -> (UploadRef, Vec<CompletePart>, JoinHandle<Result<Committed, EngineError>>, DeviceId) {
+    let completer = &rig.gateways()[2];
+    let upload = upload_with_another_primary(completer).await;
     let content = PartContent::Whole(std::iter::once(Bytes::from_static(b"a part")).collect());
-    let part = removed.put_part(&upload, 1, Default::default(), content).await.unwrap();
+    let part = completer.put_part(&upload, 1, Default::default(), content).await.unwrap();
     let parts = vec![CompletePart { number: 1, order: part.order }];
-    let primary = removed.inner.targets.table().set_of(&upload_hash(&upload)).primary();
-    rig.gates.set(removed, primary, Some(Rule::Mute));
-    let completing = rig.env.spawn(complete_at(removed.clone(), upload.clone(), parts.clone(), FIRST));
+    let primary = completer.inner.targets.table().set_of(&upload_hash(&upload)).primary();
+    rig.gates.set(completer, primary, Some(Rule::Mute));
+    let completing = rig.env.spawn(complete_at(completer.clone(), upload.clone(), parts.clone(), FIRST));
     rig.env.sleep(A_WHILE).await;
-    // The part's chunk; then the object, and what comes behind it is held.
-    rig.gates.land(removed.inner.me).await;
+    // The part's chunk.
+    rig.gates.land(completer.inner.me).await;
     rig.env.sleep(A_WHILE).await;
+    (upload, parts, completing, primary)
+}
+
+async fn interrupted_complete(rig: &CellRig) -> Interrupted {
+    let (upload, parts, completing, primary) = half_complete(rig).await;
+    let [_, member, removed] = &rig.gateways()[..] else { panic!("three gateways") };
+    // The object; what comes behind it is held.
     rig.gates.set(removed, primary, Some(Rule::Hold));
     rig.gates.land(removed.inner.me).await;
     rig.env.sleep(A_WHILE).await;
@@ -216,6 +225,51 @@ fn a_complete_that_is_repeated_after_its_gateway_died_replaces_nothing() {
                 assert_eq!(get(gateway, JOINED).await.as_deref(), Some("newer"), "waiting at {waiting:?}");
                 let parts = gateway.parts(&upload, 0, 10).await;
                 assert!(matches!(parts, Err(EngineError::NoSuchUpload)), "{parts:?}");
+            }
+            all_read(&rig, JOINED, Some("newer")).await;
+        }
+    });
+}
+
+/// A Complete has made its object and finds no room for the upload's end; it is repeated elsewhere: at another gateway, at one that has joined since, after
+/// its gateway has died and a checkpoint covers the object. Caught: the end that is known to that gateway alone; and a recovery that ends the uploads
+/// alone of which the walk finds the objects.
+#[test]
+fn a_complete_that_is_repeated_while_its_upload_ends_replaces_nothing() {
+    simulate(async {
+        for elsewhere in ["at another", "at one that has joined", "after its death"] {
+            let rig = CellRig::new(204, 3).await;
+            let (upload, parts, completing, primary) = half_complete(&rig).await;
+            let [leader, member, completer] = &rig.gateways()[..] else { panic!("three gateways") };
+            rig.gates.set(completer, primary, Some(Rule::Full));
+            rig.gates.land(completer.inner.me).await;
+            let first = completing.await.unwrap().unwrap();
+            rig.env.sleep(A_WHILE).await;
+            assert!(newest(leader, &upload_hash(&upload)).is_live(), "it is complete, and has not ended");
+            for gateway in [leader, member, completer] {
+                let parts = gateway.parts(&upload, 0, 10).await;
+                assert!(matches!(parts, Err(EngineError::NoSuchUpload)), "{parts:?} at {}", gateway.inner.me);
+            }
+            put(member, JOINED, "newer").await.unwrap();
+            let at = match elsewhere {
+                "at one that has joined" => rig.join().await,
+                "after its death" => {
+                    leader.inner.checkpoint().await.unwrap();
+                    rig.env.sleep(A_WHILE).await;
+                    rig.kill(completer);
+                    rig.remove(&[2]).await;
+                    assert!(!newest(leader, &upload_hash(&upload)).is_live(), "the leader ends it");
+                    member.clone()
+                }
+                _ => member.clone(),
+            };
+            let again = complete_at(at, upload.clone(), parts, b"second").await.unwrap();
+            assert_eq!((again.order, again.etag), (first.order, first.etag), "{elsewhere}");
+            rig.env.sleep(A_WHILE).await;
+            for gateway in rig.gateways() {
+                assert_eq!(get(&gateway, JOINED).await.as_deref(), Some("newer"), "{elsewhere}");
+                assert!(!newest(&gateway, &upload_hash(&upload)).is_live(), "{elsewhere}: it has ended");
+                assert_eq!(gateway.inner.background.endings().len(), 0, "{elsewhere}: nobody waits for it");
             }
             all_read(&rig, JOINED, Some("newer")).await;
         }
