@@ -71,10 +71,12 @@ impl Inner {
             }
             Ask::PreVote { group, vote, last } => {
                 let member = self.running(group)?;
-                match self.silence(&member) {
-                    Some(refusal) => Ok(refusal),
-                    None => member.core.take_pre_vote(vote, last).await,
+                if let Some(refusal) = self.silence(&member) {
+                    return Ok(refusal);
                 }
+                // It would refuse the vote itself, and the candidate would go on to the next term.
+                self.must_write()?;
+                member.core.take_pre_vote(vote, last).await
             }
             Ask::Transfer { group, vote, to, last } => self.running(group)?.core.take_transfer(vote, to, last).await,
             Ask::Snapshot { group, vote, snapshot, offset, piece } => {

@@ -22,9 +22,10 @@ pub(super) fn decide(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reas
         // Nothing else changes the view meanwhile: it would have to keep who must not stay.
         return remove(watch, now);
     }
-    change_devices(watch, now)
-        .or_else(|| finish_founding(watch, now))
+    // First what changes neither the view nor the table: another table may be refused while what these end with has not forgotten former ones.
+    finish_founding(watch, now)
         .or_else(|| finish_recovery(watch, now))
+        .or_else(|| change_devices(watch, now))
         .or_else(|| join(watch, now))
 }
 
