@@ -8,6 +8,10 @@ pub const MAX_BUCKETS: usize = 100_000;
 /// Longest bucket policy (S3): 20 KiB.
 pub const MAX_POLICY_BYTES: usize = 20 * 1024;
 
+/// Most bytes of all policies together. A replicated manager's log has room for a copy of the state beside the one before; one that has grown beyond that
+/// takes no command any more, also none that makes it smaller. Of what has limits by number alone nothing else comes near it.
+pub const MAX_POLICIES_BYTES: usize = 64 * 1024 * 1024;
+
 /// Most access keys.
 pub const MAX_CREDENTIALS: usize = 100_000;
 

@@ -272,7 +272,7 @@ impl From<ManagerError<BucketError>> for ObjectError {
             ManagerError::Refused(refusal @ (BucketError::Deleting | BucketError::NotDeleting | BucketError::OtherRemoval)) => {
                 ObjectError::Conflict { reason: refusal.to_string() }
             }
-            ManagerError::Refused(refusal @ BucketError::PolicyLength { .. }) => {
+            ManagerError::Refused(refusal @ (BucketError::PolicyLength { .. } | BucketError::Policies)) => {
                 ObjectError::InvalidArgument { reason: refusal.to_string() }
             }
         }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use types::{BucketId, ErrorKind};
 
 use super::{Operation, Refusal};
-use crate::limits::{MAX_BUCKETS, MAX_POLICY_BYTES, MAX_USER_BYTES};
+use crate::limits::{MAX_BUCKETS, MAX_POLICIES_BYTES, MAX_POLICY_BYTES, MAX_USER_BYTES};
 use crate::name::{InvalidBucketName, check_bucket_name};
 use crate::record::{BucketEngine, BucketRecord, BucketState, EtagMode, Removal};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
@@ -108,6 +108,10 @@ pub enum BucketError {
     OtherRemoval,
     #[error("a policy of {found} bytes; the longest is {MAX_POLICY_BYTES}")]
     PolicyLength { found: usize },
+    #[error(
+        "the policies of all buckets have {MAX_POLICIES_BYTES} bytes together, and there is no room for more: shorten some"
+    )]
+    Policies,
 }
 
 impl Refusal for BucketError {
@@ -116,6 +120,7 @@ impl Refusal for BucketError {
             BucketError::NotFound => ErrorKind::NotFound,
             BucketError::Deleting | BucketError::NotDeleting | BucketError::OtherRemoval => ErrorKind::Conflict,
             BucketError::PolicyLength { .. } => ErrorKind::Invalid,
+            BucketError::Policies => ErrorKind::Full,
         }
     }
 }
@@ -198,6 +203,13 @@ impl Operation for SetBucketPolicy {
         let bucket = incarnation(edit.state, &self.name, self.id)?;
         if bucket.state != BucketState::Active {
             return Err(BucketError::Deleting);
+        }
+        if let Some(policy) = &self.policy {
+            let others = edit.state.buckets.values().filter(|other| other.id != self.id);
+            let others: usize = others.map(|other| other.policy.as_ref().map_or(0, Vec::len)).sum();
+            if others + policy.len() > MAX_POLICIES_BYTES {
+                return Err(BucketError::Policies);
+            }
         }
         let bucket = Arc::new(BucketRecord { policy: self.policy.clone(), ..BucketRecord::clone(bucket) });
         edit.set_bucket(Arc::clone(&bucket));

@@ -1,13 +1,15 @@
 //! The state machine alone: what each command does and refuses.
 
+use std::sync::Arc;
+
 use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, Token};
 
 use crate::command::apply_noting;
-use crate::limits::{MAX_CONFIG_VALUE_BYTES, MAX_POLICY_BYTES};
+use crate::limits::{MAX_CONFIG_VALUE_BYTES, MAX_POLICIES_BYTES, MAX_POLICY_BYTES};
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Snapshot};
 use crate::{
-    AddCredential, AddDevice, BucketEngine, BucketError, BucketState, ClusterError, ConfigError, CreateBucket,
+    AddCredential, AddDevice, BucketEngine, BucketError, BucketRecord, BucketState, ClusterError, ConfigError, CreateBucket,
     CreateBucketError, CredentialError, DeviceError, DeviceState, EtagMode, InitCluster, InstallManifest, InstallManifestError,
     InstallReplicaTable, InstallReplicaTableError, InvalidBucketName, MarkBucketDeleting, RaiseFormatVersion, ReactivateBucket,
     Removal, RemoveBucket, RemoveCredential, RemoveDevice, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential,
@@ -96,6 +98,23 @@ fn policies() {
     let too_long = set(Some(vec![b' '; MAX_POLICY_BYTES + 1]));
     assert_eq!(machine.run(too_long), Err(BucketError::PolicyLength { found: MAX_POLICY_BYTES + 1 }));
     assert_eq!(machine.run(set(None)).unwrap().policy, None);
+}
+
+/// With a state that has outgrown its log no command was taken any more, also none that makes it smaller.
+#[test]
+fn all_policies_together_have_a_limit() {
+    let mut machine = Machine::default();
+    let ids = ["one", "two"].map(|name| machine.run(create(name, "alice")).unwrap().id);
+    // As if it were that of thousands of buckets.
+    let others = machine.0.bucket("one").unwrap().as_ref().clone();
+    let long = BucketRecord { policy: Some(vec![b' '; MAX_POLICIES_BYTES - 10]), ..others };
+    Arc::make_mut(&mut machine.0.buckets).insert("one".to_owned(), Arc::new(long));
+    let set = |bytes: usize| SetBucketPolicy { name: "two".to_owned(), id: ids[1], policy: Some(vec![b' '; bytes]) };
+    assert_eq!(machine.run(set(11)), Err(BucketError::Policies));
+    machine.run(set(10)).unwrap();
+    machine.run(set(9)).unwrap();
+    machine.run(SetBucketPolicy { name: "one".to_owned(), id: ids[0], policy: None }).unwrap();
+    machine.run(set(11)).unwrap();
 }
 
 #[test]
