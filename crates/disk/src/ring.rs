@@ -107,6 +107,9 @@ pub(crate) fn submit(job: Job) -> Option<Job> {
         let ring = slot.as_mut()?;
         let refused = ring.push(job.take()?);
         ring.enter();
+        if ring.is_stuck() {
+            ring.wake_reaper();
+        }
         refused
     });
     if let Ok(Some(refused)) = refused {
@@ -182,6 +185,10 @@ impl Ring {
             .build(RING_ENTRIES)
             // Kernels before 6.0 know no single issuer.
             .or_else(|_| IoUring::new(RING_ENTRIES))?;
+        Ring::over(uring)
+    }
+
+    fn over(uring: IoUring) -> io::Result<Ring> {
         let signal = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         uring.submitter().register_eventfd(signal.as_raw_fd())?;
         Ok(Ring {
@@ -228,13 +235,16 @@ impl Ring {
                 Ok(taken) => self.unsubmitted -= taken.min(self.unsubmitted),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 // No memory, or completions to be taken out first: the reaper tries again.
-                Err(_) => {
-                    let one = 1u64.to_ne_bytes();
-                    rustix::io::write(&self.signal, &one).ok();
-                    return;
-                }
+                Err(_) => return,
             }
         }
+    }
+
+    /// Lets the reaper see that entries wait. Not for the reaper itself, which sees it and pauses: a signal would end that pause at once.
+    fn wake_reaper(&self) {
+        let one = 1u64.to_ne_bytes();
+        // All that can be wrong is a counter at its end, and that is a signal too.
+        rustix::io::write(&self.signal, &one).ok();
     }
 
     /// Whether entries wait that the kernel would not take.
@@ -311,3 +321,6 @@ fn entry_for(call: Call<'_>) -> squeue::Entry {
         Call::Allocate { file, offset, len } => opcode::Fallocate::new(Fd(file.as_raw_fd()), len).offset(offset).build(),
     }
 }
+
+#[cfg(test)]
+mod tests;
