@@ -61,12 +61,16 @@ enum Wrong {
     ResetsUnheard,
     /// Moves are not told again in a new view.
     ToldOnce,
+    /// Moves are told again before the first word of the view, which waits for it at the receiver. This was built first.
+    ToldBeforeHello,
     /// A move is told again only by members that have applied it, not by one that has heard it and applies it later. This was built first.
     NotesWhenApplied,
     /// Recovery publishes whatever it finds and does not know. This was built first.
     BringsBackForgotten,
     /// Recovery walks from the leader's own checkpoint, however far the others are.
     WalksFromOwn,
+    /// What a gateway has said that the receiver's view leaves out is taken in. Of the gateway with the greatest number this was built first.
+    HearsWhoLeft,
 }
 
 /// The bounds.
@@ -78,6 +82,9 @@ struct Epochs {
     removals: Vec<usize>,
     checkpoints: u8,
     moves: u8,
+    /// Whether a record moves again before a checkpoint covers where it has moved to, as when it lacks two copies. And a move that the leader has
+    /// just made counts wherever the record stands.
+    moves_again: bool,
     /// Whether the first write has been made and a checkpoint covers it.
     begins_covered: bool,
     /// Epochs for which a tombstone stays.

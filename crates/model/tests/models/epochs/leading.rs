@@ -138,16 +138,13 @@ impl Epochs {
     fn collection_actions(&self, state: &State, leader: usize, actions: &mut Vec<Action>) {
         let here = &state.members[leader];
         let manifest = &state.manifests[here.installed];
+        if let Collection::Moved(..) = here.collection
+            && self.moves_again
+        {
+            actions.extend(self.copies(state, leader));
+        }
         match here.collection {
-            Collection::None => {
-                let in_step = here.in_step == here.view && here.following.is_empty();
-                if state.moves_left == 0 || !self.leads(state, leader) || !in_step {
-                    return;
-                }
-                let covered = |entry: Entry| !entry.is_delete && entry.place < manifest.start;
-                let keys = (0..KEYS).filter(|key| here.index[*key].is_some_and(covered));
-                actions.extend(keys.map(|key| Action::Copy { leader, key }));
-            }
+            Collection::None => actions.extend(self.copies(state, leader)),
             Collection::Copying(_) => actions.push(Action::Move(leader)),
             Collection::Moved(_, epoch) => {
                 if manifest.epoch >= epoch && self.leads(state, leader) {
@@ -160,6 +157,19 @@ impl Epochs {
                 }
             }
         }
+    }
+
+    /// Records that the leader may copy elsewhere.
+    fn copies(&self, state: &State, leader: usize) -> Vec<Action> {
+        let here = &state.members[leader];
+        let in_step = here.in_step == here.view && here.following.is_empty();
+        if state.moves_left == 0 || !self.leads(state, leader) || !in_step {
+            return Vec::new();
+        }
+        let start = state.manifests[here.installed].start;
+        let may_move = |entry: Entry| !entry.is_delete && (entry.place < start || self.moves_again);
+        let keys = (0..KEYS).filter(|key| here.index[*key].is_some_and(may_move));
+        keys.map(|key| Action::Copy { leader, key }).collect()
     }
 
     pub fn finish_move(&self, state: &mut State, leader: usize) {

@@ -3,6 +3,9 @@
 use super::{Action, Collection, Entry, Epoch, Epochs, MAX_GATEWAYS, Mask, Message, Position, Slot, Stage, State, Wire, Wrong};
 use super::{bit, each, has};
 
+/// The place of a record wherever it stands.
+const ANYWHERE: Position = 0;
+
 impl Epochs {
     pub fn first_members(&self) -> Mask {
         (0..self.gateways).map(bit).sum()
@@ -54,8 +57,8 @@ impl Epochs {
 
     pub fn may_deliver(&self, state: &State, from: usize, to: usize) -> bool {
         let next = state.streams[from * MAX_GATEWAYS + to].first();
-        let is_heard = self.lives(state, to) && has(self.members(state, to), from);
-        is_heard && next.is_some_and(|wire| wire.view <= state.members[to].view)
+        let has_left = !has(self.members(state, to), from) && self.wrong != Wrong::HearsWhoLeft;
+        self.lives(state, to) && !has_left && next.is_some_and(|wire| wire.view <= state.members[to].view)
     }
 
     pub fn member_actions(&self, state: &State, member: usize, actions: &mut Vec<Action>) {
@@ -139,7 +142,10 @@ impl Epochs {
         match here.index[moved.key] {
             Some(known) if known.order > moved.order => {}
             Some(known) if known.order == moved.order => {
-                if known.place == old {
+                if old == ANYWHERE && known.place != moved.place {
+                    here.moves.push((known.place, moved));
+                }
+                if known.place == old || old == ANYWHERE && known.place != moved.place {
                     here.index[moved.key] = Some(moved);
                     here.names.push(moved);
                     here.names.sort_unstable();
@@ -171,7 +177,10 @@ impl Epochs {
             Message::Installed(_) => state.members[to].following.push((from, message)),
             Message::Relocated { old, entry } if !is_old => {
                 self.hear_of_move(state, to, old, entry);
-                state.members[to].following.push((from, message));
+                let leads = each(self.members(state, to)).next() == Some(from);
+                let is_fresh = self.moves_again && leads && has(state.members[to].carried, from);
+                let old = if is_fresh { ANYWHERE } else { old };
+                state.members[to].following.push((from, Message::Relocated { old, entry }));
             }
             Message::Retire if !is_old => state.members[to].following.push((from, message)),
             Message::Retired if !is_old => {
@@ -260,6 +269,14 @@ impl Epochs {
         if self.wrong != Wrong::ToldOnce {
             for (old, entry) in moves {
                 self.send_all(state, member, &Message::Relocated { old, entry });
+            }
+            if self.wrong == Wrong::ToldBeforeHello {
+                // Nothing that waits for the view stands before them.
+                state.streams.iter_mut().skip(member * MAX_GATEWAYS).take(MAX_GATEWAYS).flatten().for_each(|wire| {
+                    if let Message::Relocated { .. } = wire.message {
+                        wire.view = 0;
+                    }
+                });
             }
         }
         self.send_all(state, member, &Message::Carried { present, installed });

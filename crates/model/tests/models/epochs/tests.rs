@@ -19,6 +19,7 @@ fn epochs(gateways: usize, writes: &[(usize, usize, bool)], checkpoints: u8) -> 
         removals: Vec::new(),
         checkpoints,
         moves: 0,
+        moves_again: false,
         begins_covered: false,
         tombstone_epochs: 1,
         wrong: Wrong::Nothing,
@@ -32,6 +33,11 @@ fn removing(removals: &[usize], model: Epochs) -> Epochs {
 /// Copies of a record move that a checkpoint covers.
 fn moving(moves: u8, model: Epochs) -> Epochs {
     Epochs { moves, begins_covered: true, ..model }
+}
+
+/// And again, before a checkpoint covers that.
+fn moving_again(moves: u8, model: Epochs) -> Epochs {
+    Epochs { moves_again: true, ..moving(moves, model) }
 }
 
 #[test]
@@ -63,6 +69,8 @@ fn leaders_may_die_at_any_step() {
 fn copies_move_while_leaders_die() {
     assert_sound("two moves", moving(2, epochs(2, &[put(1, 0)], 2)));
     assert_sound("two moves, the leader of two", moving(2, removing(&[0], epochs(2, &[put(1, 0)], 3))));
+    assert_sound("a record moves twice, a member of three", moving_again(2, removing(&[2], epochs(3, &[put(1, 0)], 0))));
+    assert_sound("a record moves twice, the leader of two", moving_again(2, removing(&[0], epochs(2, &[put(1, 0)], 1))));
     assert_sound("a move beside a delete", moving(1, epochs(2, &[put(1, 0), delete(1, 0)], 2)));
     if soaking() {
         assert_sound("a move, the leader of three", moving(1, removing(&[0], epochs(3, &[put(1, 0)], 2))));
@@ -92,6 +100,7 @@ fn wrong_epochs_are_found() {
 #[test]
 fn wrong_recoveries_of_epochs_are_found() {
     wrong(Wrong::WalksFromOwn, removing(&[2], epochs(3, &[put(2, 0)], 1)), "ends");
+    wrong(Wrong::HearsWhoLeft, removing(&[1], epochs(2, &[put(1, 0), delete(0, 0)], 3)), "kept");
     if soaking() {
         let forgotten = Epochs { tombstone_epochs: 0, ..removing(&[2], epochs(3, &[put(2, 0), delete(0, 0)], 1)) };
         wrong(Wrong::BringsBackForgotten, forgotten, "ends");
@@ -103,5 +112,6 @@ fn wrong_moves_are_found() {
     wrong(Wrong::ResetsUnheard, moving(1, epochs(2, &[put(1, 0)], 1)), "referenced");
     wrong(Wrong::ToldOnce, moving(1, removing(&[0], epochs(3, &[put(1, 0)], 0))), "ends");
     wrong(Wrong::NotesWhenApplied, moving(1, removing(&[0], epochs(3, &[put(1, 0)], 0))), "ends");
+    wrong(Wrong::ToldBeforeHello, moving_again(2, removing(&[2], epochs(3, &[put(1, 0)], 0))), "ends");
     wrong(Wrong::AnnouncesBeforeMoves, moving(1, removing(&[0], epochs(3, &[put(1, 0)], 1))), "ends");
 }
