@@ -295,26 +295,31 @@ impl Device {
     /// Finishes the zones that are open, durably; later appends open others. What was placed before has ended when this
     /// returns. For a recovery that wants a sealed log to walk (zstore.md, decision 7).
     pub async fn finish_open_zones(&self) -> Result<(), Arc<DiskError>> {
-        let plan = self.inner.zones.lock().book.finish_open();
-        self.finish(plan).await
+        let (plan, settling) = {
+            let mut zones = self.inner.zones.lock();
+            let plan = zones.book.finish_open();
+            // Zones that were full before count too: their last frames may be under way. None of them takes another.
+            let is_settled = |zone: &ZoneIndex| is_settled(&self.inner, &zones.book, *zone);
+            let settling = self.inner.geometry.zones().filter(|zone| !is_settled(zone)).collect();
+            (plan, settling)
+        };
+        self.finish(plan, settling).await
     }
 
     /// Finishes the zone that tombstones have opened from the reserve, durably, if there is one. What it holds is behind the log's
     /// floor then, so that a checkpoint covers it.
     pub async fn finish_reserved_zone(&self) -> Result<(), Arc<DiskError>> {
         let plan = self.inner.zones.lock().book.finish_reserved();
-        self.finish(plan).await
+        let settling = plan.finish.clone();
+        self.finish(plan, settling).await
     }
 
-    /// Finishes zones that were taken from their heads, and waits until that is durable.
-    async fn finish(&self, plan: Plan) -> Result<(), Arc<DiskError>> {
-        let zones = plan.finish.clone();
+    /// Finishes zones that were taken from their heads, and waits until those that are settling have ended, durably.
+    async fn finish(&self, plan: Plan, settling: Vec<ZoneIndex>) -> Result<(), Arc<DiskError>> {
         zone_io::carry_out(&self.inner, plan);
         self.wait_until(|inner| {
             let book = &inner.zones.lock().book;
-            let is_settled =
-                |zone: &ZoneIndex| book.entry(*zone).doing != ZoneUse::Finishing && inner.table.writes_in_flight(*zone) == 0;
-            zones.iter().all(is_settled)
+            settling.iter().all(|zone| is_settled(inner, book, *zone))
         })
         .await
     }
@@ -422,6 +427,11 @@ impl AppendDone for Tell {
             drop(tell.send(result));
         }
     }
+}
+
+/// Whether nothing of a zone is under way: no frame, and no header that finishes it.
+fn is_settled(inner: &Inner, book: &ZoneBook, zone: ZoneIndex) -> bool {
+    book.entry(zone).doing != ZoneUse::Finishing && inner.table.writes_in_flight(zone) == 0
 }
 
 fn check_identity(disk: &dyn Disk, superblock: &Superblock, config: &DeviceConfig) -> Result<(), OpenError> {

@@ -304,6 +304,28 @@ async fn a_deadline_is_kept_until_the_moment_of_submission() {
     assert_eq!(damaged, Vec::<String>::new());
 }
 
+/// Who walks the log then finds one that does not change any more.
+#[tokio::test(start_paused = true)]
+async fn finishing_waits_for_frames_of_zones_that_were_full_before() {
+    let env = Env::simulated(13);
+    let (disk, device) = fresh(&env, 16);
+    let first = landed(&device, AppendClass::Data, 0, 100);
+    disk.add_rule(FaultRule::next(Operation::Write, Fault::Hold));
+    let answers = Arc::new(Answers::default());
+    append(&device, AppendClass::Data, 1, 20_000, &answers).expect("starts");
+    assert!(answers.get(1).is_none(), "the disk holds it");
+    for number in 2..=4 {
+        append(&device, AppendClass::Data, number, 20_000, &answers).expect("starts");
+    }
+    let last = answers.get(4).expect("answered").expect("lands");
+    assert_ne!(last.place.zone, first.place.zone, "the first zone is full and finished");
+    let mut finishing = Box::pin(device.finish_open_zones());
+    assert!(now(&mut finishing).is_none(), "a frame is under way");
+    assert_eq!(disk.release(), 1);
+    now(finishing).expect("the disk has answered").expect("finishes");
+    assert_eq!(answers.get(1).expect("answered").expect("lands").place.zone, first.place.zone);
+}
+
 #[tokio::test(start_paused = true)]
 async fn sealing_finishes_open_zones_and_refuses_what_comes_later() {
     let env = Env::simulated(13);
