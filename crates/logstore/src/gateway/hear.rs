@@ -173,7 +173,7 @@ impl Inner {
             }
             Item::EpochBegun { epoch, staged, .. } => member.note_begun(from, epoch, staged),
             Item::Damaged { copies } => self.hear_of_damaged(copies),
-            Item::UploadEnding { name, tombstone } => self.hear_of_ending(name, tombstone),
+            Item::UploadEnding { name, tombstone } => self.hear_of_ending(name, *tombstone),
             item @ (Item::Installed { .. } | Item::Relocated { .. } | Item::Retire { .. }) => return Some(item),
         }
         None

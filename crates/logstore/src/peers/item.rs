@@ -73,7 +73,7 @@ pub(crate) enum Item {
     /// An upload whose object is complete is ended by this tombstone, or will be.
     UploadEnding {
         name: EntryName,
-        tombstone: Attributes,
+        tombstone: Box<Attributes>,
     },
     /// To the leader: these copies were found damaged.
     Damaged {

@@ -257,7 +257,8 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
             let bytes = reader.u32("key")? as usize;
             let name = EntryName::upload(bucket, reader.take(bytes, "key")?, upload);
             let bytes = reader.u32("tombstone")? as usize;
-            Item::UploadEnding { name, tombstone: Attributes::decode(reader.take(bytes, "tombstone")?.to_vec().into())? }
+            let tombstone = Attributes::decode(reader.take(bytes, "tombstone")?.to_vec().into())?;
+            Item::UploadEnding { name, tombstone: Box::new(tombstone) }
         }
         kind::DAMAGED => {
             let count = reader.u32("copies")? as usize;

@@ -194,7 +194,7 @@ impl LogTarget for Gate {
     }
 
     fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {
-        self.gates.walks.lock().push((self.gateway, self.local.id(), range.clone()));
+        self.gates.walks.lock().push((self.gateway, self.local.id(), range));
         self.local.walk(range, verify_payload)
     }
 

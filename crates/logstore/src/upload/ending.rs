@@ -19,7 +19,7 @@ impl Inner {
     /// members, before any of them is granted the upload's freeze after this one.
     pub(crate) fn upload_is_ending(&self, name: EntryName, tombstone: Attributes) {
         if let Some(member) = &self.member {
-            member.push_to_all(&Item::UploadEnding { name: name.clone(), tombstone: tombstone.clone() });
+            member.push_to_all(&Item::UploadEnding { name: name.clone(), tombstone: Box::new(tombstone.clone()) });
         }
         self.background.end_upload(name, tombstone);
     }
@@ -37,7 +37,7 @@ impl Inner {
     /// In a new view: the members have it from this gateway, whoever is removed.
     pub(crate) fn tell_endings(&self, member: &Member) {
         for (name, tombstone) in self.background.endings() {
-            member.push_to_all(&Item::UploadEnding { name, tombstone });
+            member.push_to_all(&Item::UploadEnding { name, tombstone: Box::new(tombstone) });
         }
     }
 }

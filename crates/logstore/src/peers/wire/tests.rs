@@ -60,7 +60,7 @@ fn items() -> Vec<Item> {
         Item::Damaged { copies: vec![Damaged { place, owner: Some(hash) }, Damaged { place, owner: None }] },
         Item::UploadEnding {
             name: EntryName::upload(BucketId(7), b"a key\0with a nought", UploadId([9; 16])),
-            tombstone: Attributes { modified_ms: 17, expected: Some(entry.order), ..Attributes::default() },
+            tombstone: Box::new(Attributes { modified_ms: 17, expected: Some(entry.order), ..Attributes::default() }),
         },
         Item::Installed { manifest: vec![1, 2, 3] },
         Item::Relocated { old: entry.places, name: name(4) },
