@@ -130,7 +130,7 @@ impl Inner {
     pub(crate) fn greet(&self, member: &Member, cell: &Cell, added: &[GatewayId]) {
         let view = cell.number();
         let (joined, leader) = (self.has_joined(), member.heard.lock().leader);
-        let installed = joined.then(|| self.remembered.epoch());
+        let installed = member.has_chosen_checkpoint().then(|| self.remembered.epoch());
         let hello = Item::Hello { view, epoch: self.epochs.present(), installed };
         cell.others().iter().for_each(|to| member.push(*to, &hello));
         self.tell_moves(member);

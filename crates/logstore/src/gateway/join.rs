@@ -45,7 +45,13 @@ impl Inner {
         };
         // The newest: one that was merged since, without another epoch, names runs whose zones may be reset already, and it was told to those who
         // were members then.
-        while self.remembered.reach().await.is_err() || !self.load_newer_manifest(installed).await? {
+        loop {
+            if self.remembered.reach().await.is_ok() {
+                member.choose_checkpoint();
+                if self.load_newer_manifest(installed).await? {
+                    break;
+                }
+            }
             self.env.sleep(MANIFEST_LOOK).await;
         }
         let covered = self.remembered.epoch();

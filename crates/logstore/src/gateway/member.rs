@@ -85,6 +85,8 @@ pub(crate) struct Member {
     /// Counts changes of `heard` and of the view.
     pub progress: Watched<u64>,
     pub is_deposed: AtomicBool,
+    /// The checkpoint that it joins with is chosen, or it has joined.
+    has_checkpoint: AtomicBool,
     /// One step of the epoch at a time.
     pub advancing: tokio::sync::Mutex<()>,
 }
@@ -151,6 +153,7 @@ impl Member {
             }),
             progress: Watched::default(),
             is_deposed: AtomicBool::new(false),
+            has_checkpoint: AtomicBool::new(false),
             advancing: tokio::sync::Mutex::default(),
         }
     }
@@ -258,6 +261,18 @@ impl Member {
     /// Whether this gateway has left its cell: nothing that it knows counts any more.
     pub fn is_deposed(&self) -> bool {
         self.is_deposed.load(Ordering::Acquire)
+    }
+
+    /// From here on a gateway that joins reads no newer checkpoint, and says so in each view as those do that have joined: else a recovery would not walk what this
+    /// one's lacks and a newer one has.
+    pub fn choose_checkpoint(&self) {
+        let _no_installation = self.changing.lock();
+        self.has_checkpoint.store(true, Ordering::Release);
+    }
+
+    /// Whether it has a checkpoint, or is about to read the one that it has chosen. Until then it is going to have the newest.
+    pub fn has_chosen_checkpoint(&self) -> bool {
+        self.has_checkpoint.load(Ordering::Acquire) || !self.heard.lock().joining
     }
 
     /// Whether every other member of the view has told what it carries over.

@@ -58,12 +58,11 @@ impl Inner {
     ) -> Result<(), EngineError> {
         // Everybody has the view: what is told from here on finds its way into it.
         member.progress.wait_for(|_| member.all_carried()).await;
-        let has_joined = self.has_joined();
-        if has_joined {
+        if self.has_joined() {
             // Before it says that it has carried, a member tells which moves it knows of.
             self.applied_all().await;
         }
-        let found = self.walk_logs(member, has_joined, read).await?;
+        let found = self.walk_logs(member, read).await?;
         for write in newest_of(&found, removed) {
             self.roll_on(write).await?;
         }
@@ -180,7 +179,7 @@ impl Inner {
 
     /// From where the checkpoint of the member ends that has come least far: what a newer one has, be it that a removed gateway has
     /// written it down itself, that gateway may not have told to all. One that joins is not waited for: it has the newest checkpoint before it serves.
-    async fn walk_logs(&self, member: &Member, has_joined: bool, read: &[DeviceId]) -> Result<FoundRecords, EngineError> {
+    async fn walk_logs(&self, member: &Member, read: &[DeviceId]) -> Result<FoundRecords, EngineError> {
         let held = |device: &DeviceId| {
             let reason = || format!("device {device} was fenced, and this gateway has no hold on it yet");
             self.targets.device(*device).cloned().ok_or_else(|| EngineError::Unavailable { reason: reason() })
@@ -191,7 +190,7 @@ impl Inner {
             heard.hello.values().filter_map(|(_, installed)| *installed).fold(self.remembered.epoch(), Epoch::min)
         };
         let own = self.checkpoints.lock().await.as_of(least);
-        let manifest = if has_joined { own } else { self.newest_manifest()?.unwrap_or(own) };
+        let manifest = if member.has_chosen_checkpoint() { own } else { self.newest_manifest()?.unwrap_or(own) };
         let found = walk_all(&devices, &manifest).await.map_err(not_read)?;
         found.check_read(Some(&member.heard.lock().uncovered)).map_err(not_read)?;
         Ok(found)

@@ -263,6 +263,43 @@ impl Manifests for Unreached {
     }
 }
 
+/// A gateway that joins reads its checkpoint's runs while a newer one is made, and a member is removed that told the leader alone of what that has. Caught: one that
+/// says that it has none until it has joined. Nobody told it of the write, and it reads no other checkpoint.
+#[test]
+fn who_joins_with_an_older_checkpoint_is_told_what_that_lacks() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(183, 2).await);
+        let [leader, second] = &rig.gateways()[..] else { panic!("two gateways") };
+        put(second, "old", "old").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        leader.inner.checkpoint().await.unwrap();
+        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
+        let joining = rig.env.spawn({
+            let (rig, manifests) = (rig.clone(), manifests.clone());
+            async move { rig.join_by(manifests).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        let third = rig.gateways()[2].clone();
+        let reading = third.inner.checkpoints.lock().await;
+        manifests.is_reached.change(|is_reached| *is_reached = true);
+        rig.env.sleep(A_WHILE).await;
+        put(second, "key", "covered").await.unwrap();
+        rig.hold(second, &third, true);
+        rig.env.sleep(A_WHILE).await;
+        leader.inner.checkpoint().await.unwrap();
+        rig.kill(second);
+        let removal = removing(&rig, &[1]);
+        rig.env.sleep(A_WHILE).await;
+        assert!(!joining.is_finished());
+        drop(reading);
+        joining.await.unwrap();
+        removal.await.unwrap();
+        for gateway in rig.gateways() {
+            assert_eq!(get(&gateway, "key").await.as_deref(), Some("covered"), "at {}", gateway.inner.me);
+        }
+    });
+}
+
 /// A gateway is removed while another joins. Caught: one that joins and says that it has no checkpoint, as if it lagged. All logs were walked from their
 /// starts, and everything that the removed gateway had ever written was told to all.
 #[test]
