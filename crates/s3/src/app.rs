@@ -19,7 +19,7 @@ use crate::direct::{Call, Content, Direct};
 use crate::failure::{Failure, INVALID_BUCKET_NAME, NO_SUCH_BUCKET};
 use crate::guard::{self, Admitted};
 use crate::hearsay;
-use crate::library::Library;
+use crate::library::{Claimed, Library};
 use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
 use crate::request_id::{RequestId, RequestIds};
 use crate::response::ResponseBody;
@@ -47,7 +47,7 @@ enum Short {
     Refused(Failure),
     Answered(Direct, Result<Response<ResponseBody>, Failure>),
     /// It is for the library, which asks back for what is direct.
-    Passed(RequestBody, Option<Direct>),
+    Passed(RequestBody, Option<Direct>, Claimed),
 }
 
 impl App {
@@ -87,7 +87,7 @@ impl App {
         let received_bytes = body.announced().unwrap_or_default();
         let (mut direct, mut was_refused) = (None, false);
         let mut response = match self.take_short_way(&head, body).await {
-            Short::Passed(body, direct) => self.ask_library(head, body, direct, &id).await,
+            Short::Passed(body, direct, claimed) => self.ask_library(head, body, direct, claimed, &id).await,
             Short::Refused(failure) => {
                 was_refused = true;
                 self.refuse(&failure, &Asked::of(&head), &id)
@@ -144,7 +144,7 @@ impl App {
         }
         match Direct::of(head, &admitted.target, &admitted.query) {
             Some(direct) if self.config.short_way => self.do_directly(direct, head, &admitted, body).await,
-            direct => Short::Passed(body, direct),
+            direct => Short::Passed(body, direct, Claimed::of(admitted.claim.as_ref())),
         }
     }
 
@@ -164,7 +164,7 @@ impl App {
             return Short::Answered(direct, answer);
         };
         let Some(verified) = self.authenticator.verify(head, claim) else {
-            return Short::Passed(body, Some(direct));
+            return Short::Passed(body, Some(direct), Claimed::of(Some(claim)));
         };
         let call = call(&verified.principal);
         let answer = match verified.payload {
@@ -175,7 +175,7 @@ impl App {
             }
             PayloadClaim::Chunked { is_signed, has_trailers } => {
                 let Some(length) = decoded_length(&head.headers) else {
-                    return Short::Passed(body, Some(direct));
+                    return Short::Passed(body, Some(direct), Claimed::of(Some(claim)));
                 };
                 let signing = is_signed.then(|| verified.chunk_signing(claim));
                 let (pieces, trailers) = Chunked::new(FromRequest(body), signing, length, has_trailers);
@@ -187,12 +187,14 @@ impl App {
 
     async fn ask_library(
         &self,
-        head: Parts,
+        mut head: Parts,
         body: RequestBody,
         direct: Option<Direct>,
+        claimed: Claimed,
         id: &RequestId,
     ) -> Response<ResponseBody> {
         let asked = Asked::of(&head);
+        head.extensions.insert(claimed);
         match self.library.answer(head, body, direct).await {
             Ok(response) => response,
             Err(failure) => self.refuse(&failure, &asked, id),

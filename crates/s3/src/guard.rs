@@ -33,7 +33,7 @@ pub fn admit<'a>(head: &'a Parts, config: &S3Config) -> Result<Admitted<'a>, Fai
     check_host(head)?;
     let target = Target::of(head.uri.path(), &head.headers, config.domain.as_deref())?;
     let query = Query::parse(head.uri.query())?;
-    let claim = claim_of(&head.headers, head.uri.query(), &config.region)?;
+    let claim = claim_of(&head.headers, &query, &config.region)?;
     if let Some(claim) = &claim {
         check_all_signed(&head.headers, claim)?;
     }

@@ -9,6 +9,7 @@ mod route;
 
 use std::sync::Arc;
 
+pub(crate) use access::Claimed;
 use bytes::Bytes;
 use digest::Document;
 use framed::Framed;
@@ -57,7 +58,7 @@ impl Library {
         Library { service: builder.build() }
     }
 
-    /// Answers a request that the guard has let pass. What is `direct` verifies its content itself.
+    /// Answers a request that the guard has let pass, with what it [`Claimed`] among its extensions. What is `direct` verifies its content itself.
     pub async fn answer(
         &self,
         mut head: Parts,

@@ -22,6 +22,10 @@ impl<'a> Query<'a> {
         Ok(Query { pairs })
     }
 
+    pub fn pairs(&self) -> &[(Cow<'a, str>, Cow<'a, str>)] {
+        &self.pairs
+    }
+
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Extensions;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::host::{S3Host, VirtualHost};
@@ -9,6 +10,7 @@ use s3s::validation::NameValidation;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use crate::auth::Authenticator;
+use crate::sigv4::Claim;
 use crate::target::bucket_of_name;
 
 /// Secrets of access keys.
@@ -19,6 +21,24 @@ impl S3Auth for Secrets {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
         let secret = self.0.secret(access_key);
         secret.map(SecretKey::from).ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))
+    }
+}
+
+/// The access key that the guard has read in a request, if there is one.
+#[derive(Debug, Clone)]
+pub(crate) struct Claimed(Option<Arc<str>>);
+
+impl Claimed {
+    pub fn of(claim: Option<&Claim<'_>>) -> Claimed {
+        Claimed(claim.map(|claim| Arc::from(claim.access_key.as_ref())))
+    }
+}
+
+/// Refuses a request in which the library has found another signature than the guard: nobody has asked what that covers.
+pub fn check_claimed(extensions: &Extensions, found: Option<&str>) -> S3Result<()> {
+    match extensions.get::<Claimed>() {
+        Some(Claimed(claimed)) if claimed.as_deref() == found => Ok(()),
+        _ => Err(S3Error::new(S3ErrorCode::AccessDenied)),
     }
 }
 
@@ -46,7 +66,9 @@ const AUTHORISED_BELOW: [&str; 13] = [
 #[async_trait::async_trait]
 impl S3Access for Access {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-        if cx.credentials().is_some() || AUTHORISED_BELOW.contains(&cx.s3_op().name()) {
+        let found = cx.credentials().map(|found| found.access_key.clone());
+        check_claimed(cx.extensions_mut(), found.as_deref())?;
+        if found.is_some() || AUTHORISED_BELOW.contains(&cx.s3_op().name()) {
             return Ok(());
         }
         Err(S3Error::new(S3ErrorCode::AccessDenied))

@@ -9,6 +9,7 @@ use s3s::route::S3Route;
 use s3s::{Body, S3Request, S3Response, S3Result};
 
 use super::FailureSlot;
+use super::access::check_claimed;
 use crate::app::{decoded_length, plain, run_chunked};
 use crate::auth::{Authenticator, PayloadClaim, payload_claim};
 use crate::direct::{Call, Content, Direct};
@@ -34,9 +35,9 @@ impl S3Route for Route {
         Direct::of(&head, &target, &query).is_some()
     }
 
-    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
+    async fn check_access(&self, request: &mut S3Request<Body>) -> S3Result<()> {
         // The object service authorises.
-        Ok(())
+        check_claimed(&request.extensions, request.credentials.as_ref().map(|found| found.access_key.as_str()))
     }
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {

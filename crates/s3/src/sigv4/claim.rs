@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use percent_encoding::percent_decode_str;
 
 use super::ALGORITHM;
 use super::time::{BASIC_TIME_BYTES, seconds_of_basic_time};
@@ -12,6 +11,7 @@ use crate::config::MAX_PRESIGNED_SECONDS;
 use crate::failure::{
     AUTHORIZATION_HEADER_MALFORMED, AUTHORIZATION_QUERY_PARAMETERS_ERROR, Failure, INVALID_ARGUMENT, INVALID_REQUEST,
 };
+use crate::query::Query;
 
 /// A signature and what it is said to cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,24 +37,23 @@ pub struct Presigned {
 
 const SIGV2_REFUSED: &str = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
 const TWO_MECHANISMS: &str = "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string parameter or the Authorization header should be specified";
+/// Query parameters with which a query is a claim; the last two are of Signature Version 2.
+const CLAIMING: [&str; 4] = ["X-Amz-Algorithm", "X-Amz-Signature", "Signature", "AWSAccessKeyId"];
 const SERVICE: &str = "s3";
 const TERMINATOR: &str = "aws4_request";
 
 /// Reads a request's claim; `None` for an anonymous request.
-pub fn claim_of<'a>(headers: &'a HeaderMap, query: Option<&'a str>, region: &str) -> Result<Option<Claim<'a>>, Failure> {
+///
+/// The query is the decoded one, as the library reads it: a claim whose names are written in escapes is a claim all the same, and would be
+/// verified there without anybody having asked what it covers.
+pub fn claim_of<'a>(headers: &'a HeaderMap, query: &Query<'a>, region: &str) -> Result<Option<Claim<'a>>, Failure> {
     let header = headers.get(AUTHORIZATION);
-    let signed_query = query.filter(|query| names_signature(query));
-    match (header, signed_query) {
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(Failure::with(INVALID_ARGUMENT, TWO_MECHANISMS)),
-        (Some(header), None) => from_header(header, headers, region).map(Some),
-        (None, Some(query)) => from_query(query, region),
+    match (header, query.has_any(&CLAIMING)) {
+        (None, false) => Ok(None),
+        (Some(_), true) => Err(Failure::with(INVALID_ARGUMENT, TWO_MECHANISMS)),
+        (Some(header), false) => from_header(header, headers, region).map(Some),
+        (None, true) => from_query(query, region).map(Some),
     }
-}
-
-/// Whether any of the query parameters that carry a signature may be present. Cheap: most queries are short and have none.
-fn names_signature(query: &str) -> bool {
-    query.contains("Signature=") || query.contains("X-Amz-") || query.contains("AWSAccessKeyId=")
 }
 
 fn from_header<'a>(header: &'a HeaderValue, headers: &'a HeaderMap, region: &str) -> Result<Claim<'a>, Failure> {
@@ -105,12 +104,11 @@ fn from_header<'a>(header: &'a HeaderValue, headers: &'a HeaderMap, region: &str
     })
 }
 
-fn from_query<'a>(query: &'a str, region: &str) -> Result<Option<Claim<'a>>, Failure> {
+fn from_query<'a>(query: &Query<'a>, region: &str) -> Result<Claim<'a>, Failure> {
     let malformed = |what: &str| Failure::with(AUTHORIZATION_QUERY_PARAMETERS_ERROR, what.to_owned());
     let mut fields = QueryFields::default();
-    for pair in query.split('&') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let place = match name {
+    for (name, value) in query.pairs() {
+        let place = match name.as_ref() {
             "X-Amz-Algorithm" => &mut fields.algorithm,
             "X-Amz-Credential" => &mut fields.credential,
             "X-Amz-Date" => &mut fields.date,
@@ -120,14 +118,9 @@ fn from_query<'a>(query: &'a str, region: &str) -> Result<Option<Claim<'a>>, Fai
             "Signature" | "AWSAccessKeyId" => return Err(Failure::with(INVALID_REQUEST, SIGV2_REFUSED)),
             _ => continue,
         };
-        let value = percent_decode_str(value).decode_utf8().map_err(|_| malformed("A query parameter is not UTF-8."))?;
-        if place.replace(value).is_some() {
+        if place.replace(value.clone()).is_some() {
             return Err(malformed("A query parameter of the signature is repeated."));
         }
-    }
-    if fields.algorithm.is_none() && fields.signature.is_none() {
-        // Some other parameter whose name only looks alike.
-        return Ok(None);
     }
     let QueryFields {
         algorithm: Some(algorithm),
@@ -154,7 +147,7 @@ fn from_query<'a>(query: &'a str, region: &str) -> Result<Option<Claim<'a>>, Fai
         return Err(malformed("X-Amz-Signature is not 64 hexadecimal digits."));
     }
     check_time(Some(&date), &scope.day).map_err(malformed)?;
-    Ok(Some(Claim {
+    Ok(Claim {
         access_key: scope.access_key,
         day: scope.day,
         region: scope.region,
@@ -162,7 +155,7 @@ fn from_query<'a>(query: &'a str, region: &str) -> Result<Option<Claim<'a>>, Fai
         signature,
         time: Some(date),
         presigned: Some(Presigned { expires_seconds }),
-    }))
+    })
 }
 
 #[derive(Default)]

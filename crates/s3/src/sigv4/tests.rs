@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::canonical::NotCanonical;
 use super::{Canonical, Claim, EMPTY_SHA256, Payload, SigningKey, SigningKeys, claim_of, seconds_of_basic_time};
+use crate::query::Query;
 
 const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -23,6 +24,10 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
         .collect()
 }
 
+fn parsed(query: Option<&str>) -> Query<'_> {
+    Query::parse(query).expect("well-formed")
+}
+
 fn authorization(signed_headers: &str, signature: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20130524/{REGION}/s3/aws4_request,SignedHeaders={signed_headers},Signature={signature}"
@@ -37,7 +42,7 @@ fn check(method: Method, path: &str, query: Option<&str>, pairs: &[(&str, &str)]
     let mut all = pairs.to_vec();
     all.push(("authorization", &authorization));
     let headers = headers(&all);
-    let claim = claim_of(&headers, query, REGION).expect("well-formed").expect("signed");
+    let claim = claim_of(&headers, &parsed(query), REGION).expect("well-formed").expect("signed");
     assert_eq!(claim.access_key, ACCESS_KEY);
     let canonical = Canonical { method: &method, path, query, headers: &headers };
     let key = SigningKeys::new().get(ACCESS_KEY, SECRET, &claim.day, &claim.region);
@@ -108,7 +113,7 @@ fn presigned_example() {
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={ACCESS_KEY}%2F20130524%2F{REGION}%2Fs3%2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature={signature}"
     );
     let headers = headers(&[HOST]);
-    let claim = claim_of(&headers, Some(&query), REGION).expect("well-formed").expect("signed");
+    let claim = claim_of(&headers, &parsed(Some(&query)), REGION).expect("well-formed").expect("signed");
     assert_eq!(claim.presigned.map(|presigned| presigned.expires_seconds), Some(86_400));
     let canonical = Canonical { method: &Method::GET, path: "/test.txt", query: Some(&query), headers: &headers };
     let key = SigningKey::derive(SECRET, &claim.day, &claim.region);
@@ -186,7 +191,7 @@ fn malformed_claims_are_refused_with_the_code_of_s3() {
     ];
     for (authorization, code) in cases {
         let headers = headers(&[HOST, TIME, ("authorization", authorization)]);
-        let failure = claim_of(&headers, None, REGION).expect_err(authorization);
+        let failure = claim_of(&headers, &parsed(None), REGION).expect_err(authorization);
         assert_eq!(failure.code.name, *code, "{authorization}");
     }
     let presigned = |credential: &str, expires: &str| {
@@ -203,11 +208,12 @@ fn malformed_claims_are_refused_with_the_code_of_s3() {
         (presigned(&credential, "1") + "&X-Amz-Expires=2", "AuthorizationQueryParametersError"),
     ] {
         let headers = headers(&[HOST]);
-        let failure = claim_of(&headers, Some(&query), REGION).expect_err(&query);
+        let failure = claim_of(&headers, &parsed(Some(&query)), REGION).expect_err(&query);
         assert_eq!(failure.code.name, code, "{query}");
     }
     let both = headers(&[HOST, ("authorization", "AWS4-HMAC-SHA256 a=b")]);
-    let failure = claim_of(&both, Some(&presigned(&credential, "1")), REGION).expect_err("two mechanisms");
+    let query = presigned(&credential, "1");
+    let failure = claim_of(&both, &parsed(Some(&query)), REGION).expect_err("two mechanisms");
     assert_eq!(failure.code.name, "InvalidArgument");
 }
 

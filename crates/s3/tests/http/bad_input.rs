@@ -1,10 +1,14 @@
 //! What is wrong is refused with S3's error, both ways, and the connection stays in a known state.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::both_ways::both;
 use crate::client::{Client, request};
-use crate::server::{ACCESS_KEY, BUCKET, PUBLIC, Server};
+use crate::server::{ACCESS_KEY, BUCKET, PUBLIC, SECRET, Server};
 use crate::signing::{REGION, Request, basic_time, hex, mac};
 
 fn refused(server: &Server, case: &str, head: &str, body: &[u8], expected: (u16, &str)) {
@@ -91,6 +95,44 @@ fn heads_that_the_guard_refuses() {
     }
     let longest = Request::new("PUT", &format!("/{BUCKET}/{}", "k".repeat(1024))).body("x");
     assert_eq!(both(&server, &longest.signed().0, &longest.body).status, 200, "1,024 bytes are allowed");
+    server.stop();
+}
+
+/// A presigned URL whose parameters are written in escapes has the same signature, and covers no more than before.
+#[test]
+fn presigned_in_escapes() {
+    let server = Server::start();
+    let put = Request::new("PUT", &format!("/{BUCKET}/private")).body("payroll");
+    assert_eq!(both(&server, &put.signed().0, &put.body).status, 200);
+    let path = format!("/{BUCKET}/stolen");
+    let own = Request::new("PUT", &path);
+    let stealing = own.clone().header("x-amz-copy-source", &format!("/{BUCKET}/private"));
+    let escaped = stealing.presigned(60).replace("X-Amz-", "X%2DAmz%2D");
+    refused(&server, "a header that is not signed", &escaped, b"", (403, "AccessDenied"));
+    let two_names =
+        stealing.presigned(60).replace("X-Amz-Algorithm", "X-Amz-Al%67orithm").replace("Signature=", "Si%67nature=");
+    refused(&server, "two names in escapes", &two_names, b"", (403, "AccessDenied"));
+    let time = basic_time(own.time);
+    let covering = "host;x-amz-content-sha256;x-amz-copy-source";
+    let beside = format!(
+        "{escaped}\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\nauthorization: AWS4-HMAC-SHA256 \
+         Credential={ACCESS_KEY}/{}/{REGION}/s3/aws4_request, SignedHeaders={covering}, Signature={}",
+        &time[..8],
+        "0".repeat(64),
+    );
+    refused(&server, "beside a signature by header", &beside, b"", (400, "InvalidArgument"));
+    let expires = own.time + 60;
+    let text = format!("PUT\n\n\n{expires}\nx-amz-copy-source:/{BUCKET}/private\n{path}");
+    let mut version_2 = Hmac::<Sha1>::new_from_slice(SECRET.as_bytes()).expect("any length");
+    version_2.update(text.as_bytes());
+    let signature = STANDARD.encode(version_2.finalize().into_bytes());
+    let signature = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    let query = format!("AWSAccessKey%49d={ACCESS_KEY}&Expires={expires}&Si%67nature={signature}");
+    refused(&server, "version 2", &stealing.clone().query(&query).anonymous(), b"", (400, "InvalidRequest"));
+    assert_eq!(both(&server, &Request::new("GET", &path).signed().0, b"").status, 404, "nothing was copied");
+
+    let escaped = own.clone().body("mine").presigned(60).replace("X-Amz-", "X%2DAmz%2D");
+    assert_eq!(both(&server, &escaped, b"mine").status, 200, "what is covered is done");
     server.stop();
 }
 
