@@ -136,6 +136,11 @@ impl UnitMember {
         let begins = Begins::after(*self.newest_stream.lock(), term.0);
         let has_pages = self.group.look(|machine| machine.unit().pages().next().is_some());
         let _turn = if has_pages { Some(self.beginning.acquire().await) } else { None };
+        let status = self.group.status();
+        if !status.is_leader || status.term != term {
+            // It waited for its turn, and another leads meanwhile.
+            return;
+        }
         let pages = self.all_pages().await;
         let begun = self.group.read(ReadMode::Confirmed, |machine| {
             let entries = machine.unit().lookup_entries(&pages)?;

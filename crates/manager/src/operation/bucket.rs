@@ -207,7 +207,8 @@ impl Operation for SetBucketPolicy {
         if let Some(policy) = &self.policy {
             let others = edit.state.buckets.values().filter(|other| other.id != self.id);
             let others: usize = others.map(|other| other.policy.as_ref().map_or(0, Vec::len)).sum();
-            if others + policy.len() > MAX_POLICIES_BYTES {
+            let before = bucket.policy.as_ref().map_or(0, Vec::len);
+            if policy.len() > before && others + policy.len() > MAX_POLICIES_BYTES {
                 return Err(BucketError::Policies);
             }
         }

@@ -88,12 +88,15 @@ impl Leading {
         orders
     }
 
+    /// Whether the node of a place was heard of lately.
+    fn is_heard(&self, now: Instant, state: &Snapshot, shard: ShardId, place: BlockPlace) -> bool {
+        let node = state.device(place.device()).and_then(|device| device.node);
+        node.is_some_and(|node| !self.is_silent(now, state, shard, node))
+    }
+
     /// Whether all copies are there and sound: from the first step on modifications wait for all of them, and for the new one.
     fn is_whole(&self, now: Instant, state: &Snapshot, found: &Found, id: ChunkId, places: &ChunkPlaces) -> bool {
-        let is_heard = |place: BlockPlace| {
-            let node = state.device(place.device()).and_then(|device| device.node);
-            node.is_some_and(|node| !self.is_silent(now, state, id.shard, node))
-        };
+        let is_heard = |place| self.is_heard(now, state, id.shard, place);
         places.iter().all(|place| is_heard(place) && !self.leader.lost().holds(place) && found.is_sound(id, place))
     }
 
@@ -117,8 +120,10 @@ impl Leading {
             return None;
         }
         let places = unit.places_of(id).filter(|places| !self.is_gone(places))?;
-        // Where hardly anybody is heard, nothing is known of who has room; and those that stay are asked.
-        if self.placing.hosts_up() < places.as_slice().len() - 1 {
+        // Those that stay are asked first; and where nobody is heard, nothing is known of who has room.
+        let lost = self.leader.lost();
+        let mut stay = places.iter().filter(|place| *place != from && !lost.holds(*place));
+        if !stay.all(|place| self.is_heard(now, state, id.shard, place)) {
             return None;
         }
         env::mark("chunks: a lost copy done without");
