@@ -72,7 +72,7 @@ impl Library {
                 Some(framing) => s3s::Body::http_body_unsync(Framed::new(body, framing, slot.clone())),
                 None => s3s::Body::http_body_unsync(body),
             },
-            None => s3s::Body::http_body_unsync(Document::new(body, &head.headers, slot.clone())?),
+            None => s3s::Body::http_body_unsync(Document::new(body, &head, slot.clone())?),
         };
         let request = Request::from_parts(head, body);
         let response = self.service.call(request).await.map_err(|error| {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use format::attributes::{Checksum, ChecksumAlgorithm};
-use http::HeaderMap;
+use http::Method;
+use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
 use md5::{Digest, Md5};
 use sha1::Sha1;
@@ -15,6 +16,7 @@ use sha2::Sha256;
 
 use super::FailureSlot;
 use crate::failure::{BAD_DIGEST, Failure};
+use crate::query::Query;
 use crate::request_headers::{content_md5, given_checksum};
 use crate::server::{BodyFailure, RequestBody};
 
@@ -34,9 +36,13 @@ enum Running {
 }
 
 impl Document {
-    pub fn new(body: RequestBody, headers: &HeaderMap, slot: FailureSlot) -> Result<Document, Failure> {
-        let md5 = content_md5(headers)?.map(|given| (Md5::new(), given));
-        let checksum = given_checksum(headers)?.map(|given| (Running::new(given.algorithm()), given));
+    /// The body of a request with this head.
+    pub fn new(body: RequestBody, head: &Parts, slot: FailureSlot) -> Result<Document, Failure> {
+        let md5 = content_md5(&head.headers)?.map(|given| (Md5::new(), given));
+        // What ends an upload names the checksum of the object, not of the list of its parts.
+        let is_of_object = head.method == Method::POST && Query::parse(head.uri.query())?.has("uploadId");
+        let given = if is_of_object { None } else { given_checksum(&head.headers)? };
+        let checksum = given.map(|given| (Running::new(given.algorithm()), given));
         Ok(Document { body, md5, checksum, slot })
     }
 

@@ -168,6 +168,34 @@ fn multipart() {
     server.stop();
 }
 
+/// In the request that ends an upload this header is about the object, not about the list of its parts.
+#[test]
+fn the_checksum_of_an_upload() {
+    let server = Server::start();
+    let path = format!("/{BUCKET}/summed");
+    let open = Request::new("POST", &path)
+        .query("uploads")
+        .header("x-amz-checksum-algorithm", "CRC32")
+        .header("x-amz-checksum-type", "FULL_OBJECT");
+    let upload = signed(&server, &open).element("UploadId").expect("an id");
+    let put = Request::new("PUT", &path).query(&format!("partNumber=1&uploadId={upload}"));
+    let put = put.header("x-amz-checksum-crc32", "DUoRhQ==").body("hello world");
+    let part = signed(&server, &put);
+    let tag = part.header("etag").expect("a tag");
+    let list =
+        format!("<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part></CompleteMultipartUpload>");
+    let complete = |checksum: &str| {
+        let asked = Request::new("POST", &path).query(&format!("uploadId={upload}")).body(list.clone());
+        signed(&server, &asked.header("x-amz-checksum-crc32", checksum).header("x-amz-checksum-type", "FULL_OBJECT"))
+    };
+    let wrong = complete("AAAAAA==");
+    assert_eq!((wrong.status, wrong.element("Code").as_deref()), (400, Some("BadDigest")), "{}", wrong.text());
+    let right = complete("DUoRhQ==");
+    assert_eq!(right.status, 200, "{}", right.text());
+    assert_eq!(signed(&server, &Request::new("GET", &path)).text(), "hello world");
+    server.stop();
+}
+
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let server = Server::start();
