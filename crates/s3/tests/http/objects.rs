@@ -133,6 +133,10 @@ fn lists() {
     let v1 = list("marker=a%2Fc&max-keys=1");
     assert_eq!((v1.elements("Key"), v1.element("NextMarker")), (vec![String::from("d e")], Some(String::from("d e"))));
     assert_eq!(v1.elements("DisplayName").len(), 1, "version 1 names owners");
+    for query in ["list-type=2&prefix=X-Amz-", "list-type=2&prefix=Signature%3D"] {
+        let named_alike = list(query);
+        assert_eq!(named_alike.status, 200, "{query} is no signature: {}", named_alike.text());
+    }
     assert_eq!(list("fetch-owner=true&list-type=2").elements("DisplayName").len(), 5);
     server.stop();
 }
