@@ -1,5 +1,6 @@
 //! Copying objects within the store.
 
+use bytes::Bytes;
 use engine::{Condition, Found, ObjectInfo};
 use format::attributes::{Attributes, ChecksumAlgorithm, ChecksumType, ETag};
 use futures_util::StreamExt;
@@ -41,6 +42,10 @@ pub enum MetadataDirective {
     Copy,
     /// From the request.
     Replace(Box<Attributes>),
+    /// From the request, but the tags from the source.
+    KeepTags(Box<Attributes>),
+    /// From the source, but the tags from the request.
+    ReplaceTags(Vec<(Bytes, Bytes)>),
 }
 
 impl ObjectService {
@@ -63,9 +68,13 @@ impl ObjectService {
         let found = self.open_source(principal, &source).await?;
         check_copied_length(found.info.length)?;
         let wanted = checksum.or_else(|| found.info.attributes.checksum.map(|checksum| checksum.algorithm()));
+        // Of what was opened, whose bytes are copied: the source may be another version before and after.
+        let of_source = copied_attributes(&found.info.attributes);
         let attributes = match metadata {
-            MetadataDirective::Copy => copied_attributes(&found.info.attributes),
+            MetadataDirective::Copy => of_source,
             MetadataDirective::Replace(attributes) => *attributes,
+            MetadataDirective::KeepTags(attributes) => Attributes { tags: of_source.tags, ..*attributes },
+            MetadataDirective::ReplaceTags(tags) => Attributes { tags, ..of_source },
         };
         check_attributes(&attributes)?;
         let intake = Intake {

@@ -70,6 +70,17 @@ async fn metadata_is_replaced_on_demand_also_in_place() {
     let head = world.service.head(&alice, "box", "key", &ReadRequest::default()).await.expect("head");
     assert_eq!(head.info.attributes.metadata, described("new").metadata);
     assert_eq!(world.get("key").await.expect("read"), b"x");
+    let tags = |text: &'static str| vec![(Bytes::from_static(b"tag"), Bytes::from_static(text.as_bytes()))];
+    let with_tags = MetadataDirective::ReplaceTags(tags("first"));
+    let tagged = CopyRequest { metadata: with_tags, ..request("box", "key") };
+    world.service.copy(&alice, "box", "key", tagged).await.expect("copied");
+    let keeping = MetadataDirective::KeepTags(Box::new(Attributes { tags: tags("not taken"), ..described("newest") }));
+    let head = world.service.head(&alice, "box", "key", &ReadRequest::default()).await.expect("head");
+    assert_eq!((&head.info.attributes.metadata, &head.info.attributes.tags), (&described("new").metadata, &tags("first")));
+    let described_again = CopyRequest { metadata: keeping, ..request("box", "key") };
+    world.service.copy(&alice, "box", "key", described_again).await.expect("copied");
+    let head = world.service.head(&alice, "box", "key", &ReadRequest::default()).await.expect("head");
+    assert_eq!((&head.info.attributes.metadata, &head.info.attributes.tags), (&described("newest").metadata, &tags("first")));
     let recomputed = CopyRequest { checksum: Some(ChecksumAlgorithm::Crc32c), ..request("box", "key") };
     let written = world.service.copy(&alice, "box", "key", recomputed).await.expect("a new checksum is a change");
     assert_eq!(written.checksum.map(|checksum| checksum.algorithm()), Some(ChecksumAlgorithm::Crc32c));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use engine::memory::MemoryEngine;
@@ -21,15 +22,20 @@ use crate::server::{PUBLIC, Server};
 use crate::signing::Request;
 
 /// Holds at most so many bytes of objects.
-struct SmallEngine {
-    memory: MemoryEngine,
+pub struct SmallEngine {
+    pub memory: MemoryEngine,
+    /// Answers the next question about an object whose key this is, and does so just before the object is overwritten with this.
+    pub overtaken: Mutex<Option<(&'static str, Attributes, Payload)>>,
+    /// Answers no question about objects.
+    pub is_broken: AtomicBool,
     capacity: u64,
     lengths: Mutex<BTreeMap<ObjectKey, u64>>,
 }
 
 impl SmallEngine {
-    fn new(capacity: u64) -> SmallEngine {
-        SmallEngine { memory: MemoryEngine::new(), capacity, lengths: Mutex::default() }
+    pub fn new(capacity: u64) -> SmallEngine {
+        let (overtaken, is_broken) = (Mutex::default(), AtomicBool::new(false));
+        SmallEngine { memory: MemoryEngine::new(), overtaken, is_broken, capacity, lengths: Mutex::default() }
     }
 
     /// Refuses what does not fit beside the objects that are there.
@@ -49,7 +55,17 @@ impl ObjectEngine for SmallEngine {
     }
 
     fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
-        self.memory.info(key)
+        Box::pin(async move {
+            if self.is_broken.load(Ordering::Relaxed) {
+                return Err(EngineError::Internal { detail: String::from("told to be broken") });
+            }
+            let info = self.memory.info(key).await;
+            let overtaking = self.overtaken.lock().take_if(|(of, ..)| *of == key.as_str());
+            if let Some((_, attributes, payload)) = overtaking {
+                self.memory.put(key, attributes, payload, Condition::None).await?;
+            }
+            info
+        })
     }
 
     fn put<'a>(

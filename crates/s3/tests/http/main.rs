@@ -4,6 +4,7 @@ mod bad_input;
 mod both_ways;
 mod client;
 mod connections;
+mod copies;
 mod full;
 mod not_http;
 mod objects;

@@ -1,8 +1,7 @@
 //! CopyObject and UploadPartCopy.
 
-use format::attributes::Attributes;
 use http::HeaderMap;
-use object::{CopyPartRequest, CopyRequest, MetadataDirective, Principal, ReadRequest, UploadName};
+use object::{CopyPartRequest, CopyRequest, MetadataDirective, UploadName};
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult, CopySource, UploadPartCopyInput, UploadPartCopyOutput,
 };
@@ -18,7 +17,7 @@ pub async fn copy_object(operations: &Operations, request: S3Request<CopyObjectI
     let principal = operations.principal(&request)?;
     let headers = &request.headers;
     let source = source(&request.input.copy_source, headers)?;
-    let metadata = metadata(operations, &principal, headers, &source).await?;
+    let metadata = metadata(headers)?;
     let checksum = request_headers::text(headers, "x-amz-checksum-algorithm").map(checksum_algorithm).transpose()?;
     let copy = CopyRequest { source, metadata, condition: request_headers::write_condition(headers)?, checksum };
     let written = operations.service.copy(&principal, &request.input.bucket, &request.input.key, copy).await?;
@@ -81,12 +80,7 @@ fn source(source: &CopySource, headers: &HeaderMap) -> Result<object::CopySource
 }
 
 /// Where the copy's attributes come from. Tags have a directive of their own, and come from the source unless it says otherwise.
-async fn metadata(
-    operations: &Operations,
-    principal: &Principal,
-    headers: &HeaderMap,
-    source: &object::CopySource,
-) -> Result<MetadataDirective, Failure> {
+fn metadata(headers: &HeaderMap) -> Result<MetadataDirective, Failure> {
     let replaces = |name: &str| match request_headers::text(headers, name) {
         None | Some("COPY") => Ok(false),
         Some("REPLACE") => Ok(true),
@@ -94,30 +88,10 @@ async fn metadata(
     };
     let (replaces_metadata, replaces_tags) = (replaces("x-amz-metadata-directive")?, replaces("x-amz-tagging-directive")?);
     let given = request_headers::attributes(headers)?;
-    if !replaces_metadata && !replaces_tags {
-        return Ok(MetadataDirective::Copy);
-    }
-    if replaces_metadata && replaces_tags {
-        return Ok(MetadataDirective::Replace(Box::new(given)));
-    }
-    let head = operations.service.head(principal, &source.bucket, &source.key, &ReadRequest::default()).await?;
-    let of_source = head.info.attributes;
-    let (metadata, tags) = if replaces_metadata { (given, of_source.tags) } else { (of_source, given.tags) };
-    Ok(MetadataDirective::Replace(Box::new(Attributes { tags, ..what_clients_set(metadata) })))
-}
-
-/// Without what the engine notes, which belongs to the source alone.
-fn what_clients_set(attributes: Attributes) -> Attributes {
-    Attributes {
-        content_type: attributes.content_type,
-        content_encoding: attributes.content_encoding,
-        content_disposition: attributes.content_disposition,
-        content_language: attributes.content_language,
-        cache_control: attributes.cache_control,
-        expires: attributes.expires,
-        website_redirect: attributes.website_redirect,
-        metadata: attributes.metadata,
-        storage_class: attributes.storage_class,
-        ..Attributes::default()
-    }
+    Ok(match (replaces_metadata, replaces_tags) {
+        (false, false) => MetadataDirective::Copy,
+        (true, true) => MetadataDirective::Replace(Box::new(given)),
+        (true, false) => MetadataDirective::KeepTags(Box::new(given)),
+        (false, true) => MetadataDirective::ReplaceTags(given.tags),
+    })
 }

@@ -1,0 +1,48 @@
+//! Copies whose sources change meanwhile.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use format::attributes::Attributes;
+
+use crate::client::request;
+use crate::full::SmallEngine;
+use crate::server::{BUCKET, Server};
+use crate::signing::Request;
+
+#[test]
+fn a_copy_is_of_one_version() {
+    let engine = Arc::new(SmallEngine::new(1_000));
+    let server = Server::start_over(engine.clone());
+    let signed = |asked: &Request| request(server.address(), &asked.signed().0, &asked.body);
+    for directive in ["x-amz-tagging-directive", "x-amz-metadata-directive"] {
+        let first = Request::new("PUT", &format!("/{BUCKET}/source"))
+            .header("content-type", "text/first")
+            .header("x-amz-tagging", "version=first")
+            .body("first");
+        assert_eq!(signed(&first).status, 200);
+        let second = Attributes {
+            content_type: Some(Bytes::from_static(b"text/second")),
+            tags: vec![(Bytes::from_static(b"version"), Bytes::from_static(b"second"))],
+            ..Attributes::default()
+        };
+        *engine.overtaken.lock() = Some(("source", second, std::iter::once(Bytes::from_static(b"second")).collect()));
+        let copy = Request::new("PUT", &format!("/{BUCKET}/copy"))
+            .header("x-amz-copy-source", &format!("/{BUCKET}/source"))
+            .header("content-type", "text/given")
+            .header("x-amz-tagging", "version=given")
+            .header(directive, "REPLACE");
+        let copied = signed(&copy);
+        assert_eq!(copied.status, 200, "{}", copied.text());
+        let get = signed(&Request::new("GET", &format!("/{BUCKET}/copy")));
+        let tags = signed(&Request::new("GET", &format!("/{BUCKET}/copy")).query("tagging"));
+        let version = get.text();
+        let (kind, tag) = (format!("text/{version}"), tags.element("Value").expect("a tag"));
+        let expected = match directive {
+            "x-amz-tagging-directive" => (kind.as_str(), "given"),
+            _ => ("text/given", version.as_str()),
+        };
+        assert_eq!((get.header("content-type").expect("a type"), tag.as_str()), expected, "{directive}, bytes of {version}");
+    }
+    server.stop();
+}
