@@ -20,6 +20,8 @@ use object::ObjectService;
 use parking_lot::Mutex;
 use s3s::config::{S3Config as LibraryConfig, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
 
 use crate::auth::Authenticator;
 use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_XML_BODY_BYTES, S3Config};
@@ -39,6 +41,10 @@ pub struct Library {
 /// Carries a failure past the library, whose errors hold less.
 #[derive(Clone, Default)]
 pub(crate) struct FailureSlot(Arc<Mutex<Option<Failure>>>);
+
+/// The log as it is where this is made: carries it past the library, which is kept silent, to our own code.
+#[derive(Clone, Default)]
+pub(crate) struct Log(pub Dispatch);
 
 impl Library {
     pub fn new(config: &S3Config, service: Arc<ObjectService>, authenticator: Arc<Authenticator>) -> Library {
@@ -67,6 +73,7 @@ impl Library {
     ) -> Result<Response<ResponseBody>, Failure> {
         let slot = FailureSlot::default();
         head.extensions.insert(slot.clone());
+        head.extensions.insert(Log::default());
         let body = match direct {
             Some(_) => match Framed::framing_of(&head.headers) {
                 Some(framing) => s3s::Body::http_body_unsync(Framed::new(body, framing, slot.clone())),
@@ -75,7 +82,8 @@ impl Library {
             None => s3s::Body::http_body_unsync(Document::new(body, &head, slot.clone())?),
         };
         let request = Request::from_parts(head, body);
-        let response = self.service.call(request).await.map_err(|error| {
+        // The library logs every request that it refuses as an error, and a malformed document as a whole: strangers could fill the disk.
+        let response = self.service.call(request).with_subscriber(Dispatch::none()).await.map_err(|error| {
             tracing::error!(error = %s3s::StdError::from(error), "the S3 library failed");
             Failure::new(INTERNAL_ERROR)
         })?;

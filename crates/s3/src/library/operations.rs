@@ -14,8 +14,9 @@ use std::sync::Arc;
 use object::{Bucket, ObjectService, Principal};
 use s3s::dto;
 use s3s::{S3, S3Request, S3Response, S3Result};
+use tracing::instrument::WithSubscriber;
 
-use super::FailureSlot;
+use super::{FailureSlot, Log};
 use crate::auth::Authenticator;
 use crate::config::S3Config;
 use crate::failure::{ACCESS_DENIED, Failure};
@@ -59,7 +60,8 @@ macro_rules! operations {
             $(
                 async fn $name(&self, mut request: S3Request<dto::$input>) -> S3Result<S3Response<dto::$output>> {
                     let slot = request.extensions.remove::<FailureSlot>().unwrap_or_default();
-                    $module::$name(self, request).await.map_err(|failure| slot.put(failure))
+                    let Log(log) = request.extensions.remove().unwrap_or_default();
+                    $module::$name(self, request).with_subscriber(log).await.map_err(|failure| slot.put(failure))
                 }
             )*
         }

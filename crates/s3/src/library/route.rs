@@ -7,9 +7,10 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use object::{ObjectService, Principal};
 use s3s::route::S3Route;
 use s3s::{Body, S3Request, S3Response, S3Result};
+use tracing::instrument::WithSubscriber;
 
-use super::FailureSlot;
 use super::access::check_claimed;
+use super::{FailureSlot, Log};
 use crate::app::{decoded_length, plain, run_chunked};
 use crate::auth::{Authenticator, PayloadClaim, payload_claim};
 use crate::direct::{Call, Content, Direct};
@@ -42,7 +43,8 @@ impl S3Route for Route {
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let slot = request.extensions.remove::<FailureSlot>().unwrap_or_default();
-        self.run(request).await.map_err(|failure| slot.put(failure))
+        let Log(log) = request.extensions.remove().unwrap_or_default();
+        self.run(request).with_subscriber(log).await.map_err(|failure| slot.put(failure))
     }
 }
 

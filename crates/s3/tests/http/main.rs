@@ -8,5 +8,6 @@ mod copies;
 mod full;
 mod not_http;
 mod objects;
+mod quiet;
 mod server;
 mod signing;
