@@ -1,5 +1,8 @@
 //! What the library asks about credentials, access, host names and bucket names.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use http::Extensions;
