@@ -157,8 +157,9 @@ impl App {
             let answer = match payload {
                 _ if !direct.takes_content() => direct.run(call).await,
                 PayloadClaim::Chunked { has_trailers, .. } => run_chunked(direct, call, FromRequest(body), has_trailers).await,
-                PayloadClaim::Unsigned | PayloadClaim::Sha256(_) => {
-                    direct.run_with(call, plain(&head.headers, FromRequest(body))).await
+                PayloadClaim::Unsigned => direct.run_with(call, plain(&head.headers, FromRequest(body))).await,
+                PayloadClaim::Sha256(hash) => {
+                    direct.run_with(call, plain(&head.headers, Hashed::new(FromRequest(body), hash))).await
                 }
             };
             return Short::Answered(direct, answer);

@@ -85,7 +85,7 @@ fn from_library(error: s3s::StdError) -> PayloadError {
     }
 }
 
-/// Content whose hash was signed.
+/// Content whose hash was given.
 pub struct Hashed<S> {
     pieces: S,
     hash: Sha256,

@@ -15,7 +15,7 @@ use crate::app::{decoded_length, plain, run_chunked};
 use crate::auth::{Authenticator, PayloadClaim, payload_claim};
 use crate::direct::{Call, Content, Direct};
 use crate::failure::{ACCESS_DENIED, Failure};
-use crate::payload::{FromLibrary, Trailers};
+use crate::payload::{FromLibrary, Hashed, Trailers};
 use crate::query::Query;
 use crate::response::ResponseBody;
 use crate::target::Target;
@@ -63,9 +63,12 @@ impl Route {
         let pieces = FromLibrary(body);
         let response = match payload_claim(&headers) {
             _ if !direct.takes_content() => direct.run(call).await?,
-            // The library unpacks chunks of signed requests only.
+            // The library unpacks chunks of signed requests only, and compares only their hashes.
             Some(PayloadClaim::Chunked { has_trailers, .. }) if credentials.is_none() => {
                 run_chunked(direct, call, pieces, has_trailers).await?
+            }
+            Some(PayloadClaim::Sha256(hash)) if credentials.is_none() => {
+                direct.run_with(call, plain(&headers, Hashed::new(pieces, hash))).await?
             }
             Some(PayloadClaim::Chunked { .. }) => {
                 let trailers = trailing_headers.map(Trailers::Library);

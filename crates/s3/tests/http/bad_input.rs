@@ -144,6 +144,12 @@ fn signed_content_that_is_not_what_was_signed() {
     refused(&server, "small", &put.signed().0, b"not this!", (400, "XAmzContentSHA256Mismatch"));
     let large = Request::new("PUT", &path).body(vec![1; 500_000]);
     refused(&server, "large", &large.signed().0, &vec![2; 500_000], (400, "XAmzContentSHA256Mismatch"));
+    let open = Request::new("PUT", &format!("/{PUBLIC}/content")).body("as hashed");
+    let hash = hex(&Sha256::digest(&open.body));
+    let hashed = |hash: &str| open.clone().header("x-amz-content-sha256", hash).anonymous();
+    assert_eq!(both(&server, &hashed(&hash), b"as hashed").status, 200);
+    refused(&server, "hashed, not signed", &hashed(&hash), b"as other!", (400, "XAmzContentSHA256Mismatch"));
+    refused(&server, "in upper case", &hashed(&hash.to_uppercase()), b"as other!", (400, "InvalidArgument"));
     let other = Request { content_sha256: Some(String::from("STREAMING-SOMETHING")), ..put.clone() };
     refused(&server, "an unknown kind of payload", &other.signed().0, b"as signed", (400, "InvalidArgument"));
     let (head, _) = put.signed();
