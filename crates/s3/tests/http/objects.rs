@@ -200,6 +200,28 @@ fn the_checksum_of_an_upload() {
     server.stop();
 }
 
+/// A condition that is not understood must not be taken for one that holds.
+#[test]
+fn conditions_of_deletes_that_are_not_there() {
+    let server = Server::start();
+    let path = format!("/{BUCKET}/kept");
+    assert_eq!(signed(&server, &Request::new("PUT", &path).body("x")).status, 200);
+    for condition in ["<Size>5</Size>", "<LastModifiedTime>Wed, 21 Oct 2015 07:28:00 GMT</LastModifiedTime>"] {
+        let document = format!("<Delete><Object><Key>kept</Key>{condition}</Object></Delete>");
+        let answer = signed(&server, &Request::new("POST", &format!("/{BUCKET}")).query("delete").body(document));
+        assert_eq!((answer.status, answer.element("Code").as_deref()), (200, Some("NotImplemented")), "{}", answer.text());
+    }
+    for (name, value) in [("x-amz-if-match-size", "5"), ("x-amz-if-match-last-modified-time", "Wed, 21 Oct 2015 07:28:00 GMT")]
+    {
+        let asked = Request::new("DELETE", &path).header(name, value);
+        for address in [server.address(), server.long_address()] {
+            assert_eq!(request(address, &asked.signed().0, b"").status, 501, "{name}");
+        }
+    }
+    assert_eq!(signed(&server, &Request::new("GET", &path)).text(), "x");
+    server.stop();
+}
+
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let server = Server::start();

@@ -6,7 +6,7 @@ use s3s::dto::{DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error, Ob
 use s3s::{S3Request, S3Response};
 
 use super::{Answer, Operations};
-use crate::failure::{Failure, MALFORMED_XML, NO_SUCH_KEY, NO_SUCH_VERSION};
+use crate::failure::{Failure, MALFORMED_XML, NO_SUCH_KEY, NO_SUCH_VERSION, NOT_IMPLEMENTED};
 use crate::request_headers::parse_etag;
 
 pub async fn delete_objects(operations: &Operations, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
@@ -20,6 +20,10 @@ pub async fn delete_objects(operations: &Operations, request: S3Request<DeleteOb
     let mut keys = Vec::with_capacity(delete.objects.len());
     for object in delete.objects {
         match object.version_id.as_deref() {
+            _ if object.size.is_some() || object.last_modified_time.is_some() => {
+                let refused = Failure::with(NOT_IMPLEMENTED, "Size and LastModifiedTime are not implemented as conditions.");
+                errors.push(error(object.key, refused));
+            }
             None | Some("null" | "") => keys.push(DeleteKey { condition: condition(&object), key: object.key }),
             Some(_) => errors.push(error(object.key, NO_SUCH_VERSION.into())),
         }
