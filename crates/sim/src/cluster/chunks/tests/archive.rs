@@ -31,10 +31,10 @@ pub(super) async fn ask<T>(world: &Arc<World>, work: impl AsyncFnOnce(&ChunkClie
 
 /// The node that leads the first shard, its unit's rows in memory, and its chunks.
 fn leader(world: &Arc<World>) -> Option<(usize, u64, u64)> {
-    world.present().into_iter().zip(world.running()).find_map(|(number, running)| {
+    world.running().into_iter().find_map(|running| {
         let unit = running.node.chunks().units().unit(ShardId(FIRST_SHARD))?;
         let (here, chunks) = unit.rows();
-        unit.is_leading().then_some((number, here, chunks))
+        unit.is_leading().then_some((running.number, here, chunks))
     })
 }
 
