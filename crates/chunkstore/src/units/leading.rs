@@ -278,8 +278,7 @@ impl Leading {
 
     /// Whether the node of a place was heard of lately.
     fn is_up(&self, state: &Snapshot, place: BlockPlace) -> bool {
-        let node = state.device(place.device()).and_then(|device| device.node);
-        node.is_some_and(|node| self.placing.is_up(node))
+        node_of(state, place).is_some_and(|node| self.placing.is_up(node))
     }
 
     /// To where a copy can go: not to a host that has one.
@@ -315,6 +314,11 @@ fn give_up_growth(id: ChunkId) -> Order {
 
 fn space_of(state: &Snapshot) -> impl Iterator<Item = (DeviceId, u32, u32)> {
     state.volumes().map(|volume| (volume.device, volume.blocks, volume.free_blocks()))
+}
+
+/// The node that has a place's device.
+fn node_of(state: &Snapshot, place: BlockPlace) -> Option<NodeId> {
+    state.device(place.device())?.node
 }
 
 /// A node that has not reported to a shard for so long is taken for away.

@@ -17,7 +17,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::Snapshot;
 
 use super::ailing::Found;
-use super::{Leading, Leaving};
+use super::{Leading, Leaving, node_of};
 use crate::leader::Order;
 use crate::limits::{CLOSED_SILENCE, MAX_GROWTH_LOOKS, MAX_REPAIRS, NODE_SILENCE, SHRINK_WAIT};
 use crate::maintenance::MaintenanceUnit;
@@ -90,8 +90,7 @@ impl Leading {
 
     /// Whether the node of a place was heard of lately.
     fn is_heard(&self, now: Instant, state: &Snapshot, shard: ShardId, place: BlockPlace) -> bool {
-        let node = state.device(place.device()).and_then(|device| device.node);
-        node.is_some_and(|node| !self.is_silent(now, state, shard, node))
+        node_of(state, place).is_some_and(|node| !self.is_silent(now, state, shard, node))
     }
 
     /// Whether all copies are there and sound: from the first step on modifications wait for all of them, and for the new one.

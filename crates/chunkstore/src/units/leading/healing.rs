@@ -21,7 +21,7 @@ use manager::{DeviceRecord, DeviceState, Snapshot};
 use types::DeviceId;
 
 use super::ailing::Found;
-use super::{Leading, Leaving};
+use super::{Leading, Leaving, node_of};
 use crate::leader::{Errand, Lost, Order};
 use crate::limits::{AUDIT_PERIOD, LOSS_WAIT, LOST_LOOK, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, STOCK_AGE};
 use crate::maintenance::{Duty, MaintenanceUnit, Move, PageRef};
@@ -148,10 +148,8 @@ impl Leading {
             let Duty::Move(told) = duty else { continue };
             let lost = self.leader.lost();
             let asked = Move { is_lost: told.is_lost || told.from.is_some_and(|from| lost.holds(from)), ..told };
-            let is_missed = |to: BlockPlace| {
-                let node = state.device(to.device()).and_then(|device| device.node);
-                node.is_none_or(|node| self.is_missed(now, state, unit.shard(), node))
-            };
+            let is_missed =
+                |to: BlockPlace| node_of(state, to).is_none_or(|node| self.is_missed(now, state, unit.shard(), node));
             let waits_for = |to: BlockPlace| lost.holds(to) || ((asked.is_lost || told.from.is_none()) && is_missed(to));
             if told.to.is_some_and(waits_for) {
                 orders.extend(self.retarget(now, state, unit, asked, random));
