@@ -1,10 +1,11 @@
 //! One device: the handle through which everything is done.
 
+mod finish;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use disk::{AlignedBuf, Disk, DiskError, DiskExt, Operation, ReadMode};
+use disk::{AlignedBuf, Disk, DiskError, Operation, ReadMode};
 use env::{Env, Instant};
 use format::superblock::notes::NotesKind;
 use format::superblock::{DeviceSecret, Superblock};
@@ -14,11 +15,12 @@ use types::limits::UNIT_BYTES;
 use types::{Activation, CellId, ClusterId, DeviceId, DeviceUuid, Place, ZoneIndex};
 
 use crate::admission::Ticket;
-use crate::book::{Plan, ZoneBook, ZoneUse};
+use crate::book::{ZoneBook, ZoneUse};
 use crate::class::AppendClass;
 use crate::combiner;
-use crate::config::{DeviceConfig, FormatOptions, SyncMode};
+use crate::config::{DeviceConfig, FormatOptions};
 use crate::error::{AppendError, FormatError, NotesIoError, OpenError, ReadError, ResetError};
+use crate::flushing::{flush_dirty, start_flushing};
 use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
@@ -292,64 +294,6 @@ impl Device {
         zone_io::reset(&self.inner, zone).await
     }
 
-    /// Finishes the zones that are open, durably; later appends open others. What was placed before has ended when this
-    /// returns. For a recovery that wants a sealed log to walk (zstore.md, decision 7).
-    pub async fn finish_open_zones(&self) -> Result<(), Arc<DiskError>> {
-        let (plan, settling) = {
-            let mut zones = self.inner.zones.lock();
-            let plan = zones.book.finish_open();
-            // Zones that were full before count too: their last frames may be under way. None of them takes another.
-            let is_settled = |zone: &ZoneIndex| is_settled(&self.inner, &zones.book, *zone);
-            let settling = self.inner.geometry.zones().filter(|zone| !is_settled(zone)).collect();
-            (plan, settling)
-        };
-        self.finish(plan, settling).await
-    }
-
-    /// Finishes the zone that tombstones have opened from the reserve, durably, if there is one. What it holds is behind the log's
-    /// floor then, so that a checkpoint covers it.
-    pub async fn finish_reserved_zone(&self) -> Result<(), Arc<DiskError>> {
-        let plan = self.inner.zones.lock().book.finish_reserved();
-        let settling = plan.finish.clone();
-        self.finish(plan, settling).await
-    }
-
-    /// Finishes zones that were taken from their heads, and waits until those that are settling have ended, durably.
-    async fn finish(&self, plan: Plan, settling: Vec<ZoneIndex>) -> Result<(), Arc<DiskError>> {
-        zone_io::carry_out(&self.inner, plan);
-        self.wait_until(|inner| {
-            let book = &inner.zones.lock().book;
-            settling.iter().all(|zone| is_settled(inner, book, *zone))
-        })
-        .await
-    }
-
-    /// Ends all appending: what has no place yet is refused, what is in flight ends, open zones are finished, and everything
-    /// written is made durable. Only reads remain.
-    pub async fn seal(&self) -> Result<(), Arc<DiskError>> {
-        let inner = &self.inner;
-        inner.sealed.store(true, Ordering::Release);
-        inner.retry_waiting();
-        // A zone that is being activated becomes an open one; the round after that finishes it.
-        loop {
-            self.finish_open_zones().await?;
-            self.wait_until(|inner| {
-                let book = &inner.zones.lock().book;
-                let is_changing = |zone: ZoneIndex| {
-                    matches!(book.entry(zone).doing, ZoneUse::Activating | ZoneUse::Finishing | ZoneUse::Prewriting)
-                        || inner.table.writes_in_flight(zone) > 0
-                };
-                !inner.geometry.zones().any(is_changing)
-            })
-            .await?;
-            let is_open = |zone: ZoneIndex| inner.zones.lock().book.entry(zone).doing == ZoneUse::Open;
-            if !inner.geometry.zones().any(is_open) {
-                break;
-            }
-        }
-        self.flush().await
-    }
-
     /// Makes everything acknowledged durable, in the modes where it is not already.
     pub async fn flush(&self) -> Result<(), Arc<DiskError>> {
         if let Some(cause) = self.inner.poisoned_by() {
@@ -394,19 +338,6 @@ impl Device {
         let segment = Segment { zone, activation: entry.activation, stream: entry.stream, seed, start, end };
         (start < end).then_some(segment)
     }
-
-    async fn wait_until(&self, reached: impl Fn(&Inner) -> bool) -> Result<(), Arc<DiskError>> {
-        loop {
-            let changed = self.inner.zone_changed.notified();
-            if let Some(cause) = self.inner.poisoned_by() {
-                return Err(cause);
-            }
-            if reached(&self.inner) {
-                return Ok(());
-            }
-            changed.await;
-        }
-    }
 }
 
 impl Drop for Device {
@@ -429,11 +360,6 @@ impl AppendDone for Tell {
     }
 }
 
-/// Whether nothing of a zone is under way: no frame, and no header that finishes it.
-fn is_settled(inner: &Inner, book: &ZoneBook, zone: ZoneIndex) -> bool {
-    book.entry(zone).doing != ZoneUse::Finishing && inner.table.writes_in_flight(zone) == 0
-}
-
 fn check_identity(disk: &dyn Disk, superblock: &Superblock, config: &DeviceConfig) -> Result<(), OpenError> {
     let wrong = |expected: String, found: String| OpenError::Identity { device: disk.describe(), expected, found };
     if let Some(cluster) = config.cluster
@@ -447,55 +373,4 @@ fn check_identity(disk: &dyn Disk, superblock: &Superblock, config: &DeviceConfi
         return Err(wrong(format!("device {uuid}"), format!("device {}", superblock.device_uuid)));
     }
     Ok(())
-}
-
-/// The flushes of [`SyncMode::Batch`]. The task ends with the device.
-fn start_flushing(inner: &Arc<Inner>) {
-    let SyncMode::Batch { flush_interval_ms } = inner.config.sync else { return };
-    let interval = Duration::from_millis(flush_interval_ms);
-    let env = inner.env.clone();
-    let weak = Arc::downgrade(inner);
-    let flushing = async move {
-        loop {
-            env.sleep(interval).await;
-            let Some(inner) = weak.upgrade() else { return };
-            if inner.closing.load(Ordering::Acquire) || flush_dirty(&inner).await.is_err() {
-                return;
-            }
-        }
-    };
-    drop(inner.env.spawn(flushing));
-}
-
-/// Makes durable what was written before. Who finds a flush under way waits for it: that one has taken the mark of writes that are not durable yet.
-pub(crate) async fn flush_dirty(inner: &Arc<Inner>) -> Result<(), Arc<DiskError>> {
-    if inner.config.sync == SyncMode::Always {
-        return Ok(());
-    }
-    let _turn = inner.flushing.lock().await;
-    if let Some(cause) = inner.poisoned_by() {
-        return Err(cause);
-    }
-    if !inner.dirty.swap(false, Ordering::AcqRel) {
-        return Ok(());
-    }
-    inner.stats.flushes.add(1);
-    let mut taken = TakenMark { inner, is_settled: false };
-    let outcome = inner.disk.flush().await;
-    taken.is_settled = true;
-    outcome.map_err(|error| inner.poison(error))
-}
-
-/// The mark of unflushed writes, taken by a flush. A flush that nobody waits for any more has settled nothing: the next one does it again.
-struct TakenMark<'a> {
-    inner: &'a Inner,
-    is_settled: bool,
-}
-
-impl Drop for TakenMark<'_> {
-    fn drop(&mut self) {
-        if !self.is_settled {
-            self.inner.dirty.store(true, Ordering::Release);
-        }
-    }
 }

@@ -29,6 +29,7 @@ mod combiner;
 mod config;
 mod device;
 mod error;
+mod flushing;
 mod geometry;
 mod inner;
 mod launch;

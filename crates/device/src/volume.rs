@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 use types::limits::BLOCK_BYTES;
 use types::{DeviceId, DeviceUuid};
 
-use crate::device::flush_dirty;
 use crate::error::VolumeError;
+use crate::flushing::flush_dirty;
 use crate::inner::{Inner, abandoned};
 
 /// A device's volume region; clones are the same one. It keeps the device's disk, but none of its background work.
