@@ -1,6 +1,8 @@
 //! The targets of a cell, as its gateway sees them: who gets copies, how records become frames and frames records, and how much
 //! of each zone is live.
 
+mod numbered;
+
 use crate::index::Located;
 use crate::read::chunk_frame_bytes;
 use crate::remembered::next_generation;
@@ -14,21 +16,19 @@ use format::frame;
 use format::record::Record;
 use format::replicas::Places;
 use futures_util::future::try_join_all;
+use numbered::Numbered;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use target::{LogAppend, LogTarget, TargetFailure};
 use topology::ReplicaTable;
 use types::limits::MAX_REPLICAS;
 use types::{CellId, DeviceId, Place, Position, ZoneIndex};
 
 pub(crate) use target::ReadFailure;
-
-/// Device numbers of a cell are below this.
-const MAX_CELL_DEVICES: usize = 4096;
 
 /// A record that was read and checked.
 pub(crate) struct RecordFrame {
@@ -52,7 +52,7 @@ fn decoded(engine_header: &Bytes) -> Result<Record, ReadFailure> {
 pub(crate) struct Targets {
     cell: CellId,
     /// By number. Devices come, and their places stay: what is known of one that is away is good when it is back.
-    by_id: Box<[OnceLock<One>]>,
+    by_id: Numbered<One>,
     table: ArcSwap<ReplicaTable>,
     tables_are_given: bool,
     /// Devices of the cell, those that are away among them; others are gone for good. None before anybody has said so.
@@ -99,7 +99,7 @@ impl Targets {
     pub fn new(cell: CellId, devices: Vec<Arc<dyn LogTarget>>, table: Arc<ReplicaTable>, tables_are_given: bool) -> Self {
         let targets = Targets {
             cell,
-            by_id: (0..MAX_CELL_DEVICES).map(|_| OnceLock::new()).collect(),
+            by_id: Numbered::new(),
             table: ArcSwap::new(table),
             tables_are_given,
             known: ArcSwapOption::empty(),
@@ -114,13 +114,11 @@ impl Targets {
 
     /// Takes a device in, unless it is known.
     pub fn add(&self, device: Arc<dyn LogTarget>) {
-        let Some(slot) = self.by_id.get(device.id().0 as usize) else {
-            tracing::error!(device = device.id().0, "a cell takes devices with numbers below {MAX_CELL_DEVICES}");
-            return;
-        };
+        let number = device.id().0;
         let live = (0..device.zones().len()).map(|_| LiveBytes::default()).collect();
-        // A second hold on the same device is not needed.
-        let _ = slot.set(One { device, live });
+        if !self.by_id.put(number, One { device, live }) {
+            tracing::error!(device = number, "the manager gives no device such a number; it is not used");
+        }
     }
 
     /// Notes which devices the cell has; whether others than before.
@@ -140,7 +138,7 @@ impl Targets {
     }
 
     fn one(&self, id: DeviceId) -> Option<&One> {
-        self.by_id.get(id.0 as usize).and_then(OnceLock::get)
+        self.by_id.get(id.0)
     }
 
     /// Where writes go at present.
@@ -149,7 +147,7 @@ impl Targets {
     }
 
     pub fn devices(&self) -> impl Iterator<Item = &Arc<dyn LogTarget>> {
-        self.by_id.iter().filter_map(OnceLock::get).map(|one| &one.device)
+        self.by_id.iter().map(|one| &one.device)
     }
 
     /// Devices of which this gateway has a hold and that writes go to: what others have to say, or do, is not waited for. A server of its own knows

@@ -50,8 +50,9 @@ pub const IMPORT_SKIPPED_COMMANDS: u64 = 1 << 32;
 /// Bucket ids that an import skips.
 pub const IMPORT_SKIPPED_BUCKETS: u64 = 1 << 32;
 
-/// Device numbers that an import skips.
-pub const IMPORT_SKIPPED_DEVICES: u32 = 1 << 12;
+/// Device numbers that an import skips: those of the disks that came to a server within the second that its newest copy lacks. There are 16 bits of them for
+/// all times.
+pub const IMPORT_SKIPPED_DEVICES: u32 = 64;
 
 /// Starts of each cell that an import skips: a generation is never used for two of them.
 pub const IMPORT_SKIPPED_STARTS: u64 = 1 << 10;

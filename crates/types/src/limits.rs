@@ -31,6 +31,9 @@ pub const MAX_PARTS: u16 = 10_000;
 /// All user metadata of an object together: names and values (S3).
 pub const MAX_USER_METADATA_BYTES: usize = 2048;
 
+/// Device numbers are below this: indices and chunks' places have 16 bits for them, of which one value says "none". No number is given twice.
+pub const DEVICE_NUMBERS: u32 = u16::MAX as u32;
+
 /// Most replicas of a record.
 pub const MAX_REPLICAS: usize = 3;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use types::limits::DEVICE_NUMBERS;
 use types::{DeviceId, DeviceUuid, ErrorKind, NodeId};
 
 use super::{Operation, Refusal};
@@ -21,6 +22,8 @@ pub enum DeviceError {
     InUse { id: DeviceId },
     #[error("the cluster has {MAX_DEVICES} devices and takes no more")]
     TooMany,
+    #[error("the cluster has given all of its {DEVICE_NUMBERS} device numbers, and gives none twice; it takes no other device")]
+    NoNumber,
     #[error("a path of {found} bytes; the longest is {MAX_DEVICE_PATH_BYTES}")]
     PathLength { found: usize },
     #[error("there is no node {node}")]
@@ -32,7 +35,7 @@ impl Refusal for DeviceError {
         match self {
             DeviceError::NotFound { .. } | DeviceError::NoSuchNode { .. } => ErrorKind::NotFound,
             DeviceError::AlreadyExists { .. } | DeviceError::InUse { .. } => ErrorKind::Conflict,
-            DeviceError::TooMany => ErrorKind::Full,
+            DeviceError::TooMany | DeviceError::NoNumber => ErrorKind::Full,
             DeviceError::PathLength { .. } => ErrorKind::Invalid,
         }
     }
@@ -57,6 +60,9 @@ impl Operation for AddDevice {
         }
         if edit.state.devices.len() >= MAX_DEVICES {
             return Err(DeviceError::TooMany);
+        }
+        if edit.state.next_device().0 >= DEVICE_NUMBERS {
+            return Err(DeviceError::NoNumber);
         }
         let device = Arc::new(DeviceRecord {
             id: DeviceId(edit.take_device_id()),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use types::limits::DEVICE_NUMBERS;
 use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, Token};
 
 use crate::command::apply_noting;
@@ -131,6 +132,9 @@ fn devices_get_numbers_that_never_come_back() {
     machine.run(RemoveDevice { id }).unwrap();
     assert_eq!(machine.run(RemoveDevice { id }), Err(DeviceError::NotFound { id }));
     assert_eq!(machine.run(add(1)).unwrap().id, DeviceId(1));
+    machine.0.next.device = DEVICE_NUMBERS - 1;
+    assert_eq!(machine.run(add(2)).unwrap().id, DeviceId(DEVICE_NUMBERS - 1));
+    assert_eq!(machine.run(add(3)), Err(DeviceError::NoNumber));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::nodes::node;
 use crate::limits::{BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS};
 use crate::operation::Refusal;
 use crate::{
-    AddDevice, Bulk, BulkOwner, DeviceState, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS,
+    AddDevice, Bulk, BulkOwner, DeviceRecord, DeviceState, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS,
     ImpossibleState, OpenShard, RegisterVolume, ReleaseBulk, RemoveDevice, RemoveNode, SealShard, SetDeviceState,
     SetShardHosts, SetShardMembers, ShardError, ShardRecord, Snapshot, VolumeError, VolumeRecord, table,
 };
@@ -226,7 +226,11 @@ fn volumes_grow_and_go_with_their_device() {
 fn a_device_that_no_place_can_name_has_no_volume() {
     let mut machine = three_nodes();
     machine.0.next.device = 65_534;
-    let (last, beyond) = (add_device(&mut machine, 2), add_device(&mut machine, 3));
+    let last = add_device(&mut machine, 2);
+    // As a former build gave it.
+    let beyond = DeviceId(last.0 + 1);
+    let record = DeviceRecord { id: beyond, ..machine.0.device(last).unwrap().as_ref().clone() };
+    Arc::make_mut(&mut machine.0.devices).insert(beyond, Arc::new(record));
     machine.run(RegisterVolume { device: last, blocks: 5 }).unwrap();
     let refused = machine.run(RegisterVolume { device: beyond, blocks: 5 }).unwrap_err();
     assert_eq!(refused, VolumeError::DeviceNumber { device: beyond });
