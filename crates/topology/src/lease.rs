@@ -24,10 +24,14 @@ use types::{GatewayId, ViewNumber};
 
 /// How long a serve lease lasts by default. It is also how long writes wait for a member that can't be reached.
 pub const DEFAULT_LEASE_DURATION_MS: u64 = 2_000;
+/// For so long after its lease a gateway acknowledges writes: a manager that is away for a moment stops none. A view is founded beside devices that can't be
+/// fenced only when this is over for everybody of the view before: who of that view still reaches each other, and such devices, would write on.
+pub const WRITES_AFTER_LEASE_MS: u64 = 6_000;
 /// How far a clock may be off, in parts per million. Quartz is specified at 100 or better; NTP slews by at most 500.
 pub const MAX_CLOCK_DRIFT_PPM: u64 = 1_000;
 
 const MILLION: u128 = 1_000_000;
+const NANOS_PER_MS: u64 = 1_000_000;
 
 /// A reading of one machine's own clock that counts on through suspends. Meaningless on any other machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +100,11 @@ impl HeldLease {
     /// Whether reads under `view` may be answered. Asked before the answer leaves, not only when the request came.
     pub fn permits(&self, view: ViewNumber, now: ClockReading) -> bool {
         self.view == view && now < self.ends
+    }
+
+    /// Whether a write may be acknowledged, whatever the view: while it is in force nobody founds another one. Asked before the acknowledgement leaves.
+    pub fn permits_writes(&self, now: ClockReading) -> bool {
+        now < self.ends.after(WRITES_AFTER_LEASE_MS * NANOS_PER_MS)
     }
 
     pub fn view(&self) -> ViewNumber {

@@ -1,4 +1,4 @@
-//! The serve lease: a gateway of a cell answers reads only while it has one for its view (decision 4; RFD 5, rule 8).
+//! The serve lease: a gateway of a cell answers reads only while it has one for its view (decision 4; RFD 5, rule 8), and writes only for a while after it.
 
 use crate::store::Inner;
 use crate::watched::Watched;
@@ -49,6 +49,10 @@ impl Lease {
     fn permits(&self, view: ViewNumber, now: ClockReading) -> bool {
         matches!(&*self.held.read(), Held::Lease(held) if held.permits(view, now))
     }
+
+    fn permits_writes(&self, now: ClockReading) -> bool {
+        matches!(&*self.held.read(), Held::Lease(held) if held.permits_writes(now))
+    }
 }
 
 impl Inner {
@@ -82,6 +86,27 @@ impl Inner {
                     reason: "this gateway has no serve lease: it is joining its cell, or cut off from the manager".to_owned(),
                 }
             }),
+        }
+    }
+
+    /// Carries out a client's write, and lets its answer leave only while the cell can't have been founded anew without this view.
+    pub(crate) async fn in_touch<T>(&self, write: impl Future<Output = Result<T, EngineError>>) -> Result<T, EngineError> {
+        self.writes_permitted().await?;
+        let outcome = write.await;
+        let tells_something = match &outcome {
+            Err(EngineError::Unavailable { .. } | EngineError::Busy { .. } | EngineError::DeviceMissing { .. }) => false,
+            Ok(_) | Err(_) => true,
+        };
+        if tells_something {
+            self.writes_permitted().await?;
+        }
+        outcome
+    }
+
+    async fn writes_permitted(&self) -> Result<(), EngineError> {
+        match &self.member {
+            Some(member) if !member.lease.permits_writes(self.clock()) => self.lease_comes().await,
+            _ => Ok(()),
         }
     }
 

@@ -165,7 +165,7 @@ impl ObjectEngine for LogStore {
     }
 
     fn abort<'a>(&'a self, upload: &'a UploadRef) -> EngineFuture<'a, ()> {
-        Box::pin(self.inner.abort(upload))
+        Box::pin(self.inner.in_touch(self.inner.abort(upload)))
     }
 
     fn uploads<'a>(&'a self, query: &'a UploadQuery) -> EngineFuture<'a, UploadPage> {

@@ -141,6 +141,36 @@ fn a_gateway_without_a_lease_answers_nothing() {
     });
 }
 
+/// Who still reached each other, and devices that could not be fenced, acknowledged writes beside a cell that was founded anew without them: the new one's
+/// write of the key, acknowledged before, won.
+#[test]
+fn a_gateway_cut_off_from_the_manager_acknowledges_writes_for_a_while_and_then_none() {
+    simulate(async {
+        let rig = CellRig::new(5, 3).await;
+        let gateways = rig.gateways();
+        rig.lend_for(Duration::ZERO);
+        // The lease is that of the rig's start.
+        tokio::time::sleep(Duration::from_secs(3602)).await;
+        put(&gateways[0], "key", b"a moment after the lease").await.unwrap();
+        // One is on its way when that is over.
+        rig.gates.set(&gateways[0], types::DeviceId(1), Some(Rule::Mute));
+        let writer = gateways[0].clone();
+        let late = rig.env.spawn(async move { put(&writer, "late", b"late").await });
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert!(!late.is_finished());
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        rig.gates.set(&gateways[0], types::DeviceId(1), None);
+        rig.gates.land(gateways[0].inner.me).await;
+        let is_refused = |outcome: Result<(), EngineError>| matches!(outcome, Err(EngineError::Unavailable { .. }));
+        assert!(is_refused(late.await.unwrap()));
+        assert!(is_refused(put(&gateways[0], "key", b"too late").await));
+        assert!(is_refused(gateways[0].delete(&key("key"), Condition::None).await));
+        rig.lend_for(Duration::from_secs(3600));
+        put(&gateways[0], "key", b"new").await.unwrap();
+        assert_eq!(get(&gateways[1], "late").await.as_deref(), Some(&b"late"[..]), "it was refused, and stands");
+    });
+}
+
 /// A device is away for longer than the others have room: it has zones in which nothing is live, and can't be asked to reset them. Caught: a cycle
 /// of collection that ends with the first device that does not answer.
 #[test]

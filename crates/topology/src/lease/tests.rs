@@ -118,3 +118,11 @@ fn a_shrinking_view_waits_for_those_who_leave_and_only_for_them() {
 fn the_default_terms_wait_a_fifth_of_a_percent_longer() {
     assert_eq!(LeaseTerms::default().granter_nanos(), 2_004_004_006);
 }
+
+#[test]
+fn writes_go_on_for_a_while_whatever_the_view() {
+    let lease = HeldLease::granted(&LeaseTerms::new(Duration::from_nanos(100), 0), VIEW, at(1000));
+    let over = at(1100 + WRITES_AFTER_LEASE_MS * 1_000_000);
+    assert!(lease.permits_writes(at(1100)) && !lease.permits(VIEW, at(1100)));
+    assert!(lease.permits_writes(ClockReading { nanos: over.nanos - 1 }) && !lease.permits_writes(over));
+}
