@@ -63,7 +63,7 @@ impl Admin {
             "trilith_process_ready_state",
             "1 while S3 requests are served, or, without a gateway, what the node has",
             &[],
-            move || ready.upgrade().map_or(0.0, |inner| f64::from(u8::from(inner.ready.load(Ordering::Relaxed)))),
+            move || ready.upgrade().map_or(0.0, |inner| f64::from(u8::from(inner.is_ready()))),
         );
         Admin { inner }
     }
@@ -80,7 +80,7 @@ impl Admin {
         assert!(self.inner.sources.set(sources).is_ok(), "the roles of a process are attached once");
     }
 
-    /// Says whether S3 requests are served.
+    /// Says whether S3 requests are served, as far as the process's start and stop decide that.
     pub fn set_ready(&self, ready: bool) {
         self.inner.ready.store(ready, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ impl Admin {
         let inner = &self.inner;
         let mut status = Status {
             version: inner.version.to_owned(),
-            ready: inner.ready.load(Ordering::Relaxed),
+            ready: inner.is_ready(),
             cluster: None,
             uptime_ms: (inner.env.now() - inner.started).as_millis() as u64,
             s3_address: None,
@@ -105,17 +105,7 @@ impl Admin {
             sources.describe(&mut status);
         }
         if !status.ready {
-            let waits = inner.sources.get().is_some_and(|sources| sources.waits_for_a_place());
-            let warning = match waits {
-                true => Warning::error(
-                    "S3 requests are not served here: the cell has as many gateways as it may have, and this node's waits for a place",
-                    "send them to another node; this one serves its devices and its part of the chunk store",
-                ),
-                false => {
-                    Warning::error("S3 requests are not served now", "the server is starting or stopping: its log says which")
-                }
-            };
-            status.warnings.insert(0, warning);
+            status.warnings.insert(0, inner.why_not_ready());
         }
         status
     }
@@ -138,6 +128,31 @@ impl Admin {
             .route("/status", get(async |State(admin): State<Admin>| Json(admin.status())))
             .route("/scrub", get(scrub::progress).post(scrub::begin))
             .with_state(self.clone())
+    }
+}
+
+impl Inner {
+    /// Whether S3 requests are served now. A node's gateway may be out of its cell for a while, and answers nothing then.
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) && !self.sources.get().is_some_and(|sources| sources.is_out_of_its_cell())
+    }
+
+    fn why_not_ready(&self) -> Warning {
+        if self.sources.get().is_some_and(|sources| sources.waits_for_a_place()) {
+            return Warning::error(
+                "S3 requests are not served here: the cell has as many gateways as it may have, and this node's waits for a place",
+                "send them to another node; this one serves its devices and its part of the chunk store",
+            );
+        }
+        if self.ready.load(Ordering::Relaxed) {
+            return Warning::error(
+                "S3 requests are refused here: this node's gateway is out of the cell's view, because others did not hear of \
+                 it, or it not of them",
+                "send them to another node; this one joins again by itself some seconds after it is heard, later if that happens \
+                 often: trilith cluster status",
+            );
+        }
+        Warning::error("S3 requests are not served now", "the server is starting or stopping: its log says which")
     }
 }
 
@@ -189,10 +204,10 @@ async fn scrape(State(admin): State<Admin>) -> Response {
 }
 
 async fn ready(State(admin): State<Admin>) -> Response {
-    if admin.inner.ready.load(Ordering::Relaxed) {
+    if admin.inner.is_ready() {
         (StatusCode::OK, "ready\n").into_response()
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping\n").into_response()
+        (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", admin.inner.why_not_ready().what)).into_response()
     }
 }
 

@@ -43,16 +43,22 @@ impl Sources {
         status.cluster = snapshot.cluster().map(|cluster| cluster.id.to_string());
         status.s3_address = self.s3_address.get().map(SocketAddr::to_string);
         status.buckets = snapshot.buckets().len() as u64;
-        status.copies = snapshot.devices().count().min(MAX_REPLICAS) as u64;
         status.devices = self.devices(&snapshot);
         status.engine = (self.store)().as_ref().map(engine_of);
         status.cell = crate::cell::describe(&self.manager, &(self.silent)());
+        let written = self.devices.iter().filter(|device| device.poisoned_by().is_none()).count();
+        status.copies = status.cell.as_ref().map_or(written.min(MAX_REPLICAS), |cell| cell.copies) as u64;
         status.warnings = self.warnings(status);
     }
 
     /// Whether S3 is not served because the cell has as many gateways as it may have.
     pub(crate) fn waits_for_a_place(&self) -> bool {
         (self.store)().is_none() && crate::cell::is_full(&self.manager)
+    }
+
+    /// Whether the S3 port is open and there is nothing to answer from.
+    pub(crate) fn is_out_of_its_cell(&self) -> bool {
+        self.s3_address.get().is_some() && (self.store)().is_none()
     }
 
     fn devices(&self, snapshot: &Snapshot) -> Vec<DeviceStatus> {

@@ -16,7 +16,7 @@ pub struct Status {
     /// Where S3 listens.
     pub s3_address: Option<String>,
     pub buckets: u64,
-    /// Copies kept of each object.
+    /// Copies that new objects get, on as many devices that take writes.
     pub copies: u64,
     pub devices: Vec<DeviceStatus>,
     pub engine: Option<EngineStatus>,

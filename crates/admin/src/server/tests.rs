@@ -1,5 +1,10 @@
 use super::{Admin, AdminServer};
+use crate::Sources;
 use env::Env;
+use manager::Manager;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -28,6 +33,37 @@ async fn health_follows_readiness() {
     admin.set_ready(false);
     assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 503"));
     assert!(get(&server, "/elsewhere").await.starts_with("HTTP/1.1 404"));
+}
+
+/// The roles of a node without an engine.
+async fn out_of_the_cell(folder: &Path) -> Sources {
+    Sources {
+        manager: Arc::new(Manager::open(&Env::real_with_cores(1), folder).await.unwrap()),
+        devices: Vec::new(),
+        missing: Vec::new(),
+        store: Arc::new(|| None),
+        chunks: Vec::new(),
+        silent: Arc::new(BTreeSet::new),
+        s3_address: Arc::default(),
+        notices: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_node_with_an_open_port_and_nothing_to_answer_from_is_not_ready() {
+    let (folder, (admin, server)) = (tempfile::tempdir().unwrap(), start().await);
+    let port = Arc::new(OnceLock::new());
+    admin.attach(Sources { s3_address: port.clone(), ..out_of_the_cell(folder.path()).await });
+    admin.set_ready(true);
+    // It leaves S3 to others.
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 200"));
+    assert!(admin.status().ready);
+    port.set("127.0.0.1:9000".parse().unwrap()).unwrap();
+    let answer = get(&server, "/health/ready").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("out of the cell's view"), "{answer}");
+    assert!(get(&server, "/metrics").await.contains("trilith_process_ready_state 0"));
+    let status = admin.status();
+    assert!(!status.ready && status.warnings[0].what.contains("out of the cell's view"), "{:?}", status.warnings);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Nodes that stop in order, and nodes that stand still for a while and do not know it.
 
-use super::fixture::Cluster;
+use super::fixture::{Cluster, await_some};
 use super::traffic::{SOME_ANSWERS, Traffic};
 use crate::http::Connection;
 use crate::linear::BUCKET;
+use crate::server::PATIENCE;
 
 /// A node that was paused for longer than its lease and than its absence takes to be noticed answers nothing old: the others have served
 /// writes meanwhile.
@@ -37,6 +38,20 @@ fn a_paused_node_does_not_answer_from_the_past() {
     cluster.settle();
     traffic.look(&nodes);
     traffic.judge();
+}
+
+/// Whoever sends requests to nodes that are ready sends none to one that is out of its cell.
+#[test]
+fn a_node_that_is_out_of_its_cell_is_not_ready() {
+    let cluster = Cluster::of_three();
+    let is_ready = || Some(Connection::open(&cluster.admin(2)).ok()?.get("/health/ready").ok()?.status == 200);
+    assert_eq!(is_ready(), Some(true));
+    cluster.pause(2);
+    cluster.await_away(&[2]);
+    cluster.go_on(2);
+    await_some(PATIENCE, "node 2 to say that it is out", || (!is_ready()?).then_some(()));
+    cluster.settle();
+    assert_eq!(is_ready(), Some(true));
 }
 
 /// A node that is told to stop leaves its cell: nobody waits for its lease, and nobody has to notice that it is away.
