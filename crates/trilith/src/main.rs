@@ -4,6 +4,7 @@
 mod credentials;
 mod settings;
 
+mod new_file;
 mod place;
 mod prepared;
 mod say;

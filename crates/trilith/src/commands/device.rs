@@ -14,7 +14,8 @@ pub enum DeviceCommand {
     /// Make a disk ready to be taken by a server. What it held is lost
     #[command(
         after_help = "The disk then belongs to nobody. `trilith serve --devices ...,PATH` takes it: it becomes a device of that \
-                            server's cluster.\nA file that does not exist yet needs no formatting: `serve` makes it.\n\nExamples:\n  \
+                            server's cluster.\nA file that does not exist yet needs no formatting: `serve` makes it, unless a device was \
+                            there that is missed now.\n\nExamples:\n  \
                             trilith device format /dev/sdb\n  trilith device format disk2.trilith --size 100GiB\n  trilith device format \
                             /dev/sdb --overwrite     # although something is on it"
     )]

@@ -1,16 +1,24 @@
 //! Opening the devices of this machine: formatting new ones, and finding out which are missing.
+//!
+//! A path at which there is nothing may be that of a new file, or of a disk that is away. The manager tells which: so what is
+//! there is locked before anything else, and what is not is made when the manager's records have been looked at.
 
+mod of_node;
+
+pub use of_node::open_of_node;
+
+use crate::new_file;
 use crate::prepared::Prepared;
 use crate::settings::Settings;
 use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
 use anyhow::{Context, bail};
 use disk::{Disk, FileDisk, OpenOptions};
 use env::Env;
-use manager::{DeviceRecord, DeviceState, Manager};
+use manager::{DeviceState, Manager};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{CellId, ClusterId, DeviceId, NodeId};
+use types::{CellId, ClusterId, DeviceId, DeviceUuid};
 
 /// The file that stands in for a disk when no device is named.
 const DEFAULT_DEVICE: &str = "device-0.trilith";
@@ -23,10 +31,11 @@ pub struct Opened {
     pub missing: Vec<DeviceId>,
 }
 
-/// A locked disk.
+/// A disk that the settings name.
 pub struct NamedDisk {
     path: PathBuf,
-    disk: Arc<FileDisk>,
+    /// Locked. None: there is nothing at the path yet.
+    disk: Option<Arc<FileDisk>>,
 }
 
 /// Where a server's disks are.
@@ -46,99 +55,46 @@ pub fn none(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-/// Opens and locks all disks. A disk that is in use is tried again for the given time.
+/// Opens and locks all disks that are there. A disk that is in use is tried again for the given time.
 pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
     let mut disks = Vec::new();
     for path in paths(settings) {
-        let is_new = !path.exists();
-        let capacity_bytes = match (settings.device_size, is_new) {
-            (Some(size), _) => Some(size),
-            (None, true) => Some(free_share(&path)?),
-            // A formatted device knows its own size.
-            (None, false) => None,
+        let disk = match path.exists() {
+            true => Some(lock(env, settings, &path, patience).await?),
+            false => new_file::check(&path).map(|()| None)?,
         };
-        let options = OpenOptions { create: true, capacity_bytes, direct: true };
-        let disk = FileDisk::open_waiting(env, &path, &options, patience).await?;
-        super::notes::hide_from_others(&path).with_context(|| format!("setting the permissions of {}", path.display()))?;
-        disks.push(NamedDisk { path, disk: Arc::new(disk) });
+        disks.push(NamedDisk { path, disk });
     }
     Ok(disks)
 }
 
-/// Opens the devices of a cluster's node, and formats the empty ones: the person who put these there has given up what was in their places.
-/// Other nodes have devices of their own.
-pub async fn open_of_node(
-    env: &Env,
-    settings: &Settings,
-    manager: &Manager,
-    (cluster, node): (ClusterId, NodeId),
-    disks: Vec<NamedDisk>,
-) -> anyhow::Result<Vec<Arc<Device>>> {
-    let mut devices = Vec::new();
-    for NamedDisk { path, disk } in disks {
-        let mut is_new = false;
-        // As it was found: what is formatted once more keeps its sizes.
-        let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
-        let device = loop {
-            let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
-            if disk.size_bytes() == 0 || prepared.is_some() || is_new {
-                note_replaced(manager, node, &path).await?;
-                format_as(env, settings, manager, (cluster, is_new), &path, &disk, prepared).await?;
-                is_new = true;
-            }
-            let device = open_device(env, &path, &disk, config).await?;
-            match taken_in(manager, &device, &path).await? {
-                true => break device,
-                // Another node was given that number meanwhile. Nothing is on the device yet: it gets another one.
-                false if is_new => drop(device),
-                false => bail!(
-                    "{} has the number of another device of the cluster; give it up: trilith device format",
-                    path.display()
-                ),
-            }
-        };
-        devices.push(Arc::new(device));
+impl NamedDisk {
+    /// Nothing is on it, or it is not there at all.
+    fn is_empty(&self) -> bool {
+        self.disk.as_ref().is_none_or(|disk| disk.size_bytes() == 0)
     }
-    Ok(devices)
+
+    /// The disk, made if it is not there.
+    async fn made(&self, env: &Env, settings: &Settings) -> anyhow::Result<Arc<FileDisk>> {
+        match &self.disk {
+            Some(disk) => Ok(disk.clone()),
+            None => lock(env, settings, &self.path, Duration::ZERO).await,
+        }
+    }
 }
 
-/// Notes of a node's devices that were last found under a path that another one takes their place. Before it is made, so that nothing else has to
-/// remember it.
-async fn note_replaced(manager: &Manager, node: NodeId, path: &Path) -> anyhow::Result<()> {
-    let (state, path) = (manager.snapshot(), path.display().to_string());
-    let is_there = |device: &&Arc<DeviceRecord>| device.node == Some(node) && device.path == path;
-    for device in state.devices().filter(is_there) {
-        tracing::warn!(
-            device = device.id.0,
-            path,
-            "another device takes its place: it is forgotten as soon as nothing is lost with it"
-        );
-        manager.set_device_state(device.id, DeviceState::Replaced).await?;
-    }
-    Ok(())
-}
-
-/// Makes the manager know a device under its own number; false if that is another device's.
-async fn taken_in(manager: &Manager, device: &Device, path: &Path) -> anyhow::Result<bool> {
-    let path = path.display().to_string();
-    let capacity_bytes = device.usage().capacity_bytes;
-    if let Some(record) = manager.snapshot().devices().find(|record| record.uuid == device.uuid()) {
-        if record.path != path || record.capacity_bytes != capacity_bytes {
-            manager.update_device(record.id, &path, capacity_bytes).await?;
-        }
-        if record.state == DeviceState::Replaced {
-            tracing::info!(device = record.id.0, path, "a device that had been replaced is back");
-            manager.set_device_state(record.id, DeviceState::Active).await?;
-        }
-        return Ok(true);
-    }
-    let record = manager.add_device(device.uuid(), &path, capacity_bytes).await?;
-    if record.id == device.id() {
-        return Ok(true);
-    }
-    manager.set_device_state(record.id, DeviceState::Failed).await?;
-    manager.remove_device(record.id).await?;
-    Ok(false)
+async fn lock(env: &Env, settings: &Settings, path: &Path, patience: Duration) -> anyhow::Result<Arc<FileDisk>> {
+    let is_new = !path.exists();
+    let capacity_bytes = match (settings.device_size, is_new) {
+        (Some(size), _) => Some(size),
+        (None, true) => Some(free_share(path)?),
+        // A formatted device knows its own size.
+        (None, false) => None,
+    };
+    let options = OpenOptions { create: is_new, capacity_bytes, direct: true };
+    let disk = FileDisk::open_waiting(env, path, &options, patience).await?;
+    super::notes::hide_from_others(path).with_context(|| format!("setting the permissions of {}", path.display()))?;
+    Ok(Arc::new(disk))
 }
 
 /// Opens every device, formats the empty ones, and lists the cell's devices that no disk holds.
@@ -149,15 +105,20 @@ pub async fn open(
     cluster: ClusterId,
     disks: Vec<NamedDisk>,
 ) -> anyhow::Result<Opened> {
-    let mut devices = Vec::new();
-    for NamedDisk { path, disk } in disks {
+    let (here, mut devices) = (identities(&disks).await?, Vec::new());
+    for named in disks {
+        let path = &named.path;
+        if named.is_empty() {
+            refuse_if_missed(manager, path, &here)?;
+        }
+        let disk = named.made(env, settings).await?;
         let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
         let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
         if disk.size_bytes() == 0 || prepared.is_some() {
-            format_as(env, settings, manager, (cluster, false), &path, &disk, prepared).await?;
+            format_as(env, settings, manager, (cluster, false), path, &disk, prepared).await?;
         }
-        let device = open_device(env, &path, &disk, config).await?;
-        register(manager, &device, &path).await?;
+        let device = open_device(env, path, &disk, config).await?;
+        register(manager, &device, path).await?;
         devices.push(Arc::new(device));
     }
     let is_open = |id: DeviceId| devices.iter().any(|device| device.id() == id);
@@ -169,6 +130,37 @@ pub async fn open(
         );
     }
     Ok(Opened { devices, missing })
+}
+
+/// The devices that are on these disks.
+async fn identities(disks: &[NamedDisk]) -> anyhow::Result<Vec<DeviceUuid>> {
+    let mut found = Vec::new();
+    for NamedDisk { path, disk } in disks {
+        let Some(disk) = disk else { continue };
+        match Device::identify(&**disk).await {
+            Ok(superblock) => found.push(superblock.device_uuid),
+            // What is wrong with it is for its opening to say.
+            Err(OpenError::Superblock { .. }) => {}
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses to make a device where one is missed: its disk may be away, or not mounted, and what is written to another one in
+/// its place is acknowledged without it.
+fn refuse_if_missed(manager: &Manager, path: &Path, here: &[DeviceUuid]) -> anyhow::Result<()> {
+    let state = manager.snapshot();
+    let missed =
+        state.devices().find(|record| new_file::is_same(Path::new(&record.path), path) && !here.contains(&record.uuid));
+    let Some(record) = missed else { return Ok(()) };
+    bail!(
+        "device {id} was at {path}, and nothing is there now. Attach its disk, or mount what it is in; or leave it out of \
+         --devices, and the others are served without it. If it does not come back: `trilith device forget {id}`. To have a new \
+         one in its place, make it: `trilith device format {path}`",
+        id = record.id,
+        path = path.display()
+    )
 }
 
 async fn open_device(env: &Env, path: &Path, disk: &Arc<FileDisk>, config: DeviceConfig) -> anyhow::Result<Device> {
@@ -211,12 +203,20 @@ async fn format_as(
     Ok(())
 }
 
-/// Makes the manager know the device, under the number that it was formatted with.
+/// Makes the manager know the device, under the number that it was formatted with. One with another number is refused, and the
+/// manager is asked for nothing: what it knew at the next start would be taken for this device.
 async fn register(manager: &Manager, device: &Device, path: &Path) -> anyhow::Result<()> {
     let snapshot = manager.snapshot();
     let capacity_bytes = device.usage().capacity_bytes;
     let path_text = path.display().to_string();
+    let anew = format!("`trilith device format --overwrite {path_text}` makes it a new one");
     match snapshot.devices().find(|record| record.uuid == device.uuid()) {
+        Some(record) if record.id != device.id() => bail!(
+            "{path_text} was formatted as device {}, and the manager has it as device {id}, by mistake. If it was forgotten \
+             before: {anew}; then `trilith device forget {id}`",
+            device.id(),
+            id = record.id
+        ),
         Some(record) => {
             if record.path != path_text || record.capacity_bytes != capacity_bytes {
                 manager.update_device(record.id, &path_text, capacity_bytes).await?;
@@ -226,16 +226,14 @@ async fn register(manager: &Manager, device: &Device, path: &Path) -> anyhow::Re
             }
             Ok(())
         }
+        None if device.id() != snapshot.next_device() => bail!(
+            "{path_text} was formatted as device {}, which the manager does not know. If it was forgotten, or has never served: \
+             {anew}. If the manager's folder is an older copy: put the newest back, or `trilith fsck --rebuild`",
+            device.id()
+        ),
         None => {
             let record = manager.add_device(device.uuid(), &path_text, capacity_bytes).await?;
-            if record.id != device.id() {
-                bail!(
-                    "{} was formatted as device {} but the manager numbers it {}: format it again with `trilith device format`",
-                    path.display(),
-                    device.id(),
-                    record.id
-                );
-            }
+            assert_eq!(record.id, device.id(), "nobody else asks this manager for numbers");
             Ok(())
         }
     }
@@ -243,7 +241,7 @@ async fn register(manager: &Manager, device: &Device, path: &Path) -> anyhow::Re
 
 /// How far a new file may grow.
 fn free_share(path: &Path) -> anyhow::Result<u64> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = new_file::folder_of(path);
     let status = rustix::fs::statvfs(folder).with_context(|| format!("asking for the free space of {}", folder.display()))?;
     Ok(status.f_bavail * status.f_frsize / 100 * FREE_SPACE_PERCENT)
 }

@@ -2,7 +2,7 @@
 
 use crate::http::Connection;
 use crate::server::{Home, program, text};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 fn device(arguments: &[&str], path: &Path) -> Output {
@@ -63,6 +63,92 @@ fn foreign_bytes_are_not_overwritten_without_a_word() {
     home.serve(&["--devices", path.to_str().unwrap()]).stop();
 }
 
+/// A disk is prepared, and then used for something else. What that writes leaves some of the superblocks where they are.
+#[test]
+fn a_disk_that_was_used_since_it_was_prepared_is_not_taken() {
+    let home = Home::new();
+    let path = home.path("disk");
+    let (format, name) = (["format", "--size", "200MiB"], path.to_str().unwrap());
+    for (at, length) in [(0, 17 << 10), (600 << 10, 1), (5 << 20, 4096)] {
+        well(device(&[&format[..], &["--overwrite"]].concat(), &path));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at..at + length].fill(0xee);
+        std::fs::write(&path, &bytes).unwrap();
+        let output = home.serve_to_the_end(&["--devices", name]);
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains("something else has been written to it since"), "{error}");
+        assert!(wrong(device(&format, &path)).contains("something that is not Trilith's"));
+        assert!(std::fs::read(&path).unwrap() == bytes, "nothing was written");
+    }
+    // What stood there does not outlive a person's word.
+    well(device(&[&format[..], &["--overwrite"]].concat(), &path));
+    well(device(&format, &path));
+    home.serve(&["--devices", name]).stop();
+}
+
+#[test]
+fn what_can_not_be_formatted_leaves_nothing_behind() {
+    let home = Home::new();
+    let path = home.path("disk");
+    assert!(wrong(device(&["format"], &path)).contains("--size"));
+    let too_much = ["--size 4MiB", "--size 200MiB --zone-size 1TiB", "--size 200MiB --chunk-space 1TiB"];
+    for words in too_much.map(|words| words.split(' ').collect::<Vec<&str>>()) {
+        wrong(device(&[&["format"][..], &words].concat(), &path));
+    }
+    assert!(!path.exists());
+    let no_disk = no_disk();
+    let error = wrong(device(&["format", "--size", "200MiB"], &no_disk));
+    assert!(error.contains("there is no disk") && !no_disk.exists(), "{error}");
+}
+
+/// A name that no disk has, and that nothing has.
+pub fn no_disk() -> PathBuf {
+    let path = PathBuf::from(format!("/dev/trilith-no-disk-{}", std::process::id()));
+    // A failure may have left it.
+    drop(std::fs::remove_file(&path));
+    path
+}
+
+/// Its disk is late, broken or not mounted: another one in its place would take what is written.
+#[test]
+fn a_device_that_is_away_is_not_made_anew() {
+    let home = Home::new();
+    let [one, two, away] = ["one", "two", "away"].map(|name| home.path(name));
+    let both = format!("{},{}", one.display(), two.display());
+    home.serve(&["--devices", &both]).stop();
+    std::fs::rename(&two, &away).unwrap();
+    let refused = |devices: &str| {
+        let output = home.serve_to_the_end(&["--devices", devices]);
+        assert_eq!(output.status.code(), Some(1), "{devices}");
+        text(&output.stderr)
+    };
+    let link = home.path("link");
+    std::os::unix::fs::symlink(".", &link).unwrap();
+    for devices in [&both, &format!("{},{}", one.display(), link.join("two").display())] {
+        let error = refused(devices);
+        assert!(error.contains("device 1 was at") && error.contains("trilith device forget 1"), "{error}");
+        assert!(!two.exists());
+    }
+    std::fs::write(&two, b"").unwrap();
+    assert!(refused(&both).contains("device 1 was at"));
+    assert_eq!(std::fs::metadata(&two).unwrap().len(), 0);
+    std::fs::remove_file(&two).unwrap();
+    let no_disk = no_disk();
+    let error = refused(&format!("{},{}", one.display(), no_disk.display()));
+    assert!(error.contains("there is no disk") && !no_disk.exists(), "{error}");
+    // It is there, under another name: the place is free.
+    let server = home.serve(&["--devices", &format!("{both},{}", away.display())]);
+    assert!(server.run(&["status"]).contains("copies   3 of each object"));
+    server.stop();
+    // A person's word.
+    let three = home.path("three");
+    std::fs::rename(&two, &three).unwrap();
+    assert!(refused(&both).contains("device 2 was at"));
+    well(device(&["format", "--size", "200MiB"], &two));
+    let server = home.serve(&["--devices", &format!("{both},{},{}", away.display(), three.display())]);
+    assert!(server.run(&["status"]).contains("All is well"));
+}
+
 #[test]
 fn a_disk_of_another_cluster_is_refused() {
     let (home, other) = (Home::new(), Home::new());
@@ -94,6 +180,7 @@ fn a_missing_device_is_told_and_its_copies_are_read_elsewhere() {
     let output = server.command(&["status"]).output().unwrap();
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("copies   2 of each object"), "those that are there: {told}");
     assert!(told.contains("WRONG: device 2") && told.contains("is missing") && told.contains("--devices"), "{told}");
 }
 /// A byte of an object changes on one of two disks; a scrub that is asked for finds it and makes the copy again.

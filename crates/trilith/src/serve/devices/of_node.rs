@@ -1,0 +1,109 @@
+//! The devices of a cluster's node. Numbers come from the cluster's manager, which other nodes ask too.
+
+use super::{NamedDisk, format_as, open_device};
+use crate::settings::Settings;
+use ::device::{Device, DeviceConfig};
+use anyhow::{Context, bail};
+use disk::Disk;
+use env::Env;
+use manager::{DeviceRecord, DeviceState, Manager};
+use std::path::Path;
+use std::sync::Arc;
+use types::{ClusterId, DeviceId, NodeId};
+
+/// Opens the devices of a cluster's node, and formats the empty ones: the person who put these there has given up what was in
+/// their places. Other nodes have devices of their own.
+pub async fn open_of_node(
+    env: &Env,
+    settings: &Settings,
+    manager: &Manager,
+    (cluster, node): (ClusterId, NodeId),
+    disks: Vec<NamedDisk>,
+) -> anyhow::Result<Vec<Arc<Device>>> {
+    let mut devices = Vec::new();
+    for named in disks {
+        let (path, disk) = (&named.path, named.made(env, settings).await?);
+        let mut is_new = false;
+        // As it was found: what is formatted once more keeps its sizes.
+        let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
+        let device = loop {
+            let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
+            if disk.size_bytes() == 0 || prepared.is_some() || is_new {
+                note_replaced(manager, node, path).await?;
+                format_as(env, settings, manager, (cluster, is_new), path, &disk, prepared).await?;
+                is_new = true;
+            }
+            let device = open_device(env, path, &disk, config).await?;
+            match taken_in(manager, &device, path).await? {
+                true => break device,
+                // Another node was given that number meanwhile. Nothing is on the device yet: it gets another one.
+                false if is_new => drop(device),
+                false => bail!(
+                    "{0} has the number of another device of the cluster, or of one that it has forgotten; give it up: trilith \
+                     device format --overwrite {0}",
+                    path.display()
+                ),
+            }
+        };
+        devices.push(Arc::new(device));
+    }
+    Ok(devices)
+}
+
+/// Notes of a node's devices that were last found under a path that another one takes their place. Before it is made, so that
+/// nothing else has to remember it.
+async fn note_replaced(manager: &Manager, node: NodeId, path: &Path) -> anyhow::Result<()> {
+    let (state, path) = (manager.snapshot(), path.display().to_string());
+    let is_there = |device: &&Arc<DeviceRecord>| device.node == Some(node) && device.path == path;
+    for device in state.devices().filter(is_there) {
+        tracing::warn!(
+            device = device.id.0,
+            path,
+            "another device takes its place: it is forgotten as soon as nothing is lost with it"
+        );
+        manager.set_device_state(device.id, DeviceState::Replaced).await?;
+    }
+    Ok(())
+}
+
+/// Makes the manager know a device under its own number; false if that is another device's, or was a forgotten one's.
+async fn taken_in(manager: &Manager, device: &Device, path: &Path) -> anyhow::Result<bool> {
+    let (state, path) = (manager.snapshot(), path.display().to_string());
+    let capacity_bytes = device.usage().capacity_bytes;
+    let known = state.devices().find(|record| record.uuid == device.uuid());
+    match known {
+        Some(record) if record.id != device.id() => {
+            // A start that was interrupted below has left it.
+            take_out(manager, record.id).await?;
+            Ok(false)
+        }
+        Some(record) => {
+            if record.path != path || record.capacity_bytes != capacity_bytes {
+                manager.update_device(record.id, &path, capacity_bytes).await?;
+            }
+            if record.state == DeviceState::Replaced {
+                tracing::info!(device = record.id.0, path, "a device that had been replaced is back");
+                manager.set_device_state(record.id, DeviceState::Active).await?;
+            }
+            Ok(true)
+        }
+        // Asking would use up a number.
+        None if device.id() != state.next_device() => Ok(false),
+        None => {
+            let record = manager.add_device(device.uuid(), &path, capacity_bytes).await?;
+            if record.id != device.id() {
+                take_out(manager, record.id).await?;
+            }
+            Ok(record.id == device.id())
+        }
+    }
+}
+
+/// Forgets a number that a device was given and does not have.
+async fn take_out(manager: &Manager, id: DeviceId) -> anyhow::Result<()> {
+    manager.set_device_state(id, DeviceState::Failed).await?;
+    Ok(manager.remove_device(id).await?)
+}
+
+#[cfg(test)]
+mod tests;
