@@ -16,6 +16,7 @@ pub mod notes;
 mod peers;
 mod pid;
 mod s3_metrics;
+mod signals;
 mod threads;
 
 use crate::credentials::{self, Origin};
@@ -28,12 +29,12 @@ use env::Env;
 use logstore::{IndexForm, LogStore};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
+use signals::Signals;
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a start waits for a predecessor that still holds the data.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -92,16 +93,37 @@ fn end_with_any_panic() {
 }
 
 async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::listen()?;
+    let Some(mut running) = signals.unless_told(start(&settings, &env)).await? else { return Ok(()) };
+    tokio::select! {
+        () = signals.told() => {}
+        // What was acknowledged is safe, and a part of the port is served by nobody.
+        why = running.server.failed() => return Err(why),
+    }
+    running.stop().await
+}
+
+/// A server that serves.
+struct Running {
+    admin: Admin,
+    admin_server: AdminServer,
+    server: threads::Threads,
+    store: LogStore,
+    opened: devices::Opened,
+    notes: Arc<notes::Notes>,
+    _pid: pid::PidFile,
+}
+
+async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
     // The lock on the data is the devices': taken first, so that a second server on the same data stops here.
-    let disks = devices::open_disks(&env, &settings, LOCK_PATIENCE).await?;
-    let _pid = pid::PidFile::write(&settings.data)?;
-    let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
+    let disks = devices::open_disks(env, settings, LOCK_PATIENCE).await?;
+    let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let manager = Arc::new(Manager::open(&env, &settings.data.join("manager")).await.context("opening the manager's state")?);
+    let manager = Arc::new(Manager::open(env, &settings.data.join("manager")).await.context("opening the manager's state")?);
+    let pid = pid::PidFile::write(&settings.data);
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
-    let opened = devices::open(&env, &settings, &manager, cluster.id, disks).await?;
-    let (root, origin) = credentials::root(&env, &settings.data, settings.root.as_ref())?;
+    let opened = devices::open(env, settings, &manager, cluster.id, disks).await?;
+    let (root, origin) = credentials::root(env, &settings.data, settings.root.as_ref())?;
     manager.set_root_credential(&root.user, &root.password).await?;
 
     let config = settings.engine.clone();
@@ -117,7 +139,7 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     service.look_after_removals();
     make_default_buckets(&manager, &settings.default_buckets).await?;
 
-    let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Apart)?;
+    let server = threads::start(settings, service, manager.clone(), env, threads::MainThread::Apart)?;
     s3_metrics::register(admin.registry(), server.app());
     admin.attach(Sources {
         manager,
@@ -130,22 +152,24 @@ async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
         s3_address: Arc::new(OnceLock::from(server.address())),
         chunks: Vec::new(),
         silent: Arc::new(BTreeSet::new),
-        notices: notices(&settings),
+        notices: notices(settings),
     });
     admin.set_ready(true);
-    greet(&settings, Some(server.address()), &admin_server, &origin, &root)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    greet(settings, Some(server.address()), &admin_server, &origin, &root)?;
+    Ok(Running { admin, admin_server, server, store, opened, notes, _pid: pid })
+}
+
+impl Running {
+    async fn stop(self) -> anyhow::Result<()> {
+        tracing::info!("stopping: finishing the requests in hand");
+        self.admin.set_ready(false);
+        self.server.stop().await?;
+        close(&self.store, &self.opened).await;
+        self.notes.write().await;
+        self.admin_server.stop();
+        tracing::info!("stopped");
+        Ok(())
     }
-    tracing::info!("stopping: finishing the requests in hand");
-    admin.set_ready(false);
-    server.stop().await?;
-    close(&store, &opened).await;
-    notes.write().await;
-    admin_server.stop();
-    tracing::info!("stopped");
-    Ok(())
 }
 
 /// Makes the next start quick: a last checkpoint, and sealed devices.

@@ -1,6 +1,7 @@
 //! `trilith serve` in a data folder that has a place in a cluster: the same services over one node's part of it.
 
 use super::peers::{ClientsWrites, OtherNodes};
+use super::signals::Signals;
 use super::{chunk_metrics, devices, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
 use crate::place::Place;
@@ -15,9 +16,10 @@ use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
 use node::{Node, NodeOptions, Role, Roles};
 use object::{Engines, ObjectService};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use topology::MAX_CELL_GATEWAYS;
 
 /// The folder of the consensus log within the data folder.
@@ -30,82 +32,129 @@ const LOCK_LOOK: Duration = Duration::from_millis(50);
 const SERVING_LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a node until SIGTERM or SIGINT.
-pub async fn serve(settings: Settings, env: Env, mut place: Place) -> anyhow::Result<()> {
+pub async fn serve(settings: Settings, env: Env, place: Place) -> anyhow::Result<()> {
     place.check_exposure()?;
     let roles = place.roles()?;
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::listen()?;
+    let Some(started) = signals.unless_told(start(&settings, &env, place, &roles)).await? else { return Ok(()) };
+    if !roles.has(Role::Gateway) {
+        tracing::info!(%roles, "this node serves what these roles do; S3 is served by others");
+        started.admin.set_ready(true);
+        started.greet(&settings, None)?;
+        tokio::select! {
+            () = signals.told() => {}
+            reason = started.node.stopped() => return Err(half_alive(reason)),
+        }
+        started.admin.set_ready(false);
+        return started.close().await;
+    }
+    tokio::select! {
+        () = signals.told() => return started.close().await,
+        reason = started.node.stopped() => return Err(half_alive(reason)),
+        () = wait_for_a_place(&env, &started.node) => {}
+    }
+    let Some(mut server) = signals.unless_told(started.open_s3(&settings, &env)).await? else { return started.close().await };
+    tokio::select! {
+        () = signals.told() => {}
+        reason = started.node.stopped() => return Err(half_alive(reason)),
+        // Others hold what was acknowledged, and a part of the port is served by nobody.
+        why = server.failed() => return Err(why),
+    }
+    tracing::info!("stopping: finishing the requests in hand");
+    started.admin.set_ready(false);
+    server.stop().await?;
+    started.close().await
+}
+
+/// A node that takes part in its cluster. Its S3 port is not open yet.
+struct Started {
+    node: Arc<Node>,
+    devices: Vec<Arc<Device>>,
+    service: Arc<ObjectService>,
+    s3_address: Arc<OnceLock<SocketAddr>>,
+    admin: Admin,
+    admin_server: AdminServer,
+    root: (credentials::Credentials, credentials::Origin),
+    _pid: super::pid::PidFile,
+}
+
+async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) -> anyhow::Result<Started> {
     let disks = match roles.has(Role::Target) {
-        true => devices::open_disks(&env, &settings, super::LOCK_PATIENCE).await?,
-        false => devices::none(&settings).map(|()| Vec::new())?,
+        true => devices::open_disks(env, settings, super::LOCK_PATIENCE).await?,
+        false => devices::none(settings).map(|()| Vec::new())?,
     };
-    let log = open_log(&env, &settings, &place).await?;
-    let _pid = super::pid::PidFile::write(&settings.data)?;
-    let admin = Admin::new(&env, env!("CARGO_PKG_VERSION"));
+    let log = open_log(env, settings, &place).await?;
+    let pid = super::pid::PidFile::write(&settings.data);
+    let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let (identity, network) = (place.identity()?, place.network(&env)?);
+    let (identity, network) = (place.identity()?, place.network(env)?);
     tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
-    refuse_copy(&settings, &env, &place, network.clone()).await?;
-    let register = register(&settings, &env, &place, &roles)?;
+    refuse_copy(settings, env, &place, network.clone()).await?;
+    let register = register(settings, env, &place, roles)?;
     let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
-    let opened = Node::open(&env, options).await?;
+    let opened = Node::open(env, options).await?;
     place.note_member(&settings.data)?;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
-    let found = devices::open_of_node(&env, &settings, &manager, (cluster.id, opened.id()), disks).await?;
+    let found = devices::open_of_node(env, settings, &manager, (cluster.id, opened.id()), disks).await?;
     let opened = opened.with_chunk_settings(settings.chunks);
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
-    let (root, origin) = root_of(&env, &settings, &manager).await?;
+    let root = root_of(env, settings, &manager).await?;
 
     let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
     let service = Arc::new(service.with_peers(Arc::new(OtherNodes(Arc::downgrade(&node)))));
     node.set_drain(Arc::new(ClientsWrites(Arc::downgrade(&service))));
     let (serving, s3_address) = (Arc::downgrade(&node), Arc::new(OnceLock::new()));
     admin.attach(Sources {
-        manager: manager.clone(),
+        manager,
         devices: found.clone(),
         missing: Vec::new(),
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
         chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
         silent: silent_nodes(&node),
         s3_address: s3_address.clone(),
-        notices: notices(&settings),
+        notices: notices(settings),
     });
     chunk_metrics::register(admin.registry(), &node);
-    if !roles.has(Role::Gateway) {
-        tracing::info!(%roles, "this node serves what these roles do; S3 is served by others");
-        admin.set_ready(true);
-        greet(&settings, None, &admin_server, &origin, &root)?;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            reason = node.stopped() => return Err(half_alive(reason)),
+    Ok(Started { node, devices: found, service, s3_address, admin, admin_server, root, _pid: pid })
+}
+
+impl Started {
+    /// Serves clients. The node's gateway is in the cell's view.
+    async fn open_s3(&self, settings: &Settings, env: &Env) -> anyhow::Result<threads::Threads> {
+        let manager = self.node.manager();
+        self.service.look_after_removals();
+        make_default_buckets(manager, &settings.default_buckets).await?;
+        let server = threads::start(settings, self.service.clone(), manager.clone(), env, threads::MainThread::Serves)?;
+        s3_metrics::register(self.admin.registry(), server.app());
+        self.s3_address.set(server.address()).ok();
+        self.admin.set_ready(true);
+        self.greet(settings, Some(server.address()))?;
+        Ok(server)
+    }
+
+    fn greet(&self, settings: &Settings, s3: Option<SocketAddr>) -> anyhow::Result<()> {
+        let (root, origin) = &self.root;
+        greet(settings, s3, &self.admin_server, origin, root)
+    }
+
+    /// Ends the node's part in its cluster in order.
+    async fn close(self) -> anyhow::Result<()> {
+        let Started { node, devices, admin_server, service, .. } = self;
+        drop(service);
+        node.leave().await;
+        node.chunks().close().await;
+        drop(node);
+        for device in devices {
+            if let Err(error) = device.seal().await {
+                tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
+            }
         }
-        admin.set_ready(false);
-        return close(node, &found, admin_server).await;
+        admin_server.stop();
+        tracing::info!("stopped");
+        Ok(())
     }
-    tokio::select! {
-        _ = terminate.recv() => return close(node, &found, admin_server).await,
-        _ = interrupt.recv() => return close(node, &found, admin_server).await,
-        reason = node.stopped() => return Err(half_alive(reason)),
-        () = wait_for_a_place(&env, &node) => {}
-    }
-    service.look_after_removals();
-    make_default_buckets(&manager, &settings.default_buckets).await?;
-    let server = threads::start(&settings, service, manager.clone(), &env, threads::MainThread::Serves)?;
-    s3_metrics::register(admin.registry(), server.app());
-    s3_address.set(server.address()).ok();
-    admin.set_ready(true);
-    greet(&settings, Some(server.address()), &admin_server, &origin, &root)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        reason = node.stopped() => return Err(half_alive(reason)),
-    }
-    tracing::info!("stopping: finishing the requests in hand");
-    admin.set_ready(false);
-    server.stop().await?;
-    close(node, &found, admin_server).await
 }
 
 /// A process that knows of nothing new must not go on: whoever started it sees that it has ended, and starts it again.
@@ -165,21 +214,6 @@ async fn wait_for_a_place(env: &Env, node: &Node) {
     }
 }
 
-/// Ends a node's part in its cluster in order.
-async fn close(node: Arc<Node>, devices: &[Arc<Device>], admin_server: AdminServer) -> anyhow::Result<()> {
-    node.leave().await;
-    node.chunks().close().await;
-    drop(node);
-    for device in devices {
-        if let Err(error) = device.seal().await {
-            tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
-        }
-    }
-    admin_server.stop();
-    tracing::info!("stopped");
-    Ok(())
-}
-
 /// A folder that comes with another address than at its last start may be a copy. If its node runs where it was, this one does not start: two
 /// processes with one identity would vote twice.
 async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, network: Arc<dyn Network>) -> anyhow::Result<()> {
@@ -199,7 +233,22 @@ async fn refuse_copy(settings: &Settings, env: &Env, place: &Place, network: Arc
             );
         }
     }
-    std::fs::write(&path, format!("{}\n", place.address)).with_context(|| format!("writing {}", path.display()))
+    if let Err(error) = note_address(&path, &place.address) {
+        // The cluster lasts; only a copy that is started at another address would not be told from it.
+        tracing::warn!(path = %path.display(), %error, "the node's address could not be written down");
+    }
+    Ok(())
+}
+
+/// Writes an address down unless it stands there; an older one stays if that fails.
+fn note_address(path: &Path, address: &str) -> std::io::Result<()> {
+    let line = format!("{address}\n");
+    if std::fs::read_to_string(path).is_ok_and(|known| known == line) {
+        return Ok(());
+    }
+    let temporary = path.with_extension("new");
+    std::fs::write(&temporary, line)?;
+    std::fs::rename(&temporary, path)
 }
 
 fn register(settings: &Settings, env: &Env, place: &Place, roles: &Roles) -> anyhow::Result<RegisterNode> {

@@ -1,25 +1,27 @@
 //! The process's number, in the data folder while it runs: for whoever wants to signal it.
 
-use anyhow::Context;
 use std::path::{Path, PathBuf};
 
 /// The file in the data folder.
 const FILE: &str = "trilith.pid";
 
-/// The file; dropping it removes it. After a kill it stays, and the next start replaces it: the lock on the data is the devices'.
+/// The file; dropping it removes it. After a kill it stays, and the next start replaces it. Whoever writes it has locked what the
+/// folder holds: else it would be another server's.
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    pub fn write(data: &Path) -> anyhow::Result<PidFile> {
+    /// It is there for convenience alone, so a server runs without it too.
+    pub fn write(data: &Path) -> PidFile {
         let path = data.join(FILE);
-        std::fs::write(&path, format!("{}\n", std::process::id())).with_context(|| format!("writing {}", path.display()))?;
-        Ok(PidFile(path))
+        if let Err(error) = std::fs::write(&path, format!("{}\n", std::process::id())) {
+            tracing::warn!(path = %path.display(), %error, "the process's number could not be written down");
+        }
+        PidFile(path)
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // It is there for convenience alone.
         let _ = std::fs::remove_file(&self.0);
     }
 }

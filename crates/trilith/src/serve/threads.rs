@@ -1,25 +1,26 @@
 //! The core threads: one current-thread runtime, one disk ring and one listener each, so that a connection's work stays on
 //! its thread. A node of a cluster serves one of the listeners on its main thread, where its messages to other nodes come and go.
 
+mod crew;
+
 use crate::settings::Settings;
-use anyhow::{Context, bail};
+use anyhow::Context;
+use crew::Crew;
 use env::Env;
 use manager::Manager;
 use object::ObjectService;
 use s3::{App, S3Config};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 /// The running core threads.
 pub struct Threads {
     address: SocketAddr,
     app: Arc<App>,
-    shutdown: watch::Sender<bool>,
-    handles: Vec<JoinHandle<anyhow::Result<()>>>,
+    crew: Crew,
     /// The listener of the thread that started all.
-    here: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    here: Option<tokio::task::JoinHandle<anyhow::Result<()>>>,
 }
 
 /// What the thread that starts the others does.
@@ -43,17 +44,18 @@ pub fn start(
         S3Config { region: settings.region.clone(), domain: settings.domain.clone(), ..S3Config::new(settings.s3_address) };
     let app = App::new(config, service, manager, env);
     let (listeners, address) = s3::listen(settings.s3_address, settings.cores)?;
-    let (shutdown, stopped) = watch::channel(false);
+    let mut crew = Crew::new();
     let mut listeners = listeners.into_iter();
     let own = if main == MainThread::Serves { listeners.next() } else { None };
-    let here = own.map(|listener| env.spawn(s3::serve_core(listener, app.clone(), stopped.clone())));
-    let mut handles = Vec::new();
+    let here = own.map(|listener| {
+        let (serving, ending) = (s3::serve_core(listener, app.clone(), crew.stopped()), crew.ending());
+        env.spawn(async move { ending.note("the main thread", serving.await.map_err(anyhow::Error::from)) })
+    });
     for (core, listener) in listeners.enumerate() {
-        let (app, stopped) = (app.clone(), stopped.clone());
-        let thread = std::thread::Builder::new().name(format!("core-{core}"));
-        handles.push(thread.spawn(move || run_core(core, listener, app, stopped)).context("starting a core thread")?);
+        let (app, stopped) = (app.clone(), crew.stopped());
+        crew.start(&format!("core-{core}"), move || run_core(core, listener, app, stopped))?;
     }
-    Ok(Threads { address, app, shutdown, handles, here })
+    Ok(Threads { address, app, crew, here })
 }
 
 fn run_core(core: usize, listener: TcpListener, app: Arc<App>, stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
@@ -76,16 +78,18 @@ impl Threads {
         &self.app
     }
 
+    /// Waits until one of the threads has ended that was not told to: its part of the port is gone.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        self.crew.failed().await
+    }
+
     /// Finishes the requests in hand and ends the threads.
     pub async fn stop(self) -> anyhow::Result<()> {
-        let Threads { shutdown, handles, here, .. } = self;
-        shutdown.send_replace(true);
+        let Threads { crew, here, .. } = self;
+        crew.tell_to_stop();
         if let Some(here) = here {
             here.await.context("the main thread's part of the server")??;
         }
-        let join = move || {
-            handles.into_iter().try_for_each(|handle| handle.join().unwrap_or_else(|_| bail!("a core thread panicked")))
-        };
-        tokio::task::spawn_blocking(join).await?
+        tokio::task::spawn_blocking(move || crew.join()).await?
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::http::Connection;
 use crate::server::{Home, LOOK, PATIENCE, text};
+use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
 #[test]
@@ -65,6 +66,56 @@ fn wait_until_not_ready(admin: &str) {
         assert!(env.now() < deadline, "the server stays ready after SIGTERM");
         std::thread::sleep(LOOK);
     }
+}
+
+/// Here it waits for a predecessor; it may as well read whole disks.
+#[test]
+fn a_start_ends_when_it_is_told_to() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    for signal in [Signal::TERM, Signal::INT] {
+        let start = home.spawn(&[]);
+        let pid = Pid::from_child(&start);
+        await_handler(pid, signal);
+        kill_process(pid, signal).unwrap();
+        let output = start.wait_with_output().unwrap();
+        assert!(output.status.success(), "{signal:?}: {} {}", output.status, text(&output.stderr));
+    }
+    server.make_open_bucket("still-served");
+}
+
+/// Waits until a process has something to do when a signal comes.
+fn await_handler(pid: Pid, signal: Signal) {
+    let env = env::Env::real_with_cores(1);
+    let deadline = env.now() + PATIENCE;
+    let handled = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+        u64::from_str_radix(mask, 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+    };
+    while !handled() {
+        assert!(env.now() < deadline, "{signal:?} is nobody's");
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[test]
+fn a_server_that_is_refused_leaves_the_number_of_the_first() {
+    let home = Home::new();
+    let [one, two] = ["one", "two"].map(|name| home.path(name));
+    let server = home.serve(&["--devices", one.to_str().unwrap()]);
+    let output = home.serve_to_the_end(&["--devices", two.to_str().unwrap()]);
+    assert!(output.status.code() == Some(1) && !two.exists(), "{}", text(&output.stderr));
+    let number = std::fs::read_to_string(home.data().join("trilith.pid")).unwrap();
+    assert_eq!(number, format!("{}\n", server.pid()));
+}
+
+#[test]
+fn a_server_serves_though_its_number_can_not_be_written_down() {
+    let home = Home::new();
+    std::fs::create_dir(home.data()).unwrap();
+    std::os::unix::fs::symlink("/no/such/folder", home.data().join("trilith.pid")).unwrap();
+    home.serve(&[]).stop();
 }
 
 #[test]

@@ -56,10 +56,15 @@ impl Home {
         Server::start(&self.data(), &self.path("server.log"), more)
     }
 
+    /// A server that nobody waits for.
+    pub fn spawn(&self, more: &[&str]) -> Child {
+        let mut command = serve_command(&self.data(), more);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    }
+
     /// A server that is expected to end by itself.
     pub fn serve_to_the_end(&self, more: &[&str]) -> Output {
-        let mut command = serve_command(&self.data(), more);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let mut child = self.spawn(more);
         if wait(&mut child).is_none() {
             // It may have ended just now.
             drop(child.kill());
