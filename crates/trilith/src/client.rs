@@ -92,6 +92,10 @@ impl S3 {
         S3 { http, signer: signer.map(Mutex::new), env }
     }
 
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// Sends a request; an answer outside 2xx is an [`S3Error`].
     pub async fn call(&self, call: Call<'_>) -> anyhow::Result<Answer<'_>> {
         let request = self.request(&call).await?;

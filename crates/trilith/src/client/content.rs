@@ -1,5 +1,5 @@
 //! What a request carries. Its hash is signed, so a file that changes while it is sent is refused by the server and nothing
-//! half new is stored.
+//! half new is stored. Of a file that goes in parts, whoever sends them looks that it is the same in the end.
 
 use super::http::Body;
 use anyhow::Context;

@@ -7,6 +7,8 @@ use ::http::Method;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -19,9 +21,17 @@ const PARTS_AT_ONCE: usize = 4;
 const MIB: u64 = 1 << 20;
 
 impl S3 {
-    /// Stores a file.
+    /// Stores a file, or what a disk or a pipe of that name gives.
     pub async fn put_file(&self, path: &Path, bucket: &str, key: &str, headers: &[(&str, String)]) -> anyhow::Result<u64> {
-        let length = tokio::fs::metadata(path).await.with_context(|| format!("reading {}", path.display()))?.len();
+        let reading = || format!("reading {}", path.display());
+        let found = tokio::fs::metadata(path).await.with_context(reading)?;
+        // A disk has no length, nor have files that the system composes when they are read. Of an empty file the end comes
+        // at once.
+        if !found.is_file() || found.len() == 0 {
+            let input = tokio::fs::File::open(path).await.with_context(reading)?;
+            return self.put_stream(input, bucket, key, headers).await;
+        }
+        let (length, before) = (found.len(), Look::of(&found));
         let path = Arc::new(path.to_owned());
         let content = |offset, length| Content::File { path: path.clone(), offset, length };
         if length <= PART_BYTES {
@@ -32,7 +42,14 @@ impl S3 {
         let upload = Upload::begin(self, bucket, key, headers).await?;
         let starts = (0..length.div_ceil(part_bytes)).map(|index| index * part_bytes);
         let sends = starts.zip(1..).map(|(start, number)| upload.part(number, content(start, part_bytes.min(length - start))));
-        let sent = stream::iter(sends).buffered(PARTS_AT_ONCE).try_collect().await;
+        let sent = async {
+            let tags: Vec<String> = stream::iter(sends).buffered(PARTS_AT_ONCE).try_collect().await?;
+            match tokio::fs::metadata(&*path).await.is_ok_and(|found| Look::of(&found) == before) {
+                true => Ok(tags),
+                false => bail!("{} has changed while it was sent", path.display()),
+            }
+        };
+        let sent = sent.await;
         upload.end(sent).await?;
         Ok(length)
     }
@@ -74,6 +91,21 @@ impl S3 {
     async fn put(&self, bucket: &str, key: &str, headers: &[(&str, String)], content: Content) -> anyhow::Result<()> {
         let call = Call { headers: headers.to_vec(), ..Call::new(Method::PUT, bucket, key).content(content) };
         self.call(call).await?.finish().await
+    }
+}
+
+/// By what a file is known that somebody has written to, or put another one in the place of. The hash of a request covers one
+/// part only.
+#[derive(PartialEq, Eq)]
+struct Look {
+    file: (u64, u64),
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Look {
+    fn of(found: &Metadata) -> Look {
+        Look { file: (found.dev(), found.ino()), length: found.len(), modified: (found.mtime(), found.mtime_nsec()) }
     }
 }
 
@@ -135,3 +167,6 @@ async fn read_part(input: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Bytes
     input.take(PART_BYTES).read_to_end(&mut part).await.context("reading the input")?;
     Ok(Bytes::from(part))
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ enum ObjectCommand {
                             --recursive ./src backups/src"
     )]
     Put {
-        /// File, `-` for standard input, or a folder with --recursive
+        /// File, `-` for standard input, or a folder with --recursive. A disk or a pipe is read to its end
         source: PathBuf,
         /// BUCKET/KEY; BUCKET/PREFIX for a folder
         target: String,
@@ -50,7 +50,8 @@ enum ObjectCommand {
     Get {
         /// BUCKET/KEY; BUCKET/PREFIX with --recursive
         source: String,
-        /// File, `-` for standard output [default: the key's last part]; a folder with --recursive
+        /// File, `-` for standard output [default: the key's last part]; a folder with --recursive. What is no file,
+        /// such as a disk, is written to as it stands
         target: Option<PathBuf>,
         /// Fetch every object below the prefix
         #[arg(long, short)]

@@ -2,7 +2,7 @@
 
 use crate::server::{Home, Server, program, text};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Bytes that no two offsets share for long.
@@ -124,6 +124,68 @@ fn folders_go_up_and_come_down_as_they_were() {
     server.run(&["object", "rm", "--recursive", "tree/copy/sub/"]);
     let left = server.run(&["object", "ls", "--recursive", "tree"]);
     assert_eq!(left.lines().count(), 3, "{left}");
+}
+
+/// A pipe that has a name.
+fn pipe(home: &Home, name: &str) -> PathBuf {
+    let path = home.path(name);
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+#[test]
+fn what_has_no_length_is_read_to_its_end() {
+    let home = Home::new();
+    let server = home.serve(&["--default-buckets", "box"]);
+    // The system composes it when it is read: its length is 0.
+    server.run(&["object", "put", "/proc/version", "box/version"]);
+    assert_eq!(server.run(&["object", "get", "box/version", "-"]), std::fs::read_to_string("/proc/version").unwrap());
+    let path = pipe(&home, "pipe");
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::fs::write(&path, b"through a pipe").unwrap());
+        server.run(&["object", "put", show(&path), "box/pipe"]);
+    });
+    assert_eq!(server.run(&["object", "get", "box/pipe", "-"]), "through a pipe");
+}
+
+#[test]
+fn what_is_no_file_stays_what_it_is() {
+    let home = Home::new();
+    let server = home.serve(&["--default-buckets", "box"]);
+    put_from_pipe(&server, "box/key", b"content");
+    let get = |target: &Path| server.run(&["object", "get", "box/key", show(target)]);
+    let (path, kind) = (pipe(&home, "pipe"), |path: &Path| std::fs::symlink_metadata(path).unwrap().file_type());
+    // Opened for both, so that nobody waits for a reader that never comes.
+    let mut both = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    get(&path);
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind(&path)), "the pipe is in its place");
+    let mut read = [0; 7];
+    std::io::Read::read_exact(&mut both, &mut read).unwrap();
+    assert_eq!(&read, b"content");
+    let (file, link, lost) = (home.path("file"), home.path("link"), home.path("lost"));
+    write(&file, b"longer than what comes");
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    get(&link);
+    assert!(kind(&link).is_symlink() && std::fs::read(&file).unwrap() == b"content");
+    std::os::unix::fs::symlink("nowhere", &lost).unwrap();
+    assert!(server.fail(&["object", "get", "box/key", show(&lost)]).contains("leads to nothing"));
+    assert!(kind(&lost).is_symlink());
+}
+
+/// An object's name may be any: on its way it has none that a file could have.
+#[test]
+fn no_file_is_lost_to_one_that_comes() {
+    let home = Home::new();
+    let server = home.serve(&["--default-buckets", "box"]);
+    put_from_pipe(&server, "box/key", b"content");
+    let folder = home.path("folder");
+    write(&folder.join("key.trilith-part"), b"somebody's");
+    server.run(&["object", "get", "--recursive", "box", show(&folder)]);
+    let mut names: Vec<String> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["key", "key.trilith-part"]);
+    assert_eq!(std::fs::read(folder.join("key.trilith-part")).unwrap(), b"somebody's");
 }
 
 #[test]
