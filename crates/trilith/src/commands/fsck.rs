@@ -7,8 +7,10 @@ mod rebuild;
 
 use super::stopped_server::StoppedServer;
 use super::verdict;
+use crate::place::Place;
 use crate::serve::devices::paths;
 use crate::settings::Settings;
+use anyhow::bail;
 use clap::Args;
 use env::Env;
 use std::process::ExitCode;
@@ -19,8 +21,9 @@ const MANAGER: &str = "manager";
 /// Check everything that is kept, or rebuild a lost manager folder
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "The server must be stopped. Without --rebuild nothing is changed: what a start would repair is repaired in memory, and then\n\
-                  every copy of every object is read and compared with its checksums. It takes as long as reading all that is stored.\n\
+    after_help = "The server must be stopped, and be no node of a cluster: `trilith device scrub` reads what those hold.\n\
+                  Without --rebuild nothing is changed: what a start would repair is repaired in memory, and then every copy\n\
+                  of every object is read and compared with its checksums. It takes as long as reading all that is stored.\n\
                   \n\
                   Exit code: 0 if all is well, 1 if something is wrong (a line that begins with WRONG says what) or could not be looked at.\n\
                   \n\
@@ -56,6 +59,15 @@ pub fn run(args: &FsckArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn fsck(settings: &Settings, args: &FsckArgs) -> anyhow::Result<bool> {
+    if let Some(place) = Place::read(&settings.data)? {
+        bail!(
+            "{0} is the node {1} of a cluster, and fsck is for servers of their own. While the node runs, `trilith device scrub \
+             --data {0} --wait` reads its disks, and makes damaged copies again; its part of the manager is not on them, and is \
+             not made anew",
+            settings.data.display(),
+            place.name
+        );
+    }
     let env = Env::real_with_cores(1);
     let disks = look::open_all(&paths(settings)).await?;
     let folder = settings.data.join(MANAGER);

@@ -16,6 +16,7 @@ mod pauses;
 mod removal;
 mod roles;
 mod sixth;
+mod starts;
 mod tls;
 mod traffic;
 

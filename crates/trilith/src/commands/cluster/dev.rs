@@ -40,14 +40,12 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     let (root, _) = credentials::root(&env, &args.data, None)?;
     let token = token_of(&env, args)?;
     let mut nodes = Vec::new();
-    for number in 1..=args.nodes {
-        let data = args.data.join(format!("node-{number}"));
-        let address = address_of(args, number);
-        if !address.is_loopback() {
-            bail!("{address} is reached from beyond this machine: --first-addr is an address such as 127.0.0.1");
-        }
-        prepare(&env, args, &token, number, &data, &root)?;
-        nodes.push(DevNode { number, address, process: Some(start(&data)?), data });
+    if let Err(error) = start_all(&env, args, &token, &root, &mut nodes) {
+        // Whoever sees this sees no cluster, and would not look for one.
+        return Err(match stop(nodes).await {
+            Ok(()) => error,
+            Err(left) => error.context(left),
+        });
     }
     say!("A cluster of {} nodes, each a process of its own:", args.nodes);
     for node in &nodes {
@@ -74,6 +72,26 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
         }
     }
     stop(nodes).await
+}
+
+/// Starts the nodes one after the other, each noted as soon as it runs.
+fn start_all(
+    env: &Env,
+    args: &DevArgs,
+    token: &Token,
+    root: &credentials::Credentials,
+    nodes: &mut Vec<DevNode>,
+) -> anyhow::Result<()> {
+    for number in 1..=args.nodes {
+        let data = args.data.join(format!("node-{number}"));
+        let address = address_of(args, number);
+        if !address.is_loopback() {
+            bail!("{address} is reached from beyond this machine: --first-addr is an address such as 127.0.0.1");
+        }
+        prepare(env, args, token, number, &data, root)?;
+        nodes.push(DevNode { number, address, process: Some(start(&data)?), data });
+    }
+    Ok(())
 }
 
 /// Where a node listens.
@@ -164,6 +182,9 @@ async fn ended(nodes: &mut [DevNode]) -> (usize, String) {
 }
 
 async fn stop(nodes: Vec<DevNode>) -> anyhow::Result<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
     say!("stopping");
     let mut left = 0;
     for process in nodes.iter().filter_map(|node| node.process.as_ref()) {

@@ -5,6 +5,7 @@ use crate::http::Connection;
 use crate::server::{Home, PATIENCE, program, text};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs::File;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -51,4 +52,33 @@ fn a_cluster_to_try_runs_and_stops_as_one() {
     for pid in pids {
         assert!(test_kill_process(pid).is_err(), "{pid:?} runs");
     }
+}
+
+/// What can't be started leaves nothing that runs.
+#[test]
+fn nodes_end_with_the_attempt_to_start_them() {
+    let home = Home::new();
+    let data = home.path("dev");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("node-2"), b"no folder").unwrap();
+    let first = super::fixture::own_address();
+    let mut dev = program();
+    dev.args(["cluster", "dev", "--nodes", "2", "--device-size", "1GiB", "--first-addr", &first, "--data"]).arg(&data);
+    let output = dev.output().unwrap();
+    let running = serving_below(&data);
+    for pid in &running {
+        kill_process(*pid, Signal::KILL).unwrap();
+    }
+    assert!(output.status.code() == Some(1) && text(&output.stderr).contains("node-2"), "{}", text(&output.stderr));
+    assert!(data.join("node-1/trilith.log").exists() && running.is_empty(), "{running:?} run");
+}
+
+/// Processes that were started for a folder below this one.
+fn serving_below(folder: &Path) -> Vec<Pid> {
+    let folder = folder.to_str().unwrap();
+    let entries = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // It may have ended meanwhile.
+    let words = |number: &i32| std::fs::read_to_string(format!("/proc/{number}/cmdline")).unwrap_or_default();
+    numbers.filter(|number| words(number).split('\0').any(|word| word.starts_with(folder))).filter_map(Pid::from_raw).collect()
 }
