@@ -219,6 +219,8 @@ impl UnitMember {
                 if is_closed {
                     orders.extend(leading.compact(now, &state, unit));
                 }
+            } else {
+                orders.extend(leading.heal_on(now, &state, unit, &mut || self.env.random_u64()));
             }
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));

@@ -33,6 +33,8 @@ use crate::placement::Random;
 pub(super) struct Looked {
     /// For copies in lost places; none while there may be more of them.
     lost: Option<Instant>,
+    /// Relocations were begun for as many of them as could be: there are more for which there is room soon.
+    leaves_lost: bool,
     /// That look goes on here, among pages and among chunks: what finds no place to go to must not hide what stands behind it.
     healed: [ChunkNumber; 2],
     /// The look for missing copies goes on behind this one.
@@ -86,10 +88,22 @@ impl Leading {
         Healing { orders, mend, condemn: self.condemnable(now, state, unit, &found) }
     }
 
+    /// Begins further relocations of lost copies, where the last look found more of them than it could begin with: what has come to its end since leaves room.
+    pub fn heal_on(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
+        if !self.looked.leaves_lost {
+            return Vec::new();
+        }
+        let mut room = Room::of(unit, self.silent_devices(now, state, unit));
+        self.heal_lost(now, state, unit, &mut room, random)
+    }
+
     /// Devices that the manager has forgotten and about which nobody answers any more, and blocks that are condemned.
     fn notice_lost(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, found: &Found) {
         let mut is_news = false;
-        for device in unit.devices().filter(|device| state.device(*device).is_none()) {
+        self.forgotten.retain(|device, _| state.device(*device).is_none());
+        // A number that the manager has not given, as far as it is known here, is that of a device that came since.
+        let is_forgotten = |device: &DeviceId| *device < state.next_device() && state.device(*device).is_none();
+        for device in unit.devices().filter(is_forgotten) {
             let since = *self.forgotten.entry(device).or_insert(now);
             is_news |= now.saturating_duration_since(since) >= LOSS_WAIT && self.leader.lose(device);
         }
@@ -176,6 +190,7 @@ impl Leading {
             return Vec::new();
         }
         let (mut is_any, mut orders) = (false, Vec::new());
+        self.looked.leaves_lost = false;
         let pages = ChunkNumber(unit.capacity());
         for (numbers, which) in [(pages..ChunkNumber(u64::MAX), 0), (ChunkNumber(0)..pages, 1)] {
             let lost = self.leader.lost();
@@ -185,11 +200,13 @@ impl Leading {
             if let Some((id, _)) = due.last() {
                 self.looked.healed[which] = ChunkNumber(id.number.0 + 1);
             }
-            let begun = orders.len();
+            let (begun, is_all) = (orders.len(), due.len() < room.all);
             for (id, from) in due {
                 let command = self.relocation(state, unit, id, Leaving::lost(from), random);
                 orders.extend(command.map(Order::Propose).or_else(|| self.give_up_place(now, state, unit, id, from)));
             }
+            // What finds no place is looked at again when there may be others.
+            self.looked.leaves_lost |= !is_all && orders.len() > begun;
             room.take(orders.len() - begun);
         }
         if !is_any {

@@ -12,7 +12,7 @@ use types::DeviceId;
 
 use super::{Healing, lost_copies};
 use crate::leader::Order;
-use crate::limits::{LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE, SHRINK_WAIT};
+use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE, SHRINK_WAIT};
 use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::message::{LiveCopy, NodeAnswer};
 use crate::protocol::DamagedBlock;
@@ -86,12 +86,20 @@ impl Cluster {
 
     /// Chunks for which it begins relocations now.
     fn healed(&self, leading: &mut Leading) -> Vec<ChunkId> {
-        let healing = leading.heal(self.now, &self.manager.snapshot(), &self.unit, &mut || 1);
-        let id = |order| match order {
-            Order::Propose(ChunkCommand::Relocate(Relocation { id, .. })) => Some(id),
-            _ => None,
-        };
-        healing.orders.into_iter().filter_map(id).collect()
+        relocated(leading.heal(self.now, &self.manager.snapshot(), &self.unit, &mut || 1).orders)
+    }
+
+    fn healed_further(&self, leading: &mut Leading) -> Vec<ChunkId> {
+        relocated(leading.heal_on(self.now, &self.manager.snapshot(), &self.unit, &mut || 1))
+    }
+
+    /// Relocations of their first copies to device 3 are under way.
+    fn begin_moves(&mut self, ids: &[ChunkId]) {
+        for id in ids.iter().copied() {
+            let from = self.unit.places_of(id).expect("it is there").as_slice()[0];
+            let to = BlockPlace::new(DeviceId(3), from.block()).expect("a place");
+            apply(&mut self.unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: true }));
+        }
     }
 
     /// No room is left on device 3.
@@ -126,11 +134,7 @@ async fn relocations_that_wait_for_a_silent_node_leave_room_for_others() {
     let moving = cluster.put(&[0, 1], 100, MAX_WAITING - 10);
     let waiting = cluster.put(&[0, 1], 100, 300);
     let others = cluster.put(&[0, 2], 100, 20);
-    for id in moving {
-        let places = cluster.unit.places_of(id).expect("it is there");
-        let (from, to) = (places.as_slice()[0], BlockPlace::new(DeviceId(3), places.as_slice()[0].block()).expect("a place"));
-        apply(&mut cluster.unit, ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: true }));
-    }
+    cluster.begin_moves(&moving);
     // Node 2, which has device 1, is away.
     let mut leading = cluster.leading(&[3, 4]);
     assert!(leading.leader.lose(DeviceId(0)));
@@ -139,6 +143,37 @@ async fn relocations_that_wait_for_a_silent_node_leave_room_for_others() {
     assert_eq!(begun[20..], waiting[..10], "and of those that do no more than some are under way");
     leading.reported(cluster.now, report(2, Vec::new(), Vec::new()));
     assert_eq!(cluster.healed(&mut leading).len(), MAX_REPAIRS, "it is back");
+}
+
+/// A new leader whose state of the manager was older than a device took that for lost: its copies were moved without being ended there.
+#[tokio::test(start_paused = true)]
+async fn a_device_that_the_manager_has_not_named_here_yet_is_not_lost() {
+    let mut cluster = Cluster::new().await;
+    for device in [DeviceId(4), DeviceId(2)] {
+        apply(&mut cluster.unit, ChunkCommand::Grant { device, first_block: BLOCKS, blocks: BLOCKS });
+    }
+    cluster.manager.set_device_state(DeviceId(2), DeviceState::Failed).await.expect("a device");
+    cluster.manager.remove_device(DeviceId(2)).await.expect("it has failed");
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    cluster.healed(&mut leading);
+    cluster.now = cluster.now + LOSS_WAIT;
+    cluster.healed(&mut leading);
+    assert_eq!(leading.leader.lost().devices().iter().copied().collect::<Vec<DeviceId>>(), [DeviceId(2)]);
+}
+
+/// They were made again 256 a second, whatever the nodes could do.
+#[tokio::test(start_paused = true)]
+async fn lost_copies_are_made_again_as_there_is_room_not_once_a_second() {
+    let mut cluster = Cluster::new().await;
+    let lost = cluster.put(&[0, 1], 100, 2 * MAX_REPAIRS + 1);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    assert!(leading.leader.lose(DeviceId(0)));
+    assert_eq!(cluster.healed_further(&mut leading), Vec::new(), "nobody has looked");
+    assert_eq!(cluster.healed(&mut leading), lost[..MAX_REPAIRS]);
+    assert_eq!(cluster.healed_further(&mut leading), lost[MAX_REPAIRS..2 * MAX_REPAIRS]);
+    cluster.begin_moves(&lost[..2 * MAX_REPAIRS]);
+    assert_eq!(cluster.healed_further(&mut leading), lost[2 * MAX_REPAIRS..]);
+    assert_eq!(cluster.healed_further(&mut leading), Vec::new(), "these were all");
 }
 
 /// Nothing that stood behind them was made again.
@@ -323,4 +358,12 @@ async fn no_place_is_given_up_while_hardly_anybody_is_heard() {
     // Nodes 2 and 3 have the other copies.
     assert!(!is_given_up(&[]) && !is_given_up(&[2]));
     assert!(is_given_up(&[2, 3]));
+}
+
+fn relocated(orders: Vec<Order>) -> Vec<ChunkId> {
+    let id = |order| match order {
+        Order::Propose(ChunkCommand::Relocate(Relocation { id, .. })) => Some(id),
+        _ => None,
+    };
+    orders.into_iter().filter_map(id).collect()
 }
