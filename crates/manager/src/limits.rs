@@ -39,17 +39,28 @@ pub const MAX_DEVICE_PATH_BYTES: usize = 4096;
 /// Most nodes, those that were removed not counted.
 pub const MAX_NODES: usize = 1024;
 
+/// Most nodes, with those that were removed and left a fence: they may run, and must not write. Devices have room for so many
+/// fences, and one that can't take them all takes part no more.
+pub const MAX_FENCED_NODES: usize = format::superblock::fences::MAX_FENCES;
+
+const _: () = assert!(MAX_NODES < MAX_FENCED_NODES);
+
 /// Longest name, address, version, host, rack and zone of a node.
 pub const MAX_NODE_TEXT_BYTES: usize = 255;
 
 /// Most gateways that wait to be taken into a cell's view.
 pub const MAX_LEARNERS: usize = 64;
 
-/// Most tables of a cell's former views that no checkpoint has covered, each another layout. A view that would leave one more behind is
-/// refused.
-pub const MAX_FORMER_TABLES: usize = 64;
+/// Most tables of a cell's former views that no checkpoint has covered, each another layout. A view that would leave one more
+/// behind is refused. The last one is for a founding with all devices: it decides everything, and so ends in the checkpoint that
+/// covers them all.
+pub const MAX_FORMER_TABLES: usize = 65;
 
-/// As [`MAX_FORMER_TABLES`], for a view that takes devices in: they can wait for a checkpoint, those that are lost can't.
+/// As [`MAX_FORMER_TABLES`], for every other view.
+pub const MAX_FORMER_TABLES_TO_CHANGE: usize = MAX_FORMER_TABLES - 1;
+
+/// As [`MAX_FORMER_TABLES`], for a view that takes devices in and founds nothing: they can wait for a checkpoint, those that are
+/// lost can't.
 pub const MAX_FORMER_TABLES_TO_GROW: usize = 32;
 
 /// Most cells.

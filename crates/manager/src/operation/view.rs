@@ -10,8 +10,10 @@ use types::{CellId, DeviceId, GatewayId, Generation, ViewNumber};
 
 use super::Operation;
 use super::membership::{CellError, find_under};
-use crate::limits::{GENERATION_LIMIT, MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_GROW, NUMBER_LIMIT};
-use crate::record::{CellRecord, DeviceState, InstalledView, Member};
+use crate::limits::{
+    GENERATION_LIMIT, MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_CHANGE, MAX_FORMER_TABLES_TO_GROW, NUMBER_LIMIT,
+};
+use crate::record::{CellRecord, DeviceRecord, DeviceState, InstalledView, Member};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Installs the view after the expected one. Who leaves has been in `removing` until its lease ended; who comes is a learner, and comes
@@ -68,7 +70,8 @@ impl Operation for InstallView {
         cell.removing.retain(|gateway| view.contains(*gateway));
         cell.ended.retain(|gateway| view.contains(*gateway));
         let number = view.number();
-        check_room(&cell, &table)?;
+        let grows = table.devices().iter().any(|device| !installed.table.devices().contains(device));
+        check_room(&cell, &table, if grows { MAX_FORMER_TABLES_TO_GROW } else { MAX_FORMER_TABLES_TO_CHANGE })?;
         cell.install(InstalledView { view, table, leader, founding: installed.founding });
         edit.set_cell(cell);
         Ok(number)
@@ -116,7 +119,11 @@ impl Operation for FoundView {
         cell.ended.clear();
         cell.undecided.clear();
         let number = view.number();
-        check_room(&cell, &table)?;
+        // It may grow, however many there are: nothing else would end in a checkpoint of what was written to the devices that are
+        // back.
+        let is_left_out = |device: &DeviceRecord| device.state == DeviceState::Active && !self.devices.contains(&device.id);
+        let is_whole = !edit.state.devices().any(|device| is_left_out(device));
+        check_room(&cell, &table, if is_whole { MAX_FORMER_TABLES } else { MAX_FORMER_TABLES_TO_CHANGE })?;
         cell.install(InstalledView { view, table, leader: self.gateway, founding: true });
         edit.set_cell(cell);
         Ok(number)
@@ -167,10 +174,8 @@ impl Operation for FinishFounding {
 }
 
 /// Refuses a table that would leave too many behind.
-fn check_room(cell: &CellRecord, next: &ReplicaTable) -> Result<(), CellError> {
+fn check_room(cell: &CellRecord, next: &ReplicaTable, limit: usize) -> Result<(), CellError> {
     let Some(installed) = &cell.installed else { return Ok(()) };
-    let grows = next.devices().iter().any(|device| !installed.table.devices().contains(device));
-    let limit = if grows { MAX_FORMER_TABLES_TO_GROW } else { MAX_FORMER_TABLES };
     let is_another = !installed.table.is_laid_out_as(next);
     if is_another && cell.former_tables.len() >= limit { Err(CellError::TooManyTables { limit }) } else { Ok(()) }
 }

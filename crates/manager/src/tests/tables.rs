@@ -10,7 +10,7 @@ use super::cells::{CELL, begin, cell, found, install, three_members};
 use super::format::{former_copy, hex};
 use super::machine::Machine;
 use super::nodes::register;
-use crate::limits::{MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_GROW};
+use crate::limits::{MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_CHANGE, MAX_FORMER_TABLES_TO_GROW};
 use crate::record::FormerCellRecord;
 use crate::{CellError, CellRecord, ForgetTables, Snapshot, UpdateDevice, table};
 
@@ -92,12 +92,32 @@ fn many_tables_hold_up_devices_that_come_and_at_last_all() {
     forget(&mut machine, 1);
     machine.run(install(5, &[1, 2, 3], &[0, 1])).unwrap();
 
-    let mut machine = crowded(MAX_FORMER_TABLES - 1);
+    let mut machine = crowded(MAX_FORMER_TABLES_TO_CHANGE - 1);
     machine.run(install(3, &[1, 2, 3], &[0, 1])).unwrap();
-    assert_eq!(machine.run(install(4, &[1, 2, 3], &[0])), too_many(MAX_FORMER_TABLES), "one is lost");
+    assert_eq!(machine.run(install(4, &[1, 2, 3], &[0])), too_many(MAX_FORMER_TABLES_TO_CHANGE), "one is lost");
     assert_eq!(Snapshot::from_export(&machine.0.export()).unwrap(), machine.0);
     forget(&mut machine, 1);
     machine.run(install(4, &[1, 2, 3], &[0])).unwrap();
+}
+
+/// Nothing else would end in a checkpoint that covers them.
+#[test]
+fn many_tables_do_not_hold_up_a_founding() {
+    let found_over = |count, devices: &[u32]| {
+        let mut machine = crowded(count);
+        machine.run(install(3, &[1, 2, 3], &[0])).unwrap();
+        let founder = machine.run(register(CELL, NodeId(1))).unwrap().gateway;
+        machine.run(begin(4, &[2, 3])).unwrap();
+        let founded = machine.run(found(4, founder.0, devices));
+        assert_eq!(Snapshot::from_export(&machine.0.export()).unwrap(), machine.0);
+        founded.map(|_| former(&machine).len())
+    };
+    let many = MAX_FORMER_TABLES_TO_GROW - 1;
+    assert_eq!(found_over(many, &[0, 1]), Ok(many + 2), "some have come back");
+    let most = MAX_FORMER_TABLES_TO_CHANGE - 1;
+    let too_many = Err(CellError::TooManyTables { limit: MAX_FORMER_TABLES_TO_CHANGE });
+    assert_eq!(found_over(most, &[0, 1]), too_many, "the last one is for all");
+    assert_eq!(found_over(most, &[0, 1, 2]), Ok(MAX_FORMER_TABLES - 1), "the table before the loss is in force again");
 }
 
 #[test]
