@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use types::{CellId, DeviceId, ErrorKind, GatewayId, NodeId, NodeIdentity};
 
 use super::{Operation, Refusal};
-use crate::limits::{MAX_NODE_TEXT_BYTES, MAX_NODES};
+use crate::limits::{MAX_FENCED_NODES, MAX_NODE_TEXT_BYTES, MAX_NODES};
 use crate::record::{CellRecord, NodeRecord};
-use crate::snapshot::{CommandIndex, Edit};
+use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Why a change of the nodes was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +25,11 @@ pub enum NodeError {
     TextLength { found: usize },
     #[error("the cluster has {MAX_NODES} nodes and takes no more")]
     TooMany,
+    #[error(
+        "devices keep fences of at most {MAX_FENCED_NODES} nodes, those that were removed among them, and there are as many; the \
+         cluster takes no more nodes"
+    )]
+    TooManyFences,
     #[error("gateway {gateway} of cell {cell} runs on node {id}; stop it first")]
     HasGateway { id: NodeId, cell: CellId, gateway: GatewayId },
     #[error("device {device} is on node {id}; remove it, or say where it went first")]
@@ -36,7 +41,7 @@ impl Refusal for NodeError {
         match self {
             NodeError::NotFound { .. } => ErrorKind::NotFound,
             NodeError::Empty | NodeError::TextLength { .. } => ErrorKind::Invalid,
-            NodeError::TooMany => ErrorKind::Full,
+            NodeError::TooMany | NodeError::TooManyFences => ErrorKind::Full,
             NodeError::NameTaken { .. }
             | NodeError::AddressTaken { .. }
             | NodeError::HasGateway { .. }
@@ -117,12 +122,22 @@ impl Operation for RegisterNode {
                 record
             }
             None if edit.state.nodes.len() >= MAX_NODES => return Err(NodeError::TooMany),
+            None if edit.state.nodes.len() + fences_of_gone(edit.state) >= MAX_FENCED_NODES => {
+                return Err(NodeError::TooManyFences);
+            }
             None => self.record(NodeId(edit.take_node_id()), self.joined_ms),
         };
         let record = Arc::new(record);
         edit.set_node(Arc::clone(&record));
         Ok(record)
     }
+}
+
+/// Fences of nodes that were removed. They stay for good: such a node may run without knowing that it was, and its token is as it
+/// was.
+fn fences_of_gone(state: &Snapshot) -> usize {
+    let of_cell = |cell: &Arc<CellRecord>| cell.fences.keys().filter(|node| state.node(**node).is_none()).count();
+    state.cells().map(of_cell).sum()
 }
 
 /// Forgets a node that serves no device and has no gateway in a view. Learners of it go with it. Its number is not given out again, and

@@ -1,11 +1,15 @@
 //! Nodes, and which devices they serve.
 
+use std::sync::Arc;
+
 use types::{CellId, DeviceId, DeviceUuid, ErrorKind, Generation, NodeId, NodeIdentity, Token};
 
 use super::machine::Machine;
-use crate::limits::MAX_NODE_TEXT_BYTES;
+use crate::limits::{MAX_FENCED_NODES, MAX_NODE_TEXT_BYTES};
 use crate::operation::Refusal;
-use crate::{AddDevice, CreateCell, DeviceError, NodeError, PlaceDevice, RegisterGateway, RegisterNode, RemoveNode};
+use crate::{
+    AddDevice, CellRecord, CreateCell, DeviceError, NodeError, PlaceDevice, RegisterGateway, RegisterNode, RemoveNode,
+};
 
 /// A gateway of the node, which ends whatever others it has.
 pub(crate) fn register(cell: CellId, node: NodeId) -> RegisterGateway {
@@ -44,6 +48,25 @@ fn a_node_keeps_its_number_whatever_changes() {
     machine.run(RemoveNode { id: NodeId(2) }).unwrap();
     assert_eq!(machine.run(RemoveNode { id: NodeId(2) }), Err(NodeError::NotFound { id: NodeId(2) }));
     assert_eq!(machine.run(node(2)).unwrap().id, NodeId(3), "a number is not given out again");
+}
+
+/// Devices could not load the fences of more, and none would be ready ever again.
+#[test]
+fn nodes_that_come_and_go_leave_no_more_fences_than_devices_take() {
+    let mut machine = Machine::default();
+    let cell = CellId(1);
+    machine.run(CreateCell { cell, generation: Generation(0) }).unwrap();
+    machine.run(node(1)).unwrap();
+    let mut record = CellRecord::clone(machine.0.cell(cell).unwrap());
+    // Fences of nodes that are there count once.
+    record.fences = (1..MAX_FENCED_NODES as u32).map(|number| (NodeId(number), Token(1))).collect();
+    Arc::make_mut(&mut machine.0.cells).insert(cell, Arc::new(record));
+    machine.0.next.node = MAX_FENCED_NODES as u32;
+    machine.run(node(2)).unwrap();
+    assert_eq!(machine.run(node(3)), Err(NodeError::TooManyFences));
+    machine.run(node(2)).expect("it is there");
+    machine.run(RemoveNode { id: NodeId(MAX_FENCED_NODES as u32) }).unwrap();
+    machine.run(node(3)).expect("who had no gateway left no fence");
 }
 
 #[test]
