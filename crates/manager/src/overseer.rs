@@ -18,6 +18,7 @@ mod applied;
 mod backoff;
 mod facts;
 mod heard;
+mod reach;
 mod rules;
 mod wire;
 
@@ -56,6 +57,14 @@ pub const BEHIND_MS: u64 = 5_000;
 /// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be. A member reports what has missed several
 /// of its questions: with them it is as long as [`SILENCE_MS`] and more.
 pub const UNREACHABLE_GATEWAY_MS: u64 = 1_000;
+
+/// A member's own reports count against itself after so long, where it reports more than others report. When several are lost at
+/// once, the others notice that within this time of each other: they ask at least every 750 ms, and what does not answer at all
+/// is missed later than what refuses.
+pub const ONE_SIDED_GATEWAY_MS: u64 = 2_000;
+
+// Who has died is silent before anybody leaves who has noticed that alone.
+const _: () = assert!(ONE_SIDED_GATEWAY_MS > SILENCE_MS && ONE_SIDED_GATEWAY_MS > UNREACHABLE_GATEWAY_MS);
 
 /// A device that one member alone reports as unreachable leaves after so long; one that a majority reports leaves at once.
 pub const UNREACHABLE_DEVICE_MS: u64 = 3_000;
@@ -116,6 +125,7 @@ impl Reason {
         match self {
             Reason::Silent(_) => "overseer: silent gateways begin to leave",
             Reason::Unreachable(_) => "overseer: an unreachable gateway begins to leave",
+            Reason::OneSided(_) => "overseer: a gateway that alone can't reach devices begins to leave",
             Reason::LeasesEnded(_) => "overseer: a view without those whose leases have ended",
             Reason::Devices(_) => "overseer: other devices",
             Reason::Joins(_) => "overseer: a gateway joins",
@@ -143,8 +153,10 @@ impl From<Proposal> for Command {
 pub enum Reason {
     #[error("gateways {0:?} were not heard of for {SILENCE_MS} ms")]
     Silent(BTreeSet<GatewayId>),
-    #[error("other members can't reach gateway {0}")]
+    #[error("gateway {0} and other members can't reach each other")]
     Unreachable(GatewayId),
+    #[error("gateway {0} can't reach devices that most others can, and there would be fewer copies without them")]
+    OneSided(GatewayId),
     #[error("the leases of those that leave have ended: {0:?}")]
     LeasesEnded(BTreeSet<GatewayId>),
     #[error("the devices that are well have changed to {0:?}")]
@@ -181,6 +193,8 @@ struct Watch {
     outstanding: Option<Outstanding>,
     /// Members whose removal was proposed because they can't be reached.
     suspected: BTreeSet<GatewayId>,
+    /// Members that have joined and did not get their maps so far.
+    joining: BTreeSet<GatewayId>,
     gateway_backoffs: Backoffs<NodeId>,
     device_backoffs: Backoffs<DeviceId>,
     /// Since when no member lives and a learner does.
@@ -244,6 +258,7 @@ impl Watch {
             leases,
             outstanding: None,
             suspected: BTreeSet::new(),
+            joining: BTreeSet::new(),
             gateway_backoffs: Backoffs::default(),
             device_backoffs: Backoffs::default(),
             orphaned_since: None,
@@ -253,6 +268,9 @@ impl Watch {
     /// Notes what a node says, and answers its wish for a lease.
     fn take_in(&mut self, heartbeat: Heartbeat, now: ClockReading) -> Answer {
         let answer = self.grant(&heartbeat, now);
+        if let Some(gateway) = heartbeat.gateway.filter(|_| heartbeat.wants_lease) {
+            self.joining.remove(&gateway);
+        }
         self.heard.note(&self.facts, heartbeat, now);
         answer
     }
@@ -290,8 +308,13 @@ impl Watch {
         // First: what fails now may have failed long ago.
         self.gateway_backoffs.forget(now);
         self.device_backoffs.forget(now);
+        if !self.facts.cell.is_founding() {
+            let members = self.facts.cell.view_members().iter().copied();
+            self.joining.extend(members.filter(|gateway| !before.cell.is_in_view(*gateway)));
+        }
         let newly_removing = self.facts.cell.removing.difference(&before.cell.removing);
-        for gateway in newly_removing.filter(|gateway| self.suspected.contains(gateway)) {
+        // One that could not get its maps would join again at once, and could not again: two views and a recovery each time.
+        for gateway in newly_removing.filter(|gateway| self.suspected.contains(gateway) || self.joining.contains(gateway)) {
             if let Some(member) = self.facts.cell.members.get(gateway) {
                 self.gateway_backoffs.fail(member.node, now);
             }
@@ -305,6 +328,7 @@ impl Watch {
         }
         let members = &self.facts.cell.members;
         self.suspected.retain(|gateway| members.contains_key(gateway));
+        self.joining.retain(|gateway| members.contains_key(gateway));
         self.heard.forget(&self.facts);
         if let Some(installed) = &self.facts.cell.installed {
             let leases = self.leases.get_or_insert_with(|| GrantedLeases::starting(self.terms, &installed.view, now));
@@ -315,11 +339,17 @@ impl Watch {
 
     /// The first heartbeat after a stall finds all others old, though they lie behind it: nobody is silent who was not listened to. A part of each gap counts, so
     /// that who is dead is found out also where there is one after the other.
+    ///
+    /// The stall may have begun earlier: where all links pause, the leader knows for a second that it leads, is told the time,
+    /// and hears nobody but itself.
     fn excuse_own_deafness(&mut self, now: ClockReading) {
-        let gap_ms = elapsed_ms(std::mem::replace(&mut self.told_at, now), now);
-        if gap_ms > DEAF_MS {
+        let told_at = std::mem::replace(&mut self.told_at, now);
+        if elapsed_ms(told_at, now) > DEAF_MS {
             env::mark("overseer: its own deafness is no silence of others");
-            self.heard.excuse(gap_ms - DEAF_MS, now);
+            // Longer before, and they were judged without a stall.
+            let others_at = self.heard.others_heard_at().filter(|at| elapsed_ms(*at, told_at) < SILENCE_MS);
+            let deaf_since = others_at.map_or(told_at, |at| at.min(told_at));
+            self.heard.excuse(elapsed_ms(deaf_since, now) - DEAF_MS, now);
         }
     }
 
@@ -342,7 +372,7 @@ impl Watch {
         self.outstanding = None;
         let (proposal, reason) = rules::decide(self, now)?;
         env::mark(reason.mark());
-        if let Reason::Unreachable(gateway) = reason
+        if let Reason::Unreachable(gateway) | Reason::OneSided(gateway) = reason
             && rules::speaks(self, gateway, now)
         {
             self.suspected.insert(gateway);

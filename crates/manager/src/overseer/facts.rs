@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use types::{CellId, DeviceId, NodeId};
 
-use crate::record::{CellRecord, DeviceState};
+use crate::record::{CellRecord, DeviceState, NodeRecord};
 use crate::snapshot::Snapshot;
 
-/// A cell, and where the devices are that take writes.
+/// A cell, the nodes, and where the devices are that take writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub(super) cell: Arc<CellRecord>,
-    pub(super) nodes: BTreeSet<NodeId>,
+    pub(super) nodes: BTreeMap<NodeId, Arc<NodeRecord>>,
     /// Active devices.
     pub(super) devices: BTreeMap<DeviceId, Option<NodeId>>,
 }
@@ -21,9 +21,14 @@ impl Facts {
     /// Of a cell; none if there is no such cell.
     pub fn of(state: &Snapshot, cell: CellId) -> Option<Facts> {
         let cell = Arc::clone(state.cell(cell)?);
-        let nodes = state.nodes().map(|node| node.id).collect();
+        let nodes = state.nodes().map(|node| (node.id, Arc::clone(node))).collect();
         let active = state.devices().filter(|device| device.state == DeviceState::Active);
         Some(Facts { cell, nodes, devices: active.map(|device| (device.id, device.node)).collect() })
+    }
+
+    /// The node of a device; none if it has none, or takes no writes.
+    pub(super) fn node_of(&self, device: DeviceId) -> Option<NodeId> {
+        self.devices.get(&device).copied().flatten()
     }
 
     /// What the view writes to.

@@ -1,6 +1,6 @@
 //! Who was heard of when, and what they said last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use topology::ClockReading;
 use types::{DeviceId, GatewayId, NodeId};
@@ -36,14 +36,14 @@ impl Heard {
     /// A new leader takes everybody as heard at its start: it has not listened before.
     pub(super) fn starting(facts: &Facts, now: ClockReading) -> Heard {
         Heard {
-            nodes: facts.nodes.iter().map(|node| (*node, Voice::unheard(now))).collect(),
+            nodes: facts.nodes.keys().map(|node| (*node, Voice::unheard(now))).collect(),
             gateways: facts.cell.view_members().iter().map(|gateway| (*gateway, now)).collect(),
         }
     }
 
     /// Strangers are not noted: what is kept here is bounded by what is registered.
     pub(super) fn note(&mut self, facts: &Facts, heartbeat: Heartbeat, now: ClockReading) {
-        if !facts.nodes.contains(&heartbeat.node) {
+        if !facts.nodes.contains_key(&heartbeat.node) {
             return;
         }
         let voice = self.nodes.entry(heartbeat.node).or_insert_with(|| Voice::unheard(now));
@@ -70,7 +70,7 @@ impl Heard {
 
     /// Forgets who is registered no more.
     pub(super) fn forget(&mut self, facts: &Facts) {
-        self.nodes.retain(|node, _| facts.nodes.contains(node));
+        self.nodes.retain(|node, _| facts.nodes.contains_key(node));
         self.gateways.retain(|gateway, _| facts.cell.members.contains_key(gateway));
     }
 
@@ -86,6 +86,20 @@ impl Heard {
     pub(super) fn last(&self, node: NodeId, now: ClockReading) -> Option<&Heartbeat> {
         let voice = self.nodes.get(&node).filter(|voice| elapsed_ms(voice.at, now) < SILENCE_MS)?;
         voice.last.as_ref()
+    }
+
+    /// When somebody but one node was heard last: the one that this overseer runs on hears itself, whatever becomes of its links.
+    /// None where that says nothing: of two nodes the other one may have died.
+    pub(super) fn others_heard_at(&self) -> Option<ClockReading> {
+        let mut heard: Vec<ClockReading> = self.nodes.values().map(|voice| voice.at).collect();
+        heard.sort_unstable_by_key(|at| std::cmp::Reverse(at.nanos));
+        heard.get(1).copied().filter(|_| heard.len() > 2)
+    }
+
+    /// Devices that all heartbeats of a node have reported as unreachable for so long.
+    pub(super) fn devices_reported_for(&self, reporter: NodeId, least_ms: u64, now: ClockReading) -> BTreeSet<DeviceId> {
+        let reported = self.nodes.get(&reporter).into_iter().flat_map(|voice| &voice.devices);
+        reported.filter(|(_, since)| elapsed_ms(**since, now) >= least_ms).map(|(device, _)| *device).collect()
     }
 
     /// For how long all heartbeats of a node have reported a device as unreachable.

@@ -6,7 +6,7 @@ use topology::ClockReading;
 use types::{DeviceId, GatewayId, NodeId};
 
 use super::wire::Heartbeat;
-use super::{FOUNDING_WAIT_MS, Proposal, Reason, UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS, Watch, elapsed_ms};
+use super::{FOUNDING_WAIT_MS, Proposal, Reason, UNREACHABLE_DEVICE_MS, Watch, elapsed_ms, reach};
 use crate::operation::membership::BeginRemoval;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::record::CellRecord;
@@ -50,18 +50,18 @@ pub(super) fn has_effect(proposal: &Proposal, cell: &CellRecord) -> bool {
 }
 
 /// Members that stay as far as the state says.
-fn staying(watch: &Watch) -> impl Iterator<Item = GatewayId> + '_ {
+pub(super) fn staying(watch: &Watch) -> impl Iterator<Item = GatewayId> + '_ {
     let cell = &watch.facts.cell;
     cell.view_members().iter().copied().filter(|gateway| !cell.removing.contains(gateway))
 }
 
 /// Those of them that were heard of.
-fn live_members(watch: &Watch, now: ClockReading) -> BTreeSet<GatewayId> {
+pub(super) fn live_members(watch: &Watch, now: ClockReading) -> BTreeSet<GatewayId> {
     staying(watch).filter(|gateway| watch.heard.is_gateway_heard(*gateway, now)).collect()
 }
 
 /// What a gateway said last, if it was heard of.
-fn last_of(watch: &Watch, gateway: GatewayId, now: ClockReading) -> Option<&Heartbeat> {
+pub(super) fn last_of(watch: &Watch, gateway: GatewayId, now: ClockReading) -> Option<&Heartbeat> {
     let member = watch.facts.cell.members.get(&gateway)?;
     watch.heard.last(member.node, now).filter(|heartbeat| heartbeat.gateway == Some(gateway))
 }
@@ -72,33 +72,25 @@ fn all_leases_ended(watch: &Watch, leaving: impl Iterator<Item = GatewayId>, now
     watch.leases.as_ref().is_none_or(|leases| leases.all_ended_at(waited_for, now).is_none())
 }
 
-/// Who is silent leaves; else the one that most others can't reach. Somebody who lives stays.
+/// Who is silent leaves; else the one with the most links to others that don't carry; else one that can't reach devices that the
+/// others do. Somebody who lives stays.
 fn begin_removal(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let live = live_members(watch, now);
     let silent: BTreeSet<GatewayId> = staying(watch).filter(|gateway| !live.contains(gateway)).collect();
-    let (gateways, reason) = if silent.is_empty() {
-        let gateway = unreachable(watch, &live, now).filter(|_| live.len() > 1)?;
-        (BTreeSet::from([gateway]), Reason::Unreachable(gateway))
-    } else {
-        (silent.clone(), Reason::Silent(silent))
-    };
-    Some((begin(watch, gateways), reason))
+    if !silent.is_empty() {
+        return Some((begin(watch, silent.clone()), Reason::Silent(silent)));
+    }
+    if live.len() < 2 {
+        return None;
+    }
+    let unreachable = || reach::unreachable(watch, &live, now).map(|gateway| (gateway, Reason::Unreachable(gateway)));
+    let one_sided = || reach::one_sided(watch, &live, now).map(|gateway| (gateway, Reason::OneSided(gateway)));
+    let (gateway, reason) = unreachable().or_else(one_sided)?;
+    Some((begin(watch, BTreeSet::from([gateway])), reason))
 }
 
 fn begin(watch: &Watch, gateways: BTreeSet<GatewayId>) -> Proposal {
     Proposal::BeginRemoval(BeginRemoval { cell: watch.facts.cell.id, view: watch.view(), gateways })
-}
-
-/// The member with the most reports against it that have lasted; of several the greatest.
-fn unreachable(watch: &Watch, live: &BTreeSet<GatewayId>, now: ClockReading) -> Option<GatewayId> {
-    let is_reported = |by: &GatewayId, gateway: GatewayId| {
-        let node = watch.facts.cell.members[by].node;
-        let reported_ms = watch.heard.gateway_reported_ms(node, gateway, now);
-        *by != gateway && reported_ms.is_some_and(|reported_ms| reported_ms >= UNREACHABLE_GATEWAY_MS)
-    };
-    let reports = |gateway: GatewayId| live.iter().filter(|by| is_reported(by, gateway)).count();
-    let most = live.iter().map(|gateway| (reports(*gateway), *gateway)).max()?;
-    (most.0 > 0).then_some(most.1)
 }
 
 /// A view without those that leave, once nobody of them can answer reads any more.
@@ -117,8 +109,7 @@ fn remove(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
 fn without_cut_off(watch: &Watch, devices: BTreeSet<DeviceId>, now: ClockReading) -> BTreeSet<DeviceId> {
     let cell = &watch.facts.cell;
     let leaving: BTreeSet<NodeId> = cell.removing.iter().filter_map(|gateway| Some(cell.members.get(gateway)?.node)).collect();
-    let is_beside =
-        |device: &DeviceId| watch.facts.devices.get(device).copied().flatten().is_some_and(|node| leaving.contains(&node));
+    let is_beside = |device: &DeviceId| watch.facts.node_of(*device).is_some_and(|node| leaving.contains(&node));
     let stays = |device: &DeviceId| !is_beside(device) || !is_reported(watch, *device, now);
     let remaining: BTreeSet<DeviceId> = devices.iter().copied().filter(stays).collect();
     if remaining.is_empty() { devices } else { remaining }
@@ -149,8 +140,9 @@ fn is_settled(watch: &Watch, now: ClockReading) -> bool {
 fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSet<DeviceId>> {
     let table = watch.facts.table_devices();
     let active = |device: &DeviceId| watch.facts.devices.contains_key(device);
-    let mut devices: BTreeSet<DeviceId> =
-        table.iter().copied().filter(|device| active(device) && !is_lost(watch, *device, now)).collect();
+    let spared = reach::spared(watch, &live_members(watch, now), now);
+    let stays = |device: &DeviceId| active(device) && (spared.contains(device) || !is_lost(watch, *device, now));
+    let mut devices: BTreeSet<DeviceId> = table.iter().copied().filter(stays).collect();
     if may_return {
         let returns =
             |device: &DeviceId| !table.contains(device) && is_ready(watch, *device, now) && !is_held_back(watch, *device, now);
@@ -165,7 +157,7 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
 
 /// Whether a device of the table can't be written to. A device that belongs to no node has nobody to tell.
 fn is_lost(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
-    let Some(node) = watch.facts.devices.get(&device).copied().flatten() else { return false };
+    let Some(node) = watch.facts.node_of(device) else { return false };
     if !watch.heard.is_node_heard(node, now) {
         return true;
     }
@@ -173,16 +165,16 @@ fn is_lost(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     watch.heard.last(node, now).is_some_and(|heartbeat| !heartbeat.serves(device)) || is_unreachable(watch, device, now)
 }
 
-/// Whether members say that they can't reach a device: a majority of them, or one for long.
+/// Whether members say that they can't reach a device: a majority of them, or one for long (but for those that are
+/// [`reach::spared`]).
 fn is_unreachable(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     let reports = reports(watch, device, now);
-    let majority = staying(watch).count() / 2 + 1;
-    reports.len() >= majority || reports.iter().any(|reported_ms| *reported_ms >= UNREACHABLE_DEVICE_MS)
+    reports.len() >= reach::majority(watch) || reports.iter().any(|reported_ms| *reported_ms >= UNREACHABLE_DEVICE_MS)
 }
 
 /// Whether a device's node has spoken to this leader, a moment ago. To be taken as heard by a new leader is not enough: then it may be dead.
 pub(super) fn is_spoken_for(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
-    watch.facts.devices.get(&device).copied().flatten().is_some_and(|node| watch.heard.last(node, now).is_some())
+    watch.facts.node_of(device).is_some_and(|node| watch.heard.last(node, now).is_some())
 }
 
 /// The same of a gateway.
@@ -196,16 +188,15 @@ pub(super) fn is_reported(watch: &Watch, device: DeviceId, now: ClockReading) ->
 }
 
 /// For how long each member that can't reach a device has said so.
-fn reports(watch: &Watch, device: DeviceId, now: ClockReading) -> Vec<u64> {
+pub(super) fn reports(watch: &Watch, device: DeviceId, now: ClockReading) -> Vec<u64> {
     let live = live_members(watch, now);
     let nodes = live.iter().map(|gateway| watch.facts.cell.members[gateway].node);
     nodes.filter_map(|node| watch.heard.device_reported_ms(node, device, now)).collect()
 }
 
 /// Whether a device's node says that it is well and has all fences.
-fn is_ready(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
-    let node = watch.facts.devices.get(&device).copied().flatten();
-    let last = node.and_then(|node| watch.heard.last(node, now));
+pub(super) fn is_ready(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let last = watch.facts.node_of(device).and_then(|node| watch.heard.last(node, now));
     last.is_some_and(|heartbeat| heartbeat.serves(device) && heartbeat.fences >= watch.view())
 }
 
@@ -257,7 +248,10 @@ fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
         return None;
     }
     let is_loadable = |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.is_loadable);
-    let may_join = |gateway, node| is_reached_by_all(watch, gateway, now) && !watch.gateway_backoffs.is_waiting(&node, now);
+    let may_join = |gateway, node| {
+        let is_waiting = watch.gateway_backoffs.is_waiting(&node, now);
+        !is_waiting && is_reached_by_all(watch, gateway, now) && !reach::would_be_one_sided(watch, gateway, now)
+    };
     let (gateway, _) = cell.learners().find(|(gateway, member)| is_loadable(*gateway) && may_join(*gateway, member.node))?;
     let mut members: BTreeSet<GatewayId> = staying(watch).collect();
     members.insert(gateway);

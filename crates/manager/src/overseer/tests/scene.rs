@@ -70,19 +70,51 @@ impl Scene {
         };
         scene.apply(CreateCell { cell: CELL, generation: Generation(0) });
         for number in 1..4u8 {
-            scene.apply(node(number));
-            let uuid = DeviceUuid([number; 16]);
-            scene.apply(AddDevice { uuid, path: String::new(), capacity_bytes: 1 });
-            scene.apply(PlaceDevice { id: DeviceId(u32::from(number) - 1), node: Some(NodeId(number.into())) });
+            scene.add_node(number);
             scene.apply(register(CELL, NodeId(number.into())));
         }
         scene
     }
 
+    /// View 5 of five members with a device each, and an overseer that has just begun.
+    pub(super) fn of_five() -> Scene {
+        let mut scene = Scene::of_members();
+        for number in 4..6 {
+            scene.add_node(number);
+            scene.says.push(Some(heartbeat(number.into(), ViewNumber(0))));
+            scene.apply(register(CELL, NodeId(number.into())));
+            scene.pass(2 * STEP_MS);
+        }
+        scene.start();
+        scene.pass(STEP_MS);
+        assert_eq!((scene.cell().view_members().len(), scene.table().len()), (5, 5), "{:?}", scene.proposed);
+        scene.proposed.clear();
+        scene
+    }
+
+    /// Another node with a device, and no gateway.
+    pub(super) fn add_target(&mut self, number: u8) {
+        self.add_node(number);
+        self.says.push(Some(Heartbeat { gateway: None, ..heartbeat(number.into(), ViewNumber(0)) }));
+    }
+
+    /// Another node, on a host of its own, with a device.
+    fn add_node(&mut self, number: u8) {
+        self.apply(node(number));
+        self.apply(AddDevice { uuid: DeviceUuid([number; 16]), path: String::new(), capacity_bytes: 1 });
+        self.apply(PlaceDevice { id: DeviceId(u32::from(number) - 1), node: Some(NodeId(number.into())) });
+    }
+
     /// View 3 of all three, and an overseer that has just begun.
     pub(super) fn of_members() -> Scene {
+        Scene::of_members_and_targets(0)
+    }
+
+    /// The same with so many more nodes that have a device each, and no gateway.
+    pub(super) fn of_members_and_targets(count: u8) -> Scene {
         let mut scene = Scene::of_learners();
-        let all = || devices(&[0, 1, 2]);
+        (4..4 + count).for_each(|number| scene.add_target(number));
+        let all = || (0..3 + u32::from(count)).map(DeviceId).collect::<BTreeSet<_>>();
         scene.apply(FoundView { cell: CELL, expected: ViewNumber(0), gateway: GatewayId(1), devices: all() });
         scene.apply(FinishFounding { cell: CELL, view: ViewNumber(1), gateway: GatewayId(1) });
         let install = |expected, members: &[u16]| {
