@@ -25,6 +25,15 @@ pub enum NodeError {
     Moved { known: String, address: String },
     #[error("another process runs at {address} with this node's identity: is this folder a copy? Two nodes never share one")]
     Twin { address: String },
+    #[error("this node's part of the manager has stopped: {0}")]
+    Stopped(String),
+    #[error(
+        "the members of this cluster's manager say that this node is none of them: it was removed from the cluster. Join an empty \
+         folder instead"
+    )]
+    Removed,
+    #[error("noting that this node takes part: {0}")]
+    Noting(String),
     #[error("the manager: {0}")]
     State(String),
 }

@@ -5,13 +5,22 @@
 //!   question   version 2 | format version u32 | wall clock in ms u64 | identity 16 | bytes of the name u16 | name | address
 //!   answer     empty: it would be taken; else the reason why not
 //! ```
+//!
+//! And whether a node that takes part by its own log is a member still:
+//!
+//! ```text
+//!   question   version 255 | identity 16
+//!   answer     0: it is no member; 1: it is
+//! ```
 
 use crate::PINGS;
 use crate::error::NodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
-use manager::{Manager, RegisterNode, Snapshot};
+use futures_util::future::join_all;
+use manager::{Manager, RegisterNode, Snapshot, member_id};
 use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use types::NodeIdentity;
@@ -23,6 +32,10 @@ const WHO_PATIENCE: Duration = Duration::from_secs(1);
 const IDENTITY_BYTES: usize = 16;
 /// The version that is written; 2: the formats and the clock of who asks; 1: the first.
 const INQUIRY_VERSION: u8 = 2;
+/// The version of the question whether a node is a member. No version of the other one comes so far.
+const MEMBERSHIP_VERSION: u8 = 255;
+/// How long a member may take to say so: it asks whoever leads.
+const MEMBERSHIP_PATIENCE: Duration = Duration::from_secs(3);
 /// How far the clock of a node that comes may be from that of a member. Clients' signatures are judged by it, objects are dated by it.
 const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(60);
 
@@ -50,12 +63,44 @@ impl Service for Here {
             if request.payload.is_empty() {
                 return Ok(Bytes::copy_from_slice(&self.identity.0));
             }
+            if let [MEMBERSHIP_VERSION, identity @ ..] = &request.payload[..] {
+                let identity = NodeIdentity(identity.try_into().map_err(|_| Refusal::new("not an identity"))?);
+                self.manager.fresh().await.map_err(Refusal::new)?;
+                return Ok(Bytes::from(vec![u8::from(self.is_member(identity))]));
+            }
             let applicant = Applicant::decode(&request.payload).ok_or_else(|| Refusal::new("not an inquiry"))?;
             self.manager.fresh().await.map_err(Refusal::new)?;
             let reason = applicant.unfit_for(&self.manager.snapshot(), self.env.wall_clock_ms());
             Ok(Bytes::from(reason.unwrap_or_default()))
         })
     }
+}
+
+impl Here {
+    /// Whether a node is a member of the manager.
+    fn is_member(&self, identity: NodeIdentity) -> bool {
+        let members = self.manager.replication().map(|replication| replication.members).unwrap_or_default();
+        members.iter().any(|member| member.node == member_id(identity))
+    }
+}
+
+/// Whether a member of the manager says that this node is none. Members are looked for where this node's log has them, and at
+/// `via`. One that can't tell says nothing: it hears no leader either, or is older than the question.
+pub(crate) async fn was_removed(
+    env: &Env,
+    manager: &Manager,
+    register: &RegisterNode,
+    via: &[String],
+    to: &impl Fn(&str) -> Arc<dyn Caller>,
+) -> bool {
+    let members = manager.replication().map(|replication| replication.members).unwrap_or_default();
+    let known = members.into_iter().map(|member| member.address).chain(via.iter().cloned());
+    let others: BTreeSet<String> = known.filter(|address| *address != register.address).collect();
+    let question = PINGS.mark(&[&[MEMBERSHIP_VERSION], &register.identity.0[..]].concat());
+    let callers: Vec<_> = others.iter().map(|address| to(address)).collect();
+    let until = env.now() + MEMBERSHIP_PATIENCE;
+    let answers = join_all(callers.iter().map(|caller| caller.call(question.clone(), until))).await;
+    answers.into_iter().flatten().any(|answer| answer[..] == [0])
 }
 
 impl Applicant {
@@ -140,7 +185,7 @@ pub(crate) async fn refuse_twin(
     env: &Env,
     manager: &Manager,
     register: &RegisterNode,
-    to: impl Fn(&str) -> Arc<dyn Caller>,
+    to: &impl Fn(&str) -> Arc<dyn Caller>,
 ) -> Result<(), NodeError> {
     let known = manager.snapshot().nodes().find(|node| node.identity == register.identity).cloned();
     match known.filter(|known| known.address != register.address) {

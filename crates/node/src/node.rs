@@ -4,7 +4,7 @@ use crate::callers::Callers;
 use crate::chunks::{self, Chunks, Surroundings};
 use crate::engine::CellEngine;
 use crate::error::NodeError;
-use crate::inquiry::{Applicant, Here, inquire, refuse_twin};
+use crate::inquiry::{Applicant, Here, inquire, refuse_twin, was_removed};
 use crate::oversee::HeartbeatService;
 use crate::remove::RemovalService;
 use crate::roles::{Role, Roles};
@@ -128,6 +128,17 @@ impl Service for Late {
 impl Node {
     /// Opens a node's part of the manager, listens, and waits until the node is registered.
     pub async fn open(env: &Env, options: NodeOptions) -> Result<OpenNode, NodeError> {
+        Node::open_noting(env, options, || Ok(())).await
+    }
+
+    /// The same; `note` is called as soon as the node is a member of the manager. What it writes down must say at every later start that
+    /// this log has to be there: a node that begins with an empty one under the same identity forgets what it has voted for. To be
+    /// registered may take long, until a majority is there.
+    pub async fn open_noting(
+        env: &Env,
+        options: NodeOptions,
+        note: impl FnOnce() -> Result<(), String> + Send,
+    ) -> Result<OpenNode, NodeError> {
         let NodeOptions { network, identity, log, register, roles, via } = options;
         let me = member_id(register.identity);
         let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
@@ -154,8 +165,9 @@ impl Node {
         let callers = Callers::new(env, network.clone(), identity);
         let to = |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };
         take_part(env, &manager, (me, member_role(&roles)), &register, &via, &to).await?;
-        refuse_twin(env, &manager, &register, to).await?;
-        let id = register_node(env, &manager, &register).await?;
+        note().map_err(NodeError::Noting)?;
+        refuse_twin(env, &manager, &register, &to).await?;
+        let id = register_node(env, &manager, &register, &via, &to).await?;
         let chunk_settings = ChunkSettings::default();
         Ok(OpenNode { env: env.clone(), callers, manager, register, roles, services, member, id, listening, chunk_settings })
     }
@@ -192,6 +204,7 @@ pub(crate) async fn take_part(
     }
     let mut turn = 0;
     while !is_in(manager, me, role, address) {
+        must_run(manager)?;
         let taken = match via.len() {
             0 => manager.form(&BTreeMap::from([(me, address.clone())])).await,
             count => {
@@ -225,16 +238,34 @@ fn must_be_found(manager: &Manager, me: MemberId, address: &str) -> Result<(), N
     }
 }
 
-async fn register_node(env: &Env, manager: &Manager, register: &RegisterNode) -> Result<NodeId, NodeError> {
+/// A log that can't be written ends this node's part of the manager, and nothing but another start begins it again.
+fn must_run(manager: &Manager) -> Result<(), NodeError> {
+    match manager.replication().and_then(|replication| replication.stopped) {
+        Some(reason) => Err(NodeError::Stopped(reason)),
+        None => Ok(()),
+    }
+}
+
+/// Waits until the manager has the node's record, however long that takes. Whoever has been removed is told first: the leader that it
+/// knows of may take its record again, as that of another node, and nobody would ever talk to it.
+pub(crate) async fn register_node(
+    env: &Env,
+    manager: &Manager,
+    register: &RegisterNode,
+    via: &[String],
+    to: &impl Fn(&str) -> Arc<dyn Caller>,
+) -> Result<NodeId, NodeError> {
     loop {
+        must_run(manager)?;
+        if was_removed(env, manager, register, via, to).await {
+            return Err(NodeError::Removed);
+        }
         match manager.register_node(register.clone()).await {
             Ok(record) => return Ok(record.id),
             Err(ManagerError::Refused(refused)) => return Err(NodeError::State(refused.to_string())),
-            Err(error) => {
-                tracing::warn!(%error, "the manager does not answer yet");
-                env.sleep(RETRY_PAUSE).await;
-            }
+            Err(error) => tracing::warn!(%error, "the manager does not answer yet"),
         }
+        env.sleep(RETRY_PAUSE).await;
     }
 }
 

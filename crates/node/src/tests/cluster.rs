@@ -53,7 +53,7 @@ fn empty_disk(env: &Env) -> SimDisk {
 }
 
 impl Machine {
-    fn new(env: &Env, number: usize, roles: Roles) -> Machine {
+    pub fn new(env: &Env, number: usize, roles: Roles) -> Machine {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
         Machine { number, roles, log, data: empty_disk(env), node: None, device: None }
@@ -88,19 +88,24 @@ impl Machine {
         self.start_with(env, network, true).await;
     }
 
-    /// `has_device`: whether it finds its device.
-    async fn start_with(&mut self, env: &Env, network: &SimulatedNetwork, has_device: bool) {
+    /// What its node is opened with.
+    pub fn options(&self, network: &SimulatedNetwork) -> NodeOptions {
         let base: Arc<SimDisk> = Arc::new(self.log.clone());
         let segments = Arc::new(RegionStore::new(base.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS));
         let via = if self.number == 0 { Vec::new() } else { vec![address(0)] };
-        let options = NodeOptions {
-            network: Arc::new(network.clone()) as Arc<dyn Network>,
+        NodeOptions {
+            network: Arc::new(network.at(&address(self.number))) as Arc<dyn Network>,
             identity: Identity { cluster: ClusterId([9; 16]), node: self.register().identity },
             log: LogPlace::new(segments, base, SEGMENTS),
             register: self.register(),
             roles: self.roles.clone(),
             via,
-        };
+        }
+    }
+
+    /// `has_device`: whether it finds its device.
+    async fn start_with(&mut self, env: &Env, network: &SimulatedNetwork, has_device: bool) {
+        let options = self.options(network);
         let opened = tokio::time::timeout(PATIENCE, Node::open(env, options)).await.expect("a node opens").unwrap();
         let manager = opened.manager().clone();
         let until = env.now() + PATIENCE;

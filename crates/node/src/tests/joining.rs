@@ -1,12 +1,12 @@
 //! Nodes that a cluster does not take: they are told why, and nothing has changed. Others that were let in by half.
 
-use super::cluster::{Cluster, address};
+use super::cluster::{Cluster, Machine, address};
 use super::service::simulate;
-use crate::node::take_part;
-use crate::{Applicant, NodeError, inquire};
+use crate::node::{register_node, take_part};
+use crate::{Applicant, Node, NodeError, Roles, inquire};
 use bytes::Bytes;
 use consensus::{BASE_BYTES, LinkWeather, LogPlace, Peer, SimulatedTransport, TaggedTransport, Transport};
-use disk::{SimDisk, SimOptions};
+use disk::{Fault, FaultRule, Operation, SimDisk, SimOptions};
 use env::Env;
 use manager::{MANAGER_GROUP, Manager, MemberRole, RegisterNode, ReplicatedOptions, member_id};
 use net::{BoxFuture, CallError, Caller, Identity, RemoteCaller, Router, ServiceTag};
@@ -107,6 +107,18 @@ impl Member {
         let (node, _) = self.running.take().expect("it runs");
         node.shut_down().await;
         self.disk = self.disk.restart();
+    }
+
+    /// Writes to its log fail from here on.
+    fn fail_log(&self) {
+        self.disk.add_rule(FaultRule::always_in(0..u64::MAX, Operation::Write, Fault::Fail));
+    }
+
+    /// What a node does when it is a member; with a time after which it surely waits for somebody.
+    async fn register(&self, env: &Env) -> Result<types::NodeId, NodeError> {
+        let welcome = |_: &str| -> Arc<dyn Caller> { Arc::new(Welcome) };
+        let registered = register_node(env, self.manager(), &self.register, &[], &welcome);
+        tokio::time::timeout(Duration::from_secs(120), registered).await.expect("it is registered, or refused")
     }
 
     /// What a node does when it is opened; with a time after which it surely waits for somebody.
@@ -216,5 +228,86 @@ fn a_voter_that_starts_at_another_address_is_told_what_to_do() {
         second.take_part(&env, &via).await;
         second.stop(&network).await;
         first.stop(&network).await;
+    });
+}
+
+/// Caught: they took it for a manager that does not answer yet.
+#[test]
+fn a_start_ends_with_its_log() {
+    simulate(async {
+        let env = Env::simulated(54);
+        let network = SimulatedTransport::new(&env);
+        let (mut first, mut second) = (Member::new(&env, 0), Member::new(&env, 1));
+        first.start(&env, &network).await;
+        second.start(&env, &network).await;
+        first.take_part(&env, &[]).await;
+        let via = [first.register.address.clone()];
+        let peer = Peer { node: first.id(), address: via[0].clone() };
+        second.manager().join(&peer, &second.register.address, MemberRole::Learner).await.unwrap();
+        second.fail_log();
+        first.register(&env).await.unwrap();
+        env.sleep(Duration::from_secs(2)).await;
+        let failed = second.try_to_take_part(&env, MemberRole::Voter, &via).await.unwrap_err();
+        assert!(matches!(failed, NodeError::Stopped(_)), "{failed}");
+        let failed = second.register(&env).await.unwrap_err();
+        assert!(matches!(failed, NodeError::Stopped(_)), "{failed}");
+        second.stop(&network).await;
+        first.stop(&network).await;
+    });
+}
+
+/// Nobody talks to it. Caught: it was registered again, under another number, and waited for ever without saying why.
+#[test]
+fn a_removed_node_that_is_started_again_is_told() {
+    simulate(async {
+        let mut cluster = Cluster::start(55).await;
+        cluster.kill(2, false).await;
+        cluster.remove(0, "node-2", true).await.unwrap();
+        let nodes = |cluster: &Cluster| cluster.machines[0].node.as_ref().unwrap().manager().snapshot().nodes().count();
+        let (env, network) = (cluster.env.clone(), cluster.network.clone());
+        let opened = Node::open(&env, cluster.machines[2].options(&network));
+        let refused = tokio::time::timeout(Duration::from_secs(60), opened).await.expect("it is told").err().unwrap();
+        assert!(matches!(refused, NodeError::Removed), "{refused}");
+        assert_eq!(nodes(&cluster), 2, "it is not registered again");
+    });
+}
+
+/// A node that waits for a majority is told nothing by those that wait as well.
+#[test]
+fn a_node_that_waits_for_others_is_not_removed() {
+    simulate(async {
+        let mut cluster = Cluster::start(56).await;
+        for number in [1, 2, 0] {
+            cluster.kill(number, false).await;
+        }
+        let (env, network) = (cluster.env.clone(), cluster.network.clone());
+        let opened = Node::open(&env, cluster.machines[2].options(&network));
+        tokio::time::timeout(Duration::from_secs(60), opened).await.err().expect("it waits");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cluster.restart_all(&[0, 1]).await;
+        cluster.restart(2).await;
+        cluster.all_serve().await;
+    });
+}
+
+/// A start that is ended while it waits to be registered has a vote all the same: its log must be there at the next one.
+#[test]
+fn a_member_is_noted_before_it_is_registered() {
+    simulate(async {
+        let cluster = Cluster::start(57).await;
+        let machine = Machine::new(&cluster.env, 3, Roles::all());
+        let manager = cluster.machines[0].node.as_ref().unwrap().manager().clone();
+        let me = member_id(NodeIdentity([4; 16]));
+        let mut noted = None;
+        let note = || {
+            let members = manager.replication().unwrap().members;
+            let is_voter = members.iter().any(|member| member.node == me && member.role == MemberRole::Voter);
+            noted = Some((is_voter, manager.snapshot().nodes().count()));
+            Err("the disk is full".to_owned())
+        };
+        let opened = Node::open_noting(&cluster.env, machine.options(&cluster.network), note).await;
+        let refused = opened.err().expect("what can't be noted is not begun");
+        assert!(refused.to_string().contains("the disk is full"), "{refused}");
+        assert_eq!(noted, Some((true, 3)), "it has a vote, and no name yet");
     });
 }
