@@ -35,6 +35,9 @@ const VIEW_PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked at meanwhile.
 const VIEW_LOOK: Duration = Duration::from_millis(50);
 
+/// Why a node can't tell what would be lost.
+const DOES_NOT_SERVE: &str = "this node's gateway does not serve at present: ask another node";
+
 /// What is to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removed {
@@ -158,6 +161,8 @@ impl Inner {
             return Err(format!("the cluster has no other devices than device {device}"));
         }
         if !force {
+            // A gateway's hold tells whether the device is there, its index what would be lost.
+            self.engine.serving().ok_or(DOES_NOT_SERVE)?;
             if self.is_served(device).await {
                 return Err(format!("device {device} is there, and its node serves it"));
             }
@@ -187,7 +192,7 @@ impl Inner {
         if devices.is_empty() {
             return Ok(());
         }
-        let store = self.engine.serving().ok_or("this node's gateway does not serve at present: ask another node")?;
+        let store = self.engine.serving().ok_or(DOES_NOT_SERVE)?;
         let loss = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
         if loss.is_nothing() {
             return self.check_no_chunk_lost(whose, devices, all_the_same).await;
@@ -240,7 +245,9 @@ impl Inner {
 
     /// Nothing is written to its devices any more, and nobody waits for them.
     async fn forget_devices(&self, devices: &BTreeSet<DeviceId>) -> Result<(), String> {
-        for device in devices {
+        // Another node may be at it, too.
+        let is_known = |device: DeviceId| self.manager.snapshot().device(device).is_some();
+        for device in devices.iter().filter(|device| is_known(**device)) {
             let failed_state = self.manager.set_device_state(*device, DeviceState::Failed).await;
             failed_state.map_err(failed("its devices are still in use"))?;
         }
@@ -249,8 +256,11 @@ impl Inner {
             installed.is_some_and(|installed| installed.table.devices().iter().any(|device| devices.contains(device)))
         };
         self.view_becomes(|state| !is_written(state)).await.map_err(failed("its devices"))?;
-        for device in devices {
-            self.manager.remove_device(*device).await.map_err(failed("its devices are not forgotten"))?;
+        for device in devices.iter().filter(|device| is_known(**device)) {
+            let removed = self.manager.remove_device(*device).await;
+            if is_known(*device) {
+                removed.map_err(failed("its devices are not forgotten"))?;
+            }
         }
         Ok(())
     }

@@ -1,8 +1,12 @@
 //! Devices in whose places a person has put others: they are forgotten without being asked for, as soon as nothing is lost with them. That they
-//! were replaced stands in their records, so that it does not matter when this node ends.
+//! were replaced stands in their records, so that it does not matter when a node ends.
+//!
+//! The gateway that leads the cell's view does it for all nodes: whether something is lost only a gateway that serves can tell,
+//! and a node without one has disks too.
 
+use crate::CELL;
 use crate::node::Inner;
-use manager::DeviceState;
+use manager::{DeviceState, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
 use types::DeviceId;
@@ -12,8 +16,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Inner {
-    /// Declares this node's replaced devices gone for good when no object has copies on them alone, however long that takes, so that their copies
-    /// are made again.
+    /// While this node's gateway leads the view: declares replaced devices gone for good when no object has copies on them alone,
+    /// however long that takes, so that their copies are made again.
     pub(crate) async fn forget_replaced(self: Arc<Self>) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -28,11 +32,19 @@ impl Inner {
         }
     }
 
-    /// Also those whose forgetting was begun and not ended: it makes them failed first.
+    /// What is for this node to forget. Also devices whose forgetting was begun and not ended: it makes them failed first.
     fn replaced(&self) -> Vec<DeviceId> {
         let state = self.manager.snapshot();
-        let own = state.devices().filter(|device| device.node == Some(self.id));
+        if !self.leads_view(&state) {
+            return Vec::new();
+        }
         let is_given_up = |state: DeviceState| matches!(state, DeviceState::Replaced | DeviceState::Failed);
-        own.filter(|device| is_given_up(device.state)).map(|device| device.id).collect()
+        state.devices().filter(|device| is_given_up(device.state)).map(|device| device.id).collect()
+    }
+
+    fn leads_view(&self, state: &Snapshot) -> bool {
+        let installed = state.cell(CELL).and_then(|cell| cell.installed.as_ref());
+        let own = self.vitals.get().registered.map(|registered| registered.gateway);
+        self.engine.serving().is_some() && own.is_some() && own == installed.map(|installed| installed.leader)
     }
 }

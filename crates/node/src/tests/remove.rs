@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
-use crate::{CELL, PINGS, Removed};
+use crate::{CELL, PINGS, Removed, Role, Roles};
 use bytes::Bytes;
 use consensus::NodeId as MemberId;
 use engine::Condition;
@@ -135,10 +135,15 @@ async fn lost_with(cluster: &Cluster, devices: &[u32]) -> u64 {
 
 /// Everything has a copy on node 2's disk; then it has another disk.
 async fn with_a_disk_replaced(seed: u64) -> Cluster {
-    let mut cluster = Cluster::start(seed).await;
+    with_a_disk_of_replaced(seed, Roles::all()).await
+}
+
+/// The same; what node 2 does.
+async fn with_a_disk_of_replaced(seed: u64, roles: Roles) -> Cluster {
+    let mut cluster = Cluster::start_with(seed, vec![Roles::all(), Roles::all(), roles]).await;
     // More than one checkpoint.
     for index in 0..130 {
-        put(&*cluster.engines()[index as usize % 3], &format!("key-{index}"), index, Condition::None).await.unwrap();
+        put(&*cluster.engines()[index as usize % 2], &format!("key-{index}"), index, Condition::None).await.unwrap();
     }
     let served = cluster.remove_any(0, &Removed::Device(DeviceId(2)), false).await.unwrap_err();
     assert!(served.contains("serves it"), "{served}");
@@ -181,6 +186,21 @@ fn a_replaced_device_is_forgotten_when_nothing_is_lost_with_it() {
         manager.set_device_state(DeviceId(2), DeviceState::Replaced).await.unwrap();
         assert_eq!(lost_with(&cluster, &[0, 1, 2]).await, 0);
         assert!(cluster.machines[0].node.as_ref().unwrap().manager().snapshot().device(DeviceId(2)).is_none());
+    });
+}
+
+/// Caught: only its own node looked after it, which can't tell what would be lost.
+#[test]
+fn a_replaced_device_of_a_node_without_a_gateway_is_forgotten() {
+    simulate(async {
+        let cluster = with_a_disk_of_replaced(47, Roles::from_iter([Role::Target])).await;
+        let manager = cluster.machines[1].node.as_ref().unwrap().manager().clone();
+        let unable = cluster.remove_any(2, &Removed::Device(DeviceId(0)), false).await.unwrap_err();
+        assert!(unable.contains("ask another node"), "{unable}");
+        manager.set_device_state(DeviceId(2), DeviceState::Replaced).await.unwrap();
+        assert_eq!(lost_with(&cluster, &[0, 1, 2]).await, 0);
+        manager.fresh().await.unwrap();
+        assert!(manager.snapshot().device(DeviceId(2)).is_none());
     });
 }
 
