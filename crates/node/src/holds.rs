@@ -68,6 +68,10 @@ impl Inner {
                     Err(_) => drop(unreachable.insert(device)),
                 }
             }
+            if store.is_deposed() {
+                // The next incarnation has none of this one's holds, and reports for itself.
+                return;
+            }
             self.vitals.change(|present| present.unreachable_devices = unreachable);
             self.env.sleep(LOOK_INTERVAL).await;
         }

@@ -68,6 +68,8 @@ impl Inner {
                 Ok(registered) => {
                     self.vitals.change(|present| {
                         (present.registered, present.store, present.founding_done) = (Some(registered), None, false);
+                        // What the one before had no hold on keeps this one from joining no more.
+                        present.unreachable_devices.clear();
                     });
                     let reason = self.live_once(registered).await;
                     tracing::info!(gateway = registered.gateway.0, reason, "this gateway is in the cell's view no more");

@@ -1,9 +1,10 @@
 //! Roles apart: managers, targets and gateways that are nodes of their own (docs/rfd/0017).
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
 use crate::{Node, Role, Roles};
 use engine::Condition;
+use net::LinkWeather;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,32 @@ fn one_node_of_each_role_dies_and_comes_back() {
             cluster.all_serve().await;
             serves(&cluster, &format!("with node {number}"), (6, 7)).await;
         }
+    });
+}
+
+/// Caught: its reports took the targets out of the table, and everybody wrote to the one that was left.
+#[test]
+fn a_gateway_that_does_not_reach_the_targets_leaves_and_they_stay() {
+    simulate(async {
+        let cluster = start(44).await;
+        let cut = LinkWeather { is_cut: true, ..LinkWeather::default() };
+        for target in [3, 4] {
+            cluster.network.set_link(&address(7), &address(target), cut);
+            cluster.network.set_link(&address(target), &address(7), cut);
+        }
+        cluster.env.sleep(Duration::from_secs(20)).await;
+        let state = node(&cluster, 6).manager().snapshot();
+        let installed = state.cell(crate::CELL).unwrap().installed.clone().unwrap();
+        assert_eq!((installed.view.members().len(), installed.table.devices().len()), (1, TARGETS.len()));
+        assert!(!node(&cluster, 7).status().serves);
+        serves(&cluster, "beside it", (6, 6)).await;
+        let view = installed.view.number();
+        cluster.env.sleep(Duration::from_secs(30)).await;
+        let later = node(&cluster, 6).manager().snapshot().cell(crate::CELL).unwrap().view_number();
+        assert_eq!(later, view, "it does not come and go");
+        cluster.network.clear_links();
+        cluster.all_serve().await;
+        serves(&cluster, "when it is back", (7, 6)).await;
     });
 }
 
