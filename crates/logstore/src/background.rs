@@ -11,6 +11,7 @@ use crate::store::Inner;
 use engine::{EngineError, UploadRef};
 use format::attributes::Attributes;
 use format::record::EntryName;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,9 @@ use types::KeyHash;
 
 /// Replaced large objects whose chunks are still counted as live. Beyond this they are forgotten: the counts are hints.
 const MAX_RELEASES_QUEUED: usize = 256 * 1024;
+/// How long a round takes chunks of these out of the counts, and of how many at once.
+const RELEASE_ROUND: Duration = Duration::from_millis(500);
+const RELEASES_AT_ONCE: usize = 16;
 /// Uploads that wait to be ended, and ended ones whose parts wait to be dropped. Beyond this the next start finds the former, and
 /// merging runs the latter.
 const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
@@ -228,19 +232,33 @@ impl Inner {
         }
     }
 
-    /// Takes the chunks of replaced objects out of the live counts.
+    /// Takes the chunks of replaced objects out of the live counts. What has no turn now waits for the next round: checkpoints and collection must not
+    /// wait for the reads of a mass deletion, and the counts are hints.
     async fn release_replaced(self: &Arc<Self>) {
-        loop {
-            let Some((hash, replaced)) = self.background.releases.lock().pop_front() else { return };
-            // A descriptor that can't be read any more leaves a count too high: collection corrects it.
-            let Ok(Some(frame)) = self.read_copies(&replaced).await else { continue };
-            // What the index said of a new key may have been another one's.
-            if frame.record.hash != hash {
-                continue;
+        let started = self.env.now();
+        while self.env.now() - started < RELEASE_ROUND && !self.is_deposed() {
+            let next: Vec<(KeyHash, Located)> = {
+                let mut releases = self.background.releases.lock();
+                let count = releases.len().min(RELEASES_AT_ONCE);
+                releases.drain(..count).collect()
+            };
+            if next.is_empty() {
+                return;
             }
-            let Ok(tree) = read_tree(self, &frame.payload, frame.record.tree_height).await else { continue };
-            tree.all().for_each(|chunk| self.targets.remove_live_ref(chunk));
+            join_all(next.iter().map(|(hash, replaced)| self.release_tree(hash, replaced))).await;
         }
+        self.background.wake();
+    }
+
+    async fn release_tree(&self, hash: &KeyHash, replaced: &Located) {
+        // A descriptor that can't be read any more leaves a count too high: collection corrects it.
+        let Ok(Some(frame)) = self.read_copies(replaced).await else { return };
+        // What the index said of a new key may have been another one's.
+        if frame.record.hash != *hash {
+            return;
+        }
+        let Ok(tree) = read_tree(self, &frame.payload, frame.record.tree_height).await else { return };
+        tree.all().for_each(|chunk| self.targets.remove_live_ref(chunk));
     }
 
     /// Whether zones run short of which only a checkpoint can make some collectable.

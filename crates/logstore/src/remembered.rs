@@ -16,7 +16,7 @@ use crate::manifests::Manifests;
 use crate::store::Inner;
 use engine::EngineError;
 use format::manifest::{Manifest, RecordedTable};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use topology::ReplicaTable;
 use types::{Epoch, Generation};
@@ -50,6 +50,8 @@ pub(crate) struct Remembered {
     newest: AtomicU64,
     /// The table's generation when the newest epoch to end ended.
     ended_with: AtomicU32,
+    /// Whether the last installation did not end well: it may be in force, if not now then after a restart of the manager.
+    is_in_doubt: AtomicBool,
 }
 
 impl Remembered {
@@ -61,6 +63,7 @@ impl Remembered {
             ended_with: AtomicU32::new(installed.generation.0),
             installed: tokio::sync::Mutex::new(installed),
             holds_back,
+            is_in_doubt: AtomicBool::new(false),
         }
     }
 
@@ -92,6 +95,11 @@ impl Remembered {
         self.manifests.reach().await
     }
 
+    /// Whether a manifest may be in force of which nothing is known here.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Acquire)
+    }
+
     /// Writes of this epoch and before are decided.
     pub fn covered(&self) -> Epoch {
         Epoch(self.covered.load(Ordering::Acquire))
@@ -113,7 +121,7 @@ impl Remembered {
             return Err(EngineError::Unavailable { reason });
         }
         next.tables.push(RecordedTable { generation: table.generation(), devices: table.devices().to_vec() });
-        self.manifests.install(installed.epoch, next.epoch, next.encode()).await?;
+        self.replace(installed.epoch, &next).await?;
         *installed = next;
         Ok(())
     }
@@ -128,11 +136,18 @@ impl Remembered {
             next.covered = next.epoch;
             next.tables.retain(|table| table.generation.0 >= ended_with);
         }
-        self.manifests.install(installed.epoch, next.epoch, next.encode()).await?;
+        self.replace(installed.epoch, &next).await?;
         self.covered.store(next.covered.0, Ordering::Release);
         self.newest.store(next.epoch.0, Ordering::Release);
         *installed = next.clone();
         Ok(next)
+    }
+
+    async fn replace(&self, expected: Epoch, next: &Manifest) -> Result<(), EngineError> {
+        self.is_in_doubt.store(true, Ordering::Release);
+        self.manifests.install(expected, next.epoch, next.encode()).await?;
+        self.is_in_doubt.store(false, Ordering::Release);
+        Ok(())
     }
 }
 

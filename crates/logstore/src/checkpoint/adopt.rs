@@ -54,7 +54,8 @@ impl Inner {
     /// As leader: whether the manager has no newer manifest than this. Who led before may have installed one and told nobody.
     pub(crate) async fn is_newest(&self, manifest: &Manifest) -> Result<bool, EngineError> {
         if self.is_alone() {
-            return Ok(true);
+            // Nobody else installs any; but a command whose answer was an error may be in the manager's log.
+            return Ok(!self.remembered.is_in_doubt());
         }
         self.remembered.reach().await?;
         Ok(self.newest_manifest()?.is_none_or(|newest| version(&newest) <= version(manifest)))

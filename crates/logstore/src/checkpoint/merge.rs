@@ -16,6 +16,8 @@ use crate::store::Inner;
 
 /// Runs of one level that are merged into one of the next.
 const RUNS_PER_LEVEL: usize = 4;
+/// Members are an epoch apart: an upload may belong to the one after that of its part, and not be known here before that is covered.
+const SETTLED_EPOCHS: u64 = 2;
 
 impl Inner {
     /// Merges the runs of every level that has enough of them.
@@ -85,7 +87,8 @@ impl Inner {
             let forgotten = entry.entry.state == EntryState::Tombstone
                 && is_bottom
                 && forgotten_with(entry.name.space, entry.entry.epoch) <= self.remembered.covered();
-            if is_whole && entry.name.space == Space::Part && entry.entry.state == EntryState::Live {
+            let is_settled = entry.entry.epoch.0 + SETTLED_EPOCHS <= manifest.epoch.0;
+            if is_whole && is_settled && entry.name.space == Space::Part && entry.entry.state == EntryState::Live {
                 self.note_part(&entry.name);
             }
             if !forgotten {

@@ -85,6 +85,10 @@ impl Inner {
             .await;
         named.unread = visited.err();
         for hash in large {
+            if let Err(error) = self.check_deposed() {
+                named.unread = Some(error);
+                break;
+            }
             if !pause.is_zero() {
                 self.env.sleep(pause).await;
             }

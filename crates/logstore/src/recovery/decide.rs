@@ -2,6 +2,8 @@
 //!
 //! A gateway has at most one outstanding write of a key, and numbers its writes. So of one gateway's writes of a key that no
 //! checkpoint covers the one with the highest sequence is the newest, whatever is known of its order, and the others don't matter.
+//! Where no checkpoint names a run, lists of chunks that were made again (by repair, healing, collection) stand among them: each is the
+//! write whose order it carries, however high its own sequence is.
 //!
 //! | what stands                                         | was acknowledged | decision                                |
 //! |-----------------------------------------------------|------------------|-----------------------------------------|
@@ -42,7 +44,7 @@ fn is_discarded(write: &FoundWrite, opened: &[DeviceId]) -> bool {
 /// The newest write of each key, in the order in which they were found, and how many others are discarded.
 fn newest(found: &FoundRecords) -> (Vec<&FoundWrite>, u64) {
     let mut by_key: HashMap<KeyHash, &FoundWrite> = HashMap::new();
-    let mut discarded = 0;
+    let (mut discarded, originals) = (0, Originals::of(found));
     for write in &found.written {
         if is_discarded(write, &found.opened) {
             discarded += 1;
@@ -51,7 +53,7 @@ fn newest(found: &FoundRecords) -> (Vec<&FoundWrite>, u64) {
         by_key
             .entry(write.record.hash)
             .and_modify(|known| {
-                if is_newer(write, known) {
+                if originals.is_newer(write, known) {
                     *known = write
                 }
             })
@@ -61,11 +63,36 @@ fn newest(found: &FoundRecords) -> (Vec<&FoundWrite>, u64) {
     (found.written.iter().filter(is_newest).collect(), discarded)
 }
 
-/// Of two writes of a key: by sequence if one gateway made them, else by order.
-fn is_newer(write: &FoundWrite, known: &FoundWrite) -> bool {
-    match write.record.write.gateway == known.record.write.gateway {
-        true => write.record.write.sequence > known.record.write.sequence,
-        false => write.known_order() > known.known_order(),
+/// What was written first, by key and order: later records of the same order are that write, made again.
+struct Originals(HashMap<(KeyHash, Order), WriteId>);
+
+impl Originals {
+    fn of(found: &FoundRecords) -> Self {
+        let mut originals = HashMap::new();
+        for write in found.written.iter().filter(|write| !write.record.flags.relocated) {
+            let order = write.known_order();
+            order.into_iter().for_each(|order| _ = originals.insert((write.record.hash, order), write.record.write));
+        }
+        Originals(originals)
+    }
+
+    /// Of two writes of a key: by their orders where both are known. Else by sequence if one gateway made them.
+    fn is_newer(&self, write: &FoundWrite, known: &FoundWrite) -> bool {
+        let (order, known_order) = (write.known_order(), known.known_order());
+        if order.is_some() && order == known_order {
+            // One write, made again: the later list of chunks.
+            return write.record.write > known.record.write;
+        }
+        let (id, known_id) = (self.written_as(write), self.written_as(known));
+        match order.is_some() && known_order.is_some() || id.gateway != known_id.gateway {
+            true => order > known_order,
+            false => id.sequence > known_id.sequence,
+        }
+    }
+
+    fn written_as(&self, write: &FoundWrite) -> WriteId {
+        let original = write.known_order().and_then(|order| self.0.get(&(write.record.hash, order)));
+        original.copied().unwrap_or(write.record.write)
     }
 }
 

@@ -101,6 +101,36 @@ fn what_could_not_be_installed_counts_for_nothing() {
     });
 }
 
+/// The manager of a server of its own answers with an error, and has the manifest when it is started again. Caught: the zone of the run that it names was
+/// reset meanwhile, and no start succeeded any more.
+#[test]
+fn nothing_is_reset_at_once_while_a_manifest_is_in_doubt() {
+    simulate(async {
+        let mut script = Script::default();
+        let (mut rig, store) = with_three_runs(&mut script).await;
+        let runs = store.inner.names.layers().runs;
+        let manifest = rig.manifests.installed();
+        assert!(store.inner.is_newest(&manifest).await.unwrap());
+        rig.manifests.set_losing_answers(true);
+        store.inner.merge(runs.clone(), 1).await.unwrap_err();
+        rig.manifests.set_losing_answers(false);
+        assert!(!store.inner.is_newest(&manifest).await.unwrap());
+        store.inner.merge(runs, 1).await.unwrap_err();
+        assert_ne!(rig.manifests.installed(), manifest);
+        drop(store);
+        rig.crash();
+        let store = rig.open().await;
+        script.judge(&store).await;
+        // A checkpoint that is installed ends it: whatever the manager's log has before comes too late then.
+        rig.manifests.set_refusing(true);
+        store.inner.checkpoint().await.unwrap_err();
+        assert!(!store.inner.is_newest(&rig.manifests.installed()).await.unwrap());
+        rig.manifests.set_refusing(false);
+        store.inner.checkpoint().await.unwrap();
+        assert!(store.inner.is_newest(&rig.manifests.installed()).await.unwrap());
+    });
+}
+
 /// The manager's answer is lost, and the leader goes on from what is installed. Caught: a run that is counted when it is written, and again when it is taken
 /// over.
 #[test]

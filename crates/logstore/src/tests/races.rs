@@ -90,6 +90,32 @@ fn a_reader_that_comes_too_late_looks_again() {
     });
 }
 
+/// A repair's list of chunks that came too late took the object back from before its deletion, where no checkpoint had a run yet: it is the last
+/// record of its key in the log.
+#[test]
+fn a_rewriting_that_came_too_late_brings_nothing_back() {
+    simulate(async {
+        for is_overwritten in [false, true] {
+            let mut rig = Rig::new(4, 2, 40, ZONE_BYTES).await;
+            let mut script = Script::default();
+            let store = rig.open().await;
+            script.put_large(&store, "late", 3 * CHUNK).await.unwrap();
+            let name = format::record::EntryName::object(super::support::BUCKET, bytes::Bytes::from_static(b"late"));
+            let (known, frame) = store.inner.read_newest(&name, &name.hash()).await.unwrap();
+            match is_overwritten {
+                true => script.put_large(&store, "late", 2 * CHUNK).await.unwrap(),
+                false => script.delete(&store, "late").await.unwrap(),
+            }
+            let rewritten = store.inner.rewrite(frame.record, frame.payload, (known.order, known.places)).await;
+            assert!(!rewritten.unwrap(), "it was replaced");
+            drop(store);
+            rig.crash();
+            let store = rig.open().await;
+            script.judge(&store).await;
+        }
+    });
+}
+
 /// Two rewritings of a descriptor, the second torn by a crash: copies of both stand, and are not mixed.
 #[test]
 fn a_torn_rewriting_of_a_descriptor_is_not_mixed_with_the_one_before() {
