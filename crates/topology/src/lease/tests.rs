@@ -1,4 +1,4 @@
-use super::{ClockReading, GrantedLeases, HeldLease, LeaseTerms};
+use super::{ClockReading, GrantedLeases, HeldLease, LeaseTerms, WRITES_AFTER_LEASE_MS};
 use crate::view::View;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use std::time::Duration;
