@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use engine::{Condition, Found, ObjectInfo};
-use format::attributes::{Attributes, ChecksumAlgorithm, ChecksumType, ETag};
+use format::attributes::{Attributes, ChecksumAlgorithm, ChecksumType, ETag, StorageClass};
 use futures_util::StreamExt;
 use manager::EtagMode;
 use types::limits::MAX_PUT_BYTES;
@@ -33,6 +33,14 @@ pub struct CopyRequest {
     pub condition: Condition,
     /// Another checksum than the source's.
     pub checksum: Option<ChecksumAlgorithm>,
+    pub own: OwnAttributes,
+}
+
+/// What a copy never takes from its source (S3): the request says it, whatever the directive, or the copy has the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnAttributes {
+    pub storage_class: Option<StorageClass>,
+    pub website_redirect: Option<Bytes>,
 }
 
 /// Where a copy's attributes come from.
@@ -57,11 +65,12 @@ impl ObjectService {
         key: &str,
         request: CopyRequest,
     ) -> Result<Written, ObjectError> {
-        let CopyRequest { source, metadata, condition, checksum } = request;
+        let CopyRequest { source, metadata, condition, checksum, own } = request;
         let target = self.bucket(principal, Action::PutObject, bucket)?;
         let target_key = object_key(&target, key)?;
         let is_itself = source.bucket == bucket && source.key == key;
-        if is_itself && matches!(metadata, MetadataDirective::Copy) && checksum.is_none() {
+        let is_unchanged = matches!(metadata, MetadataDirective::Copy) && checksum.is_none() && own == OwnAttributes::default();
+        if is_itself && is_unchanged {
             let reason = "copying an object onto itself without changing its metadata changes nothing";
             return Err(ObjectError::InvalidRequest { reason: reason.to_owned() });
         }
@@ -75,6 +84,11 @@ impl ObjectService {
             MetadataDirective::Replace(attributes) => *attributes,
             MetadataDirective::KeepTags(attributes) => Attributes { tags: of_source.tags, ..*attributes },
             MetadataDirective::ReplaceTags(tags) => Attributes { tags, ..of_source },
+        };
+        let attributes = Attributes {
+            storage_class: own.storage_class.unwrap_or(attributes.storage_class),
+            website_redirect: own.website_redirect.or(attributes.website_redirect),
+            ..attributes
         };
         check_attributes(&attributes)?;
         let intake = Intake {
@@ -140,7 +154,7 @@ fn copied_tag(mode: EtagMode, info: &ObjectInfo) -> TagSource {
     }
 }
 
-/// What a copy takes over: what clients set, not what engines note.
+/// What a copy takes over: what clients set of the content, not what engines note.
 fn copied_attributes(source: &Attributes) -> Attributes {
     Attributes {
         content_type: source.content_type.clone(),
@@ -149,9 +163,7 @@ fn copied_attributes(source: &Attributes) -> Attributes {
         content_language: source.content_language.clone(),
         cache_control: source.cache_control.clone(),
         expires: source.expires.clone(),
-        website_redirect: source.website_redirect.clone(),
         metadata: source.metadata.clone(),
-        storage_class: source.storage_class,
         tags: source.tags.clone(),
         ..Attributes::default()
     }

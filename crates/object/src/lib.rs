@@ -38,7 +38,7 @@ mod multipart;
 pub use body::{Body, BodyError, BodyStream, ChecksumWish, Trailer, Upload};
 pub use buckets::{BucketOptions, ListedBucket};
 pub use conditions::ReadConditions;
-pub use copy::{CopyRequest, CopySource, MetadataDirective};
+pub use copy::{CopyRequest, CopySource, MetadataDirective, OwnAttributes};
 pub use delete::{DeleteKey, MAX_DELETE_KEYS};
 pub use directory::Bucket;
 pub use error::ObjectError;

@@ -21,6 +21,7 @@ use crate::guard::{self, Admitted};
 use crate::hearsay;
 use crate::library::{Claimed, Library};
 use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
+use crate::presigned;
 use crate::request_id::{RequestId, RequestIds};
 use crate::response::ResponseBody;
 use crate::server::{BodyFailure, RequestBody};
@@ -83,10 +84,14 @@ impl App {
     pub(crate) async fn answer(&self, request: Request<RequestBody>) -> Response<ResponseBody> {
         let start = self.env.now();
         let id = self.ids.next();
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let received_bytes = body.announced().unwrap_or_default();
         let (mut direct, mut was_refused) = (None, false);
-        let mut response = match self.take_short_way(&head, body).await {
+        let short = match presigned::move_to_headers(&mut head) {
+            Ok(moved) => self.take_short_way(&head, &moved, body).await,
+            Err(failure) => Short::Refused(failure),
+        };
+        let mut response = match short {
             Short::Passed(body, direct, claimed) => self.ask_library(head, body, direct, claimed, &id).await,
             Short::Refused(failure) => {
                 was_refused = true;
@@ -134,8 +139,8 @@ impl App {
         Bytes::from(answer)
     }
 
-    async fn take_short_way(&self, head: &Parts, body: RequestBody) -> Short {
-        let admitted = match guard::admit(head, &self.config) {
+    async fn take_short_way(&self, head: &Parts, moved: &[HeaderName], body: RequestBody) -> Short {
+        let admitted = match guard::admit(head, moved, &self.config) {
             Ok(admitted) => admitted,
             Err(failure) => return Short::Refused(failure),
         };

@@ -21,6 +21,18 @@ pub const ACCEPT_RETRY_MS: u64 = 100;
 /// Most bytes of a request body that is XML (a DeleteObjects of 1,000 keys of 1,024 bytes stays below it, escaped).
 pub const MAX_XML_BODY_BYTES: usize = 8 * 1024 * 1024;
 
+/// Most bytes of one from somebody who is not known, or that does not say how long it is.
+pub const MAX_UNVERIFIED_DOCUMENT_BYTES: usize = 64 * 1024;
+
+/// Most bytes of all larger ones together; the next ones wait.
+pub const MAX_DOCUMENTS_BYTES: usize = 64 * 1024 * 1024;
+
+/// Longest time for a larger one from its first byte to its last, while others may be waiting (140 KB/s for the largest).
+pub const MAX_DOCUMENT_MS: u64 = 60_000;
+
+/// Most tags of one: 10,000 parts with all of their 7 elements have 160,002. Read, `<Part/>` takes 200 bytes.
+pub const MAX_DOCUMENT_TAGS: usize = 1 << 18;
+
 /// Most bytes of a rejected request's body that are read and thrown away so that the connection can go on.
 pub const MAX_DISCARD_BYTES: u64 = 256 * 1024;
 

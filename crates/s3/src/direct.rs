@@ -16,6 +16,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use object::{ObjectService, Principal};
 
+use crate::expected_owner;
 use crate::failure::Failure;
 use crate::payload::{Pieces, Trailers};
 use crate::query::Query;
@@ -36,9 +37,11 @@ pub enum Direct {
 
 /// Query parameters that make a request something else than reading, writing or listing objects.
 const SUBRESOURCES: &[&str] = &[
+    "abac",
     "accelerate",
     "acl",
     "analytics",
+    "annotation",
     "attributes",
     "cors",
     "delete",
@@ -50,6 +53,7 @@ const SUBRESOURCES: &[&str] = &[
     "lifecycle",
     "location",
     "logging",
+    "metadataAnnotationTable",
     "metadataConfiguration",
     "metadataInventoryTable",
     "metadataJournalTable",
@@ -125,6 +129,7 @@ impl Direct {
 
     /// Does an operation that takes no content.
     pub async fn run(self, call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
+        expected_owner::check(call.service, &call.head.headers, &call.target.bucket)?;
         match self {
             Direct::GetObject => read::get(call).await,
             Direct::HeadObject => read::head(call).await,
@@ -137,6 +142,7 @@ impl Direct {
 
     /// Does an operation that takes content.
     pub async fn run_with<P: Pieces>(self, call: Call<'_>, content: Content<P>) -> Result<Response<ResponseBody>, Failure> {
+        expected_owner::check(call.service, &call.head.headers, &call.target.bucket)?;
         match self {
             Direct::PutObject => write::put(call, content).await,
             Direct::UploadPart => write::put_part(call, content).await,

@@ -27,15 +27,15 @@ pub struct Admitted<'a> {
     pub query: Query<'a>,
 }
 
-/// Checks a request's head.
-pub fn admit<'a>(head: &'a Parts, config: &S3Config) -> Result<Admitted<'a>, Failure> {
+/// Checks a request's head. What was `moved` among its headers from a presigned query is covered by the signature of that.
+pub fn admit<'a>(head: &'a Parts, moved: &[HeaderName], config: &S3Config) -> Result<Admitted<'a>, Failure> {
     check_repeated(&head.headers)?;
     check_host(head)?;
     let target = Target::of(head.uri.path(), &head.headers, config.domain.as_deref())?;
     let query = Query::parse(head.uri.query())?;
     let claim = claim_of(&head.headers, &query, &config.region)?;
     if let Some(claim) = &claim {
-        check_all_signed(&head.headers, claim)?;
+        check_all_signed(&head.headers, moved, claim)?;
     }
     check_payload_kind(&head.headers)?;
     check_length(&head.headers)?;
@@ -81,7 +81,7 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
 }
 
 /// A signature covers the host and every `x-amz-` header, or somebody could add one on the way.
-fn check_all_signed(headers: &HeaderMap, claim: &Claim<'_>) -> Result<(), Failure> {
+fn check_all_signed(headers: &HeaderMap, moved: &[HeaderName], claim: &Claim<'_>) -> Result<(), Failure> {
     let is_signed = |name: &str| claim.signed_headers.split(';').any(|signed| signed == name);
     let unsigned = |name: &str| {
         Err(Failure::with(ACCESS_DENIED, "There were headers present in the request which were not signed")
@@ -97,9 +97,9 @@ fn check_all_signed(headers: &HeaderMap, claim: &Claim<'_>) -> Result<(), Failur
     {
         return Err(Failure::with(INVALID_REQUEST, format!("The signed header {name} is repeated.")));
     }
-    for name in headers.keys().map(HeaderName::as_str) {
-        if name.starts_with(AMZ) && !is_signed(name) {
-            return unsigned(name);
+    for name in headers.keys() {
+        if name.as_str().starts_with(AMZ) && !is_signed(name.as_str()) && !moved.contains(name) {
+            return unsigned(name.as_str());
         }
     }
     Ok(())

@@ -22,6 +22,7 @@ mod auth;
 mod guard;
 mod hearsay;
 mod payload;
+mod presigned;
 mod query;
 mod sigv4;
 mod target;
@@ -31,6 +32,7 @@ mod library;
 
 mod answer_headers;
 mod dates;
+mod expected_owner;
 mod failure;
 mod owner;
 mod request_headers;

@@ -2,17 +2,19 @@
 //! [`crate::direct`] does not do itself. No type of the library leaves this module and those below it, except in bodies.
 
 mod access;
-mod digest;
+mod document;
 mod framed;
 mod operations;
 mod route;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use access::Claimed;
 use bytes::Bytes;
-use digest::Document;
+use document::{Document, Room};
 use framed::Framed;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
@@ -24,11 +26,12 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use crate::auth::Authenticator;
-use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_XML_BODY_BYTES, S3Config};
+use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_DOCUMENT_MS, MAX_XML_BODY_BYTES, S3Config};
 use crate::direct::Direct;
 use crate::failure::{Code, Failure, INTERNAL_ERROR};
 use crate::response::ResponseBody;
 use crate::server::RequestBody;
+use crate::xml;
 
 /// Most bytes of an error that the library writes.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -36,6 +39,7 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// The library, set up.
 pub struct Library {
     service: S3Service,
+    documents: Room,
 }
 
 /// Carries a failure past the library, whose errors hold less.
@@ -51,7 +55,7 @@ impl Library {
         let operations = operations::Operations::new(config, service.clone(), authenticator.clone());
         let mut builder = S3ServiceBuilder::new(operations);
         builder.set_auth(access::Secrets(authenticator.clone()));
-        builder.set_access(access::Access);
+        builder.set_access(access::Access(service.clone()));
         builder.set_validation(access::AnyName);
         builder.set_route(route::Route { service, authenticator, domain: config.domain.clone() });
         if let Some(domain) = &config.domain {
@@ -61,7 +65,7 @@ impl Library {
         limits.xml_max_body_size = MAX_XML_BODY_BYTES;
         limits.presigned_url_max_skew_time_secs = MAX_CLOCK_SKEW_SECONDS as u32;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
-        Library { service: builder.build() }
+        Library { service: builder.build(), documents: Room::new(Duration::from_millis(MAX_DOCUMENT_MS)) }
     }
 
     /// Answers a request that the guard has let pass, with what it [`Claimed`] among its extensions. What is `direct` verifies its content itself.
@@ -74,12 +78,15 @@ impl Library {
         let slot = FailureSlot::default();
         head.extensions.insert(slot.clone());
         head.extensions.insert(Log::default());
+        // Held until the answer is there, with what the document has of the room for all.
+        let allowance = self.documents.allowance();
+        head.extensions.insert(allowance.clone());
         let body = match direct {
             Some(_) => match Framed::framing_of(&head.headers) {
                 Some(framing) => s3s::Body::http_body_unsync(Framed::new(body, framing, slot.clone())),
                 None => s3s::Body::http_body_unsync(body),
             },
-            None => s3s::Body::http_body_unsync(Document::new(body, &head, slot.clone())?),
+            None => s3s::Body::http_body_unsync(Document::new(body, &head, allowance.clone(), slot.clone())?),
         };
         let request = Request::from_parts(head, body);
         // The library logs every request that it refuses as an error, and a malformed document as a whole: strangers could fill the disk.
@@ -93,7 +100,10 @@ impl Library {
         if response.status().is_client_error() || response.status().is_server_error() {
             return Err(failure_of(response).await);
         }
-        Ok(response.map(ResponseBody::Library))
+        // What is direct may be an object, of any type.
+        let is_document =
+            direct.is_none() && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
+        Ok(response.map(if is_document { readable } else { ResponseBody::Library }))
     }
 }
 
@@ -112,6 +122,15 @@ impl FailureSlot {
 
     fn take(&self) -> Option<Failure> {
         self.0.lock().take()
+    }
+}
+
+/// The library writes control characters of keys as they are, which no client can read, and carriage returns, which clients read as line
+/// feeds: as another key.
+fn readable(body: s3s::Body) -> ResponseBody {
+    match body.bytes().as_deref().and_then(xml::with_references) {
+        Some(written) => ResponseBody::whole(written),
+        None => ResponseBody::Library(body),
     }
 }
 

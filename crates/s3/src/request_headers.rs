@@ -19,7 +19,7 @@ use crate::failure::{
 };
 
 const METADATA: &str = "x-amz-meta-";
-const STORAGE_CLASS: &str = "x-amz-storage-class";
+pub const STORAGE_CLASS: &str = "x-amz-storage-class";
 const TAGGING: &str = "x-amz-tagging";
 const WEBSITE_REDIRECT: &str = "x-amz-website-redirect-location";
 const AWS_CHUNKED: &str = "aws-chunked";

@@ -16,7 +16,7 @@ mod time;
 mod tests;
 
 pub use canonical::{Canonical, Payload};
-pub use claim::{Claim, claim_of};
+pub use claim::{Claim, claim_of, is_claim};
 pub use keys::{SigningKey, SigningKeys};
 pub use time::seconds_of_basic_time;
 

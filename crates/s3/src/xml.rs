@@ -89,21 +89,36 @@ impl Xml {
             b'<' => self.raw(b"&lt;"),
             b'>' => self.raw(b"&gt;"),
             b'"' => self.raw(b"&quot;"),
-            control => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                self.raw(b"&#x");
-                if control >= 16 {
-                    self.out.push(HEX[usize::from(control >> 4)]);
-                }
-                self.out.push(HEX[usize::from(control & 15)]);
-                self.out.push(b';');
-            }
+            control => self.reference(control),
         }
+    }
+
+    fn reference(&mut self, control: u8) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        self.raw(b"&#x");
+        if control >= 16 {
+            self.out.push(HEX[usize::from(control >> 4)]);
+        }
+        self.out.push(HEX[usize::from(control & 15)]);
+        self.out.push(b';');
     }
 
     pub fn finish(self) -> Bytes {
         Bytes::from(self.out)
     }
+}
+
+/// A document of somebody else's with references in place of control characters, as [`Xml::text`] writes them; `None` if it has none.
+/// They stand in texts alone: nobody puts them into markup.
+pub fn with_references(document: &[u8]) -> Option<Bytes> {
+    let is_control = |byte: &u8| !PLAIN[usize::from(*byte)] && (*byte < b' ' || *byte == 0x7f);
+    let first = document.iter().position(is_control)?;
+    let mut xml = Xml { out: Vec::with_capacity(document.len() + 1024) };
+    xml.raw(&document[..first]);
+    for byte in &document[first..] {
+        if is_control(byte) { xml.reference(*byte) } else { xml.out.push(*byte) }
+    }
+    Some(xml.finish())
 }
 
 /// Bytes that stand for themselves.

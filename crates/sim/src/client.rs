@@ -14,8 +14,8 @@ use format::attributes::{Attributes, ETag};
 use futures_util::StreamExt;
 use model::register::{Call, Outcome};
 use object::{
-    CompleteRequest, CopyRequest, CopySource, ListRequest, MetadataDirective, NamedPart, ObjectError, ObjectService, Principal,
-    PutRequest, Read, ReadBody, ReadConditions, ReadRequest, Upload, UploadName,
+    CompleteRequest, CopyRequest, CopySource, ListRequest, MetadataDirective, NamedPart, ObjectError, ObjectService,
+    OwnAttributes, Principal, PutRequest, Read, ReadBody, ReadConditions, ReadRequest, Upload, UploadName,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -223,7 +223,8 @@ impl Client {
         let if_match = Some(ETagMatch::OneOf(vec![source_tag]));
         let conditions = ReadConditions { if_match, ..ReadConditions::default() };
         let source = CopySource { bucket: BUCKET.to_owned(), key: name(from), conditions };
-        let request = CopyRequest { source, metadata: MetadataDirective::Copy, condition: Condition::None, checksum: None };
+        let (metadata, condition, own) = (MetadataDirective::Copy, Condition::None, OwnAttributes::default());
+        let request = CopyRequest { source, metadata, condition, checksum: None, own };
         let reading = self.ask(from, Call::Swap { expected: Some(value), new: Some(value) });
         let writing = self.ask(key, Call::Write(Some(value)));
         let outcome = self.shared.service.copy(&self.root, BUCKET, &name(key), request).await;

@@ -1,12 +1,13 @@
 use bytes::Bytes;
 use engine::{Condition, ETagMatch};
-use format::attributes::{Attributes, ChecksumAlgorithm, ETag};
+use format::attributes::{Attributes, ChecksumAlgorithm, ETag, StorageClass};
 use manager::EtagMode;
 use types::limits::CHUNK_BYTES;
 
 use super::{World, bytes_of, content, put_request, user};
 use crate::{
-    ChecksumWish, CopyRequest, CopySource, MetadataDirective, ObjectError, PutRequest, ReadConditions, ReadRequest, Upload,
+    ChecksumWish, CopyRequest, CopySource, MetadataDirective, ObjectError, OwnAttributes, PutRequest, ReadConditions,
+    ReadRequest, Upload,
 };
 
 fn request(bucket: &str, key: &str) -> CopyRequest {
@@ -15,6 +16,7 @@ fn request(bucket: &str, key: &str) -> CopyRequest {
         metadata: MetadataDirective::Copy,
         condition: Condition::None,
         checksum: None,
+        own: OwnAttributes::default(),
     }
 }
 
@@ -84,6 +86,28 @@ async fn metadata_is_replaced_on_demand_also_in_place() {
     let recomputed = CopyRequest { checksum: Some(ChecksumAlgorithm::Crc32c), ..request("box", "key") };
     let written = world.service.copy(&alice, "box", "key", recomputed).await.expect("a new checksum is a change");
     assert_eq!(written.checksum.map(|checksum| checksum.algorithm()), Some(ChecksumAlgorithm::Crc32c));
+}
+
+/// The class and the redirect are the copy's own, and a change like any other.
+#[tokio::test]
+async fn what_a_copy_never_takes_along() {
+    let world = World::with_bucket().await;
+    let alice = user("alice");
+    let redirect = || Some(Bytes::from_static(b"/elsewhere"));
+    let attributes = Attributes { storage_class: StorageClass::Glacier, website_redirect: redirect(), ..described("source") };
+    world.service.put(&alice, "box", "key", PutRequest { attributes, ..put_request("x") }).await.expect("written");
+    let own = async |own: OwnAttributes, key: &str| {
+        let copy = CopyRequest { own, ..request("box", "key") };
+        world.service.copy(&alice, "box", key, copy).await.expect("copied");
+        let info = world.service.head(&alice, "box", key, &ReadRequest::default()).await.expect("head").info;
+        assert_eq!(info.attributes.metadata, described("source").metadata);
+        (info.attributes.storage_class, info.attributes.website_redirect)
+    };
+    assert_eq!(own(OwnAttributes::default(), "copy").await, (StorageClass::Standard, None));
+    let class = OwnAttributes { storage_class: Some(StorageClass::StandardIa), website_redirect: None };
+    assert_eq!(own(class, "key").await, (StorageClass::StandardIa, None), "onto itself");
+    let redirected = OwnAttributes { storage_class: None, website_redirect: redirect() };
+    assert_eq!(own(redirected, "key").await, (StorageClass::Standard, redirect()), "onto itself");
 }
 
 #[tokio::test]

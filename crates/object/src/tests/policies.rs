@@ -2,7 +2,9 @@ use bytes::Bytes;
 use engine::Condition;
 
 use super::{World, put_request, root, user};
-use crate::{CopyRequest, CopySource, DeleteKey, ListRequest, MetadataDirective, ObjectError, Principal, ReadRequest};
+use crate::{
+    CopyRequest, CopySource, DeleteKey, ListRequest, MetadataDirective, ObjectError, OwnAttributes, Principal, ReadRequest,
+};
 
 const NOBODY: Principal = Principal::Anonymous;
 
@@ -109,6 +111,7 @@ async fn copy_sources_are_authorised() {
         metadata: MetadataDirective::Copy,
         condition: Condition::None,
         checksum: None,
+        own: OwnAttributes::default(),
     };
     let outcome = world.service.copy(&bob, "bobs", "mine", request()).await;
     assert!(matches!(outcome, Err(ObjectError::AccessDenied)), "{outcome:?}");

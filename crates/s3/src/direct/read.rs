@@ -1,12 +1,12 @@
 //! GetObject and HeadObject.
 
-use engine::ETagMatch;
+use engine::{ETagMatch, ObjectInfo};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     EXPIRES, IF_RANGE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use object::{Head, ObjectError, Principal, Read, ReadBody, ReadRequest, Select};
+use object::{Head, ObjectError, Principal, Read, ReadBody, ReadConditions, ReadRequest, Select};
 
 use super::Call;
 use crate::answer_headers::{USUAL_HEADERS, describe, describe_checksum};
@@ -29,15 +29,9 @@ const OVERRIDES: [(&str, HeaderName); 6] = [
 pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     let request = read_request(&call)?;
     let overrides = overrides(call.query, call.principal)?;
-    let (read, request) = match if_range(&call.head.headers, &request) {
-        None => (read(&call, &request).await, request),
-        Some(unchanged) => match read(&call, &unchanged).await {
-            Err(ObjectError::PreconditionFailed { .. }) => {
-                let all = ReadRequest { select: Select::All, ..request };
-                (read(&call, &all).await, all)
-            }
-            read => (read, unchanged),
-        },
+    let (read, request) = match call.head.headers.get(IF_RANGE) {
+        Some(known) if matches!(request.select, Select::Range(_)) => read_if_range(&call, request, known).await,
+        _ => (read(&call, &request).await, request),
     };
     let Read { info, range, parts, body } = match read {
         Ok(read) => read,
@@ -64,20 +58,34 @@ async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Read, ObjectErro
 }
 
 /// `If-Range` (RFC 9110, section 13.1.5): the range, if the object is still the one that the client has the rest of; all of it
-/// otherwise. That is a read of the range on condition, and if the condition fails, another of the whole. The condition takes
-/// the place of its kind among the request's own, which is empty where clients resume a download.
-fn if_range(headers: &HeaderMap, request: &ReadRequest) -> Option<ReadRequest> {
-    if !matches!(request.select, Select::Range(_)) || request.conditions.if_match.is_some() {
-        return None;
+/// otherwise. It counts after the other conditions hold, so these are asked first, and then for the range of just that version.
+/// Returns what was read, and as what.
+async fn read_if_range(call: &Call<'_>, request: ReadRequest, known: &HeaderValue) -> (Result<Read, ObjectError>, ReadRequest) {
+    let Call { service, principal, target, .. } = call;
+    let whole = ReadRequest { select: Select::All, ..request.clone() };
+    let info = match service.head(principal, &target.bucket, &target.key, &whole).await {
+        Ok(head) => head.info,
+        Err(error) => return (Err(error), whole),
+    };
+    if is_known(&info, known) {
+        let if_match = Some(ETagMatch::OneOf(vec![info.attributes.etag]));
+        let unchanged = ReadRequest { conditions: ReadConditions { if_match, ..ReadConditions::default() }, ..request };
+        match read(call, &unchanged).await {
+            Err(ObjectError::PreconditionFailed { .. }) => {}
+            read => return (read, unchanged),
+        }
     }
-    let text = headers.get(IF_RANGE)?.to_str().ok()?;
-    let mut unchanged = request.clone();
+    (read(call, &whole).await, whole)
+}
+
+/// Whether this is the version that `If-Range` names: by a date only if it is the very date, by a tag only if it is no weak one. A tag
+/// that is none of ours names none.
+fn is_known(info: &ObjectInfo, known: &HeaderValue) -> bool {
+    let Ok(text) = known.to_str() else { return false };
     match seconds_of_http_date(text) {
-        Some(seconds) => unchanged.conditions.if_unmodified_since = Some(seconds),
-        // A tag that is none of ours matches nothing, and so means all of the object.
-        None => unchanged.conditions.if_match = Some(ETagMatch::OneOf(parse_etag(text).into_iter().collect())),
+        Some(seconds) => info.attributes.modified_ms / 1000 == seconds,
+        None => !text.trim_start().starts_with("W/") && parse_etag(text) == Some(info.attributes.etag),
     }
-    Some(unchanged)
 }
 
 pub async fn head(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
@@ -182,7 +190,7 @@ fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<Head
 }
 
 /// What a client that has the object already must still be told (RFC 9110, section 15.4.5).
-fn not_modified(info: &engine::ObjectInfo) -> Response<ResponseBody> {
+fn not_modified(info: &ObjectInfo) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Empty);
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     let headers = response.headers_mut();

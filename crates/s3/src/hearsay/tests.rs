@@ -25,7 +25,7 @@ async fn a_copy_is_about_two_buckets() {
             request = request.header("x-amz-copy-source", source);
         }
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        let admitted = admit(&head, &config).expect("well-formed");
+        let admitted = admit(&head, &[], &config).expect("well-formed");
         shows(&state, &head, &admitted)
     };
     assert!(is_shown("/known/key", None));

@@ -48,12 +48,17 @@ const TERMINATOR: &str = "aws4_request";
 /// verified there without anybody having asked what it covers.
 pub fn claim_of<'a>(headers: &'a HeaderMap, query: &Query<'a>, region: &str) -> Result<Option<Claim<'a>>, Failure> {
     let header = headers.get(AUTHORIZATION);
-    match (header, query.has_any(&CLAIMING)) {
+    match (header, is_claim(query)) {
         (None, false) => Ok(None),
         (Some(_), true) => Err(Failure::with(INVALID_ARGUMENT, TWO_MECHANISMS)),
         (Some(header), false) => from_header(header, headers, region).map(Some),
         (None, true) => from_query(query, region).map(Some),
     }
+}
+
+/// Whether a query says who it is from.
+pub fn is_claim(query: &Query<'_>) -> bool {
+    query.has_any(&CLAIMING)
 }
 
 fn from_header<'a>(header: &'a HeaderValue, headers: &'a HeaderMap, region: &str) -> Result<Claim<'a>, Failure> {

@@ -1,6 +1,6 @@
 use proptest::prelude::{any, proptest};
 
-use super::Xml;
+use super::{Xml, with_references};
 
 fn escaped(text: &str) -> String {
     let mut xml = Xml::fragment();
@@ -13,6 +13,13 @@ fn what_xml_reserves() {
     assert_eq!(escaped("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c'");
     assert_eq!(escaped("é😀"), "é😀");
     assert_eq!(escaped("\u{1}\r\u{7f}\u{1f}\t\n"), "&#x1;&#xd;&#x7f;&#x1f;\t\n");
+}
+
+#[test]
+fn control_characters_of_others() {
+    assert_eq!(with_references("<a>é &#13;\n\t</a>".as_bytes()), None);
+    let written = with_references(b"<a>\r</a><b>\x01&lt;\x7f\n</b>").expect("changed");
+    assert_eq!(written, "<a>&#xd;</a><b>&#x1;&lt;&#x7f;\n</b>");
 }
 
 #[test]

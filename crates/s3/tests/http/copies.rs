@@ -46,3 +46,31 @@ fn a_copy_is_of_one_version() {
     }
     server.stop();
 }
+
+#[test]
+fn class_and_redirect_are_the_copys_own() {
+    let server = Server::start();
+    let signed = |asked: &Request| request(server.address(), &asked.signed().0, &asked.body);
+    let source = Request::new("PUT", &format!("/{BUCKET}/classed"))
+        .header("x-amz-meta-kept", "yes")
+        .header("x-amz-storage-class", "GLACIER")
+        .header("x-amz-website-redirect-location", "/elsewhere")
+        .body("x");
+    assert_eq!(signed(&source).status, 200);
+    let copied = |key: &str, class: Option<&str>| {
+        let copy = Request::new("PUT", &format!("/{BUCKET}/{key}")).header("x-amz-copy-source", &source.path);
+        let copy = match class {
+            None => copy,
+            Some(class) => copy.header("x-amz-storage-class", class),
+        };
+        let answer = signed(&copy);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let head = signed(&Request::new("HEAD", &copy.path));
+        assert_eq!((head.header("x-amz-meta-kept"), head.header("x-amz-website-redirect-location")), (Some("yes"), None));
+        head.header("x-amz-storage-class").map(str::to_owned)
+    };
+    assert_eq!(copied("copy", None), None, "STANDARD");
+    assert_eq!(copied("copy", Some("STANDARD_IA")).as_deref(), Some("STANDARD_IA"));
+    assert_eq!(copied("classed", Some("ONEZONE_IA")).as_deref(), Some("ONEZONE_IA"), "onto itself");
+    server.stop();
+}

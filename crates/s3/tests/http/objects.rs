@@ -1,5 +1,6 @@
 //! What requests do when nothing is wrong with them.
 
+use crate::both_ways::both;
 use crate::client::{Client, request};
 use crate::server::{BUCKET, DOMAIN, PUBLIC, Server};
 use crate::signing::Request;
@@ -45,6 +46,43 @@ fn put_get_head_delete() {
     assert_eq!(gone.element("Resource").as_deref(), Some(path.as_str()));
     assert_eq!(gone.element("RequestId").as_deref(), gone.header("x-amz-request-id"));
     assert_eq!(signed(&server, &Request::new("HEAD", &path)).status, 404);
+    server.stop();
+}
+
+#[test]
+fn ranges_of_an_object_that_is_still_the_same() {
+    let server = Server::start();
+    let path = format!("/{BUCKET}/resumed");
+    let put = signed(&server, &Request::new("PUT", &path).body("hello world"));
+    let (tag, other) = (put.header("etag").expect("a tag").to_owned(), "\"0123456789abcdef0123456789abcdef\"");
+    let date = signed(&server, &Request::new("HEAD", &path)).header("last-modified").expect("a date").to_owned();
+    let later = "Wed, 21 Oct 2037 07:28:00 GMT";
+    let (past, weak) = ("Wed, 21 Oct 2015 07:28:00 GMT", format!("W/{tag}"));
+    for (case, status, text, if_range, condition) in [
+        ("the same tag", 206, "world", tag.as_str(), None),
+        ("another tag", 200, "hello world", other, None),
+        ("a weak tag", 200, "hello world", weak.as_str(), None),
+        ("the same date", 206, "world", date.as_str(), None),
+        ("a later date", 200, "hello world", later, None),
+        ("an earlier date", 200, "hello world", past, None),
+        ("no tag and no date", 200, "hello world", "nonsense", None),
+        ("If-Match holds", 200, "hello world", other, Some(("if-match", tag.as_str()))),
+        ("If-Match and the same tag", 206, "world", tag.as_str(), Some(("if-match", "*"))),
+        ("If-Match fails", 412, "", tag.as_str(), Some(("if-match", other))),
+        ("If-Unmodified-Since fails", 412, "", tag.as_str(), Some(("if-unmodified-since", past))),
+        ("If-None-Match fails", 304, "", tag.as_str(), Some(("if-none-match", tag.as_str()))),
+    ] {
+        let asked = Request::new("GET", &path).header("range", "bytes=6-").header("if-range", if_range);
+        let asked = match condition {
+            None => asked,
+            Some((name, value)) => asked.header(name, value),
+        };
+        let answer = both(&server, &asked.signed().0, b"");
+        assert_eq!(answer.status, status, "{case}: {}", answer.text());
+        assert!(status > 299 || answer.text() == text, "{case}: {}", answer.text());
+    }
+    let beyond = Request::new("GET", &path).header("range", "bytes=99-").header("if-range", other);
+    assert_eq!(both(&server, &beyond.signed().0, b"").text(), "hello world", "the range was of another");
     server.stop();
 }
 

@@ -1,31 +1,21 @@
-//! Documents that the library reads, compared with the digests that their clients sent: a DeleteObjects with a flipped bit would
-//! delete something else.
+//! The digests that clients sent of a document: a DeleteObjects with a flipped bit would delete something else.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use format::attributes::{Checksum, ChecksumAlgorithm};
 use http::Method;
 use http::request::Parts;
-use http_body::{Body, Frame, SizeHint};
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 
-use super::FailureSlot;
-use crate::failure::{BAD_DIGEST, Failure};
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::request_headers::{content_md5, given_checksum};
-use crate::server::{BodyFailure, RequestBody};
 
-/// A document's body. If it is not what its client meant, the body breaks off and the failure lies in the slot.
-pub struct Document {
-    body: RequestBody,
+/// The digests under way, each with what was given.
+pub struct Digests {
     md5: Option<(Md5, [u8; 16])>,
     checksum: Option<(Running, Checksum)>,
-    slot: FailureSlot,
 }
 
 /// A checksum under way.
@@ -35,18 +25,18 @@ enum Running {
     Sha256(Sha256),
 }
 
-impl Document {
-    /// The body of a request with this head.
-    pub fn new(body: RequestBody, head: &Parts, slot: FailureSlot) -> Result<Document, Failure> {
+impl Digests {
+    /// What a request with this head gives.
+    pub fn of(head: &Parts, query: &Query<'_>) -> Result<Digests, Failure> {
         let md5 = content_md5(&head.headers)?.map(|given| (Md5::new(), given));
         // What ends an upload names the checksum of the object, not of the list of its parts.
-        let is_of_object = head.method == Method::POST && Query::parse(head.uri.query())?.has("uploadId");
+        let is_of_object = head.method == Method::POST && query.has("uploadId");
         let given = if is_of_object { None } else { given_checksum(&head.headers)? };
         let checksum = given.map(|given| (Running::new(given.algorithm()), given));
-        Ok(Document { body, md5, checksum, slot })
+        Ok(Digests { md5, checksum })
     }
 
-    fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         if let Some((md5, _)) = &mut self.md5 {
             md5.update(bytes);
         }
@@ -56,10 +46,15 @@ impl Document {
     }
 
     /// Whether the document is what its client meant; asked once.
-    fn is_right(&mut self) -> bool {
+    pub fn are_right(&mut self) -> bool {
         let is_md5 = self.md5.take().is_none_or(|(md5, given)| md5.finalize()[..] == given);
         let is_checksum = self.checksum.take().is_none_or(|(running, given)| running.is(given.value()));
         is_md5 && is_checksum
+    }
+
+    /// Whether all that was given has been compared.
+    pub fn are_compared(&self) -> bool {
+        self.md5.is_none() && self.checksum.is_none()
     }
 }
 
@@ -89,34 +84,5 @@ impl Running {
             Running::Sha1(digest) => digest.finalize()[..] == *given,
             Running::Sha256(digest) => digest.finalize()[..] == *given,
         }
-    }
-}
-
-impl Body for Document {
-    type Data = Bytes;
-    type Error = BodyFailure;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailure>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
-            self.update(bytes);
-        }
-        let is_over = matches!(frame, Poll::Ready(None)) || self.body.is_end_stream();
-        if is_over && !self.is_right() {
-            self.slot.leave(Failure::new(BAD_DIGEST));
-            return Poll::Ready(Some(Err(BodyFailure::Broken)));
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        // Not before the digests were compared.
-        self.body.is_end_stream() && self.md5.is_none() && self.checksum.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
