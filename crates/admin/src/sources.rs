@@ -78,6 +78,8 @@ impl Sources {
 
     fn warnings(&self, status: &Status) -> Vec<Warning> {
         let mut warnings: Vec<Warning> = status.devices.iter().flat_map(warnings_of).collect();
+        let is_cell = status.cell.is_some();
+        warnings.extend(self.devices.iter().filter(|device| device.hangs()).map(|device| warning_of_hang(device, is_cell)));
         let waits_for: Vec<String> =
             (self.store)().map(|store| store.waits_for()).unwrap_or_default().iter().map(DeviceId::to_string).collect();
         if !waits_for.is_empty() {
@@ -183,6 +185,19 @@ fn warnings_of(device: &DeviceStatus) -> Vec<Warning> {
         ));
     }
     warnings
+}
+
+fn warning_of_hang(device: &Device, is_cell: bool) -> Warning {
+    let (id, path, seconds) = (device.id(), device.describe(), device.owes_answer_for().as_secs());
+    let advice = match is_cell {
+        true => {
+            "the cell goes on without it until it answers: look into the system's log; if it stays so, stop this node and replace the disk"
+        }
+        false => {
+            "writes wait for it: look into the system's log; if it stays so, stop the server and start it without this disk"
+        }
+    };
+    Warning::error(format!("device {id} ({path}) hangs: its disk has not answered for {seconds} s"), advice)
 }
 
 fn warning_of_lost(engine: &EngineStatus) -> Option<Warning> {

@@ -4,6 +4,7 @@ mod finish;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use disk::{AlignedBuf, Disk, DiskError, Operation, ReadMode};
 use env::{Env, Instant};
@@ -35,7 +36,7 @@ use crate::superblock_io;
 use crate::usage::{Usage, ZoneInfo};
 use crate::volume::Volume;
 use crate::walk::{Segment, Walk};
-use crate::{prewrite, zone_io};
+use crate::{limits, prewrite, zone_io};
 
 /// One device, open. Dropping it ends background work; [`Device::seal`] first makes the next start quick.
 pub struct Device {
@@ -311,6 +312,17 @@ impl Device {
     /// one waits for its end.
     pub async fn write_notes(&self, kind: NotesKind, bytes: &[u8]) -> Result<(), NotesIoError> {
         self.notes.write(&self.inner, kind, bytes).await
+    }
+
+    /// For how long the disk has owed an answer: the age of the oldest write, flush or reservation under way; of reads, since when none has
+    /// ended. Zero while nothing is under way.
+    pub fn owes_answer_for(&self) -> Duration {
+        self.inner.answers.owed_for()
+    }
+
+    /// Whether the disk has owed an answer for so long that it is better gone around. It may answer again.
+    pub fn hangs(&self) -> bool {
+        self.owes_answer_for() >= limits::HANG_TIME
     }
 
     /// The write that failed, after which this device takes no more.

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use types::limits::BLOCK_BYTES;
 use types::{Activation, DeviceId, ZoneIndex, ZoneOffset};
 
+use crate::answers::{Answers, WatchedDisk};
 use crate::book::ZoneBook;
 use crate::class::{AppendClass, CLASSES, STREAMS};
 use crate::combiner::Combiner;
@@ -25,7 +26,9 @@ use crate::limits::{BATCH_BYTES, LARGE_FRAME_BYTES};
 use crate::stats::DeviceStats;
 
 pub(crate) struct Inner {
+    /// All requests go through it, so that `answers` knows of them.
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) env: Env,
     pub(crate) config: DeviceConfig,
     pub(crate) superblock: Superblock,
@@ -70,8 +73,10 @@ impl Inner {
     ) -> Inner {
         let combiners = (0..env.core_count() * CLASSES).map(|_| Combiner::default()).collect();
         let table = ZoneTable::new(geometry.zone_count());
+        let answers = Arc::new(Answers::new(env));
         Inner {
-            disk,
+            disk: Arc::new(WatchedDisk::new(disk, answers.clone())),
+            answers,
             env: env.clone(),
             config,
             superblock,

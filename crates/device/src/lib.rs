@@ -18,10 +18,11 @@
 //!
 //! - What a full file system refuses a volume region, which may lie behind the zones, does the zones no harm.
 //!
-//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `piece`, `volume`, `device`.
+//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `piece`, `volume`, `answers`, `device`.
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod answers;
 mod book;
 mod chunks;
 mod class;

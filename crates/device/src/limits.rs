@@ -77,6 +77,15 @@ pub const WALK_READS: usize = 2;
 /// pass for damage, and a queue that never moves is a disk that would not have answered either.
 pub const WALK_PAUSE: Duration = Duration::from_millis(5);
 
+/// A disk that has owed an answer for so long hangs. Appends of others are given up after 2 s (`target`), and a disk that has to spin up first, or tries
+/// a bad sector again and again, is not waited for either.
+pub const HANG_TIME: Duration = Duration::from_secs(3);
+
+/// Writes of one disk whose age is known. More than are under way at once, so that mostly the first place tried is free.
+pub const MAX_WATCHED_WRITES: usize = 256;
+/// Places that a write tries.
+pub const WATCH_TRIES: usize = 4;
+
 /// Damage that one scrub report lists; the rest is counted.
 pub const MAX_SCRUB_FINDINGS: usize = 256;
 

@@ -4,6 +4,8 @@
 //! - One writes at a time: the next write of a kind may go to the same slot as one that failed.
 //! - A write that nobody waits for any more goes on to its end, and the next one waits for that: what was given up must not land over what was
 //!   acknowledged since.
+//! - A write that fails ends all writing on the device, whatever kind of notes it was for, as any other does: the disk takes no more after it, and
+//!   a device that does not say so is taken for a good one, though no fence can be raised on it. What finds no space was refused, and harms nobody.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use tokio::sync::Mutex;
 use crate::error::NotesIoError;
 use crate::inner::Inner;
 use crate::superblock_io;
+use crate::zone_io::is_out_of_space;
 
 /// The sequence number of the newest notes of each kind, as far as it is known.
 type Sequences = [Option<u64>; NotesKind::ALL.len()];
@@ -50,7 +53,13 @@ impl Notes {
                 None => superblock_io::read_notes(disk, uuid, kind).await?.map_or(0, |(sequence, _)| sequence),
             };
             // Set only after the write has ended well: a failed one is repeated into the same slot, never into the good one.
-            superblock_io::write_notes(disk, uuid, kind, known + 1, &bytes).await?;
+            let written = superblock_io::write_notes(disk, uuid, kind, known + 1, &bytes).await;
+            if let Err(NotesIoError::Disk(error)) = &written
+                && !is_out_of_space(error)
+            {
+                writer.poison(error.clone());
+            }
+            written?;
             sequences[index(kind)] = Some(known + 1);
             Ok(())
         };

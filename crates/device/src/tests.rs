@@ -1,5 +1,6 @@
 //! The device as a whole, on simulated disks and on files.
 
+mod answers;
 mod append;
 mod crash;
 mod damage;

@@ -47,6 +47,10 @@ pub enum Operation {
     Allocate,
 }
 
+impl Operation {
+    pub const ALL: [Operation; 4] = [Operation::Read, Operation::Write, Operation::Flush, Operation::Allocate];
+}
+
 impl DiskErrorKind {
     /// The kind for an error of the operating system.
     pub(crate) fn of(cause: &io::Error) -> DiskErrorKind {

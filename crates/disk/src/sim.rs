@@ -179,6 +179,18 @@ impl SimDisk {
         count
     }
 
+    /// Hangs: requests neither take effect nor fail until [`SimDisk::let_go`]. What the page cache has is still read.
+    pub fn hang(&self) {
+        let mut state = self.inner.state.lock();
+        Operation::ALL.iter().for_each(|operation| state.faults.add(FaultRule::always(*operation, Fault::Hold)));
+    }
+
+    /// Ends all holding, and lets what was held take effect; returns how many requests that were.
+    pub fn let_go(&self) -> usize {
+        self.inner.state.lock().faults.end_holding();
+        self.release()
+    }
+
     /// How many requests are in flight.
     pub fn in_flight(&self) -> usize {
         let state = self.inner.state.lock();

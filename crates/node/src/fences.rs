@@ -6,7 +6,8 @@ use crate::node::Inner;
 use manager::{CellRecord, NodeRecord};
 use std::sync::Arc;
 use std::time::Duration;
-use target::{FenceKey, FenceKind, Target, TargetControl, TargetFailure, Writer};
+use target::limits::CONTROL_DEADLINE;
+use target::{FenceError, FenceKey, FenceKind, Target, TargetControl, TargetFailure, Writer};
 use types::{DeviceId, NodeId, Token};
 
 /// Pause after a device could not take its fences.
@@ -24,26 +25,29 @@ pub(crate) fn fences_of(cell: &CellRecord) -> Vec<Writer> {
 
 /// Who fences a device's writers.
 enum Control<'a> {
-    Here(&'a Target),
+    Here(&'a Arc<Target>),
     There(TargetControl),
 }
 
 impl Inner {
-    /// Keeps the fences of this node's targets as the manager has them.
-    pub(crate) async fn keep_fences(self: Arc<Self>) {
+    /// Keeps the fences of one of this node's targets as the manager has them. Each by itself: a disk that hangs keeps none from the others.
+    pub(crate) async fn keep_fences(self: Arc<Self>, target: Arc<Target>) {
+        let device = target.device();
         let mut changes = self.manager.changes();
         let mut loaded = None;
-        loop {
+        // One that has failed takes no appends, fenced or not, and no fences.
+        while device.poisoned_by().is_none() {
             if let Some(cell) = self.manager.snapshot().cell(CELL).cloned()
                 && loaded.as_ref() != Some(&(cell.view_number(), cell.fences.clone()))
             {
-                match self.load_fences(&cell).await {
+                let fences: Vec<_> = fences_of(&cell).iter().map(|writer| (writer.key, writer.token)).collect();
+                match target.load_fences(&fences).await {
                     Ok(()) => {
-                        self.vitals.change(|present| present.fences = cell.view_number());
+                        self.vitals.change(|present| present.fences.insert(device.id(), cell.view_number()));
                         loaded = Some((cell.view_number(), cell.fences.clone()));
                     }
                     Err(error) => {
-                        tracing::error!(%error, "a device can't take its fences");
+                        tracing::error!(device = device.id().0, %error, "a device can't take its fences");
                         self.env.sleep(RETRY_PAUSE).await;
                         continue;
                     }
@@ -55,23 +59,13 @@ impl Inner {
         }
     }
 
-    async fn load_fences(&self, cell: &CellRecord) -> Result<(), target::FenceError> {
-        let fences: Vec<_> = fences_of(cell).iter().map(|writer| (writer.key, writer.token)).collect();
-        // A failed device takes no appends, fenced or not, and no fences: the others don't wait for it.
-        let working = self.targets.iter().filter(|target| target.device().poisoned_by().is_none());
-        for target in working {
-            target.load_fences(&fences).await?;
-        }
-        Ok(())
-    }
-
     /// Fences these writers at a device, drains it and seals its open zones.
     pub(crate) async fn fence_and_seal(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
         match self.control_of(device)? {
             Control::Here(target) => {
                 for fence in fences {
-                    let fenced = target.fence_and_seal(fence.key, fence.token).await;
-                    fenced.map_err(|error| failure(device, error))?;
+                    let (target, Writer { key, token }) = (target.clone(), *fence);
+                    self.in_time(device, async move { target.fence_and_seal(key, token).await }).await?;
                 }
             }
             Control::There(control) => {
@@ -89,16 +83,41 @@ impl Inner {
         match self.control_of(device)? {
             Control::Here(target) => {
                 for fence in fences {
-                    target.raise_fence(fence.key, fence.token).await.map_err(|error| failure(device, error))?;
+                    let (target, Writer { key, token }) = (target.clone(), *fence);
+                    self.in_time(device, async move { target.raise_fence(key, token).await }).await?;
                 }
-                target.drain().await;
-                Ok(())
+                let target = target.clone();
+                let drained = async move {
+                    target.drain().await;
+                    Ok(())
+                };
+                self.in_time(device, drained).await
             }
             Control::There(control) => {
                 for fence in fences {
                     control.raise_fence(*fence).await?;
                 }
                 control.drain().await
+            }
+        }
+    }
+
+    /// What a device of this node is to do, for as long as another node's may take for it: its disk may hang. It goes on when nobody waits any more.
+    async fn in_time(
+        &self,
+        device: DeviceId,
+        work: impl Future<Output = Result<(), FenceError>> + Send + 'static,
+    ) -> Result<(), TargetFailure> {
+        let working = self.env.spawn(work);
+        tokio::select! {
+            biased;
+            ended = working => match ended {
+                Ok(ended) => ended.map_err(|error| failure(device, error)),
+                Err(error) => Err(failure(device, error)),
+            },
+            () = self.env.sleep(CONTROL_DEADLINE) => {
+                env::mark("node: a local fence was given up");
+                Err(failure(device, format!("its disk has not answered for {} s", CONTROL_DEADLINE.as_secs())))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Heartbeats to the manager's leader; its answers are the gateway's lease.
 
+use crate::hanging::is_out;
 use crate::node::Inner;
 use crate::vitals::Present;
 use crate::{CELL, HEARTBEATS};
@@ -68,14 +69,9 @@ impl Inner {
             recovered: !undecided.is_empty() && status.recovered.is_superset(&undecided),
             unreachable_gateways: unreachable_gateways.into_iter().filter(|gateway| Some(*gateway) != own).collect(),
             unreachable_devices: far.chain(present.unreachable_devices.iter().copied()).collect(),
-            failed_devices: self
-                .targets
-                .iter()
-                .filter(|target| target.device().poisoned_by().is_some())
-                .map(device_id)
-                .collect(),
+            failed_devices: self.targets.iter().filter(|target| is_out(present, target)).map(device_id).collect(),
             devices: self.targets.iter().map(report).collect(),
-            fences: present.fences,
+            fences: self.fences(present),
             applied: state.applied().0,
         }
     }

@@ -342,13 +342,14 @@ impl OpenNode {
         assert!(services.0.set(late).is_ok(), "a node starts once");
         let mut tasks = vec![
             listening,
-            Ending(env.spawn(inner.clone().keep_fences())),
             Ending(env.spawn(inner.clone().run_overseer())),
             Ending(env.spawn(inner.clone().ping_others())),
+            Ending(env.spawn(inner.clone().watch_disks())),
             Ending(env.spawn(inner.clone().send_heartbeats())),
             Ending(env.spawn(inner.clone().forget_replaced())),
             Ending(env.spawn(inner.clone().end_with_manager())),
         ];
+        tasks.extend(inner.targets.iter().map(|target| Ending(env.spawn(inner.clone().keep_fences(target.clone())))));
         if roles.has(Role::Gateway) {
             tasks.push(Ending(env.spawn(inner.clone().live())));
         }
@@ -385,7 +386,7 @@ impl Node {
     }
 
     pub fn status(&self) -> NodeStatus {
-        let fences = self.inner.vitals.get().fences;
+        let fences = self.inner.fences(&self.inner.vitals.get());
         NodeStatus { id: self.inner.id, serves: self.inner.engine.serving().is_some(), fences }
     }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod counters;
 mod faults;
 mod fences;
+mod hanging;
 mod histories;
 mod joining;
 mod remove;

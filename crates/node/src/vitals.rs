@@ -3,7 +3,7 @@
 use logstore::LogStore;
 use manager::Registered;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::Notify;
 use types::{DeviceId, NodeId, ViewNumber};
 
@@ -22,8 +22,10 @@ pub(crate) struct Present {
     /// The incarnation's engine, from when it is opened.
     pub store: Option<LogStore>,
     pub founding_done: bool,
-    /// The view whose fences all local targets hold.
-    pub fences: ViewNumber,
+    /// The view whose fences each local target holds; none before it holds any.
+    pub fences: BTreeMap<DeviceId, ViewNumber>,
+    /// Local targets whose disks hang, or have not got all fences since.
+    pub hanging: BTreeSet<DeviceId>,
     /// Nodes that do not answer.
     pub silent_nodes: BTreeSet<NodeId>,
     /// Devices in the table that this gateway could not get hold of.
@@ -35,7 +37,7 @@ impl Vitals {
         self.present.lock().clone()
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut Present)) {
-        change(&mut self.present.lock());
+    pub fn change<T>(&self, change: impl FnOnce(&mut Present) -> T) -> T {
+        change(&mut self.present.lock())
     }
 }

@@ -34,7 +34,8 @@ use std::sync::Arc;
 
 use device::admission::{Admissions, Ticket};
 use device::{
-    AppendClass, AppendDone, AppendOrder, Device, FrameBuf, LogVector, NotesKind, ReadError, ResetError, Tried, Walk,
+    AppendClass, AppendDone, AppendError, AppendOrder, Device, FrameBuf, LogVector, NotesKind, ReadError, ResetError, Tried,
+    Walk,
 };
 use disk::DiskError;
 use env::{Env, Instant};
@@ -44,6 +45,8 @@ use types::{Activation, ErrorKind, Place, Token, ZoneIndex};
 pub use crate::control::TargetControl;
 pub use crate::error::{AppendRefused, FenceError, TargetOpenError};
 use crate::fences::Fences;
+use crate::limits::OWN_APPEND_DEADLINE;
+use crate::log::OwnAppends;
 pub use crate::log::{
     FrameRead, LocalTarget, LogAppend, LogEvent, LogFrame, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure,
     WalkRange, Writer, append_wait,
@@ -58,6 +61,7 @@ pub struct Target {
     env: Env,
     fences: Fences,
     admissions: Admissions,
+    own_appends: Arc<OwnAppends>,
     /// One raise at a time: the table is written whole.
     raising: tokio::sync::Mutex<()>,
     /// One reset at a time: between the look at a zone's activation and its reset no other one fits.
@@ -110,6 +114,7 @@ impl Target {
             env: env.clone(),
             fences,
             admissions: Admissions::default(),
+            own_appends: Arc::default(),
             raising: tokio::sync::Mutex::default(),
             resetting: tokio::sync::Mutex::default(),
         }
@@ -132,6 +137,15 @@ impl Target {
         let order = AppendOrder { done, token: tag, deadline, ticket: Some(ticket) };
         self.device.append_order(class, frame_bytes, compose, order)?;
         Ok(())
+    }
+
+    /// Answers the appends of this process's own gateway that have waited too long for a disk that hangs: nobody knows whether they will land.
+    pub fn give_up_own_appends(&self) {
+        if self.device.hangs() {
+            let reason = format!("its disk has not answered for {} s", OWN_APPEND_DEADLINE.as_secs());
+            let error = AppendError::Unanswered { device: self.device.id(), reason: reason.into() };
+            self.own_appends.give_up(self.env.now(), &error);
+        }
     }
 
     /// [`Device::try_read`].

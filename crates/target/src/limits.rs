@@ -4,13 +4,15 @@ use std::time::Duration;
 
 /// How long an append to another node may take, from its call to its answer; the target does not submit it to the disk later.
 pub const APPEND_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a read may take.
+/// An append from the same process is not submitted to the disk later than this, and is given up then, if the disk hangs.
+pub const OWN_APPEND_DEADLINE: Duration = device::limits::HANG_TIME;
+/// How long a read may take; in a cell also one from the same process.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a reset, the finishing of zones, or a question may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long one page of a walk may take: without any frame it reads a whole zone.
 pub const WALK_DEADLINE: Duration = Duration::from_secs(60);
-/// How long a fence, a drain or a seal may take.
+/// How long a fence, a drain or a seal may take; of a target in the same process too (`node`).
 pub const CONTROL_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How old the known state of another node's device gets.

@@ -7,6 +7,7 @@
 //! far away. What decides is decided by the target: an append may find no room, a reset may find another activation.
 
 mod local;
+mod own;
 mod walk;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use types::{Activation, DeviceId, ErrorKind, Place, Token, ZoneIndex};
 use crate::{FenceKey, FenceKind};
 
 pub use crate::log::local::LocalTarget;
+pub(crate) use crate::log::own::OwnAppends;
 pub use crate::log::walk::{LogEvent, LogFrame, LogWalk, WalkRange};
 
 /// Who writes, and under which token.
@@ -89,8 +91,8 @@ pub trait LogTarget: Send + Sync {
     /// Bytes that the open zone of a stream still takes. A hint.
     fn open_room(&self, stream: ZoneStream) -> u64;
 
-    /// Whether the device takes writes, as far as is known. False once a write on it has failed; the target being out of reach
-    /// says nothing about it.
+    /// Whether the device takes writes, as far as is known. False once a write on it has failed, and of one on another node while its
+    /// disk hangs; the target being out of reach says nothing about it.
     fn is_writable(&self) -> bool;
 
     /// Makes a finished zone free, durably, if it still is in this activation.

@@ -194,7 +194,8 @@ impl Served {
     fn state(&self) -> TargetState {
         let device = self.target.device();
         TargetState {
-            is_writable: device.poisoned_by().is_none(),
+            // Copies are not made on a disk that hangs, and those on it are read last.
+            is_writable: device.poisoned_by().is_none() && !device.hangs(),
             usage: device.usage(),
             open_room: [ZoneStream::Ordered, ZoneStream::Relocated, ZoneStream::Meta].map(|stream| device.open_room(stream)),
             zones: device.zones(),

@@ -75,4 +75,7 @@ pub fn register(registry: &Registry, device: &Arc<Device>) {
     let help = "1 after a failed write, from which on the device is only read";
     registry
         .gauge("trilith_target_read_only_state", help, &labels, move || f64::from(u8::from(poisoned.poisoned_by().is_some())));
+    let watched = device.clone();
+    let help = "For how long the disk has owed an answer: the oldest write under way, or since when no read has ended; 0 while nothing is under way";
+    registry.gauge("trilith_disk_owes_answer_seconds", help, &labels, move || watched.owes_answer_for().as_secs_f64());
 }

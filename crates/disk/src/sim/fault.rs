@@ -46,6 +46,11 @@ impl FaultRule {
         FaultRule { operation, range: None, skip: 0, times: 1, fault }
     }
 
+    /// Every `operation` meets `fault`.
+    pub fn always(operation: Operation, fault: Fault) -> FaultRule {
+        FaultRule { operation, range: None, skip: 0, times: u64::MAX, fault }
+    }
+
     /// Every `operation` that touches `range` meets `fault`.
     pub fn always_in(range: Range<u64>, operation: Operation, fault: Fault) -> FaultRule {
         FaultRule { operation, range: Some(range), skip: 0, times: u64::MAX, fault }
@@ -107,6 +112,10 @@ impl Faults {
     pub(super) fn add(&mut self, rule: FaultRule) {
         assert!(rule.makes_sense(), "{:?} cannot happen to a {}", rule.fault, rule.operation);
         self.rules.push(rule);
+    }
+
+    pub(super) fn end_holding(&mut self) {
+        self.rules.retain(|rule| rule.fault != Fault::Hold);
     }
 
     /// The fault that an operation meets.

@@ -410,3 +410,26 @@ async fn the_same_seed_gives_the_same_storm() {
     assert_ne!(first, storm(10).await);
     assert!(first.0.iter().flatten().count() > 10);
 }
+
+#[tokio::test]
+async fn a_disk_that_hangs_answers_nothing_until_it_is_let_go() {
+    let disk = disk(1);
+    put(&disk, 0, 1, Durability::Durable).await.unwrap();
+    disk.hang();
+    let answers = Arc::new(AtomicUsize::new(0));
+    submit(&disk, 0, 2, Durability::Durable, &answers);
+    let read = Request::Read { offset: 0, buf: AlignedBuf::for_read(BLOCK_BYTES), mode: ReadMode::Direct };
+    let requests = [Request::Flush, Request::Allocate { offset: 0, len: BLOCK }, read];
+    let ask = |request: Request| {
+        let disk = disk.clone();
+        tokio::spawn(async move { disk.ask(request).await })
+    };
+    let waiting = requests.map(ask);
+    tokio::task::yield_now().await;
+    assert_eq!((disk.in_flight(), answers.load(Ordering::SeqCst), disk.peek(0, 1)), (4, 0, vec![1]));
+    assert_eq!(disk.let_go(), 4);
+    for request in waiting {
+        request.await.unwrap().unwrap();
+    }
+    assert_eq!((answers.load(Ordering::SeqCst), get(&disk, 0).await.unwrap()), (1, 2));
+}

@@ -3,7 +3,7 @@
 use crate::{Node, NodeOptions, Role, Roles};
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, DeviceStats, FormatOptions};
-use disk::{Disk, DiskStats, Fault, FaultRule, Operation, SimDisk, SimOptions};
+use disk::{Disk, DiskStats, Fault, FaultOdds, FaultRule, Operation, SimDisk, SimOptions};
 use engine::ObjectEngine;
 use env::Env;
 use format::superblock::FIRST_REGION_BYTE;
@@ -160,6 +160,21 @@ impl Machine {
     /// The next write to the machine's device fails, which is the end of it.
     pub fn fail_device(&self) {
         self.data.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
+    }
+
+    /// The disk of the machine's device answers nothing until it is let go.
+    pub fn hang_device(&self) {
+        self.data.hang();
+    }
+
+    /// Nothing of the device is in the page cache any more, or will be.
+    pub fn empty_page_cache(&self) {
+        self.data.set_odds(FaultOdds { cache_miss: 1_000_000, ..FaultOdds::default() });
+    }
+
+    /// Returns how many requests it has held.
+    pub fn let_device_go(&self) -> usize {
+        self.data.let_go()
     }
 
     /// Writes to the machine's part of the manager's log fail from here on, which is the end of that.

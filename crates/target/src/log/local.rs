@@ -4,12 +4,13 @@ use std::future::ready;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use device::{AppendError, Device, LogVector, PieceOfFrame, Tried, Usage, ZoneInfo, ZoneStream};
+use device::{AppendError, Device, LogVector, PieceOfFrame, ReadError, Tried, Usage, ZoneInfo, ZoneStream};
 use env::Env;
 use format::frame::FrameView;
 use net::BoxFuture;
 use types::{Activation, DeviceId, Place, ZoneIndex};
 
+use crate::limits::{OWN_APPEND_DEADLINE, READ_DEADLINE};
 use crate::log::{FrameRead, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, Writer};
 use crate::{AppendCall, AppendRefused, Target};
 
@@ -32,6 +33,39 @@ impl LocalTarget {
     fn device(&self) -> &Arc<Device> {
         self.target.device()
     }
+
+    /// Nobody else could answer, nor write to other devices meanwhile: what a disk does not answer is waited for.
+    fn is_alone(&self) -> bool {
+        self.writer == Writer::ALONE
+    }
+
+    /// [`Target::append`], given up when the disk hangs ([`Target::give_up_own_appends`]).
+    fn append_in_time(&self, call: AppendCall, compose: impl FnOnce(&mut [u8])) -> Result<(), AppendRefused> {
+        let own = &self.target.own_appends;
+        let deadline = self.target.env.now() + OWN_APPEND_DEADLINE;
+        let number = own.begin(deadline, call.done, call.tag);
+        let call = AppendCall { deadline: Some(deadline), done: own.clone(), tag: number, ..call };
+        let appended = self.target.append(call, compose);
+        if appended.is_err() {
+            own.forget(number);
+        }
+        appended
+    }
+
+    /// A read that takes no longer than one from another node may. What the page cache has is there at the first look, and no timer is set for it.
+    async fn in_time<T>(&self, reading: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadFailure> {
+        if self.is_alone() {
+            return Ok(reading.await?);
+        }
+        tokio::select! {
+            biased;
+            read = reading => Ok(read?),
+            () = self.target.env.sleep(READ_DEADLINE) => {
+                let (device, seconds) = (self.id(), READ_DEADLINE.as_secs());
+                Err(ReadFailure::Unavailable(format!("device {device} has not answered for {seconds} s")))
+            }
+        }
+    }
 }
 
 impl LogTarget for LocalTarget {
@@ -47,7 +81,8 @@ impl LogTarget for LocalTarget {
         let LogAppend { class, frame_bytes, done, tag } = append;
         let Writer { key, token } = self.writer;
         let call = AppendCall { class, frame_bytes, writer: key, token, deadline: None, done, tag };
-        self.target.append(call, compose).map_err(|refused| match refused {
+        let appended = if self.is_alone() { self.target.append(call, compose) } else { self.append_in_time(call, compose) };
+        appended.map_err(|refused| match refused {
             AppendRefused::Device(error) => error,
             refused => AppendError::Refused { device: self.id(), kind: refused.kind(), reason: refused.to_string().into() },
         })
@@ -62,7 +97,7 @@ impl LogTarget for LocalTarget {
 
     fn read(&self, place: Place, expected_bytes: usize) -> BoxFuture<'_, Result<FrameRead, ReadFailure>> {
         Box::pin(async move {
-            let frame = self.target.read(place, expected_bytes).await?;
+            let frame = self.in_time(self.target.read(place, expected_bytes)).await?;
             let engine_header = Bytes::copy_from_slice(frame.engine_header());
             Ok(FrameRead { engine_header, payload: frame.into_payload() })
         })
@@ -70,7 +105,7 @@ impl LogTarget for LocalTarget {
 
     fn read_piece(&self, place: Place, wanted: PieceOfFrame) -> BoxFuture<'_, Result<PieceRead, ReadFailure>> {
         Box::pin(async move {
-            let piece = self.device().read_piece(place, &wanted).await?;
+            let piece = self.in_time(self.device().read_piece(place, &wanted)).await?;
             let engine_header = Bytes::copy_from_slice(piece.engine_header());
             Ok(PieceRead { engine_header, payload_bytes: piece.view().payload().len(), piece: piece.into_payload() })
         })
