@@ -92,8 +92,8 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     refuse_copy(settings, env, &place, network.clone()).await?;
     let register = register(settings, env, &place, roles)?;
     let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
-    let opened = Node::open(env, options).await?;
-    place.note_member(&settings.data)?;
+    let note = || place.note_member(&settings.data).map_err(|error| format!("{error:#}"));
+    let opened = Node::open_noting(env, options, note).await?;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
