@@ -138,7 +138,7 @@ impl Inner {
         }
         self.checkpoint().await?;
         // Other gateways look places up too: none resets before all have applied the moves.
-        if !self.retire_places().await {
+        if !self.retire_places().await || self.check_leads().is_err() {
             return Ok(collected);
         }
         collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;

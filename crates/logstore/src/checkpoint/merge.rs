@@ -76,7 +76,8 @@ impl Inner {
         mut writer: RunWriter,
     ) -> Result<Option<Run>, EngineError> {
         let oldest = manifest.runs.last().map(|run| run.run);
-        let is_bottom = oldest == runs.last().map(|run| run.id());
+        // A run that is written anew alone forgets nothing: another one may have a row that a tombstone in it hides.
+        let is_bottom = oldest == runs.last().map(|run| run.id()) && (runs.len() > 1 || manifest.runs.len() == 1);
         // What is on a device that is away is not known to be gone.
         let is_whole = manifest.start.iter().all(|(device, _)| self.targets.device(*device).is_some());
         let mut sources = Vec::new();

@@ -69,14 +69,18 @@ impl Unfollowed {
 
 /// Applies changes until the engine is dropped or leaves its cell.
 pub(super) async fn run(inner: Weak<Inner>, mut followed: Unfollowed) {
+    // Whether the newest manifest that was told is adopted. If not, an answer to `Retire` would say of this gateway what is not so: that it needs nothing of
+    // what the leader's checkpoints have.
+    let mut is_level = true;
     while let Some(follow) = followed.next().await {
         let Some(inner) = inner.upgrade() else { return };
         let Some(member) = &inner.member else { return };
         match follow {
-            Follow::Installed(bytes) => inner.follow_installed(member, &bytes).await,
+            Follow::Installed(bytes) => is_level = inner.follow_installed(member, &bytes).await,
             Follow::Relocated { old, name, is_fresh } => inner.follow_relocated(member, &old, *name, is_fresh),
             // Everything before it is applied.
-            Follow::Retire { from, question } => member.push(from, &Item::Retired { question }),
+            Follow::Retire { from, question } if is_level => member.push(from, &Item::Retired { question }),
+            Follow::Retire { .. } => env::mark("gateway: a question not answered behind a manifest that was passed over"),
             // Whoever asked may have gone.
             Follow::Reached(asked) => drop(asked.send(())),
         }
@@ -87,27 +91,32 @@ pub(super) async fn run(inner: Weak<Inner>, mut followed: Unfollowed) {
 }
 
 impl Inner {
-    async fn follow_installed(self: &Arc<Self>, member: &Member, bytes: &[u8]) {
+    /// Whether this gateway has what that manifest names.
+    async fn follow_installed(self: &Arc<Self>, member: &Member, bytes: &[u8]) -> bool {
         let manifest = match Manifest::decode(bytes) {
             Ok(manifest) => manifest,
-            Err(error) => return tracing::error!(%error, "the leader sent a manifest that can't be read"),
+            Err(error) => {
+                tracing::error!(%error, "the leader sent a manifest that can't be read");
+                return false;
+            }
         };
         if self.has_adopted(&manifest).await {
-            return;
+            return true;
         }
         // Without all that it covers it is not adopted: who recovers takes what the index lacks of a covered epoch for replaced. The recovery's
         // own checkpoint is the next one.
         if !self.wait_for_end_of(manifest.epoch).await {
-            return;
+            return false;
         }
         while let Err(error) = self.adopt(manifest.clone()).await {
             tracing::warn!(%error, "a checkpoint of the leader can't be read yet");
             tokio::select! {
                 biased;
-                () = member.deposed() => return,
+                () = member.deposed() => return false,
                 () = self.env.sleep(RETRY_PAUSE) => {}
             }
         }
+        true
     }
 
     fn follow_relocated(&self, member: &Member, old: &Places, name: NameEntry, is_fresh: bool) {

@@ -36,24 +36,24 @@ impl LogStore {
 
 impl Inner {
     async fn gather_maps(self: &Arc<Self>, member: &Member) -> Result<(), EngineError> {
-        member.progress.wait_for(|_| member.all_carried() && member.heard.lock().undecided.is_empty()).await;
-        let (unsaved, epoch, installed) = {
-            let mut heard = member.heard.lock();
-            let epoch = heard.hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default();
-            let installed = heard.hello.values().filter_map(|(_, installed)| *installed).max().unwrap_or_default();
-            (std::mem::take(&mut heard.unsaved), epoch, installed)
-        };
+        let mut unsaved = Vec::new();
         // The newest: one that was merged since, without another epoch, names runs whose zones may be reset already, and it was told to those who
         // were members then.
-        loop {
-            if self.remembered.reach().await.is_ok() {
-                member.choose_checkpoint();
-                if self.load_newer_manifest(installed).await? {
-                    break;
-                }
+        let epoch = loop {
+            member.progress.wait_for(|_| member.all_carried() && member.heard.lock().undecided.is_empty()).await;
+            let (view, epoch, installed) = {
+                let mut heard = member.heard.lock();
+                unsaved.append(&mut heard.unsaved);
+                let epoch = heard.hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default();
+                let installed = heard.hello.values().filter_map(|(_, installed)| *installed).max().unwrap_or_default();
+                (heard.view, epoch, installed)
+            };
+            let is_reached = self.remembered.reach().await.is_ok();
+            if is_reached && member.choose_checkpoint(view) && self.load_newer_manifest(installed).await? {
+                break epoch;
             }
             self.env.sleep(MANIFEST_LOOK).await;
-        }
+        };
         let covered = self.remembered.epoch();
         self.begin_at(member, epoch.max(Epoch(covered.0 + 1)));
         self.absorb(unsaved, covered);
@@ -87,16 +87,16 @@ impl Inner {
     }
 
     /// Takes in names that no checkpoint has, from all members: the newest of each counts, and of one order the last place.
-    /// What the checkpoint of epoch `covered` has is as new as what a member tells of that time: it may not have heard of a move.
+    /// The checkpoint of epoch `covered` has all that there was until then, or what replaced it: who tells of it has not adopted that checkpoint yet,
+    /// and may not have heard of a move, or of a deletion that is forgotten by now.
     fn absorb(&self, mut unsaved: Vec<NameEntry>, covered: Epoch) {
         unsaved.sort_by_key(|name| (name.entry.order, name.entry.epoch));
-        for name in unsaved {
+        for name in unsaved.into_iter().filter(|name| name.entry.epoch > covered) {
             let entry = name.entry;
             let mut keys = self.shard(&entry.hash).lock();
             let known = keys.index().newest(&entry.hash);
             match known {
                 Some(known) if known.order > entry.order => continue,
-                Some(known) if known.order == entry.order && entry.epoch <= covered => continue,
                 Some(known) if known.order == entry.order => drop(keys.index_mut().relocate(&known.places, entry)),
                 _ => drop(keys.index_mut().publish(entry)),
             }

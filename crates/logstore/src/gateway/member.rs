@@ -264,10 +264,21 @@ impl Member {
     }
 
     /// From here on a gateway that joins reads no newer checkpoint, and says so in each view as those do that have joined: else a recovery would not walk what this
-    /// one's lacks and a newer one has.
-    pub fn choose_checkpoint(&self) {
+    /// one's lacks and a newer one has. False if the view is not that one any more: in another one it may have said that it has chosen none, and what was under
+    /// way there must be decided first.
+    pub fn choose_checkpoint(&self, view: ViewNumber) -> bool {
         let _no_installation = self.changing.lock();
-        self.has_checkpoint.store(true, Ordering::Release);
+        if self.has_chosen_checkpoint() {
+            return true;
+        }
+        let (is_same, is_decided) = {
+            let heard = self.heard.lock();
+            (heard.view == view, heard.undecided.is_empty())
+        };
+        if is_same && is_decided {
+            self.has_checkpoint.store(true, Ordering::Release);
+        }
+        is_same && is_decided
     }
 
     /// Whether it has a checkpoint, or is about to read the one that it has chosen. Until then it is going to have the newest.

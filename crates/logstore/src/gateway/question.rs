@@ -102,8 +102,9 @@ impl Member {
         let question = self.put(item);
         tokio::select! {
             biased;
-            () = self.questions.all_answered(question.number) => true,
+            // First: an answer that comes behind another view was not meant for this one.
             () = self.view_after(question.view) => false,
+            () = self.questions.all_answered(question.number) => true,
             () = inner.env.sleep(patience) => false,
         }
     }

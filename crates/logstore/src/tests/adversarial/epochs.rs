@@ -300,6 +300,66 @@ fn who_joins_with_an_older_checkpoint_is_told_what_that_lacks() {
     });
 }
 
+/// In a view in which it has said that it has none, one that joins chooses no checkpoint before what a removed gateway had under way is decided: the leader
+/// may install a newer one meanwhile, from which it walks.
+#[test]
+fn who_joins_chooses_no_checkpoint_in_a_view_that_it_has_not_waited_for() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(184, 2).await);
+        let [leader, second] = &rig.gateways()[..] else { panic!("two gateways") };
+        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
+        let joining = rig.env.spawn({
+            let (rig, manifests) = (rig.clone(), manifests.clone());
+            async move { rig.join_by(manifests).await }
+        });
+        rig.env.sleep(A_WHILE).await;
+        let third = rig.gateways()[2].inner.clone();
+        let member = third.member.as_ref().unwrap();
+        let waited_for = member.view().number();
+        // The leader does not come to decide anything.
+        let recovers_later = leader.inner.checkpoints.lock().await;
+        rig.kill(second);
+        let removal = removing(&rig, &[1]);
+        rig.env.sleep(A_WHILE).await;
+        let present = member.view().number();
+        assert!(present > waited_for && !member.heard.lock().undecided.is_empty());
+        assert!(!member.choose_checkpoint(waited_for) && !member.choose_checkpoint(present));
+        drop(recovers_later);
+        removal.await.unwrap();
+        manifests.is_reached.change(|is_reached| *is_reached = true);
+        joining.await.unwrap();
+        assert!(member.has_chosen_checkpoint());
+    });
+}
+
+/// The gateway that deleted an object can't tell one member, which keeps the object that no checkpoint has, as far as it knows; all others have forgotten the
+/// deletion. Caught: one that joins, hears of the object from that member alone, and takes it for news.
+#[test]
+fn what_a_checkpoint_covers_is_no_news_to_who_joins() {
+    simulate(async {
+        let rig = CellRig::new(185, 3).await;
+        let gateways = rig.gateways();
+        let [leader, lagging, writer] = &gateways[..] else { panic!("three gateways") };
+        put(leader, "key", "deleted").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        writer.delete(&key("key"), Condition::None).await.unwrap();
+        rig.hold(writer, lagging, true);
+        rig.env.sleep(A_WHILE).await;
+        for _ in 0..4 {
+            put(leader, "other", "of no account").await.unwrap();
+            rig.env.sleep(A_WHILE).await;
+            leader.inner.checkpoint().await.unwrap();
+        }
+        leader.inner.merge(leader.inner.names.layers().runs, 1).await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        let joined = rig.join().await;
+        rig.hold(writer, lagging, false);
+        rig.env.sleep(A_WHILE).await;
+        assert_eq!(get(&joined, "key").await, None);
+        all_read(&rig, "key", None).await;
+    });
+}
+
 /// A gateway is removed while another joins. Caught: one that joins and says that it has no checkpoint, as if it lagged. All logs were walked from their
 /// starts, and everything that the removed gateway had ever written was told to all.
 #[test]
