@@ -12,7 +12,7 @@ use crate::cluster::world::World;
 use crate::trace::Trace;
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkError;
-use chunkstore::limits::{CONTACT_LEASE, FORWARD_PATIENCE, IDLE_LOOK, LOAD_INTERVAL};
+use chunkstore::limits::{CONTACT_LEASE, IDLE_LOOK, LOAD_INTERVAL};
 use env::MachineUse;
 use format::chunk_id::ChunkId;
 use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
@@ -136,11 +136,11 @@ fn puts_go_on_when_a_shard_is_full() {
     });
 }
 
-/// Whatever the node did, and whether its links end or go silent: who meets it first waits up to 5 s, then only who tries whether it is back.
+/// Whatever the node did, and whether its links end or go silent. It may have led the shard's unit, and then puts wait for another leader; else who meets it waits,
+/// and then only who tries whether it is back.
 #[test]
 fn the_end_of_one_node_of_four_is_felt_for_a_moment() {
-    const FIRST: Duration = Duration::from_secs(5);
-    const TRIAL: Duration = FORWARD_PATIENCE.saturating_add(USUAL);
+    const MOST: Duration = Duration::from_secs(6);
     const USUAL: Duration = Duration::from_millis(300);
     const CALLS: usize = 40;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -172,9 +172,8 @@ fn the_end_of_one_node_of_four_is_felt_for_a_moment() {
                 waits.extend([got - began, world.env.now() - got]);
             }
             let case = format!("node {victim}, silent: {is_silent}: {waits:?}");
-            let (first, later) = waits.split_at(2);
-            assert!(first.iter().all(|wait| *wait <= FIRST) && later.iter().all(|wait| *wait <= TRIAL), "{case}");
-            assert!(later.iter().filter(|wait| **wait > USUAL).count() < CALLS / 5, "{case}");
+            assert!(waits.iter().all(|wait| *wait <= MOST), "{case}");
+            assert!(waits.iter().filter(|wait| **wait > USUAL).count() <= CALLS / 4, "{case}");
         });
     }
 }
