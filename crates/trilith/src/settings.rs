@@ -43,7 +43,7 @@ pub struct ServeArgs {
     /// Root access key, 3 characters or more [default: made at the first start, kept in the data folder]
     #[arg(long, env = "TRILITH_ROOT_USER")]
     pub root_user: Option<String>,
-    /// Root secret key, 8 characters or more
+    /// Root secret key, 8 characters or more. Others on this machine can see it here, not in the environment variable
     #[arg(long, env = "TRILITH_ROOT_PASSWORD", hide_env_values = true)]
     pub root_password: Option<String>,
     /// Buckets to make if absent, separated by commas

@@ -83,10 +83,11 @@ pub struct InitArgs {
 /// A node that joins.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Example:\n  trilith cluster join TOKEN --via 10.0.0.1:9002 --cluster-addr 10.0.0.2:9002\n  trilith serve"
+    after_help = "Example, which asks for the token and takes it from no list of processes:\n  trilith cluster join - --via 10.0.0.1:9002 --cluster-addr 10.0.0.2:9002\n  trilith serve"
 )]
 pub struct JoinArgs {
-    /// What `trilith cluster token` prints on a node of the cluster
+    /// What `trilith cluster token` prints on a node of the cluster; - reads it from standard input. Others on this machine can see what stands here
+    #[arg(env = "TRILITH_CLUSTER_TOKEN", hide_env_values = true)]
     pub token: String,
     /// Cluster addresses of nodes that belong to it, separated by commas
     #[arg(long, required = true, value_delimiter = ',')]

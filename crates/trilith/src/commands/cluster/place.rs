@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use env::Env;
 use net::RemoteCaller;
 use node::Role;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use types::NodeIdentity;
 
@@ -19,21 +20,33 @@ pub fn init(args: &InitArgs) -> anyhow::Result<()> {
     let connections = if token.tls { "TLS" } else { "plain TCP" };
     println!("{data} is the first node of a new cluster, {}. Its nodes are connected by {connections}.", token.cluster);
     println!("  start it       trilith serve --data {data}");
-    println!("  let others in  trilith cluster join {token} --via {}", args.node.cluster_addr);
-    println!("                 the token is a secret; `trilith cluster token --data {data}` prints it again");
+    println!("  let others in  trilith cluster join - --via {}", args.node.cluster_addr);
+    println!("                 it asks for the token, a secret, which `trilith cluster token --data {data}` prints");
     Ok(())
 }
 
 /// `trilith cluster join`. Changes nothing unless a node of the cluster says that the token is right.
 pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
-    let token: Token = args.token.parse()?;
+    let token: Token = match args.token.as_str() {
+        "-" => token_of_input()?.parse()?,
+        token => token.parse()?,
+    };
     let place = place(&env, &args.node, &token, args.via.clone())?;
     crate::commands::run(check(&env, &place))?;
     place.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
     println!("{data} is a node of cluster {}. Start it: trilith serve --data {data}", token.cluster);
     Ok(())
+}
+
+fn token_of_input() -> anyhow::Result<String> {
+    if io::stdin().is_terminal() {
+        eprint!("The cluster's token: ");
+    }
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).context("reading the token from standard input")?;
+    Ok(line.trim().to_owned())
 }
 
 /// `trilith cluster token`.

@@ -2,6 +2,7 @@
 
 use super::fixture::Cluster;
 use crate::server::{Home, PATIENCE, program, text};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -27,6 +28,25 @@ pub fn refused_serve(cluster: &Cluster, node: usize, data: &Path, more: &[&str])
     // It may have ended.
     drop(child.kill());
     refused(child.wait_with_output().unwrap())
+}
+
+/// Others see the arguments of a command, and who has the token has the cluster.
+#[test]
+fn a_join_takes_its_token_from_elsewhere_too() {
+    let cluster = Cluster::of_one();
+    let join = |data: &str| {
+        let (via, address) = (cluster.at(0), cluster.at(1));
+        let mut command = program();
+        command.args(["cluster", "join", "--via", &via, "--cluster-addr", &address, "--data", data]);
+        command
+    };
+    let (one, two) = (cluster.home.path("one"), cluster.home.path("two"));
+    let mut asks = join(show(&one)).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(asks.stdin.take().unwrap(), "{}", cluster.token).unwrap();
+    let asked = asks.wait_with_output().unwrap();
+    assert!(asked.status.success() && one.join("cluster.toml").exists(), "{}", text(&asked.stderr));
+    let told = join(show(&two)).env("TRILITH_CLUSTER_TOKEN", &cluster.token).output().unwrap();
+    assert!(told.status.success() && two.join("cluster.toml").exists(), "{}", text(&told.stderr));
 }
 
 #[test]
