@@ -14,12 +14,15 @@ use manager::{Manager, ShardRecord, Snapshot};
 use types::NodeId;
 
 use crate::limits::{MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
+use loads::Loads;
 
 /// The monitor of a node; it acts while that leads the manager.
 pub struct Monitor {
     pub env: Env,
     pub me: NodeId,
     pub manager: Arc<Manager>,
+    /// Who was heard of lately.
+    pub loads: Arc<Loads>,
     /// Of shards that it opens.
     pub shard_chunks: u64,
 }
@@ -41,7 +44,8 @@ impl Monitor {
             if !has_volumes || !self.manager.is_leader() || self.manager.fresh().await.is_err() {
                 continue;
             }
-            for change in changes(&self.manager.snapshot(), self.me) {
+            let heard = self.loads.recent().iter().map(|report| report.node).chain([self.me]).collect();
+            for change in changes(&self.manager.snapshot(), self.me, &heard) {
                 tracing::info!(?change, "the chunk store's shards are to change");
                 if let Err(error) = self.carry_out(change).await {
                     tracing::warn!(error, "a change of the chunk store's shards was not made");
@@ -63,12 +67,12 @@ impl Monitor {
 }
 
 /// What is to be changed now. `me` is surely there: whoever begins a unit comes first among its members.
-fn changes(state: &Snapshot, me: NodeId) -> Vec<Change> {
-    let able = able_nodes(state, me);
+fn changes(state: &Snapshot, me: NodeId, heard: &BTreeSet<NodeId>) -> Vec<Change> {
+    let able = able_nodes(state, me, heard);
     if able.is_empty() {
         return Vec::new();
     }
-    let hosting = least_used(able.clone(), state.shards().flat_map(|shard| &shard.hosts));
+    let hosting = least_used(able.clone(), heard, state.shards().flat_map(|shard| &shard.hosts));
     let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able, &hosting)).collect();
     if state.open_shard().is_none() {
         let members = fill(Vec::new(), &able, UNIT_MEMBERS, state);
@@ -95,19 +99,20 @@ fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &
     changes
 }
 
-/// Nodes with devices for chunks: this one first, then those that keep fewer units.
-fn able_nodes(state: &Snapshot, me: NodeId) -> Vec<NodeId> {
+/// Nodes with devices for chunks: this one first, then those that keep fewer units, and at last those that may be away: most founders of a unit have to be there.
+fn able_nodes(state: &Snapshot, me: NodeId, heard: &BTreeSet<NodeId>) -> Vec<NodeId> {
     let with_volumes: BTreeSet<NodeId> = state.volumes().filter_map(|volume| state.device(volume.device)?.node).collect();
     let (mut able, others): (Vec<NodeId>, Vec<NodeId>) = with_volumes.into_iter().partition(|node| *node == me);
-    able.extend(least_used(others, state.shards().flat_map(|shard| &shard.members)));
+    able.extend(least_used(others, heard, state.shards().flat_map(|shard| &shard.members)));
     able
 }
 
-/// Those first that are named less often: lookup units cost memory and requests, and nodes share them.
-fn least_used<'a>(mut nodes: Vec<NodeId>, named: impl Iterator<Item = &'a NodeId>) -> Vec<NodeId> {
+/// Of those that were heard of lately, and then of the others, those first that are named less often: lookup units cost memory and requests, and nodes share
+/// them.
+fn least_used<'a>(mut nodes: Vec<NodeId>, heard: &BTreeSet<NodeId>, named: impl Iterator<Item = &'a NodeId>) -> Vec<NodeId> {
     let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
     named.for_each(|node| *counts.entry(*node).or_default() += 1);
-    nodes.sort_by_key(|node| counts.get(node).copied().unwrap_or_default());
+    nodes.sort_by_key(|node| (!heard.contains(node), counts.get(node).copied().unwrap_or_default()));
     nodes
 }
 

@@ -106,7 +106,8 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
         LoadReporting { env: env.clone(), me, manager: manager.clone(), reach: reach.clone(), blocks: blocks.clone() };
     let balance = Balance::new(env, manager.clone(), UnitWays::new(env, reach.clone()), loads.clone());
     let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
-    let monitor = Monitor { env: env.clone(), me, manager: manager.clone(), shard_chunks: settings.shard_chunks };
+    let monitor =
+        Monitor { env: env.clone(), me, manager: manager.clone(), loads: loads.clone(), shard_chunks: settings.shard_chunks };
     let mut tasks: Vec<Task> =
         vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, units.clone()))];
     if has_stores {
