@@ -302,6 +302,9 @@ impl Leader {
             (Errand::Discard { era, resolved }, NodeAnswer::Departed | NodeAnswer::Absent | NodeAnswer::Dead { .. }) => {
                 vec![forget(copy, era, resolved)]
             }
+            // It was deleted meanwhile. Its node's reports may never come to say so: they name the lowest of the dead first, which wait to be forgotten until
+            // relocations that began before have ended, this one among them.
+            (Errand::Move { .. }, NodeAnswer::Dead { .. }) => vec![Order::Propose(ChunkCommand::Freed(vec![id]))],
             (Errand::Move { relocation, step }, _) => {
                 self.moves.get_mut(&relocation).map_or_else(Vec::new, |driver| driver.answered(step, place, answer, &self.lost))
             }

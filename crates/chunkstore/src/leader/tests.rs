@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use format::chunk_block::Era;
-use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration};
+use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, FormerCopy, Registration, Relocation};
 use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::{LookupChange, LookupUpdate};
 use types::DeviceId;
 
-use super::{Errand, Host, Leader, Order};
+use super::{Errand, Host, Leader, MoveStep, Order};
 use crate::lookup::{LookupHost, Received};
 use crate::maintenance::{Answer, MaintenanceUnit};
 use crate::message::{NodeAnswer, NodeRefusal, NodeRequest, Resolved};
@@ -110,6 +110,26 @@ fn a_host_that_stays_behind_gets_a_snapshot_once() {
     assert!(leader.reported(HOST, behind).is_empty());
     assert_eq!(snapshots(&leader.reported(HOST, behind)).len(), 1);
     assert!(leader.reported(HOST, behind).is_empty(), "it is on its way");
+}
+
+/// A mass deletion kept nodes' reports full with others, which waited for the relocation to end, and it waited for theirs: nothing of the shard was forgotten any more.
+#[test]
+fn what_a_relocation_finds_dead_has_ended() {
+    let (mut unit, mut leader, _) = leading();
+    register(&mut unit, &mut leader, 0);
+    let id = unit.index().next().expect("registered").0;
+    unit.apply(&ChunkCommand::Commit(id)).answer.expect("pending");
+    unit.apply(&ChunkCommand::Grant { device: DeviceId(1), first_block: 0, blocks: 1 }).answer.expect("granted");
+    let relocation = Relocation { id, from: Some(place(0)), to: Some(place(1)), is_lost: false };
+    unit.apply(&ChunkCommand::Relocate(relocation)).answer.expect("it is at rest");
+    assert_eq!(unit.moves_under_way(), 1);
+    for (step, at) in [(MoveStep::Depart, 0), (MoveStep::Take, 0), (MoveStep::Bring, 1)] {
+        let errand = Errand::Move { relocation: 0, step };
+        let orders = leader.answered(errand, id, place(at), &NodeAnswer::Dead { era: Era(1), is_settled: true });
+        assert_eq!(orders, [Order::Propose(ChunkCommand::Freed(vec![id]))]);
+    }
+    unit.apply(&ChunkCommand::Freed(vec![id])).answer.expect("taken");
+    assert_eq!(unit.moves_under_way(), 0);
 }
 
 /// The header with its end has rotted: it was asked to be forgotten ten times a second, for ever, and its space never came back.
