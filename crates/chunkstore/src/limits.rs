@@ -151,7 +151,7 @@ pub const CACHED_PAGES: usize = 4;
 pub const PAGE_PAUSE: Duration = Duration::from_millis(20);
 /// How often a page is read anew because another one has taken its place meanwhile.
 pub const MAX_PAGE_TRIES: u32 = 4;
-/// With so many rows in memory a leader looks for no more in pages.
+/// With so many rows of pages in memory a leader looks for no more there. Rows that no page has had yet don't count: they are there in any case.
 pub const MAX_SWEPT: usize = 65_536;
 /// Pause before a unit that did not start here is started again.
 pub const START_REST: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ use types::DeviceId;
 use crate::limits::{MAX_MOVING, MAX_PENDING_COPIES};
 use crate::message::{Found, Resolved};
 use chunk::{Held, Row, Work};
-use pages::{Page, Pages};
+use pages::Pages;
 use rows::Rows;
 pub use space::FreeBlocks;
 use space::Space;
@@ -211,10 +211,8 @@ impl MaintenanceUnit {
     pub fn chunks(&self) -> u64 {
         let archived: u64 = self.pages.current.values().map(|page| page.live).sum();
         // Of those some rows are here.
-        let counted = |(first, page): (&ChunkNumber, &Page)| self.rows.range(*first..=page.last).count();
-        let counted: usize = self.pages.current.iter().map(counted).sum();
         let pages = self.rows.range(ChunkNumber(self.capacity)..).count();
-        archived + (self.rows.len() - counted - pages) as u64
+        archived + (self.rows.len() - self.rows_of_pages() - pages) as u64
     }
 
     /// Chunks have numbers below the capacity, pages from there on.

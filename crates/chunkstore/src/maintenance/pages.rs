@@ -21,13 +21,13 @@ use format::chunk_place::ChunkPlaces;
 
 use super::chunk::{Refusal, Row, Work};
 use super::{Answer, MaintenanceUnit, Sought};
-use crate::limits::MAX_SWEPT;
+use crate::limits::{MAX_SWEPT, MIN_COPIES};
 use crate::message::Found;
 
 /// A page is written anew when so many of its chunks' rows, one of this, are in memory or gone.
 const STALE_SHARE: u64 = 8;
 
-/// With more rows in memory pages are written anew for any of them: a sweep goes on only while there is room.
+/// With more rows of pages in memory these are written anew for any of them: a sweep goes on only while there is room.
 const CROWDED_ROWS: usize = MAX_SWEPT / 2;
 
 /// The pages of a unit.
@@ -313,26 +313,70 @@ impl MaintenanceUnit {
         if !self.is_sealed() || self.pages.draft.is_some() {
             return None;
         }
-        // Rows that would leave, and are not needed.
-        let leaving = |range: PageRange| {
-            let rows = self.rows.range(range.first..=range.last);
-            let leaves =
-                |(number, row): &(&ChunkNumber, &Row)| !self.work.contains_key(number) && !is_needed(&row.numbered(**number));
-            rows.filter(leaves).count()
-        };
-        let new = self.unpaged(rows).find(|(range, rows)| 2 * leaving(*range) >= *rows);
+        let new = self.unpaged(rows).find(|(range, rows)| 2 * self.leaving(*range, &is_needed) >= *rows);
         if let Some((range, rows)) = new {
             return Some(DuePage { range, former: None, bytes: ChunkPage::bytes_of(rows) as u32 });
         }
+        self.stale_page(unread, is_needed, |_| true)
+    }
+
+    /// The same where no page finds places for all of its copies: the next one that may do with fewer, with the least that it may have. No fewer than it has; but
+    /// where there is no room for further rows no fewer than a put has, since what is lost is not made good meanwhile.
+    pub fn due_short_page(
+        &self,
+        unread: &BTreeSet<ChunkNumber>,
+        is_needed: impl Fn(&ChunkRow) -> bool,
+    ) -> Option<(DuePage, usize)> {
+        if !self.is_sealed() || self.pages.draft.is_some() {
+            return None;
+        }
+        let is_crowded = self.is_crowded();
+        let is_short = |page: &Page| self.rows.short().contains(&page.number);
+        let due = self.stale_page(unread, is_needed, |page| is_crowded || is_short(page))?;
+        let copies = due.former.map_or(0, |former| former.places.as_slice().len());
+        Some((due, if is_crowded { copies.min(MIN_COPIES) } else { copies }))
+    }
+
+    /// Whether so many rows came from pages that there is room for no more.
+    pub fn is_crowded(&self) -> bool {
+        // Those that no page has had yet are as many as they are; they are counted where it matters only.
+        self.rows.len() >= MAX_SWEPT && self.rows_of_pages() >= MAX_SWEPT
+    }
+
+    /// Rows that are here and in the ranges of pages.
+    pub(super) fn rows_of_pages(&self) -> usize {
+        let here = |(first, page): (&ChunkNumber, &Page)| self.rows.range(*first..=page.last).count();
+        self.pages.current.iter().map(here).sum()
+    }
+
+    /// A page of which much does not count, and that may be written anew.
+    fn stale_page(
+        &self,
+        unread: &BTreeSet<ChunkNumber>,
+        is_needed: impl Fn(&ChunkRow) -> bool,
+        may_be: impl Fn(&Page) -> bool,
+    ) -> Option<DuePage> {
+        let has_many = self.rows.len() > CROWDED_ROWS && self.rows_of_pages() > CROWDED_ROWS;
         let is_stale = |(first, page): &(&ChunkNumber, &Page)| {
+            if unread.contains(&page.number) || !may_be(page) {
+                return false;
+            }
             let range = PageRange { first: **first, last: page.last };
             let gone = self.pages.gone.range(range.first..=range.last).count();
-            let least = if self.rows.len() > CROWDED_ROWS { 1 } else { page.live.div_ceil(STALE_SHARE).max(1) };
-            !unread.contains(&page.number) && (leaving(range) + gone) as u64 >= least
+            let least = if has_many { 1 } else { page.live.div_ceil(STALE_SHARE).max(1) };
+            (self.leaving(range, &is_needed) + gone) as u64 >= least
         };
         let (first, page) = self.pages.current.iter().find(is_stale)?;
         let former = self.page_ref(*first, page);
         Some(DuePage { range: former.range, former: Some(former), bytes: ChunkPage::bytes_of(page.live as usize) as u32 })
+    }
+
+    /// Rows of a range that would leave with a page, and are not needed here.
+    fn leaving(&self, range: PageRange, is_needed: &impl Fn(&ChunkRow) -> bool) -> usize {
+        let rows = self.rows.range(range.first..=range.last);
+        let leaves =
+            |(number, row): &(&ChunkNumber, &Row)| !self.work.contains_key(number) && !is_needed(&row.numbered(**number));
+        rows.filter(leaves).count()
     }
 
     /// Stretches of rows that no page has, each with at most so many.

@@ -9,17 +9,18 @@ use bytes::Bytes;
 use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, ClientCall, Registration};
 use format::chunk_id::{ChunkId, ChunkNonce};
-use format::chunk_page::{ChunkPage, ChunkRow};
+use format::chunk_page::ChunkPage;
 use format::chunk_place::ChunkPlaces;
 use futures_util::future::join_all;
 use manager::Snapshot;
 use types::NodeId;
 
+use super::leading::Leading;
 use super::member::UnitMember;
-use super::placing::Wanted;
+use super::placing::{NoPlaces, Wanted};
 use crate::asking::ask_block;
 use crate::limits::{PAGE_COPIES, PAGE_PATIENCE, PAGE_PAUSE, PENDING_MS};
-use crate::maintenance::{Answer, DuePage};
+use crate::maintenance::{Answer, DuePage, MaintenanceUnit};
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 
 /// What there is to do about pages.
@@ -62,19 +63,48 @@ impl UnitMember {
                 return Some(Todo::Revoke(draft));
             }
             let ailing = leading.ailing_chunks();
-            let is_needed = |row: &ChunkRow| {
-                leading.sweep.wants(&row.places) || leading.can_grow(row) || ailing.contains(&row.id(self.shard))
-            };
-            let due = unit.due_page(self.pages.rows, &unread, is_needed)?;
-            // On the members' nodes, if they will do: who loses three others loses no page with them.
-            if let Some(places) = leading.placing.choose_at(unit, due.bytes, &members) {
-                return Some(Todo::Write(due, places));
+            let due = unit.due_page(self.pages.rows, &unread, |row| leading.needs(row, &ailing))?;
+            match self.choose_for_page(leading, unit, due.bytes, &members) {
+                Ok(places) => Some(Todo::Write(due, places)),
+                Err(NoPlaces::Yet) => None,
+                // Where three hosts have no room, memory is the safer place for rows that no page has. The others came from pages that have lost copies,
+                // and find as many there again.
+                Err(NoPlaces::AtAll) => {
+                    let (due, least) = unit.due_short_page(&unread, |row| leading.needs(row, &ailing))?;
+                    let places = self.choose_for_short_page(leading, unit, due.bytes, least)?;
+                    env::mark("chunks: a page with fewer copies");
+                    Some(Todo::Write(due, places))
+                }
             }
-            let wanted = Wanted { bytes: due.bytes, chunk: self.env.random_u64() };
-            // Where three hosts have no room, memory is the safer place.
-            let places = leading.placing.choose(unit, wanted, PAGE_COPIES, &[], &mut || self.env.random_u64());
-            Some(Todo::Write(due, places.ok()?))
         })
+    }
+
+    /// On the members' nodes, if they will do: who loses three others loses no page with them.
+    fn choose_for_page(
+        &self,
+        leading: &mut Leading,
+        unit: &MaintenanceUnit,
+        bytes: u32,
+        members: &[NodeId],
+    ) -> Result<ChunkPlaces, NoPlaces> {
+        if let Some(places) = leading.placing.choose_at(unit, bytes, members) {
+            return Ok(places);
+        }
+        let wanted = Wanted { bytes, chunk: self.env.random_u64() };
+        leading.placing.choose(unit, wanted, PAGE_COPIES, &[], &mut || self.env.random_u64())
+    }
+
+    /// For as many copies as find places.
+    fn choose_for_short_page(
+        &self,
+        leading: &mut Leading,
+        unit: &MaintenanceUnit,
+        bytes: u32,
+        least: usize,
+    ) -> Option<ChunkPlaces> {
+        let wanted = Wanted { bytes, chunk: self.env.random_u64() };
+        let mut choose = |copies| leading.placing.choose(unit, wanted, copies, &[], &mut || self.env.random_u64()).ok();
+        (least..PAGE_COPIES).rev().find_map(&mut choose)
     }
 
     fn members(&self, state: &Snapshot) -> Vec<NodeId> {

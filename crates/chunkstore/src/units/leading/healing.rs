@@ -15,7 +15,7 @@ use env::Instant;
 use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::{ChunkId, ChunkNumber};
-use format::chunk_page::ChunkPage;
+use format::chunk_page::{ChunkPage, ChunkRow};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{DeviceRecord, DeviceState, Snapshot};
 use types::DeviceId;
@@ -138,6 +138,11 @@ impl Leading {
     pub fn ailing_chunks(&self) -> BTreeSet<ChunkId> {
         let found = self.ailing.found();
         found.rotten.into_iter().chain(found.missing).map(|(id, _)| id).collect()
+    }
+
+    /// Whether there is something to do about a chunk, for which its row stays here; these are [`Leading::ailing_chunks`].
+    pub fn needs(&self, row: &ChunkRow, ailing: &BTreeSet<ChunkId>) -> bool {
+        self.sweep.wants(&row.places) || self.can_grow(row) || ailing.contains(&row.id(self.leader.stream().shard))
     }
 
     /// A copy has its content again.

@@ -7,7 +7,7 @@ use format::chunk_id::ChunkNumber;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
 
-use crate::limits::{MAX_GROWTH_ROWS, MAX_SWEPT};
+use crate::limits::MAX_GROWTH_ROWS;
 use crate::maintenance::{MaintenanceUnit, PageRef};
 
 /// A look through all pages, one after the other, begun anew when there is more to look for. A page that is committed meanwhile, or later, has not been
@@ -86,7 +86,7 @@ impl Sweep {
 
     /// The page to look at now, if there is room for what it has; not one of these, which can't be read.
     pub fn due(&mut self, unit: &MaintenanceUnit, unread: &BTreeSet<ChunkNumber>) -> Option<PageRef> {
-        if unit.rows_here() >= MAX_SWEPT {
+        if unit.is_crowded() {
             return None;
         }
         let is_due = |page: &PageRef| !unread.contains(&page.id.number);

@@ -96,10 +96,6 @@ impl Rig {
     }
 
     /// Nodes with a device each, of the same number.
-    async fn of_nodes(seed: u64, nodes: &[NodeId], answer: Answer) -> Rig {
-        Rig::over(seed, CAPACITY, nodes, answer).await
-    }
-
     async fn over(seed: u64, capacity: u64, nodes: &[NodeId], answer: Answer) -> Rig {
         let env = Env::simulated(seed);
         let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));

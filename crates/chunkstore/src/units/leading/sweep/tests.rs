@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 
 use format::chunk_block::Era;
-use format::chunk_command::{ChunkCommand, Registration};
-use format::chunk_id::ChunkNumber;
+use format::chunk_command::{ChunkCommand, PageRange, Registration};
+use format::chunk_id::{ChunkNumber, ShardId};
 use format::chunk_page::ChunkRow;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
 
 use super::Sweep;
+use crate::limits::{MAX_GRANT_BLOCKS, MAX_SWEPT};
 use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::units::leading::fixture::{CHUNKS, place, registration, unit};
 
@@ -163,4 +164,48 @@ fn pages_are_looked_at_for_chunks_that_can_grow_after_all_others() {
     assert_eq!(sweep.due(&unit, &BTreeSet::new()).map(|page| page.id), Some(found.id), "there are other hosts");
     sweep.look_for_growth(&[].into());
     assert_eq!(sweep.due(&unit, &BTreeSet::new()), None);
+}
+
+/// While no page could be placed they took the room of what was lost: the rest of it was never looked for.
+#[test]
+fn rows_that_no_page_has_had_yet_take_no_room() {
+    let count = MAX_SWEPT as u64 + 2;
+    let mut unit = MaintenanceUnit::new(ShardId(1), count);
+    for first_block in [0, MAX_GRANT_BLOCKS] {
+        unit.apply(&ChunkCommand::Grant { device: DeviceId(1), first_block, blocks: MAX_GRANT_BLOCKS }).answer.expect("new");
+    }
+    let put = |unit: &mut MaintenanceUnit, number: u64, range: Option<PageRange>| {
+        let block = BlockPlace::new(DeviceId(1), (number / 200) as u32).expect("few");
+        let places = ChunkPlaces::new(&[block]).expect("one");
+        let registration = Registration { places, ..registration(number as u32) };
+        let register = match range {
+            None => ChunkCommand::Register(registration),
+            Some(range) => ChunkCommand::RegisterPage { registration, range },
+        };
+        let Ok(Answer::Registered { id, .. }) = unit.apply(&register).answer else { panic!("there is room") };
+        unit.apply(&ChunkCommand::Commit(id)).answer.expect("it is pending");
+    };
+    (0..count).for_each(|number| put(&mut unit, number, None));
+    let first = PageRange { first: ChunkNumber(0), last: ChunkNumber(0) };
+    put(&mut unit, count, Some(first));
+    let mut sweep = Sweep::default();
+    sweep.look_for([DeviceId(2)].into(), blocks([1]));
+    assert_eq!(sweep.due(&unit, &BTreeSet::new()).map(|page| page.range), Some(first));
+    // They have come from a page: the next one waits.
+    let rest = PageRange { first: ChunkNumber(1), last: ChunkNumber(count - 1) };
+    let Registration { nonce, bytes, .. } = registration(0);
+    let rows: Vec<ChunkRow> = unit
+        .index()
+        .map(|(id, places)| (id.number, places))
+        .filter(|(number, _)| rest.contains(*number))
+        .map(|(number, places)| ChunkRow { number, nonce, places, bytes, wanted: 1, era: Era::first(1) })
+        .collect();
+    put(&mut unit, count + 1, Some(rest));
+    let short_page =
+        |unit: &MaintenanceUnit| unit.due_short_page(&BTreeSet::new(), |_| false).map(|(page, least)| (page.range, least));
+    assert_eq!(short_page(&unit), None, "they have their copies");
+    let page = unit.pages().nth(1).expect("both").id.number;
+    unit.apply(&ChunkCommand::Touch { page, rows }).answer.expect("the page is the current one");
+    assert_eq!(sweep.due(&unit, &BTreeSet::new()), None);
+    assert_eq!(short_page(&unit), Some((rest, 1)));
 }

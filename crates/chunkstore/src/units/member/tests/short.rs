@@ -15,10 +15,10 @@ use net::ServiceTag;
 use parking_lot::Mutex;
 use types::{DeviceId, NodeId};
 
-use super::{Rig, SHARD};
-use crate::limits::{LOSS_WAIT, NODE_SILENCE, REPORT_INTERVAL, SHRINK_WAIT};
+use super::{CAPACITY, Rig, SHARD};
+use crate::limits::{CLOSED_SILENCE, LOSS_WAIT, NODE_SILENCE, REPORT_INTERVAL, SHRINK_WAIT};
 use crate::maintenance::Refusal;
-use crate::message::{Change, NodeAnswer, NodeRequest, ToNode};
+use crate::message::{Change, Found, NodeAnswer, NodeRequest, ToNode};
 use crate::protocol::{BLOCKS, BlockRequest, NodeReport, UnitAnswer, UnitRequest};
 use crate::storage_node::tests::rig::Rig as Store;
 use crate::wire;
@@ -54,15 +54,22 @@ fn answer(stores: &Stores, service: ServiceTag, payload: &Bytes) -> Bytes {
 impl Cluster {
     /// Whose third node has space, and is away.
     async fn of_two(seed: u64) -> Cluster {
+        let mut cluster = Cluster::of_three(seed, CAPACITY).await;
+        cluster.go(THIRD).await;
+        cluster
+    }
+
+    /// With a shard that takes so many chunks.
+    async fn of_three(seed: u64, capacity: u64) -> Cluster {
         let stores = Stores::default();
         let nodes = stores.clone();
-        let rig = Rig::of_nodes(seed, &NODES, Box::new(move |_, service, payload| answer(&nodes, service, payload))).await;
+        let answer = Box::new(move |_, service, payload: &Bytes| answer(&nodes, service, payload));
+        let rig = Rig::over(seed, capacity, &NODES, answer).await;
         for device in 1..=3 {
             rig.volume(device, VOLUME_BLOCKS).await;
         }
         let mut cluster = Cluster { rig, stores, up: NODES.to_vec(), requests: 0 };
         cluster.rest(NODE_SILENCE).await;
-        cluster.go(THIRD).await;
         cluster
     }
 
@@ -260,4 +267,35 @@ async fn a_copy_is_not_waited_for_whose_node_goes_away_while_it_is_made() {
     cluster.rest(Duration::from_secs(30)).await;
     assert_eq!(cluster.devices(id), [1, 2, 3]);
     assert!(cluster.modify(id, 2));
+}
+
+/// They stayed in memory, as no page was written with fewer than three copies: when there was no room for more, nothing else that was lost was looked for.
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_closed_shard_go_back_to_pages_when_two_hosts_are_left() {
+    const CHUNKS: u64 = 10;
+    let mut cluster = Cluster::of_three(17, CHUNKS).await;
+    let mut ids = Vec::new();
+    for _ in 0..CHUNKS {
+        let (id, places) = cluster.put().await;
+        assert_eq!(places.as_slice().len(), 3);
+        ids.push(id);
+    }
+    let pages = |cluster: &Cluster| -> Vec<ChunkPlaces> {
+        cluster.rig.group.look(|machine| machine.unit().pages().map(|page| page.places).collect())
+    };
+    cluster.rest(Duration::from_secs(5)).await;
+    assert_eq!((cluster.rig.member.rows(), pages(&cluster).len()), ((1, CHUNKS), 1), "all but the page's own are in it");
+    let first = pages(&cluster);
+    assert_eq!(first[0].as_slice().len(), 3);
+    cluster.go(THIRD).await;
+    cluster.forget(3).await;
+    cluster.rest(LOSS_WAIT + SHRINK_WAIT + CLOSED_SILENCE + Duration::from_secs(30)).await;
+    assert_eq!((cluster.rig.member.rows(), cluster.rig.member.short_chunks()), ((1, CHUNKS), CHUNKS + 1));
+    let again = pages(&cluster);
+    assert!(again.len() == 1 && again != first && again[0].as_slice().len() == 2, "{again:?}");
+    for id in ids {
+        let found = cluster.rig.member.answer(UnitRequest::Find(id)).await;
+        let UnitAnswer::Found(Found::Known { places, wanted: 3 }) = found else { panic!("{found:?}") };
+        assert_eq!(places.as_slice().len(), 2);
+    }
 }
