@@ -1,6 +1,6 @@
 //! The blocks of a node's devices as a service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -85,6 +85,11 @@ impl BlockService {
         damaged.sort_by_key(|block| block.is_condemned);
         damaged.truncate(limit);
         damaged
+    }
+
+    /// Devices here that take no writes now.
+    pub fn stuck(&self) -> BTreeSet<DeviceId> {
+        self.stores().filter(|(_, store)| store.is_stuck()).map(|(device, _)| device).collect()
     }
 
     pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {

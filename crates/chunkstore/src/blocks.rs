@@ -146,6 +146,12 @@ impl BlockStore {
         self.inner.block_count
     }
 
+    /// Whether the device takes no writes now: one has failed, which is the end of them until the next start, or its disk hangs.
+    pub fn is_stuck(&self) -> bool {
+        let volume = &self.inner.volume;
+        volume.poisoned_by().is_some() || volume.hangs()
+    }
+
     /// What has been done since the store was opened.
     pub fn stats(&self) -> BlockStats {
         self.inner.counters.snapshot()

@@ -118,6 +118,8 @@ pub struct NodeReport {
     pub rotten: Vec<CopyOf>,
     /// Blocks there whose header was lost, whosever they are.
     pub damaged: Vec<DamagedBlock>,
+    /// Its devices that take no writes now: they have failed, or hang.
+    pub stuck: Vec<DeviceId>,
     pub machine: MachineUse,
 }
 

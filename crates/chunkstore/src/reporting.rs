@@ -1,11 +1,12 @@
 //! What a node tells the leaders of units, now and then and of its own accord: that it is there, how far its lookup units are, which chunks
-//! have dead copies here, and what is not as it was written; and what its machine is used for.
+//! have dead copies here, and what is not as it was written; which devices take no writes, and what its machine is used for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use env::{Env, MachineUse};
 use futures_util::future::{join, join_all};
-use types::NodeId;
+use types::{DeviceId, NodeId};
 
 use crate::block_service::BlockService;
 use crate::contact::Contact;
@@ -24,6 +25,14 @@ pub struct Reporting {
     pub hosts: Arc<HostService>,
     pub blocks: Arc<BlockService>,
     pub contact: Arc<Contact>,
+}
+
+/// What is told to all units.
+struct OfNode {
+    round: u32,
+    is_news: bool,
+    stuck: Vec<DeviceId>,
+    machine: MachineUse,
 }
 
 impl Reporting {
@@ -50,14 +59,26 @@ impl Reporting {
         let mut meter = self.env.machine_meter();
         let (mut machine, mut metered) = (meter.read(), self.env.now());
         let mut round: u32 = 0;
+        let (mut seen, mut told) = (BTreeSet::new(), BTreeSet::new());
         loop {
+            // Twice: a process that was paused finds all that was under way old, and has not yet seen the answers.
+            let stuck = self.blocks.stuck();
+            let told_now = stuck.intersection(&seen).copied().collect();
+            let before = std::mem::replace(&mut told, told_now);
+            seen = stuck;
+            // To all at once; who misses it hears it when it is its turn.
+            let is_news = before != told;
+            if is_news {
+                tell_of_stuck(&before, &told);
+            }
             // Averages over a while: chunks stay where they are put.
             if self.env.now().saturating_duration_since(metered) >= LOAD_INTERVAL {
                 (machine, metered) = (meter.read(), self.env.now());
             }
             let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
-            join_all(map.shards.iter().map(|shard| self.report(&units, shard, round, machine))).await;
+            let of_node = OfNode { round, is_news, stuck: told.iter().copied().collect(), machine };
+            join_all(map.shards.iter().map(|shard| self.report(&units, shard, &of_node))).await;
             round = round.wrapping_add(1);
             self.env.sleep(REPORT_INTERVAL).await;
         }
@@ -71,19 +92,34 @@ impl Reporting {
         }
     }
 
-    async fn report(&self, units: &UnitWays, place: &ShardPlace, round: u32, machine: MachineUse) {
+    async fn report(&self, units: &UnitWays, place: &ShardPlace, of_node: &OfNode) {
+        let OfNode { round, is_news, stuck, machine } = of_node;
         let shard = place.shard;
         let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
         let freed = self.blocks.freed(shard, MAX_FREED);
         let (rotten, damaged) = (self.blocks.rotten(shard, MAX_ROTTEN), self.blocks.damaged(MAX_DAMAGED));
         // Nodes with blocks say that they are there; to closed shards rarely, and not to all in the same round.
-        let has_news = host.is_some() || !freed.is_empty() || !rotten.is_empty() || !damaged.is_empty();
-        let is_turn = place.is_open || shard.0 % CLOSED_REPORT_ROUNDS == round % CLOSED_REPORT_ROUNDS;
+        let has_news = *is_news || host.is_some() || !freed.is_empty() || !rotten.is_empty() || !damaged.is_empty();
+        let is_turn = place.is_open || shard.0 % CLOSED_REPORT_ROUNDS == *round % CLOSED_REPORT_ROUNDS;
         let is_needed = has_news || (is_turn && self.blocks.stores().next().is_some());
         if is_needed {
-            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged, machine };
+            let (stuck, machine) = (stuck.clone(), *machine);
+            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged, stuck, machine };
             // One that is not heard is followed by another.
             _ = units.ask(shard, &UnitRequest::Report(report), self.env.now() + REPORT_INTERVAL).await;
         }
+    }
+}
+
+fn tell_of_stuck(before: &BTreeSet<DeviceId>, now: &BTreeSet<DeviceId>) {
+    for device in now.difference(before) {
+        env::mark("chunks: a device that takes no writes");
+        tracing::warn!(
+            device = device.0,
+            "this device takes no writes, or hangs: chunks go to others until it takes them again"
+        );
+    }
+    for device in before.difference(now) {
+        tracing::info!(device = device.0, "this device takes chunks again");
     }
 }

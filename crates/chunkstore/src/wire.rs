@@ -25,7 +25,7 @@
 //! | [`UnitRequest`] | 1 register | shard u32, session u32, request u32, bytes u32, copies u8, count u32, nodes u32 |
 //! | | 2 commit, 3 revoke, 4 find | id |
 //! | | 5 relocate | id, device u32, 0 or 1 device u32 |
-//! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned) |
+//! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned), devices u32; then shares u16 of processors, memory, network |
 //! | | 7 last copies | shard u32, count u32, devices u32 |
 //! | | 8 suspect | id, place |
 //! | [`UnitAnswer`] | 1 registered | id, places |

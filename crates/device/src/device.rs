@@ -36,7 +36,7 @@ use crate::superblock_io;
 use crate::usage::{Usage, ZoneInfo};
 use crate::volume::Volume;
 use crate::walk::{Segment, Walk};
-use crate::{limits, prewrite, zone_io};
+use crate::{prewrite, zone_io};
 
 /// One device, open. Dropping it ends background work; [`Device::seal`] first makes the next start quick.
 pub struct Device {
@@ -322,7 +322,7 @@ impl Device {
 
     /// Whether the disk has owed an answer for so long that it is better gone around. It may answer again.
     pub fn hangs(&self) -> bool {
-        self.owes_answer_for() >= limits::HANG_TIME
+        self.inner.hangs()
     }
 
     /// The write that failed, after which this device takes no more.

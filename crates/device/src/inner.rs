@@ -22,7 +22,7 @@ use crate::config::{DeviceConfig, SyncMode};
 use crate::error::AppendError;
 use crate::geometry::Geometry;
 use crate::launch::{LargeLane, Launch};
-use crate::limits::{BATCH_BYTES, LARGE_FRAME_BYTES};
+use crate::limits::{BATCH_BYTES, HANG_TIME, LARGE_FRAME_BYTES};
 use crate::stats::DeviceStats;
 
 pub(crate) struct Inner {
@@ -140,6 +140,11 @@ impl Inner {
             return Some(AppendError::Poisoned { device: self.device(), cause: cause.clone() });
         }
         self.sealed.load(Ordering::Acquire).then(|| AppendError::Sealed { device: self.device() })
+    }
+
+    /// Whether the disk has owed an answer for long.
+    pub(crate) fn hangs(&self) -> bool {
+        self.answers.owed_for() >= HANG_TIME
     }
 
     /// The failed write that ended all writing.

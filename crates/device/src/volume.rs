@@ -57,6 +57,11 @@ impl Volume {
         self.inner.poisoned_by()
     }
 
+    /// Whether the disk has owed an answer for so long that it is better gone around. It may answer again.
+    pub fn hangs(&self) -> bool {
+        self.inner.hangs()
+    }
+
     /// Reads whole blocks, from the page cache where it has them.
     pub async fn read(&self, offset: u64, len: usize) -> Result<AlignedBuf, VolumeError> {
         self.read_in_mode(offset, len, ReadMode::Cached).await

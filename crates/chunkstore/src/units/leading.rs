@@ -10,7 +10,7 @@ mod growing;
 pub mod healing;
 mod sweep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use consensus::Term;
@@ -52,8 +52,7 @@ pub struct Leading {
     pub leader: Leader,
     pub placing: Placing,
     pub links: BTreeMap<Host, Link>,
-    /// When each node was heard last, and what it said of its machine.
-    heard: BTreeMap<NodeId, (Instant, MachineUse)>,
+    heard: BTreeMap<NodeId, Word>,
     pub errands: Errands,
     commits: BTreeMap<CommitTag, oneshot::Sender<()>>,
     next_tag: u64,
@@ -68,6 +67,14 @@ pub struct Leading {
     condemning: Condemning,
     /// Of rows in pages.
     pub sweep: Sweep,
+}
+
+/// What a node said last of itself.
+struct Word {
+    at: Instant,
+    machine: MachineUse,
+    /// Its devices that take no writes.
+    stuck: BTreeSet<DeviceId>,
 }
 
 /// The place that a copy leaves, if it is not one more.
@@ -162,8 +169,8 @@ impl Leading {
 
     /// Of its own accord.
     pub fn reported(&mut self, now: Instant, report: NodeReport) -> Vec<Order> {
-        let NodeReport { node, host, rotten, damaged, machine, .. } = report;
-        self.heard.insert(node, (now, machine));
+        let NodeReport { node, host, rotten, damaged, stuck, machine, .. } = report;
+        self.heard.insert(node, Word { at: now, machine, stuck: stuck.into_iter().collect() });
         self.ailing.hear(now, node, rotten, damaged);
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
@@ -171,7 +178,20 @@ impl Leading {
     /// Whether a node was not heard of lately, by how often it reports to this shard.
     pub fn is_silent(&self, now: Instant, state: &Snapshot, shard: ShardId, node: NodeId) -> bool {
         let silence = silence(state, shard, node);
-        self.heard.get(&node).is_none_or(|(at, _)| now.saturating_duration_since(*at) >= silence)
+        self.heard.get(&node).is_none_or(|word| now.saturating_duration_since(word.at) >= silence)
+    }
+
+    /// Whether a device takes no writes, by what its node said last.
+    pub fn is_stuck(&self, state: &Snapshot, device: DeviceId) -> bool {
+        let node = state.device(device).and_then(|device| device.node);
+        node.and_then(|node| self.heard.get(&node)).is_some_and(|word| word.stuck.contains(&device))
+    }
+
+    /// Whether a report names other devices that take no writes than the one before.
+    pub fn is_news_of_stuck(&self, report: &NodeReport) -> bool {
+        let known = self.heard.get(&report.node).map(|word| &word.stuck);
+        let named: BTreeSet<DeviceId> = report.stuck.iter().copied().collect();
+        known.map_or(!named.is_empty(), |known| *known != named)
     }
 
     /// Whether it would have been heard of if it was there: a new leader has not been told by those yet that report rarely.
@@ -195,7 +215,7 @@ impl Leading {
         let is_new = self.is_new(now);
         let nodes = state.nodes().map(|node| node.id);
         let heard = nodes.map(|node| {
-            let machine = self.heard.get(&node).map(|(_, machine)| *machine).unwrap_or_default();
+            let machine = self.heard.get(&node).map(|word| word.machine).unwrap_or_default();
             (node, Heard { is_up: is_new || !self.is_silent(now, state, shard, node), machine })
         });
         heard.collect()
@@ -245,7 +265,8 @@ impl Leading {
         }
         (self.space, self.space_as_of) = (space_of(state).collect(), state.applied());
         let heard = self.heard_of(now, state, unit.shard());
-        self.placing.take_stock(state, unit, |node| heard.get(&node).copied().unwrap_or_default());
+        let stuck = state.volumes().map(|volume| volume.device).filter(|device| self.is_stuck(state, *device)).collect();
+        self.placing.take_stock(state, unit, stuck, |node| heard.get(&node).copied().unwrap_or_default());
         true
     }
 

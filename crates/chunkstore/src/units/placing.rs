@@ -1,6 +1,7 @@
 //! Where a leader puts copies: a placer chooses nodes, and on each the device with most room, and there a block that is being filled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use env::MachineUse;
 use format::chunk_block::BLOCK_DATA_BYTES;
@@ -29,6 +30,8 @@ pub struct Placing {
     is_lacking: bool,
     /// With the blocks that are free there; the largest number first.
     devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
+    /// Devices that take no writes: they get nothing. A node that has no others counts as away.
+    stuck: BTreeSet<DeviceId>,
     /// Hosts of all devices, also of those that get nothing; and those on which a node is up that is not full.
     hosts: BTreeMap<DeviceId, u32>,
     open_hosts: BTreeSet<u32>,
@@ -70,12 +73,19 @@ impl Placing {
     }
 
     /// Looks at the cluster anew. What is handed out stays so.
-    pub fn take_stock(&mut self, state: &Snapshot, unit: &MaintenanceUnit, heard: impl Fn(NodeId) -> Heard) {
+    pub fn take_stock(
+        &mut self,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        stuck: BTreeSet<DeviceId>,
+        heard: impl Fn(NodeId) -> Heard,
+    ) {
         let mut devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>> = BTreeMap::new();
         let mut loads: BTreeMap<NodeId, Load> = BTreeMap::new();
         self.growing.clear();
         for volume in state.volumes() {
-            let record = state.device(volume.device).filter(|device| device.state == DeviceState::Active);
+            let takes_copies = |device: &&Arc<DeviceRecord>| device.state == DeviceState::Active && !stuck.contains(&device.id);
+            let record = state.device(volume.device).filter(takes_copies);
             let Some(node) = record.and_then(|device| device.node) else { continue };
             let free = volume.free_blocks() + unit.free_blocks(volume.device).with_room;
             if volume.free_blocks() > 0 || untold_bulks(unit, volume).next().is_some() {
@@ -99,7 +109,7 @@ impl Placing {
         self.hosts = state.devices().filter_map(|device| host(device)).collect();
         self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
         self.placer = self.choice.over(&self.cluster);
-        self.devices = devices;
+        (self.devices, self.stuck) = (devices, stuck);
         self.too_full.clear();
     }
 
@@ -214,6 +224,9 @@ impl Placing {
 
     /// A place on one device, for whoever wants that and no other.
     pub fn choose_on(&mut self, unit: &MaintenanceUnit, bytes: u32, device: DeviceId) -> Option<BlockPlace> {
+        if self.stuck.contains(&device) {
+            return None;
+        }
         self.filling.take(unit, device, bytes, &|_| true)
     }
 

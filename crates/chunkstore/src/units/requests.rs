@@ -245,7 +245,7 @@ impl UnitMember {
         let now = self.env.now();
         let mut is_new = false;
         with_leader(&Arc::downgrade(self), |leading| {
-            is_new = leading.is_silent(now, &self.manager.snapshot(), self.shard, node);
+            is_new = leading.is_silent(now, &self.manager.snapshot(), self.shard, node) || leading.is_news_of_stuck(&report);
             leading.reported(now, report)
         });
         if is_new {

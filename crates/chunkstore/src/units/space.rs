@@ -48,7 +48,8 @@ impl UnitMember {
             let is_growing = leading.takes_lack(now) || record.is_open;
             let mut todo = Todo::default();
             for volume in state.volumes() {
-                todo.look_at(unit, volume, is_growing && is_active(state, volume));
+                let takes_copies = is_active(state, volume) && !leading.is_stuck(state, volume.device);
+                todo.look_at(unit, volume, is_growing && takes_copies);
             }
             if !record.is_open && leading.looks_for_idle(now) {
                 let idle = state.volumes().flat_map(|volume| idle_bulks(unit, volume));

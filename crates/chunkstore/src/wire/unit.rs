@@ -7,7 +7,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::{DeviceId, NodeId};
 
 use super::field::{put_flag, put_list, put_option, put_received, take_received};
-use super::limits::{MAX_DAMAGED, MAX_FREED, MAX_MAP_DEVICES, MAX_ROTTEN};
+use super::limits::{MAX_DAMAGED, MAX_FREED, MAX_MAP_DEVICES, MAX_ROTTEN, MAX_STUCK};
 use super::{Input, Wire, WireError};
 use crate::limits::MAX_AVOIDED;
 use crate::maintenance::Refusal;
@@ -92,6 +92,7 @@ impl Wire for NodeReport {
         put_list(&self.freed, MAX_FREED, out);
         put_list(&self.rotten, MAX_ROTTEN, out);
         put_list(&self.damaged, MAX_DAMAGED, out);
+        put_list(&self.stuck, MAX_STUCK, out);
         self.machine.put(out);
     }
 
@@ -100,7 +101,8 @@ impl Wire for NodeReport {
         let freed = input.list("freed", (CHUNK_ID_BYTES, MAX_FREED), ChunkId::take)?;
         let rotten = input.list("rotten", (COPY_BYTES, MAX_ROTTEN), Wire::take)?;
         let damaged = input.list("damaged", (DAMAGED_BYTES, MAX_DAMAGED), Wire::take)?;
-        Ok(NodeReport { node, shard, host, freed, rotten, damaged, machine: Wire::take(input)? })
+        let stuck = input.list("stuck", (size_of::<u32>(), MAX_STUCK), DeviceId::take)?;
+        Ok(NodeReport { node, shard, host, freed, rotten, damaged, stuck, machine: Wire::take(input)? })
     }
 }
 

@@ -99,8 +99,10 @@ impl Leading {
     pub fn choose_bulks(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) {
         if self.compaction.is_due(now) {
             let shard = unit.shard().0;
-            let devices = state.volumes().filter(|volume| is_active(state, volume));
-            self.compaction.choose(unit, devices.map(|volume| (volume.device, volume.bulks_of(shard).collect())));
+            let takes_copies = |device| !self.is_stuck(state, device);
+            let devices = state.volumes().filter(|volume| is_active(state, volume) && takes_copies(volume.device));
+            let devices: Vec<_> = devices.collect();
+            self.compaction.choose(unit, devices.into_iter().map(|volume| (volume.device, volume.bulks_of(shard).collect())));
         }
     }
 

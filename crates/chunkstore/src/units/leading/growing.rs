@@ -88,9 +88,10 @@ impl Leading {
         orders
     }
 
-    /// Whether the node of a place was heard of lately.
+    /// Whether the node of a place was heard of lately, and its device takes writes.
     fn is_heard(&self, now: Instant, state: &Snapshot, shard: ShardId, place: BlockPlace) -> bool {
-        node_of(state, place).is_some_and(|node| !self.is_silent(now, state, shard, node))
+        let is_heard = node_of(state, place).is_some_and(|node| !self.is_silent(now, state, shard, node));
+        is_heard && !self.is_stuck(state, place.device())
     }
 
     /// Whether all copies are there and sound: from the first step on modifications wait for all of them, and for the new one.

@@ -169,6 +169,7 @@ impl Leading {
             let asked = Move { is_lost: told.is_lost || told.from.is_some_and(|from| lost.holds(from)), ..told };
             let is_missed =
                 |to: BlockPlace| node_of(state, to).is_none_or(|node| self.is_missed(now, state, unit.shard(), node));
+            let is_missed = |to: BlockPlace| is_missed(to) || self.is_stuck(state, to.device());
             let waits_for = |to: BlockPlace| lost.holds(to) || ((asked.is_lost || told.from.is_none()) && is_missed(to));
             if told.to.is_some_and(waits_for) {
                 orders.extend(self.retarget(now, state, unit, asked, random));
@@ -221,11 +222,11 @@ impl Leading {
         orders
     }
 
-    /// Devices that don't answer now, as far as is known.
+    /// Devices that don't answer now, or take no writes, as far as is known: every step of a relocation is a write.
     pub(super) fn silent_devices(&self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> BTreeSet<DeviceId> {
         let node = |device: DeviceId| state.device(device)?.node;
         let is_silent = |device| node(device).is_none_or(|node| self.is_silent(now, state, unit.shard(), node));
-        unit.devices().filter(|device| is_silent(*device)).collect()
+        unit.devices().filter(|device| is_silent(*device) || self.is_stuck(state, *device)).collect()
     }
 
     /// Whether all of these places are lost for good.

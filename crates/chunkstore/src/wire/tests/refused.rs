@@ -151,6 +151,7 @@ fn lists_have_limits() {
             freed,
             rotten: Vec::new(),
             damaged: Vec::new(),
+            stuck: Vec::new(),
             machine: MachineUse::default(),
         })
     };
@@ -186,6 +187,7 @@ fn too_long_a_list_is_not_sent() {
         freed,
         rotten: Vec::new(),
         damaged: Vec::new(),
+        stuck: Vec::new(),
         machine: MachineUse::default(),
     }));
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::MachineUse;
 use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_command::{ChunkCommand, ClientCall};
 use format::chunk_id::ChunkId;
@@ -21,6 +20,7 @@ use crate::maintenance::Refusal;
 use crate::message::{Change, Found, NodeAnswer, NodeRequest, ToNode};
 use crate::protocol::{BLOCKS, BlockRequest, NodeReport, UnitAnswer, UnitRequest};
 use crate::storage_node::tests::rig::Rig as Store;
+use crate::units::leading::fixture::report;
 use crate::wire;
 
 const NODES: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
@@ -37,6 +37,8 @@ struct Cluster {
     stores: Stores,
     /// Who reports.
     up: Vec<NodeId>,
+    /// Devices that take no writes, as their nodes say.
+    stuck: Vec<DeviceId>,
     requests: u32,
 }
 
@@ -68,7 +70,7 @@ impl Cluster {
         for device in 1..=3 {
             rig.volume(device, VOLUME_BLOCKS).await;
         }
-        let mut cluster = Cluster { rig, stores, up: NODES.to_vec(), requests: 0 };
+        let mut cluster = Cluster { rig, stores, up: NODES.to_vec(), stuck: Vec::new(), requests: 0 };
         cluster.rest(NODE_SILENCE).await;
         cluster
     }
@@ -89,9 +91,8 @@ impl Cluster {
         let until = self.rig.env.now() + time;
         while self.rig.env.now() < until {
             for node in self.up.iter().copied() {
-                let machine = MachineUse::default();
-                let (freed, rotten, damaged) = (Vec::new(), Vec::new(), Vec::new());
-                let report = NodeReport { node, shard: SHARD, host: None, freed, rotten, damaged, machine };
+                let stuck = self.stuck.iter().copied().filter(|device| device.0 == node.0).collect();
+                let report = NodeReport { stuck, ..report(node.0, Vec::new(), Vec::new()) };
                 self.rig.member.answer(UnitRequest::Report(report)).await;
             }
             self.rig.env.sleep(REPORT_INTERVAL).await;
@@ -298,4 +299,46 @@ async fn rows_of_a_closed_shard_go_back_to_pages_when_two_hosts_are_left() {
         let UnitAnswer::Found(Found::Known { places, wanted: 3 }) = found else { panic!("{found:?}") };
         assert_eq!(places.as_slice().len(), 2);
     }
+}
+
+/// It was chosen again and again: each put that it fell to waited for it, or was refused.
+#[tokio::test(start_paused = true)]
+async fn a_device_that_takes_no_writes_gets_no_chunks_until_it_does() {
+    let mut cluster = Cluster::of_three(18, CAPACITY).await;
+    let (id, places) = cluster.put().await;
+    assert_eq!(places.as_slice().len(), 3);
+    cluster.stuck.push(DeviceId(3));
+    cluster.rest(REPORT_INTERVAL).await;
+    for _ in 0..20 {
+        let (short, _) = cluster.put().await;
+        assert_eq!(cluster.devices(short), [1, 2], "it is left out at once");
+    }
+    assert!(cluster.is_at_rest(id), "its copy there is not lost");
+    let to_it = UnitRequest::Relocate { id, from: DeviceId(1), to: Some(DeviceId(3)) };
+    assert_eq!(cluster.rig.member.answer(to_it).await, UnitAnswer::Refused(Refusal::NoPlaces));
+    cluster.rest(SHRINK_WAIT).await;
+    assert_eq!((cluster.devices(id), cluster.rig.member.short_chunks()), (vec![1, 2, 3], 20));
+    // Of somebody else's devices a node knows nothing.
+    cluster.stuck.clear();
+    let slander = NodeReport { stuck: vec![DeviceId(3)], ..report(1, Vec::new(), Vec::new()) };
+    cluster.rig.member.answer(UnitRequest::Report(slander)).await;
+    cluster.rest(Duration::from_secs(5)).await;
+    assert_eq!(cluster.rig.member.short_chunks(), 0, "it takes copies again");
+    let (id, _) = cluster.put().await;
+    assert_eq!(cluster.devices(id), [1, 2, 3]);
+}
+
+/// Modifications of its chunk waited for the copy, for as long as the disk hung.
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_not_waited_for_whose_device_takes_no_writes() {
+    let mut cluster = Cluster::of_two(19).await;
+    let (id, _) = cluster.put().await;
+    // It reports, and does not do what it is asked to.
+    cluster.up.push(THIRD);
+    cluster.rest(Duration::from_secs(4)).await;
+    assert!(!cluster.is_at_rest(id), "its copy is being made");
+    cluster.stuck.push(DeviceId(3));
+    cluster.rest(Duration::from_secs(5)).await;
+    assert_eq!(cluster.devices(id), [1, 2]);
+    assert!(cluster.is_at_rest(id) && cluster.modify(id, 1));
 }
