@@ -1,10 +1,11 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `membership`, `link`.
+//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `membership`, `leaving`, `link`.
 
 mod archive;
 mod filling;
 mod leading;
+mod leaving;
 mod link;
 mod machine;
 mod member;

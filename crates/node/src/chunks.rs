@@ -20,7 +20,7 @@ use chunkstore::settings::ChunkSettings;
 use chunkstore::unit_ways::UnitWays;
 use chunkstore::units::Units;
 use device::Device;
-use env::Env;
+use env::{Env, Instant};
 use manager::Manager;
 use net::{Service, ServiceTag};
 use std::collections::BTreeMap;
@@ -42,6 +42,7 @@ pub struct Chunks {
     stores: BTreeMap<DeviceId, Arc<BlockStore>>,
     units: Arc<Units>,
     loads: Arc<Loads>,
+    contact: Arc<Contact>,
 }
 
 /// What it is made of.
@@ -105,7 +106,7 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
     let load_reporting =
         LoadReporting { env: env.clone(), me, manager: manager.clone(), reach: reach.clone(), blocks: blocks.clone() };
     let balance = Balance::new(env, manager.clone(), UnitWays::new(env, reach.clone()), loads.clone());
-    let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
+    let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact: contact.clone() };
     let monitor =
         Monitor { env: env.clone(), me, manager: manager.clone(), loads: loads.clone(), shard_chunks: settings.shard_chunks };
     let mut tasks: Vec<Task> =
@@ -120,7 +121,7 @@ pub async fn start(around: Surroundings<'_>, devices: &[Arc<Device>]) -> Result<
         let scrub = |store: Arc<BlockStore>| Box::pin(async move { store.scrub(scrub_period).await }) as Task;
         tasks.extend(stores.values().cloned().map(scrub));
     }
-    Ok(Started { chunks: Arc::new(Chunks { client, stores, units, loads }), services, tasks })
+    Ok(Started { chunks: Arc::new(Chunks { client, stores, units, loads, contact }), services, tasks })
 }
 
 /// Takes part in the units that the manager says.
@@ -143,6 +144,11 @@ impl Chunks {
     /// The maintenance units that this node is a member of.
     pub fn units(&self) -> &Arc<Units> {
         &self.units
+    }
+
+    /// Whether this node is a member of units and has not heard the manager lately.
+    pub fn is_cut_off(&self, now: Instant) -> bool {
+        self.units.counts().1 > 0 && !self.contact.is_held(now)
     }
 
     /// What nodes have told this one of their load, while it leads the manager.

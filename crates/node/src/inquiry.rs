@@ -93,10 +93,29 @@ pub(crate) async fn was_removed(
     via: &[String],
     to: &impl Fn(&str) -> Arc<dyn Caller>,
 ) -> bool {
+    let mut others = other_members(manager, &register.address);
+    others.extend(via.iter().filter(|address| **address != register.address).cloned());
+    is_denied(env, &others, PINGS.mark(&membership_question(register.identity)), to).await
+}
+
+/// Where this node's log has the other members of the manager.
+pub(crate) fn other_members(manager: &Manager, own_address: &str) -> BTreeSet<String> {
     let members = manager.replication().map(|replication| replication.members).unwrap_or_default();
-    let known = members.into_iter().map(|member| member.address).chain(via.iter().cloned());
-    let others: BTreeSet<String> = known.filter(|address| *address != register.address).collect();
-    let question = PINGS.mark(&[&[MEMBERSHIP_VERSION], &register.identity.0[..]].concat());
+    members.into_iter().map(|member| member.address).filter(|address| address != own_address).collect()
+}
+
+/// Whether a node is a member, asked of a member's [`PINGS`].
+pub(crate) fn membership_question(identity: NodeIdentity) -> Bytes {
+    Bytes::from([&[MEMBERSHIP_VERSION], &identity.0[..]].concat())
+}
+
+/// Whether one of these says no to that.
+pub(crate) async fn is_denied(
+    env: &Env,
+    others: &BTreeSet<String>,
+    question: Bytes,
+    to: &impl Fn(&str) -> Arc<dyn Caller>,
+) -> bool {
     let callers: Vec<_> = others.iter().map(|address| to(address)).collect();
     let until = env.now() + MEMBERSHIP_PATIENCE;
     let answers = join_all(callers.iter().map(|caller| caller.call(question.clone(), until))).await;

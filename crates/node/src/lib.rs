@@ -30,6 +30,7 @@ mod node;
 mod oversee;
 mod ping;
 mod remove;
+mod removed;
 mod replaced;
 mod roles;
 mod settle;

@@ -348,6 +348,7 @@ impl OpenNode {
             Ending(env.spawn(inner.clone().send_heartbeats())),
             Ending(env.spawn(inner.clone().forget_replaced())),
             Ending(env.spawn(inner.clone().end_with_manager())),
+            Ending(env.spawn(inner.clone().notice_removal(register.identity, register.address.clone()))),
         ];
         tasks.extend(inner.targets.iter().map(|target| Ending(env.spawn(inner.clone().keep_fences(target.clone())))));
         if roles.has(Role::Gateway) {

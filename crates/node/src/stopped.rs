@@ -24,6 +24,11 @@ impl Inner {
     pub(crate) async fn end_with_manager(self: Arc<Self>) {
         let reason = self.manager_stops().await;
         tracing::error!(reason, "this node's part of the manager has stopped: its gateway ends");
+        self.end_gateway();
+    }
+
+    /// It answers nobody from here on, and no other takes its place.
+    pub(crate) fn end_gateway(&self) {
         self.is_leaving.store(true, Ordering::SeqCst);
         self.engine.clear();
         if let Some(store) = self.vitals.get().store {

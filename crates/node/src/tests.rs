@@ -15,3 +15,4 @@ mod roles;
 mod service;
 mod settle;
 mod tables;
+mod units;

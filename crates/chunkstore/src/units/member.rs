@@ -9,7 +9,7 @@
 //!
 //! Locks are taken in the order machine, then `leading`; none is held across an await.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use consensus::{Group, ReadMode, Term};
@@ -62,6 +62,8 @@ pub struct UnitMember {
     /// Commands that nobody waits for. Not among the duties: nodes that are away must not keep the unit from what it needs to go on.
     proposals: Turn,
     pub(super) changing_members: Turn,
+    /// Who takes over from this node, which was removed and does not hear the manager any more.
+    pub(super) successors: Mutex<Option<BTreeMap<consensus::NodeId, String>>>,
     /// Asking the manager for bulks, or to close the shard.
     pub(super) settling: Turn,
     pub(super) pages: PageWork,
@@ -94,6 +96,7 @@ impl UnitMember {
             mending: Arc::new(Semaphore::new(Share::Mends.permits())),
             proposals: Arc::new(Semaphore::new(MAX_PROPOSALS)),
             changing_members: new_turn(),
+            successors: Mutex::default(),
             settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
             placer: settings.placer,

@@ -11,7 +11,11 @@ use super::member::UnitMember;
 impl UnitMember {
     /// One change at a time; what fails is tried again.
     pub(super) fn keep_members(self: &Arc<Self>, state: &Snapshot) {
-        let wanted = self.wanted_members(state);
+        let successors = self.successors.lock().clone();
+        self.make_members(successors.unwrap_or_else(|| self.wanted_members(state)));
+    }
+
+    pub(super) fn make_members(self: &Arc<Self>, wanted: BTreeMap<NodeId, String>) {
         if wanted.is_empty() || are_members(&self.group.status(), &wanted) {
             return;
         }
@@ -54,10 +58,10 @@ fn are_members(status: &GroupStatus, wanted: &BTreeMap<NodeId, String>) -> bool 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn status(voters: &[&[u64]], learners: &[u64]) -> GroupStatus {
+    pub fn status(voters: &[&[u64]], learners: &[u64]) -> GroupStatus {
         let nodes = |ids: &[u64]| -> BTreeSet<NodeId> { ids.iter().map(|id| NodeId(*id)).collect() };
         GroupStatus {
             term: consensus::Term(1),

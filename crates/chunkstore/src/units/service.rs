@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use consensus::{Group, GroupId, MemberError, Node};
@@ -26,7 +27,7 @@ const FIRST_UNIT_GROUP: u64 = 1 << 32;
 
 /// A node's units.
 pub struct Units {
-    env: Env,
+    pub(super) env: Env,
     me: NodeId,
     member: Node,
     manager: Arc<Manager>,
@@ -34,6 +35,8 @@ pub struct Units {
     units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
     settings: ChunkSettings,
     beginning: Turn,
+    /// This node is no part of the cluster any more: what its manager says has no effect.
+    pub(super) has_left: AtomicBool,
 }
 
 impl Units {
@@ -46,7 +49,8 @@ impl Units {
         settings: ChunkSettings,
     ) -> Units {
         let beginning = Arc::new(Semaphore::new(MAX_BEGINNING));
-        Units { env: env.clone(), me, member, manager, reach, units: Mutex::default(), settings, beginning }
+        let (env, units, has_left) = (env.clone(), Mutex::default(), AtomicBool::new(false));
+        Units { env, me, member, manager, reach, units, settings, beginning, has_left }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
@@ -65,12 +69,14 @@ impl Units {
 
     /// Whether all have started.
     async fn follow_once(&self, state: &Snapshot) -> bool {
+        if self.has_left.load(Ordering::SeqCst) {
+            return true;
+        }
         let wanted: BTreeSet<ShardId> =
             state.shards().filter(|shard| shard.members.contains(&self.me)).map(|shard| ShardId(shard.id)).collect();
         let running: BTreeSet<ShardId> = self.units.lock().keys().copied().collect();
         for shard in running.difference(&wanted) {
-            self.units.lock().remove(shard);
-            self.member.stop_group(group_of(*shard)).await;
+            self.end(*shard).await;
         }
         let mut have_started = true;
         for shard in wanted.difference(&running) {
@@ -80,6 +86,11 @@ impl Units {
             }
         }
         have_started
+    }
+
+    pub(super) async fn end(&self, shard: ShardId) {
+        self.units.lock().remove(&shard);
+        self.member.stop_group(group_of(shard)).await;
     }
 
     async fn start(&self, shard: ShardId, state: &Snapshot) -> Result<(), consensus::StartError> {
@@ -131,8 +142,12 @@ impl Units {
         self.led().iter().map(|unit| unit.short_chunks()).sum()
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<UnitMember>> {
+        self.units.lock().values().cloned().collect()
+    }
+
     fn led(&self) -> Vec<Arc<UnitMember>> {
-        self.units.lock().values().filter(|unit| unit.is_leading()).cloned().collect()
+        self.all().into_iter().filter(|unit| unit.is_leading()).collect()
     }
 
     pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {

@@ -41,22 +41,28 @@ pub struct Machine {
     data: SimDisk,
     pub node: Option<Arc<Node>>,
     device: Option<Arc<Device>>,
+    /// Of chunks.
+    volume_bytes: u64,
 }
 
 pub fn address(number: usize) -> String {
     format!("node-{number}:9002")
 }
 
-fn empty_disk(env: &Env) -> SimDisk {
-    let capacity_bytes = Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024);
+fn empty_disk(env: &Env, volume_bytes: u64) -> SimDisk {
+    let capacity_bytes = Some(capacity_bytes(volume_bytes));
     SimDisk::new(env, SimOptions { capacity_bytes, seed: env.random_u64(), ..SimOptions::default() })
+}
+
+fn capacity_bytes(volume_bytes: u64) -> u64 {
+    ZONES * ZONE_BYTES + 8 * 1024 * 1024 + volume_bytes
 }
 
 impl Machine {
     pub fn new(env: &Env, number: usize, roles: Roles) -> Machine {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
-        Machine { number, roles, log, data: empty_disk(env), node: None, device: None }
+        Machine { number, roles, log, data: empty_disk(env, 0), node: None, device: None, volume_bytes: 0 }
     }
 
     /// Of the device's disk and of the one that holds the manager's log.
@@ -125,8 +131,8 @@ impl Machine {
                 device: record,
                 cell: CellId(1),
                 zone_bytes: Some(ZONE_BYTES),
-                capacity_bytes: Some(ZONES * ZONE_BYTES + 8 * 1024 * 1024),
-                volume_bytes: 0,
+                capacity_bytes: Some(capacity_bytes(self.volume_bytes)),
+                volume_bytes: self.volume_bytes,
                 overwrite: false,
             };
             let uuid = Device::format(&self.data, env, &options).await.unwrap();
@@ -143,7 +149,7 @@ impl Machine {
 
     /// Another, empty disk is in the place of the machine's device.
     pub fn replace_disk(&mut self, env: &Env) {
-        self.data = empty_disk(env);
+        self.data = empty_disk(env, self.volume_bytes);
     }
 
     /// The file system under the device's file takes no zone that was not written before, or as many as are wanted.
@@ -213,11 +219,20 @@ impl Cluster {
 
     /// Nodes with these roles, by number.
     pub async fn start_with(seed: u64, roles: Vec<Roles>) -> Cluster {
+        Cluster::start_with_volumes(seed, roles, 0).await
+    }
+
+    /// The same, with so much space for chunks on each device.
+    pub async fn start_with_volumes(seed: u64, roles: Vec<Roles>, volume_bytes: u64) -> Cluster {
         let env = Env::simulated(seed);
         let network = SimulatedNetwork::new(&env);
         let machines = roles.into_iter().enumerate().map(|(number, roles)| Machine::new(&env, number, roles)).collect();
         let mut cluster = Cluster { env, network, machines };
         for machine in &mut cluster.machines {
+            if volume_bytes > 0 {
+                machine.volume_bytes = volume_bytes;
+                machine.replace_disk(&cluster.env);
+            }
             machine.start(&cluster.env, &cluster.network).await;
         }
         cluster.all_serve().await;

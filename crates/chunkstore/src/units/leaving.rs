@@ -1,0 +1,93 @@
+//! A node that was removed from its cluster leaves its units.
+//!
+//! Others hear it lead, and follow it; so nobody takes its place, and clients, who are told of the present members alone, find no leader. What the manager has decided
+//! since, this node does not hear: another one says where everything is.
+//!
+//! ```text
+//!   removed ─► the manager names others ─► led here: these become the members ─► it has no vote any more ─► it ends here
+//!                                          not led: the leader does that           └─ after 90 s: if the others are a majority
+//! ```
+//!
+//! It does not just end: of a unit with one member nobody would be left, of one with two no majority.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use consensus::{GroupStatus, NodeId};
+use net::BoxFuture;
+
+use super::member::UnitMember;
+use super::service::Units;
+use crate::limits::{LEAVE_LOOK, LEAVE_PATIENCE};
+use crate::protocol::ChunkMap;
+
+impl Units {
+    /// Ends this node's part in its units, for good; returns when it has none. `look` asks another node where everything is.
+    pub async fn leave(&self, look: impl Fn() -> BoxFuture<'static, Option<ChunkMap>>) {
+        self.has_left.store(true, Ordering::SeqCst);
+        let until = self.env.now() + LEAVE_PATIENCE;
+        loop {
+            let units = self.all();
+            if units.is_empty() {
+                return;
+            }
+            let map = look().await;
+            for unit in units {
+                map.iter().for_each(|map| unit.hand_over(map));
+                let status = unit.group.status();
+                let is_over = self.env.now() >= until;
+                if !has_vote(&status, unit.group.node()) || (is_over && can_do_without(&status, unit.group.node())) {
+                    tracing::info!(shard = unit.shard.0, "this node, which was removed, has left a maintenance unit");
+                    self.end(unit.shard).await;
+                }
+            }
+            self.env.sleep(LEAVE_LOOK).await;
+        }
+    }
+}
+
+impl UnitMember {
+    /// Where this node leads: those that the map names are the members from now on, and no longer this one.
+    fn hand_over(self: &Arc<Self>, map: &ChunkMap) {
+        let Some(place) = map.shard(self.shard) else { return };
+        let nodes = place.members.iter().filter_map(|node| map.node(*node));
+        let named: BTreeMap<NodeId, String> =
+            nodes.map(|node| (NodeId::of_identity(&node.identity.0), node.address.clone())).collect();
+        // The monitor has not named others yet.
+        if named.is_empty() || named.contains_key(&self.group.node()) {
+            return;
+        }
+        *self.successors.lock() = Some(named.clone());
+        if self.group.status().is_leader {
+            env::mark("chunks: a unit handed over by a removed node");
+            self.make_members(named);
+        }
+    }
+}
+
+fn has_vote(status: &GroupStatus, node: NodeId) -> bool {
+    status.voters.iter().any(|set| set.contains(&node))
+}
+
+/// Whether the others are a majority.
+fn can_do_without(status: &GroupStatus, node: NodeId) -> bool {
+    status.voters.iter().all(|set| 2 * set.iter().filter(|voter| **voter != node).count() > set.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::units::membership::tests::status;
+
+    #[test]
+    fn a_majority_is_one_of_each_set() {
+        let can = |sets: &[&[u64]]| can_do_without(&status(sets, &[]), NodeId(1));
+        assert_eq!([&[1_u64][..], &[1, 2], &[1, 2, 3]].map(|set| can(&[set])), [false, false, true]);
+        assert!(can(&[&[1, 2, 3], &[2, 4]]) && !can(&[&[1, 2], &[2, 3, 4]]));
+        let votes: BTreeSet<bool> = [1, 4].map(|node| has_vote(&status(&[&[2, 3], &[1, 2]], &[4]), NodeId(node))).into();
+        assert_eq!(votes.len(), 2);
+    }
+}

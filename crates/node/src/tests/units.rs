@@ -1,0 +1,77 @@
+//! Maintenance units of nodes that are removed while they lead them.
+
+use super::cluster::Cluster;
+use super::service::simulate;
+use crate::{Node, Roles};
+use bytes::Bytes;
+use chunkstore::blocks::volume_bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Until another one leads: the removed one's contact, its question, the manager's monitor, an exchange of members.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(50);
+const CONTENT: Bytes = Bytes::from_static(b"content");
+
+fn node(cluster: &Cluster, number: usize) -> &Arc<Node> {
+    cluster.machines[number].node.as_ref().expect("it runs")
+}
+
+/// Waits until a unit is led by one of these.
+async fn led_by(cluster: &Cluster, numbers: &[usize]) -> usize {
+    let leads = |number: &usize| node(cluster, *number).chunks().units().counts().0 > 0;
+    let until = cluster.env.now() + PATIENCE;
+    loop {
+        if let Some(leader) = numbers.iter().copied().find(leads) {
+            return leader;
+        }
+        assert!(cluster.env.now() < until, "none of {numbers:?} leads");
+        cluster.env.sleep(PAUSE).await;
+    }
+}
+
+/// Removes the node that leads the only unit, of so many nodes.
+async fn remove_the_leader(seed: u64, nodes: usize) {
+    let cluster = Cluster::start_with_volumes(seed, vec![Roles::all(); nodes], volume_bytes(8)).await;
+    env::keep_marks();
+    let all: Vec<usize> = (0..nodes).collect();
+    let removed = led_by(&cluster, &all).await;
+    let others: Vec<usize> = all.into_iter().filter(|number| *number != removed).collect();
+    let copies = nodes.min(3) as u8;
+    let before = node(&cluster, removed).chunks().client.put(CONTENT, copies).await.expect("there is space");
+    cluster.remove(others[0], &format!("node-{removed}"), true).await.expect("by force");
+    led_by(&cluster, &others).await;
+    for number in others.iter().copied() {
+        let client = &node(&cluster, number).chunks().client;
+        assert_eq!(client.get(before).await.expect("it was put"), CONTENT);
+        let id = client.put(CONTENT, others.len() as u8).await.expect("there is space");
+        assert_eq!(client.get(id).await.expect("it was put"), CONTENT);
+    }
+    let until = cluster.env.now() + PATIENCE;
+    while node(&cluster, removed).chunks().units().counts() != (0, 0) {
+        assert!(cluster.env.now() < until, "the removed one is still a member");
+        cluster.env.sleep(PAUSE).await;
+    }
+    let marks = env::take_marks();
+    for mark in ["node: found out that it was removed", "chunks: a unit handed over by a removed node"] {
+        assert!(marks.contains_key(mark), "{mark}: {marks:?}");
+    }
+}
+
+/// It went on leading until its process ended, and nobody found it.
+#[test]
+fn a_node_that_is_removed_by_force_leads_no_unit_any_more() {
+    simulate(remove_the_leader(71, 3));
+}
+
+/// And another one takes its place among the members.
+#[test]
+fn a_member_that_is_removed_by_force_is_replaced() {
+    simulate(remove_the_leader(72, 4));
+}
+
+/// Nobody else has what the unit knows: it is handed over before the node leaves.
+#[test]
+fn the_only_member_of_a_unit_hands_it_over_when_it_is_removed_by_force() {
+    simulate(remove_the_leader(73, 2));
+}
