@@ -145,8 +145,13 @@ impl Background {
 
     /// Something waits for the next checkpoint, also if nobody writes.
     pub fn want_checkpoint(&self) {
-        self.is_checkpoint_wanted.store(true, Ordering::Relaxed);
+        self.want_checkpoint_in_time();
         self.wake.notify_one();
+    }
+
+    /// The same of a round of the background itself: woken by that, it would begin again at once, for ever.
+    pub fn want_checkpoint_in_time(&self) {
+        self.is_checkpoint_wanted.store(true, Ordering::Relaxed);
     }
 
     /// A checkpoint was made under the table in force.

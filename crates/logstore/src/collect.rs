@@ -178,8 +178,9 @@ impl Inner {
         if !self.retire_places().await {
             return (Vec::new(), victims);
         }
-        // So would a run of which only the manager knows: the next checkpoint takes it over.
+        // So would a run of which only the manager knows, or is about to: the next checkpoint takes it over, or makes it void.
         if !matches!(self.while_view_lasts(self.is_newest(&state.manifest)).await, Ok(true)) {
+            self.background.want_checkpoint_in_time();
             return (Vec::new(), victims);
         }
         let (mut dead, mut others) = (Vec::new(), Vec::new());

@@ -70,12 +70,15 @@ pub struct IndexLen {
 pub struct ShardIndex {
     current: hashbrown::HashMap<KeyHash, Entry, HashBits>,
     saved: Saved,
+    /// Of this epoch and before, everything is saved that counts.
+    covered: Epoch,
 }
 
 impl ShardIndex {
     /// An empty index for records of at most `copies` replicas.
     pub fn new(form: IndexForm, copies: usize) -> Self {
-        ShardIndex { current: hashbrown::HashMap::with_hasher(HashBits), saved: Saved::new(form, copies) }
+        let current = hashbrown::HashMap::with_hasher(HashBits);
+        ShardIndex { current, saved: Saved::new(form, copies), covered: Epoch::default() }
     }
 
     /// The newest record of a key, tombstones included.
@@ -117,6 +120,9 @@ impl ShardIndex {
     /// makes nothing stale: who publishes has seen to it that the entry is newer than what is saved of this very key. What it replaced
     /// then is a hint.
     pub fn publish(&mut self, entry: Entry) -> Result<Option<Located>, Entry> {
+        if entry.epoch <= self.covered {
+            return Err(entry);
+        }
         let known = self.newest(&entry.hash);
         let is_stale = known.is_some_and(|known| known.order >= entry.order);
         if is_stale && self.newest_exact(&entry.hash).is_some() {
@@ -153,6 +159,13 @@ impl ShardIndex {
             self.current.remove(hash);
         }
         self.load(hash, located);
+    }
+
+    /// All that a checkpoint of this epoch has is loaded, beside entries that have been published meanwhile. What it lacks of this epoch and before, or has
+    /// otherwise, was replaced: by a delete that is forgotten, perhaps, and was told before these entries were.
+    pub fn is_loaded_until(&mut self, epoch: Epoch) {
+        self.covered = epoch;
+        self.current.retain(|_, entry| entry.epoch > epoch);
     }
 
     /// Moves a record among the saved ones, now that a checkpoint covers it, unless something newer (or a relocation) came.

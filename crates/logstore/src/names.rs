@@ -116,6 +116,11 @@ impl Names {
         layers.runs = runs;
     }
 
+    /// Drops what is of this epoch or before: the runs have it, or what replaced it.
+    pub fn drop_covered(&self, epoch: Epoch) {
+        self.layers.read().memtables.iter().for_each(|memtable| memtable.drop_covered(epoch));
+    }
+
     /// Replaces neighbouring runs by the one that was made of them.
     pub fn merge_runs(&self, merged: &[Arc<Run>], into: Option<Arc<Run>>) {
         let mut layers = self.layers.write();

@@ -58,11 +58,17 @@ impl Inner {
         payload: Bytes,
         (order, old_places): (Order, Places),
     ) -> Result<bool, EngineError> {
-        let stay = self.epochs.stay();
+        let stay = self.stay_in_step().await?;
+        // Looked up within the epoch, as for copies that move.
+        let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
+        if newest.is_none_or(|known| (known.order, known.places) != (order, old_places)) {
+            self.stats.lost_relocations.add(1);
+            return Ok(false);
+        }
         let devices = self.devices_for(&record.hash, &old_places)?;
         record.replica_devices = ReplicaDevices::new(&devices).expect("as many as there are places, or fewer");
-        // A recovery tells this list of chunks from others by the write.
-        record.write = self.next_write_id();
+        // A recovery tells this list of chunks from others by the write, and which of them is the later one by the epoch.
+        (record.write, record.epoch) = (self.next_write_id(), stay.epoch());
         let mut places: SmallVec<[Place; MAX_REPLICAS]> = SmallVec::new();
         let mut frame_bytes = 0;
         for (replica, device) in devices.iter().enumerate() {
@@ -111,7 +117,7 @@ impl Inner {
         device: DeviceId,
         read: &Located,
     ) -> Result<bool, EngineError> {
-        let stay = self.epochs.stay();
+        let stay = self.stay_in_step().await?;
         // Looked up within the epoch, as for copies that move.
         let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
         let Some(known) = newest.filter(|newest| newest == read) else { return Ok(false) };
@@ -151,7 +157,7 @@ impl Inner {
         (from, to): (Place, DeviceId),
         hash: &KeyHash,
     ) -> Result<bool, EngineError> {
-        let stay = self.epochs.stay();
+        let stay = self.stay_in_step().await?;
         // Looked up within the epoch: a tombstone that comes after this is younger than the copy (decision 13).
         let Some(known) = self.shard(hash).lock().index().newest(hash) else { return Ok(false) };
         let Some(replica) = known.places.as_slice().iter().position(|place| *place == from) else { return Ok(false) };

@@ -163,11 +163,12 @@ impl Inner {
 
     /// Runs one write of a client to its end. Where a device is full it waits for collection.
     pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
-        self.check_serves()?;
         self.in_touch(self.write_with_patience(draft, condition)).await
     }
 
-    async fn write_with_patience(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
+    /// The same for a step of a call that is [`Inner::in_touch`] as a whole.
+    pub async fn write_with_patience(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
+        self.check_serves()?;
         let mut op = WriteOp::new(self, draft, !condition.is_blind());
         let mut patience = Patience::default();
         loop {

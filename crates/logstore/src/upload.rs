@@ -221,7 +221,7 @@ impl Inner {
             kept: Some(content.kept),
             ..LogStore::object_draft(&upload.key, &attributes)
         };
-        let committed = self.write(draft, condition).await?;
+        let committed = self.write_with_patience(draft, condition).await?;
         // Two trees name them until the parts are dropped.
         shared.iter().for_each(|chunk| self.targets.add_live_ref(chunk));
         self.end_completed(upload, turn, committed).await

@@ -53,9 +53,13 @@ impl Inner {
 
     /// As leader: whether the manager has no newer manifest than this. Who led before may have installed one and told nobody.
     pub(crate) async fn is_newest(&self, manifest: &Manifest) -> Result<bool, EngineError> {
+        // A command whose answer was an error may be in the manager's log, and be carried out after whatever is asked now. The next installation settles it.
+        if self.remembered.is_in_doubt() {
+            return Ok(false);
+        }
         if self.is_alone() {
-            // Nobody else installs any; but a command whose answer was an error may be in the manager's log.
-            return Ok(!self.remembered.is_in_doubt());
+            // Nobody else installs any.
+            return Ok(true);
         }
         self.remembered.reach().await?;
         Ok(self.newest_manifest()?.is_none_or(|newest| version(&newest) <= version(manifest)))

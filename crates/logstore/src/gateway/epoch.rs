@@ -9,6 +9,7 @@
 //! that follows another goes beyond every epoch that any member has begun: the former leader's positions are not known to it.
 
 use super::member::Member;
+use crate::epochs::InEpoch;
 use crate::peers::{Item, Staged};
 use crate::store::Inner;
 use engine::EngineError;
@@ -28,7 +29,9 @@ impl Inner {
         self.check_leads()?;
         let view = member.view().number();
         let next = {
-            let heard = member.heard.lock();
+            let mut heard = member.heard.lock();
+            // No copy begins to move in the epoch that only this gateway has begun.
+            heard.in_step = None;
             let told = heard.hello.values().map(|(epoch, _)| *epoch).chain(heard.begun.values().map(|(epoch, _)| *epoch));
             // A gateway that is gone may have told an entry of an epoch that nobody else has begun.
             let own = self.epochs.present().max(self.names.newest_epoch());
@@ -43,16 +46,41 @@ impl Inner {
         Ok(Epoch(next.0 - 1))
     }
 
-    /// Before copies are moved: every member has begun the epoch in which they move. A member that lagged behind could delete a record under
-    /// an older epoch than that of the record's move; the delete would be forgotten first, and the record come back (decision 13).
+    /// Stays in the present epoch to move copies in it: every member has begun it. A member that lagged behind could delete a record under an
+    /// older epoch than that of the record's move; the delete would be forgotten first, and the record come back (decision 13).
+    pub(crate) async fn stay_in_step(self: &Arc<Self>) -> Result<InEpoch<'_>, EngineError> {
+        loop {
+            if let Some(stay) = self.try_stay_in_step() {
+                return Ok(stay);
+            }
+            self.get_in_step().await?;
+        }
+    }
+
+    fn try_stay_in_step(&self) -> Option<InEpoch<'_>> {
+        let Some(member) = &self.member else { return Some(self.epochs.stay()) };
+        let view = member.view().number();
+        // Under the lock: else an epoch could begin here in between, a recovery's checkpoint for one.
+        let heard = member.heard.lock();
+        (heard.in_step == Some(view)).then(|| self.epochs.stay())
+    }
+
+    /// Has every member begun the epoch in which copies are moved, unless that is so.
     pub(crate) async fn get_in_step(self: &Arc<Self>) -> Result<(), EngineError> {
-        let Some(member) = &self.member else { return Ok(()) };
-        if member.heard.lock().in_step == Some(member.view().number()) {
+        if self.is_in_step() {
             return Ok(());
         }
         // One that writes nothing down: a full device must not keep collection from making room.
         let _no_checkpoint = self.checkpoints.lock().await;
-        self.end_epochs().await.map(|_| ())
+        // Whoever had the lock may have seen to it.
+        match self.is_in_step() {
+            true => Ok(()),
+            false => self.end_epochs().await.map(|_| ()),
+        }
+    }
+
+    fn is_in_step(&self) -> bool {
+        self.member.as_ref().is_none_or(|member| member.heard.lock().in_step == Some(member.view().number()))
     }
 
     /// Waits until this gateway has all entries that the members of a view made in an epoch that has ended. Fails if the view changes.

@@ -56,6 +56,9 @@ impl Inner {
         };
         let covered = self.remembered.epoch();
         self.begin_at(member, epoch.max(Epoch(covered.0 + 1)));
+        // The lists last: nothing of these epochs enters them any more then.
+        self.shards.iter().for_each(|shard| shard.lock().index_mut().is_loaded_until(covered));
+        self.names.drop_covered(covered);
         self.absorb(unsaved, covered);
         self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
         self.count_live().await?;

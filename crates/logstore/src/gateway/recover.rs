@@ -81,6 +81,8 @@ impl Inner {
         let decided = CellMessage::Decided { gateways: removed.iter().copied().collect() };
         member.push_to_all(&Item::All(decided.clone()));
         self.take_in_cell_message(member, self.me, decided);
+        // Who has passed over what a removed leader installed, for want of what another one had concluded, takes it in now.
+        self.tell_installed(&self.checkpoints.lock().await.manifest);
         // One that has not the maps gets them now that nothing is undecided.
         member.until(|heard| !heard.joining).await;
         self.have_ended(ending).await;

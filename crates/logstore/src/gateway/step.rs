@@ -62,15 +62,12 @@ impl Inner {
                     }
                 }
                 Output::Published { entry, .. } => {
-                    let held = keys.held_names.remove(&entry.write);
-                    let name = heard.filter(|name| name.entry == *entry).cloned().or(held);
-                    self.enter(entry, name.expect("a published entry came with its name"));
+                    self.enter(entry, told_name(keys, heard, entry));
                     self.take_early_moves(keys, &entry.hash);
                 }
                 Output::Moved { entry, .. } => {
-                    let name = keys.held_names.remove(&entry.write).expect("an entry is held with its name");
                     self.forget_moves_of(&entry.hash);
-                    self.names.insert(entry.epoch, name);
+                    self.names.insert(entry.epoch, told_name(keys, heard, entry));
                 }
                 // The answer to the batch says so.
                 Output::Send { message, .. } if message.is_confirmation() => {}
@@ -143,4 +140,10 @@ impl Inner {
         }
         self.background.note_write(entry.frame_bytes as u64);
     }
+}
+
+/// What lists will say of an entry that another gateway has told of: it came with it, now or before.
+fn told_name(keys: &mut Keys, heard: Option<&NameEntry>, entry: &Entry) -> NameEntry {
+    let held = keys.held_names.remove(&entry.write);
+    heard.filter(|name| name.entry == *entry).cloned().or(held).expect("an entry is told, and held, with its name")
 }

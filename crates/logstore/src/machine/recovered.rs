@@ -35,23 +35,36 @@ impl<Op: Clone> Shard<Op> {
 
     /// At a member: `from` leads and has told an entry. Of one that has left the view it is a former leader's, late: who follows it has told of the
     /// same write, or will.
-    pub(super) fn recovered_by(&mut self, from: GatewayId, entry: Entry) {
-        if self.cell.view().contains(from) {
-            self.recovered(entry);
+    pub(super) fn recovered_by(&mut self, from: GatewayId, entry: Entry, out: &mut Outputs<Op>) {
+        if !self.cell.view().contains(from) {
+            return;
+        }
+        if !self.recovered(entry) {
+            self.stands_elsewhere(entry, out);
         }
     }
 
-    /// Holds an entry until its gateway is decided. Of one write the last leader's counts: it has told all members, and the former one perhaps
-    /// some, of copies that it made itself.
-    fn recovered(&mut self, entry: Entry) {
-        // Of a gateway that is decided it is a former leader's, late.
+    /// Holds an entry until its gateway is decided; false if it is decided here. Of one write the last leader's counts: it has told all members, and the
+    /// former one perhaps some, of copies that it made itself.
+    fn recovered(&mut self, entry: Entry) -> bool {
         if !self.change.as_ref().is_some_and(|change| change.undecided.contains(&entry.write.gateway)) {
-            return;
+            return false;
         }
         let peers = self.state(&entry.hash).peers();
         match peers.held.iter_mut().find(|held| held.write == entry.write) {
             Some(held) => *held = entry,
             None => peers.held.push(entry),
+        }
+        true
+    }
+
+    /// Where a record stands that is published here: its gateway has told of it, or this member has decided by the word of a former leader that did not reach
+    /// all. The present leader may have found, or made, other copies. All members must hold the same places, or later moves pass some of them by.
+    fn stands_elsewhere(&mut self, entry: Entry, out: &mut Outputs<Op>) {
+        let newest = self.index.newest(&entry.hash);
+        if let Some(from) = newest.filter(|from| from.order == entry.order && from.places != entry.places) {
+            self.index.relocate(&from.places, entry);
+            out.push(Output::Moved { entry, from });
         }
     }
 
@@ -104,17 +117,13 @@ impl<Op: Clone> Shard<Op> {
         }
         let recovered: Vec<Entry> = peers.held.extract_if(.., |entry| gateways.contains(&entry.write.gateway)).collect();
         for entry in recovered {
-            match (self.index.publish(entry), self.index.newest(&hash)) {
-                (Ok(replaced), _) => {
+            match self.index.publish(entry) {
+                Ok(replaced) => {
                     env::mark("gateway: a recovered entry published");
                     out.push(Output::Published { entry, replaced });
                 }
-                // Heard of before its gateway was removed. All members must hold the same places, or later moves pass some of them by.
-                (Err(_), Some(from)) if from.order == entry.order && from.places != entry.places => {
-                    self.index.relocate(&from.places, entry);
-                    out.push(Output::Moved { entry, from });
-                }
-                (Err(_), _) => {}
+                // Heard of before its gateway was removed.
+                Err(_) => self.stands_elsewhere(entry, out),
             }
         }
         // Nobody else will answer for them.

@@ -96,7 +96,7 @@ impl<Op: Clone> Shard<Op> {
             Message::Freeze { hash, holder, freeze, .. } => self.freeze(hash, holder, freeze, out),
             Message::Frozen { hash, freeze, newest, .. } => self.frozen(from, hash, freeze, newest, out),
             Message::Carry { hash, freeze, .. } => self.carry(from, hash, freeze),
-            Message::Recovered { entry } => self.recovered_by(from, entry),
+            Message::Recovered { entry } => self.recovered_by(from, entry, out),
         }
     }
 

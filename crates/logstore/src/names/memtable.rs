@@ -41,6 +41,13 @@ impl Memtable {
         }
     }
 
+    /// Drops entries of this epoch and before.
+    pub fn drop_covered(&self, epoch: Epoch) {
+        let mut names = self.names.write();
+        names.retain(|_, name| name.entry.epoch > epoch);
+        self.len.store(names.len(), Ordering::Relaxed);
+    }
+
     pub fn etag(&self, name: &EntryName, order: Order) -> Option<ETag> {
         self.names.read().get(name).filter(|entry| entry.entry.order == order).map(|entry| entry.etag)
     }

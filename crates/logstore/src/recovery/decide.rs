@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, KeyHash, Order, Place, UploadId};
+use types::{DeviceId, Epoch, KeyHash, Order, Place, UploadId};
 
 /// Most readable copies that a write without its primary may lack and still be rolled forward.
 const MAX_LACKING: usize = 1;
@@ -80,14 +80,20 @@ impl Originals {
     fn is_newer(&self, write: &FoundWrite, known: &FoundWrite) -> bool {
         let (order, known_order) = (write.known_order(), known.known_order());
         if order.is_some() && order == known_order {
-            // One write, made again: the later list of chunks.
-            return write.record.write > known.record.write;
+            return self.made_as(&write.record, order) > self.made_as(&known.record, order);
         }
         let (id, known_id) = (self.written_as(write), self.written_as(known));
         match order.is_some() && known_order.is_some() || id.gateway != known_id.gateway {
             true => order > known_order,
             false => id.sequence > known_id.sequence,
         }
+    }
+
+    /// Of one write's lists of chunks the greatest counts: one that was made again, the later the better. The write alone does not tell: in a cell it is the
+    /// leader that makes lists again, whoever wrote.
+    fn made_as(&self, record: &Record, order: Option<Order>) -> (bool, Epoch, WriteId) {
+        let original = order.and_then(|order| self.0.get(&(record.hash, order)));
+        (original.is_some_and(|original| *original != record.write), record.epoch, record.write)
     }
 
     fn written_as(&self, write: &FoundWrite) -> WriteId {
@@ -115,7 +121,7 @@ impl Inner {
             }
         }
         // By order and, for descriptors, by rewriting: later ones replace earlier ones.
-        for ((hash, order, _), write) in &found.relocated {
+        for ((hash, order, ..), write) in &found.relocated {
             self.apply_relocation(hash, *order, write).await?;
         }
         // A write that lacks copies and was followed by another of its key had failed.

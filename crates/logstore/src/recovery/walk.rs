@@ -21,7 +21,7 @@ pub(crate) struct FoundRecords {
     by_write: HashMap<WriteId, usize>,
     /// Copies that were moved, by the order that they kept and by the write that made them: a descriptor that was rewritten
     /// has other chunks, and copies of two rewritings must not be mixed.
-    pub relocated: BTreeMap<(KeyHash, Order, WriteId), FoundWrite>,
+    pub relocated: BTreeMap<(KeyHash, Order, Epoch, WriteId), FoundWrite>,
     /// Chunks found, with the bytes of their frames: they count as live until collection knows better.
     pub chunks: Vec<(Place, u32)>,
     pub opened: Vec<DeviceId>,
@@ -146,7 +146,7 @@ impl FoundRecords {
         let write = match (record.flags.relocated, record.order) {
             (true, Some(order)) if self.has_places => self
                 .relocated
-                .entry((record.hash, order, record.write))
+                .entry((record.hash, order, record.epoch, record.write))
                 .or_insert_with(|| FoundWrite { order: record.order, record, copies: [None; MAX_REPLICAS] }),
             // A device that was away, or a log whose vector is older than the checkpoint.
             _ if record.epoch <= self.covered => return Ok(()),

@@ -160,7 +160,8 @@ impl ObjectEngine for LogStore {
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
             self.inner.settle_names().await?;
-            self.inner.complete(upload, parts, attributes, condition).await
+            // As a whole: what it has made it also ends, whether or not its answer may leave.
+            self.inner.in_touch(self.inner.complete(upload, parts, attributes, condition)).await
         })
     }
 

@@ -5,7 +5,8 @@ use super::gate::Rule;
 use super::support::{BUCKET, attributes, key, simulate};
 use bytes::Bytes;
 use engine::conformance::run_all;
-use engine::{Condition, EngineError, ListItem, ListQuery, ObjectEngine};
+use engine::{CompletePart, Condition, EngineError, ListItem, ListQuery, ObjectEngine, PartContent, UploadRef};
+use smallvec::smallvec;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,6 +169,40 @@ fn a_gateway_cut_off_from_the_manager_acknowledges_writes_for_a_while_and_then_n
         rig.lend_for(Duration::from_secs(3600));
         put(&gateways[0], "key", b"new").await.unwrap();
         assert_eq!(get(&gateways[1], "late").await.as_deref(), Some(&b"late"[..]), "it was refused, and stands");
+    });
+}
+
+/// Its object is made when the answer may not leave any more. Caught: a Complete that ended with that, and left its upload open. The same call, made again as
+/// clients do, replaced what had been written since.
+#[test]
+fn a_complete_whose_answer_may_not_leave_ends_its_upload() {
+    simulate(async {
+        let rig = CellRig::new(6, 3).await;
+        let gateways = rig.gateways();
+        let upload = gateways[0].create_upload(&key("key"), Default::default()).await.unwrap();
+        let upload = UploadRef { key: key("key"), upload };
+        let content = PartContent::Whole(smallvec![Bytes::from_static(b"a part")]);
+        let part = gateways[0].put_part(&upload, 1, Default::default(), content).await.unwrap();
+        let parts = vec![CompletePart { number: 1, order: part.order }];
+        rig.lend_for(Duration::ZERO);
+        tokio::time::sleep(Duration::from_secs(3598)).await;
+        rig.gates.set(&gateways[0], types::DeviceId(1), Some(Rule::Mute));
+        let completing = rig.env.spawn({
+            let (gateway, upload, parts) = (gateways[0].clone(), upload.clone(), parts.clone());
+            async move { gateway.complete(&upload, parts, attributes(b"a part"), Condition::None).await }
+        });
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert!(!completing.is_finished());
+        rig.gates.set(&gateways[0], types::DeviceId(1), None);
+        rig.gates.land(gateways[0].inner.me).await;
+        let outcome = completing.await.unwrap();
+        assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
+        rig.lend_for(Duration::from_secs(3600));
+        put(&gateways[1], "key", b"newer").await.unwrap();
+        gateways[1].complete(&upload, parts, attributes(b"a part"), Condition::None).await.unwrap();
+        assert_eq!(get(&gateways[1], "key").await.as_deref(), Some(&b"newer"[..]));
+        let parts = gateways[1].parts(&upload, 0, 10).await;
+        assert!(matches!(parts, Err(EngineError::NoSuchUpload)), "{parts:?}");
     });
 }
 

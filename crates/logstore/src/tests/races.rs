@@ -4,9 +4,10 @@ use super::history::whole;
 use super::script::{CHUNK, Script};
 use super::support::{Rig, key, records, simulate};
 use crate::LogStore;
+use crate::relocate::Recopy;
 use disk::{Fault, FaultRule, Operation};
 use engine::{CompletePart, Condition, Content, ObjectEngine, PartContent, UploadQuery, UploadRef};
-use format::record::RecordKind;
+use format::record::{Record, RecordKind};
 use smallvec::smallvec;
 use std::time::Duration;
 use target::{LogEvent, LogTarget, WalkRange};
@@ -106,8 +107,15 @@ fn a_rewriting_that_came_too_late_brings_nothing_back() {
                 true => script.put_large(&store, "late", 2 * CHUNK).await.unwrap(),
                 false => script.delete(&store, "late").await.unwrap(),
             }
-            let rewritten = store.inner.rewrite(frame.record, frame.payload, (known.order, known.places)).await;
+            let rewritten = store.inner.rewrite(frame.record.clone(), frame.payload.clone(), (known.order, known.places)).await;
             assert!(!rewritten.unwrap(), "it was replaced");
+            // One that had begun before.
+            let write = store.inner.next_write_id();
+            for (replica, place) in known.places.as_slice().iter().enumerate() {
+                let record = Record { write, ..frame.record.clone() };
+                let (payload, order, device) = (frame.payload.clone(), Some(known.order), place.device);
+                store.inner.recopy(Recopy { record, payload, order, replica, device, moved: true }).await.unwrap();
+            }
             drop(store);
             rig.crash();
             let store = rig.open().await;
@@ -136,8 +144,8 @@ fn a_torn_rewriting_of_a_descriptor_is_not_mixed_with_the_one_before() {
             let (known, frame) = store.inner.read_newest(&name, &hash).await.unwrap();
             let write = store.inner.next_write_id();
             for replica in 0..torn_copies {
-                let copy = crate::relocate::Recopy {
-                    record: format::record::Record { write, ..frame.record.clone() },
+                let copy = Recopy {
+                    record: Record { write, ..frame.record.clone() },
                     payload: frame.payload.clone(),
                     order: Some(known.order),
                     replica,
@@ -177,7 +185,7 @@ fn a_late_relocation_does_not_outlive_a_tombstone() {
         for epoch in 0..6 {
             let moved = store.inner.move_copy(frame.record.clone(), frame.payload.clone(), known.places.primary(), &hash).await;
             assert!(!moved.unwrap(), "epoch {epoch}: it is deleted");
-            let copy = crate::relocate::Recopy {
+            let copy = Recopy {
                 record: frame.record.clone(),
                 payload: frame.payload.clone(),
                 order: Some(known.order),

@@ -57,3 +57,30 @@ fn what_the_last_leader_tells_of_a_write_counts() {
     assert_eq!(published, [&second]);
     assert_eq!(shard.index().newest(&second.hash), Some(Located::from(&second)));
 }
+
+/// A leader has decided, this member alone has heard of it, and the next leader finds other copies. Caught: a member that passes over what is told of a
+/// gateway that it has decided. It kept the former leader's places, and all others had the next one's.
+#[test]
+fn who_has_decided_takes_over_where_a_record_stands_for_the_others() {
+    let (first, second) = (found(&[1, 2], 4), found(&[2, 3], 5));
+    let sequences = Arc::new(SequenceSource::starting_at(10));
+    let index = ShardIndex::new(IndexForm::Full, 2);
+    let mut shard: Shard<u32> = Shard::new(member_of(1, &[REMOVED, FORMER, LEADER, ME]), sequences, index);
+    shard.install(member_of(2, &[FORMER, LEADER, ME]), &[gateway_id(REMOVED)], &mut Outputs::new());
+    tell(&mut shard, FORMER, first);
+    let decided = CellMessage::Decided { gateways: vec![gateway_id(REMOVED)] };
+    shard.receive_for_all(gateway_id(FORMER), &decided, &mut Outputs::new());
+    assert_eq!(shard.index().newest(&first.hash), Some(Located::from(&first)));
+    shard.install(member_of(3, &[LEADER, ME]), &[gateway_id(FORMER)], &mut Outputs::new());
+    let mut out = Outputs::new();
+    shard.receive(gateway_id(LEADER), Message::Recovered { entry: second }, &mut out);
+    // On its way since the former leader was removed.
+    tell(&mut shard, FORMER, first);
+    assert!(matches!(&out[..], [Output::Moved { entry, from }] if *entry == second && *from == Located::from(&first)));
+    assert_eq!(shard.index().newest(&second.hash), Some(Located::from(&second)));
+    // It was overwritten.
+    let newer = Entry { order: entry(second.write, 0, 8).order, ..second };
+    shard.index_mut().publish(newer).unwrap();
+    tell(&mut shard, LEADER, first);
+    assert_eq!(shard.index().newest(&second.hash), Some(Located::from(&newer)));
+}

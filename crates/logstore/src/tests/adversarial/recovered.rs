@@ -111,6 +111,42 @@ fn what_a_dead_leader_told_of_a_write_that_is_gone_is_known_to_all_or_none() {
     });
 }
 
+/// A leader decides, and its word reaches one member alone; the next one finds a copy less. Caught: a member that has decided and passes over where the
+/// record stands for the others.
+#[test]
+fn who_has_decided_takes_over_the_places_of_the_next_leader() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(206, 4).await);
+        let [leader, next, decided, removed] = &rig.gateways()[..] else { panic!("four gateways") };
+        let devices = devices_of(removed, "key");
+        rig.gates.set(removed, devices[2], Some(Rule::Mute));
+        drop(rig.env.spawn(put_if(removed.clone(), "key", "new", Condition::None)));
+        rig.env.sleep(A_WHILE).await;
+        rig.kill(removed);
+        rig.hold(leader, decided, true);
+        let removal = removing(&rig, &[3]);
+        rig.env.sleep(A_WHILE).await;
+        // That all hold what they were told is the last that the leader waits for.
+        rig.hold(leader, next, true);
+        rig.hold(leader, decided, false);
+        rig.env.sleep(A_WHILE).await;
+        let hash = LogStore::object_hash(&key("key"));
+        let held = |gateway: &LogStore| gateway.inner.shard(&hash).lock().held().len();
+        assert_eq!([held(leader), held(next), held(decided)], [0, 1, 0]);
+        assert_eq!(newest(decided, &hash).places.len(), 3);
+        removal.abort();
+        rig.kill(leader);
+        rig.lose(&[devices[2].0]);
+        rig.change_table(&[devices[0].0, devices[1].0]);
+        rig.remove_beside(&[0], &[removed.inner.me]).await;
+        assert_eq!(newest(next, &hash).places.len(), 2, "what the walk found");
+        assert_eq!(newest(decided, &hash), newest(next, &hash));
+        for gateway in [next, decided] {
+            assert_eq!(get(gateway, "key").await.as_deref(), Some("new"));
+        }
+    });
+}
+
 /// Logs of former versions may have two copies of a record on one device, with two numbers. Caught: places that name both.
 #[test]
 fn of_two_copies_on_one_device_one_counts() {
