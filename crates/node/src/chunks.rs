@@ -156,9 +156,9 @@ impl Chunks {
         &self.loads
     }
 
-    /// Ends what writes to the devices, so that these can be sealed.
-    pub async fn close(&self) {
-        for store in self.stores.values() {
+    /// Ends what writes to a device, so that it can be sealed.
+    pub async fn close_of(&self, device: DeviceId) {
+        if let Some(store) = self.stores.get(&device) {
             store.close().await;
         }
     }

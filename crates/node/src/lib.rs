@@ -16,6 +16,7 @@
 
 mod callers;
 mod chunks;
+mod close;
 mod directory;
 mod engine;
 mod error;

@@ -68,11 +68,11 @@ pub struct OpenNode {
 pub struct Node {
     pub(crate) inner: Arc<Inner>,
     member: consensus::Node,
-    _tasks: Vec<Ending>,
+    pub(crate) tasks: Mutex<Vec<Ending>>,
 }
 
 /// A task that ends with what holds this.
-struct Ending(tokio::task::JoinHandle<()>);
+pub(crate) struct Ending(tokio::task::JoinHandle<()>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -357,7 +357,7 @@ impl OpenNode {
         tasks.extend(chunk_tasks.into_iter().map(|task| Ending(env.spawn(task))));
         let RegisterNode { name, address, .. } = register;
         tracing::info!(node = id.0, name, address, %roles, "the node takes part in its cluster");
-        Ok(Node { inner, member, _tasks: tasks })
+        Ok(Node { inner, member, tasks: Mutex::new(tasks) })
     }
 }
 

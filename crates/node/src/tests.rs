@@ -3,6 +3,7 @@
 //! The consensus library's tasks tell each other in an order that can't be seeded (RFD 6), so a seed gives the same faults and the
 //! same work, not the same interleaving.
 
+mod closing;
 mod cluster;
 mod counters;
 mod faults;

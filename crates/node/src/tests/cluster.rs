@@ -188,6 +188,16 @@ impl Machine {
         self.log.add_rule(FaultRule::always_in(0..u64::MAX, Operation::Write, Fault::Fail));
     }
 
+    pub fn device(&self) -> &Arc<Device> {
+        self.device.as_ref().expect("the node runs")
+    }
+
+    /// The node is told to stop. What it does then, and when that has ended.
+    pub fn close(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let (node, devices) = (self.node.take().expect("it runs"), Vec::from_iter(self.device.take()));
+        async move { node.close(&devices).await }
+    }
+
     /// The process dies; with it what its disks had not made durable, in part, if the power goes too.
     async fn die(&mut self, network: &SimulatedNetwork, power: bool) {
         network.cut(&address(self.number));

@@ -15,18 +15,18 @@ const OUTAGE: Duration = Duration::from_secs(10);
 const RETURN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-fn node(cluster: &Cluster, number: usize) -> &Arc<Node> {
+pub(super) fn node(cluster: &Cluster, number: usize) -> &Arc<Node> {
     cluster.machines[number].node.as_ref().expect("it runs")
 }
 
 /// The devices that are written to, as one node knows it.
-fn table(cluster: &Cluster, number: usize) -> Vec<DeviceId> {
+pub(super) fn table(cluster: &Cluster, number: usize) -> Vec<DeviceId> {
     let state = node(cluster, number).manager().snapshot();
     state.cell(crate::CELL).unwrap().installed.as_ref().unwrap().table.devices().to_vec()
 }
 
 /// Writes until it is acknowledged, as clients do.
-async fn write(cluster: &Cluster, by: usize, name: &str, value: u64) {
+pub(super) async fn write(cluster: &Cluster, by: usize, name: &str, value: u64) {
     let (env, engine, began) = (&cluster.env, node(cluster, by).engine(), cluster.env.now());
     let writing = async {
         while let Err(error) = put(&*engine, name, value, Condition::None).await {

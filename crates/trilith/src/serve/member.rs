@@ -143,14 +143,7 @@ impl Started {
     async fn close(self) -> anyhow::Result<()> {
         let Started { node, devices, admin_server, service, .. } = self;
         drop(service);
-        node.leave().await;
-        node.chunks().close().await;
-        drop(node);
-        for device in devices {
-            if let Err(error) = device.seal().await {
-                tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
-            }
-        }
+        node.close(&devices).await;
         admin_server.stop();
         tracing::info!("stopped");
         Ok(())

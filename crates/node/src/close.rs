@@ -1,0 +1,103 @@
+//! The end of a node in order.
+//!
+//! A node that stops is a part of its cluster until its voice in the manager has ended. One that leads the manager grants all leases: it lets another lead
+//! before it looks after its devices, which may take long, or for ever on a disk that hangs. Nothing here is waited for without an end.
+
+use crate::node::{Inner, Node};
+use device::Device;
+use env::Env;
+use futures_util::future::join_all;
+use manager::{MemberRole, member_id};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use target::limits::CONTROL_DEADLINE;
+
+/// How long another node may take to lead in this one's place. After that it is elected, which takes as long again.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the node's part of the manager may take to end. Its tasks have been told to by then.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked at whether that has happened, or a disk hangs.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Node {
+    /// Ends the node's part in its cluster in order: it leaves the cell, lets another node lead the manager, falls silent, and seals its devices.
+    pub async fn close(self: Arc<Node>, devices: &[Arc<Device>]) {
+        let env = self.inner.env.clone();
+        self.leave().await;
+        self.inner.hand_over_lead().await;
+        self.fall_silent().await;
+        let chunks = self.inner.chunks.clone();
+        // With it what writes to its devices.
+        drop(self);
+        join_all(devices.iter().map(|device| in_time(&env, device, chunks.close_of(device.id())))).await;
+        join_all(devices.iter().map(|device| seal(&env, device))).await;
+    }
+
+    /// From here on nobody hears of this node.
+    async fn fall_silent(&self) {
+        self.tasks.lock().clear();
+        tokio::select! {
+            biased;
+            () = self.shut_down() => {}
+            () = self.inner.env.sleep(MEMBER_PATIENCE) => tracing::warn!("this node's part of the manager does not end in time"),
+        }
+    }
+}
+
+impl Inner {
+    /// Lets another node lead the manager, if this one does: others would take it for the leader until it falls silent, and for an election after that.
+    async fn hand_over_lead(&self) {
+        if !self.manager.is_leader() {
+            return;
+        }
+        let silent = self.vitals.get().silent_nodes;
+        let state = self.manager.snapshot();
+        let silent: BTreeSet<_> =
+            state.nodes().filter(|node| silent.contains(&node.id)).map(|node| member_id(node.identity)).collect();
+        let Some(replication) = self.manager.replication() else { return };
+        let voters = replication.members.iter().filter(|member| member.role == MemberRole::Voter);
+        let mut others = voters.map(|member| member.node).filter(|node| *node != replication.node && !silent.contains(node));
+        let Some(next) = others.next() else { return };
+        let leads_no_more = async {
+            if let Err(error) = self.manager.transfer_leader(next).await {
+                tracing::info!(%error, "the manager's lead was not handed over");
+                return;
+            }
+            while self.manager.is_leader() {
+                self.env.sleep(LOOK).await;
+            }
+            env::mark("node: the manager's lead was handed over");
+        };
+        tokio::select! {
+            biased;
+            () = leads_no_more => {}
+            () = self.env.sleep(HAND_OVER_PATIENCE) => tracing::info!("no other node has taken the manager's lead yet"),
+        }
+    }
+}
+
+/// A sealed log makes the next start quick, and is no more than that.
+async fn seal(env: &Env, device: &Arc<Device>) {
+    let failure = match in_time(env, device, device.seal()).await {
+        Some(Ok(())) => return,
+        Some(Err(error)) => error.to_string(),
+        None => "its disk does not answer".to_owned(),
+    };
+    tracing::warn!(device = device.id().0, failure, "the device could not be sealed; the next start walks its log");
+}
+
+/// None if the disk under the device hangs, or the work takes too long.
+async fn in_time<T>(env: &Env, device: &Device, work: impl Future<Output = T>) -> Option<T> {
+    let until = env.now() + CONTROL_DEADLINE;
+    let hangs = async {
+        while !device.hangs() && env.now() < until {
+            env.sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = hangs => None,
+    }
+}
