@@ -8,9 +8,9 @@ pub const APPEND_DEADLINE: Duration = Duration::from_secs(2);
 pub const OWN_APPEND_DEADLINE: Duration = device::limits::HANG_TIME;
 /// How long a read may take; in a cell also one from the same process.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
-/// How long a reset, the finishing of zones, or a question may take.
+/// How long a reset, the finishing of zones, or a question may take; in a cell also of a target in the same process.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long one page of a walk may take: without any frame it reads a whole zone.
+/// How long one page of a walk may take: without any frame it reads a whole zone. In a cell also one step of a walk in the same process.
 pub const WALK_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a fence, a drain or a seal may take; of a target in the same process too (`node`).
 pub const CONTROL_DEADLINE: Duration = Duration::from_secs(30);

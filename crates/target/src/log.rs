@@ -91,8 +91,8 @@ pub trait LogTarget: Send + Sync {
     /// Bytes that the open zone of a stream still takes. A hint.
     fn open_room(&self, stream: ZoneStream) -> u64;
 
-    /// Whether the device takes writes, as far as is known. False once a write on it has failed, and of one on another node while its
-    /// disk hangs; the target being out of reach says nothing about it.
+    /// Whether the device takes writes, as far as is known. False once a write on it has failed, and while its disk hangs, unless nobody else
+    /// writes to it; the target being out of reach says nothing about it.
     fn is_writable(&self) -> bool;
 
     /// Makes a finished zone free, durably, if it still is in this activation.

@@ -11,6 +11,7 @@ use types::{CellId, ClusterId, DeviceId, Token};
 
 use crate::{AppendCall, AppendRefused, Begin, FenceError, FenceKey, FenceKind, Target};
 
+mod hanging;
 mod remote;
 mod wire;
 

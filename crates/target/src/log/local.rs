@@ -8,9 +8,9 @@ use device::{AppendError, Device, LogVector, PieceOfFrame, ReadError, Tried, Usa
 use env::Env;
 use format::frame::FrameView;
 use net::BoxFuture;
-use types::{Activation, DeviceId, Place, ZoneIndex};
+use types::{Activation, DeviceId, ErrorKind, Place, ZoneIndex};
 
-use crate::limits::{OWN_APPEND_DEADLINE, READ_DEADLINE};
+use crate::limits::{CALL_DEADLINE, OWN_APPEND_DEADLINE, READ_DEADLINE};
 use crate::log::{FrameRead, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, Writer};
 use crate::{AppendCall, AppendRefused, Target};
 
@@ -50,6 +50,23 @@ impl LocalTarget {
             own.forget(number);
         }
         appended
+    }
+
+    /// What ends in any case, when nobody waits for it any more too: a reset that is on its way is not taken back. Waited for as long as one on another
+    /// node is.
+    async fn apart(&self, work: impl Future<Output = Result<(), TargetFailure>> + Send + 'static) -> Result<(), TargetFailure> {
+        if self.is_alone() {
+            return work.await;
+        }
+        let working = self.target.env.spawn(work);
+        tokio::select! {
+            biased;
+            ended = working => ended.unwrap_or_else(|error| Err(TargetFailure::new(ErrorKind::Internal, error))),
+            () = self.target.env.sleep(CALL_DEADLINE) => {
+                let (device, seconds) = (self.id(), CALL_DEADLINE.as_secs());
+                Err(TargetFailure::new(ErrorKind::Unavailable, format!("device {device} has not answered for {seconds} s")))
+            }
+        }
     }
 
     /// A read that takes no longer than one from another node may. What the page cache has is there at the first look, and no timer is set for it.
@@ -112,7 +129,8 @@ impl LogTarget for LocalTarget {
     }
 
     fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {
-        LogWalk::local(range.start(self.device(), verify_payload))
+        let walk = range.start(self.device(), verify_payload);
+        if self.is_alone() { LogWalk::local(walk) } else { LogWalk::local_in_time(walk, &self.target) }
     }
 
     fn log_floor(&self) -> BoxFuture<'_, Result<LogVector, TargetFailure>> {
@@ -132,11 +150,12 @@ impl LogTarget for LocalTarget {
     }
 
     fn is_writable(&self) -> bool {
-        self.device().poisoned_by().is_none()
+        self.device().poisoned_by().is_none() && (self.is_alone() || !self.device().hangs())
     }
 
     fn reset(&self, zone: ZoneIndex, activation: Activation) -> BoxFuture<'_, Result<(), TargetFailure>> {
-        Box::pin(self.target.reset(self.writer, zone, activation))
+        let (target, writer) = (self.target.clone(), self.writer);
+        Box::pin(self.apart(async move { target.reset(writer, zone, activation).await }))
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
@@ -147,10 +166,12 @@ impl LogTarget for LocalTarget {
     }
 
     fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
-        Box::pin(self.target.finish_reserved_zone(self.writer))
+        let (target, writer) = (self.target.clone(), self.writer);
+        Box::pin(self.apart(async move { target.finish_reserved_zone(writer).await }))
     }
 
     fn finish_open_zones(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
-        Box::pin(self.target.finish_open_zones(self.writer))
+        let (target, writer) = (self.target.clone(), self.writer);
+        Box::pin(self.apart(async move { target.finish_open_zones(writer).await }))
     }
 }

@@ -1,8 +1,13 @@
 //! Walking a log, wherever it is.
 
-use device::{Device, LogVector, Walk, WalkEvent};
-use types::{Place, Position, ZoneIndex};
+use std::future::pending;
+use std::sync::Arc;
 
+use device::{Device, LogVector, Walk, WalkEvent};
+use types::{ErrorKind, Place, Position, ZoneIndex};
+
+use crate::Target;
+use crate::limits::{WALK_DEADLINE, WALK_TRIES};
 use crate::log::TargetFailure;
 use crate::remote::RemoteWalk;
 
@@ -63,13 +68,22 @@ impl<'a> From<WalkEvent<'a>> for LogEvent<'a> {
 pub struct LogWalk(Way);
 
 enum Way {
-    Local(Box<Walk>),
+    Local {
+        walk: Box<Walk>,
+        /// None: what the disk does not answer is waited for.
+        in_time: Option<Arc<Target>>,
+    },
     Remote(Box<RemoteWalk>),
 }
 
 impl LogWalk {
     pub(crate) fn local(walk: Walk) -> LogWalk {
-        LogWalk(Way::Local(Box::new(walk)))
+        LogWalk(Way::Local { walk: Box::new(walk), in_time: None })
+    }
+
+    /// A walk that ends when the disk under this target does not answer.
+    pub(crate) fn local_in_time(walk: Walk, target: &Arc<Target>) -> LogWalk {
+        LogWalk(Way::Local { walk: Box::new(walk), in_time: Some(target.clone()) })
     }
 
     pub(crate) fn remote(walk: RemoteWalk) -> LogWalk {
@@ -79,8 +93,25 @@ impl LogWalk {
     /// The next thing found; none at the end. After an error the walk is over, and what it has not found is not known.
     pub async fn next(&mut self) -> Result<Option<LogEvent<'_>>, TargetFailure> {
         match &mut self.0 {
-            Way::Local(walk) => Ok(walk.next().await.map(LogEvent::from)),
+            Way::Local { walk, in_time } => tokio::select! {
+                biased;
+                event = walk.next() => Ok(event.map(LogEvent::from)),
+                failure = lasts_too_long(in_time.as_deref()) => Err(failure),
+            },
             Way::Remote(walk) => walk.next().await,
         }
     }
+}
+
+/// Returns when one step of a walk has taken so long that it is given up. A disk may need long to get through what holds no frame, and is busy with other
+/// reads meanwhile: it is given less time only if it hangs.
+async fn lasts_too_long(target: Option<&Target>) -> TargetFailure {
+    let Some(target) = target else { return pending().await };
+    let mut waited = 0;
+    while waited == 0 || (waited < WALK_TRIES as u32 && !target.device().hangs()) {
+        target.env.sleep(WALK_DEADLINE).await;
+        waited += 1;
+    }
+    let (device, seconds) = (target.device().id(), (WALK_DEADLINE * waited).as_secs());
+    TargetFailure::new(ErrorKind::Unavailable, format!("device {device} has not answered a walk for {seconds} s"))
 }

@@ -84,7 +84,12 @@ fn compose(tag: u64, payload: &[u8]) -> impl FnMut(&mut [u8]) {
     move |slot: &mut [u8]| frame::compose(slot, 1, CellId(1), &tag.to_le_bytes(), &[payload])
 }
 
-async fn append(target: &dyn LogTarget, class: AppendClass, tag: u64, bytes: usize) -> Result<Appended, AppendError> {
+pub(super) async fn append(
+    target: &dyn LogTarget,
+    class: AppendClass,
+    tag: u64,
+    bytes: usize,
+) -> Result<Appended, AppendError> {
     let payload = payload(tag, bytes);
     let appended = append_wait(target, class, frame_bytes(8, bytes), &mut compose(tag, &payload));
     appended.await

@@ -1,0 +1,75 @@
+//! A target of this process whose disk hangs: a writer of a cell waits for nothing without an end, and one that is alone waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::AppendClass;
+use disk::{FaultOdds, SimDisk};
+use env::Env;
+use types::{Activation, ErrorKind, Token, ZoneIndex};
+
+use super::remote::append;
+use super::{GATEWAY, fresh};
+use crate::limits::{CALL_DEADLINE, WALK_DEADLINE};
+use crate::{LocalTarget, LogTarget, Target, WalkRange, Writer};
+
+const MEMBER: Writer = Writer { key: GATEWAY, token: Token(1) };
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// A target with a frame, whose disk hangs, held by this writer. The disk owes an answer.
+async fn hung(writer: Writer) -> (SimDisk, LocalTarget, ZoneIndex, Activation) {
+    let env = Env::simulated(1);
+    let (disk, target) = fresh(&env).await;
+    let target = match writer == Writer::ALONE {
+        true => Target::unfenced(target.device().clone(), &env),
+        false => target,
+    };
+    let target = LocalTarget::new(Arc::new(target), writer);
+    let zone = append(&target, AppendClass::Data, 1, 100).await.expect("appends").place.zone;
+    target.finish_open_zones().await.expect("finishes");
+    append(&target, AppendClass::Meta, 2, 100).await.expect("appends");
+    disk.set_odds(FaultOdds { cache_miss: 1_000_000, ..FaultOdds::default() });
+    let activation = target.zones()[zone.0 as usize].activation;
+    disk.hang();
+    (disk, target, zone, activation)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_of_a_cell_does_not_wait_for_ever() {
+    let (disk, target, zone, activation) = hung(MEMBER).await;
+    assert!(target.is_writable(), "nobody has asked the disk yet");
+    let ending = async {
+        let mut walk = target.walk(WalkRange::Zone(zone), false);
+        walk.next().await.expect_err("the disk hangs").kind
+    };
+    assert_eq!(tokio::time::timeout(WALK_DEADLINE + MOMENT, ending).await.expect("a walk ends"), ErrorKind::Unavailable);
+    assert!(!target.is_writable(), "its disk hangs");
+    for call in [target.reset(zone, activation), target.finish_open_zones()] {
+        let ended = tokio::time::timeout(CALL_DEADLINE + MOMENT, call).await.expect("a call ends");
+        assert_eq!(ended.expect_err("the disk hangs").kind, ErrorKind::Unavailable);
+    }
+    target.finish_reserved_zone().await.expect("there is none");
+    disk.let_go();
+    // What was begun has gone on.
+    tokio::time::timeout(MOMENT, target.settle()).await.expect("nothing is under way").expect("settles");
+    assert!(target.is_writable());
+    assert_eq!(target.zones()[zone.0 as usize].state, Some(device::ZoneState::Free), "the reset is through");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_alone_waits() {
+    let (disk, target, zone, activation) = hung(Writer::ALONE).await;
+    let patience = WALK_DEADLINE * 10;
+    {
+        let mut walk = target.walk(WalkRange::Zone(zone), false);
+        assert!(tokio::time::timeout(patience, walk.next()).await.is_err(), "nobody else could answer");
+    }
+    assert!(target.is_writable(), "nor take its place");
+    let resetting = target.reset(zone, activation);
+    let letting_go = async {
+        tokio::time::sleep(patience).await;
+        disk.let_go()
+    };
+    let (reset, held) = tokio::join!(resetting, letting_go);
+    assert!(reset.is_ok() && held > 0, "{reset:?}, {held}");
+}
