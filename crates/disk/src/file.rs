@@ -23,7 +23,7 @@ use std::time::Duration;
 use env::Env;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 
-pub(crate) use self::job::{Call, Job, Step};
+pub(crate) use self::job::{Call, DiskKey, Job, Step};
 pub use self::lock::LockHolder;
 use self::medium::Medium;
 use crate::error::DiskError;
@@ -167,6 +167,15 @@ impl Disk for FileDisk {
 
     fn stats(&self) -> DiskStats {
         self.medium.counters.snapshot()
+    }
+}
+
+#[cfg(test)]
+impl FileDisk {
+    /// A disk that answers no read before the other end of this pipe is closed.
+    pub(crate) fn that_hangs(pipe: OwnedFd) -> FileDisk {
+        let writer = pipe.try_clone().expect("a descriptor");
+        FileDisk { medium: Arc::new(Medium::new(Path::new("pipe"), writer, pipe, false, 1 << 30, None)) }
     }
 }
 

@@ -3,9 +3,10 @@
 //! Invariants
 //! - A job is in the ring's table from before its submission until its completion was taken out: the table owns the buffer
 //!   and, through the job, the descriptor that the kernel works on. Nothing takes a job out earlier.
-//! - The ring is dropped only when the table is empty (`Ring::drain`).
-//! - At most `RING_ENTRIES` jobs are with the kernel, so neither queue of the ring can overflow; up to `RING_QUEUE_LIMIT` more
-//!   wait here, and reads beyond those are refused.
+//! - The ring is dropped when the table is empty, or with what it holds left to the kernel for good ([`Ring::give_up`]).
+//! - At most `RING_ENTRIES` jobs are with the kernel, so neither queue of the ring can overflow, and at most `DISK_ENTRIES` of
+//!   one disk, so that one that hangs keeps no other from its work; up to `DISK_QUEUE_LIMIT` more of each wait here, and reads
+//!   beyond those are refused.
 //! - No callback runs while the ring is borrowed: it may submit.
 //!
 //! The kernel signals completions through an eventfd in tokio's poller; a task on this thread takes them out and calls back,
@@ -25,8 +26,9 @@
 //! the runtime thread its other connections. Task work deferred or cooperative, an eventfd or the ring's own descriptor in
 //! the poller: no difference beyond the noise.
 
+mod shares;
+
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -34,7 +36,8 @@ use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -42,11 +45,16 @@ use tokio::task::AbortHandle;
 
 use crate::error::DiskError;
 use crate::file::{Call, Job, Step};
+use crate::ring::shares::Shares;
 
 /// Most jobs of one thread that are with the kernel at once.
-const RING_ENTRIES: u32 = 256;
-/// Most jobs of one thread that wait for one of those to end; reads beyond those are refused.
-const RING_QUEUE_LIMIT: usize = 4096;
+const RING_ENTRIES: u32 = 512;
+/// Most of them that are one disk's: more than it takes to keep it busy. A disk that hangs ends none of its own.
+const DISK_ENTRIES: usize = 64;
+/// Most jobs of one thread and one disk that wait for one of those to end; reads beyond those are refused.
+const DISK_QUEUE_LIMIT: usize = 4096;
+/// How long a thread that ends waits for the next completion, before it leaves what is in flight to the kernel.
+const END_PATIENCE: Duration = Duration::from_secs(4);
 /// How long after a submission that the kernel had no memory for it is tried again.
 const SUBMIT_RETRY: Duration = Duration::from_millis(1);
 
@@ -65,8 +73,8 @@ thread_local! {
     static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
 }
 
-/// Keeps this thread's ring. Dropping it waits for the operations in flight, whose callbacks still run; later requests of
-/// this thread go to the disks' threads.
+/// Keeps this thread's ring. Dropping it waits for the operations in flight, whose callbacks still run, except for those of a disk
+/// that does not answer; later requests of this thread go to the disks' threads.
 #[derive(Debug)]
 pub struct RingGuard {
     reaper: AbortHandle,
@@ -124,7 +132,7 @@ impl Drop for RingGuard {
         while let Some(finished) = with_ring(|ring| ring.wait_for_some()).flatten() {
             finished.into_iter().for_each(Finished::tell);
         }
-        // Callbacks above may have submitted more, which the loop has waited for too: the table is empty now.
+        // Callbacks above may have submitted more, which the loop has waited for too: the table is empty now, or given up.
         let ring = RING.with(|slot| slot.borrow_mut().take());
         drop(ring);
     }
@@ -171,8 +179,8 @@ struct Ring {
     /// Jobs with the kernel, by the number that their entry carries.
     table: Vec<Option<Job>>,
     free: Vec<usize>,
-    /// Jobs that wait for a place in the table.
-    queue: VecDeque<Job>,
+    /// What each disk has of the table, and its jobs that wait for a place there.
+    shares: Shares,
     /// Entries written for the kernel that it has not taken yet.
     unsubmitted: usize,
 }
@@ -196,25 +204,25 @@ impl Ring {
             signal,
             table: (0..RING_ENTRIES).map(|_| None).collect(),
             free: (0..RING_ENTRIES as usize).rev().collect(),
-            queue: VecDeque::new(),
+            shares: Shares::default(),
             unsubmitted: 0,
         })
     }
 
-    /// Takes a job in, as an entry or into the queue; gives a read back if both are full.
+    /// Takes a job in, as an entry or into its disk's queue; gives a read back if both are full.
     fn push(&mut self, job: Job) -> Option<Job> {
-        match self.free.pop() {
-            Some(place) => {
-                self.table[place] = Some(job);
-                self.write_entry(place);
-                None
-            }
-            None if self.queue.len() >= RING_QUEUE_LIMIT && job.may_be_refused() => Some(job),
-            None => {
-                self.queue.push_back(job);
-                None
-            }
+        if !self.free.is_empty() && self.shares.begin(job.disk()) {
+            self.start(job);
+            return None;
         }
+        self.shares.wait(job)
+    }
+
+    /// Gives the kernel a job for which there is a free place.
+    fn start(&mut self, job: Job) {
+        let place = self.free.pop().expect("there is a free place");
+        self.table[place] = Some(job);
+        self.write_entry(place);
     }
 
     /// Writes the entry for the next call of the job at `place`.
@@ -269,33 +277,57 @@ impl Ring {
                 Step::Finished(result) => {
                     let job = self.table[place].take().expect("checked above");
                     self.free.push(place);
+                    self.shares.end(job.disk());
                     finished.push(Finished { job, result });
                 }
             }
         }
         while !self.free.is_empty() {
-            let Some(job) = self.queue.pop_front() else { break };
+            let Some(job) = self.shares.begin_next() else { break };
             match job.refusal() {
-                Some(error) => finished.push(Finished { job, result: Err(error) }),
-                None => assert!(self.push(job).is_none(), "there is a free place"),
+                Some(error) => {
+                    self.shares.end(job.disk());
+                    finished.push(Finished { job, result: Err(error) });
+                }
+                None => self.start(job),
             }
         }
         self.enter();
         finished
     }
 
-    /// Waits for completions and takes them out; none if nothing is in flight.
+    /// Waits for completions and takes them out; none if nothing is in flight, or a disk does not answer.
     fn wait_for_some(&mut self) -> Option<Vec<Finished>> {
         if self.free.len() == self.table.len() {
-            // What waits in the queue waits for a place, so there is none.
-            assert!(self.queue.is_empty(), "jobs wait though nothing is in flight");
+            // What waits in a queue waits for a place, so there is none.
+            assert!(!self.shares.is_any_waiting(), "jobs wait though nothing is in flight");
             return None;
         }
-        // An error (EINTR, EAGAIN) only means an idle turn.
-        if let Ok(taken) = self.uring.submit_and_wait(1) {
-            self.unsubmitted -= taken.min(self.unsubmitted);
+        // What came before the look below signals no more; what comes after it does.
+        let mut count = [0; 8];
+        rustix::io::read(&self.signal, &mut count).ok();
+        let finished = self.turn();
+        if !finished.is_empty() {
+            return Some(finished);
         }
-        Some(self.turn())
+        let patience = Timespec { tv_sec: END_PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let signalled = rustix::event::poll(&mut [PollFd::new(&self.signal, PollFlags::IN)], Some(&patience));
+        match signalled {
+            // An interruption is the kernel's way to have completions taken in.
+            Ok(1..) | Err(Errno::INTR) => Some(self.turn()),
+            Ok(0) | Err(_) => {
+                self.give_up();
+                None
+            }
+        }
+    }
+
+    /// Leaves what is in flight, and what waits behind it, with their memory: a disk that does not answer may do so as long as the process lives. Nobody hears
+    /// how that ends.
+    fn give_up(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.table));
+        std::mem::forget(std::mem::take(&mut self.shares));
+        self.free.clear();
     }
 }
 

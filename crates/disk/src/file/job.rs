@@ -23,6 +23,10 @@ pub(crate) struct Job {
     done: Done,
 }
 
+/// Tells the disks of jobs that are under way from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskKey(usize);
+
 /// The next system call of a job.
 pub(crate) enum Call<'a> {
     Read { file: BorrowedFd<'a>, buf: &'a mut [u8], offset: u64 },
@@ -59,6 +63,11 @@ impl Job {
             return medium.pool.submit_beyond_limit(self);
         }
         self.finish(result);
+    }
+
+    /// Whose it is. No other disk has this key while the job lives.
+    pub(crate) fn disk(&self) -> DiskKey {
+        DiskKey(Arc::as_ptr(&self.medium) as usize)
     }
 
     /// Whether a full queue refuses it.

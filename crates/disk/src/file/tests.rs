@@ -414,7 +414,7 @@ fn requests_beyond_the_queue_are_refused_and_the_rest_completes() {
             assert!(completed.load(Ordering::SeqCst) >= 4_096, "{way:?}");
             if ring_is_installed() {
                 // Nothing is taken out of a ring while its thread submits.
-                assert_eq!(completed.load(Ordering::SeqCst), 256 + 4_096);
+                assert_eq!(completed.load(Ordering::SeqCst), 64 + 4_096);
             }
             disk.write(0, filled(1, 2), Durability::Durable).await.expect("overload harms nothing");
         });

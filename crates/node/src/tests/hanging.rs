@@ -111,10 +111,20 @@ fn reads_beside_a_disk_that_hangs_go_to_other_copies() {
         write(&cluster, 0, "key", 1).await;
         cluster.machines[2].empty_page_cache();
         cluster.machines[2].hang_device();
-        let began = cluster.env.now();
-        assert_eq!(get(&*node(&cluster, 2).engine(), "key").await.unwrap(), Some(1));
-        let waited = cluster.env.now() - began;
+        let timed = async || {
+            let began = cluster.env.now();
+            assert_eq!(get(&*node(&cluster, 2).engine(), "key").await.unwrap(), Some(1));
+            cluster.env.now() - began
+        };
+        let waited = timed().await;
         assert!(waited >= READ_DEADLINE && waited < 2 * READ_DEADLINE, "{waited:?}");
+        // From then on it is the last to be asked.
+        let asked = cluster.machines[2].disk_stats().0;
+        for _ in 0..3 {
+            let waited = timed().await;
+            assert!(waited < Duration::from_millis(100), "{waited:?}");
+        }
+        assert_eq!(cluster.machines[2].disk_stats().0.reads, asked.reads);
         // Whoever did not write: there is no request under way but the read.
         assert_eq!(table(&cluster, 0).len(), 2);
     });
