@@ -16,7 +16,7 @@ pub trait Caller: Send + Sync {
 
 /// Answers calls.
 pub trait Service: Send + Sync + 'static {
-    /// Carries a request out. The future is dropped if the connection breaks: work that must go on regardless is spawned.
+    /// Carries a request out. The future is dropped at the request's deadline, and if the connection breaks: work that must go on regardless is spawned.
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>>;
 
     /// Whether the answer to this request may wait a moment for one that others wait for, to travel with it.

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -91,6 +91,8 @@ struct Running {
     all: AtomicUsize,
     /// Those whose answers are not written and may not wait.
     urgent: AtomicUsize,
+    /// Some have ended without an answer since it was last said that this end is alive.
+    some_unanswered: AtomicBool,
 }
 
 async fn read_requests(
@@ -117,22 +119,35 @@ async fn read_requests(
                 let may_wait = service.answer_may_wait(&request);
                 counted.urgent.fetch_add(usize::from(!may_wait), Ordering::Relaxed);
                 running.push(async move {
-                    let outcome = carry_out(env, service, request).await;
-                    // The writer has ended only if the connection has.
-                    answers.send(Answer { id: header.id, outcome, may_wait }).await.unwrap_or_default();
+                    match carry_out(env, service, request).await {
+                        // The writer has ended only if the connection has.
+                        Some(outcome) => answers.send(Answer { id: header.id, outcome, may_wait }).await.unwrap_or_default(),
+                        None => {
+                            counted.urgent.fetch_sub(usize::from(!may_wait), Ordering::Relaxed);
+                            counted.some_unanswered.store(true, Ordering::Relaxed);
+                        }
+                    }
                 });
             }
         }
     }
 }
 
-async fn carry_out(env: &Env, service: &dyn Service, request: Request) -> Result<Bytes, Refusal> {
-    if env.now() >= request.deadline {
-        return Err(Refusal::new("the deadline passed before the request began"));
+/// None at the request's deadline, when its caller has given it up: what its service still waits for, a disk that hangs perhaps, keeps no room of the
+/// connection. It is not refused: what was begun may yet be done, and a refusal says that it will not.
+async fn carry_out(env: &Env, service: &dyn Service, request: Request) -> Option<Result<Bytes, Refusal>> {
+    let deadline = request.deadline;
+    if env.now() >= deadline {
+        return Some(Err(Refusal::new("the deadline passed before the request began")));
     }
-    let answer = service.handle(request).await?;
-    assert!(answer.len() <= MAX_PAYLOAD_BYTES, "a service's answer fits a frame");
-    Ok(answer)
+    let outcome = tokio::select! {
+        biased;
+        outcome = service.handle(request) => outcome,
+        () = env.sleep_until(deadline) => return None,
+    };
+    let is_fit = outcome.as_ref().is_ok_and(|answer| answer.len() <= MAX_PAYLOAD_BYTES) || outcome.is_err();
+    assert!(is_fit, "a service's answer fits a frame");
+    Some(outcome)
 }
 
 async fn write_answers(
@@ -186,7 +201,7 @@ async fn write_answers(
             }
             () = alive.as_mut() => {
                 alive.set(env.sleep(ALIVE_INTERVAL));
-                if running.all.load(Ordering::Relaxed) > 0 {
+                if running.some_unanswered.swap(false, Ordering::Relaxed) || running.all.load(Ordering::Relaxed) > 0 {
                     writer.write(FrameKind::Alive, 0, 0, &[]).await?;
                 }
             }

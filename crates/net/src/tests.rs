@@ -363,6 +363,18 @@ async fn a_server_carries_out_a_bounded_number_of_requests_of_one_connection() {
     drop(sending.await.unwrap());
 }
 
+/// A service that waits for a disk that hangs, say, keeps nobody else's requests from being carried out.
+#[tokio::test(start_paused = true)]
+async fn requests_that_nobody_waits_for_any_more_make_room() {
+    let simulated = Simulated::new().await;
+    for _ in 0..MAX_REQUESTS_PER_CONNECTION + 10 {
+        let error = simulated.call("wait 3600000", Duration::from_millis(200)).await.unwrap_err();
+        assert!(!error.is_definite(), "it may yet be carried out: {error}");
+    }
+    assert_eq!(simulated.service.begun(), MAX_REQUESTS_PER_CONNECTION + 10);
+    assert_eq!(simulated.call("hello", SOON).await.unwrap(), "echo:hello");
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_of_one_connection_begin_in_order() {
     let simulated = Simulated::new().await;
