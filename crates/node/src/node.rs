@@ -5,7 +5,7 @@ use crate::chunks::{self, Chunks, Surroundings};
 use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, inquire, refuse_twin, was_removed};
-use crate::oversee::HeartbeatService;
+use crate::oversee::{HeartbeatService, Oversight};
 use crate::remove::RemovalService;
 use crate::roles::{Role, Roles};
 use crate::settle::{DrainSlot, SettleService};
@@ -18,7 +18,6 @@ use device::Device;
 use engine::ObjectEngine;
 use env::Env;
 use logstore::{LogStore, LogStoreConfig};
-use manager::overseer::Overseer;
 use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, ReplicatedOptions, member_id};
 use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
@@ -60,7 +59,8 @@ pub struct OpenNode {
     services: Arc<Services>,
     member: consensus::Node,
     id: NodeId,
-    listening: Ending,
+    /// What it does from its opening on.
+    tasks: Vec<Ending>,
     chunk_settings: ChunkSettings,
 }
 
@@ -98,7 +98,6 @@ pub(crate) struct Inner {
     pub targets: Vec<Arc<Target>>,
     pub engine: Arc<CellEngine>,
     pub vitals: Vitals,
-    pub overseer: Mutex<Overseer>,
     pub lease_terms: LeaseTerms,
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
@@ -146,6 +145,7 @@ impl Node {
         let member = consensus::Node::open(env, me, &log, tagged(ServiceTag::CONSENSUS)).await?;
         let options = ReplicatedOptions { group: MANAGER_GROUP, transport: tagged(ServiceTag::MANAGER) };
         let manager = Arc::new(Manager::open_replicated(env, &member, options).await?);
+        let oversight = Oversight::new(env, &manager, LeaseTerms::default());
         let services = Arc::new(Services::default());
         let late = |tag| -> Arc<dyn Service> { Arc::new(Late { services: services.clone(), tag }) };
         let router = Router::new()
@@ -154,14 +154,15 @@ impl Node {
             .with(PINGS, Arc::new(Here { env: env.clone(), manager: manager.clone(), identity: register.identity }))
             .with(TARGETS, late(TARGETS))
             .with(GATEWAYS, late(GATEWAYS))
-            .with(HEARTBEATS, late(HEARTBEATS))
+            .with(HEARTBEATS, Arc::new(HeartbeatService(oversight.clone())))
             .with(SETTLINGS, late(SETTLINGS))
             .with(REMOVALS, late(REMOVALS));
         let router = chunks::SERVICES.into_iter().fold(router, |router, tag| router.with(tag, late(tag)));
         let address = register.address.clone();
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
-        let listening = Ending(env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity)));
+        let listening = env.spawn(net::serve(env.clone(), listener, Arc::new(router), identity));
+        let tasks = vec![Ending(listening), Ending(env.spawn(oversight.run()))];
         let callers = Callers::new(env, network.clone(), identity);
         let to = |address: &str| -> Arc<dyn Caller> { Arc::new(RemoteCaller::new(env, network.clone(), address, identity)) };
         take_part(env, &manager, (me, member_role(&roles)), &register, &via, &to).await?;
@@ -169,7 +170,7 @@ impl Node {
         refuse_twin(env, &manager, &register, &to).await?;
         let id = register_node(env, &manager, &register, &via, &to).await?;
         let chunk_settings = ChunkSettings::default();
-        Ok(OpenNode { env: env.clone(), callers, manager, register, roles, services, member, id, listening, chunk_settings })
+        Ok(OpenNode { env: env.clone(), callers, manager, register, roles, services, member, id, tasks, chunk_settings })
     }
 }
 
@@ -286,7 +287,7 @@ impl OpenNode {
 
     /// Serves these devices and runs a gateway, as far as its roles go.
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, roles, services, member, id, listening, chunk_settings } = self;
+        let OpenNode { env, callers, manager, register, roles, services, member, id, mut tasks, chunk_settings } = self;
         assert!(devices.is_empty() || roles.has(Role::Target), "devices are a target's");
         let mut targets = Vec::new();
         for device in devices.iter().cloned() {
@@ -323,7 +324,6 @@ impl OpenNode {
             targets: targets.clone(),
             engine: Arc::default(),
             vitals: Vitals::default(),
-            overseer: Mutex::new(Overseer::new(CELL, lease_terms)),
             lease_terms,
             config,
             drain: DrainSlot::default(),
@@ -334,22 +334,19 @@ impl OpenNode {
         let mut late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
             (TARGETS, Arc::new(TargetService::new(&env, targets)) as Arc<dyn Service>),
             (GATEWAYS, Arc::new(GatewayService(weak())) as Arc<dyn Service>),
-            (HEARTBEATS, Arc::new(HeartbeatService(weak())) as Arc<dyn Service>),
             (SETTLINGS, Arc::new(SettleService(weak())) as Arc<dyn Service>),
             (REMOVALS, Arc::new(RemovalService(weak())) as Arc<dyn Service>),
         ]);
         late.extend(of_chunks);
         assert!(services.0.set(late).is_ok(), "a node starts once");
-        let mut tasks = vec![
-            listening,
-            Ending(env.spawn(inner.clone().run_overseer())),
+        tasks.extend([
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().watch_disks())),
             Ending(env.spawn(inner.clone().send_heartbeats())),
             Ending(env.spawn(inner.clone().forget_replaced())),
             Ending(env.spawn(inner.clone().end_with_manager())),
             Ending(env.spawn(inner.clone().notice_removal(register.identity, register.address.clone()))),
-        ];
+        ]);
         tasks.extend(inner.targets.iter().map(|target| Ending(env.spawn(inner.clone().keep_fences(target.clone())))));
         if roles.has(Role::Gateway) {
             tasks.push(Ending(env.spawn(inner.clone().live())));

@@ -1,36 +1,53 @@
 //! The overseer's shell: it acts while this node leads the manager.
+//!
+//! It begins as soon as the node takes part in the manager, and needs nothing else of it. A node may lead as soon as that, and its devices may take long to
+//! open, or for ever: nobody would get a lease from it, though all others could go on without it.
 
 use crate::CELL;
-use crate::node::Inner;
 use bytes::Bytes;
-use manager::overseer::{Answer, Facts, Heartbeat, Input, Output};
+use env::Env;
+use manager::Manager;
+use manager::overseer::{Answer, Facts, Heartbeat, Input, Output, Overseer};
 use net::{BoxFuture, Refusal, Request, Service};
-use std::sync::{Arc, Weak};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
-use topology::ClockReading;
+use topology::{ClockReading, LeaseTerms};
 
 /// How often time is told to the overseer.
 const TICK: Duration = Duration::from_millis(100);
 
+/// The overseer of the cell, on this node.
+pub(crate) struct Oversight {
+    env: Env,
+    manager: Arc<Manager>,
+    overseer: Mutex<Overseer>,
+}
+
 /// Takes heartbeats.
-pub(crate) struct HeartbeatService(pub Weak<Inner>);
+pub(crate) struct HeartbeatService(pub Arc<Oversight>);
 
 impl Service for HeartbeatService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let node = self.0.upgrade().ok_or_else(|| Refusal::new("this node ends"))?;
+            let oversight = &self.0;
             let heartbeat = Heartbeat::decode(&request.payload).map_err(Refusal::new)?;
             // A lease is granted only while nobody else can lead: the next leader waits for all that were.
-            node.manager.confirm_lead().await.map_err(Refusal::new)?;
-            let answer = node.oversee(Input::Heartbeat(heartbeat)).ok_or_else(|| Refusal::new("not overseeing yet"))?;
+            oversight.manager.confirm_lead().await.map_err(Refusal::new)?;
+            let answer = oversight.oversee(Input::Heartbeat(heartbeat)).ok_or_else(|| Refusal::new("not overseeing yet"))?;
             Ok(Bytes::from(answer.encode()))
         })
     }
 }
 
-impl Inner {
+impl Oversight {
+    pub fn new(env: &Env, manager: &Arc<Manager>, terms: LeaseTerms) -> Arc<Oversight> {
+        let overseer = Mutex::new(Overseer::new(CELL, terms));
+        Arc::new(Oversight { env: env.clone(), manager: manager.clone(), overseer })
+    }
+
     /// Lets the overseer act when this node leads, for as long as it lives.
-    pub(crate) async fn run_overseer(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>) {
         let mut changes = self.manager.changes();
         let mut told: Option<Facts> = None;
         loop {
@@ -76,9 +93,9 @@ impl Inner {
                 Output::Answer { answer, .. } => answered = Some(answer),
                 Output::Propose { proposal, reason } => {
                     tracing::info!(%reason, "the cell's view is to change");
-                    let node = self.clone();
+                    let manager = self.manager.clone();
                     self.env.spawn(async move {
-                        if let Err(error) = node.manager.carry_out(proposal).await {
+                        if let Err(error) = manager.carry_out(proposal).await {
                             tracing::info!(%error, "a change of the cell was not carried out");
                         }
                     });

@@ -15,5 +15,6 @@ mod remove;
 mod roles;
 mod service;
 mod settle;
+mod starting;
 mod tables;
 mod units;
