@@ -75,7 +75,8 @@ pub const PROPOSAL_RETRY_MS: u64 = 2_000;
 /// How long a founding waits for devices that nobody has reported as well.
 pub const FOUNDING_WAIT_MS: u64 = 10_000;
 
-/// The wait of a node, or a device, after it was first removed because it could not be reached, before it is taken in again.
+/// The wait of a node, or a device, after it was first removed because it could not be reached, or because the device failed or hung, before it is taken in
+/// again: a disk that stands still now and then would cost all writes some seconds each time.
 pub const FIRST_BACKOFF_MS: u64 = 5_000;
 
 /// The longest such wait: it doubles up to this.
@@ -321,8 +322,9 @@ impl Watch {
         }
         let table = self.facts.table_devices();
         for device in before.table_devices().difference(&table) {
-            // One that went with its silent node comes back with it: the node is waited for, not a link.
-            if rules::is_reported(self, *device, now) && rules::is_spoken_for(self, *device, now) {
+            // One that went with its silent node comes back with it: the node is waited for, not a link, nor a disk.
+            let is_reported = rules::is_reported(self, *device, now) && rules::is_spoken_for(self, *device, now);
+            if is_reported || rules::has_failed(self, *device, now) {
                 self.device_backoffs.fail(*device, now);
             }
         }

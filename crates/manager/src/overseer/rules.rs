@@ -187,6 +187,12 @@ pub(super) fn is_reported(watch: &Watch, device: DeviceId, now: ClockReading) ->
     !reports(watch, device, now).is_empty()
 }
 
+/// Whether a device's node says that it has failed, or hangs.
+pub(super) fn has_failed(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let last = watch.facts.node_of(device).and_then(|node| watch.heard.last(node, now));
+    last.is_some_and(|heartbeat| heartbeat.failed_devices.contains(&device))
+}
+
 /// For how long each member that can't reach a device has said so.
 pub(super) fn reports(watch: &Watch, device: DeviceId, now: ClockReading) -> Vec<u64> {
     let live = live_members(watch, now);

@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::service::{get, put, simulate};
 use crate::Node;
 use engine::Condition;
+use manager::overseer::FIRST_BACKOFF_MS;
 use std::sync::Arc;
 use std::time::Duration;
 use target::limits::{CONTROL_DEADLINE, READ_DEADLINE};
@@ -11,8 +12,8 @@ use types::{DeviceId, NodeId, Token};
 
 /// What a disk that hangs may cost a write.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// How long a device that answers again may take to come back.
-const RETURN: Duration = Duration::from_secs(10);
+/// How long a device that answers again may take to come back: the third time in a row it waits four times as long as the first.
+const RETURN: Duration = Duration::from_millis(4 * FIRST_BACKOFF_MS + 10_000);
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) fn node(cluster: &Cluster, number: usize) -> &Arc<Node> {
