@@ -146,8 +146,8 @@ impl Inner {
         }
         if self.ready.load(Ordering::Relaxed) {
             return Warning::error(
-                "S3 requests are refused here: this node's gateway is out of the cell's view, because others did not hear of \
-                 it, or it not of them",
+                "S3 requests are refused here: this node's gateway is out of the cell's view, or can't know that it is in it, \
+                 because others did not hear of it, or it not of them",
                 "send them to another node; this one joins again by itself some seconds after it is heard, later if that happens \
                  often: trilith cluster status",
             );

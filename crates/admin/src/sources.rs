@@ -17,6 +17,9 @@ const LOW_SPACE_PERCENT: u64 = 10;
 /// The log engine of a process: of a node of a cluster the present incarnation, if one serves.
 pub type StoreSource = Arc<dyn Fn() -> Option<LogStore> + Send + Sync>;
 
+/// Whether clients are answered now: by a gateway of a cell while it is there and has a serve lease, by a server of its own always.
+pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Nodes of the cluster that do not answer this one.
 pub type SilentNodes = Arc<dyn Fn() -> BTreeSet<NodeId> + Send + Sync>;
 
@@ -27,6 +30,7 @@ pub struct Sources {
     /// Devices of the cell that no disk of this server holds.
     pub missing: Vec<DeviceId>,
     pub store: StoreSource,
+    pub may_answer: MayAnswer,
     /// The chunks of those devices, where there is a chunk store.
     pub chunks: Vec<Arc<BlockStore>>,
     pub silent: SilentNodes,
@@ -56,9 +60,9 @@ impl Sources {
         (self.store)().is_none() && crate::cell::is_full(&self.manager)
     }
 
-    /// Whether the S3 port is open and there is nothing to answer from.
+    /// Whether the S3 port is open and there is nothing to answer from, or no right to. It may not know yet that it is out: who is cut off hears of no view.
     pub(crate) fn is_out_of_its_cell(&self) -> bool {
-        self.s3_address.get().is_some() && (self.store)().is_none()
+        self.s3_address.get().is_some() && !(self.may_answer)()
     }
 
     fn devices(&self, snapshot: &Snapshot) -> Vec<DeviceStatus> {

@@ -1,7 +1,7 @@
 //! Heartbeats to the manager's leader; its answers are the gateway's lease.
 
 use crate::hanging::is_out;
-use crate::node::Inner;
+use crate::node::{Inner, Node};
 use crate::vitals::Present;
 use crate::{CELL, HEARTBEATS};
 use bytes::Bytes;
@@ -15,7 +15,26 @@ use types::GatewayId;
 /// How long a node waits for an answer. Less than a lease by far: the next leader may answer the next heartbeat.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(600);
 
+/// For how long after its lease a gateway still counts as one that answers clients: a new view takes the lease of the one before, and the next heartbeat
+/// brings another.
+const LEASELESS_PATIENCE: Duration = Duration::from_secs(3);
+
+impl Node {
+    /// Whether this node's gateway serves, and has a lease, or had one a moment ago. One that is cut off from the manager serves as far as it knows, and answers
+    /// nothing.
+    pub fn may_answer(&self) -> bool {
+        let present = self.inner.vitals.get();
+        let patience = LEASELESS_PATIENCE.as_nanos() as u64;
+        let lasts = present.lease.is_some_and(|lease| self.inner.clock().nanos < lease.ends().nanos.saturating_add(patience));
+        lasts && self.inner.engine.serving().is_some()
+    }
+}
+
 impl Inner {
+    fn clock(&self) -> ClockReading {
+        ClockReading { nanos: self.env.now().as_nanos() }
+    }
+
     /// Sends heartbeats for as long as the node lives.
     pub(crate) async fn send_heartbeats(self: Arc<Self>) {
         loop {
@@ -32,7 +51,7 @@ impl Inner {
         let present = self.vitals.get();
         let Some(leader) = self.manager.leader() else { return };
         // Before it is sent: the lease counts from here.
-        let asked_at = ClockReading { nanos: self.env.now().as_nanos() };
+        let asked_at = self.clock();
         let heartbeat = Bytes::from(self.heartbeat(&present).encode());
         let caller = self.callers.to(&leader.address, HEARTBEATS);
         let Ok(answer) = caller.call(heartbeat, self.env.now() + ANSWER_PATIENCE).await else { return };
@@ -41,7 +60,13 @@ impl Inner {
         if let (Ok(gateway), Some(store)) = (lease, &present.store)
             && Some(gateway) == mine
         {
-            store.renew_lease(HeldLease::granted(&self.lease_terms, view, asked_at));
+            let lease = HeldLease::granted(&self.lease_terms, view, asked_at);
+            store.renew_lease(lease);
+            self.vitals.change(|present| {
+                if present.registered.map(|registered| registered.gateway) == mine {
+                    present.lease = Some(lease);
+                }
+            });
         }
     }
 

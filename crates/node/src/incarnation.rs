@@ -68,6 +68,7 @@ impl Inner {
                 Ok(registered) => {
                     self.vitals.change(|present| {
                         (present.registered, present.store, present.founding_done) = (Some(registered), None, false);
+                        present.lease = None;
                         // What the one before had no hold on keeps this one from joining no more.
                         present.unreachable_devices.clear();
                     });

@@ -11,6 +11,7 @@ mod fences;
 mod hanging;
 mod histories;
 mod joining;
+mod readiness;
 mod remove;
 mod roles;
 mod service;

@@ -5,6 +5,7 @@ use manager::Registered;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::Notify;
+use topology::HeldLease;
 use types::{DeviceId, NodeId, ViewNumber};
 
 /// The present incarnation, and what is known of others.
@@ -21,6 +22,8 @@ pub(crate) struct Present {
     pub registered: Option<Registered>,
     /// The incarnation's engine, from when it is opened.
     pub store: Option<LogStore>,
+    /// The incarnation's last lease.
+    pub lease: Option<HeldLease>,
     pub founding_done: bool,
     /// The view whose fences each local target holds; none before it holds any.
     pub fences: BTreeMap<DeviceId, ViewNumber>,

@@ -149,6 +149,7 @@ async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
             let store = store.clone();
             Arc::new(move || Some(store.clone()))
         },
+        may_answer: Arc::new(|| true),
         s3_address: Arc::new(OnceLock::from(server.address())),
         chunks: Vec::new(),
         silent: Arc::new(BTreeSet::new),

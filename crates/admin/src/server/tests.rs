@@ -3,7 +3,9 @@ use crate::Sources;
 use env::Env;
 use manager::Manager;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -42,6 +44,7 @@ async fn out_of_the_cell(folder: &Path) -> Sources {
         devices: Vec::new(),
         missing: Vec::new(),
         store: Arc::new(|| None),
+        may_answer: Arc::new(|| false),
         chunks: Vec::new(),
         silent: Arc::new(BTreeSet::new),
         s3_address: Arc::default(),
@@ -64,6 +67,24 @@ async fn a_node_with_an_open_port_and_nothing_to_answer_from_is_not_ready() {
     assert!(get(&server, "/metrics").await.contains("trilith_process_ready_state 0"));
     let status = admin.status();
     assert!(!status.ready && status.warnings[0].what.contains("out of the cell's view"), "{:?}", status.warnings);
+}
+
+/// A gateway that is cut off has its engine all the same.
+#[tokio::test]
+async fn a_gateway_without_the_right_to_answer_is_not_ready() {
+    let (folder, (admin, server)) = (tempfile::tempdir().unwrap(), start().await);
+    let has_lease = Arc::new(AtomicBool::new(true));
+    let may_answer = has_lease.clone();
+    admin.attach(Sources {
+        may_answer: Arc::new(move || may_answer.load(Ordering::Relaxed)),
+        s3_address: Arc::new(OnceLock::from("127.0.0.1:9000".parse::<SocketAddr>().unwrap())),
+        ..out_of_the_cell(folder.path()).await
+    });
+    admin.set_ready(true);
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 200"));
+    has_lease.store(false, Ordering::Relaxed);
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 503"));
+    assert!(!admin.status().ready);
 }
 
 #[tokio::test]

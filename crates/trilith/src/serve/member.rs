@@ -111,6 +111,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
         devices: found.clone(),
         missing: Vec::new(),
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
+        may_answer: may_answer(&node),
         chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
         silent: silent_nodes(&node),
         s3_address: s3_address.clone(),
@@ -178,6 +179,12 @@ async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Resu
             opened => return opened.context("opening the consensus log"),
         }
     }
+}
+
+/// Whether this node's gateway has the right to answer clients.
+fn may_answer(node: &Arc<Node>) -> admin::MayAnswer {
+    let node = Arc::downgrade(node);
+    Arc::new(move || node.upgrade().is_some_and(|node| node.may_answer()))
 }
 
 /// Those of the other nodes that do not answer this one.
