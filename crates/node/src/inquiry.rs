@@ -36,6 +36,10 @@ const INQUIRY_VERSION: u8 = 2;
 const MEMBERSHIP_VERSION: u8 = 255;
 /// How long a member may take to say so: it asks whoever leads.
 const MEMBERSHIP_PATIENCE: Duration = Duration::from_secs(3);
+/// How often members have to say that this node is none of them...
+const DENIALS: u32 = 2;
+/// ... and how long after each other: who answers hears the leader, and has by then what was decided before.
+const DENIAL_PAUSE: Duration = Duration::from_secs(1);
 /// How far the clock of a node that comes may be from that of a member. Clients' signatures are judged by it, objects are dated by it.
 const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(60);
 
@@ -109,7 +113,8 @@ pub(crate) fn membership_question(identity: NodeIdentity) -> Bytes {
     Bytes::from([&[MEMBERSHIP_VERSION], &identity.0[..]].concat())
 }
 
-/// Whether one of these says no to that.
+/// Whether these say no to that: one does and none says yes, and again after a while. A member may lag by the very change that took the node in, or let it
+/// out: what it answers is not believed then, and where two disagree they are asked until they don't.
 pub(crate) async fn is_denied(
     env: &Env,
     others: &BTreeSet<String>,
@@ -117,9 +122,21 @@ pub(crate) async fn is_denied(
     to: &impl Fn(&str) -> Arc<dyn Caller>,
 ) -> bool {
     let callers: Vec<_> = others.iter().map(|address| to(address)).collect();
-    let until = env.now() + MEMBERSHIP_PATIENCE;
-    let answers = join_all(callers.iter().map(|caller| caller.call(question.clone(), until))).await;
-    answers.into_iter().flatten().any(|answer| answer[..] == [0])
+    let mut denials = 0;
+    loop {
+        let until = env.now() + MEMBERSHIP_PATIENCE;
+        let answers = join_all(callers.iter().map(|caller| caller.call(question.clone(), until))).await;
+        let said: BTreeSet<u8> = answers.into_iter().flatten().filter_map(|answer| answer.first().copied()).collect();
+        match (said.contains(&0), said.contains(&1)) {
+            (false, _) => return false,
+            (true, false) => denials += 1,
+            (true, true) => denials = 0,
+        }
+        if denials == DENIALS {
+            return true;
+        }
+        env.sleep(DENIAL_PAUSE).await;
+    }
 }
 
 impl Applicant {

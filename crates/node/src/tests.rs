@@ -10,6 +10,7 @@ mod faults;
 mod fences;
 mod hanging;
 mod histories;
+mod inquiry;
 mod joining;
 mod readiness;
 mod remove;
