@@ -1,6 +1,7 @@
 //! What a node keeps while it leads a unit. All of it can be derived from the unit's state and the manager's, and is by the next leader.
 
 mod ailing;
+mod auditing;
 mod compaction;
 mod condemning;
 pub mod errands;
@@ -30,6 +31,7 @@ use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
 use crate::protocol::NodeReport;
 use ailing::Ailing;
+use auditing::Auditing;
 use compaction::Compaction;
 use condemning::Condemning;
 use errands::{Errands, Share};
@@ -60,6 +62,7 @@ pub struct Leading {
     forgotten: BTreeMap<DeviceId, Instant>,
     ailing: Ailing,
     looked: Looked,
+    auditing: Auditing,
     growing: Growing,
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
@@ -127,6 +130,7 @@ impl Leading {
             forgotten: BTreeMap::new(),
             ailing: Ailing::default(),
             looked: Looked::default(),
+            auditing: Auditing::default(),
             growing: Growing::default(),
             looked_for_idle: None,
             compaction: Compaction::default(),

@@ -9,10 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
-use std::sync::Arc;
 
 use env::Instant;
-use format::chunk_block::Era;
 use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_page::{ChunkPage, ChunkRow};
@@ -22,10 +20,9 @@ use types::DeviceId;
 
 use super::ailing::Found;
 use super::{Leading, Leaving, node_of};
-use crate::leader::{Errand, Lost, Order};
-use crate::limits::{AUDIT_PERIOD, LOSS_WAIT, LOST_LOOK, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, STOCK_AGE};
-use crate::maintenance::{Duty, MaintenanceUnit, Move, PageRef};
-use crate::message::{NodeAnswer, NodeRequest, ToNode};
+use crate::leader::{Lost, Order};
+use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE};
+use crate::maintenance::{Duty, MaintenanceUnit, Move};
 use crate::placement::Random;
 
 /// When the leader has looked for what.
@@ -39,10 +36,6 @@ pub(super) struct Looked {
     healed: [ChunkNumber; 2],
     /// The look for missing copies goes on behind this one.
     made_anew: Option<(ChunkId, BlockPlace)>,
-    /// The audit goes on here.
-    audited: ChunkNumber,
-    /// The page in which it does.
-    page: Option<Arc<ChunkPage>>,
     /// Rotten copies, since when they are to be written again.
     rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
 }
@@ -153,10 +146,6 @@ impl Leading {
     /// There are no such chunks.
     pub fn forget_ailing(&mut self, ids: &BTreeSet<ChunkId>) {
         self.ailing.forget(ids);
-    }
-
-    pub fn audit_goes_on_with(&mut self, page: Arc<ChunkPage>) {
-        self.looked.page = Some(page);
     }
 
     /// Relocations that can't go on: their source, or their target, is lost meanwhile. Those without a source, or with a lost one, do not wait for a target that
@@ -379,53 +368,6 @@ impl Leading {
             );
         }
         self.condemning.decide(now, &kept)
-    }
-
-    /// Asks nodes whether some further copies are there: all within [`AUDIT_PERIOD`]. The page that must be read first, if there is one. What
-    /// stands in pages that can't be read is passed over, until the next time.
-    pub fn audit(&mut self, unit: &MaintenanceUnit, unread: &BTreeSet<ChunkNumber>) -> Result<Vec<Order>, PageRef> {
-        let rounds = (AUDIT_PERIOD.as_millis() / STOCK_AGE.as_millis()) as u64;
-        let count = unit.chunks().div_ceil(rounds) as usize;
-        let from = self.looked.audited;
-        let page = unit.page_from(from);
-        // Up to here it is looked now.
-        let (bound, read) = match page {
-            None => (ChunkNumber(u64::MAX), None),
-            Some(page) if from < page.range.first => (ChunkNumber(page.range.first.0 - 1), None),
-            Some(page) => {
-                let read = self.looked.page.as_deref().filter(|read| read.page == page.id.number);
-                if read.is_none() && !unread.contains(&page.id.number) {
-                    return Err(page);
-                }
-                (page.range.last, read)
-            }
-        };
-        let here = unit.index_from(from).take_while(|(id, _)| id.number <= bound).filter(|(id, _)| unit.is_at_rest(*id));
-        let archived = read.into_iter().flat_map(|page| unit.rows_in(page)).filter(|row| row.number >= from);
-        let here = here.take(count).filter_map(|(id, places)| Some((id, places, unit.era_of(id)?)));
-        let archived = archived.take(count).map(|row| (row.id(unit.shard()), row.places, row.era));
-        let mut next: Vec<(ChunkId, ChunkPlaces, Era)> = here.chain(archived).collect();
-        next.sort_unstable_by_key(|(id, ..)| id.number);
-        next.truncate(count);
-        let is_more = next.len() == count;
-        let passed = if is_more { next.last().map_or(bound, |(id, ..)| id.number) } else { bound };
-        self.looked.audited = ChunkNumber(passed.0.checked_add(1).unwrap_or(0));
-        let query = |(id, places, era): (ChunkId, ChunkPlaces, Era)| {
-            let known: Vec<BlockPlace> = places.iter().filter(|place| !self.leader.lost().holds(*place)).collect();
-            let to = move |place| ToNode { place, id, request: NodeRequest::Query };
-            known.into_iter().map(move |place| Order::Node { errand: Errand::Audit { era }, to: to(place) })
-        };
-        Ok(next.into_iter().flat_map(query).collect())
-    }
-
-    /// What a node says of a copy that the unit's state has there, and that was of this era when the node was asked. One of an earlier era takes no writes
-    /// with the others: the header in which its era was raised has rotted.
-    pub fn audited(&mut self, id: ChunkId, place: BlockPlace, era: Era, answer: &NodeAnswer) {
-        let is_former = matches!(answer, NodeAnswer::Live(copy) if copy.era < era);
-        if is_former || matches!(answer, NodeAnswer::Absent | NodeAnswer::Departed) {
-            tracing::warn!(%id, device = place.device().0, block = place.block(), "a chunk's copy is not where it should be");
-            self.ailing.miss(id, place);
-        }
     }
 }
 
