@@ -28,6 +28,8 @@ pub struct BlockService {
     contact: Arc<Contact>,
     /// Of shards with more rotten copies than were told: the last of these.
     told: Mutex<BTreeMap<ShardId, (DeviceId, ChunkId, u32)>>,
+    /// Of shards that were not told of all damaged blocks: where the next ones begin.
+    told_damaged: Mutex<BTreeMap<ShardId, (DeviceId, u32)>>,
 }
 
 impl BlockService {
@@ -37,7 +39,7 @@ impl BlockService {
         stores: BTreeMap<DeviceId, Arc<BlockStore>>,
         contact: Arc<Contact>,
     ) -> BlockService {
-        BlockService { env: env.clone(), reach, stores, contact, told: Mutex::default() }
+        BlockService { env: env.clone(), reach, stores, contact, told: Mutex::default(), told_damaged: Mutex::default() }
     }
 
     /// Chunks of a shard with dead copies here.
@@ -74,17 +76,29 @@ impl BlockService {
         found.into_iter().filter_map(copy).collect()
     }
 
-    /// Blocks here whose header was lost; those that are not condemned come first.
-    pub fn damaged(&self, limit: usize) -> Vec<DamagedBlock> {
-        let of_store = |(device, store): (DeviceId, &Arc<BlockStore>)| {
-            let damaged =
-                move |(block, is_condemned)| Some(DamagedBlock { place: BlockPlace::new(device, block)?, is_condemned });
-            store.damaged_blocks().into_iter().filter_map(damaged).collect::<Vec<_>>()
-        };
-        let mut damaged: Vec<DamagedBlock> = self.stores().flat_map(of_store).collect();
-        damaged.sort_by_key(|block| block.is_condemned);
-        damaged.truncate(limit);
-        damaged
+    /// Blocks here whose header was lost. Where there are more, a shard is told of the next ones next time: those that are condemned, or are no shard's, stay for as long as
+    /// the device does, and must not hide others, whose copies would count as sound.
+    pub fn damaged(&self, shard: ShardId, limit: usize) -> Vec<DamagedBlock> {
+        let mut told = self.told_damaged.lock();
+        let first = told.remove(&shard).unwrap_or((DeviceId(0), 0));
+        let mut found: Vec<(DeviceId, u32, bool)> = Vec::new();
+        for (device, store) in self.stores.range(first.0..) {
+            let from = if *device == first.0 { first.1 } else { 0 };
+            let blocks = store.damaged_from(from, limit - found.len());
+            found.extend(blocks.into_iter().map(|(block, is_condemned)| (*device, block, is_condemned)));
+        }
+        // And from the beginning up to there.
+        for (device, store) in self.stores.range(..=first.0) {
+            let blocks = store.damaged_from(0, limit - found.len());
+            let before = blocks.into_iter().filter(|(block, _)| (*device, *block) < first);
+            found.extend(before.map(|(block, is_condemned)| (*device, block, is_condemned)));
+        }
+        if found.len() == limit {
+            told.extend(found.last().map(|(device, block, _)| (shard, (*device, block + 1))));
+        }
+        let damaged =
+            |(device, block, is_condemned)| Some(DamagedBlock { place: BlockPlace::new(device, block)?, is_condemned });
+        found.into_iter().filter_map(damaged).collect()
     }
 
     /// Devices here that take no writes now.

@@ -66,6 +66,8 @@ pub const ROTTEN_AGE: Duration = Duration::from_secs(60);
 pub const MEND_PATIENCE: Duration = Duration::from_secs(15);
 /// Damaged blocks whose chunks a leader looks for at a time.
 pub const MAX_SOUGHT_BLOCKS: usize = 64;
+/// The same of a damaged block: a node goes round 1.2 million of them meanwhile, which are 4.7 TiB.
+pub const DAMAGED_AGE: Duration = Duration::from_secs(600);
 /// How often their nodes are asked to condemn them, one look after the other, before others have their turn.
 pub const MAX_CONDEMN_TRIES: u32 = 3;
 /// How often a leader looks through all chunks for damaged blocks that can be condemned.

@@ -97,7 +97,7 @@ impl Reporting {
         let shard = place.shard;
         let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
         let freed = self.blocks.freed(shard, MAX_FREED);
-        let (rotten, damaged) = (self.blocks.rotten(shard, MAX_ROTTEN), self.blocks.damaged(MAX_DAMAGED));
+        let (rotten, damaged) = (self.blocks.rotten(shard, MAX_ROTTEN), self.blocks.damaged(shard, MAX_DAMAGED));
         // Nodes with blocks say that they are there; to closed shards rarely, and not to all in the same round.
         let has_news = *is_news || host.is_some() || !freed.is_empty() || !rotten.is_empty() || !damaged.is_empty();
         let is_turn = place.is_open || shard.0 % CLOSED_REPORT_ROUNDS == *round % CLOSED_REPORT_ROUNDS;

@@ -94,10 +94,16 @@ impl BlockStore {
         found.into_iter().take(limit).collect()
     }
 
-    /// Blocks whose header was lost, and whether they are condemned.
-    pub fn damaged_blocks(&self) -> Vec<(u32, bool)> {
+    /// Up to `limit` blocks whose header was lost, from one on, and whether they are condemned.
+    pub fn damaged_from(&self, first: u32, limit: usize) -> Vec<(u32, bool)> {
         let condemned = self.inner.ailing.condemned.lock();
-        self.inner.ailing.damaged.iter().map(|block| (*block, condemned.contains(block))).collect()
+        let damaged = self.inner.ailing.damaged.range(first..).take(limit);
+        damaged.map(|block| (*block, condemned.contains(block))).collect()
+    }
+
+    #[cfg(test)]
+    pub fn damaged_blocks(&self) -> Vec<(u32, bool)> {
+        self.damaged_from(0, usize::MAX)
     }
 
     /// Has a damaged block count as lost for good: it answers nobody from now on, whatever can be read there later. Of a sound one it is refused.

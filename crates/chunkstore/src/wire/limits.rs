@@ -21,7 +21,7 @@ pub const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
 pub const MAX_FREED: usize = MAX_COMMAND_ITEMS;
 /// Most rotten copies in one report; others follow in the next ones.
 pub const MAX_ROTTEN: usize = 256;
-/// Most damaged blocks in one report.
+/// Most damaged blocks in one report; others follow in the next ones.
 pub const MAX_DAMAGED: usize = 1_024;
 /// Most devices that take no writes in one report: all that there can be.
 pub const MAX_STUCK: usize = MAX_DEVICES;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use disk::{AlignedBuf, DiskExt, Durability};
 use format::chunk_block::Era;
 use format::chunk_command::CopyOf;
+use format::chunk_id::ShardId;
 use types::DeviceId;
 
 use super::damage::flip;
@@ -17,7 +18,7 @@ use crate::blocks::limits::{HEAL_LOOK, HEAL_PATIENCE};
 use crate::blocks::scrub::Scrubbed;
 use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
 use crate::played::Played;
-use crate::protocol::ChunkMap;
+use crate::protocol::{ChunkMap, DamagedBlock};
 use crate::reach::Reach;
 use crate::storage_node::tests::rig::{SHARD, done, end, id, live, put, text, version, write};
 
@@ -176,6 +177,39 @@ async fn what_another_copy_has_mends_a_rotten_one() {
     assert!(rig.store.rotten(SHARD, 10).is_empty());
     let rig = rig.crash().await;
     assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"second");
+/// A device with so many blocks without a header.
+async fn with_damaged(seed: u64, blocks: u32) -> Rig {
+    let rig = Rig::new(seed).await;
+    let disk = rig.disk.restart();
+    for block in 0..blocks {
+        flip(&disk, slot_place(block, 0), 0).await;
+    }
+    Rig::open(&rig.env, &disk).await
+}
+
+/// Whatever stood behind the first ones was never told, and its copies counted as sound.
+#[tokio::test(start_paused = true)]
+async fn damaged_blocks_are_told_in_turn() {
+    const LIMIT: usize = 2;
+    let (rig, other) = (with_damaged(1, 3).await, with_damaged(2, 2).await);
+    let reach: Arc<dyn Reach> =
+        Arc::new(Arc::new(Played::new(&rig.env, ChunkMap::default(), Box::new(|_, _, _| Bytes::new()))));
+    let stores = [(DeviceId(1), rig.store.clone()), (DeviceId(2), other.store.clone())].into();
+    let service = BlockService::new(&rig.env, reach, stores, Arc::default());
+    let told = |shard, limit| -> Vec<(u32, u32)> {
+        let place = |block: DamagedBlock| (block.place.device().0, block.place.block());
+        service.damaged(shard, limit).into_iter().map(place).collect()
+    };
+    let rounds: Vec<(u32, u32)> = (0..5).flat_map(|_| told(SHARD, LIMIT)).collect();
+    let round = [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)];
+    assert_eq!(rounds, [round, round].concat());
+    assert_eq!(told(SHARD, LIMIT), round[..2]);
+    assert_eq!(told(ShardId(SHARD.0 + 1), LIMIT), round[..2], "another shard has heard nothing of it yet");
+    assert_eq!(rig.store.condemn(0).await, NodeAnswer::Done(None));
+    assert_eq!(told(SHARD, 10), [(1, 2), (2, 0), (2, 1), (1, 0), (1, 1)], "all of them, each once");
+    assert_eq!(service.damaged(SHARD, 10).iter().filter(|block| block.is_condemned).count(), 1);
+}
+
     assert_eq!(rig.ask(0, id(1), mend(2, "third")).await, done(live(2)), "another copy may be further");
     assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"third");
     let of_other_era = NodeRequest::Mend { era: Era(1), version: version(2), content: text("third") };

@@ -8,9 +8,9 @@ use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
 use types::NodeId;
 
-use crate::limits::{MAX_MISSING, ROTTEN_AGE};
+use crate::limits::{DAMAGED_AGE, MAX_MISSING, ROTTEN_AGE};
 use crate::protocol::DamagedBlock;
-use crate::wire::limits::MAX_ROTTEN;
+use crate::wire::limits::{MAX_DAMAGED, MAX_ROTTEN};
 
 /// Copies and blocks.
 #[derive(Debug, Default)]
@@ -25,7 +25,8 @@ pub struct Ailing {
 struct Reported {
     /// And when: where there are more than one report has, each has other ones.
     rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
-    damaged: Vec<DamagedBlock>,
+    /// The same, and whether they are condemned.
+    damaged: BTreeMap<BlockPlace, (bool, Instant)>,
 }
 
 /// All of it at one moment.
@@ -43,11 +44,12 @@ impl Ailing {
             self.reported.remove(&node);
             return;
         }
-        let is_part = rotten.len() >= MAX_ROTTEN;
+        let (is_part, is_part_damaged) = (rotten.len() >= MAX_ROTTEN, damaged.len() >= MAX_DAMAGED);
         let reported = self.reported.entry(node).or_default();
         reported.rotten.retain(|_, at| is_part && now.saturating_duration_since(*at) < ROTTEN_AGE);
         reported.rotten.extend(rotten.into_iter().map(|copy| ((copy.id, copy.place), now)));
-        reported.damaged = damaged;
+        reported.damaged.retain(|_, (_, at)| is_part_damaged && now.saturating_duration_since(*at) < DAMAGED_AGE);
+        reported.damaged.extend(damaged.into_iter().map(|block| (block.place, (block.is_condemned, now))));
     }
 
     /// It was written again.
@@ -86,7 +88,7 @@ impl Ailing {
         Found {
             rotten: rotten.collect(),
             missing: self.missing.clone(),
-            blocks: damaged.map(|block| (block.place, block.is_condemned)).collect(),
+            blocks: damaged.map(|(place, (is_condemned, _))| (*place, *is_condemned)).collect(),
         }
     }
 }

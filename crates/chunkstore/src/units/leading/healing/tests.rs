@@ -12,13 +12,15 @@ use types::DeviceId;
 
 use super::{Healing, lost_copies};
 use crate::leader::Order;
-use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE, SHRINK_WAIT};
+use crate::limits::{
+    DAMAGED_AGE, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE, SHRINK_WAIT,
+};
 use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::message::{LiveCopy, NodeAnswer};
 use crate::protocol::DamagedBlock;
 use crate::units::leading::Leading;
 use crate::units::leading::fixture::{CHUNKS, empty_page, leading, manager_of_four, registration_of, report, unit, unit_of};
-use crate::wire::limits::MAX_ROTTEN;
+use crate::wire::limits::{MAX_DAMAGED, MAX_ROTTEN};
 
 /// Chunks that are to be made again, in order.
 fn lost_numbers(unit: &MaintenanceUnit, leading: &Leading) -> Vec<u64> {
@@ -236,6 +238,29 @@ async fn rotten_copies_that_one_report_has_no_room_for_are_remembered() {
     assert_eq!(hear(1, &copies[5..]), rotten);
     assert_eq!(hear(ROTTEN_AGE.as_secs(), &copies[5..]), rotten[5..], "it was not told again");
     assert_eq!(hear(ROTTEN_AGE.as_secs(), &copies[9..12]), rotten[9..12], "a report that has all");
+}
+
+/// Those that were not in the last report counted as sound: their copies were not made again, and the last good one could be given up.
+#[tokio::test(start_paused = true)]
+async fn damaged_blocks_that_one_report_has_no_room_for_are_remembered() {
+    let mut cluster = Cluster::new().await;
+    // In the first block of each of the two.
+    cluster.put(&[0, 1], 100, 1);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    let damaged = |blocks: std::ops::Range<u32>| -> Vec<DamagedBlock> {
+        let place = |block| BlockPlace::new(DeviceId(0), block);
+        blocks.filter_map(place).map(|place| DamagedBlock { place, is_condemned: false }).collect()
+    };
+    let mut last_copies_after = |seconds, blocks| {
+        leading.reported(cluster.now + Duration::from_secs(seconds), report(1, Vec::new(), damaged(blocks)));
+        leading.last_copies(&cluster.manager.snapshot(), &cluster.unit, None, &[DeviceId(1)].into())
+    };
+    let many = MAX_DAMAGED as u32;
+    assert_eq!(last_copies_after(0, 0..many), 1);
+    assert_eq!(last_copies_after(1, 5..many + 5), 1, "the other one's block is none of these, and damaged");
+    assert_eq!(last_copies_after(DAMAGED_AGE.as_secs(), 5..many + 5), 0, "it was not told again");
+    assert_eq!(last_copies_after(DAMAGED_AGE.as_secs(), 0..many), 1);
+    assert_eq!(last_copies_after(DAMAGED_AGE.as_secs(), 5..9), 0, "a report that has all");
 }
 
 /// Nobody needs its copies; and the block with its rows in it was kept as long as they were.
