@@ -24,7 +24,9 @@ use types::{DeviceId, ErrorKind};
 
 use crate::client::{Access, Event, Intent, NewChunk, Next, Outcome, Put};
 use crate::deliveries::Deliveries;
-use crate::limits::{CALL_PATIENCE, CLIENT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TELLS, PUT_PAUSE, QUICK_PUT_TRIES};
+use crate::limits::{
+    CALL_PATIENCE, CLIENT_PATIENCE, MAX_EVENTS, MAX_PUT_TRIES, MAX_TAKE_BACKS, MAX_TELLS, PUT_PAUSE, QUICK_PUT_TRIES,
+};
 use crate::maintenance::Refusal;
 use crate::message::NodeRefusal;
 use crate::protocol::{UnitAnswer, UnitRequest};
@@ -155,15 +157,22 @@ impl ChunkClient {
         }
     }
 
-    /// Ends a chunk whose id nobody will ever be told: it may be committed. In the background, and no more than a try.
+    /// Ends a chunk whose id nobody will ever be told: it may be committed. In the background, and no more than some tries.
     fn take_back(&self, id: ChunkId) {
         let Ok(permit) = self.tells.clone().try_acquire_owned() else { return };
         let client = self.clone();
         self.env.spawn(async move {
-            let revoked = client.ways.ask_unit(id.shard, &UnitRequest::Revoke(id)).await;
-            if revoked == Some(UnitAnswer::Refused(Refusal::NotPending)) {
-                // Who can't reach all copies now leaves a chunk that takes room.
-                _ = client.delete(id).await;
+            for _ in 0..MAX_TAKE_BACKS {
+                match client.ways.ask_unit(id.shard, &UnitRequest::Revoke(id)).await {
+                    Some(UnitAnswer::Refused(Refusal::NotPending)) => {
+                        // Who can't reach all copies now leaves a chunk that takes room.
+                        _ = client.delete(id).await;
+                        break;
+                    }
+                    // What was too busy for the commit is so for this.
+                    Some(UnitAnswer::Refused(Refusal::Busy) | UnitAnswer::Unknown) => client.env.sleep(PUT_PAUSE).await,
+                    _ => break,
+                }
             }
             drop(permit);
         });

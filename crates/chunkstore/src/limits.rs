@@ -141,6 +141,8 @@ pub const PUT_PAUSE: Duration = Duration::from_millis(1_200);
 pub const MAX_PUT_RESENDS: u32 = 1;
 /// Copies of a page of a closed shard's unit. With fewer hosts its rows stay in memory.
 pub const PAGE_COPIES: usize = 3;
+/// How often a unit is asked to end a chunk whose commit nobody has answered for, while it is too busy to.
+pub const MAX_TAKE_BACKS: u32 = 8;
 /// How long one copy of a page may take to be read, or written.
 pub const PAGE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a page rests of which no copy was to be had, where that keeps nobody waiting.

@@ -20,11 +20,12 @@ use crate::played::{Played, map_of_nodes};
 use crate::protocol::{BLOCKS, BlockRequest, ChunkMap, HostAnswer, HostRequest, UNITS, UnitAnswer, UnitRequest};
 use crate::wire::{decode, encode};
 
-/// A cluster whose unit answers registrations and commits so, by how many there were before, and whose other answers are good.
+/// A cluster whose unit answers registrations, commits and revocations so, by how many there were before, and whose other answers are good.
 fn unit_of_answers(
     env: &Env,
     register: impl Fn(u32) -> UnitAnswer + Send + Sync + 'static,
     commit: impl Fn(u32) -> UnitAnswer + Send + Sync + 'static,
+    revoke: impl Fn(u32) -> UnitAnswer + Send + Sync + 'static,
     asked: Arc<Mutex<Vec<Asked>>>,
 ) -> Arc<Played> {
     let count = |asked: &Mutex<Vec<Asked>>, one: Asked| {
@@ -56,10 +57,7 @@ fn unit_of_answers(
         encode(&match decode(payload).expect("a request") {
             UnitRequest::Register { .. } => register(count(&asked, Asked { what: What::Register, id: ChunkId::default() })),
             UnitRequest::Commit(id) => commit(count(&asked, Asked { what: What::Commit, id })),
-            UnitRequest::Revoke(id) => {
-                count(&asked, Asked { what: What::Revoke, id });
-                UnitAnswer::Refused(Refusal::NotPending)
-            }
+            UnitRequest::Revoke(id) => revoke(count(&asked, Asked { what: What::Revoke, id })),
             UnitRequest::Find(_) => UnitAnswer::Found(Found::Known { places: one_place(), wanted: 1 }),
             other => panic!("{other:?}"),
         })
@@ -98,7 +96,7 @@ fn registered(number: u32) -> UnitAnswer {
 async fn a_put_waits_for_space_that_has_been_asked_for() {
     let (env, asked) = (Env::simulated(1), Arc::default());
     let register = |turn| if turn < 3 { UnitAnswer::Refused(Refusal::NoPlacesYet) } else { registered(turn) };
-    let cluster = unit_of_answers(&env, register, |_| UnitAnswer::Done, asked);
+    let cluster = unit_of_answers(&env, register, |_| UnitAnswer::Done, committed, asked);
     assert_eq!(client(&env, cluster).put(Bytes::from_static(b"content"), 1).await, Ok(numbered(3)));
 }
 
@@ -108,13 +106,36 @@ async fn a_chunk_whose_commit_nobody_answered_for_is_taken_back() {
     let (env, asked) = (Env::simulated(1), Arc::new(Mutex::new(Vec::new())));
     // What the unit says does not tell whether it was committed: it was.
     let commit = |turn| if turn < MAX_TRIES { UnitAnswer::Unknown } else { UnitAnswer::Done };
-    let cluster = unit_of_answers(&env, registered, commit, asked.clone());
+    let cluster = unit_of_answers(&env, registered, commit, committed, asked.clone());
     let client = client(&env, cluster);
     let id = client.put(Bytes::from_static(b"content"), 1).await.expect("it is stored");
     client.finish().await;
     assert_eq!(id, numbered(1));
-    let deleted: Vec<ChunkId> = asked.lock().iter().filter(|asked| asked.what == What::Delete).map(|asked| asked.id).collect();
-    assert_eq!(deleted, [numbered(0)]);
+    assert_eq!(deleted(&asked), [numbered(0)]);
+}
+
+/// The message was sent again: the first one had been taken, and the answer was that of the second.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_is_taken_back_whose_commit_met_a_busy_unit_at_last() {
+    let (env, asked) = (Env::simulated(1), Arc::new(Mutex::new(Vec::new())));
+    let busy = UnitAnswer::Refused(Refusal::Busy);
+    let commit = move |turn| [UnitAnswer::Unknown, busy, UnitAnswer::Done][(turn as usize).min(2)];
+    // And goes on to be so for a while.
+    let revoke = |turn| if turn < 3 { UnitAnswer::Refused(Refusal::Busy) } else { committed(turn) };
+    let cluster = unit_of_answers(&env, registered, commit, revoke, asked.clone());
+    let client = client(&env, cluster);
+    let id = client.put(Bytes::from_static(b"content"), 1).await.expect("it is stored");
+    client.finish().await;
+    assert_eq!((id, deleted(&asked)), (numbered(1), vec![numbered(0)]));
+}
+
+fn deleted(asked: &Mutex<Vec<Asked>>) -> Vec<ChunkId> {
+    asked.lock().iter().filter(|asked| asked.what == What::Delete).map(|asked| asked.id).collect()
+}
+
+/// What a unit says to who revokes a chunk that there is.
+fn committed(_: u32) -> UnitAnswer {
+    UnitAnswer::Refused(Refusal::NotPending)
 }
 
 fn client(env: &Env, cluster: Arc<Played>) -> ChunkClient {

@@ -8,6 +8,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 
 use super::{Event, Next, Outcome, Round, Send};
 use crate::limits::{MAX_PUT_RESENDS, MAX_TRIES};
+use crate::maintenance::Refusal;
 use crate::message::{NodeAnswer, NodeRequest, ToNode};
 
 /// A chunk that there is to be.
@@ -74,7 +75,10 @@ impl Put {
             },
             (Event::Node { place, answer, .. }, Phase::Writing { .. }) => self.written(place, answer),
             (Event::Committed { result, .. }, Phase::Committing { id }) => {
-                self.uncommitted = None;
+                // One that was not taken says nothing of the same request before it, which may have been, or may be yet.
+                if result != Err(Refusal::Busy) {
+                    self.uncommitted = None;
+                }
                 let outcome = result.map_or_else(Outcome::Refused, |()| Outcome::Stored(*id));
                 self.end(outcome)
             }
