@@ -77,6 +77,15 @@ impl StorageNode {
         StorageNode { device_uuid, block_count, blocks, noted, fences, jobs: BTreeMap::new(), next_job: 0 }
     }
 
+    /// A block that was left alone until now counts as its header says.
+    pub fn adopt(&mut self, header: BlockHeader) {
+        let number = header.block;
+        let block = Block::of_header(header);
+        self.noted.change(number, &[], block.entries());
+        let former = self.blocks.insert(number, block);
+        assert!(former.is_none(), "block {number} was in use");
+    }
+
     /// Takes a request for a block. The tag comes back with its answer.
     pub fn handle(&mut self, tag: Tag, block: u32, id: ChunkId, request: NodeRequest) -> Vec<Step> {
         if let Some(step) = self.read(tag, block, id, &request) {

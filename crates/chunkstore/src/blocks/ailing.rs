@@ -15,7 +15,7 @@ use super::error::WriteError;
 use super::layout::{padded, slot_start};
 use super::limits::MAX_ROTTEN;
 use super::reading::Extent;
-use super::{BlockStore, Inner};
+use super::{BlockStore, Inner, load};
 use crate::message::{NodeAnswer, NodeRefusal};
 use crate::storage_node::StorageNode;
 
@@ -23,10 +23,12 @@ use crate::storage_node::StorageNode;
 #[derive(Debug)]
 pub(super) struct Ailing {
     /// Blocks whose header was lost.
-    damaged: BTreeSet<u32>,
+    damaged: Mutex<BTreeSet<u32>>,
     /// Those among them that count as lost for good.
     condemned: Mutex<BTreeSet<u32>>,
     rotten: Mutex<BTreeSet<Rotten>>,
+    /// Held by who condemns a block.
+    condemning: tokio::sync::Mutex<()>,
 }
 
 /// A content that is not what was written. One that stands elsewhere, or has another checksum, was written since.
@@ -41,11 +43,12 @@ pub(super) struct Rotten {
 impl Ailing {
     pub fn new(mut damaged: BTreeSet<u32>, condemned: BTreeSet<u32>) -> Ailing {
         damaged.extend(&condemned);
-        Ailing { damaged, condemned: Mutex::new(condemned), rotten: Mutex::default() }
+        let (damaged, condemned) = (Mutex::new(damaged), Mutex::new(condemned));
+        Ailing { damaged, condemned, rotten: Mutex::default(), condemning: tokio::sync::Mutex::default() }
     }
 
     pub fn is_damaged(&self, block: u32) -> bool {
-        self.damaged.contains(&block)
+        self.damaged.lock().contains(&block)
     }
 
     /// Notes a content that can't be read. What there is no room for is found again.
@@ -97,8 +100,8 @@ impl BlockStore {
     /// Up to `limit` blocks whose header was lost, from one on, and whether they are condemned.
     pub fn damaged_from(&self, first: u32, limit: usize) -> Vec<(u32, bool)> {
         let condemned = self.inner.ailing.condemned.lock();
-        let damaged = self.inner.ailing.damaged.range(first..).take(limit);
-        damaged.map(|block| (*block, condemned.contains(block))).collect()
+        let damaged = self.inner.ailing.damaged.lock();
+        damaged.range(first..).take(limit).map(|block| (*block, condemned.contains(block))).collect()
     }
 
     #[cfg(test)]
@@ -106,20 +109,27 @@ impl BlockStore {
         self.damaged_from(0, usize::MAX)
     }
 
-    /// Has a damaged block count as lost for good: it answers nobody from now on, whatever can be read there later. Of a sound one it is refused.
+    /// Has a damaged block count as lost for good: it answers nobody from now on, whatever can be read there later. Of a sound one it is refused, and of
+    /// one that can be read again by now, which is as it was from then on.
     pub async fn condemn(&self, block: u32) -> NodeAnswer {
         let inner = &self.inner;
+        // One after the other: what was found readable must not be overwritten by one that found it damaged before.
+        let _turn = inner.ailing.condemning.lock().await;
         if !inner.ailing.is_damaged(block) {
             return NodeAnswer::Refused(NodeRefusal::InUse);
         }
         if inner.ailing.condemned.lock().contains(&block) {
             return NodeAnswer::Done(None);
         }
-        match inner.write_condemned(block).await {
-            Ok(()) => {
+        match inner.condemn_if_damaged(block).await {
+            Ok(true) => {
                 inner.ailing.condemned.lock().insert(block);
                 tracing::warn!(device = inner.volume.device().0, block, "a block whose header was lost is out of use");
                 NodeAnswer::Done(None)
+            }
+            Ok(false) => {
+                tracing::warn!(device = inner.volume.device().0, block, "a block whose header was lost can be read again");
+                NodeAnswer::Refused(NodeRefusal::InUse)
             }
             Err(error) => {
                 tracing::warn!(device = inner.volume.device().0, block, %error, "a block was not condemned");
@@ -134,6 +144,18 @@ impl Inner {
     pub(super) fn is_rotten(&self, copy: &Rotten) -> bool {
         let work = self.work.lock();
         self.ailing.rotten.lock().contains(copy) && copy.is_held(&work.machine)
+    }
+
+    /// Whether it was condemned. Its header was looked for once, when the store was opened: a disk that fails reads for a moment then must not cost what
+    /// stands on it. What can be read by now counts as after another start; nothing was written to the block, or answered from it, in between.
+    async fn condemn_if_damaged(self: &Arc<Self>, block: u32) -> Result<bool, WriteError> {
+        let Some(header) = load::believed(&self.volume, block).await? else {
+            self.write_condemned(block).await?;
+            return Ok(true);
+        };
+        self.work.lock().machine.adopt(header);
+        self.ailing.damaged.lock().remove(&block);
+        Ok(false)
     }
 
     /// Both slots, each durable: nothing of the former headers is left.

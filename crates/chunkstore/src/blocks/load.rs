@@ -147,6 +147,14 @@ async fn find(volume: &Volume, block: u32) -> Result<Found, VolumeError> {
     })
 }
 
+/// The header of a block that counts now, if one can be believed that does not condemn it.
+pub async fn believed(volume: &Volume, block: u32) -> Result<Option<BlockHeader>, VolumeError> {
+    match find(volume, block).await? {
+        Found::Header { header, .. } => Ok(Some(header)),
+        Found::Nothing | Found::Damaged | Found::Condemned => Ok(None),
+    }
+}
+
 /// A header that may not be the newest: the other slot was torn, or what was newer has rotted there. So nothing counts as settled, and whoever reads
 /// a copy asks the others.
 fn doubted(mut header: BlockHeader) -> BlockHeader {

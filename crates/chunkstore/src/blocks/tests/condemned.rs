@@ -74,6 +74,25 @@ async fn a_block_that_can_be_read_again_before_it_is_condemned_is_as_it_was() {
     assert_eq!(rig.content(0, id(2)).await.expect("alive"), b"neighbour");
 }
 
+/// The disk failed reads for a moment when the store was opened, and the block was destroyed for that.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_can_be_read_again_is_not_condemned_and_is_as_it_was() {
+    let (rig, before) = without_header().await;
+    for slot in [0, 1] {
+        restore(&rig.disk, slot, &before).await;
+    }
+    assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged), "nobody has looked");
+    let (first, second) = tokio::join!(rig.store.condemn(0), rig.store.condemn(0));
+    assert_eq!([first, second], [const { NodeAnswer::Refused(NodeRefusal::InUse) }; 2]);
+    assert!(rig.store.damaged_blocks().is_empty());
+    let mut rig = rig;
+    for version in 1..=2 {
+        assert_eq!(rig.content(0, id(2)).await.expect("alive"), b"neighbour");
+        assert_eq!(rig.ask(0, id(1), write(0, version, "goes on")).await, done(live(version)));
+        rig = rig.crash().await;
+    }
+}
+
 /// Whatever a power cut leaves of it, and whatever can be read again after it: copies that were made again elsewhere never answer here.
 #[tokio::test(start_paused = true)]
 async fn a_cut_while_a_block_is_condemned_leaves_it_damaged_or_condemned() {
@@ -158,25 +177,6 @@ async fn what_rots_is_told_in_turn() {
     assert_eq!(told(10), [(1, 1), (1, 2), (1, 3), (1, 5), (2, 1)]);
 }
 
-fn mend(counter: u64, content: &str) -> NodeRequest {
-    NodeRequest::Mend { era: Era(0), version: version(counter), content: text(content) }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_another_copy_has_mends_a_rotten_one() {
-    let rig = Rig::new(1).await;
-    rig.ask(0, id(1), put(100, "first")).await;
-    rig.ask(0, id(1), write(0, 1, "second")).await;
-    flip(&rig.disk, rig.content_place(0, id(1)), 0).await;
-    assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged));
-    let before = rig.store.stats();
-    assert_eq!(rig.ask(0, id(1), mend(1, "sec0nd")).await, NodeAnswer::Damaged, "that is not what was written");
-    assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0)]);
-    assert_eq!(rig.ask(0, id(1), mend(1, "second")).await, done(live(1)));
-    assert_eq!(rig.store.stats().header_writes, before.header_writes, "the header says it already");
-    assert!(rig.store.rotten(SHARD, 10).is_empty());
-    let rig = rig.crash().await;
-    assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"second");
 /// A device with so many blocks without a header.
 async fn with_damaged(seed: u64, blocks: u32) -> Rig {
     let rig = Rig::new(seed).await;
@@ -210,6 +210,25 @@ async fn damaged_blocks_are_told_in_turn() {
     assert_eq!(service.damaged(SHARD, 10).iter().filter(|block| block.is_condemned).count(), 1);
 }
 
+fn mend(counter: u64, content: &str) -> NodeRequest {
+    NodeRequest::Mend { era: Era(0), version: version(counter), content: text(content) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_copy_has_mends_a_rotten_one() {
+    let rig = Rig::new(1).await;
+    rig.ask(0, id(1), put(100, "first")).await;
+    rig.ask(0, id(1), write(0, 1, "second")).await;
+    flip(&rig.disk, rig.content_place(0, id(1)), 0).await;
+    assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged));
+    let before = rig.store.stats();
+    assert_eq!(rig.ask(0, id(1), mend(1, "sec0nd")).await, NodeAnswer::Damaged, "that is not what was written");
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0)]);
+    assert_eq!(rig.ask(0, id(1), mend(1, "second")).await, done(live(1)));
+    assert_eq!(rig.store.stats().header_writes, before.header_writes, "the header says it already");
+    assert!(rig.store.rotten(SHARD, 10).is_empty());
+    let rig = rig.crash().await;
+    assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"second");
     assert_eq!(rig.ask(0, id(1), mend(2, "third")).await, done(live(2)), "another copy may be further");
     assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"third");
     let of_other_era = NodeRequest::Mend { era: Era(1), version: version(2), content: text("third") };

@@ -345,27 +345,29 @@ impl Leading {
             .filter(move |place| is_there(*place) && !self.leader.lost().holds(*place) && found.is_sound(id, *place))
     }
 
-    /// Damaged blocks in which no chunk has its last copy. Looks at all chunks, when those in pages that have copies there came into the state.
+    /// Damaged blocks whose chunks all have another copy that is to be had: what its node does not say to be there may be gone, and a damaged block may be
+    /// readable after the next start. Looks at all chunks, when those in pages that have copies there came into the state.
     fn condemnable(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, found: &Found) -> Vec<BlockPlace> {
         let sought = self.condemning.sought();
-        if !self.condemning.is_due(now) || !self.sweep.has_found(unit, sought) {
+        let shard = unit.shard();
+        if !self.condemning.is_due(now) || !self.sweep.has_found(unit, sought) || self.is_unheard(now, state, shard) {
             return Vec::new();
         }
         let (mut last_copies, mut kept) = (0_u64, BTreeSet::new());
         for (id, places) in unit.index() {
             // What ends is wanted by nobody; what is pending may yet be committed.
             let is_touched = places.iter().any(|place| sought.contains(&place)) && !unit.is_ending(id);
-            if is_touched && self.sound_copies(state, unit, found, id).next().is_none() {
-                last_copies += 1;
+            if !is_touched {
+                continue;
+            }
+            let sound: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
+            last_copies += u64::from(sound.is_empty());
+            if !sound.iter().any(|place| self.is_heard(now, state, shard, *place)) {
                 kept.extend(places.iter().filter(|place| sought.contains(place)));
             }
         }
         if last_copies > 0 {
-            tracing::error!(
-                shard = unit.shard().0,
-                last_copies,
-                "chunks have their last copy in blocks whose headers were lost"
-            );
+            tracing::error!(shard = shard.0, last_copies, "chunks have their last copy in blocks whose headers were lost");
         }
         self.condemning.decide(now, &kept)
     }

@@ -274,12 +274,32 @@ async fn a_chunk_that_ends_keeps_no_damaged_block() {
     leading.reported(cluster.now, report(1, Vec::new(), vec![damaged]));
     let condemned = |cluster: &mut Cluster, leading: &mut Leading| {
         cluster.now = cluster.now + 2 * LOST_LOOK;
+        leading.reported(cluster.now, report(2, Vec::new(), Vec::new()));
         leading.heal(cluster.now, &cluster.manager.snapshot(), &cluster.unit, &mut || 1).condemn
     };
     assert_eq!(condemned(&mut cluster, &mut leading), [], "a chunk has its last copy there");
     apply(&mut cluster.unit, ChunkCommand::Freed(single));
     assert_eq!(condemned(&mut cluster, &mut leading), [place]);
     assert!(cluster.unit.is_at_rest(double[0]));
+}
+
+/// A node that had not been heard counted as having its copy: what could have been read after another start was destroyed, and its copy was gone.
+#[tokio::test(start_paused = true)]
+async fn a_block_is_not_condemned_for_copies_on_nodes_that_are_silent() {
+    let mut cluster = Cluster::new().await;
+    cluster.put(&[0, 1], 100, 1);
+    let mut leading = cluster.leading(&[]);
+    let place = BlockPlace::new(DeviceId(0), 0).expect("a place");
+    // Node 2 has the other copy.
+    let mut condemned = |heard: &[u32]| {
+        cluster.now = cluster.now + 2 * LOST_LOOK;
+        leading.reported(cluster.now, report(1, Vec::new(), vec![DamagedBlock { place, is_condemned: false }]));
+        heard.iter().for_each(|node| _ = leading.reported(cluster.now, report(*node, Vec::new(), Vec::new())));
+        leading.heal(cluster.now, &cluster.manager.snapshot(), &cluster.unit, &mut || 1).condemn
+    };
+    assert_eq!(condemned(&[3, 4]), []);
+    assert_eq!(condemned(&[2]), [place]);
+    assert_eq!(condemned(&[]), []);
 }
 
 #[test]
