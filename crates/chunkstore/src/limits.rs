@@ -62,12 +62,12 @@ pub const MAX_MISSING: usize = 65_536;
 pub const LOST_LOOK: Duration = Duration::from_secs(60);
 /// How long a leader remembers a rotten copy of which a report that had no room for all says nothing: by then the node has told of it again.
 pub const ROTTEN_AGE: Duration = Duration::from_secs(60);
+/// The same of a damaged block: a node goes round 1.2 million of them meanwhile, which are 4.7 TiB.
+pub const DAMAGED_AGE: Duration = Duration::from_secs(600);
 /// How long a leader tries to have a rotten copy written again where it stands, before it is made elsewhere.
 pub const MEND_PATIENCE: Duration = Duration::from_secs(15);
 /// Damaged blocks whose chunks a leader looks for at a time.
 pub const MAX_SOUGHT_BLOCKS: usize = 64;
-/// The same of a damaged block: a node goes round 1.2 million of them meanwhile, which are 4.7 TiB.
-pub const DAMAGED_AGE: Duration = Duration::from_secs(600);
 /// How often their nodes are asked to condemn them, one look after the other, before others have their turn.
 pub const MAX_CONDEMN_TRIES: u32 = 3;
 /// How often a leader looks through all chunks for damaged blocks that can be condemned.
@@ -137,12 +137,12 @@ pub const MAX_PUT_TRIES: u32 = 6;
 /// node before it does without it, and a new leader waits for that as well.
 pub const QUICK_PUT_TRIES: u32 = 2;
 pub const PUT_PAUSE: Duration = Duration::from_millis(1_200);
+/// How often a unit is asked to end a chunk whose commit nobody has answered for, while it is too busy to.
+pub const MAX_TAKE_BACKS: u32 = 8;
 /// How often a put sends copies again to the places that it was given, before it asks for others.
 pub const MAX_PUT_RESENDS: u32 = 1;
 /// Copies of a page of a closed shard's unit. With fewer hosts its rows stay in memory.
 pub const PAGE_COPIES: usize = 3;
-/// How often a unit is asked to end a chunk whose commit nobody has answered for, while it is too busy to.
-pub const MAX_TAKE_BACKS: u32 = 8;
 /// How long one copy of a page may take to be read, or written.
 pub const PAGE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a page rests of which no copy was to be had, where that keeps nobody waiting.
@@ -172,6 +172,11 @@ pub const SHARD_HOSTS: usize = 3;
 pub const LOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// What a node said longer ago does not count.
 pub const LOAD_AGE: Duration = Duration::from_secs(35);
+/// A node that has not told the monitor of its load for so long founds no unit, where others do; and no member or host is replaced by one. Shorter than the other age: what is
+/// said of a load holds longer.
+pub const HEARD_AGE: Duration = Duration::from_secs(12);
+/// How often a node looks whether another one leads the manager: that has not heard of any load yet.
+pub const LOAD_LOOK: Duration = Duration::from_millis(500);
 /// Hot copies of one report.
 pub const MAX_HOT: usize = 64;
 /// How often the monitor compares the nodes' heat.
@@ -197,6 +202,7 @@ pub const CONTACT_LEASE: Duration = Duration::from_secs(5);
 /// 1 part in 10, and what was under way.
 pub const LOSS_WAIT: Duration = Duration::from_secs(6);
 
+const _: () = assert!(HEARD_AGE.as_millis() > LOAD_INTERVAL.as_millis() && HEARD_AGE.as_millis() < LOAD_AGE.as_millis());
 const _: () = assert!(LOSS_WAIT.as_millis() * 10 >= CONTACT_LEASE.as_millis() * 11);
 const _: () = assert!(CLOSED_SILENCE.as_millis() >= 2 * CLOSED_REPORT_ROUNDS as u128 * REPORT_INTERVAL.as_millis());
 const _: () = assert!(

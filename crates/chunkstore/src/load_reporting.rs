@@ -9,7 +9,7 @@ use manager::Manager;
 use types::NodeId;
 
 use crate::block_service::BlockService;
-use crate::limits::{LOAD_INTERVAL, MAX_HOT};
+use crate::limits::{LOAD_INTERVAL, LOAD_LOOK, MAX_HOT};
 use crate::protocol::{HotCopy, LOADS, LoadReport};
 use crate::reach::Reach;
 use crate::wire;
@@ -28,18 +28,31 @@ impl LoadReporting {
     pub async fn run(self) {
         let (mut began, mut meter) = (self.env.now(), self.env.machine_meter());
         // From here on it says something of all.
-        meter.read();
+        let (mut heat, mut hot, mut machine) = (0, Vec::new(), meter.read());
+        let mut told = None;
         loop {
-            self.env.sleep(LOAD_INTERVAL).await;
+            self.env.sleep(LOAD_LOOK).await;
             let now = self.env.now();
-            let (heat, hot) = self.look(now.saturating_duration_since(began));
-            began = now;
-            if let Some(leader) = self.manager.leader() {
-                let report = wire::encode(&LoadReport { node: self.me, heat, machine: meter.read(), hot });
-                // One that is not heard is followed by another.
-                _ = self.reach.to_address(&leader.address, LOADS).call(report, now + LOAD_INTERVAL).await;
+            let is_due = now.saturating_duration_since(began) >= LOAD_INTERVAL;
+            if is_due {
+                (heat, hot) = self.look(now.saturating_duration_since(began));
+                (began, machine) = (now, meter.read());
             }
+            // A new leader has heard nobody, and founds no unit on nodes of which it has not. It is told what the one before was.
+            let leader = self.leader();
+            if let Some(address) = leader.as_ref().filter(|_| is_due || told != leader) {
+                let report = wire::encode(&LoadReport { node: self.me, heat, machine, hot: hot.clone() });
+                // One that is not heard is followed by another.
+                _ = self.reach.to_address(address, LOADS).call(report, now + LOAD_INTERVAL).await;
+            }
+            told = leader;
         }
+    }
+
+    /// Who leads the manager, once that knows this node: it notes no strangers.
+    fn leader(&self) -> Option<String> {
+        self.manager.snapshot().node(self.me)?;
+        Some(self.manager.leader()?.address.clone())
     }
 
     fn look(&self, window: Duration) -> (u64, Vec<HotCopy>) {

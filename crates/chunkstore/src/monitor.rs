@@ -13,7 +13,7 @@ use env::Env;
 use manager::{Manager, ShardRecord, Snapshot};
 use types::NodeId;
 
-use crate::limits::{MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
+use crate::limits::{HEARD_AGE, MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
 use loads::Loads;
 
 /// The monitor of a node; it acts while that leads the manager.
@@ -38,13 +38,20 @@ enum Change {
 impl Monitor {
     /// For as long as the node lives.
     pub async fn run(self) {
+        let mut leads_since = None;
         loop {
             self.env.sleep(MONITOR_TICK).await;
-            let has_volumes = self.manager.snapshot().volumes().next().is_some();
-            if !has_volumes || !self.manager.is_leader() || self.manager.fresh().await.is_err() {
+            if !self.manager.is_leader() {
+                leads_since = None;
                 continue;
             }
-            let heard = self.loads.recent().iter().map(|report| report.node).chain([self.me]).collect();
+            let since = *leads_since.get_or_insert(self.env.now());
+            let has_volumes = self.manager.snapshot().volumes().next().is_some();
+            if !has_volumes || self.manager.fresh().await.is_err() {
+                continue;
+            }
+            let nodes = self.loads.heard().into_iter().chain([self.me]).collect();
+            let heard = Heard { nodes, is_all: self.env.now().saturating_duration_since(since) >= HEARD_AGE };
             for change in changes(&self.manager.snapshot(), self.me, &heard) {
                 tracing::info!(?change, "the chunk store's shards are to change");
                 if let Err(error) = self.carry_out(change).await {
@@ -66,26 +73,40 @@ impl Monitor {
     }
 }
 
+/// Who is there, as far as is known here.
+struct Heard {
+    /// Those who were heard of lately.
+    nodes: BTreeSet<NodeId>,
+    /// The others have had the time to say so since this node leads.
+    is_all: bool,
+}
+
 /// What is to be changed now. `me` is surely there: whoever begins a unit comes first among its members.
-fn changes(state: &Snapshot, me: NodeId, heard: &BTreeSet<NodeId>) -> Vec<Change> {
-    let able = able_nodes(state, me, heard);
+fn changes(state: &Snapshot, me: NodeId, heard: &Heard) -> Vec<Change> {
+    let able = able_nodes(state, me, &heard.nodes);
     if able.is_empty() {
         return Vec::new();
     }
-    let hosting = least_used(able.clone(), heard, state.shards().flat_map(|shard| &shard.hosts));
-    let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able, &hosting)).collect();
+    let hosting = least_used(able.clone(), &heard.nodes, state.shards().flat_map(|shard| &shard.hosts));
+    let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able, &hosting, heard)).collect();
     if state.open_shard().is_none() {
-        let members = fill(Vec::new(), &able, UNIT_MEMBERS, state);
+        let members = odd(fill(Vec::new(), &able, UNIT_MEMBERS, state));
         let hosts = fill(Vec::new(), &hosting, SHARD_HOSTS, state);
-        changes.push(Change::Open { expected_next: state.next_shard(), members: odd(members), hosts });
+        // Nobody moves it away from those that are not there: it has nobody who could. Where there are no others it begins without them.
+        if heard.is_all || members.iter().chain(&hosts).all(|node| heard.nodes.contains(node)) {
+            changes.push(Change::Open { expected_next: state.next_shard(), members, hosts });
+        }
     }
     changes
 }
 
-/// Nodes that are gone are replaced, and places that are free are filled.
-fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &[NodeId]) -> Vec<Change> {
+/// Nodes that are gone are replaced, and places that are free are filled, with nodes that were heard of: one that is named is there to stay.
+fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &[NodeId], heard: &Heard) -> Vec<Change> {
     let stay =
         |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| state.node(**node).is_some()).copied().collect() };
+    let there =
+        |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| heard.nodes.contains(*node)).copied().collect() };
+    let (able, hosting) = (&there(able), &there(hosting));
     let members = fill(stay(&shard.members), able, UNIT_MEMBERS, state);
     let hosts = fill(stay(&shard.hosts), hosting, SHARD_HOSTS, state);
     let members = if members.len() > shard.members.len() { odd(members) } else { members };

@@ -18,6 +18,8 @@ mod service;
 mod space;
 mod sweeping;
 
+#[cfg(test)]
+pub use leading::fixture;
 pub use machine::UnitMachine;
 pub use member::UnitMember;
 pub use service::Units;

@@ -11,7 +11,7 @@ use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
 use types::NodeId;
 
-use crate::limits::LOAD_AGE;
+use crate::limits::{HEARD_AGE, LOAD_AGE};
 use crate::protocol::LoadReport;
 use crate::wire;
 
@@ -42,6 +42,14 @@ impl Loads {
         let mut reports = self.reports.lock();
         reports.retain(|_, (at, _)| now.saturating_duration_since(*at) < LOAD_AGE);
         reports.values().map(|(_, report)| report.clone()).collect()
+    }
+
+    /// Nodes that have said something since each that is there must have.
+    pub(super) fn heard(&self) -> Vec<NodeId> {
+        let now = self.env.now();
+        let reports = self.reports.lock();
+        let recent = reports.iter().filter(|(_, (at, _))| now.saturating_duration_since(*at) < HEARD_AGE);
+        recent.map(|(node, _)| *node).collect()
     }
 
     pub(super) fn count_move(&self) {

@@ -6,7 +6,7 @@ mod compaction;
 mod condemning;
 pub mod errands;
 #[cfg(test)]
-pub(super) mod fixture;
+pub mod fixture;
 mod growing;
 pub mod healing;
 mod sweep;
