@@ -177,6 +177,11 @@ pub const LOAD_AGE: Duration = Duration::from_secs(35);
 pub const HEARD_AGE: Duration = Duration::from_secs(12);
 /// How often a node looks whether another one leads the manager: that has not heard of any load yet.
 pub const LOAD_LOOK: Duration = Duration::from_millis(500);
+/// How often the monitor asks whether the open shard's unit is there.
+pub const OPEN_LOOK: Duration = Duration::from_secs(10);
+/// A shard whose unit has not answered for so long takes no more chunks: the next one is opened. Twice as long for each that follows it.
+pub const OPEN_SILENCE: Duration = Duration::from_secs(60);
+pub const MAX_OPEN_SILENCE: Duration = Duration::from_secs(3_600);
 /// Hot copies of one report.
 pub const MAX_HOT: usize = 64;
 /// How often the monitor compares the nodes' heat.

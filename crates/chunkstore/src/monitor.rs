@@ -5,6 +5,7 @@
 
 pub mod balance;
 pub mod loads;
+pub mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use types::NodeId;
 use super::machine::UnitMachine;
 use super::member::{Turn, UnitMember};
 use crate::limits::{MAX_BEGINNING, START_REST};
+use crate::monitor::opening::Opening;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
@@ -35,6 +36,8 @@ pub struct Units {
     units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
     settings: ChunkSettings,
     beginning: Turn,
+    /// Whether the open shard's is there.
+    _opening: Arc<Opening>,
     /// This node is no part of the cluster any more: what its manager says has no effect.
     pub(super) has_left: AtomicBool,
 }
@@ -49,8 +52,9 @@ impl Units {
         settings: ChunkSettings,
     ) -> Units {
         let beginning = Arc::new(Semaphore::new(MAX_BEGINNING));
+        let _opening = Opening::begin(env, manager.clone(), reach.clone());
         let (env, units, has_left) = (env.clone(), Mutex::default(), AtomicBool::new(false));
-        Units { env, me, member, manager, reach, units, settings, beginning, has_left }
+        Units { env, me, member, manager, reach, units, settings, beginning, _opening, has_left }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
