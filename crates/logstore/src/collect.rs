@@ -174,9 +174,15 @@ impl Inner {
     /// The zones in which nothing is live, also by the last checkpoint, and the others.
     async fn sort_out_dead(self: &Arc<Self>, victims: Vec<Victim>) -> (Vec<Victim>, Vec<Victim>) {
         // What a checkpoint or a merge is about to name would seem dead.
-        let state = self.checkpoints.lock().await;
+        let mut state = self.checkpoints.lock().await;
         if !self.retire_places().await {
             return (Vec::new(), victims);
+        }
+        if self.remembered.is_in_doubt() && self.background.lacks_checkpoint() {
+            // The next checkpoint would settle that, and waits for the room that is to be made here.
+            if let Err(error) = self.while_view_lasts(self.install_again(&mut state)).await {
+                tracing::warn!(%error, "it is not known yet what became of a checkpoint");
+            }
         }
         // So would a run of which only the manager knows, or is about to: the next checkpoint takes it over, or makes it void.
         if !matches!(self.while_view_lasts(self.is_newest(&state.manifest)).await, Ok(true)) {

@@ -197,6 +197,11 @@ impl Alone {
         Ok(())
     }
 
+    /// Why it takes no more commands, if so.
+    pub(crate) fn failure(&self) -> Option<ProposeError> {
+        self.core.lock().failure.clone()
+    }
+
     fn fail(&self, failure: ProposeError) {
         fail(&mut self.core.lock(), failure);
     }

@@ -81,6 +81,9 @@ pub enum FreshError {
     NoLeader { reason: String },
     #[error("this manager has applied {} commands of {}", applied.0, needed.0)]
     Behind { applied: CommandIndex, needed: CommandIndex },
+    /// What was acknowledged is in the state; more is not going to be.
+    #[error(transparent)]
+    Failed(ProposeError),
 }
 
 /// Members were not changed, or nobody knows. Each change may be asked for again.

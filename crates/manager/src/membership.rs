@@ -55,7 +55,7 @@ impl Manager {
     pub async fn fresh(&self) -> Result<(), FreshError> {
         self.inner.asked.freshenings.fetch_add(1, Ordering::Relaxed);
         match &self.inner.backing {
-            Backing::Alone(_) => Ok(()),
+            Backing::Alone(alone) => alone.failure().map_or(Ok(()), |failure| Err(FreshError::Failed(failure))),
             Backing::Replicated(replicated) => replicated.fresh().await,
         }
     }

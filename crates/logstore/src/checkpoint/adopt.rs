@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use engine::EngineError;
 use format::entry::Entry;
-use format::manifest::Manifest;
+use format::manifest::{Manifest, NextIds};
 use format::name_entry::NameEntry;
+use format::run_index::RunId;
 use types::Epoch;
 
 use super::{CheckpointState, read_block, version};
@@ -63,6 +64,21 @@ impl Inner {
         }
         self.remembered.reach().await?;
         Ok(self.newest_manifest()?.is_none_or(|newest| version(&newest) <= version(manifest)))
+    }
+
+    /// As leader in doubt: installs the manifest again that it goes by, under a later number. What was under way is void then, or replaced: nothing that this
+    /// manifest names was given up for it. Takes no room.
+    pub(crate) async fn install_again(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {
+        self.remembered.reach().await?;
+        if self.newest_manifest()?.is_some_and(|newest| version(&newest) > version(&state.manifest)) {
+            let reason = "the manager has a newer manifest, which the next checkpoint takes over".to_owned();
+            return Err(EngineError::Unavailable { reason });
+        }
+        let next = NextIds { run: RunId(state.draw_run().0 + 1), ..state.manifest.next };
+        let installed = self.remembered.install(Manifest { next, ..state.manifest.clone() }).await?;
+        state.follow(installed);
+        self.tell_installed(&state.manifest);
+        Ok(())
     }
 
     /// The runs of a manifest that another gateway has installed. For who takes it over, with the epoch of the manifest that was `adopted` before:

@@ -71,6 +71,16 @@ impl Inner {
         Ok(())
     }
 
+    /// One that joins and leads recovers what was acknowledged in an epoch that no checkpoint covers: nobody keeps what is of one that it has loaded. None is
+    /// installed before this recovery has ended.
+    pub(super) async fn begin_beyond_checkpoints(&self, member: &Member) -> Result<(), EngineError> {
+        self.remembered.reach().await?;
+        let covered = self.newest_manifest()?.map(|manifest| manifest.epoch).unwrap_or_default();
+        let told = member.heard.lock().hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default();
+        self.begin_at(member, told.max(Epoch(covered.0 + 1)));
+        Ok(())
+    }
+
     /// What a member does beside its clients' work.
     pub(crate) fn start_member_tasks(self: &Arc<Self>, member: &Member) {
         if let Some(followed) = member.followed.lock().take() {

@@ -58,9 +58,10 @@ impl Inner {
     ) -> Result<(), EngineError> {
         // Everybody has the view: what is told from here on finds its way into it.
         member.progress.wait_for(|_| member.all_carried()).await;
-        if self.has_joined() {
+        match self.has_joined() {
             // Before it says that it has carried, a member tells which moves it knows of.
-            self.applied_all().await;
+            true => self.applied_all().await,
+            false => self.begin_beyond_checkpoints(member).await?,
         }
         let found = self.walk_logs(member, read).await?;
         for write in newest_of(&found, removed) {
@@ -81,10 +82,10 @@ impl Inner {
         let decided = CellMessage::Decided { gateways: removed.iter().copied().collect() };
         member.push_to_all(&Item::All(decided.clone()));
         self.take_in_cell_message(member, self.me, decided);
-        // Who has passed over what a removed leader installed, for want of what another one had concluded, takes it in now.
-        self.tell_installed(&self.checkpoints.lock().await.manifest);
         // One that has not the maps gets them now that nothing is undecided.
         member.until(|heard| !heard.joining).await;
+        // Who has passed over what a removed leader installed, for want of what another one had concluded, takes it in now.
+        self.tell_installed(&self.checkpoints.lock().await.manifest);
         self.have_ended(ending).await;
         self.finish_uploads(committed(&found, removed).into_iter()).await?;
         self.end_complete_uploads().await?;

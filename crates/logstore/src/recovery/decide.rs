@@ -64,23 +64,26 @@ fn newest(found: &FoundRecords) -> (Vec<&FoundWrite>, u64) {
 }
 
 /// What was written first, by key and order: later records of the same order are that write, made again.
-struct Originals(HashMap<(KeyHash, Order), WriteId>);
+struct Originals<'a> {
+    writes: HashMap<(KeyHash, Order), WriteId>,
+    opened: &'a [DeviceId],
+}
 
-impl Originals {
-    fn of(found: &FoundRecords) -> Self {
+impl<'a> Originals<'a> {
+    fn of(found: &'a FoundRecords) -> Self {
         let mut originals = HashMap::new();
         for write in found.written.iter().filter(|write| !write.record.flags.relocated) {
             let order = write.known_order();
             order.into_iter().for_each(|order| _ = originals.insert((write.record.hash, order), write.record.write));
         }
-        Originals(originals)
+        Originals { writes: originals, opened: &found.opened }
     }
 
     /// Of two writes of a key: by their orders where both are known. Else by sequence if one gateway made them.
     fn is_newer(&self, write: &FoundWrite, known: &FoundWrite) -> bool {
         let (order, known_order) = (write.known_order(), known.known_order());
         if order.is_some() && order == known_order {
-            return self.made_as(&write.record, order) > self.made_as(&known.record, order);
+            return self.made_as(write) > self.made_as(known);
         }
         let (id, known_id) = (self.written_as(write), self.written_as(known));
         match order.is_some() && known_order.is_some() || id.gateway != known_id.gateway {
@@ -90,14 +93,15 @@ impl Originals {
     }
 
     /// Of one write's lists of chunks the greatest counts: one that was made again, the later the better. The write alone does not tell: in a cell it is the
-    /// leader that makes lists again, whoever wrote.
-    fn made_as(&self, record: &Record, order: Option<Order>) -> (bool, Epoch, WriteId) {
-        let original = order.and_then(|order| self.0.get(&(record.hash, order)));
-        (original.is_some_and(|original| *original != record.write), record.epoch, record.write)
+    /// leader that makes lists again, whoever wrote. One that was torn never came into force.
+    fn made_as(&self, write: &FoundWrite) -> (bool, Epoch, WriteId) {
+        let record = &write.record;
+        let is_made_again = self.written_as(write) != record.write && write.lacking(self.opened) <= MAX_LACKING;
+        (is_made_again, record.epoch, record.write)
     }
 
     fn written_as(&self, write: &FoundWrite) -> WriteId {
-        let original = write.known_order().and_then(|order| self.0.get(&(write.record.hash, order)));
+        let original = write.known_order().and_then(|order| self.writes.get(&(write.record.hash, order)));
         original.copied().unwrap_or(write.record.write)
     }
 }

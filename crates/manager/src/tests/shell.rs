@@ -10,7 +10,7 @@ use wal::RegionStore;
 
 use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES, PERSIST_INTERVAL_COMMANDS};
 use crate::{
-    BucketEngine, DeviceState, EtagMode, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES, ImportError,
+    BucketEngine, DeviceState, EtagMode, FreshError, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES, ImportError,
     Manager, ManagerError, NewBucket, OpenError, ProposeError, Snapshot,
 };
 
@@ -97,11 +97,13 @@ async fn a_failed_log_ends_the_taking_of_commands() {
     let manager = open_on(&env, &disk, &kv).await.unwrap();
     fill(&manager).await;
     let before = manager.snapshot();
+    manager.fresh().await.unwrap();
     disk.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
     let failed = manager.create_bucket(bucket("unlucky", "alice")).await.unwrap_err();
     assert!(matches!(failed, ManagerError::Failed(ProposeError::Log(_))), "{failed}");
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     assert!(manager.take_token().await.is_err());
+    assert!(matches!(manager.fresh().await, Err(FreshError::Failed(ProposeError::Log(_)))), "nobody prepares what it can't take");
     assert_eq!(manager.snapshot(), before, "readers go on");
 }
 

@@ -59,9 +59,10 @@ fn seeds_of_the_matrix() {
 /// 711: a gateway left its cell while it completed an upload, and called the part invalid that it could not look up any more.
 /// 3169: a checkpoint of a leader that others leave meanwhile covered what one of them had acknowledged, without having it.
 /// 4018: crashes had left zones behind almost empty, and the last free one was kept from the checkpoint that would have made room.
+/// 20107, 20187: a gateway that joined led, and dropped what it had recovered when it read its checkpoint.
 #[test]
 fn seeds_that_found_something() {
-    for seed in [34, 604, 622, 711, 3169, 4018] {
+    for seed in [34, 604, 622, 711, 3169, 4018, 20107, 20187] {
         if let Err(failure) = simulate(seed) {
             panic!("seed {seed}: {failure}");
         }

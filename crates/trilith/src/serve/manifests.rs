@@ -38,6 +38,13 @@ impl Manifests for ManagerManifests {
         })
     }
 
+    fn reach(&self) -> EngineFuture<'_, ()> {
+        Box::pin(async move {
+            let reached = self.manager.fresh().await;
+            reached.map_err(|error| EngineError::Unavailable { reason: format!("before a checkpoint: {error}") })
+        })
+    }
+
     fn incarnation(&self) -> EngineFuture<'_, u64> {
         Box::pin(async move {
             let start = self.manager.begin_start(self.cell).await;

@@ -460,6 +460,43 @@ fn what_is_concluded_to_who_joins_counts_only_beyond_its_checkpoint() {
     });
 }
 
+/// The leader dies while others join, and one that has not joined leads the recovery. Caught: one that recovers in the epoch in which it was opened. What it had
+/// recovered was dropped when it had read its checkpoint, and refused by one that had joined, and the recovery's own checkpoint passed over the records.
+#[test]
+fn what_a_gateway_that_joins_recovers_as_leader_is_kept() {
+    simulate(async {
+        for others in [1, 2] {
+            let rig = Arc::new(CellRig::new(188, others).await);
+            let leader = rig.gateways().remove(0);
+            put(&leader, "old", "covered").await.unwrap();
+            for _ in 0..3 {
+                leader.inner.checkpoint().await.unwrap();
+            }
+            let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
+            let joining = rig.env.spawn({
+                let (rig, manifests) = (rig.clone(), manifests.clone());
+                async move { rig.join_by(manifests).await }
+            });
+            rig.env.sleep(A_WHILE).await;
+            // The first one that has joined since has a greater number.
+            let joined = if others == 2 { Some(rig.join().await) } else { None };
+            let gateways = rig.gateways();
+            put(&leader, "key", "acknowledged").await.unwrap();
+            // Nobody has been told yet how it ended.
+            gateways[..others].iter().for_each(|member| rig.kill(member));
+            let removal = removing(&rig, if others == 1 { &[0] } else { &[0, 1] });
+            rig.env.sleep(A_WHILE).await;
+            manifests.is_reached.change(|is_reached| *is_reached = true);
+            removal.await.unwrap();
+            let joiner = joining.await.unwrap();
+            for gateway in std::iter::once(&joiner).chain(&joined) {
+                assert_eq!(get(gateway, "key").await.as_deref(), Some("acknowledged"), "at {}", gateway.inner.me);
+            }
+            all_read(&rig, "key", Some("acknowledged")).await;
+        }
+    });
+}
+
 /// A gateway is removed while another joins. Caught: one that joins and says that it has no checkpoint, as if it lagged. All logs were walked from their
 /// starts, and everything that the removed gateway had ever written was told to all.
 #[test]

@@ -565,3 +565,27 @@ fn a_list_that_the_leader_made_again_counts_whoever_wrote() {
         assert_eq!(found, expected);
     });
 }
+
+/// The same, and no checkpoint finds room. Caught: a doubt that only a checkpoint ends, and that keeps what it needs from being reset.
+#[test]
+fn a_doubt_ends_without_room_for_a_checkpoint() {
+    simulate(async {
+        let rig = CellRig::greedy(179, 3).await;
+        let leader = rig.gateways()[0].clone();
+        leader.inner.background.stop().await;
+        let content = "x".repeat(20 * 1024).leak();
+        for _ in 0..40 {
+            put(&leader, "key", content).await.unwrap();
+        }
+        rig.env.sleep(A_WHILE).await;
+        leader.inner.checkpoint().await.unwrap();
+        rig.manifests.set_refusing(true);
+        leader.inner.merge(leader.inner.names.layers().runs, 1).await.unwrap_err();
+        rig.manifests.set_refusing(false);
+        leader.inner.background.note_checkpoint(&Err(EngineError::Full));
+        let collected = leader.inner.stats.collected_zones.get();
+        let cycle = leader.inner.collect().await.unwrap();
+        assert!(!leader.inner.remembered.is_in_doubt() && leader.inner.stats.collected_zones.get() > collected, "{cycle:?}");
+        all_read(&rig, "key", Some(content)).await;
+    });
+}
