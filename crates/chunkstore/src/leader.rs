@@ -269,6 +269,21 @@ impl Leader {
         orders
     }
 
+    /// Where a relocation goes to.
+    pub fn target_of(&self, relocation: u64) -> Option<BlockPlace> {
+        self.moves.get(&relocation)?.target()
+    }
+
+    /// Whether a relocation's content is in memory.
+    pub fn holds_content(&self, relocation: u64) -> bool {
+        self.moves.get(&relocation).is_some_and(Driver::holds_content)
+    }
+
+    /// A relocation's content was not taken, or will not be now: it is asked for again after a rest.
+    pub fn let_go(&mut self, relocation: u64) {
+        self.moves.get_mut(&relocation).into_iter().for_each(Driver::let_go);
+    }
+
     /// Whether a chunk is being relocated none of whose copies has anything to bring: it ends with the chunk, or when one can be read again.
     pub fn has_nothing_to_bring(&self, id: ChunkId) -> bool {
         self.moves.values().any(|driver| driver.has_nothing_for(id))

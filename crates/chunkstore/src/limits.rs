@@ -39,8 +39,12 @@ pub const HOST_PATIENCE: Duration = Duration::from_secs(5);
 pub const ERRAND_PATIENCE: Duration = Duration::from_secs(10);
 /// Errands of one leader that may be under way: those that end copies, have them forgotten, or ask what they are.
 pub const MAX_DUTIES: usize = 256;
-/// Steps of relocations. Some have a content in memory.
+/// Steps of relocations.
 pub const MAX_MOVE_ERRANDS: usize = 128;
+/// Bytes of contents that the leaders of a node's units, all of them together, have in memory for relocations: 64 of the longest.
+pub const MAX_CONTENTS_BYTES: u32 = 256 << 20;
+/// A relocation whose target did not take the content waits for so many ticks of its leader, a second, and keeps none meanwhile.
+pub const BRING_REST_TICKS: u32 = 10;
 /// Contents that are written again where they have rotted.
 pub const MAX_MENDS: usize = 64;
 /// Of each of these with a node that was not heard of lately: enough to find out when it is back before it says so.

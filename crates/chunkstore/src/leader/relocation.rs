@@ -19,6 +19,7 @@ use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
 
 use super::{Errand, Lost, MoveStep, Order};
+use crate::limits::BRING_REST_TICKS;
 use crate::maintenance::Move;
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest, ToNode};
 
@@ -35,6 +36,8 @@ pub(super) struct Driver {
     /// All copies were asked, and none had content then.
     has_found_nothing: bool,
     taken: Option<LiveCopy>,
+    /// Ticks until a content is asked for again that was not taken.
+    rests: u32,
     /// Nothing was brought there before this driver began.
     is_target_empty: bool,
     is_brought: bool,
@@ -51,6 +54,7 @@ impl Driver {
             empty,
             has_found_nothing: false,
             taken: None,
+            rests: 0,
             is_target_empty: false,
             is_brought: false,
         };
@@ -62,6 +66,7 @@ impl Driver {
     /// or their devices be back.
     pub fn hear(&mut self, asked: Move, lost: &Lost) {
         self.asked = asked;
+        self.rests = self.rests.saturating_sub(1);
         if asked.places.iter().all(|place| self.empty.contains(&place) || lost.holds(place)) {
             self.has_found_nothing = true;
             self.empty.clear();
@@ -78,6 +83,21 @@ impl Driver {
     /// Whether this chunk's relocation can't end, as far as is known: no copy has anything to bring.
     pub fn has_nothing_for(&self, id: ChunkId) -> bool {
         self.asked.id == id && self.has_found_nothing && self.taken.is_none() && !self.is_brought
+    }
+
+    pub fn target(&self) -> Option<BlockPlace> {
+        self.asked.to
+    }
+
+    pub fn holds_content(&self) -> bool {
+        self.taken.is_some()
+    }
+
+    /// The content is not kept until its target takes it: others have none in memory meanwhile.
+    pub fn let_go(&mut self) {
+        if self.taken.take().is_some() {
+            self.rests = BRING_REST_TICKS;
+        }
     }
 
     /// What is to be asked now, again if it was asked before.
@@ -103,7 +123,8 @@ impl Driver {
             // Where no copy is left, a former leader may have brought it there before that.
             let is_at_target = !self.is_target_empty && self.asked.places.iter().all(|place| lost.holds(place));
             let place = self.best(lost).or(Some(to).filter(|_| is_at_target));
-            let take = place.map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
+            let take =
+                place.filter(|_| self.rests == 0).map(|place| self.order(MoveStep::Take, place, NodeRequest::Take { era }));
             return take.into_iter().collect();
         }
         let unraised = self.survivors(lost).filter(|place| !is_decided(place));
@@ -145,10 +166,12 @@ impl Driver {
             (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
             // Another copy must do.
             (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) => _ = self.empty.insert(place),
-            (MoveStep::Bring, NodeAnswer::Done(_)) => self.is_brought = true,
+            (MoveStep::Bring, NodeAnswer::Done(_)) => (self.is_brought, self.taken) = (true, None),
             (MoveStep::Bring, NodeAnswer::Refused(NodeRefusal::Full | NodeRefusal::Failed)) => {
+                self.let_go();
                 return vec![Order::NeedsTarget(self.asked)];
             }
+            (MoveStep::Bring, _) => self.let_go(),
             _ => return Vec::new(),
         }
         self.orders(lost)
@@ -161,7 +184,7 @@ impl Driver {
         if newest.max().is_some_and(|newest| *newest > Mark::Live(copy.version)) {
             self.empty.insert(place);
         } else {
-            self.taken = Some(copy.clone());
+            (self.taken, self.has_found_nothing) = (Some(copy.clone()), false);
         }
     }
 

@@ -4,6 +4,7 @@ mod ailing;
 mod auditing;
 mod compaction;
 mod condemning;
+mod contents;
 pub mod errands;
 #[cfg(test)]
 pub mod fixture;
@@ -34,6 +35,7 @@ use ailing::Ailing;
 use auditing::Auditing;
 use compaction::Compaction;
 use condemning::Condemning;
+use contents::Contents;
 use errands::{Errands, Share};
 use growing::Growing;
 use healing::Looked;
@@ -56,6 +58,7 @@ pub struct Leading {
     pub links: BTreeMap<Host, Link>,
     heard: BTreeMap<NodeId, Word>,
     pub errands: Errands,
+    contents: Contents,
     commits: BTreeMap<CommitTag, oneshot::Sender<()>>,
     next_tag: u64,
     /// Devices that the manager has forgotten, since this was seen here: their nodes may answer for a while.
@@ -125,6 +128,7 @@ impl Leading {
             links: BTreeMap::new(),
             heard: BTreeMap::new(),
             errands: Errands::default(),
+            contents: Contents::default(),
             commits: BTreeMap::new(),
             next_tag: 0,
             forgotten: BTreeMap::new(),

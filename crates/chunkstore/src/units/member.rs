@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use consensus::{Group, ReadMode, Term};
 use env::Env;
 use format::chunk_command::ChunkCommand;
-use format::chunk_id::ShardId;
+use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_update::Stream;
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
@@ -29,8 +29,8 @@ use super::link::{Link, Told};
 use super::machine::UnitMachine;
 use super::pages::PageWork;
 use crate::asking::ask_block;
-use crate::leader::{Errand, Host, Leader, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_PROPOSALS};
+use crate::leader::{Errand, Host, Leader, MoveStep, Order};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_BEGINNING, MAX_CONTENTS_BYTES, MAX_PROPOSALS};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::message::ToNode;
 use crate::placement::PlacerChoice;
@@ -43,6 +43,22 @@ pub(super) type Turn = Arc<Semaphore>;
 
 pub(super) fn new_turn() -> Turn {
     Arc::new(Semaphore::new(1))
+}
+
+/// What all units of a node have together.
+#[derive(Clone)]
+pub struct Shares {
+    /// Leaderships of units with pages that begin.
+    beginning: Turn,
+    /// Bytes of contents in memory, of relocations.
+    contents: Turn,
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        let new = |permits| Arc::new(Semaphore::new(permits));
+        Shares { beginning: new(MAX_BEGINNING), contents: new(MAX_CONTENTS_BYTES as usize) }
+    }
 }
 
 /// A member of a unit.
@@ -70,6 +86,7 @@ pub struct UnitMember {
     placer: PlacerChoice,
     /// The node's: a leadership that needs pages begins when it has a permit.
     beginning: Turn,
+    contents: Turn,
 }
 
 impl UnitMember {
@@ -81,7 +98,7 @@ impl UnitMember {
         manager: Arc<Manager>,
         reach: Arc<dyn Reach>,
         settings: ChunkSettings,
-        beginning: Turn,
+        shares: Shares,
     ) -> Arc<UnitMember> {
         let member = Arc::new(UnitMember {
             env: env.clone(),
@@ -100,7 +117,8 @@ impl UnitMember {
             settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
             placer: settings.placer,
-            beginning,
+            beginning: shares.beginning,
+            contents: shares.contents,
         });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
@@ -225,6 +243,7 @@ impl UnitMember {
             } else {
                 orders.extend(leading.heal_on(now, &state, unit, &mut || self.env.random_u64()));
             }
+            leading.keep_contents(now, &state, self.shard);
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
             let is_full = unit.is_sealed() && state.shard(self.shard.0).is_some_and(|shard| shard.is_open);
@@ -371,10 +390,31 @@ impl UnitMember {
         is_begun.then_some((permit, node))
     }
 
+    /// Whether there is room for the content of a relocation.
+    fn begin_content(&self, relocation: u64, id: ChunkId) -> bool {
+        let (now, state) = (self.env.now(), self.manager.snapshot());
+        let Some(bytes) = self.group.look(|machine| machine.unit().bytes_of(id)) else { return false };
+        let mut leading = self.leading.lock();
+        let begin = |leading: &mut Leading| leading.begin_content(now, &state, self.shard, &self.contents, (relocation, bytes));
+        leading.as_mut().is_some_and(begin)
+    }
+
     /// Asks a node, unless it is being asked.
     fn run_errand(self: &Arc<Self>, errand: Errand, to: ToNode) {
         let key = (errand, to.id, to.place);
-        let Some((permit, node)) = self.begin_errand(key) else { return };
+        let taking = taking(errand);
+        if taking.is_some_and(|relocation| !self.begin_content(relocation, to.id)) {
+            return;
+        }
+        let Some((permit, node)) = self.begin_errand(key) else {
+            let is_begun = |leading: &Leading| leading.errands.is_under_way(&key);
+            if let (Some(relocation), Some(leading)) = (taking, self.leading.lock().as_mut())
+                && !is_begun(leading)
+            {
+                leading.end_asking(relocation);
+            }
+            return;
+        };
         let member = self.clone();
         self.env.spawn(async move {
             let answer = ask_block(&member.env, &*member.reach, to, ERRAND_PATIENCE).await;
@@ -382,17 +422,35 @@ impl UnitMember {
             tracing::trace!(shard = member.shard.0, %id, ?place, ?errand, ?answer, "a node was asked");
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.errands.end(node, &key);
-                match (answer, errand) {
+                let orders = match (answer, errand) {
+                    (None, Errand::Move { relocation, step: MoveStep::Bring }) => {
+                        leading.leader.let_go(relocation);
+                        Vec::new()
+                    }
                     (None, _) => Vec::new(),
                     (Some(answer), Errand::Audit { era }) => {
                         leading.audited(id, place, era, &answer);
                         Vec::new()
                     }
                     (Some(answer), _) => leading.leader.answered(errand, id, place, &answer),
+                };
+                match errand {
+                    Errand::Move { relocation, step: MoveStep::Take } => leading.end_asking(relocation),
+                    Errand::Move { relocation, step: MoveStep::Bring } => leading.end_content(relocation),
+                    _ => {}
                 }
+                orders
             });
             drop(permit);
         });
+    }
+}
+
+/// The relocation whose content is asked for.
+fn taking(errand: Errand) -> Option<u64> {
+    match errand {
+        Errand::Move { relocation, step: MoveStep::Take } => Some(relocation),
+        _ => None,
     }
 }
 

@@ -11,12 +11,11 @@ use format::chunk_id::ShardId;
 use manager::{Manager, ShardRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use types::NodeId;
 
 use super::machine::UnitMachine;
-use super::member::{Turn, UnitMember};
-use crate::limits::{MAX_BEGINNING, START_REST};
+use super::member::{Shares, UnitMember};
+use crate::limits::START_REST;
 use crate::monitor::opening::Opening;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
@@ -35,7 +34,7 @@ pub struct Units {
     reach: Arc<dyn Reach>,
     units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
     settings: ChunkSettings,
-    beginning: Turn,
+    shares: Shares,
     /// Whether the open shard's is there.
     _opening: Arc<Opening>,
     /// This node is no part of the cluster any more: what its manager says has no effect.
@@ -51,10 +50,9 @@ impl Units {
         reach: Arc<dyn Reach>,
         settings: ChunkSettings,
     ) -> Units {
-        let beginning = Arc::new(Semaphore::new(MAX_BEGINNING));
         let _opening = Opening::begin(env, manager.clone(), reach.clone());
         let (env, units, has_left) = (env.clone(), Mutex::default(), AtomicBool::new(false));
-        Units { env, me, member, manager, reach, units, settings, beginning, _opening, has_left }
+        Units { env, me, member, manager, reach, units, settings, shares: Shares::default(), _opening, has_left }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
@@ -110,7 +108,7 @@ impl Units {
             self.manager.clone(),
             self.reach.clone(),
             self.settings,
-            self.beginning.clone(),
+            self.shares.clone(),
         );
         self.units.lock().insert(shard, unit);
         Ok(())

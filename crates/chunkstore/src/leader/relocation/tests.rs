@@ -9,6 +9,7 @@ use types::DeviceId;
 
 use super::Driver;
 use crate::leader::{Errand, Lost, MoveStep, Order};
+use crate::limits::BRING_REST_TICKS;
 use crate::maintenance::Move;
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest};
 
@@ -246,4 +247,29 @@ fn a_growth_that_is_given_up_raises_the_copies_again() {
         driver.answered(MoveStep::Raise, place(device), &raised(7), &lost);
     }
     assert_eq!(driver.answered(MoveStep::Raise, place(2), &raised(7), &lost), [moved()]);
+}
+
+/// It was sent, whole, ten times a second, for as long as the target was busy or full and there was no other; and kept in memory in between.
+#[test]
+fn a_content_that_is_not_taken_is_let_go_and_asked_for_again_after_a_rest() {
+    let lost = Lost::default();
+    let busy = NodeAnswer::Refused(NodeRefusal::Busy);
+    let full = NodeAnswer::Refused(NodeRefusal::Full);
+    for (answer, needs_target) in [(&busy, false), (&full, true), (&NodeAnswer::OtherEra, false)] {
+        let (mut driver, _) = gathered(false, &NodeAnswer::Departed, [7, 7]);
+        driver.answered(MoveStep::Take, place(0), &content(7), &lost);
+        assert!(driver.holds_content());
+        let orders = driver.answered(MoveStep::Bring, place(9), answer, &lost);
+        let expected = if needs_target { vec![Order::NeedsTarget(asked(false))] } else { Vec::new() };
+        assert_eq!((orders, driver.holds_content()), (expected, false));
+        for _ in 1..BRING_REST_TICKS {
+            driver.hear(asked(false), &lost);
+            assert_eq!(driver.orders(&lost), []);
+        }
+        driver.hear(asked(false), &lost);
+        assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Take, 0)]);
+        driver.answered(MoveStep::Take, place(0), &content(7), &lost);
+        let orders = driver.answered(MoveStep::Bring, place(9), &NodeAnswer::Done(None), &lost);
+        assert_eq!((orders, driver.holds_content()), (vec![moved()], false));
+    }
 }

@@ -63,6 +63,10 @@ impl Errands {
         is_begun
     }
 
+    pub fn is_under_way(&self, key: &ErrandKey) -> bool {
+        self.under_way.contains(key)
+    }
+
     /// It was answered, or waited for long enough.
     pub fn end(&mut self, node: NodeId, key: &ErrandKey) {
         // A former leadership's errand is none of these.

@@ -1,5 +1,6 @@
 //! A member that leads a unit alone, over a simulated disk, with nodes that answer nothing but what they are asked to.
 
+mod contents;
 mod short;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 use wal::RegionStore;
 
 use super::super::service::Units;
-use super::{UnitMember, new_turn};
+use super::{Shares, UnitMember};
 use crate::limits::{
     LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, START_REST, STOCK_AGE,
 };
@@ -118,7 +119,7 @@ impl Rig {
         let played = Arc::new(Played::new(&env, map_of_nodes(nodes.len() as u32 + 1, &[1], &[1]), answer));
         let reach = Arc::new(played.clone());
         let member =
-            UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default(), new_turn());
+            UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default(), Shares::default());
         let rig = Rig { env, manager, group, played, member, calls: 0, node: consensus };
         rig.wait(|rig| rig.member.is_leading()).await;
         rig
