@@ -67,6 +67,8 @@ fn create(block: &Block, id: ChunkId, known: Option<BlockEntry>, is_over: bool, 
     if let Some(entry) = known {
         return match entry.state {
             CopyState::Dead => refuse(NodeRefusal::Dead),
+            // It came back with a header that could not be read before, behind what was made in its stead: it is not what is to be there, and takes no writes with the others.
+            CopyState::Live | CopyState::Overwriting if entry.era < new.era => refuse(NodeRefusal::Full),
             // A repeated request: what became of the copy since is newer.
             CopyState::Live | CopyState::Overwriting => Err(done(mark_of(&entry))),
             CopyState::Departed => Err(NodeAnswer::Departed),

@@ -1,7 +1,7 @@
 //! Relocations, as a source, one that stays, and a target see them.
 
 use super::rig::{Rig, Wrote, bring, done, end, id, live, put, write};
-use crate::message::{Mark, NodeAnswer, NodeRequest};
+use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
 use format::chunk_block::{BLOCK_DATA_BYTES, Era};
 
 fn depart(era: u32) -> NodeRequest {
@@ -73,6 +73,16 @@ fn a_brought_copy_is_what_the_source_was() {
     rig.restart();
     let NodeAnswer::Live(copy) = rig.answer(id(1), NodeRequest::Read) else { panic!("it is alive") };
     assert_eq!((copy.era, copy.is_settled, copy.content.as_deref()), (Era(2), false, Some(&b"moved"[..])));
+}
+
+/// It was taken for what had been brought, and answered with what was there before.
+#[test]
+fn a_copy_of_an_earlier_era_is_not_what_was_brought() {
+    let mut rig = Rig::new();
+    rig.ask(id(1), put(100, "first"));
+    assert_eq!(rig.answer(id(1), bring(0, 2, "moved")), NodeAnswer::Refused(NodeRefusal::Full));
+    rig.ask(id(1), raise(3));
+    assert_eq!(rig.answer(id(1), bring(0, 2, "late")), done(live(0)), "it is further by now");
 }
 
 #[test]
