@@ -16,12 +16,13 @@
 //! | pages | first u64, last u64, number u64, live u64, short u64 |
 //! | gone | number u64 |
 //! | draft, none or one | number u64, first u64, last u64, those that changed: a list of u64 |
-//! | use by chunks in pages | place u64, bytes u32, entries u16 |
+//! | use by chunks in pages | [runs of blocks](uses) |
 //!
 //! A place has 8 bytes, all bits of which are set where there is none; a held copy is number u64, place, nonce u64, bytes u32, era u32, `after_move` u64, discarded u8. What follows from these
 //! (space in use by what is here, calls, relocations by number) is not written but derived, so that an image can't contradict itself there.
 
 mod pages;
+mod uses;
 
 use std::collections::BTreeMap;
 
@@ -37,8 +38,10 @@ use types::DeviceId;
 use super::chunk::{Held, Row, Work};
 use super::{CopyKey, MaintenanceUnit};
 
-/// Version written. 1 and 2, without pages and without the number of wanted copies, were never released and are not read.
-pub const IMAGE_VERSION: u8 = 3;
+/// Version written.
+pub const IMAGE_VERSION: u8 = 4;
+/// Is read as well: each block by itself where 4 has runs of them. 1 and 2, without pages and without the number of wanted copies, were never released and are not read.
+const FORMER_VERSION: u8 = 3;
 
 const IMAGE: &str = "image of a unit";
 const NO_DEADLINE: u64 = u64::MAX;
@@ -99,7 +102,7 @@ impl MaintenanceUnit {
     pub fn from_image(bytes: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(IMAGE, bytes);
         let version = reader.u8("version")?;
-        reader.check_versions(0, version, IMAGE_VERSION, IMAGE_VERSION)?;
+        reader.check_versions(0, version, FORMER_VERSION, IMAGE_VERSION)?;
         let shard = ShardId(reader.u32("shard")?);
         let mut unit = MaintenanceUnit::new(shard, reader.u64("capacity")?);
         unit.next = ChunkNumber(reader.u64("next")?);
@@ -134,7 +137,7 @@ impl MaintenanceUnit {
             let (key, held) = read_held(&mut reader)?;
             reserve(&mut unit.targets, key, held, None)?;
         }
-        let archived = unit.read_pages(&mut reader)?;
+        let archived = unit.read_pages(&mut reader, version)?;
         reader.finish()?;
         unit.derive()?;
         for (place, bytes, entries) in archived {

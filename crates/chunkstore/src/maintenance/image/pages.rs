@@ -10,16 +10,13 @@ use format::decode::Reader;
 use super::super::chunk::Work;
 use super::super::pages::{Draft, Page};
 use super::super::space::taken_by;
-use super::{ImageError, MaintenanceUnit, count, put_u32, put_u64, read_place};
+use super::uses::{ArchivedUse, put_uses, read_former_uses, read_uses};
+use super::{FORMER_VERSION, ImageError, MaintenanceUnit, count, put_u64};
 
 const PAGE_BYTES: usize = 40;
 const NUMBER_BYTES: usize = 8;
 /// The shortest.
 const DRAFT_BYTES: usize = 32;
-const USE_BYTES: usize = 14;
-
-/// What chunks hold in a block whose rows are in pages: bytes and entries.
-type ArchivedUse = (BlockPlace, u32, u16);
 
 impl MaintenanceUnit {
     pub(super) fn put_pages(&self, out: &mut Vec<u8>) {
@@ -33,13 +30,7 @@ impl MaintenanceUnit {
             [number, &range.first, &range.last].iter().for_each(|number| put_u64(out, number.0));
             put_numbers(out, changed);
         }
-        let archived = self.archived_use();
-        put_u64(out, archived.len() as u64);
-        for (place, bytes, entries) in archived {
-            put_u64(out, place.to_bits());
-            put_u32(out, bytes);
-            out.extend_from_slice(&entries.to_le_bytes());
-        }
+        put_uses(out, &self.archived_use());
     }
 
     /// All use but what follows from what is here.
@@ -60,7 +51,7 @@ impl MaintenanceUnit {
         others.filter(|(_, bytes, entries)| (*bytes, *entries) != (0, 0)).collect()
     }
 
-    pub(super) fn read_pages(&mut self, reader: &mut Reader<'_>) -> Result<Vec<ArchivedUse>, ImageError> {
+    pub(super) fn read_pages(&mut self, reader: &mut Reader<'_>, version: u8) -> Result<Vec<ArchivedUse>, ImageError> {
         for _ in 0..count(reader, PAGE_BYTES, "pages")? {
             let (first, last) = (read_number(reader)?, read_number(reader)?);
             let page = Page { last, number: read_number(reader)?, live: reader.u64("live")?, short: reader.u64("short")? };
@@ -74,8 +65,11 @@ impl MaintenanceUnit {
                 return Err(ImageError::Impossible("two drafts of pages"));
             }
         }
-        let uses = 0..count(reader, USE_BYTES, "use by chunks in pages")?;
-        uses.map(|_| Ok((read_place(reader)?, reader.u32("bytes")?, reader.u16("entries")?))).collect()
+        if version == FORMER_VERSION {
+            return read_former_uses(reader);
+        }
+        let most = self.space.grants().iter().map(|(.., blocks)| u64::from(*blocks)).sum();
+        read_uses(reader, most)
     }
 
     /// Pages whose chunks there are, and ranges that hold together.
