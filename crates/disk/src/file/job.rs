@@ -120,8 +120,9 @@ impl Job {
             Step::Finished(Err(error)) if poisons(&self.request, error.kind, self.medium.direct) => {
                 self.medium.poison.set(error)
             }
-            // Another sync may have heard of the pages that this one was to bring to the medium.
-            Step::Finished(Ok(())) if !self.medium.direct && self.request.promises_durability() => {
+            // Another sync may have heard of what this one was to bring to the medium: the kernel tells of a page that it could not write once,
+            // and so does a drive of a sector in its cache, whoever wrote it. A durable write to a drive without FUA is a write and such a flush.
+            Step::Finished(Ok(())) if self.request.promises_durability() => {
                 let (offset, len) = self.request.range();
                 if let Some(refusal) = self.medium.poison.refusal(self.request.operation(), offset, len) {
                     return Step::Finished(Err(refusal));

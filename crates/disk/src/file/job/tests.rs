@@ -111,15 +111,20 @@ fn a_sync_through_the_cache_that_ends_well_after_one_that_failed_promises_nothin
     assert_eq!(bench.end(second, step), Some(DiskErrorKind::Poisoned));
 }
 
-/// Its own call brought the bytes to the medium.
+/// Without FUA a durable write is a write and a flush of the drive's cache, and the drive tells of a sector that it lost once.
 #[test]
-fn a_direct_write_that_ends_well_keeps_its_promise_on_a_poisoned_disk() {
+fn a_direct_write_that_ends_well_after_a_flush_that_failed_promises_nothing() {
     let bench = Bench::new(true);
     let (mut flush, mut job) = (bench.job(Request::Flush), bench.job(write(1, Durability::Durable)));
+    let (mut second, mut volatile) = (bench.job(Request::Flush), bench.job(write(1, Durability::Volatile)));
     let step = flush.advance(failed(libc::EIO));
     assert_eq!(bench.end(flush, step), Some(DiskErrorKind::Failed));
     let step = job.advance(Ok(BLOCK_BYTES));
-    assert_eq!(bench.end(job, step), None);
+    assert_eq!(bench.end(job, step), Some(DiskErrorKind::Poisoned));
+    let step = second.advance(Ok(0));
+    assert_eq!(bench.end(second, step), Some(DiskErrorKind::Poisoned));
+    let step = volatile.advance(Ok(BLOCK_BYTES));
+    assert_eq!(bench.end(volatile, step), None, "it promises nothing in any case");
 }
 
 /// The disk has learnt of a failed sync before the next one may begin, not only when somebody is told.
