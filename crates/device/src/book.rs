@@ -13,6 +13,7 @@
 //! - Within a stream activations ascend with time, so positions do.
 //! - A zone is in exactly one state, so nobody writes zeros into a zone that takes appends.
 //! - An activation number is handed out once, and is greater than every one ever seen on the device.
+//! - A floor lies above no activation that the next process may hand out.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -121,6 +122,8 @@ pub(crate) struct ZoneBook {
     never: BTreeSet<ZoneIndex>,
     heads: [Head; STREAMS],
     next_activation: u64,
+    /// The highest activation that a header on the disk names: the next process counts from it.
+    highest_durable: Activation,
     prewriting: Option<ZoneIndex>,
     /// The prewriter shall give its zone back after the write in flight.
     prewrite_unwanted: bool,
@@ -155,6 +158,7 @@ impl ZoneBook {
             never,
             heads: std::array::from_fn(|_| Head { current: None, next: NextZone::None }),
             next_activation: highest + 1,
+            highest_durable: Activation(highest),
             prewriting: None,
             prewrite_unwanted: false,
             allocation_refused: None,
@@ -249,6 +253,7 @@ impl ZoneBook {
     /// The header of an activation is durable.
     pub(crate) fn activated(&mut self, activate: &Activate) {
         self.cannot_grow &= !activate.allocate;
+        self.highest_durable = self.highest_durable.max(activate.activation);
         let entry = &mut self.zones[activate.zone.0 as usize];
         assert!(entry.doing == ZoneUse::Activating, "activated zone {} is {:?}", activate.zone.0, entry.doing);
         entry.doing = ZoneUse::Open;
@@ -384,7 +389,9 @@ impl ZoneBook {
         self.allocation_refused.is_some()
     }
 
-    /// Where the next append of a stream lands at the earliest.
+    /// Where the next append of a stream lands at the earliest, also in the next process. That one counts from the highest activation that a
+    /// header names: numbers that were handed out, and whose headers never became durable, it hands out again. A floor above these, kept in a
+    /// checkpoint, would hide what is appended there.
     pub(crate) fn floor(&self, stream: ZoneStream) -> Position {
         let head = &self.heads[stream_index(stream)];
         let open = match (head.current, head.next) {
@@ -396,7 +403,8 @@ impl ZoneBook {
             return Position { activation: open.activation, offset: ZoneOffset::from_bytes(open.next) };
         }
         let activating = self.zones.iter().filter(|entry| entry.doing == ZoneUse::Activating && entry.stream == Some(stream));
-        let activation = activating.map(|entry| entry.activation).min().unwrap_or(Activation(self.next_activation));
+        let next_durable = Activation(self.highest_durable.0 + 1);
+        let activation = activating.map(|entry| entry.activation).fold(next_durable, Activation::min);
         Position { activation, offset: ZoneOffset(0) }
     }
 

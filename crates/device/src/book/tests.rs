@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use env::Instant;
 use format::superblock::ZoneRegion;
-use format::zone_header::ZONE_DATA_START;
+use format::zone_header::{ZONE_DATA_START, ZoneStream};
 use proptest::prelude::*;
 use types::{Activation, Position, ZoneIndex, ZoneOffset};
 
@@ -71,6 +71,8 @@ struct World {
     /// The last position given out for each stream, and the highest activation.
     last: BTreeMap<u8, Position>,
     highest: Activation,
+    /// The highest activation whose header became durable.
+    durable: Activation,
     now: Instant,
 }
 
@@ -113,6 +115,7 @@ impl World {
             }
             Step::Activated => {
                 if let Some(activate) = self.activations.pop_front() {
+                    self.durable = self.durable.max(activate.activation);
                     self.book.activated(&activate);
                 }
             }
@@ -172,6 +175,10 @@ impl World {
             .map(|head| usize::from(head.current.is_some()) + usize::from(matches!(head.next, super::NextZone::Ready(_))))
             .sum();
         assert_eq!(open, held, "every open zone has a head");
+        for stream in [ZoneStream::Ordered, ZoneStream::Relocated, ZoneStream::Meta] {
+            let floor = book.floor(stream);
+            assert!(floor.activation.0 <= self.durable.0 + 1, "after a restart appends of {stream:?} land below {floor:?}");
+        }
     }
 }
 
@@ -186,6 +193,7 @@ proptest! {
             prewriting: false,
             last: BTreeMap::new(),
             highest: Activation(0),
+            durable: Activation(0),
             now: start(),
         };
         for step in &steps {
@@ -206,6 +214,20 @@ fn a_book_goes_on_above_every_activation_it_finds() {
     assert_eq!(placement, Placement::Wait);
     let activate = plan.activate.expect("a zone to activate");
     assert_eq!((activate.activation, activate.zone, activate.allocate), (Activation(78), ZoneIndex(5), false));
+}
+
+/// A number is gone with each try to grow that finds no space, and no header ever held it.
+#[test]
+fn a_floor_names_no_activation_that_the_next_process_would_hand_out_above() {
+    let mut book = book(8);
+    for number in 1..=3 {
+        let (_, plan) = book.reserve(AppendClass::Data, 4096, || start() + Duration::from_secs(20 * number));
+        let activate = plan.activate.expect("a zone to activate");
+        assert_eq!(activate.activation, Activation(number));
+        assert_eq!(book.floor(ZoneStream::Ordered).activation, Activation(1), "while its header is under way");
+        book.activation_refused(&activate, start() + Duration::from_secs(20 * number));
+        assert_eq!(book.floor(ZoneStream::Ordered).activation, Activation(1));
+    }
 }
 
 #[test]
