@@ -3,7 +3,7 @@
 mod finish;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use disk::{AlignedBuf, Disk, DiskError, Operation, ReadMode};
@@ -73,7 +73,8 @@ impl Device {
         let geometry = superblock.zone_region().and_then(Geometry::new);
         let geometry = geometry.filter(|zones| volume.is_none_or(|volume| zones.leaves_room_for(volume)));
         let geometry = geometry.ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
-        let entries = Recovery { disk: &disk, env, superblock: &superblock, geometry }.zones().await?;
+        let recovery = Recovery { disk: &disk, env, superblock: &superblock, geometry, is_told: AtomicBool::new(false) };
+        let entries = recovery.zones().await?;
         let book = ZoneBook::new(geometry, entries.clone());
         let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book));
         for (zone, entry) in geometry.zones().zip(&entries) {

@@ -18,7 +18,7 @@
 //!
 //! - What a full file system refuses a volume region, which may lie behind the zones, does the zones no harm.
 //!
-//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `walk`, `read`, `piece`, `volume`, `answers`, `device`.
+//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `reused`, `walk`, `read`, `piece`, `volume`, `answers`, `device`.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -41,6 +41,7 @@ mod position_vector;
 mod prewrite;
 mod read;
 mod recover;
+mod reused;
 mod scrub;
 mod stats;
 mod superblock_io;

@@ -4,6 +4,7 @@
 //! ends or later, and otherwise it is free. What the walk finds damaged stays where it is: the engine's own walk judges it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::{AlignedBuf, Disk, DiskError, DiskExt, Durability, ReadMode};
 use env::Env;
@@ -18,6 +19,7 @@ use crate::error::OpenError;
 use crate::geometry::Geometry;
 use crate::inner::seed_of;
 use crate::limits::OPEN_READS;
+use crate::reused;
 use crate::walk::{Segment, Walk, WalkEvent, find_lost_activation, readable_end};
 
 /// A disk with what its superblock says.
@@ -26,6 +28,16 @@ pub(crate) struct Recovery<'a> {
     pub(crate) env: &'a Env,
     pub(crate) superblock: &'a Superblock,
     pub(crate) geometry: Geometry,
+    /// That zones are read whole, which takes long, has been said.
+    pub(crate) is_told: AtomicBool,
+}
+
+/// What stands where a zone without a header begins.
+#[derive(PartialEq, Eq)]
+enum Start {
+    Zeros,
+    Bytes,
+    Unreadable,
 }
 
 impl Recovery<'_> {
@@ -101,28 +113,51 @@ impl Recovery<'_> {
         // A header of another zone of this device was written here by mistake: what it destroyed is looked for.
         let own = self.superblock.device_uuid;
         let is_foreign = matches!(error, ZoneHeaderError::Misplaced { found_device, .. } if found_device != own);
-        if is_foreign || !self.holds_bytes(zone).await {
+        if is_foreign {
+            return Ok(ZoneEntry::NEVER);
+        }
+        let start = self.start_of(zone).await;
+        if start == Start::Zeros {
             return Ok(ZoneEntry::NEVER);
         }
         let device = self.superblock.device;
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                device = device.0,
+                zone = zone.0,
+                "there are zones without a header that hold something: each is read whole, once, in search of frames. That takes long"
+            );
+        }
         let seed = |activation| seed_of(self.superblock, zone, activation);
-        let found = find_lost_activation(self.disk.clone(), self.env, self.geometry, device, zone, seed).await;
-        let Some(activation) = found else { return Ok(ZoneEntry::NEVER) };
+        let search = find_lost_activation(self.disk.clone(), self.env, self.geometry, device, zone, seed).await;
+        let Some(activation) = search.newest else {
+            let is_certain = search.is_whole && start == Start::Bytes;
+            return if is_certain { self.mark_free(zone).await } else { Ok(ZoneEntry::NEVER) };
+        };
         tracing::error!(device = device.0, zone = zone.0, activation = activation.0, %error, "a lost zone header was found again by its frames");
         let end = self.end_of_frames(zone, activation, None).await;
         self.seal(zone, activation, None, end).await
     }
 
-    /// Whether a zone without a header holds anything: its header area, or the first block of its data, is not zero. Zones are
-    /// filled from the start, so one whose first block is zero was never used.
-    async fn holds_bytes(&self, zone: ZoneIndex) -> bool {
+    /// Zones are filled from the start: of one that was never used the header area, and the first block of its data, are zero, unless the disk
+    /// held something else before.
+    async fn start_of(&self, zone: ZoneIndex) -> Start {
         let len = readable_end(&**self.disk, self.geometry, zone).min(ZONE_DATA_START + BLOCK_BYTES as u64);
         if len == 0 {
-            return false;
+            return Start::Zeros;
         }
         match self.disk.read(self.geometry.zone_start(zone), len as usize, ReadMode::Direct).await {
-            Ok(bytes) => bytes.iter().any(|byte| *byte != 0),
-            Err(_) => true,
+            Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Start::Zeros,
+            Ok(_) => Start::Bytes,
+            Err(_) => Start::Unreadable,
+        }
+    }
+
+    /// Writes down that a zone holds none of our frames, so that the next start need not search it again.
+    async fn mark_free(&self, zone: ZoneIndex) -> Result<ZoneEntry, OpenError> {
+        match reused::has_space(&**self.disk, self.geometry, zone).await? {
+            true => self.seal(zone, Activation(0), None, ZONE_DATA_START).await,
+            false => Ok(ZoneEntry::NEVER),
         }
     }
 

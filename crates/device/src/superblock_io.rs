@@ -11,11 +11,12 @@ use types::limits::BLOCK_BYTES;
 
 use crate::config::FormatOptions;
 use crate::error::{FormatError, NotesIoError, OpenError};
-use crate::geometry::MAX_ZONE_BYTES;
+use crate::geometry::{Geometry, MAX_ZONE_BYTES};
 use crate::limits::{DEFAULT_ZONE_BYTES, LEAST_DEFAULT_ZONE_BYTES, MAX_ZONES, MIN_ZONE_BYTES, MIN_ZONES, WANTED_ZONES};
+use crate::reused;
 
 /// Makes a device of a disk: new identity, new secret, no zone ever used. Old zones need no erasing: their headers and frames
-/// belong to another device.
+/// belong to another device. What stood there before is marked as none of ours.
 pub(crate) async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) -> Result<Superblock, FormatError> {
     if !options.overwrite
         && let Ok(found) = newest(disk).await?
@@ -38,6 +39,8 @@ pub(crate) async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) 
         regions,
     };
     disk.allocate(0, FIRST_REGION_BYTE).await?;
+    let geometry = superblock.zone_region().and_then(Geometry::new).expect("the region was checked");
+    reused::mark_zones(disk, env, &superblock, geometry).await?;
     // Both slots: what an earlier device left in the other one must not be newer.
     for sequence in [0, 1] {
         write(disk, &Superblock { sequence, ..superblock.clone() }).await?;

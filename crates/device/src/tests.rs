@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod full;
 mod piece;
+mod reused;
 mod support;
 mod sync;
 mod volume;

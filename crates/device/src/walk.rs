@@ -304,6 +304,13 @@ impl Walk {
     }
 }
 
+/// What a search for a lost activation found.
+pub(crate) struct Search {
+    pub(crate) newest: Option<Activation>,
+    /// Nothing of the zone was left out because it could not be read.
+    pub(crate) is_whole: bool,
+}
+
 /// Finds the newest activation of a zone whose headers are lost, by its frames.
 ///
 /// `seed_of` tells the secret of an activation that a header claims: an imitation in a payload doesn't know it.
@@ -314,12 +321,13 @@ pub(crate) async fn find_lost_activation(
     device: DeviceId,
     zone: ZoneIndex,
     seed_of: impl Fn(Activation) -> u64,
-) -> Option<Activation> {
+) -> Search {
     let end = readable_end(&*disk, geometry, zone);
     let segments = [Segment { zone, activation: Activation(0), stream: None, seed: 0, start: ZONE_DATA_START, end }];
     let mut chunks = ChunkStream::new(disk, env, geometry, ReadMode::Cached);
-    let mut newest = None;
+    let (mut newest, mut is_whole) = (None, true);
     while let Some(chunk) = chunks.next(&segments).await {
+        is_whole &= chunk.bytes.is_ok();
         let bytes = chunk.bytes.as_deref().unwrap_or(&[]);
         for at in (0..bytes.len()).step_by(UNIT_BYTES) {
             let Some((activation, seed)) = frame::claim(&bytes[at..]) else { continue };
@@ -335,7 +343,7 @@ pub(crate) async fn find_lost_activation(
         }
         chunks.recycle(chunk);
     }
-    newest
+    Search { newest, is_whole }
 }
 
 /// Where the bytes of a zone that can be read end, from the zone's start: a growing file may end within it.
