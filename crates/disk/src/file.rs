@@ -97,6 +97,9 @@ impl FileDisk {
         let capacity = if is_block_device { Some(size) } else { options.capacity_bytes.map(|most| most.max(size)) };
         let mut medium = Medium::new(path, writer, reader, is_block_device, size, capacity);
         medium.direct = direct && medium.direct_read_works();
+        if !medium.direct {
+            medium.empty_page_cache().map_err(failed)?;
+        }
         Ok(FileDisk { medium: Arc::new(medium) })
     }
 

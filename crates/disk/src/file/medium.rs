@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::page_cache;
@@ -74,6 +75,13 @@ impl Medium {
         }
         let mut block = AlignedBuf::for_read(BLOCK_BYTES);
         !matches!(rustix::io::pread(&self.writer, &mut block[..], 0), Err(Errno::INVAL))
+    }
+
+    /// Brings to the medium what the page cache has, and lets it go. Pages that could not be written stay in the cache like such as were, and the
+    /// error was told to the process before this one: a recovery that read them would take for durable what the medium does not hold.
+    pub(super) fn empty_page_cache(&self) -> Result<(), Errno> {
+        rustix::fs::fdatasync(&self.writer)?;
+        rustix::fs::fadvise(&self.writer, 0, None, Advice::DontNeed)
     }
 
     /// Why `request` is not even tried, if so.

@@ -289,6 +289,22 @@ fn read_until(stop: &AtomicBool, reader: u64, disk: &FileDisk, completed: &Atomi
     reads
 }
 
+/// What a failed write-back has left there looks like any other page.
+#[test]
+fn a_disk_without_direct_io_starts_with_an_empty_page_cache() {
+    Way::ThreadsThroughCache.run(|path, options| async move {
+        std::fs::write(&path, vec![7; 64 * BLOCK_BYTES]).expect("writes");
+        let cached = |file: std::fs::File| super::page_cache::holds_any(&file.into(), 0, 64 * BLOCK);
+        match cached(std::fs::File::open(&path).expect("opens")) {
+            Ok(true) => {}
+            other => return eprintln!("SKIPPED: the page cache can't be asked here: {other:?}"),
+        }
+        let disk = FileDisk::open(&path, &options).expect("opens");
+        assert!(!cached(std::fs::File::open(&path).expect("opens")).expect("as before"));
+        assert_eq!(disk.read(0, BLOCK_BYTES, ReadMode::Cached).await.expect("reads")[..], [7; BLOCK_BYTES]);
+    });
+}
+
 #[test]
 fn a_disk_has_one_user_and_the_error_names_it() {
     Way::Threads.run(|path, options| async move {
