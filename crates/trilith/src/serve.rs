@@ -9,6 +9,7 @@
 //! The S3 port opens last: whoever can connect is served.
 
 mod chunk_metrics;
+mod descriptors;
 pub mod devices;
 pub mod manifests;
 mod member;
@@ -44,6 +45,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let settings = args.settle()?;
     start_logging(&settings)?;
     end_with_any_panic();
+    descriptors::raise_limit();
     std::fs::create_dir_all(&settings.data).with_context(|| format!("making the data folder {}", settings.data.display()))?;
     let env = Env::real_with_cores(settings.cores + 1);
     env::set_core_index(settings.cores);

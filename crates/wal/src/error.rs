@@ -99,12 +99,29 @@ pub struct StoreError {
 impl StoreError {
     /// Whether the file system is full: nothing has been promised, and there may be room later.
     pub(crate) fn is_no_space(&self) -> bool {
-        let first: &(dyn std::error::Error + 'static) = &*self.cause;
         let is_full = |error: &(dyn std::error::Error + 'static)| {
             let disk = error.downcast_ref::<DiskError>().map(|error| error.kind == DiskErrorKind::NoSpace);
             let file = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
             disk == Some(true) || matches!(file, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
         };
-        std::iter::successors(Some(first), |error| error.source()).any(is_full)
+        self.causes().any(is_full)
+    }
+
+    /// Whether another try may do better: the file system is full, or the process or the machine has no descriptor or no memory left. Nothing
+    /// has been promised.
+    pub(crate) fn may_pass(&self) -> bool {
+        const NO_DESCRIPTOR_OF_PROCESS: i32 = 24;
+        const NO_DESCRIPTOR_OF_MACHINE: i32 = 23;
+        const NO_MEMORY: i32 = 12;
+        let is_want = |error: &(dyn std::error::Error + 'static)| {
+            let errno = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+            matches!(errno, Some(NO_DESCRIPTOR_OF_PROCESS | NO_DESCRIPTOR_OF_MACHINE | NO_MEMORY))
+        };
+        self.is_no_space() || self.causes().any(is_want)
+    }
+
+    fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+        let first: &(dyn std::error::Error + 'static) = &*self.cause;
+        std::iter::successors(Some(first), |error| error.source())
     }
 }

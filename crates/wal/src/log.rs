@@ -349,17 +349,21 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes a segment. A full file system is waited for: nothing of the log has been touched, and its owner would not survive a failure
-    /// that a person can end by making room.
+    /// Makes a segment. A full file system is waited for, and descriptors are: nothing of the log has been touched, and its owner would not
+    /// survive a failure that a person, or the end of some connections, can end.
     async fn another_segment(&self) -> Result<Segment, Failure> {
         loop {
             let error = match self.inner.store.create().await {
-                Err(error) if error.is_no_space() => error,
+                Err(error) if error.may_pass() => error,
                 made => return Ok(made?),
             };
             let is_told = std::mem::replace(&mut self.inner.state.lock().waits_for_room, true);
             if !is_told {
-                tracing::error!(%error, cause = %error.cause, "the log waits for room in its file system: free some");
+                if error.is_no_space() {
+                    tracing::error!(%error, cause = %error.cause, "the log waits for room in its file system: free some");
+                } else {
+                    tracing::error!(%error, cause = %error.cause, "the log waits until it can make another segment");
+                }
             }
             self.inner.env.sleep(SPACE_LOOK).await;
             let mut state = self.inner.state.lock();

@@ -106,7 +106,9 @@ impl FolderStore {
     /// Removes a file that was never used. One that stays is made whole, or removed, when the folder is read again.
     fn unlink(&self, number: u64) {
         let path = self.path(number);
-        if let Err(error) = std::fs::remove_file(&path) {
+        if let Err(error) = std::fs::remove_file(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
             tracing::warn!(path = %path.display(), %error, "a log segment that could not be made stays");
         }
     }
@@ -159,7 +161,13 @@ impl SegmentStore for FolderStore {
                 *next_file += 1;
                 *next_file - 1
             };
-            let disk = self.open_file(number)?;
+            let disk = self.open_file(number).inspect_err(|error| {
+                // Each try has a number of its own: a file that stayed would be one segment more at the next start. It may be there although
+                // it could not be opened, for a disk takes two descriptors.
+                if error.may_pass() {
+                    self.unlink(number);
+                }
+            })?;
             let made = self.whole(number, disk).await;
             if made.is_err() {
                 self.unlink(number);

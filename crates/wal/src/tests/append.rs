@@ -183,6 +183,8 @@ async fn a_failed_write_ends_the_log_for_everybody() {
 struct Full {
     room: Arc<dyn SegmentStore>,
     failures: AtomicUsize,
+    /// What the tries end with.
+    error: fn() -> std::io::Error,
 }
 
 impl SegmentStore for Full {
@@ -197,7 +199,7 @@ impl SegmentStore for Full {
     fn create(&self) -> StoreFuture<'_, Segment> {
         Box::pin(async {
             if self.failures.fetch_sub(1, Ordering::Relaxed) > 0 {
-                let cause = Box::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+                let cause = Box::new((self.error)());
                 return Err(StoreError { attempt: "prepare segment", path: "log".into(), cause });
             }
             Ok(self.room.segments().await?.swap_remove(0))
@@ -211,23 +213,36 @@ async fn fill_two_segments(wal: &Wal) {
     }
 }
 
+fn no_space() -> std::io::Error {
+    std::io::ErrorKind::StorageFull.into()
+}
+
+/// As the system says it (EMFILE, ENFILE, ENOMEM).
+const WANTS: [fn() -> std::io::Error; 3] = [
+    || std::io::Error::from_raw_os_error(24),
+    || std::io::Error::from_raw_os_error(23),
+    || std::io::Error::from_raw_os_error(12),
+];
+
 #[tokio::test(start_paused = true)]
-async fn a_log_waits_for_room_in_its_file_system() {
-    let env = Env::simulated(1);
-    let store = Arc::new(Full { room: store_on(&start(&env)), failures: AtomicUsize::new(3) });
-    let wal = Wal::open(&env, store.clone(), OpenOptions::default(), &mut |_, _| {}).await.unwrap();
-    fill_two_segments(&wal).await;
-    let (begun, full) = (env.now(), wal.durable_lsn());
-    assert_eq!(wal.append(vec![1]).await.unwrap(), full.next());
-    assert!(env.now() - begun >= Duration::from_secs(3));
-    assert_eq!(wal.segment_count(), 3);
+async fn a_log_waits_for_room_in_its_file_system_and_for_descriptors() {
+    for error in [no_space as fn() -> std::io::Error].into_iter().chain(WANTS) {
+        let env = Env::simulated(1);
+        let store = Arc::new(Full { room: store_on(&start(&env)), failures: AtomicUsize::new(3), error });
+        let wal = Wal::open(&env, store.clone(), OpenOptions::default(), &mut |_, _| {}).await.unwrap();
+        fill_two_segments(&wal).await;
+        let (begun, full) = (env.now(), wal.durable_lsn());
+        assert_eq!(wal.append(vec![1]).await.unwrap(), full.next(), "{}", error());
+        assert!(env.now() - begun >= Duration::from_secs(3));
+        assert_eq!(wal.segment_count(), 3);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_log_that_waits_for_room_takes_what_its_owner_gives_up_and_ends_with_it() {
     for gives_up in [true, false] {
         let env = Env::simulated(1);
-        let store = Arc::new(Full { room: store_on(&start(&env)), failures: AtomicUsize::new(usize::MAX) });
+        let store = Arc::new(Full { room: store_on(&start(&env)), failures: AtomicUsize::new(usize::MAX), error: no_space });
         let wal = Wal::open(&env, store, OpenOptions::default(), &mut |_, _| {}).await.unwrap();
         fill_two_segments(&wal).await;
         let waiting = wal.reserve(1).await.unwrap().append(vec![1]).unwrap();
