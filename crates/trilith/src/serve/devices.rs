@@ -65,6 +65,8 @@ pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> a
         };
         disks.push(NamedDisk { path, disk });
     }
+    // Before anything is written to one of them.
+    identities(&disks).await?;
     Ok(disks)
 }
 
@@ -132,19 +134,29 @@ pub async fn open(
     Ok(Opened { devices, missing })
 }
 
-/// The devices that are on these disks.
+/// The devices that are on these disks. A disk and a copy of it are refused: both would take writes under one number, and each would lack
+/// what the other one has.
 async fn identities(disks: &[NamedDisk]) -> anyhow::Result<Vec<DeviceUuid>> {
-    let mut found = Vec::new();
+    let mut found: Vec<(DeviceUuid, &Path)> = Vec::new();
     for NamedDisk { path, disk } in disks {
         let Some(disk) = disk else { continue };
-        match Device::identify(&**disk).await {
-            Ok(superblock) => found.push(superblock.device_uuid),
+        let superblock = match Device::identify(&**disk).await {
+            Ok(superblock) => superblock,
             // What is wrong with it is for its opening to say.
-            Err(OpenError::Superblock { .. }) => {}
+            Err(OpenError::Superblock { .. }) => continue,
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        if let Some((_, other)) = found.iter().find(|(uuid, _)| *uuid == superblock.device_uuid) {
+            bail!(
+                "{} and {} are one device, number {}: one is a copy of the other. Name one of them only, the one that was written to last",
+                other.display(),
+                path.display(),
+                superblock.device
+            );
         }
+        found.push((superblock.device_uuid, path));
     }
-    Ok(found)
+    Ok(found.into_iter().map(|(uuid, _)| uuid).collect())
 }
 
 /// Refuses to make a device where one is missed: its disk may be away, or not mounted, and what is written to another one in
@@ -245,3 +257,6 @@ fn free_share(path: &Path) -> anyhow::Result<u64> {
     let status = rustix::fs::statvfs(folder).with_context(|| format!("asking for the free space of {}", folder.display()))?;
     Ok(status.f_bavail * status.f_frsize / 100 * FREE_SPACE_PERCENT)
 }
+
+#[cfg(test)]
+mod tests;
