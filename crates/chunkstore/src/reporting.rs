@@ -12,7 +12,7 @@ use crate::block_service::BlockService;
 use crate::contact::Contact;
 use crate::host_service::HostService;
 use crate::limits::{CLOSED_REPORT_ROUNDS, LOAD_INTERVAL, REPORT_INTERVAL};
-use crate::protocol::{NodeReport, ShardPlace, UnitRequest};
+use crate::protocol::{ChunkMap, NodeReport, ShardPlace, UnitRequest};
 use crate::reach::Reach;
 use crate::unit_ways::UnitWays;
 use crate::wire::limits::{MAX_DAMAGED, MAX_FREED, MAX_ROTTEN};
@@ -62,7 +62,8 @@ impl Reporting {
         let (mut seen, mut told) = (BTreeSet::new(), BTreeSet::new());
         loop {
             // Twice: a process that was paused finds all that was under way old, and has not yet seen the answers.
-            let stuck = self.blocks.stuck();
+            let map = self.reach.map();
+            let stuck = self.take_nothing(&map);
             let told_now = stuck.intersection(&seen).copied().collect();
             let before = std::mem::replace(&mut told, told_now);
             seen = stuck;
@@ -75,13 +76,19 @@ impl Reporting {
             if self.env.now().saturating_duration_since(metered) >= LOAD_INTERVAL {
                 (machine, metered) = (meter.read(), self.env.now());
             }
-            let map = self.reach.map();
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
             let of_node = OfNode { round, is_news, stuck: told.iter().copied().collect(), machine };
             join_all(map.shards.iter().map(|shard| self.report(&units, shard, &of_node))).await;
             round = round.wrapping_add(1);
             self.env.sleep(REPORT_INTERVAL).await;
         }
+    }
+
+    /// Devices of this node that take no writes now: those that say so, and those that could not be opened.
+    fn take_nothing(&self, map: &ChunkMap) -> BTreeSet<DeviceId> {
+        let is_open = |device: DeviceId| self.blocks.stores().any(|(open, _)| open == device);
+        let own = map.devices.iter().filter(|(_, node)| *node == self.me).map(|(device, _)| *device);
+        self.blocks.stuck().into_iter().chain(own.filter(|device| !is_open(*device))).collect()
     }
 
     /// Nodes without blocks have nothing to answer.

@@ -102,3 +102,15 @@ async fn a_device_with_a_failed_write_is_named_at_once_and_then_when_it_is_its_t
     rig.env.sleep(4 * round).await;
     assert_eq!((stuck(&reports), reports.lock().len() - before), (vec![DEVICE], 5), "it is news once");
 }
+
+/// A node was started again without a disk that had died. Caught: reports that name devices which are open alone: the dead one had the most free blocks, and came
+/// first for every put.
+#[tokio::test(start_paused = true)]
+async fn a_device_that_could_not_be_opened_is_named() {
+    let rig = Rig::new(4).await;
+    let (mut map, absent) = (map_of_nodes(2, &[0], &[0]), DeviceId(7));
+    map.devices.push((absent, NodeId(1)));
+    let reports = reports_of(&rig, map, Duration::ZERO);
+    rig.env.sleep(4 * REPORT_INTERVAL).await;
+    assert_eq!(stuck(&reports), [absent]);
+}
