@@ -37,7 +37,7 @@ impl Units {
                 map.iter().for_each(|map| unit.hand_over(map));
                 let status = unit.group.status();
                 let is_over = self.env.now() >= until;
-                if has_left(&status, unit.group.node()) || (is_over && can_do_without(&status, unit.group.node())) {
+                if may_leave(&status, unit.group.node(), is_over) {
                     tracing::info!(shard = unit.shard.0, "this node, which was removed, has left a maintenance unit");
                     self.end(unit.shard).await;
                 }
@@ -66,10 +66,13 @@ impl UnitMember {
     }
 }
 
-/// Whether a node has no part any more in the members' decisions. One that leads has: it is in the members' list no more from the moment at which it has written
-/// the change down, and the others may need it until that is committed.
-fn has_left(status: &GroupStatus, node: NodeId) -> bool {
-    !status.is_leader && !status.voters.iter().any(|set| set.contains(&node))
+/// Whether the others can go on without a node: it has no part any more in their decisions, or they are a majority and it has waited long enough. One that
+/// leads is in the members' list no more from the moment at which it has written the change down, and they may need it until that is committed.
+fn may_leave(status: &GroupStatus, node: NodeId, is_over: bool) -> bool {
+    match status.voters.iter().any(|set| set.contains(&node)) {
+        true => is_over && can_do_without(status, node),
+        false => !status.is_leader,
+    }
 }
 
 /// Whether the others are a majority.
@@ -93,8 +96,12 @@ mod tests {
     #[test]
     fn who_leads_stays_until_its_removal_is_committed() {
         let changing = status(&[&[2, 3], &[1, 2]], &[4]);
-        assert_eq!([1, 4].map(|node| has_left(&changing, NodeId(node))), [false, true]);
+        assert_eq!([1, 4].map(|node| may_leave(&changing, NodeId(node), false)), [false, true]);
         let changed = |is_leader: bool| GroupStatus { is_leader, ..status(&[&[2]], &[]) };
-        assert_eq!([true, false].map(|is_leader| has_left(&changed(is_leader), NodeId(1))), [false, true]);
+        for is_over in [false, true] {
+            assert_eq!([true, false].map(|is_leader| may_leave(&changed(is_leader), NodeId(1), is_over)), [false, true]);
+        }
+        let three = status(&[&[1, 2, 3]], &[]);
+        assert_eq!([false, true].map(|is_over| may_leave(&three, NodeId(1), is_over)), [false, true]);
     }
 }

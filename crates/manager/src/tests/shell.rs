@@ -10,8 +10,8 @@ use wal::RegionStore;
 
 use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES, PERSIST_INTERVAL_COMMANDS};
 use crate::{
-    BucketEngine, DeviceState, EtagMode, FreshError, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES, ImportError,
-    Manager, ManagerError, NewBucket, OpenError, ProposeError, Snapshot,
+    BucketEngine, DeviceState, EtagMode, FreshError, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_DEVICES,
+    ImportError, Manager, ManagerError, NewBucket, OpenError, ProposeError, Snapshot,
 };
 
 pub(super) fn bucket(name: &str, owner: &str) -> NewBucket {
@@ -103,7 +103,10 @@ async fn a_failed_log_ends_the_taking_of_commands() {
     assert!(matches!(failed, ManagerError::Failed(ProposeError::Log(_))), "{failed}");
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     assert!(manager.take_token().await.is_err());
-    assert!(matches!(manager.fresh().await, Err(FreshError::Failed(ProposeError::Log(_)))), "nobody prepares what it can't take");
+    assert!(
+        matches!(manager.fresh().await, Err(FreshError::Failed(ProposeError::Log(_)))),
+        "nobody prepares what it can't take"
+    );
     assert_eq!(manager.snapshot(), before, "readers go on");
 }
 
