@@ -184,16 +184,7 @@ impl Inner {
         stream: Option<ZoneStream>,
         end: u64,
     ) -> ZoneHeader {
-        ZoneHeader {
-            device_uuid: self.superblock.device_uuid,
-            zone,
-            activation,
-            state,
-            stream,
-            nonce: zone_nonce(&self.superblock.secret, zone, activation),
-            end: ZoneOffset::from_bytes(end),
-            changed_ms: self.env.wall_clock_ms(),
-        }
+        zone_header(&self.superblock, &self.env, (zone, activation), state, stream, end)
     }
 
     /// The secret of a zone's activation.
@@ -205,6 +196,27 @@ impl Inner {
 /// The error for an operation whose disk went away without an answer.
 pub(crate) fn abandoned(disk: &dyn Disk, operation: Operation, offset: u64, len: u64) -> DiskError {
     DiskError { kind: DiskErrorKind::Abandoned, device: disk.describe().into(), operation, offset, len, cause: None }
+}
+
+/// The header of a zone in a state, as of now.
+pub(crate) fn zone_header(
+    superblock: &Superblock,
+    env: &Env,
+    (zone, activation): (ZoneIndex, Activation),
+    state: ZoneState,
+    stream: Option<ZoneStream>,
+    end: u64,
+) -> ZoneHeader {
+    ZoneHeader {
+        device_uuid: superblock.device_uuid,
+        zone,
+        activation,
+        state,
+        stream,
+        nonce: zone_nonce(&superblock.secret, zone, activation),
+        end: ZoneOffset::from_bytes(end),
+        changed_ms: env.wall_clock_ms(),
+    }
 }
 
 /// The secret of a zone's activation.

@@ -6,21 +6,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use disk::{AlignedBuf, Disk, DiskError, DiskExt, Durability, ReadMode};
+use disk::{Disk, DiskError, DiskExt, Durability, ReadMode};
 use env::Env;
 use format::superblock::Superblock;
-use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError, ZoneState, ZoneStream, zone_nonce};
+use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError, ZoneState, ZoneStream};
 use futures_util::StreamExt;
 use types::limits::BLOCK_BYTES;
-use types::{Activation, ZoneIndex, ZoneOffset};
+use types::{Activation, ZoneIndex};
 
 use crate::book::{ZoneEntry, ZoneUse};
 use crate::error::OpenError;
 use crate::geometry::Geometry;
-use crate::inner::seed_of;
+use crate::inner::{seed_of, zone_header};
 use crate::limits::OPEN_READS;
 use crate::reused;
 use crate::walk::{Segment, Walk, WalkEvent, find_lost_activation, readable_end};
+use crate::zone_io::header_bytes;
 
 /// A disk with what its superblock says.
 pub(crate) struct Recovery<'a> {
@@ -196,19 +197,8 @@ impl Recovery<'_> {
     ) -> Result<ZoneEntry, OpenError> {
         let is_empty = end == ZONE_DATA_START;
         let (state, doing) = if is_empty { (ZoneState::Free, ZoneUse::Free) } else { (ZoneState::Finished, ZoneUse::Finished) };
-        let header = ZoneHeader {
-            device_uuid: self.superblock.device_uuid,
-            zone,
-            activation,
-            state,
-            stream,
-            nonce: zone_nonce(&self.superblock.secret, zone, activation),
-            end: ZoneOffset::from_bytes(end),
-            changed_ms: self.env.wall_clock_ms(),
-        };
-        let mut buf = AlignedBuf::zeroed(ZONE_DATA_START as usize);
-        header.encode(&mut buf);
-        self.disk.write(self.geometry.zone_start(zone), buf, Durability::Durable).await?;
+        let header = zone_header(self.superblock, self.env, (zone, activation), state, stream, end);
+        self.disk.write(self.geometry.zone_start(zone), header_bytes(&header), Durability::Durable).await?;
         Ok(ZoneEntry { doing, activation, stream, end })
     }
 }

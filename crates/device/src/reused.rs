@@ -4,18 +4,19 @@
 //! frames. On a disk that was in use before that would be all of the disk, at every start. So `format` gives such zones a header that
 //! says that they are free. Those of an earlier device of ours need none: what their headers say is believed.
 
-use disk::{AlignedBuf, Disk, DiskError, DiskErrorKind, DiskExt, Durability, ReadMode};
+use disk::{Disk, DiskError, DiskErrorKind, DiskExt, Durability, ReadMode};
 use env::Env;
 use format::superblock::Superblock;
-use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError, ZoneState, zone_nonce};
+use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError, ZoneState};
 use futures_util::StreamExt;
 use types::limits::BLOCK_BYTES;
-use types::{Activation, ZoneIndex, ZoneOffset};
+use types::{Activation, ZoneIndex};
 
 use crate::geometry::Geometry;
+use crate::inner::zone_header;
 use crate::limits::OPEN_READS;
 use crate::walk::readable_end;
-use crate::zone_io::is_out_of_space;
+use crate::zone_io::{header_bytes, is_out_of_space};
 
 /// Gives a header to each zone at whose start something stands. They are durable before the superblock is.
 pub(crate) async fn mark_zones(
@@ -32,20 +33,8 @@ pub(crate) async fn mark_zones(
         if !holds_bytes || !has_space(disk, geometry, zone).await? {
             continue;
         }
-        let activation = Activation(0);
-        let header = ZoneHeader {
-            device_uuid: superblock.device_uuid,
-            zone,
-            activation,
-            state: ZoneState::Free,
-            stream: None,
-            nonce: zone_nonce(&superblock.secret, zone, activation),
-            end: ZoneOffset::from_bytes(ZONE_DATA_START),
-            changed_ms: env.wall_clock_ms(),
-        };
-        let mut buf = AlignedBuf::zeroed(ZONE_DATA_START as usize);
-        header.encode(&mut buf);
-        disk.write(geometry.zone_start(zone), buf, Durability::Volatile).await?;
+        let header = zone_header(superblock, env, (zone, Activation(0)), ZoneState::Free, None, ZONE_DATA_START);
+        disk.write(geometry.zone_start(zone), header_bytes(&header), Durability::Volatile).await?;
         marked += 1;
     }
     if marked > 0 {

@@ -149,14 +149,20 @@ pub(crate) fn write_header(
     header: &ZoneHeader,
     then: impl FnOnce(&Arc<Inner>, Result<(), DiskError>) + Send + 'static,
 ) {
-    let mut buf = AlignedBuf::zeroed(ZONE_DATA_START as usize);
-    header.encode(&mut buf);
+    let buf = header_bytes(header);
     let offset = inner.geometry.zone_start(header.zone);
     let owner = inner.clone();
     inner.disk.submit(
         Request::Write { offset, buf, durability: Durability::Durable },
         Box::new(move |completion| then(&owner, completion.result)),
     );
+}
+
+/// Both copies of a header, as they stand at the start of the zone.
+pub(crate) fn header_bytes(header: &ZoneHeader) -> AlignedBuf {
+    let mut bytes = AlignedBuf::zeroed(ZONE_DATA_START as usize);
+    header.encode(&mut bytes);
+    bytes
 }
 
 /// Whether a file could not grow, which is no damage.

@@ -260,17 +260,21 @@ impl Targets {
     /// The order in which copies are read: those of this process first, and last those on disks of its own that hang, and on devices that it has no hold
     /// on, or that the cell goes on without: asked while its disk hangs or its node is away, one keeps a reader waiting.
     pub fn nearest(&self, places: &Places) -> SmallVec<[Place; MAX_REPLICAS]> {
-        let mut nearest = SmallVec::from_slice(places.as_slice());
-        if self.tables_are_given {
-            let table = self.table();
-            nearest.sort_by_key(|place: &Place| match self.device(place.device) {
-                Some(device) if device.local().is_some_and(|device| device.hangs()) => 2,
-                Some(device) if device.is_here() => 0,
-                Some(device) if device.is_writable() && table.devices().contains(&place.device) => 1,
-                _ => 2,
-            });
+        if !self.tables_are_given {
+            return SmallVec::from_slice(places.as_slice());
         }
-        nearest
+        let table = self.table();
+        let rank = |place: &Place| match self.device(place.device) {
+            Some(device) if device.local().is_some_and(|device| device.hangs()) => 2,
+            Some(device) if device.is_here() => 0,
+            Some(device) if device.is_writable() && table.devices().contains(&place.device) => 1,
+            _ => 2,
+        };
+        // Once each: whether a disk hangs takes a look at all that is under way there.
+        let mut ranked: SmallVec<[(u8, Place); MAX_REPLICAS]> =
+            places.as_slice().iter().map(|place| (rank(place), *place)).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, place)| place).collect()
     }
 
     fn holder(&self, place: &Place) -> Result<&Arc<dyn LogTarget>, ReadFailure> {

@@ -62,6 +62,10 @@ impl Inner {
             // Nobody else installs any.
             return Ok(true);
         }
+        self.manager_has_none_after(manifest).await
+    }
+
+    async fn manager_has_none_after(&self, manifest: &Manifest) -> Result<bool, EngineError> {
         self.remembered.reach().await?;
         Ok(self.newest_manifest()?.is_none_or(|newest| version(&newest) <= version(manifest)))
     }
@@ -69,10 +73,8 @@ impl Inner {
     /// As leader in doubt: installs the manifest again that it goes by, under a later number. What was under way is void then, or replaced: nothing that this
     /// manifest names was given up for it. Takes no room.
     pub(crate) async fn install_again(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {
-        self.remembered.reach().await?;
-        if self.newest_manifest()?.is_some_and(|newest| version(&newest) > version(&state.manifest)) {
-            let reason = "the manager has a newer manifest, which the next checkpoint takes over".to_owned();
-            return Err(EngineError::Unavailable { reason });
+        if !self.manager_has_none_after(&state.manifest).await? {
+            return Err(is_taken_over());
         }
         let next = NextIds { run: RunId(state.draw_run().0 + 1), ..state.manifest.next };
         let installed = self.remembered.install(Manifest { next, ..state.manifest.clone() }).await?;
@@ -157,4 +159,9 @@ impl Inner {
             places.as_slice().iter().for_each(|place| self.targets.add_live(place, frame_bytes as u64));
         }
     }
+}
+
+/// Why nothing is made of the manifest that this gateway goes by.
+pub(super) fn is_taken_over() -> EngineError {
+    EngineError::Unavailable { reason: "the manager has a newer manifest, which the next checkpoint takes over".to_owned() }
 }

@@ -10,6 +10,7 @@ use format::name_entry::NameEntry;
 use format::record::Space;
 use format::run_index::RunId;
 
+use super::adopt::is_taken_over;
 use super::{forgotten_with, read_block};
 use crate::names::{Run, RunWriter};
 use crate::store::Inner;
@@ -49,8 +50,7 @@ impl Inner {
         // read that manifest would take the two for one.
         if !self.while_view_lasts(self.is_newest(&state.manifest)).await? {
             self.background.want_checkpoint();
-            let reason = "the manager has a newer manifest, which the next checkpoint takes over".to_owned();
-            return Err(EngineError::Unavailable { reason });
+            return Err(is_taken_over());
         }
         let run_id = state.draw_run();
         let writer = RunWriter::new(self, run_id, level, AppendClass::Meta);

@@ -58,7 +58,7 @@ impl Inner {
     /// the zone was looked at.
     pub(super) fn may_hold_staged(&self, victim: &Victim, staged: &BTreeSet<WriteId>) -> bool {
         let view = self.member.as_ref().map(|member| member.view().number()).unwrap_or_default();
-        if self.member.as_ref().is_some_and(|member| member.heard.lock().in_step != Some(view)) {
+        if !self.is_in_step() {
             return true;
         }
         let mut state = self.doubts.0.lock();

@@ -79,7 +79,8 @@ impl Inner {
         }
     }
 
-    fn is_in_step(&self) -> bool {
+    /// Whether every member has begun this leader's epoch, in this view.
+    pub(crate) fn is_in_step(&self) -> bool {
         self.member.as_ref().is_none_or(|member| member.heard.lock().in_step == Some(member.view().number()))
     }
 

@@ -44,9 +44,8 @@ impl Inner {
             let (view, epoch, installed) = {
                 let mut heard = member.heard.lock();
                 unsaved.append(&mut heard.unsaved);
-                let epoch = heard.hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default();
                 let installed = heard.hello.values().filter_map(|(_, installed)| *installed).max().unwrap_or_default();
-                (heard.view, epoch, installed)
+                (heard.view, heard.greeted_with(), installed)
             };
             let is_reached = self.remembered.reach().await.is_ok();
             if is_reached && member.choose_checkpoint(view) && self.load_newer_manifest(installed).await? {
@@ -76,8 +75,8 @@ impl Inner {
     pub(super) async fn begin_beyond_checkpoints(&self, member: &Member) -> Result<(), EngineError> {
         self.remembered.reach().await?;
         let covered = self.newest_manifest()?.map(|manifest| manifest.epoch).unwrap_or_default();
-        let told = member.heard.lock().hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default();
-        self.begin_at(member, told.max(Epoch(covered.0 + 1)));
+        let greeted_with = member.heard.lock().greeted_with();
+        self.begin_at(member, greeted_with.max(Epoch(covered.0 + 1)));
         Ok(())
     }
 

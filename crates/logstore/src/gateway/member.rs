@@ -120,6 +120,11 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
+    /// The greatest epoch that another member was in when it installed this view.
+    pub fn greeted_with(&self) -> Epoch {
+        self.hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default()
+    }
+
     /// Whether a gateway that is removed and not decided has not said here that it had begun an epoch after this one.
     pub fn lacks_words_of_removed(&self, ended: Epoch) -> bool {
         self.undecided.iter().any(|removed| self.begun.get(removed).is_none_or(|(begun, _)| *begun <= ended))

@@ -65,8 +65,6 @@ pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> a
         };
         disks.push(NamedDisk { path, disk });
     }
-    // Before anything is written to one of them.
-    identities(&disks).await?;
     Ok(disks)
 }
 
@@ -107,6 +105,7 @@ pub async fn open(
     cluster: ClusterId,
     disks: Vec<NamedDisk>,
 ) -> anyhow::Result<Opened> {
+    // Before anything is written to one of them.
     let (here, mut devices) = (identities(&disks).await?, Vec::new());
     for named in disks {
         let path = &named.path;

@@ -18,6 +18,12 @@ fn member_of(number: u64, members: &[usize]) -> Arc<Cell> {
     Arc::new(Cell::new(gateway_id(ME), view(number, members)))
 }
 
+/// A member of the first view.
+fn member() -> Shard<u32> {
+    let sequences = Arc::new(SequenceSource::starting_at(10));
+    Shard::new(member_of(1, &[REMOVED, FORMER, LEADER, ME]), sequences, ShardIndex::new(IndexForm::Full, 2))
+}
+
 /// The removed gateway's write, as who found these copies of it tells.
 fn found(devices: &[u32], epoch: u64) -> Entry {
     let write = WriteId { gateway: gateway_id(REMOVED), sequence: Sequence(1) };
@@ -35,9 +41,7 @@ fn tell(shard: &mut Shard<u32>, from: usize, entry: Entry) {
 #[test]
 fn what_the_last_leader_tells_of_a_write_counts() {
     let (first, second) = (found(&[1, 2], 4), found(&[2, 3], 5));
-    let sequences = Arc::new(SequenceSource::starting_at(10));
-    let index = ShardIndex::new(IndexForm::Full, 2);
-    let mut shard: Shard<u32> = Shard::new(member_of(1, &[REMOVED, FORMER, LEADER, ME]), sequences, index);
+    let mut shard = member();
     let removed = [REMOVED, FORMER].map(gateway_id);
     shard.install(member_of(2, &[FORMER, LEADER, ME]), &removed[..1], &mut Outputs::new());
     tell(&mut shard, FORMER, first);
@@ -63,9 +67,7 @@ fn what_the_last_leader_tells_of_a_write_counts() {
 #[test]
 fn who_has_decided_takes_over_where_a_record_stands_for_the_others() {
     let (first, second) = (found(&[1, 2], 4), found(&[2, 3], 5));
-    let sequences = Arc::new(SequenceSource::starting_at(10));
-    let index = ShardIndex::new(IndexForm::Full, 2);
-    let mut shard: Shard<u32> = Shard::new(member_of(1, &[REMOVED, FORMER, LEADER, ME]), sequences, index);
+    let mut shard = member();
     shard.install(member_of(2, &[FORMER, LEADER, ME]), &[gateway_id(REMOVED)], &mut Outputs::new());
     tell(&mut shard, FORMER, first);
     let decided = CellMessage::Decided { gateways: vec![gateway_id(REMOVED)] };

@@ -2,15 +2,16 @@
 
 use super::super::gate::Rule;
 use super::{A_WHILE, CellRig, all_read, checkpoint, devices_of, get, put, put_if, removing};
-use crate::Manifests;
 use crate::checkpoint::CheckpointState;
 use crate::tests::support::{MemoryManifests, key, simulate};
 use crate::watched::Watched;
+use crate::{LogStore, Manifests};
 use device::LogVector;
 use engine::{Condition, EngineError, EngineFuture, ObjectEngine};
 use format::manifest::Manifest;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 use types::{Epoch, Position};
 
 /// A leader has announced an epoch two ahead and is followed by another one while the member drains. Caught: a member that goes on with it in
@@ -136,7 +137,7 @@ fn a_walk_for_a_member_that_lags_brings_nothing_back() {
         for _ in 0..5 {
             gateways[0].inner.checkpoint().await.unwrap();
         }
-        let hash = crate::LogStore::object_hash(&key("key"));
+        let hash = LogStore::object_hash(&key("key"));
         assert!(gateways[0].inner.shard(&hash).lock().index().newest(&hash).is_none(), "the tombstone is forgotten");
         rig.kill(&gateways[2]);
         rig.remove(&[2]).await;
@@ -275,6 +276,27 @@ struct Unreached {
     is_reached: Watched<bool>,
 }
 
+/// A gateway that joins, and does not reach the manager until it is told that it does.
+fn joining_unreached(rig: &Arc<CellRig>) -> (Arc<Unreached>, JoinHandle<LogStore>) {
+    let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
+    let joining = rig.env.spawn({
+        let (rig, manifests) = (rig.clone(), manifests.clone());
+        async move { rig.join_by(manifests).await }
+    });
+    (manifests, joining)
+}
+
+/// Checkpoints, and a merge, after which the leader knows nothing of deletes before them.
+async fn forget_deletes(rig: &CellRig, leader: &LogStore) {
+    for _ in 0..4 {
+        put(leader, "other", "of no account").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        leader.inner.checkpoint().await.unwrap();
+    }
+    leader.inner.merge(leader.inner.names.layers().runs, 1).await.unwrap();
+    rig.env.sleep(A_WHILE).await;
+}
+
 impl Manifests for Unreached {
     fn load(&self) -> Option<Vec<u8>> {
         self.manager.load()
@@ -306,11 +328,7 @@ fn who_joins_with_an_older_checkpoint_is_told_what_that_lacks() {
         put(second, "old", "old").await.unwrap();
         rig.env.sleep(A_WHILE).await;
         leader.inner.checkpoint().await.unwrap();
-        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
-        let joining = rig.env.spawn({
-            let (rig, manifests) = (rig.clone(), manifests.clone());
-            async move { rig.join_by(manifests).await }
-        });
+        let (manifests, joining) = joining_unreached(&rig);
         rig.env.sleep(A_WHILE).await;
         let third = rig.gateways()[2].clone();
         let reading = third.inner.checkpoints.lock().await;
@@ -340,11 +358,7 @@ fn who_joins_chooses_no_checkpoint_in_a_view_that_it_has_not_waited_for() {
     simulate(async {
         let rig = Arc::new(CellRig::new(184, 2).await);
         let [leader, second] = &rig.gateways()[..] else { panic!("two gateways") };
-        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
-        let joining = rig.env.spawn({
-            let (rig, manifests) = (rig.clone(), manifests.clone());
-            async move { rig.join_by(manifests).await }
-        });
+        let (manifests, joining) = joining_unreached(&rig);
         rig.env.sleep(A_WHILE).await;
         let third = rig.gateways()[2].inner.clone();
         let member = third.member.as_ref().unwrap();
@@ -378,13 +392,7 @@ fn what_a_checkpoint_covers_is_no_news_to_who_joins() {
         writer.delete(&key("key"), Condition::None).await.unwrap();
         rig.hold(writer, lagging, true);
         rig.env.sleep(A_WHILE).await;
-        for _ in 0..4 {
-            put(leader, "other", "of no account").await.unwrap();
-            rig.env.sleep(A_WHILE).await;
-            leader.inner.checkpoint().await.unwrap();
-        }
-        leader.inner.merge(leader.inner.names.layers().runs, 1).await.unwrap();
-        rig.env.sleep(A_WHILE).await;
+        forget_deletes(&rig, leader).await;
         let joined = rig.join().await;
         rig.hold(writer, lagging, false);
         rig.env.sleep(A_WHILE).await;
@@ -436,22 +444,12 @@ fn what_is_concluded_to_who_joins_counts_only_beyond_its_checkpoint() {
         rig.env.sleep(A_WHILE).await;
         rig.gates.set(writer, last, None);
         second.delete(&key("key"), Condition::None).await.unwrap();
-        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
-        let joining = rig.env.spawn({
-            let (rig, manifests) = (rig.clone(), manifests.clone());
-            async move { rig.join_by(manifests).await }
-        });
+        let (manifests, joining) = joining_unreached(&rig);
         rig.env.sleep(A_WHILE).await;
         assert!(!write.is_finished() && !joining.is_finished());
         rig.gates.land(writer.inner.me).await;
         write.await.unwrap().unwrap();
-        for _ in 0..4 {
-            put(leader, "other", "of no account").await.unwrap();
-            rig.env.sleep(A_WHILE).await;
-            leader.inner.checkpoint().await.unwrap();
-        }
-        leader.inner.merge(leader.inner.names.layers().runs, 1).await.unwrap();
-        rig.env.sleep(A_WHILE).await;
+        forget_deletes(&rig, leader).await;
         manifests.is_reached.change(|is_reached| *is_reached = true);
         let joined = joining.await.unwrap();
         assert_eq!(get(&joined, "key").await, None);
@@ -472,11 +470,7 @@ fn what_a_gateway_that_joins_recovers_as_leader_is_kept() {
             for _ in 0..3 {
                 leader.inner.checkpoint().await.unwrap();
             }
-            let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
-            let joining = rig.env.spawn({
-                let (rig, manifests) = (rig.clone(), manifests.clone());
-                async move { rig.join_by(manifests).await }
-            });
+            let (manifests, joining) = joining_unreached(&rig);
             rig.env.sleep(A_WHILE).await;
             // The first one that has joined since has a greater number.
             let joined = if others == 2 { Some(rig.join().await) } else { None };
@@ -508,11 +502,7 @@ fn a_recovery_beside_a_gateway_that_joins_walks_from_the_newest_checkpoint() {
         rig.env.sleep(A_WHILE).await;
         leader.inner.checkpoint().await.unwrap();
         put(second, "other", "uncovered").await.unwrap();
-        let manifests = Arc::new(Unreached { manager: rig.manifests.clone(), is_reached: Watched::default() });
-        let joining = rig.env.spawn({
-            let (rig, manifests) = (rig.clone(), manifests.clone());
-            async move { rig.join_by(manifests).await }
-        });
+        let (manifests, joining) = joining_unreached(&rig);
         rig.env.sleep(A_WHILE).await;
         rig.kill(second);
         rig.gates.take_walks(leader.inner.me);

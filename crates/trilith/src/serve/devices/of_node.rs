@@ -1,6 +1,6 @@
 //! The devices of a cluster's node. Numbers come from the cluster's manager, which other nodes ask too.
 
-use super::{NamedDisk, format_as, open_device};
+use super::{NamedDisk, format_as, identities, open_device};
 use crate::settings::Settings;
 use ::device::{Device, DeviceConfig};
 use anyhow::{Context, bail};
@@ -20,6 +20,8 @@ pub async fn open_of_node(
     (cluster, node): (ClusterId, NodeId),
     disks: Vec<NamedDisk>,
 ) -> anyhow::Result<Vec<Arc<Device>>> {
+    // Before anything is written to one of them.
+    identities(&disks).await?;
     let mut devices = Vec::new();
     for named in disks {
         let (path, disk) = (&named.path, named.made(env, settings).await?);

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use types::{CellId, ClusterId, DeviceId};
 
-const CAPACITY: u64 = 200 << 20;
+pub(super) const CAPACITY: u64 = 200 << 20;
 
 fn named(path: &Path) -> NamedDisk {
     let options = OpenOptions { create: true, capacity_bytes: Some(CAPACITY), direct: true };
     NamedDisk { path: path.to_owned(), disk: Some(Arc::new(FileDisk::open(path, &options).unwrap())) }
 }
 
-async fn formatted(path: &Path, number: u32) -> NamedDisk {
-    let named = named(path);
-    let options = FormatOptions {
+/// How a device of this number is made.
+pub(super) fn options(number: u32) -> FormatOptions {
+    FormatOptions {
         cluster: ClusterId([7; 16]),
         device: DeviceId(number),
         cell: CellId(1),
@@ -23,8 +23,12 @@ async fn formatted(path: &Path, number: u32) -> NamedDisk {
         capacity_bytes: Some(CAPACITY),
         volume_bytes: 0,
         overwrite: false,
-    };
-    Device::format(&**named.disk.as_ref().unwrap(), &Env::real_with_cores(1), &options).await.unwrap();
+    }
+}
+
+async fn formatted(path: &Path, number: u32) -> NamedDisk {
+    let named = named(path);
+    Device::format(&**named.disk.as_ref().unwrap(), &Env::real_with_cores(1), &options(number)).await.unwrap();
     named
 }
 

@@ -1,14 +1,12 @@
+use super::super::tests::{CAPACITY, options};
 use super::taken_in;
-use ::device::{Device, DeviceConfig, FormatOptions};
+use ::device::{Device, DeviceConfig};
 use disk::{FileDisk, OpenOptions};
 use env::Env;
 use manager::Manager;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use types::{CellId, ClusterId, DeviceId, DeviceUuid};
-
-const CLUSTER: ClusterId = ClusterId([7; 16]);
-const CAPACITY: u64 = 200 << 20;
+use types::{DeviceId, DeviceUuid};
 
 /// A manager, and a device that was formatted under some number.
 struct Scene {
@@ -23,16 +21,7 @@ impl Scene {
         let manager = Manager::open(&env, &folder.path().join("manager")).await.unwrap();
         let path = folder.path().join("disk");
         let disk = FileDisk::open(&path, &OpenOptions { create: true, capacity_bytes: Some(CAPACITY), direct: true }).unwrap();
-        let options = FormatOptions {
-            cluster: CLUSTER,
-            device: DeviceId(number),
-            cell: CellId(1),
-            zone_bytes: None,
-            capacity_bytes: Some(CAPACITY),
-            volume_bytes: 0,
-            overwrite: false,
-        };
-        Device::format(&disk, &env, &options).await.unwrap();
+        Device::format(&disk, &env, &options(number)).await.unwrap();
         let device = Device::open(Arc::new(disk), &env, DeviceConfig::default()).await.unwrap();
         Scene { folder, manager, device }
     }
