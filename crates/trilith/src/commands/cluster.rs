@@ -149,6 +149,12 @@ pub struct DevArgs {
     /// Threads of each node that serve requests
     #[arg(long, default_value_t = 1)]
     pub cores: usize,
+    /// Root access key, 3 characters or more [default: made at the first start, kept in the data folder]
+    #[arg(long, env = "TRILITH_ROOT_USER", requires = "root_password")]
+    pub root_user: Option<String>,
+    /// Root secret key, 8 characters or more
+    #[arg(long, env = "TRILITH_ROOT_PASSWORD", hide_env_values = true, requires = "root_user")]
+    pub root_password: Option<String>,
 }
 
 /// Runs a command.

@@ -19,6 +19,19 @@ use topology::MAX_CELL_GATEWAYS;
 
 /// How long the nodes may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
+/// What each node is told of its own, by its file. The environment would win over that, and say the same to all of them.
+const OF_EACH_NODE: [&str; 10] = [
+    "TRILITH_CONFIG",
+    "TRILITH_S3_ADDR",
+    "TRILITH_ADMIN_ADDR",
+    "TRILITH_CLUSTER_ADDR",
+    "TRILITH_DEVICES",
+    "TRILITH_DEVICE_SIZE",
+    "TRILITH_CHUNK_SPACE",
+    "TRILITH_CORES",
+    "TRILITH_ROOT_USER",
+    "TRILITH_ROOT_PASSWORD",
+];
 
 /// `trilith cluster dev`.
 pub fn run(args: &DevArgs) -> anyhow::Result<()> {
@@ -37,7 +50,8 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     std::fs::create_dir_all(&args.data).with_context(|| format!("making {}", args.data.display()))?;
-    let (root, _) = credentials::root(&env, &args.data, None)?;
+    let given = args.root_user.clone().zip(args.root_password.clone());
+    let (root, _) = credentials::root(&env, &args.data, given.as_ref())?;
     let token = token_of(&env, args)?;
     let mut nodes = Vec::new();
     if let Err(error) = start_all(&env, args, &token, &root, &mut nodes) {
@@ -161,6 +175,9 @@ fn start(data: &Path) -> anyhow::Result<Child> {
     let log = log.with_context(|| format!("opening {}", path.display()))?;
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(program);
+    for setting in OF_EACH_NODE {
+        command.env_remove(setting);
+    }
     command.arg("serve").arg("--data").arg(data).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     command.spawn().context("starting a node")
 }

@@ -19,6 +19,10 @@ fn a_cluster_to_try_runs_and_stops_as_one() {
     let mut dev = program();
     let first = super::fixture::own_address();
     dev.args(["cluster", "dev", "--nodes", "3", "--device-size", "1GiB", "--first-addr", &first, "--data"]).arg(&data);
+    // The environment of who serves here otherwise: the keys hold, what is each node's own does not.
+    dev.env("TRILITH_ROOT_USER", "somebody")
+        .env("TRILITH_ROOT_PASSWORD", "a-long-secret")
+        .env("TRILITH_S3_ADDR", format!("{first}:9100"));
     let said = home.path("said");
     let mut child = dev.stdout(File::create(&said).unwrap()).stderr(Stdio::piped()).spawn().unwrap();
     let said = || std::fs::read_to_string(&said).unwrap();
@@ -31,6 +35,11 @@ fn a_cluster_to_try_runs_and_stops_as_one() {
             (status["cell"]["gateways"] == 3).then_some(())
         });
     }
+    assert!(said().contains("access key somebody"), "{}", said());
+    let mut client = program();
+    client.args(["bucket", "ls", "--endpoint", &format!("http://{}", at(1, 9000)), "--access-key", "somebody"]);
+    let listed = client.args(["--secret-key", "a-long-secret"]).output().unwrap();
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
     let pids: Vec<Pid> = (1..=3)
         .map(|node| {
             let text = std::fs::read_to_string(data.join(format!("node-{node}/trilith.pid"))).unwrap();
