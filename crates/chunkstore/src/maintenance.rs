@@ -53,7 +53,7 @@ type CopyKey = (ChunkNumber, BlockPlace);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaintenanceUnit {
     shard: ShardId,
-    /// Registrations that the unit takes before it is sealed: the paper's α.
+    /// Registrations that the unit takes before it is sealed: the paper's α, or those that it had when it was sealed before.
     capacity: u64,
     next: ChunkNumber,
     rows: Rows,
@@ -145,6 +145,7 @@ impl MaintenanceUnit {
             ChunkCommand::Moved { id, relocation } => self.moved(*id, *relocation, &mut changes),
             ChunkCommand::RegisterPage { registration, range } => self.register_page(registration, *range),
             ChunkCommand::Touch { page, rows } => self.touch(*page, rows),
+            ChunkCommand::Seal => self.seal(),
         };
         Applied { answer, changes, next: self.next, is_sealed: self.is_sealed() }
     }

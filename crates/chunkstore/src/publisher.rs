@@ -76,7 +76,8 @@ impl Publisher {
         begins: Begins,
         seed: u64,
     ) -> Result<Self, PublishError> {
-        let shape = Shape::new(unit.capacity(), PLACES_BITS, 0).map_err(PublishError::Shape)?;
+        // One that was sealed before its first chunk has no room for any.
+        let shape = Shape::new(unit.capacity().max(1), PLACES_BITS, 0).map_err(PublishError::Shape)?;
         let config = Config { key_bytes: CHUNK_ID_BYTES, shape, seed };
         let entries = entries.map(|(id, places)| (id.to_bytes(), places.to_value()));
         let keyed = Maintenance::build(config, entries).map_err(PublishError::Build)?;

@@ -135,6 +135,8 @@ pub enum ChunkCommand {
         page: ChunkNumber,
         rows: Vec<ChunkRow>,
     },
+    /// The shard was closed before it was full: no more is registered.
+    Seal,
 }
 
 impl ChunkCommand {
@@ -185,6 +187,7 @@ impl ChunkCommand {
                 put_count(&mut out, rows.len());
                 rows.iter().for_each(|row| row.write(&mut out));
             }
+            ChunkCommand::Seal => {}
         }
         out
     }
@@ -205,6 +208,7 @@ impl ChunkCommand {
             ChunkCommand::Released { .. } => 12,
             ChunkCommand::RegisterPage { .. } => 13,
             ChunkCommand::Touch { .. } => 14,
+            ChunkCommand::Seal => 15,
         }
     }
 
@@ -253,6 +257,7 @@ impl ChunkCommand {
                 let page = ChunkNumber(reader.u64("page")?);
                 ChunkCommand::Touch { page, rows: read_list(&mut reader, CHUNK_ROW_BYTES, ChunkRow::read)? }
             }
+            15 => ChunkCommand::Seal,
             found => return Err(reader.error_at(1, "kind", Fault::Unknown { found: u64::from(found) })),
         };
         reader.finish()?;

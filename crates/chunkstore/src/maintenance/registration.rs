@@ -23,6 +23,12 @@ impl MaintenanceUnit {
         Ok(Answer::Registered { id, places })
     }
 
+    /// What is registered is all that there will be: pages have the numbers after it.
+    pub(super) fn seal(&mut self) -> Result<Answer, Refusal> {
+        self.capacity = self.capacity.min(self.next.0);
+        Ok(Answer::Done)
+    }
+
     /// What a repeated call is answered.
     pub(super) fn registered(&self, asked: &Registration) -> Option<Answer> {
         let number = self.calls.get(&asked.call)?;
@@ -111,3 +117,6 @@ impl MaintenanceUnit {
         self.page_given_up(number);
     }
 }
+
+#[cfg(test)]
+mod tests;

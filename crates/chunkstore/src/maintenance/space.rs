@@ -46,6 +46,7 @@ impl FreeBlocks {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     blocks: BTreeMap<BlockPlace, Use>,
+    /// Of each device with granted blocks.
     free: BTreeMap<DeviceId, FreeBlocks>,
     /// Bulks that were released, until the manager has them.
     released: BTreeSet<(DeviceId, u32)>,
@@ -81,6 +82,9 @@ impl Space {
         let free = self.free.get_mut(&device).expect("the device of a granted block is counted");
         free.empty -= blocks;
         free.with_room -= blocks;
+        if self.blocks_from(device, 0).next().is_none() {
+            self.free.remove(&device);
+        }
         self.released.insert((device, first_block));
         Ok(Answer::Done)
     }
@@ -130,7 +134,7 @@ impl Space {
 
     /// Devices on which blocks are granted. They are few where blocks are millions: a leader asks for them every second.
     pub fn devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
-        self.free.keys().copied().filter(|device| self.blocks_from(*device, 0).next().is_some())
+        self.free.keys().copied()
     }
 
     /// Blocks that were granted, in runs: device, first block, blocks.

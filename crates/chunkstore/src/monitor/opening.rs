@@ -1,7 +1,7 @@
 //! The open shard's unit is asked now and then whether it is there. One that has lost most of its members takes no registrations, and only its leader says that a shard is full:
 //! all puts of the cluster would wait for members that may never come back. So its shard is closed for it, and the monitor opens the next one.
 //!
-//! That is the manager's record and nothing else: a unit that comes back leads a closed shard which is not full.
+//! That is the manager's record: a unit that comes back finds its shard closed, and is sealed by its leader.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -239,6 +239,7 @@ impl UnitMember {
                 }
                 if is_closed {
                     orders.extend(leading.compact(now, &state, unit));
+                    orders.extend(seal(unit));
                 }
             } else {
                 orders.extend(leading.heal_on(now, &state, unit, &mut || self.env.random_u64()));
@@ -444,6 +445,11 @@ impl UnitMember {
             drop(permit);
         });
     }
+}
+
+/// Of a unit that can't get full any more: its shard was closed while nobody heard of it.
+fn seal(unit: &MaintenanceUnit) -> Option<Order> {
+    (!unit.is_sealed()).then_some(Order::Propose(ChunkCommand::Seal))
 }
 
 /// The relocation whose content is asked for.

@@ -49,6 +49,7 @@ fn golden() {
         (ChunkCommand::Released { device: DeviceId(1), first_block: 2 }, "020c0100000002000000".to_owned()),
         (ChunkCommand::RegisterPage { registration, range }, format!("020d{registered}0a000000000000000b00000000000000")),
         (ChunkCommand::Touch { page: ChunkNumber(1), rows: vec![row] }, format!("020e01000000000000000100{row_hex}")),
+        (ChunkCommand::Seal, "020f".to_owned()),
     ];
     for (command, expected) in rows {
         assert_eq!(hex(&command), expected, "{command:?}");
@@ -100,6 +101,7 @@ fn any_command() -> impl Strategy<Value = ChunkCommand> {
             ChunkCommand::Release { device: DeviceId(device), first_block, blocks }
         }),
         any::<(u32, u32)>().prop_map(|(device, first_block)| ChunkCommand::Released { device: DeviceId(device), first_block }),
+        Just(ChunkCommand::Seal),
     ]
 }
 
@@ -110,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..16) {
+    fn what_is_accepted_is_written_the_same(mut bytes in prop::collection::vec(any::<u8>(), 2..90), kind in 0_u8..17) {
         (bytes[0], bytes[1]) = (super::CHUNK_COMMAND_VERSION, kind);
         if let Ok(read) = ChunkCommand::decode(&bytes) {
             prop_assert_eq!(read.encode(), bytes);

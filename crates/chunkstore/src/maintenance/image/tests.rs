@@ -30,7 +30,7 @@ fn unit_after(steps: &[(u8, u32)]) -> MaintenanceUnit {
         let places = unit.places_of(id);
         let copies = || places.iter().flat_map(ChunkPlaces::iter).map(|place| CopyOf { id, place }).collect();
         let (from, to) = (places.and_then(|places| places.iter().next()).unwrap_or(place(0, 0)), place(device, block));
-        let command = match kind % 8 {
+        let command = match kind % 9 {
             0 | 1 => {
                 let call = ClientCall { session: 1, request: ids.len() as u32 };
                 let places =
@@ -53,6 +53,7 @@ fn unit_after(steps: &[(u8, u32)]) -> MaintenanceUnit {
             }
             5 => ChunkCommand::Moved { id, relocation: u64::from(*about) % 8 },
             6 => ChunkCommand::Erased(copies()),
+            7 => ChunkCommand::Seal,
             _ => ChunkCommand::Release { device: DeviceId(device), first_block: 0, blocks: BLOCKS },
         };
         if let Ok(Answer::Registered { id, .. }) = unit.apply(&command).answer {

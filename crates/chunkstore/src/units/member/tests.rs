@@ -1,5 +1,6 @@
 //! A member that leads a unit alone, over a simulated disk, with nodes that answer nothing but what they are asked to.
 
+mod closed;
 mod contents;
 mod short;
 

@@ -32,8 +32,8 @@ const VOLUME_BLOCKS: u32 = 4;
 
 type Stores = Arc<Mutex<BTreeMap<DeviceId, Store>>>;
 
-struct Cluster {
-    rig: Rig,
+pub(super) struct Cluster {
+    pub(super) rig: Rig,
     stores: Stores,
     /// Who reports.
     up: Vec<NodeId>,
@@ -62,7 +62,7 @@ impl Cluster {
     }
 
     /// With a shard that takes so many chunks.
-    async fn of_three(seed: u64, capacity: u64) -> Cluster {
+    pub(super) async fn of_three(seed: u64, capacity: u64) -> Cluster {
         let stores = Stores::default();
         let nodes = stores.clone();
         let answer = Box::new(move |_, service, payload: &Bytes| answer(&nodes, service, payload));
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     /// Time passes, and those that are up say so.
-    async fn rest(&mut self, time: Duration) {
+    pub(super) async fn rest(&mut self, time: Duration) {
         let until = self.rig.env.now() + time;
         while self.rig.env.now() < until {
             for node in self.up.iter().copied() {
@@ -99,14 +99,14 @@ impl Cluster {
         }
     }
 
-    async fn register(&mut self, copies: u8) -> UnitAnswer {
+    pub(super) async fn register(&mut self, copies: u8) -> UnitAnswer {
         self.requests += 1;
         let call = ClientCall { session: 9, request: self.requests };
         self.rig.member.answer(UnitRequest::Register { shard: SHARD, call, bytes: BYTES, copies, avoid: Vec::new() }).await
     }
 
     /// A put of three copies, as a client does it; where they are.
-    async fn put(&mut self) -> (ChunkId, ChunkPlaces) {
+    pub(super) async fn put(&mut self) -> (ChunkId, ChunkPlaces) {
         let UnitAnswer::Registered { id, places } = self.register(3).await else { panic!("no places") };
         let content = Bytes::from_static(b"content");
         let era = Era::first(places.as_slice().len());

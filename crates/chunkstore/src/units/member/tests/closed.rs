@@ -1,0 +1,84 @@
+//! A shard that was closed before it was full: nobody heard of its unit for a while.
+
+use std::time::Duration;
+
+use format::chunk_command::ChunkCommand;
+use types::DeviceId;
+
+use super::short::Cluster;
+use super::{CAPACITY, Rig, SHARD, place};
+use crate::limits::{IDLE_LOOK, STOCK_AGE};
+use crate::maintenance::Refusal;
+use crate::message::NodeAnswer;
+use crate::protocol::UnitAnswer;
+
+impl Rig {
+    async fn close(&self) {
+        self.manager.seal_shard(SHARD.0).await.expect("it is open");
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.group.look(|machine| machine.unit().is_sealed())
+    }
+
+    fn bulks(&self) -> usize {
+        self.manager.snapshot().volumes().map(|volume| volume.bulks_of(SHARD.0).count()).sum()
+    }
+}
+
+/// It took no registrations any more, and was not full: none of its space ever came back.
+#[tokio::test(start_paused = true)]
+async fn what_is_freed_in_a_shard_that_was_not_full_comes_back() {
+    for chunks in [0, 3] {
+        let mut rig = Rig::with(20 + chunks, |_| Some(NodeAnswer::Done(None))).await;
+        rig.volume(1, 600).await;
+        rig.wait(|rig| rig.room(place(1, 0)).is_some()).await;
+        let mut ids = Vec::new();
+        for _ in 0..chunks {
+            ids.push(rig.chunk(place(1, 0)).await);
+        }
+        rig.close().await;
+        rig.wait(Rig::is_sealed).await;
+        assert_eq!(rig.register(100).await, UnitAnswer::Refused(Refusal::Sealed));
+        // Who leads it from now on builds a table for as many as there are.
+        rig.member.step_back();
+        rig.wait(|rig| rig.member.is_leading()).await;
+        if chunks > 0 {
+            rig.env.sleep(2 * IDLE_LOOK).await;
+            assert_eq!(rig.bulks(), 1, "something is in it");
+            rig.apply(ChunkCommand::Freed(ids)).await;
+        }
+        rig.env.sleep(2 * IDLE_LOOK + STOCK_AGE).await;
+        assert_eq!((rig.bulks(), rig.room(place(1, 0))), (0, None));
+    }
+}
+
+/// A put that had been registered by then ends as any other.
+#[tokio::test(start_paused = true)]
+async fn what_is_pending_when_its_shard_is_closed_can_be_committed() {
+    let mut rig = Rig::new(24).await;
+    rig.apply(ChunkCommand::Grant { device: DeviceId(1), first_block: 0, blocks: 1 }).await;
+    let register = ChunkCommand::Register(rig.registration(&[place(1, 0)]));
+    let pending = rig.apply(register.clone()).await;
+    rig.close().await;
+    rig.wait(Rig::is_sealed).await;
+    assert_eq!(rig.apply(register.clone()).await, pending, "asked again it has the same id");
+    let id = rig.commit(register).await;
+    assert!(rig.group.look(|machine| machine.unit().is_kept(id)));
+}
+
+/// They stayed in the memory and in the log of its members, as long as there were any.
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_shard_that_was_not_full_go_to_pages() {
+    const CHUNKS: u64 = 10;
+    let mut cluster = Cluster::of_three(25, CAPACITY).await;
+    for _ in 0..CHUNKS {
+        cluster.put().await;
+    }
+    cluster.rest(Duration::from_secs(5)).await;
+    assert_eq!(cluster.rig.member.rows(), (CHUNKS, CHUNKS), "it is open");
+    cluster.rig.close().await;
+    cluster.rest(Duration::from_secs(5)).await;
+    assert_eq!(cluster.rig.member.rows(), (1, CHUNKS), "all but the page's own are in it");
+    assert_eq!(cluster.register(3).await, UnitAnswer::Refused(Refusal::Sealed));
+}
