@@ -82,6 +82,17 @@ struct Heard {
     is_all: bool,
 }
 
+impl Heard {
+    fn is_there(&self, node: &NodeId) -> bool {
+        self.nodes.contains(node)
+    }
+
+    /// Those of them that are there.
+    fn among(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        nodes.iter().filter(|node| self.is_there(node)).copied().collect()
+    }
+}
+
 /// What is to be changed now. `me` is surely there: whoever begins a unit comes first among its members.
 fn changes(state: &Snapshot, me: NodeId, heard: &Heard) -> Vec<Change> {
     let able = able_nodes(state, me, &heard.nodes);
@@ -91,26 +102,37 @@ fn changes(state: &Snapshot, me: NodeId, heard: &Heard) -> Vec<Change> {
     let hosting = least_used(able.clone(), &heard.nodes, state.shards().flat_map(|shard| &shard.hosts));
     let mut changes: Vec<Change> = state.shards().flat_map(|shard| changes_of(state, shard, &able, &hosting, heard)).collect();
     if state.open_shard().is_none() {
-        let members = odd(fill(Vec::new(), &able, UNIT_MEMBERS, state));
-        let hosts = fill(Vec::new(), &hosting, SHARD_HOSTS, state);
-        // Nobody moves it away from those that are not there: it has nobody who could. Where there are no others it begins without them.
-        if heard.is_all || members.iter().chain(&hosts).all(|node| heard.nodes.contains(node)) {
-            changes.push(Change::Open { expected_next: state.next_shard(), members, hosts });
-        }
+        changes.extend(opening(state, &able, &hosting, heard));
     }
     changes
+}
+
+/// The next shard, when each node has had the time to be heard, or all that are named were: nobody moves it away from those that are not there. A third member that is away is
+/// named where there are no others, since two go on without it. If most would be away, it begins with those that are there: else it would be closed for its silence, and the
+/// next one be founded like it.
+fn opening(state: &Snapshot, able: &[NodeId], hosting: &[NodeId], heard: &Heard) -> Option<Change> {
+    let founders = |able: &[NodeId], hosting: &[NodeId]| {
+        (odd(fill(Vec::new(), able, UNIT_MEMBERS, state)), fill(Vec::new(), hosting, SHARD_HOSTS, state))
+    };
+    let (mut members, mut hosts) = founders(able, hosting);
+    if !heard.is_all && !members.iter().chain(&hosts).all(|node| heard.is_there(node)) {
+        return None;
+    }
+    if 2 * heard.among(&members).len() <= members.len() {
+        (members, hosts) = founders(&heard.among(able), &heard.among(hosting));
+    }
+    (!members.is_empty()).then(|| Change::Open { expected_next: state.next_shard(), members, hosts })
 }
 
 /// Nodes that are gone are replaced, and places that are free are filled, with nodes that were heard of: one that is named is there to stay.
 fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &[NodeId], heard: &Heard) -> Vec<Change> {
     let stay =
         |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| state.node(**node).is_some()).copied().collect() };
-    let there =
-        |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| heard.nodes.contains(*node)).copied().collect() };
-    let (able, hosting) = (&there(able), &there(hosting));
-    let members = fill(stay(&shard.members), able, UNIT_MEMBERS, state);
-    let hosts = fill(stay(&shard.hosts), hosting, SHARD_HOSTS, state);
-    let members = if members.len() > shard.members.len() { odd(members) } else { members };
+    let members = fill(stay(&shard.members), &heard.among(able), UNIT_MEMBERS, state);
+    let hosts = fill(stay(&shard.hosts), &heard.among(hosting), SHARD_HOSTS, state);
+    // Where another one is to come two keep the unit's state meanwhile.
+    let are_all = able.iter().all(|node| members.contains(node));
+    let members = if are_all && members.len() > shard.members.len() { odd(members) } else { members };
     let mut changes = Vec::new();
     if members != shard.members && !members.is_empty() {
         changes.push(Change::Members { shard: shard.id, members });

@@ -53,6 +53,31 @@ async fn nothing_is_founded_on_nodes_that_had_no_time_to_be_heard() {
     assert_eq!(founded(&[1, 4], false), None);
     assert_eq!(founded(&[1, 3, 4], false), Some(ids([1, 3, 4])));
     assert_eq!(founded(&[1, 4], true), Some(ids([1, 4, 2])), "there are no others");
+    // With two that are away there would be no leader: the shard was closed for that, and the next one was founded like it, and the next.
+    assert_eq!(founded(&[1], true), Some(ids([1])));
+    assert_eq!(founded(&[], true), None, "the manager's leader has no space");
+}
+
+/// What it knows would be lost with the one, for as long as the third node is away.
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_began_alone_has_a_second_member_while_it_waits_for_the_third() {
+    let manager = manager_of_four(8).await;
+    manager.open_shard(manager.snapshot().next_shard(), 100, ids([1]), ids([1, 2, 3])).await.expect("it opens");
+    let named = |nodes: &[u32]| {
+        let heard = Heard { nodes: nodes.iter().copied().map(NodeId).collect(), is_all: true };
+        match changes(&manager.snapshot(), NodeId(1), &heard).as_slice() {
+            [] => None,
+            [Change::Members { members, .. }] => Some(members.clone()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(named(&[1]), None);
+    assert_eq!(named(&[1, 4]), Some(ids([1, 4])));
+    assert_eq!(named(&[1, 3, 4]), Some(ids([1, 3, 4])));
+    for device in [2, 3] {
+        manager.place_device(DeviceId(device), None).await.expect("a device");
+    }
+    assert_eq!(named(&[1, 2]), None, "there is no third one, and with two of two both would be needed");
 }
 
 /// One that was named was never replaced.
