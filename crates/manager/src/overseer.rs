@@ -82,6 +82,10 @@ pub const FIRST_BACKOFF_MS: u64 = 5_000;
 /// The longest such wait: it doubles up to this.
 pub const MAX_BACKOFF_MS: u64 = 300_000;
 
+/// Devices do not wait where fewer hosts than these would be left to write to: a disk that hangs now and then costs seconds, and one copy of what is acknowledged
+/// meanwhile may be lost with the next disk. With none nothing would be acknowledged.
+pub const LEAST_HOSTS: usize = 2;
+
 /// What was not removed again for so long after its wait begins with the first one.
 pub const BACKOFF_FORGOTTEN_MS: u64 = 60_000;
 

@@ -108,12 +108,17 @@ fn is_enough_without(watch: &Watch, without: &BTreeSet<DeviceId>, now: ClockRead
     let active = watch.facts.devices.keys().copied();
     let wanted: BTreeSet<DeviceId> = active.filter(|device| is_wanted(watch, *device, now)).collect();
     let left: BTreeSet<DeviceId> = wanted.difference(without).copied().collect();
-    let (hosts, nodes) = (hosts(watch, &wanted), nodes(watch, &wanted));
-    // On one host copies are on different nodes, as tables have it.
-    if hosts.len() > 1 {
-        self::hosts(watch, &left).len() >= hosts.len().min(MAX_REPLICAS)
+    has_as_many_hosts(watch, &left, &wanted, MAX_REPLICAS)
+}
+
+/// Whether those that are left are on as many hosts as all of them, or on so many. On one host copies are on different nodes, as
+/// tables have it.
+pub(super) fn has_as_many_hosts(watch: &Watch, left: &BTreeSet<DeviceId>, all: &BTreeSet<DeviceId>, enough: usize) -> bool {
+    let all_hosts = hosts(watch, all).len();
+    if all_hosts > 1 {
+        hosts(watch, left).len() >= all_hosts.min(enough)
     } else {
-        self::nodes(watch, &left).len() >= nodes.len().min(MAX_REPLICAS)
+        nodes(watch, left).len() >= nodes(watch, all).len().min(enough)
     }
 }
 

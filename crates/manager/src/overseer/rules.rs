@@ -6,7 +6,7 @@ use topology::ClockReading;
 use types::{DeviceId, GatewayId, NodeId};
 
 use super::wire::Heartbeat;
-use super::{FOUNDING_WAIT_MS, Proposal, Reason, UNREACHABLE_DEVICE_MS, Watch, elapsed_ms, reach};
+use super::{FOUNDING_WAIT_MS, LEAST_HOSTS, Proposal, Reason, UNREACHABLE_DEVICE_MS, Watch, elapsed_ms, reach};
 use crate::operation::membership::BeginRemoval;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::record::CellRecord;
@@ -136,7 +136,8 @@ fn is_settled(watch: &Watch, now: ClockReading) -> bool {
     is_quiet && staying(watch).all(has_installed)
 }
 
-/// The devices that the next view writes to: those of now that are not lost, and those that may come back. None if there would be none.
+/// The devices that the next view writes to: those of now that are not lost, and those that may come back: who waits does where
+/// too few hosts would be left without it. None if there would be none.
 fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSet<DeviceId>> {
     let table = watch.facts.table_devices();
     let active = |device: &DeviceId| watch.facts.devices.contains_key(device);
@@ -144,9 +145,17 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
     let stays = |device: &DeviceId| active(device) && (spared.contains(device) || !is_lost(watch, *device, now));
     let mut devices: BTreeSet<DeviceId> = table.iter().copied().filter(stays).collect();
     if may_return {
-        let returns =
-            |device: &DeviceId| !table.contains(device) && is_ready(watch, *device, now) && !is_held_back(watch, *device, now);
-        devices.extend(watch.facts.devices.keys().copied().filter(returns));
+        let ready =
+            watch.facts.devices.keys().copied().filter(|device| !table.contains(device) && is_ready(watch, *device, now));
+        let ready = ready.filter(|device| !is_reported(watch, *device, now));
+        let (waiting, returning): (BTreeSet<_>, BTreeSet<_>) =
+            ready.partition(|device| watch.device_backoffs.is_waiting(device, now));
+        devices.extend(returning);
+        let all = &devices | &waiting;
+        if !reach::has_as_many_hosts(watch, &devices, &all, LEAST_HOSTS) {
+            env::mark("overseer: a device comes back before its time");
+            devices = all;
+        }
     }
     if devices.is_empty() {
         // Better to write to devices that may be lost than to none.
@@ -204,10 +213,6 @@ pub(super) fn reports(watch: &Watch, device: DeviceId, now: ClockReading) -> Vec
 pub(super) fn is_ready(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     let last = watch.facts.node_of(device).and_then(|node| watch.heard.last(node, now));
     last.is_some_and(|heartbeat| heartbeat.serves(device) && heartbeat.fences >= watch.view())
-}
-
-fn is_held_back(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
-    watch.device_backoffs.is_waiting(&device, now) || is_reported(watch, device, now)
 }
 
 fn finish_founding(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {

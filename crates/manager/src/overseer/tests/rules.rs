@@ -1,13 +1,13 @@
 //! Each rule by itself, over three members with a device each.
 
 use super::super::{
-    BEHIND_MS, FIRST_BACKOFF_MS, FOUNDING_WAIT_MS, Heartbeat, Input, PROPOSAL_RETRY_MS, Proposal, Reason, Refused, SILENCE_MS,
-    UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS,
+    BEHIND_MS, DeviceReport, FIRST_BACKOFF_MS, FOUNDING_WAIT_MS, Heartbeat, Input, PROPOSAL_RETRY_MS, Proposal, Reason,
+    Refused, SILENCE_MS, UNREACHABLE_DEVICE_MS, UNREACHABLE_GATEWAY_MS,
 };
 use super::scene::{CELL, STEP_MS, Scene, at, devices, gateways, heartbeat};
 use crate::tests::nodes::register;
-use crate::{BeginRemoval, CommandIndex, LeaveCell};
-use types::{CellId, GatewayId, NodeId, ViewNumber};
+use crate::{BeginRemoval, CommandIndex, LeaveCell, PlaceDevice};
+use types::{CellId, DeviceId, GatewayId, NodeId, ViewNumber};
 
 #[test]
 fn nothing_is_proposed_while_all_is_well() {
@@ -250,6 +250,59 @@ fn a_device_that_hangs_again_and_again_is_left_out_for_longer_each_time() {
     }
     let views = scene.proposed.iter().filter(|reason| matches!(reason, Reason::Devices(_))).count();
     assert!((4..=12).contains(&views), "{views} views: {:?}", scene.proposed);
+}
+
+/// The third device hangs again and again; it is well now, and waits.
+fn third_waits() -> Scene {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    for _ in 0..10 {
+        scene.says(3).failed_devices = devices(&[2]);
+        scene.pass(2_000);
+        scene.says(3).failed_devices.clear();
+        scene.pass(6_000);
+    }
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene
+}
+
+/// Everything would be acknowledged with a copy on one host.
+#[test]
+fn a_device_that_waits_comes_back_where_one_host_would_be_left() {
+    let mut scene = third_waits();
+    scene.says(1).failed_devices = devices(&[0]);
+    scene.pass(2 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[1, 2]));
+    // It hangs again, and is back as soon as it is well.
+    scene.says(3).failed_devices = devices(&[2]);
+    scene.pass(2 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[1]));
+    scene.says(3).failed_devices.clear();
+    scene.pass(2 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[1, 2]));
+}
+
+/// Nothing would be acknowledged.
+#[test]
+fn a_device_that_waits_comes_back_where_none_would_be_left() {
+    let mut scene = third_waits();
+    scene.says(1).failed_devices = devices(&[0]);
+    scene.says(2).failed_devices = devices(&[1]);
+    scene.pass(3 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[2]));
+}
+
+/// A second device of the host that is left would make no copy on another one.
+#[test]
+fn a_device_that_waits_goes_on_waiting_where_it_adds_no_host() {
+    let mut scene = third_waits();
+    scene.apply(PlaceDevice { id: DeviceId(2), node: Some(NodeId(2)) });
+    scene.says(3).devices.clear();
+    let report = scene.says(2).devices[0];
+    scene.says(2).devices.push(DeviceReport { device: DeviceId(2), ..report });
+    scene.says(1).failed_devices = devices(&[0]);
+    scene.pass(1_000);
+    assert_eq!(scene.table(), devices(&[1]));
 }
 
 #[test]
