@@ -163,10 +163,11 @@ impl BlockStore {
         loop {
             let idle = self.inner.idle.notified();
             if self.inner.work.lock().is_idle() {
-                return;
+                break;
             }
             idle.await;
         }
+        self.inner.ailing.rest().await;
     }
 }
 

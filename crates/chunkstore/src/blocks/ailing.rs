@@ -28,7 +28,7 @@ pub(super) struct Ailing {
     condemned: Mutex<BTreeSet<u32>>,
     rotten: Mutex<BTreeSet<Rotten>>,
     /// Held by who condemns a block.
-    condemning: tokio::sync::Mutex<()>,
+    condemning: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A content that is not what was written. One that stands elsewhere, or has another checksum, was written since.
@@ -44,7 +44,7 @@ impl Ailing {
     pub fn new(mut damaged: BTreeSet<u32>, condemned: BTreeSet<u32>) -> Ailing {
         damaged.extend(&condemned);
         let (damaged, condemned) = (Mutex::new(damaged), Mutex::new(condemned));
-        Ailing { damaged, condemned, rotten: Mutex::default(), condemning: tokio::sync::Mutex::default() }
+        Ailing { damaged, condemned, rotten: Mutex::default(), condemning: Arc::default() }
     }
 
     pub fn is_damaged(&self, block: u32) -> bool {
@@ -57,6 +57,11 @@ impl Ailing {
         if rotten.len() < MAX_ROTTEN {
             rotten.insert(copy);
         }
+    }
+
+    /// Returns when nothing is being condemned.
+    pub async fn rest(&self) {
+        drop(self.condemning.lock().await);
     }
 
     /// It was written again. If it still can't be read, that is found anew.
@@ -110,36 +115,50 @@ impl BlockStore {
     }
 
     /// Has a damaged block count as lost for good: it answers nobody from now on, whatever can be read there later. Of a sound one it is refused, and of
-    /// one that can be read again by now, which is as it was from then on.
+    /// one that can be read again by now, which is as it was from then on. Once it is begun it goes on if the future is dropped.
     pub async fn condemn(&self, block: u32) -> NodeAnswer {
-        let inner = &self.inner;
+        let inner = self.inner.clone();
         // One after the other: what was found readable must not be overwritten by one that found it damaged before.
-        let _turn = inner.ailing.condemning.lock().await;
-        if !inner.ailing.is_damaged(block) {
-            return NodeAnswer::Refused(NodeRefusal::InUse);
-        }
-        if inner.ailing.condemned.lock().contains(&block) {
-            return NodeAnswer::Done(None);
-        }
-        match inner.condemn_if_damaged(block).await {
-            Ok(true) => {
-                inner.ailing.condemned.lock().insert(block);
-                tracing::warn!(device = inner.volume.device().0, block, "a block whose header was lost is out of use");
-                NodeAnswer::Done(None)
-            }
-            Ok(false) => {
-                tracing::warn!(device = inner.volume.device().0, block, "a block whose header was lost can be read again");
-                NodeAnswer::Refused(NodeRefusal::InUse)
-            }
-            Err(error) => {
-                tracing::warn!(device = inner.volume.device().0, block, %error, "a block was not condemned");
-                NodeAnswer::Refused(error.refusal())
-            }
-        }
+        let turn = inner.ailing.condemning.clone().lock_owned().await;
+        let env = inner.env.clone();
+        // On its own: a write may come to the disk long after whoever asked is gone, and until then it is nobody else's turn.
+        let condemned = env.spawn(async move {
+            let answer = inner.condemn(block).await;
+            drop(turn);
+            answer
+        });
+        condemned.await.unwrap_or(NodeAnswer::Refused(NodeRefusal::Failed))
     }
 }
 
 impl Inner {
+    async fn condemn(self: &Arc<Self>, block: u32) -> NodeAnswer {
+        if !self.ailing.is_damaged(block) {
+            return NodeAnswer::Refused(NodeRefusal::InUse);
+        }
+        if self.ailing.condemned.lock().contains(&block) {
+            return NodeAnswer::Done(None);
+        }
+        if self.work.lock().is_closed {
+            return NodeAnswer::Refused(NodeRefusal::Failed);
+        }
+        match self.condemn_if_damaged(block).await {
+            Ok(true) => {
+                self.ailing.condemned.lock().insert(block);
+                tracing::warn!(device = self.volume.device().0, block, "a block whose header was lost is out of use");
+                NodeAnswer::Done(None)
+            }
+            Ok(false) => {
+                tracing::warn!(device = self.volume.device().0, block, "a block whose header was lost can be read again");
+                NodeAnswer::Refused(NodeRefusal::InUse)
+            }
+            Err(error) => {
+                tracing::warn!(device = self.volume.device().0, block, %error, "a block was not condemned");
+                NodeAnswer::Refused(error.refusal())
+            }
+        }
+    }
+
     /// Whether a content that was found rotten still stands so.
     pub(super) fn is_rotten(&self, copy: &Rotten) -> bool {
         let work = self.work.lock();

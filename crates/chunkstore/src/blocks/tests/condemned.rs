@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use disk::{AlignedBuf, DiskExt, Durability};
+use disk::{AlignedBuf, DiskExt, Durability, Fault, FaultRule, Operation};
 use format::chunk_block::Era;
 use format::chunk_command::CopyOf;
 use format::chunk_id::ShardId;
@@ -124,6 +124,34 @@ async fn a_cut_while_a_block_is_condemned_leaves_it_damaged_or_condemned() {
         }
     }
     assert_eq!(outcomes.len(), 2, "cuts before and after");
+}
+
+/// Whoever asked had gone while the disk stood still; the next one found the block readable, and then what the first one had written came to the disk: the copies were there
+/// until the next start.
+#[tokio::test(start_paused = true)]
+async fn nobody_looks_at_a_block_that_is_being_condemned() {
+    let (rig, before) = without_header().await;
+    rig.disk.add_rule(FaultRule::next(Operation::Write, Fault::Hold));
+    let condemned = || tokio::time::timeout(Duration::from_secs(1), rig.store.condemn(0));
+    assert!(condemned().await.is_err(), "its write is held");
+    for slot in [0, 1] {
+        restore(&rig.disk, slot, &before).await;
+    }
+    assert!(condemned().await.is_err(), "it waits for the first one");
+    assert!(tokio::time::timeout(Duration::from_secs(1), rig.store.close()).await.is_err(), "something is being written");
+    rig.disk.release();
+    rig.store.close().await;
+    assert_eq!(rig.store.damaged_blocks(), [(0, true)]);
+    assert_eq!(rig.crash().await.store.damaged_blocks(), [(0, true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_condemned_in_a_closed_store() {
+    let (rig, _) = without_header().await;
+    rig.store.close().await;
+    let before = rig.disk.mutations();
+    assert_eq!(rig.store.condemn(0).await, NodeAnswer::Refused(NodeRefusal::Failed));
+    assert_eq!(rig.disk.mutations(), before);
 }
 
 #[tokio::test(start_paused = true)]
