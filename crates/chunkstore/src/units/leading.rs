@@ -4,7 +4,7 @@ mod ailing;
 mod auditing;
 mod compaction;
 mod condemning;
-mod contents;
+pub mod contents;
 pub mod errands;
 #[cfg(test)]
 pub mod fixture;

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::NodeId;
 
+use super::leading::contents::ContentRoom;
 use super::leading::errands::{ErrandKey, Share};
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
@@ -30,7 +31,7 @@ use super::machine::UnitMachine;
 use super::pages::PageWork;
 use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, MoveStep, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_BEGINNING, MAX_CONTENTS_BYTES, MAX_PROPOSALS};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_BEGINNING, MAX_PROPOSALS};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::message::ToNode;
 use crate::placement::PlacerChoice;
@@ -50,14 +51,13 @@ pub(super) fn new_turn() -> Turn {
 pub struct Shares {
     /// Leaderships of units with pages that begin.
     beginning: Turn,
-    /// Bytes of contents in memory, of relocations.
-    contents: Turn,
+    /// For contents of relocations in memory.
+    contents: Arc<ContentRoom>,
 }
 
 impl Default for Shares {
     fn default() -> Shares {
-        let new = |permits| Arc::new(Semaphore::new(permits));
-        Shares { beginning: new(MAX_BEGINNING), contents: new(MAX_CONTENTS_BYTES as usize) }
+        Shares { beginning: Arc::new(Semaphore::new(MAX_BEGINNING)), contents: Arc::default() }
     }
 }
 
@@ -86,7 +86,7 @@ pub struct UnitMember {
     placer: PlacerChoice,
     /// The node's: a leadership that needs pages begins when it has a permit.
     beginning: Turn,
-    contents: Turn,
+    contents: Arc<ContentRoom>,
 }
 
 impl UnitMember {
