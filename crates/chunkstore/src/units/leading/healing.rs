@@ -34,6 +34,8 @@ pub(super) struct Looked {
     leaves_lost: bool,
     /// That look goes on here, among pages and among chunks: what finds no place to go to must not hide what stands behind it.
     healed: [ChunkNumber; 2],
+    /// Chunks with lost copies about which something was proposed since all was looked at: their state does not say so while it is on its way.
+    proposed: BTreeSet<ChunkId>,
     /// The look for missing copies goes on behind this one.
     made_anew: Option<(ChunkId, BlockPlace)>,
     /// Rotten copies, since when they are to be written again.
@@ -72,6 +74,7 @@ impl Leading {
         self.look_for_rows(now, unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
         self.growing.look();
+        self.looked.proposed.clear();
         let mut orders = self.rescue_moves(now, state, unit, random);
         let mut room = Room::of(unit, self.silent_devices(now, state, unit));
         orders.extend(self.heal_lost(now, state, unit, &mut room, random));
@@ -191,14 +194,17 @@ impl Leading {
             let lost = self.leader.lost();
             // What is moving is looked after above; what ends needs no copy.
             let copies = lost_copies(unit, lost, numbers, self.looked.healed[which]).inspect(|_| is_any = true);
-            let due = room.choose(unit, lost, copies.filter(|(id, _)| unit.is_at_rest(*id)));
+            let is_due = |(id, _): &(ChunkId, BlockPlace)| unit.is_at_rest(*id) && !self.looked.proposed.contains(id);
+            let due = room.choose(unit, lost, copies.filter(is_due));
             if let Some((id, _)) = due.last() {
                 self.looked.healed[which] = ChunkNumber(id.number.0 + 1);
             }
             let (begun, is_all) = (orders.len(), due.len() < room.all);
             for (id, from) in due {
                 let command = self.relocation(state, unit, id, Leaving::lost(from), random);
-                orders.extend(command.map(Order::Propose).or_else(|| self.give_up_place(now, state, unit, id, from)));
+                let order = command.map(Order::Propose).or_else(|| self.give_up_place(now, state, unit, id, from));
+                self.looked.proposed.extend(order.is_some().then_some(id));
+                orders.extend(order);
             }
             // What finds no place is looked at again when there may be others.
             self.looked.leaves_lost |= !is_all && orders.len() > begun;

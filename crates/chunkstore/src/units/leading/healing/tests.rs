@@ -178,6 +178,18 @@ async fn lost_copies_are_made_again_as_there_is_room_not_once_a_second() {
     assert_eq!(cluster.healed_further(&mut leading), Vec::new(), "these were all");
 }
 
+/// A tenth of a second later each of them went to another place, and what had begun was undone.
+#[tokio::test(start_paused = true)]
+async fn relocations_of_lost_copies_that_are_on_their_way_are_not_proposed_again() {
+    let mut cluster = Cluster::new().await;
+    let lost = cluster.put(&[0, 1], 100, MAX_REPAIRS + 1);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    assert!(leading.leader.lose(DeviceId(0)));
+    assert_eq!(cluster.healed(&mut leading), lost[..MAX_REPAIRS]);
+    assert_eq!(cluster.healed_further(&mut leading), lost[MAX_REPAIRS..]);
+    assert_eq!(cluster.healed(&mut leading).len(), MAX_REPAIRS, "they may have been lost on the way");
+}
+
 /// Nothing that stood behind them was made again.
 #[tokio::test(start_paused = true)]
 async fn copies_that_find_no_place_hide_no_others() {
