@@ -82,7 +82,7 @@ pub enum Refusal {
     NotPending,
     #[error("something else is under way with the chunk")]
     UnderWay,
-    #[error("the chunk has no copy there, or another one on the new device, or as many as it is to have")]
+    #[error("the chunk has no copy there, or another one on the new device or its host, or as many as it is to have")]
     Places,
     #[error("the blocks are no part of a device, or were granted before")]
     Grant,

@@ -174,6 +174,12 @@ impl Placing {
         self.open_hosts.iter().any(|host| !has_copy(host))
     }
 
+    /// Whether a device is on the host of one of these.
+    pub fn is_beside(&self, device: DeviceId, mut places: impl Iterator<Item = BlockPlace>) -> bool {
+        let host = self.hosts.get(&device);
+        host.is_some() && places.any(|place| self.hosts.get(&place.device()) == host)
+    }
+
     /// From now on nothing is placed on the node, until it is taken in again as it was.
     fn leave_out(&mut self, node: NodeId) -> Option<Node> {
         let former = self.cluster.node(node).copied()?;

@@ -223,8 +223,11 @@ impl UnitMember {
             let command = match to {
                 Some(device) => {
                     let to = leading.placing.choose_on(unit, bytes, device);
-                    to.inspect(|to| leading.placing.settle([*to], bytes))
-                        .map(|to| ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }))
+                    to.into_iter().for_each(|to| leading.placing.settle([to], bytes));
+                    if to.is_some() && leading.placing.is_beside(device, places.iter().filter(|place| *place != from)) {
+                        return Err(UnitAnswer::Refused(Refusal::Places));
+                    }
+                    to.map(|to| ChunkCommand::Relocate(Relocation { id, from: Some(from), to: Some(to), is_lost: false }))
                 }
                 None => leading.relocation(&state, unit, id, Leaving::asked(from), &mut || self.env.random_u64()),
             };

@@ -316,6 +316,21 @@ async fn a_copy_that_rotted_is_not_mended_by_an_older_one() {
     assert_eq!(*mended.lock(), [version(1), version(2)]);
 }
 
+/// Two copies on one host are lost with it, and counted as two.
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_not_moved_by_name_to_a_host_that_has_another_one() {
+    let mut rig = Rig::new(13).await;
+    rig.manager.place_device(DeviceId(0), Some(OWN)).await.expect("the node is there");
+    for device in 0..3 {
+        rig.apply(ChunkCommand::Grant { device: DeviceId(device), first_block: 0, blocks: 1 }).await;
+    }
+    rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
+    let id = rig.chunk_at(&[place(1, 0), place(2, 0)]).await;
+    let relocate = |from| UnitRequest::Relocate { id, from: DeviceId(from), to: Some(DeviceId(0)) };
+    assert_eq!(rig.member.answer(relocate(2)).await, UnitAnswer::Refused(Refusal::Places));
+    assert_eq!(rig.member.answer(relocate(1)).await, UnitAnswer::Done, "the one of the same host leaves");
+}
+
 /// Each report of it read the page anew, and took what else is asked of nodes its turn.
 #[tokio::test(start_paused = true)]
 async fn a_chunk_that_has_ended_is_looked_for_in_its_page_by_one_at_a_time() {
