@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants
-//! - A slot is durable before the log gives up any record that only the other slot asks for.
+//! - A slot is durable before the log gives up any record that only the other slot asks for; one that was read, too.
 //! - A torn slot is the younger one: the older still names records that exist. Two bad slots are an error.
 
 use std::sync::Arc;
@@ -100,6 +100,9 @@ impl Base {
         if newest.node != node {
             return Err(BaseError::ForeignNode { device, expected: node, found: newest.node });
         }
+        // The last process may have been killed after its last write and before that was durable. From here on the log gives up what the other
+        // slot asks for, which must not come back with a power cut.
+        disk.flush().await?;
         Ok(Base { disk, node, newest: Mutex::new(newest) })
     }
 

@@ -54,6 +54,23 @@ async fn a_base_remembers_and_survives_a_cut_at_every_write() {
     }
 }
 
+/// The process ended between its write and the flush behind it, the next one went on from what it read, and then the power went.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_was_believed_is_there_after_a_power_cut() {
+    for seed in 0..20 {
+        let env = Env::simulated(seed);
+        let size = SimOptions { size_bytes: BASE_BYTES, capacity_bytes: Some(BASE_BYTES), ..SimOptions::default() };
+        let disk = SimDisk::new(&env, SimOptions { seed, ..size });
+        open(&disk).await.unwrap().store(Lsn(20)).await.unwrap();
+        let disk = disk.crash();
+        let slot = Slot { sequence: 3, node: NodeId(3), keep_from: Lsn(30) };
+        disk.write(BLOCK_BYTES as u64, slot.encode(), Durability::Volatile).await.unwrap();
+        let disk = disk.restart();
+        let believed = open(&disk).await.unwrap().keep_from();
+        assert_eq!(open(&disk.crash()).await.unwrap().keep_from(), believed, "seed {seed}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_decayed_slot_leaves_the_other_and_two_are_an_error() {
     let env = Env::simulated(1);
