@@ -46,7 +46,7 @@ pub fn records(records: &[Vec<u8>]) {
             assert_eq!(entry.position.index.0, index, "entries are consecutive");
         }
         assert_eq!(state.entry_bytes(), entries.iter().map(crate::record::Entry::bytes).sum::<usize>());
-        assert_eq!(state.next_index(first).is_some(), !entries.is_empty());
+        assert_eq!(state.entries_before(first, wal::Lsn(u64::MAX)).is_some(), !entries.is_empty());
         let number = state.number_snapshot();
         assert!(number > 0, "a number that was used");
         assert!(state.floor().is_none_or(|lsn| lsn >= Lsn::FIRST && lsn.0 <= records.len() as u64));

@@ -29,14 +29,21 @@ pub const READ_LIMIT: Duration = Duration::from_secs(5);
 /// How long a new member may take to catch up. It stays a learner if it takes longer.
 pub const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Segments of the shared log at most, unless its owner has less room.
-pub const MAX_LOG_SEGMENTS: usize = 64;
+/// Segments of the shared log at most, unless its owner has less room: 1.5 GiB in a folder.
+pub const MAX_LOG_SEGMENTS: usize = 192;
+/// Segments of the shared log at least: fewer leave nothing for what groups need.
+pub const MIN_LOG_SEGMENTS: usize = 8;
 /// Bytes of a segment of a shared log in a folder.
 pub const FOLDER_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Segments that entries and snapshots leave free: for votes and for what gives records up.
 pub const RESERVED_SEGMENTS: usize = 2;
-/// The log is tidied up when it has more segments than twice what its contents need, plus these.
+/// The log is tidied up when it has more segments than twice what its contents need, plus these; earlier if there is less room.
 pub const SLACK_SEGMENTS: usize = 3;
+/// Tidying up writes at most so many bytes again for each byte that was written otherwise, and so does an early snapshot for each byte of the
+/// entries that it covers, besides these.
+pub const MAX_REWRITES: usize = 4;
+/// Entries of fewer bytes are not worth an early snapshot, however short it is.
+pub const EARLY_SNAPSHOT_BYTES: usize = 64 * 1024;
 /// How often the log is looked after when nobody asks.
 pub const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -81,6 +88,7 @@ pub(crate) const MAX_NOTICE_QUEUE: u64 = 1024;
 /// Orders to a state machine that wait.
 pub(crate) const MAX_MACHINE_QUEUE: u64 = 128;
 
+const _: () = assert!(MAX_LOG_SEGMENTS <= wal::MAX_SEGMENTS);
 const _: () = assert!(READ_LEASE.as_millis() < LEADER_LEASE.as_millis());
 const _: () = assert!(HEARTBEAT_INTERVAL.as_millis() * 3 < ELECTION_TIMEOUT_MIN.as_millis());
 const _: () = assert!(MAX_BATCH_BYTES + MAX_COMMAND_BYTES < net::MAX_PAYLOAD_BYTES);

@@ -15,6 +15,7 @@
 //! - After a failed write nothing is written: every group of this process stops, and a restart finds out what is on the medium.
 
 mod base;
+mod bounds;
 mod folder;
 mod group;
 mod recycle;
@@ -36,12 +37,13 @@ pub(crate) use base::{Base, check_slot};
 pub use folder::PlaceError;
 pub(crate) use group::GroupLog;
 pub(crate) use room::Claim;
+use room::Needs;
 pub use state::ReplayError;
 pub(crate) use state::{GroupState, Snapshot, snapshot_checksum};
 
 use crate::id::{GroupId, NodeId};
 use crate::limits::{
-    MAX_BATCH_BYTES, MAX_COMMAND_BYTES, MAX_GROUPS, MAX_LOG_SEGMENTS, RESERVED_SEGMENTS, SNAPSHOT_AFTER_ENTRIES,
+    MAX_BATCH_BYTES, MAX_COMMAND_BYTES, MAX_GROUPS, MAX_LOG_SEGMENTS, MIN_LOG_SEGMENTS, SNAPSHOT_AFTER_ENTRIES,
     SNAPSHOT_PIECE_BYTES,
 };
 use crate::record::{Change, RECORD_OVERHEAD_BYTES, Record, RecordError};
@@ -60,8 +62,10 @@ pub struct LogPlace {
     pub segments: Arc<dyn SegmentStore>,
     /// [`BASE_BYTES`] that say where replay begins; zeros before the log's first use.
     pub base: Arc<dyn Disk>,
-    /// Segments that there is room for, at most [`MAX_LOG_SEGMENTS`].
+    /// Segments that there is room for, between [`MIN_LOG_SEGMENTS`] and [`MAX_LOG_SEGMENTS`].
     pub most_segments: usize,
+    /// A part of the log is left to this group, whatever others need: the one that all others depend on.
+    pub favoured: Option<GroupId>,
     /// A group makes a snapshot after so many entries: [`SNAPSHOT_AFTER_ENTRIES`] but where snapshots are to be seen early.
     pub snapshot_after: u64,
 }
@@ -69,7 +73,7 @@ pub struct LogPlace {
 impl LogPlace {
     /// A log of at most so many segments.
     pub fn new(segments: Arc<dyn SegmentStore>, base: Arc<dyn Disk>, most_segments: usize) -> LogPlace {
-        LogPlace { segments, base, most_segments, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
+        LogPlace { segments, base, most_segments, favoured: None, snapshot_after: SNAPSHOT_AFTER_ENTRIES }
     }
 }
 
@@ -97,7 +101,7 @@ pub enum LogError {
         LONGEST_RECORD_BYTES + SNAPSHOT_PIECE_BYTES
     )]
     SmallSegments { segment_bytes: u64, found: usize },
-    #[error("room for {found} segments; at least {} are needed, at most {MAX_LOG_SEGMENTS} are used", 2 * RESERVED_SEGMENTS)]
+    #[error("room for {found} segments; at least {MIN_LOG_SEGMENTS} are needed, at most {MAX_LOG_SEGMENTS} are used")]
     Segments { found: usize },
     #[error("{found} groups stand in the consensus log, at most {MAX_GROUPS} are allowed")]
     Groups { found: usize },
@@ -115,23 +119,25 @@ struct Inner {
     base: Base,
     segment_bytes: u64,
     most_segments: usize,
+    favoured: Option<GroupId>,
     snapshot_after: u64,
     groups: Mutex<BTreeMap<GroupId, Arc<Mutex<GroupState>>>>,
     /// Somebody gave something up.
     untidy: Notify,
     /// One at a time tidies up.
     tidying: tokio::sync::Mutex<()>,
+    /// One at a time writes a snapshot.
+    writing_snapshot: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
     /// Room that was promised and may not be filled yet.
     claimed_bytes: AtomicU64,
-    /// Bytes of the longest snapshot that a group may have to write.
-    longest_snapshot: AtomicU64,
+    needs: Needs,
 }
 
 impl SharedLog {
     /// Opens the log of `node` and reads it.
     pub(crate) async fn open(env: &Env, node: NodeId, place: &LogPlace) -> Result<SharedLog, LogError> {
-        if !(2 * RESERVED_SEGMENTS..=MAX_LOG_SEGMENTS).contains(&place.most_segments) {
+        if !(MIN_LOG_SEGMENTS..=MAX_LOG_SEGMENTS).contains(&place.most_segments) {
             return Err(LogError::Segments { found: place.most_segments });
         }
         let base = Base::open(Arc::clone(&place.base), node).await?;
@@ -172,13 +178,15 @@ impl SharedLog {
             base,
             segment_bytes: place.segments.segment_bytes(),
             most_segments: place.most_segments,
+            favoured: place.favoured,
             snapshot_after: place.snapshot_after,
             groups: Mutex::new(groups.into_iter().map(|(group, state)| (group, Arc::new(Mutex::new(state)))).collect()),
             untidy: Notify::new(),
             tidying: tokio::sync::Mutex::new(()),
+            writing_snapshot: tokio::sync::Mutex::new(()),
             is_closed: AtomicBool::new(false),
             claimed_bytes: AtomicU64::new(0),
-            longest_snapshot: AtomicU64::new(0),
+            needs: Needs::default(),
         };
         let log = SharedLog { inner: Arc::new(inner) };
         log.measure();
@@ -213,11 +221,6 @@ impl SharedLog {
         self.inner.groups.lock().remove(&group);
         self.inner.untidy.notify_one();
         Ok(())
-    }
-
-    /// Whether groups should give up what they can, before proposals must wait.
-    pub(crate) fn is_pressed(&self) -> bool {
-        2 * self.inner.wal.live_segment_count() > self.inner.most_segments
     }
 
     /// Whether nothing gets durable until there is room in the log's file system.

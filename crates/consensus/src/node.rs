@@ -29,8 +29,8 @@ use crate::group::Group;
 use crate::id::{GroupId, NodeId};
 use crate::inbox::Inbox;
 use crate::limits::{
-    HEARTBEAT_GATHERING, HEARTBEAT_INTERVAL, HOUSEKEEPING_INTERVAL, LEADER_LEASE, MAX_GROUPS, MAX_PROPOSALS,
-    SNAPSHOT_AFTER_BYTES,
+    EARLY_SNAPSHOT_BYTES, HEARTBEAT_GATHERING, HEARTBEAT_INTERVAL, HOUSEKEEPING_INTERVAL, LEADER_LEASE, MAX_GROUPS,
+    MAX_PROPOSALS, MAX_REWRITES, SNAPSHOT_AFTER_BYTES,
 };
 use crate::links::Links;
 use crate::log::{Claim, LogPlace, SharedLog};
@@ -244,8 +244,10 @@ impl Inner {
     /// Room in the log for entries of a group. Whoever sees the log get full has groups give up what they can.
     pub(crate) fn claim(&self, core: &Core, bytes: usize) -> Option<Claim> {
         let claim = core.log().claim(bytes);
-        if claim.is_none() || self.log.is_pressed() {
+        if claim.is_none() {
             self.pressed.notify_one();
+        }
+        if claim.is_none() || self.log.is_overgrown() {
             self.log.call_housekeeping();
         }
         claim
@@ -295,22 +297,33 @@ impl Inner {
         }
     }
 
-    /// Groups whose entries take much room make a snapshot and give them up, earlier if the shared log gets full.
+    /// Groups whose entries take much room give up those that their snapshot covers, and make another one for the rest; earlier if the shared
+    /// log gets full.
     async fn make_snapshots(&self) {
-        let middle = self.log.is_pressed().then(|| self.log.middle());
-        for member in self.members() {
-            let (is_long, covered) = {
-                let state = member.core.log().state();
-                let is_pinning = middle.is_some_and(|middle| state.oldest_entry().is_some_and(|oldest| oldest < middle));
-                let covered = state.snapshot().and_then(|snapshot| snapshot.summary.last);
-                (is_pinning || state.entry_bytes() > SNAPSHOT_AFTER_BYTES, covered)
-            };
-            if is_long {
-                member.core.make_snapshot().await;
-                if let Some(covered) = covered {
-                    member.core.purge(covered.index).await;
+        let is_pressed = self.log.is_pressed();
+        for Member { core, .. } in self.members() {
+            let (most, covered) = {
+                let state = core.log().state();
+                let most = most_entry_bytes(is_pressed, state.snapshot().map_or(0, |snapshot| snapshot.bytes.len()));
+                if state.entry_bytes() <= most {
+                    continue;
                 }
+                (most, state.snapshot().and_then(|snapshot| snapshot.summary.last))
+            };
+            if let Some(covered) = covered {
+                core.purge(covered.index).await;
+            }
+            // Entries that are not applied would not be covered, however often it is made.
+            let applied = core.status().applied;
+            if applied.is_some_and(|applied| core.log().state().coverable_bytes(applied.index) > most) {
+                core.make_snapshot().await;
             }
         }
     }
+}
+
+/// Bytes of entries that a group may keep. A snapshot is written as a whole, however little it covers: it has to be worth it.
+fn most_entry_bytes(is_pressed: bool, snapshot_bytes: usize) -> usize {
+    let least = if is_pressed { EARLY_SNAPSHOT_BYTES } else { SNAPSHOT_AFTER_BYTES };
+    least.max(snapshot_bytes / MAX_REWRITES)
 }

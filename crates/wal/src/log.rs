@@ -171,6 +171,11 @@ impl Wal {
         self.inner.state.lock().live[0].header.first_lsn
     }
 
+    /// Where the log would begin without its oldest segment; none if it has no other.
+    pub fn second_segment_lsn(&self) -> Option<Lsn> {
+        self.inner.state.lock().live.get(1).map(|second| second.header.first_lsn)
+    }
+
     /// Whether the log's file system is full: what is queued is not durable before there is room.
     pub fn waits_for_room(&self) -> bool {
         self.inner.state.lock().waits_for_room

@@ -34,6 +34,10 @@ impl GroupLog {
         GroupLog { log, group, state }
     }
 
+    pub(crate) fn id(&self) -> GroupId {
+        self.group
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, GroupState> {
         self.state.lock()
     }
@@ -92,6 +96,16 @@ impl GroupLog {
 
     /// Keeps a snapshot; durable when this returns. Its room is claimed.
     pub(crate) async fn save_snapshot(&self, snapshot: Snapshot) -> Result<(), AppendError> {
+        {
+            let _turn = self.log.inner.writing_snapshot.lock().await;
+            self.write_snapshot(snapshot).await?;
+        }
+        self.log.inner.untidy.notify_one();
+        Ok(())
+    }
+
+    /// Writes a snapshot. One at a time does: if several lay across each other, all would have to be said again before a segment got free.
+    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), AppendError> {
         let number = self.state.lock().number_snapshot();
         let unfinished = Unfinished { state: &self.state, number };
         let (bytes, checksum) = (snapshot.bytes.len() as u64, snapshot_checksum(&snapshot.bytes));
@@ -108,44 +122,44 @@ impl GroupLog {
         self.write(Change::SnapshotEnd { number }, |_, _| {}).await?.await?;
         self.state.lock().end_snapshot(number, snapshot);
         drop(unfinished);
-        self.log.inner.untidy.notify_one();
         Ok(())
     }
 
-    /// Says again, at the log's end, all that the group needs. Durable when this returns.
-    pub(super) async fn say_again(&self) -> Result<(), AppendError> {
-        let snapshot = self.state.lock().snapshot().cloned();
-        if let Some(snapshot) = snapshot {
-            self.save_snapshot(snapshot).await?;
+    /// Says again, at the log's end, what the group needs of the records before `before`. Durable when a later record is.
+    pub(super) async fn say_again(&self, before: Lsn) -> Result<(), AppendError> {
+        {
+            let _turn = self.log.inner.writing_snapshot.lock().await;
+            let snapshot = self.state.lock().snapshot_before(before).cloned();
+            if let Some(snapshot) = snapshot {
+                self.write_snapshot(snapshot).await?;
+            }
         }
         let mut next = Some(0);
         while let Some(index) = next {
             let room = self.log.inner.wal.reserve(LONGEST_RECORD_BYTES).await?;
-            next = self.say_entries_again(room, index)?;
+            next = self.say_entries_again(room, index, before)?;
         }
         let room = self.log.inner.wal.reserve(2 * RECORD_OVERHEAD_BYTES).await?;
-        let purge = {
+        {
             let mut state = self.state.lock();
-            let note = |state: &mut GroupState, lsn| state.moved_purge(lsn);
-            state.purged().map(|last| self.write_now(room, &mut state, Change::Purge { last }, note)).transpose()?
-        };
-        let room = self.log.inner.wal.reserve(2 * RECORD_OVERHEAD_BYTES).await?;
-        let vote = {
-            let mut state = self.state.lock();
-            let Some(vote) = state.vote() else { return Ok(()) };
-            self.write_now(room, &mut state, Change::Vote(vote), |state, lsn| state.set_vote(vote, lsn))?
-        };
-        if let Some(purge) = purge {
-            purge.await?;
+            if let Some(last) = state.purge_before(before) {
+                self.write_now(room, &mut state, Change::Purge { last }, |state, lsn| state.moved_purge(lsn))?;
+            }
         }
-        vote.await.map(drop)
+        let room = self.log.inner.wal.reserve(2 * RECORD_OVERHEAD_BYTES).await?;
+        let mut state = self.state.lock();
+        if let Some(vote) = state.vote_before(before) {
+            self.write_now(room, &mut state, Change::Vote(vote), |state, lsn| state.set_vote(vote, lsn))?;
+        }
+        Ok(())
     }
 
-    /// Writes the entries from `index` on that fit one record, as they are at this moment. Returns where to go on.
-    fn say_entries_again(&self, room: Reservation, index: u64) -> Result<Option<u64>, AppendError> {
+    /// Writes the entries from `index` on that stand before `before` and fit one record, as they are at this moment. Returns where to go on.
+    fn say_entries_again(&self, room: Reservation, index: u64, before: Lsn) -> Result<Option<u64>, AppendError> {
         let mut state = self.state.lock();
-        let Some(first) = state.next_index(index) else { return Ok(None) };
-        let entries = state.entries(first..u64::MAX, MAX_BATCH_BYTES);
+        let Some(old) = state.entries_before(index, before) else { return Ok(None) };
+        let first = old.start;
+        let entries = state.entries(old, MAX_BATCH_BYTES);
         let end = first + entries.len() as u64;
         let range = Range { start: LogIndex(first), end: LogIndex(end) };
         let change = Change::Entries { committed: state.committed(), entries };

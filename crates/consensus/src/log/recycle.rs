@@ -7,14 +7,17 @@
 //!   4 segments before the floor are free
 //! ```
 //!
-//! A quiet group would pin its records for ever. When the log has grown to much more than its contents need, groups whose oldest
-//! record lies in its older half say what they need again.
+//! A quiet group would pin its records for ever. When the log has more segments than it should for what its contents need ([`Bounds`]), what
+//! is needed of the oldest segment is said again at the log's end, and then of the next one. Segment after segment, because little room is
+//! enough for that; and what was said again is not touched before the floor has gone once around.
+//!
+//! [`Bounds`]: super::bounds::Bounds
 
 use wal::{AppendError, Lsn};
 
 use super::{BaseError, GroupLog, SharedLog};
 use crate::id::GroupId;
-use crate::limits::{HOUSEKEEPING_INTERVAL, SLACK_SEGMENTS};
+use crate::limits::HOUSEKEEPING_INTERVAL;
 use crate::record::Change;
 
 /// The log could not be tidied up; it goes on growing.
@@ -44,66 +47,55 @@ impl SharedLog {
         }
     }
 
-    /// Gives up what nobody needs.
+    /// Gives up what nobody needs, and as many of the oldest segments as the log has too many.
     pub(crate) async fn tidy_up(&self) -> Result<(), TidyError> {
         let _alone = self.inner.tidying.lock().await;
-        self.measure();
-        if self.inner.wal.live_segment_count() < 2 {
-            return Ok(());
-        }
+        // What this call says again it does not say once more: whatever happens, it comes to an end.
+        let end = self.inner.wal.durable_lsn().next();
         self.give_up().await?;
-        if self.is_overgrown() {
-            for group in self.pinning() {
-                // Without room a snapshot must free some first.
-                let bytes = group.state().live_bytes();
-                let Some(_claim) = self.claim_for_snapshot(bytes) else { continue };
-                group.say_again().await?;
+        self.measure();
+        while self.is_overgrown() {
+            let second = self.inner.wal.second_segment_lsn().filter(|second| *second <= end);
+            let Some(second) = second else { return Ok(()) };
+            for group in self.pinning(second) {
+                let bytes = group.state().bytes_before(second);
+                let Some(_claim) = self.claim_for_saying_again(bytes) else { return Ok(()) };
+                group.say_again(second).await?;
             }
-            self.give_up().await?;
+            if !self.give_up().await? {
+                // Somebody writes a snapshot there, which takes its time.
+                return Ok(());
+            }
+            self.measure();
         }
         Ok(())
     }
 
-    async fn give_up(&self) -> Result<(), TidyError> {
-        let (first, next) = (self.inner.wal.first_lsn().0, self.inner.wal.durable_lsn().next());
-        let floor = self.floor().map_or(next, |(floor, _)| floor);
-        // A step that frees no segment costs a mark and a write of the base for nothing.
-        let step = (next.0 - first) / (4 * self.inner.wal.live_segment_count() as u64);
-        if floor.0 < self.inner.base.keep_from().0 + step.max(1) {
-            return Ok(());
+    /// Frees the segments that hold nothing that is needed. Whether there were any.
+    async fn give_up(&self) -> Result<bool, TidyError> {
+        let Some(second) = self.inner.wal.second_segment_lsn() else { return Ok(false) };
+        // Looked at before the floor: a group's first record may become durable in between.
+        let next = self.inner.wal.durable_lsn().next();
+        let floor = self.floor().unwrap_or(next);
+        if floor < second {
+            return Ok(false);
         }
         self.append(GroupId::default(), Change::Mark).await?.await?;
         self.inner.base.store(floor).await?;
         self.inner.wal.truncate_before(floor);
-        Ok(())
+        Ok(true)
     }
 
-    /// The oldest record that any group needs, and the bytes that all of them need.
-    fn floor(&self) -> Option<(Lsn, usize)> {
+    /// The oldest record that any group needs.
+    fn floor(&self) -> Option<Lsn> {
         let groups = self.inner.groups.lock();
-        let states = groups.values().map(|state| state.lock());
-        let needed = states.filter_map(|state| state.floor().map(|floor| (floor, state.live_bytes())));
-        needed.reduce(|left, right| (left.0.min(right.0), left.1 + right.1))
+        groups.values().filter_map(|state| state.lock().floor()).min()
     }
 
-    fn is_overgrown(&self) -> bool {
-        let live_bytes = self.floor().map_or(0, |(_, bytes)| bytes as u64);
-        let needed = live_bytes.div_ceil(self.inner.segment_bytes) as usize;
-        // A log with little room is tidied up before proposals have to be refused.
-        let most = (2 * needed + SLACK_SEGMENTS).min(self.inner.most_segments / 2);
-        self.inner.wal.live_segment_count() > most
-    }
-
-    /// Groups whose oldest record stands in the older half of the log.
-    fn pinning(&self) -> Vec<GroupLog> {
-        let middle = self.middle();
+    /// Groups that need a record before `before`.
+    fn pinning(&self, before: Lsn) -> Vec<GroupLog> {
         let groups = self.inner.groups.lock();
-        let pins = groups.iter().filter(|(_, state)| state.lock().floor().is_some_and(|floor| floor < middle));
+        let pins = groups.iter().filter(|(_, state)| state.lock().floor().is_some_and(|floor| floor < before));
         pins.map(|(group, state)| GroupLog::new(self.clone(), *group, state.clone())).collect()
-    }
-
-    /// Where the younger half of the log begins.
-    pub(crate) fn middle(&self) -> Lsn {
-        Lsn(self.inner.wal.first_lsn().0.midpoint(self.inner.wal.durable_lsn().0))
     }
 }

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, checksum};
+use disk::BLOCK_BYTES;
 use wal::Lsn;
 
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId};
-use crate::limits::MAX_SNAPSHOT_BYTES;
+use crate::limits::{MAX_SNAPSHOT_BYTES, SNAPSHOT_PIECE_BYTES};
 use crate::record::{Change, Content, Entry, SnapshotSummary, Vote};
 
 /// A snapshot with its contents.
@@ -116,6 +117,21 @@ impl GroupState {
         self.entry_bytes + self.snapshot().map_or(0, |snapshot| snapshot.bytes.len())
     }
 
+    /// Bytes that these contents take in the log when they are said again, at most: records of long pieces are written each by itself, and so are
+    /// the beginning and the end of a snapshot, what is left of it and of the entries, and the rest. A write takes whole blocks.
+    pub(crate) fn needed_bytes(&self) -> u64 {
+        const SHORT_WRITES: usize = 5;
+        let writes = self.live_bytes() / SNAPSHOT_PIECE_BYTES + SHORT_WRITES;
+        (self.live_bytes() + writes * BLOCK_BYTES) as u64
+    }
+
+    /// Bytes of entries that a snapshot of the state after `applied` would cover, and the newest one does not.
+    pub(crate) fn coverable_bytes(&self, applied: LogIndex) -> usize {
+        let covered = self.snapshot().and_then(|snapshot| snapshot.summary.last).map_or(0, |last| last.index.0 + 1);
+        let coverable = self.entries.range(covered..(applied.0 + 1).max(covered));
+        coverable.map(|(_, held)| held.entry.bytes()).sum()
+    }
+
     /// The position of the last entry, purged ones included.
     pub(crate) fn last(&self) -> Option<LogPosition> {
         self.entries.values().next_back().map(|held| held.entry.position).or(self.purged())
@@ -212,16 +228,43 @@ impl GroupState {
         self.unfinished.remove(&number);
     }
 
-    /// The oldest record with an entry that is needed. Entries that were written again lie out of order.
-    pub(crate) fn oldest_entry(&self) -> Option<Lsn> {
-        self.entries.values().map(|held| held.lsn).min()
-    }
-
     /// The oldest record that this group needs.
     pub(crate) fn floor(&self) -> Option<Lsn> {
         let single =
             [self.vote.map(|held| held.lsn), self.purged.map(|held| held.lsn), self.snapshot.as_ref().map(|held| held.lsn)];
-        single.into_iter().chain([self.oldest_entry(), self.unfinished.values().min().copied()]).flatten().min()
+        // Entries that were written again lie out of order.
+        let oldest_entry = self.entries.values().map(|held| held.lsn).min();
+        single.into_iter().chain([oldest_entry, self.unfinished.values().min().copied()]).flatten().min()
+    }
+
+    /// The snapshot, if it begins before `before`.
+    pub(crate) fn snapshot_before(&self, before: Lsn) -> Option<&Snapshot> {
+        self.snapshot.as_ref().filter(|held| held.lsn < before).map(|held| &held.value)
+    }
+
+    /// The first entries at or after `index` that stand before `before` and follow each other.
+    pub(crate) fn entries_before(&self, index: u64, before: Lsn) -> Option<Range<u64>> {
+        let mut from = self.entries.range(index..);
+        let first = from.find(|(_, held)| held.lsn < before).map(|(index, _)| *index)?;
+        let next = self.entries.range(first..).find(|(_, held)| held.lsn >= before).map(|(index, _)| *index);
+        Some(first..next.unwrap_or(u64::MAX))
+    }
+
+    /// What was purged, if that stands before `before`.
+    pub(crate) fn purge_before(&self, before: Lsn) -> Option<LogPosition> {
+        self.purged.filter(|held| held.lsn < before).map(|held| held.value)
+    }
+
+    /// The vote, if it stands before `before`.
+    pub(crate) fn vote_before(&self, before: Lsn) -> Option<Vote> {
+        self.vote.filter(|held| held.lsn < before).map(|held| held.value)
+    }
+
+    /// Bytes of what stands before `before`, of a snapshot all if it begins there.
+    pub(crate) fn bytes_before(&self, before: Lsn) -> usize {
+        let snapshot = self.snapshot_before(before).map_or(0, |snapshot| snapshot.bytes.len());
+        let entries = self.entries.values().filter(|held| held.lsn < before).map(|held| held.entry.bytes());
+        snapshot + entries.sum::<usize>()
     }
 
     /// Takes in one record while the log is read.
@@ -313,11 +356,6 @@ impl GroupState {
     /// Whether nothing is known of the group.
     pub(crate) fn is_empty(&self) -> bool {
         self.vote.is_none() && self.entries.is_empty() && self.snapshot.is_none() && self.purged.is_none()
-    }
-
-    /// The first entry at or after `index`.
-    pub(crate) fn next_index(&self, index: u64) -> Option<u64> {
-        self.entries.range(index..).next().map(|(index, _)| *index)
     }
 
     /// Entries in `range` now stand in record `lsn`.

@@ -84,7 +84,7 @@ impl Inner {
                 self.must_write()?;
                 // Held until all of it is in the log; a piece asks for nothing but whether it is worth while.
                 let bytes = usize::try_from(snapshot.bytes).unwrap_or(usize::MAX / 4);
-                let Some(_claim) = self.log.claim_for_snapshot(bytes.min(MAX_SNAPSHOT_BYTES)) else {
+                let Some(_claim) = self.log.claim_for_sent_snapshot(member.core.log(), bytes.min(MAX_SNAPSHOT_BYTES)) else {
                     return Err(self.log_is_full());
                 };
                 match self.inbox.take(group, snapshot, offset, &piece.0).map_err(|error| error.to_string())? {

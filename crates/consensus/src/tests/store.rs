@@ -31,6 +31,8 @@ pub(super) enum Command {
     },
     /// Appends so many bytes to the ballast.
     Ballast(Vec<u8>),
+    /// Changes nothing, in so many bytes.
+    Noise(Vec<u8>),
 }
 
 impl Command {
@@ -91,6 +93,7 @@ impl StateMachine for Store {
                 self.ballast.extend(bytes);
                 Outcome::Written
             }
+            Command::Noise(_) => Outcome::Written,
         })
     }
 
