@@ -37,6 +37,7 @@ use format::entry::{Entry, EntryState};
 use format::manifest::Manifest;
 use format::name_entry::Row;
 use format::record::Space;
+use format::replicas::Places;
 use format::run_index::RunId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -62,6 +63,8 @@ pub enum OpenError {
     Table(#[from] TableError),
     #[error("reading what the last checkpoint wrote: {0}")]
     Checkpoint(#[source] EngineError),
+    #[error("what the last checkpoint wrote is lost with a device that is gone for good: {0}")]
+    CheckpointLost(#[source] EngineError),
     #[error("walking the log of device {device}: {detail}")]
     Walk { device: DeviceId, detail: String },
     #[error("rolling forward: {0}")]
@@ -122,13 +125,9 @@ impl LogStore {
             check_form(&config)?;
         }
         let manifest = load_manifest(&config, &*manifests)?;
-        let opened: Vec<DeviceId> = devices.iter().map(|device| device.id()).collect();
-        let is_gone = |device: &DeviceId| !opened.contains(device) && !missing.contains(device);
-        let may_be_lost = manifest.start.iter().any(|(device, _)| is_gone(device))
-            || manifest.tables.iter().any(|table| table.devices.iter().any(is_gone));
         let (again, disks, anew) = (manifests.clone(), devices.clone(), setup.clone());
         match LogStore::open_from(manifest.clone(), config.clone(), env.clone(), manifests, devices, missing, setup).await {
-            Err(OpenError::Checkpoint(error @ EngineError::Unavailable { .. })) if may_be_lost => {
+            Err(OpenError::CheckpointLost(error)) => {
                 tracing::error!(%error, "the checkpoint was lost with a device that is gone for good: reading all logs from their starts");
                 LogStore::open_from(without_checkpoint(manifest), config, env, again, disks, missing, anew).await
             }
@@ -174,7 +173,8 @@ impl LogStore {
         let holds_back = inner.remembered.holds_back();
         if let Err(error) = inner.load_runs().await {
             if missing.is_empty() {
-                return Err(OpenError::Checkpoint(error));
+                let is_lost = matches!(error, EngineError::Unavailable { .. }) && inner.has_lost_frames(&known).await;
+                return Err(if is_lost { OpenError::CheckpointLost(error) } else { OpenError::Checkpoint(error) });
             }
             // Nothing is written, so there is nothing to record and nothing to do in the background.
             tracing::error!(%error, "the checkpoint can't be read while a device is missing: everything waits for it");
@@ -397,6 +397,24 @@ impl Inner {
     async fn load_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
         self.load_runs_of(&mut state).await
+    }
+
+    /// Whether a part of the checkpoint stands on devices alone that are gone for good: not among the `known` ones. What can't be read just now is not lost:
+    /// without the checkpoint, deleted objects of which the logs still have a version would be back.
+    async fn has_lost_frames(&self, known: &BTreeSet<DeviceId>) -> bool {
+        let is_lost = |places: &Places| places.as_slice().iter().all(|place| !known.contains(&place.device));
+        let runs = self.checkpoints.lock().await.manifest.runs.clone();
+        for summary in runs {
+            if summary.index.iter().any(|piece| is_lost(&piece.places)) {
+                return true;
+            }
+            if let Ok(run) = Run::open(self, summary).await
+                && run.frames().any(|(places, _)| is_lost(&places))
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// For a gateway that joins: reads the manager's manifest and its runs, if it is of this epoch or later; false if it is not yet.

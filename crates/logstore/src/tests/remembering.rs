@@ -1,5 +1,6 @@
 //! What a start remembers for the next one (docs/rfd/0004): a key may be unavailable, never old.
 
+use super::healing::on_disk;
 use super::support::{BUCKET, MemoryManifests, Rig, attributes, key, simulate};
 use crate::{LogStore, OpenError};
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use types::DeviceId;
 
 const ONE: DeviceId = DeviceId(1);
 const TWO: DeviceId = DeviceId(2);
+const ZONE_BYTES: u64 = 1024 * 1024;
 
 /// How a start ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -200,6 +202,48 @@ fn a_checkpoint_that_is_lost_with_a_device_is_made_anew_of_the_logs() {
             put(&store, &format!("more-{round}"), "more").await;
             end(&mut rig, store, End::Close).await;
         }
+    });
+}
+
+/// What is deleted may stand in the logs still, and the checkpoint alone says that it is.
+#[test]
+fn a_checkpoint_that_cant_be_read_for_a_moment_is_not_given_up() {
+    simulate(async {
+        let mut rig = Rig::new(17, 3, 32, ZONE_BYTES).await;
+        // A device is gone for good, and known to the manifest for ever.
+        let store = rig.open().await;
+        end(&mut rig, store, End::Close).await;
+        let store = rig.open_forgetting(&[TWO]).await;
+        put(&store, "deleted", "content").await;
+        store.delete(&key("deleted"), Condition::None).await.unwrap();
+        put(&store, "key", "content").await;
+        end(&mut rig, store, End::Close).await;
+        // The next start walks from behind this run.
+        let store = rig.open_forgetting(&[TWO]).await;
+        put(&store, "late", "content").await;
+        end(&mut rig, store, End::Close).await;
+        let run = rig.manifests.installed().runs[0].index[0].places;
+        let mut refused = 0;
+        // Others read there before the run is loaded.
+        for skip in 0..8 {
+            for place in run.as_slice() {
+                let at = on_disk(*place, ZONE_BYTES);
+                let once = FaultRule { skip, times: 1, ..FaultRule::always_in(at..at + 1, Operation::Read, Fault::Fail) };
+                rig.disks[place.device.0 as usize - 1].add_rule(once);
+            }
+            match rig.try_open_forgetting(&[TWO]).await {
+                Ok(store) => {
+                    assert_eq!(get(&store, "deleted").await, None);
+                    end(&mut rig, store, End::Crash).await;
+                }
+                Err(OpenError::Checkpoint(EngineError::Unavailable { .. })) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            rig.disks.iter().for_each(|disk| disk.clear_faults());
+        }
+        assert!(refused > 0, "the run is read at each start");
+        let store = rig.open_forgetting(&[TWO]).await;
+        assert_eq!((get(&store, "deleted").await, get(&store, "key").await.as_deref()), (None, Some("content")));
     });
 }
 

@@ -194,7 +194,11 @@ impl Rig {
 
     /// Opens the engine after a person has said that these devices are gone for good.
     pub async fn open_forgetting(&self, gone: &[DeviceId]) -> LogStore {
-        self.open_among(gone, &[]).await.unwrap()
+        self.try_open_forgetting(gone).await.unwrap()
+    }
+
+    pub async fn try_open_forgetting(&self, gone: &[DeviceId]) -> Result<LogStore, OpenError> {
+        self.open_among(gone, &[]).await
     }
 
     async fn open_among(&self, without: &[DeviceId], missing: &[DeviceId]) -> Result<LogStore, OpenError> {
