@@ -281,6 +281,11 @@ impl MaintenanceUnit {
         self.space.is_unused(device, first_block, blocks)
     }
 
+    /// Granted blocks of a device in which nothing is, in runs as long as a grant at most: first block, blocks.
+    pub fn unused_blocks(&self, device: DeviceId) -> impl Iterator<Item = (u32, u32)> {
+        self.space.unused(device)
+    }
+
     /// Bulks that the unit has given up and of which it does not know that the manager has them: device and first block.
     pub fn released(&self) -> &BTreeSet<(DeviceId, u32)> {
         self.space.released()

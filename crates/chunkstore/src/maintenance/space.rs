@@ -142,6 +142,12 @@ impl Space {
         runs(self.blocks.keys().copied())
     }
 
+    /// Blocks of a device in which nothing is, in runs: first block, blocks.
+    pub fn unused(&self, device: DeviceId) -> impl Iterator<Item = (u32, u32)> {
+        let is_unused = |place: &BlockPlace| self.blocks[place] == Use::default();
+        runs(self.blocks_from(device, 0).filter(is_unused)).into_iter().map(|(_, first, blocks)| (first, blocks))
+    }
+
     /// What is held in each block: bytes and entries.
     pub fn uses(&self) -> impl Iterator<Item = (BlockPlace, u32, u16)> {
         self.blocks.iter().map(|(place, used)| (*place, used.bytes, used.entries))

@@ -5,6 +5,7 @@
 //!   open:    few empty blocks ─► manager grants a bulk ─► Grant ─► the unit has it
 //!   closed:  a bulk is empty ─► Release ─► the unit has it no more ─► manager takes it back ─► Released ─► nobody remembers
 //!            a relocation finds no room ─► as an open one
+//!            a device is lost ─► Release of what nothing is in ─► Released
 //! ```
 //!
 //! A bulk that was released is not told again until the manager has it. Should it come to be granted to two shards all the same, by a copy of the
@@ -54,6 +55,9 @@ impl UnitMember {
             if !record.is_open && leading.looks_for_idle(now) {
                 let idle = state.volumes().flat_map(|volume| idle_bulks(unit, volume));
                 todo.commands.extend(idle);
+                let lost = leading.leader.lost().devices();
+                todo.commands
+                    .extend(unit.devices().filter(|device| lost.contains(device)).flat_map(|device| lost_blocks(unit, device)));
             }
             todo.released.extend(unit.released());
             Some(todo)
@@ -140,4 +144,9 @@ fn idle_bulks<'a>(unit: &'a MaintenanceUnit, volume: &'a VolumeRecord) -> impl I
         bulk.blocks <= empty && unit.is_unused(device, bulk.first_block, bulk.blocks)
     });
     bulks.map(move |Bulk { first_block, blocks, .. }| ChunkCommand::Release { device, first_block, blocks })
+}
+
+/// Releases of what is not needed on a device that is lost: the manager has no bulks of it any more.
+fn lost_blocks(unit: &MaintenanceUnit, device: DeviceId) -> impl Iterator<Item = ChunkCommand> + '_ {
+    unit.unused_blocks(device).map(move |(first_block, blocks)| ChunkCommand::Release { device, first_block, blocks })
 }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use format::chunk_command::ChunkCommand;
+use manager::DeviceState;
 use types::DeviceId;
 
 use super::short::Cluster;
 use super::{CAPACITY, Rig, SHARD, place};
-use crate::limits::{IDLE_LOOK, STOCK_AGE};
+use crate::limits::{IDLE_LOOK, LOSS_WAIT, STOCK_AGE};
 use crate::maintenance::Refusal;
 use crate::message::NodeAnswer;
-use crate::protocol::UnitAnswer;
+use crate::protocol::{UnitAnswer, UnitRequest};
 
 impl Rig {
     async fn close(&self) {
@@ -51,6 +52,26 @@ async fn what_is_freed_in_a_shard_that_was_not_full_comes_back() {
         rig.env.sleep(2 * IDLE_LOOK + STOCK_AGE).await;
         assert_eq!((rig.bulks(), rig.room(place(1, 0))), (0, None));
     }
+}
+
+/// They stayed in the memory of its members, and in each snapshot.
+#[tokio::test(start_paused = true)]
+async fn blocks_of_a_forgotten_device_are_forgotten() {
+    let mut rig = Rig::new(26).await;
+    rig.apply(ChunkCommand::Grant { device: DeviceId(2), first_block: 0, blocks: 4 }).await;
+    let gone = rig.chunk(place(2, 1)).await;
+    rig.manager.set_device_state(DeviceId(2), DeviceState::Failed).await.expect("a device");
+    rig.manager.remove_device(DeviceId(2)).await.expect("it has failed");
+    let blocks = |rig: &Rig| (0..4).filter(|block| rig.room(place(2, *block)).is_some()).collect::<Vec<u32>>();
+    rig.env.sleep(LOSS_WAIT + 2 * IDLE_LOOK).await;
+    assert_eq!(blocks(&rig), [0, 1, 2, 3], "an open shard needs what it has");
+    rig.close().await;
+    rig.env.sleep(2 * IDLE_LOOK).await;
+    assert_eq!(blocks(&rig), [1], "a chunk that is lost is still there");
+    assert_eq!(rig.member.answer(UnitRequest::Revoke(gone)).await, UnitAnswer::Done);
+    rig.env.sleep(2 * IDLE_LOOK).await;
+    let rest = rig.group.look(|machine| (machine.unit().devices().count(), machine.unit().released().len()));
+    assert_eq!((blocks(&rig), rest), (Vec::new(), (0, 0)));
 }
 
 /// A put that had been registered by then ends as any other.
