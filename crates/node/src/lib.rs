@@ -36,6 +36,7 @@ mod replaced;
 mod roles;
 mod settle;
 mod stopped;
+mod under_way;
 mod vitals;
 
 #[cfg(test)]

@@ -72,7 +72,13 @@ pub struct Node {
 }
 
 /// A task that ends with what holds this.
-pub(crate) struct Ending(tokio::task::JoinHandle<()>);
+pub(crate) struct Ending(pub tokio::task::JoinHandle<()>);
+
+impl Ending {
+    pub fn has_ended(&self) -> bool {
+        self.0.is_finished()
+    }
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -337,7 +343,7 @@ impl OpenNode {
             (TARGETS, Arc::new(TargetService::new(&env, targets)) as Arc<dyn Service>),
             (GATEWAYS, Arc::new(GatewayService(weak())) as Arc<dyn Service>),
             (SETTLINGS, Arc::new(SettleService(weak())) as Arc<dyn Service>),
-            (REMOVALS, Arc::new(RemovalService(weak())) as Arc<dyn Service>),
+            (REMOVALS, Arc::new(RemovalService::new(weak())) as Arc<dyn Service>),
         ]);
         late.extend(of_chunks);
         assert!(services.0.set(late).is_ok(), "a node starts once");

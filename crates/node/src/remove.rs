@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Each step may be the last one that is done; asked again, what is left is done. The record of the node goes last, because its name
-//! leads to everything else.
+//! leads to everything else. A removal goes on when who asked has given up, and who asks again meanwhile waits for its end: to look for
+//! what would be lost may take longer than anybody waits.
 
 use crate::inquiry::verdict;
 use crate::node::Inner;
+use crate::under_way::UnderWay;
 use crate::{CELL, PINGS, REMOVALS};
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
@@ -26,7 +28,7 @@ use types::{DeviceId, GatewayId, NodeIdentity};
 /// The version that is written; 1: of nodes only.
 const REMOVAL_VERSION: u8 = 2;
 
-/// How long a node takes over a removal at most: it looks through its index, and reads the chunk list of each large object.
+/// How long who asks for a removal waits for it at most: the node looks through its index, and reads the chunk list of each large object.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(300);
 /// How long a node that is to be removed may take to answer.
 const WHO_PATIENCE: Duration = Duration::from_secs(1);
@@ -39,7 +41,7 @@ const VIEW_LOOK: Duration = Duration::from_millis(50);
 const DOES_NOT_SERVE: &str = "this node's gateway does not serve at present: ask another node";
 
 /// What is to be removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removed {
     /// A node, by its name, with all its devices; or, by its address, one whose join ended half-way.
     Node(String),
@@ -47,17 +49,31 @@ pub enum Removed {
 }
 
 /// Removes nodes and devices when it is asked to.
-pub(crate) struct RemovalService(pub Weak<Inner>);
+pub(crate) struct RemovalService {
+    node: Weak<Inner>,
+    under_way: UnderWay<(Removed, bool), Result<(), String>>,
+}
+
+impl RemovalService {
+    pub fn new(node: Weak<Inner>) -> RemovalService {
+        RemovalService { node, under_way: UnderWay::new() }
+    }
+}
 
 impl Service for RemovalService {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let node = self.0.upgrade().ok_or_else(|| Refusal::new("this node ends"))?;
+            let ends = || Refusal::new("this node ends");
+            let node = self.node.upgrade().ok_or_else(ends)?;
             let (what, force) = decode(&request.payload).ok_or_else(|| Refusal::new("not a question of removal"))?;
-            let removed = match what {
-                Removed::Node(name) => node.remove(&name, force).await,
-                Removed::Device(device) => node.forget_device(device, force).await,
+            let (env, key) = (node.env.clone(), (what.clone(), force));
+            let removal = async move {
+                match what {
+                    Removed::Node(name) => node.remove(&name, force).await,
+                    Removed::Device(device) => node.forget_device(device, force).await,
+                }
             };
+            let removed = self.under_way.outcome(&env, key, removal).await.ok_or_else(ends)?;
             Ok(removed.map_or_else(Bytes::from, |()| Bytes::new()))
         })
     }
