@@ -417,19 +417,14 @@ impl Inner {
         false
     }
 
-    /// For a gateway that joins: reads the manager's manifest and its runs, if it is of this epoch or later; false if it is not yet.
-    pub(crate) async fn load_newer_manifest(self: &Arc<Self>, epoch: Epoch) -> Result<bool, EngineError> {
-        let Some(bytes) = self.remembered.load() else { return Ok(epoch == Epoch::default()) };
-        let manifest = Manifest::decode(&bytes).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
-        if manifest.epoch < epoch {
-            return Ok(false);
-        }
+    /// For a gateway that joins: reads the manager's manifest and its runs.
+    pub(crate) async fn load_newest_manifest(self: &Arc<Self>) -> Result<(), EngineError> {
+        let Some(manifest) = self.newest_manifest()? else { return Ok(()) };
         let mut state = self.checkpoints.lock().await;
         self.remembered.adopt(&manifest).await;
         self.targets.set_covered(&manifest.start);
         state.manifest = manifest;
-        self.load_runs_of(&mut state).await?;
-        Ok(true)
+        self.load_runs_of(&mut state).await
     }
 
     async fn load_runs_of(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {

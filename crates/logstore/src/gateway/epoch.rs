@@ -26,8 +26,9 @@ impl Inner {
             self.epochs.drained(ended).await;
             return Ok(ended);
         };
-        self.check_leads()?;
+        // In this order: a view that came in between would have this gateway lead it, and nobody decided there is missed.
         let view = member.view().number();
+        self.check_leads()?;
         let next = {
             let mut heard = member.heard.lock();
             // No copy begins to move in the epoch that only this gateway has begun.

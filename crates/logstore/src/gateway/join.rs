@@ -8,7 +8,7 @@
 //! to this gateway as to everybody. Until it has all of that it has no lease and takes no client's write.
 
 use super::follow;
-use super::member::Member;
+use super::member::{Heard, Member};
 use crate::background;
 use crate::peers::Item;
 use crate::store::{Inner, LogStore};
@@ -29,6 +29,9 @@ impl LogStore {
         tokio::select! {
             biased;
             joined = inner.gather_maps(member) => joined,
+            () = member.until(|heard| heard.gives_up) => {
+                Err(EngineError::Unavailable { reason: "this gateway leads its cell without the maps that another one has".to_owned() })
+            }
             () = member.deposed() => Err(super::depose::deposed()),
         }
     }
@@ -40,15 +43,22 @@ impl Inner {
         // The newest: one that was merged since, without another epoch, names runs whose zones may be reset already, and it was told to those who
         // were members then.
         let epoch = loop {
-            member.progress.wait_for(|_| member.all_carried() && member.heard.lock().undecided.is_empty()).await;
+            let is_ready = |heard: &Heard| member.have_all_carried(heard) && heard.undecided.is_empty();
+            member.until(is_ready).await;
             let (view, epoch, installed) = {
                 let mut heard = member.heard.lock();
+                if !is_ready(&heard) {
+                    continue;
+                }
                 unsaved.append(&mut heard.unsaved);
                 let installed = heard.hello.values().filter_map(|(_, installed)| *installed).max().unwrap_or_default();
                 (heard.view, heard.greeted_with(), installed)
             };
-            let is_reached = self.remembered.reach().await.is_ok();
-            if is_reached && member.choose_checkpoint(view) && self.load_newer_manifest(installed).await? {
+            // Before it is chosen: from then on nothing here waits for a decision, which may be this gateway's to make.
+            let is_there = self.remembered.reach().await.is_ok()
+                && self.newest_manifest()?.map(|manifest| manifest.epoch).unwrap_or_default() >= installed;
+            if is_there && member.choose_checkpoint(view) {
+                self.load_newest_manifest().await?;
                 break epoch;
             }
             self.env.sleep(MANIFEST_LOOK).await;
@@ -64,8 +74,9 @@ impl Inner {
         // It has no write of an earlier epoch.
         let (view, epoch, staged) = (member.view().number(), self.epochs.present(), self.staged_now());
         member.push_to_all(&Item::EpochBegun { view, epoch, staged });
-        member.heard.lock().joining = false;
+        // First: who finds no task that applies moves takes this gateway for one that founds its cell.
         self.start_member_tasks(member);
+        member.heard.lock().joining = false;
         member.moved();
         Ok(())
     }
@@ -106,6 +117,10 @@ impl Inner {
         for name in unsaved.into_iter().filter(|name| name.entry.epoch > covered) {
             let entry = name.entry;
             let mut keys = self.shard(&entry.hash).lock();
+            // As leader it may have recovered the record itself, and have told all where it stands.
+            if keys.index().unsaved_epoch(&entry.hash).is_some_and(|epoch| epoch > entry.epoch) {
+                continue;
+            }
             let known = keys.index().newest(&entry.hash);
             match known {
                 Some(known) if known.order > entry.order => continue,

@@ -113,6 +113,8 @@ pub(crate) struct Heard {
     pub unsaved: Vec<NameEntry>,
     /// This gateway has been installed as one that joins, and has not finished.
     pub joining: bool,
+    /// It leads its view, joins, and another one has maps: it joins anew.
+    pub gives_up: bool,
     pub decided: BTreeSet<GatewayId>,
     pub recovered: BTreeSet<GatewayId>,
     /// The view in which this gateway, as leader, has had every member begin its epoch.
@@ -293,8 +295,12 @@ impl Member {
 
     /// Whether every other member of the view has told what it carries over.
     pub fn all_carried(&self) -> bool {
+        self.have_all_carried(&self.heard.lock())
+    }
+
+    /// The same of what was heard, for who has it locked.
+    pub fn have_all_carried(&self, heard: &Heard) -> bool {
         let view = self.view();
-        let heard = self.heard.lock();
         heard.view == view.number() && view.others().iter().all(|other| heard.carried.contains(other))
     }
 

@@ -58,10 +58,14 @@ impl Inner {
     ) -> Result<(), EngineError> {
         // Everybody has the view: what is told from here on finds its way into it.
         member.progress.wait_for(|_| member.all_carried()).await;
-        match self.has_joined() {
+        if member.has_chosen_checkpoint() {
+            // What others told of the records in its checkpoint, moves above all, it has when it has joined: nothing of that waits for this recovery.
+            member.until(|heard| !heard.joining).await;
             // Before it says that it has carried, a member tells which moves it knows of.
-            true => self.applied_all().await,
-            false => self.begin_beyond_checkpoints(member).await?,
+            self.applied_all().await;
+        } else {
+            self.leave_to_who_has_maps(member)?;
+            self.begin_beyond_checkpoints(member).await?;
         }
         let found = self.walk_logs(member, read).await?;
         for write in newest_of(&found, removed) {
@@ -180,8 +184,22 @@ impl Inner {
         member.moved();
     }
 
+    /// One that has chosen no checkpoint lacks what other members were told and have applied: it leads no recovery beside one that has. Fails, and the
+    /// gateway with it: it joins anew, and who has the maps leads the next view.
+    fn leave_to_who_has_maps(&self, member: &Member) -> Result<(), EngineError> {
+        let mut heard = member.heard.lock();
+        if heard.hello.values().all(|(_, installed)| installed.is_none()) {
+            return Ok(());
+        }
+        heard.gives_up = true;
+        drop(heard);
+        member.moved();
+        env::mark("gateway: a recovery left to who has the maps");
+        Err(EngineError::Unavailable { reason: "another gateway has the maps of the cell, and is to lead it".to_owned() })
+    }
+
     /// From where the checkpoint of the member ends that has come least far: what a newer one has, be it that a removed gateway has
-    /// written it down itself, that gateway may not have told to all. One that joins is not waited for: it has the newest checkpoint before it serves.
+    /// written it down itself, that gateway may not have told to all. Those that join, and have chosen none, have the newest before they serve.
     async fn walk_logs(&self, member: &Member, read: &[DeviceId]) -> Result<FoundRecords, EngineError> {
         let held = |device: &DeviceId| {
             let reason = || format!("device {device} was fenced, and this gateway has no hold on it yet");
@@ -193,7 +211,8 @@ impl Inner {
             heard.hello.values().filter_map(|(_, installed)| *installed).fold(self.remembered.epoch(), Epoch::min)
         };
         let own = self.checkpoints.lock().await.as_of(least);
-        let manifest = if member.has_chosen_checkpoint() { own } else { self.newest_manifest()?.unwrap_or(own) };
+        // Where nobody has chosen one, all are going to have the newest.
+        let manifest = if self.has_joined() { own } else { self.newest_manifest()?.unwrap_or(own) };
         let found = walk_all(&devices, &manifest).await.map_err(not_read)?;
         found.check_read(Some(&member.heard.lock().uncovered)).map_err(not_read)?;
         Ok(found)
@@ -220,27 +239,48 @@ impl Inner {
             env::mark("gateway: recovery passed over a write without its primary");
             return Ok(());
         };
-        let known = self.shard(&record.hash).lock().index().newest(&record.hash).filter(|known| known.order == order);
-        if known.is_none() && record.epoch <= self.remembered.covered() {
-            // The walk began further back, for a member that lags. What this gateway's checkpoint covers and its index lacks was replaced,
-            // perhaps by a delete that is forgotten.
-            return Ok(());
-        }
-        let places = match known {
-            // Published here: its copies are complete, and may have moved.
-            Some(known) => known.places,
-            None => self.make_missing(write, &base, order).await?,
-        };
-        let places = self.moved_places(&record.hash, order, places);
-        let entry = entry_of(record, order, places, base.frame_bytes, self.epochs.present());
-        let name = name_entry_of(record, entry)?;
-        self.step(&record.hash, Some(&name), |keys, out| {
-            keys.recover(entry, out);
-            if keys.holds(&entry) {
-                keys.held_names.insert(entry.write, name.clone());
+        let newest = || self.shard(&record.hash).lock().index().newest(&record.hash);
+        let is_covered = record.epoch <= self.remembered.covered();
+        let mut made = None;
+        loop {
+            let newest = newest();
+            if newest.is_some_and(|newest| newest.order > order) {
+                // All are told of what replaced it, by who wrote that or by this recovery. A member that is ahead may have forgotten that it was a delete.
+                return Ok(());
             }
-        });
-        Ok(())
+            let known = newest.filter(|known| known.order == order);
+            // A delete is harmless where it is known, and may be forgotten here and not heard of elsewhere.
+            let is_forgotten_delete = newest.is_none() && record.kind == RecordKind::Tombstone;
+            if known.is_none() && is_covered && !is_forgotten_delete {
+                // The walk began further back, for a member that lags. What this gateway's checkpoint covers and its index lacks was replaced,
+                // perhaps by a delete that is forgotten.
+                return Ok(());
+            }
+            let places = match (known, made) {
+                // Published here: its copies are complete, and may have moved.
+                (Some(known), _) => known.places,
+                (None, Some(made)) => made,
+                (None, None) => *made.insert(self.make_missing(write, &base, order).await?),
+            };
+            let places = self.moved_places(&record.hash, order, places);
+            let entry = entry_of(record, order, places, base.frame_bytes, self.epochs.present());
+            let name = name_entry_of(record, entry)?;
+            let is_told = self.step(&record.hash, Some(&name), |keys, out| {
+                // Another try of a recovery that has decided is made beside moves: what is told is where the record stands now.
+                let stands = keys.index().newest(&record.hash).filter(|now| now.order == order).map(|now| now.places);
+                if stands != known.map(|known| known.places) {
+                    return false;
+                }
+                keys.recover(entry, out);
+                if keys.holds(&entry) {
+                    keys.held_names.insert(entry.write, name.clone());
+                }
+                true
+            });
+            if is_told {
+                return Ok(());
+            }
+        }
     }
 
     /// Makes the copies that a write lacks, as far as devices take them; where all of them stand.

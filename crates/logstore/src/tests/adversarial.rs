@@ -1,5 +1,6 @@
 //! The adversarial cases of a cell, by name. What each has been seen to catch stands above it.
 
+mod behind;
 mod epochs;
 mod places;
 mod recovered;

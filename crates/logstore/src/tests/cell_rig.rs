@@ -272,11 +272,11 @@ impl CellRig {
 
     /// A new gateway joins; returns when it serves.
     pub async fn join(&self) -> LogStore {
-        self.join_by(self.manifests.clone()).await
+        self.join_by(self.manifests.clone()).await.unwrap()
     }
 
     /// One that has its own way to the manager.
-    pub async fn join_by(&self, manifests: Arc<dyn Manifests>) -> LogStore {
+    pub async fn join_by(&self, manifests: Arc<dyn Manifests>) -> Result<LogStore, EngineError> {
         let gateway = self.new_gateway();
         let mut members = self.manager.lock().view.members().to_vec();
         members.push(gateway);
@@ -290,8 +290,8 @@ impl CellRig {
             other.install(view.clone()).await;
         }
         self.streets.lend();
-        store.join().await.unwrap();
-        store
+        store.join().await?;
+        Ok(store)
     }
 
     /// The gateways that live, by their ids.
@@ -328,6 +328,17 @@ impl CellRig {
 
     /// The same, of gateways too that were removed before and are not decided.
     pub async fn remove_beside(&self, leaving: &[usize], undecided: &[GatewayId]) {
+        let (leader, view) = self.leave_out(leaving, undecided).await;
+        leader.recover(&view.undecided, view.table.devices()).await.unwrap();
+        for gateway in self.gateways().into_iter().filter(|gateway| view.view.contains(gateway.inner.me)) {
+            while !gateway.member_status().unwrap().decided.is_superset(&view.undecided) {
+                self.env.sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    /// The rest has a view without them, and its leader may begin to recover.
+    pub async fn leave_out(&self, leaving: &[usize], undecided: &[GatewayId]) -> (LogStore, CellView) {
         let members = self.manager.lock().view.members().to_vec();
         let removed: BTreeSet<GatewayId> = leaving.iter().map(|at| members[*at]).chain(undecided.iter().copied()).collect();
         let rest: Vec<GatewayId> = members.into_iter().filter(|gateway| !removed.contains(gateway)).collect();
@@ -340,12 +351,7 @@ impl CellRig {
         self.streets.lend();
         self.fence(&removed).await;
         let leader = self.streets.stores.lock()[&view.leader].clone();
-        leader.recover(&removed, view.table.devices()).await.unwrap();
-        for gateway in self.gateways().into_iter().filter(|gateway| rest.contains(&gateway.inner.me)) {
-            while !gateway.member_status().unwrap().decided.is_superset(&removed) {
-                self.env.sleep(Duration::from_millis(1)).await;
-            }
-        }
+        (leader, view)
     }
 
     /// From the next view on writes go to these devices.

@@ -279,7 +279,7 @@ fn who_joins_has_the_runs_of_a_merge_that_it_has_not_seen() {
         let leader = rig.gateways().remove(0);
         write_anew(&leader, &run).await.unwrap();
         let lagging = Lagging { manager: rig.manifests.clone(), seen: Mutex::new(before) };
-        let joined = rig.join_by(Arc::new(lagging)).await;
+        let joined = rig.join_by(Arc::new(lagging)).await.unwrap();
         let runs = |gateway: &LogStore| gateway.inner.names.layers().runs.iter().map(|run| run.id()).collect::<Vec<_>>();
         assert_eq!(runs(&joined), runs(&leader));
     });

@@ -1,0 +1,130 @@
+//! Members of which one has come further than another when gateways are removed: each loses something or brings something back without its rule.
+
+use super::epochs::joining_unreached;
+use super::{A_WHILE, CellRig, all_read, checkpoint, get, put, removing};
+use crate::LogStore;
+use crate::tests::support::{key, simulate};
+use engine::{Condition, ObjectEngine};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether the index has nothing of this name, not even that it was deleted.
+fn knows_nothing_of(gateway: &LogStore, name: &str) -> bool {
+    let hash = LogStore::object_hash(&key(name));
+    gateway.inner.shard(&hash).lock().index().newest(&hash).is_none()
+}
+
+/// Epochs that end without a checkpoint: a delete is forgotten by the first one that comes then.
+async fn end_two_epochs(leader: &LogStore) {
+    for _ in 0..2 {
+        leader.inner.end_epochs().await.unwrap();
+    }
+}
+
+/// The leader's writes were deleted. It dies when one member has its checkpoint, and has forgotten the delete, and the other one has not. Caught: a recovery that
+/// tells everything that it finds, though this gateway knows what replaced it.
+#[test]
+fn a_deleted_write_is_not_told_again_to_who_has_forgotten_the_delete() {
+    simulate(async {
+        let rig = CellRig::new(201, 3).await;
+        let [leader, behind, ahead] = &rig.gateways()[..] else { panic!("three gateways") };
+        leader.inner.background.stop().await;
+        put(leader, "key", "deleted").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        ahead.delete(&key("key"), Condition::None).await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        end_two_epochs(leader).await;
+        let begun = behind.inner.epochs.present();
+        let checkpoint = checkpoint(&rig, leader);
+        while behind.inner.epochs.present() == begun {
+            rig.env.sleep(Duration::from_micros(1)).await;
+        }
+        rig.hold(leader, behind, true);
+        checkpoint.await.unwrap().unwrap();
+        rig.env.sleep(A_WHILE).await;
+        assert!(knows_nothing_of(ahead, "key") && !knows_nothing_of(behind, "key"));
+        rig.kill(leader);
+        rig.remove(&[0]).await;
+        all_read(&rig, "key", None).await;
+    });
+}
+
+/// A gateway that is removed had deleted an object. The leader of the recovery has forgotten that, and another member has not heard how the delete ended. Caught: a
+/// recovery that passes over what its checkpoint covers and its index lacks, deletes too.
+#[test]
+fn a_delete_that_the_leader_has_forgotten_is_told_to_who_has_not_heard_of_it() {
+    simulate(async {
+        let rig = CellRig::new(202, 4).await;
+        let [leader, ahead, behind, deleting] = &rig.gateways()[..] else { panic!("four gateways") };
+        leader.inner.background.stop().await;
+        put(leader, "key", "deleted").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        deleting.delete(&key("key"), Condition::None).await.unwrap();
+        rig.hold(deleting, behind, true);
+        end_two_epochs(leader).await;
+        leader.inner.checkpoint().await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        assert!(knows_nothing_of(ahead, "key") && !knows_nothing_of(behind, "key"));
+        [leader, deleting].into_iter().for_each(|gateway| rig.kill(gateway));
+        rig.remove(&[0, 3]).await;
+        all_read(&rig, "key", None).await;
+    });
+}
+
+/// The leader dies, and the first one that is left joins, while one with a greater number has joined. Caught: a recovery by one that has no checkpoint beside one that has:
+/// it lacks what the other was told of moves, and walks from a checkpoint that the other may have passed over.
+#[test]
+fn who_has_no_checkpoint_leaves_the_recovery_to_who_has_one() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(188, 2).await);
+        let leader = rig.gateways().remove(0);
+        put(&leader, "old", "covered").await.unwrap();
+        for _ in 0..3 {
+            leader.inner.checkpoint().await.unwrap();
+        }
+        let (_, joining) = joining_unreached(&rig);
+        rig.env.sleep(A_WHILE).await;
+        let joined = rig.join().await;
+        let gateways = rig.gateways();
+        let [first, second, joiner, _] = &gateways[..] else { panic!("four gateways") };
+        put(&leader, "key", "acknowledged").await.unwrap();
+        // Nobody has been told yet how it ended.
+        [first, second].into_iter().for_each(|gateway| rig.kill(gateway));
+        let (led_by, view) = rig.leave_out(&[0, 1], &[]).await;
+        assert_eq!(led_by.inner.me, joiner.inner.me);
+        led_by.recover(&view.undecided, view.table.devices()).await.unwrap_err();
+        assert!(joining.await.unwrap().is_err(), "it joins anew");
+        rig.kill(joiner);
+        let undecided: Vec<_> = view.undecided.iter().copied().collect();
+        rig.remove_beside(&[0], &undecided).await;
+        assert_eq!(get(&joined, "key").await.as_deref(), Some("acknowledged"));
+        all_read(&rig, "key", Some("acknowledged")).await;
+    });
+}
+
+/// The leader that joins has chosen its checkpoint, and reads it while it is to recover. Caught: one that recovers before it has what it was told of.
+#[test]
+fn who_has_chosen_a_checkpoint_has_joined_before_it_recovers() {
+    simulate(async {
+        let rig = Arc::new(CellRig::new(203, 1).await);
+        let leader = rig.gateways().remove(0);
+        put(&leader, "key", "acknowledged").await.unwrap();
+        leader.inner.checkpoint().await.unwrap();
+        let joiner = rig.join().await;
+        let chosen = joiner.inner.member.as_ref().unwrap();
+        // As between its choice and the end of its reading.
+        chosen.heard.lock().joining = true;
+        put(&leader, "late", "acknowledged").await.unwrap();
+        rig.kill(&leader);
+        let removal = removing(&rig, &[0]);
+        rig.env.sleep(A_WHILE).await;
+        assert!(!removal.is_finished(), "it waits for its own maps");
+        chosen.heard.lock().joining = false;
+        chosen.moved();
+        removal.await.unwrap();
+        for name in ["key", "late"] {
+            assert_eq!(get(&joiner, name).await.as_deref(), Some("acknowledged"), "{name}");
+        }
+        all_read(&rig, "late", Some("acknowledged")).await;
+    });
+}
