@@ -1,5 +1,7 @@
 //! Why a node does not start.
 
+use types::DeviceId;
+
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -34,6 +36,11 @@ pub enum NodeError {
     Removed,
     #[error("noting that this node takes part: {0}")]
     Noting(String),
+    #[error(
+        "device {device} is served by node {node}: one of the two disks is a copy, or both nodes reach the same one. If it was carried over, stop {node} \
+         first, or start it without; a copy is erased by `trilith device format --overwrite`"
+    )]
+    Served { device: DeviceId, node: String },
     #[error("the manager: {0}")]
     State(String),
 }

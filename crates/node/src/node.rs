@@ -51,9 +51,9 @@ pub struct NodeOptions {
 
 /// A node that takes part in the manager, and has no devices yet.
 pub struct OpenNode {
-    env: Env,
-    callers: Callers,
-    manager: Arc<Manager>,
+    pub(crate) env: Env,
+    pub(crate) callers: Callers,
+    pub(crate) manager: Arc<Manager>,
     register: RegisterNode,
     roles: Roles,
     services: Arc<Services>,

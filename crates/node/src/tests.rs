@@ -12,6 +12,7 @@ mod hanging;
 mod histories;
 mod inquiry;
 mod joining;
+mod placed;
 mod readiness;
 mod remove;
 mod roles;

@@ -97,7 +97,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
-    let found = devices::open_of_node(env, settings, &manager, (cluster.id, opened.id()), disks).await?;
+    let found = devices::open_of_node(env, settings, &opened, cluster.id, disks).await?;
     let opened = opened.with_chunk_settings(settings.chunks);
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
     let root = root_of(env, settings, &manager).await?;

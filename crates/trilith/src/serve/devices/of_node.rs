@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use disk::Disk;
 use env::Env;
 use manager::{DeviceRecord, DeviceState, Manager};
+use node::OpenNode;
 use std::path::Path;
 use std::sync::Arc;
 use types::{ClusterId, DeviceId, NodeId};
@@ -16,13 +17,13 @@ use types::{ClusterId, DeviceId, NodeId};
 pub async fn open_of_node(
     env: &Env,
     settings: &Settings,
-    manager: &Manager,
-    (cluster, node): (ClusterId, NodeId),
+    node: &OpenNode,
+    cluster: ClusterId,
     disks: Vec<NamedDisk>,
 ) -> anyhow::Result<Vec<Arc<Device>>> {
     // Before anything is written to one of them.
-    identities(&disks).await?;
-    let mut devices = Vec::new();
+    node.refuse_served(&identities(&disks).await?).await?;
+    let (manager, mut devices) = (node.manager(), Vec::new());
     for named in disks {
         let (path, disk) = (&named.path, named.made(env, settings).await?);
         let mut is_new = false;
@@ -31,7 +32,7 @@ pub async fn open_of_node(
         let device = loop {
             let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
             if disk.size_bytes() == 0 || prepared.is_some() || is_new {
-                note_replaced(manager, node, path).await?;
+                note_replaced(manager, node.id(), path).await?;
                 format_as(env, settings, manager, (cluster, is_new), path, &disk, prepared).await?;
                 is_new = true;
             }
