@@ -18,10 +18,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use env::Env;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
+use tokio::sync::oneshot;
 
 pub(crate) use self::job::{Call, DiskKey, Job, Step};
 pub use self::lock::LockHolder;
@@ -103,8 +105,9 @@ impl FileDisk {
         Ok(FileDisk { medium: Arc::new(medium) })
     }
 
-    /// As [`FileDisk::open`]; while another process holds the disk it is tried again, for `patience` at most. A predecessor
-    /// that was killed holds it until its last write has ended.
+    /// As [`FileDisk::open`], on a thread of its own: a disk that hangs is waited for without holding anything else up. While another
+    /// process holds the disk it is tried again, for `patience` at most. A predecessor that was killed holds it until its last write has
+    /// ended.
     pub async fn open_waiting(
         env: &Env,
         path: &Path,
@@ -113,7 +116,7 @@ impl FileDisk {
     ) -> Result<FileDisk, OpenError> {
         let deadline = env.now() + patience;
         loop {
-            match FileDisk::open(path, options) {
+            match open_apart(path, options).await {
                 Err(OpenError::Locked { .. }) if env.now() < deadline => env.sleep(LOCK_RETRY).await,
                 outcome => return outcome,
             }
@@ -180,6 +183,19 @@ impl FileDisk {
         let writer = pipe.try_clone().expect("a descriptor");
         FileDisk { medium: Arc::new(Medium::new(Path::new("pipe"), writer, pipe, false, 1 << 30, None)) }
     }
+}
+
+async fn open_apart(path: &Path, options: &OpenOptions) -> Result<FileDisk, OpenError> {
+    let (tell, told) = oneshot::channel();
+    let (path, options) = (path.to_owned(), options.clone());
+    let failed = |source| OpenError::Open { path: path.clone(), source };
+    let opening = {
+        let path = path.clone();
+        // Nobody may wait any more: then it is closed again.
+        move || drop(tell.send(FileDisk::open(&path, &options)))
+    };
+    thread::Builder::new().name("disk-open".to_owned()).spawn(opening).map_err(failed)?;
+    told.await.expect("the thread tells how it went")
 }
 
 /// The descriptor for writes, and whether it goes around the page cache.

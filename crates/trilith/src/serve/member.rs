@@ -14,7 +14,7 @@ use disk::OpenError;
 use env::Env;
 use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
-use node::{Node, NodeOptions, Role, Roles};
+use node::{Node, NodeOptions, OpenNode, Role, Roles};
 use object::{Engines, ObjectService};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -78,22 +78,24 @@ struct Started {
     _pid: super::pid::PidFile,
 }
 
+/// The part of a start that needs no disks: from its end on the node votes.
+struct Member {
+    node: OpenNode,
+    admin: Admin,
+    admin_server: AdminServer,
+    pid: super::pid::PidFile,
+}
+
 async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) -> anyhow::Result<Started> {
-    let disks = match roles.has(Role::Target) {
-        true => devices::open_disks(env, settings, super::LOCK_PATIENCE).await?,
-        false => devices::none(settings).map(|()| Vec::new())?,
+    let is_member = place.is_member();
+    let (disks, member) = (open_disks(settings, env, roles), take_part(settings, env, &mut place, roles));
+    let (disks, member) = match is_member {
+        // The others count on its vote, also while one of its disks hangs.
+        true => tokio::try_join!(disks, member)?,
+        // Who is refused for its disks has not joined.
+        false => (disks.await?, member.await?),
     };
-    let log = open_log(env, settings, &place).await?;
-    let pid = super::pid::PidFile::write(&settings.data);
-    let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
-    let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let (identity, network) = (place.identity()?, place.network(env)?);
-    tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
-    refuse_copy(settings, env, &place, network.clone()).await?;
-    let register = register(settings, env, &place, roles)?;
-    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
-    let note = || place.note_member(&settings.data).map_err(|error| format!("{error:#}"));
-    let opened = Node::open_noting(env, options, note).await?;
+    let Member { node: opened, admin, admin_server, pid } = member;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
@@ -119,6 +121,29 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     });
     chunk_metrics::register(admin.registry(), &node);
     Ok(Started { node, devices: found, service, s3_address, admin, admin_server, root, _pid: pid })
+}
+
+async fn open_disks(settings: &Settings, env: &Env, roles: &Roles) -> anyhow::Result<Vec<devices::NamedDisk>> {
+    match roles.has(Role::Target) {
+        true => devices::open_disks(env, settings, super::LOCK_PATIENCE).await,
+        false => devices::none(settings).map(|()| Vec::new()),
+    }
+}
+
+/// Opens the consensus log, whose lock stops a second process on the same data, and takes part in the manager.
+async fn take_part(settings: &Settings, env: &Env, place: &mut Place, roles: &Roles) -> anyhow::Result<Member> {
+    let log = open_log(env, settings, place).await?;
+    let pid = super::pid::PidFile::write(&settings.data);
+    let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
+    let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
+    let (identity, network) = (place.identity()?, place.network(env)?);
+    tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
+    refuse_copy(settings, env, place, network.clone()).await?;
+    let register = register(settings, env, place, roles)?;
+    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
+    let note = || place.note_member(&settings.data).map_err(|error| format!("{error:#}"));
+    let node = Node::open_noting(env, options, note).await?;
+    Ok(Member { node, admin, admin_server, pid })
 }
 
 impl Started {

@@ -4,7 +4,7 @@ use super::fixture::{Cluster, await_some};
 use super::input::{refused, refused_serve, show};
 use crate::devices::no_disk;
 use crate::http::Connection;
-use crate::server::{PATIENCE, program};
+use crate::server::{PATIENCE, program, text};
 use std::path::Path;
 
 /// Two nodes of which one is started alone wait for each other, and can be told to stop meanwhile.
@@ -55,6 +55,28 @@ fn a_node_makes_files_and_no_disks() {
         cluster.stop(0);
         std::fs::remove_file(&second).unwrap();
     }
+}
+
+/// The others count on a member's vote, whatever its disks do. Who is refused for its disks before it is one has not joined.
+#[test]
+fn a_member_takes_part_before_its_disks_are_open() {
+    let mut cluster = Cluster::of_one();
+    let took_part = "connections between the nodes of the cluster";
+    let refused_beside = |cluster: &Cluster, node| {
+        let disk = std::fs::File::open(cluster.data(node).join("device-0.trilith")).unwrap();
+        rustix::fs::flock(&disk, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let error = refused_serve(cluster, node, &cluster.data(node), &[]);
+        assert!(error.contains("device-0.trilith is in use"), "{error}");
+        error
+    };
+    let joined = cluster.join(1, &cluster.token, &cluster.data(1).display().to_string());
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    cluster.format(1);
+    let error = refused_beside(&cluster, 1);
+    assert!(!error.contains(took_part), "{error}");
+    cluster.stop(0);
+    let error = refused_beside(&cluster, 0);
+    assert!(error.contains(took_part), "{error}");
 }
 
 /// Where it listened is noted for whoever starts a copy of the folder. It starts without.
