@@ -171,6 +171,15 @@ impl Manager {
         }
     }
 
+    /// Why a manager that is alone takes no more commands until it is opened anew, if so. Of one of several members
+    /// [`Manager::replication`] tells.
+    pub fn failure(&self) -> Option<ProposeError> {
+        match &self.inner.backing {
+            Backing::Alone(alone) => alone.failure(),
+            Backing::Replicated(_) => None,
+        }
+    }
+
     /// Puts an operation through the log and answers with what it did.
     pub(crate) async fn propose<O: Operation>(&self, operation: O) -> Result<O::Reply, ManagerError<O::Refusal>> {
         self.inner.asked.proposals.fetch_add(1, Ordering::Relaxed);

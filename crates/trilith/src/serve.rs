@@ -11,6 +11,7 @@
 mod chunk_metrics;
 mod descriptors;
 pub mod devices;
+mod failed_manager;
 pub mod manifests;
 mod member;
 pub mod notes;
@@ -96,19 +97,23 @@ fn end_with_any_panic() {
 
 async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    let Some(mut running) = signals.unless_told(start(&settings, &env)).await? else { return Ok(()) };
-    tokio::select! {
-        () = signals.told() => {}
+    let started = signals.unless_told(start(&settings, &env)).await;
+    let Some(mut running) = started.map_err(|error| failed_manager::explain(error, &settings.data))? else { return Ok(()) };
+    let end = tokio::select! {
+        () = signals.told() => Ok(()),
         // What was acknowledged is safe, and a part of the port is served by nobody.
         why = running.server.failed() => return Err(why),
-    }
-    running.stop().await
+        why = failed_manager::ends(&env, &running.manager, &settings.data) => Err(why),
+    };
+    running.stop().await?;
+    end
 }
 
 /// A server that serves.
 struct Running {
     admin: Admin,
     admin_server: AdminServer,
+    manager: Arc<Manager>,
     server: threads::Threads,
     store: LogStore,
     opened: devices::Opened,
@@ -144,7 +149,7 @@ async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
     let server = threads::start(settings, service, manager.clone(), env, threads::MainThread::Apart)?;
     s3_metrics::register(admin.registry(), server.app());
     admin.attach(Sources {
-        manager,
+        manager: manager.clone(),
         devices: opened.devices.clone(),
         missing: opened.missing.clone(),
         store: {
@@ -159,7 +164,7 @@ async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
     });
     admin.set_ready(true);
     greet(settings, Some(server.address()), &admin_server, &origin, &root)?;
-    Ok(Running { admin, admin_server, server, store, opened, notes, _pid: pid })
+    Ok(Running { admin, admin_server, manager, server, store, opened, notes, _pid: pid })
 }
 
 impl Running {

@@ -98,6 +98,7 @@ async fn a_failed_log_ends_the_taking_of_commands() {
     fill(&manager).await;
     let before = manager.snapshot();
     manager.fresh().await.unwrap();
+    assert_eq!(manager.failure(), None);
     disk.add_rule(FaultRule::next(Operation::Write, Fault::Fail));
     let failed = manager.create_bucket(bucket("unlucky", "alice")).await.unwrap_err();
     assert!(matches!(failed, ManagerError::Failed(ProposeError::Log(_))), "{failed}");
@@ -107,6 +108,7 @@ async fn a_failed_log_ends_the_taking_of_commands() {
         matches!(manager.fresh().await, Err(FreshError::Failed(ProposeError::Log(_)))),
         "nobody prepares what it can't take"
     );
+    assert!(matches!(manager.failure(), Some(ProposeError::Log(_))));
     assert_eq!(manager.snapshot(), before, "readers go on");
 }
 

@@ -176,3 +176,22 @@ fn a_server_serves_though_nobody_can_be_told_where() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// Its state takes nothing more until it is opened anew. It served on, and deletes gave no space back.
+#[test]
+fn a_server_whose_manager_has_failed_ends() {
+    let home = Home::new();
+    let server = home.serve_limited();
+    server.limit_files(64 << 10);
+    let make = |name: &str| server.command(&["bucket", "make", name]).output().unwrap().status.success();
+    let made: Vec<String> = (0..100).map(|number| format!("bucket-{number}")).take_while(|name| make(name)).collect();
+    assert!(made.len() < 100, "nothing has failed");
+    assert_eq!(server.ended().code(), Some(1), "{}", home.log());
+    assert!(
+        home.log().contains("the manager has failed, and the server ends with it. What was acknowledged is safe"),
+        "{}",
+        home.log()
+    );
+    let listed = home.serve(&[]).run(&["bucket", "ls"]);
+    assert!(made.iter().all(|name| listed.contains(name)), "{made:?}: {listed}");
+}

@@ -1,6 +1,6 @@
 //! A server of a test: its own folder, ports that the system chooses, and a deadline on everything that is waited for.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -56,6 +56,20 @@ impl Home {
         Server::start(&self.data(), &self.path("server.log"), more)
     }
 
+    /// One that goes on where a file may not grow any more ([`Server::limit_files`]).
+    pub fn serve_limited(&self) -> Server {
+        let mut shell = Command::new("/bin/sh");
+        shell.env_clear().stdin(Stdio::null());
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_trilith")]);
+        let command = set_up_to_serve(shell, &self.data(), &["--root-user", USER, "--root-password", PASSWORD]);
+        Server::begin(command, &self.data(), &self.path("server.log"))
+    }
+
+    /// What the servers have logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path("server.log")).expect("a log")
+    }
+
     /// A server that nobody waits for.
     pub fn spawn(&self, more: &[&str]) -> Child {
         let mut command = serve_command(&self.data(), more);
@@ -91,7 +105,10 @@ pub fn program() -> Command {
 }
 
 fn serve_command(data: &Path, more: &[&str]) -> Command {
-    let mut command = program();
+    set_up_to_serve(program(), data, more)
+}
+
+fn set_up_to_serve(mut command: Command, data: &Path, more: &[&str]) -> Command {
     // In the environment, so that flags win.
     command.env("TRILITH_S3_ADDR", "127.0.0.1:0").env("TRILITH_ADMIN_ADDR", "127.0.0.1:0");
     command.env("TRILITH_DEVICE_SIZE", "1GiB").env("TRILITH_CORES", "2").env("TRILITH_DATA", data);
@@ -111,8 +128,11 @@ pub struct Server {
 
 impl Server {
     fn start(data: &Path, log: &Path, more: &[&str]) -> Server {
+        Server::begin(serve_command(data, more), data, log)
+    }
+
+    fn begin(mut command: Command, data: &Path, log: &Path) -> Server {
         let log_file = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file");
-        let mut command = serve_command(data, more);
         let mut child = command.stdout(Stdio::piped()).stderr(log_file).spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
         let mut seen = Vec::new();
@@ -168,6 +188,12 @@ impl Server {
         self.run(&["bucket", "policy", "set", name, "public-read-write"]);
     }
 
+    /// No file of the server grows beyond this from here on, as if there was no room.
+    pub fn limit_files(&self, bytes: u64) {
+        let limit = Rlimit { current: Some(bytes), ..getrlimit(Resource::Fsize) };
+        prlimit(Some(self.process()), Resource::Fsize, limit).expect("our own child can be limited");
+    }
+
     /// Tells the server to stop.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
@@ -201,8 +227,11 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
-        kill_process(pid, signal).expect("our own child can be signalled");
+        kill_process(self.process(), signal).expect("our own child can be signalled");
+    }
+
+    fn process(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32).expect("a process id")
     }
 }
 
