@@ -25,6 +25,7 @@ use crate::flushing::{flush_dirty, start_flushing};
 use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
+use crate::limits::HANG_LOOK;
 use crate::notes::Notes;
 use crate::piece::{self, FramePiece, PieceOfFrame};
 use crate::position_vector::LogVector;
@@ -324,6 +325,13 @@ impl Device {
     /// Whether the disk has owed an answer for so long that it is better gone around. It may answer again.
     pub fn hangs(&self) -> bool {
         self.inner.hangs()
+    }
+
+    /// Returns when the disk hangs.
+    pub async fn hung(&self) {
+        while !self.hangs() {
+            self.inner.env.sleep(HANG_LOOK).await;
+        }
     }
 
     /// The write that failed, after which this device takes no more.

@@ -81,6 +81,9 @@ pub const WALK_PAUSE: Duration = Duration::from_millis(5);
 /// a bad sector again and again, is not waited for either.
 pub const HANG_TIME: Duration = Duration::from_secs(3);
 
+/// How often whoever waits for a disk to hang looks whether it does.
+pub(crate) const HANG_LOOK: Duration = Duration::from_millis(50);
+
 /// Writes of one disk whose age is known. More than are under way at once, so that mostly the first place tried is free.
 pub const MAX_WATCHED_WRITES: usize = 256;
 /// Places that a write tries.

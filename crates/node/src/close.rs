@@ -17,7 +17,7 @@ use target::limits::CONTROL_DEADLINE;
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the node's part of the manager may take to end. Its tasks have been told to by then.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked at whether that has happened, or a disk hangs.
+/// How often it is looked at whether this node leads no more.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Node {
@@ -89,15 +89,10 @@ async fn seal(env: &Env, device: &Arc<Device>) {
 
 /// None if the disk under the device hangs, or the work takes too long.
 async fn in_time<T>(env: &Env, device: &Device, work: impl Future<Output = T>) -> Option<T> {
-    let until = env.now() + CONTROL_DEADLINE;
-    let hangs = async {
-        while !device.hangs() && env.now() < until {
-            env.sleep(LOOK).await;
-        }
-    };
     tokio::select! {
         biased;
         done = work => Some(done),
-        () = hangs => None,
+        () = device.hung() => None,
+        () = env.sleep(CONTROL_DEADLINE) => None,
     }
 }

@@ -25,9 +25,12 @@ use crate::credentials::{self, Origin};
 use crate::place::Place;
 use crate::say::say;
 use crate::settings::{ServeArgs, Settings, SyncMode};
+use ::device::Device;
 use admin::{Admin, AdminServer, Sources, Warning};
 use anyhow::{Context, bail};
 use env::Env;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use logstore::{IndexForm, LogStore};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
@@ -37,6 +40,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use types::DeviceId;
 
 /// How long a start waits for a predecessor that still holds the data.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -169,24 +173,43 @@ async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
 
 impl Running {
     async fn stop(self) -> anyhow::Result<()> {
+        let Running { admin, admin_server, server, store, opened, notes, .. } = self;
         tracing::info!("stopping: finishing the requests in hand");
-        self.admin.set_ready(false);
-        self.server.stop().await?;
-        close(&self.store, &self.opened).await;
-        self.notes.write().await;
-        self.admin_server.stop();
+        admin.set_ready(false);
+        server.stop().await?;
+        close(&store, &opened.devices, &notes).await;
+        admin_server.stop();
         tracing::info!("stopped");
         Ok(())
     }
 }
 
-/// Makes the next start quick: a last checkpoint, and sealed devices.
-async fn close(store: &LogStore, opened: &devices::Opened) {
-    store.close().await;
-    for device in &opened.devices {
-        if let Err(error) = device.seal().await {
-            tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
+/// Makes the next start quick: a last checkpoint, and sealed devices. It is no more than that, so nothing of it is waited for beside a disk that hangs.
+async fn close(store: &LogStore, devices: &[Arc<Device>], notes: &notes::Notes) {
+    let closing = async {
+        store.close().await;
+        for device in devices {
+            if let Err(error) = device.seal().await {
+                tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
+            }
         }
+        notes.write().await;
+    };
+    tokio::select! {
+        biased;
+        () = closing => {}
+        device = one_hangs(devices) => {
+            tracing::warn!(device = device.0, "the disk of this device hangs: the next start walks the logs");
+        }
+    }
+}
+
+/// Waits until the disk of one of these devices hangs.
+async fn one_hangs(devices: &[Arc<Device>]) -> DeviceId {
+    let mut hung: FuturesUnordered<_> = devices.iter().map(|device| device.hung().map(|()| device.id())).collect();
+    match hung.next().await {
+        Some(device) => device,
+        None => std::future::pending().await,
     }
 }
 

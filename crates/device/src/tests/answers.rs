@@ -43,6 +43,23 @@ async fn the_oldest_write_tells_how_long_a_disk_owes_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hang_can_be_waited_for() {
+    let env = Env::simulated(5);
+    let (disk, device) = fresh(&env, 16);
+    let mut hung = Box::pin(device.hung());
+    tokio::select! {
+        biased;
+        () = &mut hung => panic!("nothing is under way"),
+        () = env.sleep(10 * SECOND) => {}
+    }
+    disk.hang();
+    append(&device, AppendClass::Data, 0, 100, &Arc::new(Answers::default())).unwrap();
+    hung.await;
+    assert!(device.hangs());
+    disk.let_go();
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_tell_it_only_when_none_of_them_ends() {
     let env = Env::simulated(2);
     let (disk, device) = fresh(&env, 16);
