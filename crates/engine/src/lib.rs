@@ -3,7 +3,8 @@
 //!
 //! An engine keeps objects under (bucket incarnation, key), linearizably per key, and lists what it keeps. It knows
 //! nothing of HTTP, users, policies or checksum headers: those are attributes that it stores and returns. Every future
-//! that writes may be dropped: the operation then still runs to its end or leaves no trace, and only its outcome is unheard.
+//! that writes may be dropped: the operation then still runs to its end or leaves no trace, and only its outcome is unheard. One that somebody else carries
+//! on instead knows whether a client still [waits](Waiter) for it.
 #![forbid(unsafe_code)]
 
 mod condition;
@@ -16,6 +17,7 @@ mod object;
 mod staging;
 mod traits;
 mod upload;
+mod waiter;
 
 pub use condition::{Condition, ETagMatch, Unmet};
 pub use error::EngineError;
@@ -25,3 +27,4 @@ pub use object::{Committed, Content, Found, ObjectInfo, Payload};
 pub use staging::{Staged, StagedChunks};
 pub use traits::{ContentReader, EngineFuture, ObjectEngine};
 pub use upload::{CompletePart, ListedUpload, PartContent, PartInfo, UploadPage, UploadQuery, UploadRef};
+pub use waiter::{Attended, Waiter};

@@ -21,7 +21,7 @@ use crate::stats::LogStoreStats;
 use crate::targets::Targets;
 use crate::write::{Draft, TurnGuard, WriteOp};
 use bytes::Bytes;
-use engine::{Committed, Condition, EngineError, ObjectKey, Payload, Unmet};
+use engine::{Committed, Condition, EngineError, ObjectKey, Payload, Unmet, Waiter};
 use env::Env;
 use format::attributes::{Attributes, ETag};
 use format::entry::Entry;
@@ -163,15 +163,21 @@ impl Inner {
 
     /// Runs one write of a client to its end. Where a device is full it waits for collection.
     pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
+        let draft = Draft { waiter: Waiter::present(), ..draft };
         self.in_touch(self.write_with_patience(draft, condition)).await
     }
 
-    /// The same for a step of a call that is [`Inner::in_touch`] as a whole.
+    /// The same for a step of a call that is [`Inner::in_touch`] as a whole. No try begins when nobody waits for it any more: it would stand above what
+    /// was acknowledged since.
     pub async fn write_with_patience(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
         self.check_serves()?;
         let mut op = WriteOp::new(self, draft, !condition.is_blind());
         let mut patience = Patience::default();
         loop {
+            if op.waiter().has_left() {
+                env::mark("gateway: a write that nobody waits for is not tried again");
+                return Err(nobody_waits());
+            }
             match self.attempt(&op, &condition).await {
                 Err(EngineError::Full) if patience.wait(self).await => op = op.anew(),
                 Err(EngineError::Unavailable { .. }) if patience.wait_for_view(self).await => op = op.anew(),
@@ -186,9 +192,21 @@ impl Inner {
         self.attempt(&WriteOp::new(self, draft, false), &Condition::None).await
     }
 
-    /// Evaluates the condition when the write's turn has come.
+    /// Carries out one try. If nobody waits for it any more before its turn has come, it ends there.
     async fn attempt(self: &Arc<Self>, op: &Arc<WriteOp>, condition: &Condition) -> Result<Committed, EngineError> {
         self.start(op)?;
+        let carried_out = self.carry_out(op, condition);
+        tokio::pin!(carried_out);
+        tokio::select! {
+            biased;
+            outcome = &mut carried_out => return outcome,
+            () = op.waiter().left() => op.withdraw(nobody_waits()),
+        }
+        carried_out.await
+    }
+
+    /// Evaluates the condition when the write's turn has come.
+    async fn carry_out(self: &Arc<Self>, op: &Arc<WriteOp>, condition: &Condition) -> Result<Committed, EngineError> {
         if !condition.is_blind() {
             let guard = TurnGuard::new(op.clone());
             let newest = op.turn().await?;
@@ -247,6 +265,10 @@ impl Inner {
     }
 }
 
+fn nobody_waits() -> EngineError {
+    EngineError::Unavailable { reason: "nobody waits for this write any more".to_owned() }
+}
+
 /// The name of an object's current version. The key's bytes are copied, because the request's buffer is larger and shall not
 /// live as long as the name.
 fn name_of(key: &ObjectKey) -> EntryName {
@@ -266,6 +288,7 @@ pub(crate) fn draft(kind: RecordKind, name: EntryName, attributes: &Attributes) 
         tree_height: 0,
         payload: Payload::new(),
         kept: None,
+        waiter: Waiter::default(),
     }
 }
 

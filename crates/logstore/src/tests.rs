@@ -1,5 +1,6 @@
 //! The engine as a whole, on simulated disks.
 
+mod abandoned;
 mod adversarial;
 mod cell;
 mod cell_modes;

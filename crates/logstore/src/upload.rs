@@ -18,7 +18,7 @@ use crate::read::info_of;
 use crate::store::{Inner, LogStore, draft, own_staged};
 use crate::targets::LiveCount;
 use crate::write::{Draft, TurnGuard, WriteOp};
-use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef};
+use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef, Waiter};
 use format::attributes::Attributes;
 use format::chunk_ref::ChunkRef;
 use format::entry::EntryState;
@@ -170,8 +170,9 @@ impl Inner {
         attributes: Attributes,
         condition: Condition,
     ) -> Result<Committed, EngineError> {
-        let (inner, upload) = (self.clone(), upload.clone());
-        let completing = self.env.spawn(async move { inner.complete_here(&upload, parts, attributes, condition).await });
+        let (inner, upload, waiter) = (self.clone(), upload.clone(), Waiter::present());
+        let completing = async move { inner.complete_here(&upload, parts, attributes, condition, waiter).await };
+        let completing = self.env.spawn(completing);
         completing.await.unwrap_or_else(|error| Err(EngineError::Internal { detail: error.to_string() }))
     }
 
@@ -181,6 +182,7 @@ impl Inner {
         parts: Vec<CompletePart>,
         mut attributes: Attributes,
         condition: Condition,
+        waiter: Waiter,
     ) -> Result<Committed, EngineError> {
         let pin = self.pins.pin();
         let turn = match self.take_upload(upload).await {
@@ -219,6 +221,7 @@ impl Inner {
             tree_height: content.tree_height,
             payload: content.payload,
             kept: Some(content.kept),
+            waiter,
             ..LogStore::object_draft(&upload.key, &attributes)
         };
         let committed = self.write_with_patience(draft, condition).await?;

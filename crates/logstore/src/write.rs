@@ -10,7 +10,8 @@
 //! ```text
 //!   Queued ──turn──► Appending ──last copy──► Done
 //!      │ exclusive       ▲  └─ failed ───────► Done(error)
-//!      └──turn──► Deciding ── condition false ► Done(error)
+//!      ├──turn──► Deciding ── condition false ► Done(error)
+//!      └─ nobody waits any more ──────────────► Done(error)
 //! ```
 
 mod draft;
@@ -25,7 +26,7 @@ use crate::index::Located;
 use crate::store::Inner;
 use bytes::Bytes;
 use device::{AppendClass, AppendDone, AppendError, Appended};
-use engine::{Committed, EngineError};
+use engine::{Committed, EngineError, Waiter};
 use format::entry::Entry;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordFlags, RecordKind, WriteId};
@@ -64,7 +65,7 @@ struct Progress {
 
 enum Stage {
     Queued,
-    /// Given up after its turn had come, before it heard of it.
+    /// Given up after its turn had come, before it heard of it: whoever says so ends the turn.
     Withdrawn(EngineError),
     Deciding {
         write: WriteId,
@@ -207,7 +208,7 @@ impl WriteOp {
         self.append_as(write, &table);
     }
 
-    /// A deciding write ends without a record. Harmless unless it is deciding or queued.
+    /// Ends it without a record, if it is queued or deciding; harmless if it is not.
     pub fn withdraw(self: &Arc<Self>, error: EngineError) {
         if self.inner.cancel(self) {
             self.finish(Err(error));
@@ -239,9 +240,16 @@ impl WriteOp {
         let appending = Appending { write, epoch, generation, devices, gather, primary_first, is_primary_out: false };
         {
             let mut progress = self.progress.lock();
-            // Given up since its turn came: the gateway has left its cell.
-            if let Stage::Done(_) = progress.stage {
-                return self.inner.epochs.leave(epoch);
+            let withdrawn = match &progress.stage {
+                // Given up since its turn came: the gateway has left its cell.
+                Stage::Done(_) => return self.inner.epochs.leave(epoch),
+                Stage::Withdrawn(error) => Some(error.clone()),
+                _ => None,
+            };
+            if let Some(error) = withdrawn {
+                drop(progress);
+                self.inner.epochs.leave(epoch);
+                return self.give_up(Err(error));
             }
             progress.stage = Stage::Appending(appending);
             progress.in_epoch = Some(epoch);
@@ -392,6 +400,11 @@ impl WriteOp {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Who waits for it.
+    pub fn waiter(&self) -> &Waiter {
+        &self.draft.waiter
     }
 
     pub fn name(&self) -> &EntryName {

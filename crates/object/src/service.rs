@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{EngineFuture, ObjectEngine, ObjectKey};
+use engine::{Attended, EngineFuture, ObjectEngine, ObjectKey, Waiter};
 use env::Env;
 use format::attributes::Attributes;
+use futures_util::FutureExt;
 use manager::{BucketEngine, BucketState, Manager};
 use types::BucketId;
 use types::limits::MAX_USER_METADATA_BYTES;
@@ -119,8 +120,9 @@ impl ObjectService {
         }
     }
 
-    /// A write inside the bucket's gate. A client that goes away ends its wait, not the write: that goes on to its end and is counted
-    /// inside the gate until then, so that the bucket is not removed beneath it and nothing lands in a bucket that is gone.
+    /// A write inside the bucket's gate. A client that goes away, or is told that the outcome is not known, ends its wait, not the write: what of it is under
+    /// way goes on to its end and is counted inside the gate until then, so that the bucket is not removed beneath it and nothing lands in a bucket that is
+    /// gone. Nothing of it begins anew.
     pub(crate) async fn inside<T: Send + 'static>(
         &self,
         bucket: &Bucket,
@@ -128,16 +130,18 @@ impl ObjectService {
     ) -> Result<T, ObjectError> {
         let engine = Arc::clone(self.engine_of(bucket)?);
         let entered = self.enter(bucket).await?;
-        let mut finishing = Finishing { env: self.env.clone(), write: Some((write(engine), entered)) };
+        let waiter = Waiter::new();
+        let write = Some((waiter.attend(write(engine)), entered));
+        let mut finishing = Finishing { env: self.env.clone(), waiter, write };
         let ending = poll_fn(|context| {
             let (write, _) = finishing.write.as_mut().expect("polled until it is ready");
-            write.as_mut().poll(context)
+            write.poll_unpin(context)
         });
         let outcome = tokio::select! {
             biased;
             outcome = ending => outcome,
             () = self.env.sleep(WRITE_PATIENCE) => {
-                let reason = format!("a write has not ended for {WRITE_PATIENCE:?}; it goes on, and its outcome is not known");
+                let reason = format!("a write has not ended for {WRITE_PATIENCE:?}; its outcome is not known");
                 return Err(ObjectError::ServiceUnavailable { reason });
             }
         };
@@ -146,15 +150,17 @@ impl ObjectService {
     }
 }
 
-/// A write that goes on by itself when the request that waits for it is dropped.
+/// A write that ends by itself when the request that waits for it is dropped.
 struct Finishing<T: Send + 'static> {
     env: Env,
-    write: Option<(EngineFuture<'static, T>, Entered)>,
+    waiter: Waiter,
+    write: Option<(Attended<T>, Entered)>,
 }
 
 impl<T: Send + 'static> Drop for Finishing<T> {
     fn drop(&mut self) {
         if let Some((write, entered)) = self.write.take() {
+            self.waiter.leave();
             drop(self.env.spawn(async move {
                 // Nobody is left to hear of it.
                 drop(write.await);

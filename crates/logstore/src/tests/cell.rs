@@ -15,7 +15,7 @@ async fn put(store: &dyn ObjectEngine, name: &str, content: &[u8]) -> Result<(),
     store.put(&key(name), attributes(content), payload, Condition::None).await.map(|_| ())
 }
 
-async fn get(store: &dyn ObjectEngine, name: &str) -> Option<Bytes> {
+pub async fn get(store: &dyn ObjectEngine, name: &str) -> Option<Bytes> {
     match store.open(&key(name)).await {
         Ok(found) => Some(match found.content {
             engine::Content::Whole(bytes) => bytes,

@@ -2,7 +2,7 @@
 
 use crate::large::Kept;
 use bytes::Bytes;
-use engine::Payload;
+use engine::{Payload, Waiter};
 use format::attributes::{ETag, StorageClass};
 use format::entry::EntryState;
 use format::record::{EntryName, RecordKind};
@@ -26,6 +26,8 @@ pub(crate) struct Draft {
     pub payload: Payload,
     /// The chunks that the payload lists stay while the write lives.
     pub kept: Option<Arc<Kept>>,
+    /// Who waits for it: if nobody does any more, it is not begun.
+    pub waiter: Waiter,
 }
 
 impl Draft {

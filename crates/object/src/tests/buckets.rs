@@ -2,7 +2,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Committed, Condition, EngineFuture, ObjectEngine, Payload};
+use engine::{Committed, Condition, EngineFuture, ObjectEngine, Payload, Waiter};
 use env::Env;
 use format::attributes::Attributes;
 use manager::{BucketEngine, BucketState, CommandIndex, EtagMode, Manager, Removal};
@@ -241,6 +241,35 @@ async fn write_under_way(service: Arc<ObjectService>) -> (JoinHandle<Result<(), 
     });
     tokio::task::yield_now().await;
     (writing, may_end)
+}
+
+/// A client that goes away, or is told that nobody knows. The write hears of it, and ends by itself.
+#[tokio::test(start_paused = true)]
+async fn a_write_knows_that_its_client_waits_no_more() {
+    for goes_away in [true, false] {
+        let world = World::with_bucket().await;
+        let (service, (tell, told)) = (world.service.clone(), tokio::sync::oneshot::channel());
+        let writing = tokio::spawn(async move {
+            let bucket = service.find_bucket("box").expect("there");
+            let write = |_: Arc<dyn ObjectEngine>| -> EngineFuture<'static, ()> {
+                Box::pin(async move {
+                    Waiter::present().left().await;
+                    tell.send(()).expect("the test waits");
+                    Ok(())
+                })
+            };
+            service.inside(&bucket, write).await
+        });
+        tokio::task::yield_now().await;
+        if goes_away {
+            writing.abort();
+        }
+        told.await.expect("it goes on until it has heard");
+        match goes_away {
+            true => assert!(writing.await.expect_err("it is gone").is_cancelled()),
+            false => assert!(matches!(writing.await.expect("it ends"), Err(ObjectError::ServiceUnavailable { .. }))),
+        }
+    }
 }
 
 /// A client goes away while its write is on its way: the write goes on, and the bucket is not removed beneath it.
