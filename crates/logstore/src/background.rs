@@ -209,8 +209,8 @@ impl TakenUpload<'_> {
 impl Drop for TakenUpload<'_> {
     fn drop(&mut self) {
         if let Some(upload) = self.upload.take() {
-            // Without waking anybody: that would be tried again at once, for ever.
-            self.background.ended_uploads.lock().push_front(upload);
+            // Behind the others: it may be this one alone that can't be tidied up. Without waking anybody: that would be tried again at once, for ever.
+            self.background.ended_uploads.lock().push_back(upload);
         }
     }
 }
@@ -303,13 +303,13 @@ impl Inner {
     }
 
     async fn write_down(self: &Arc<Self>, checkpoint: bool) -> Result<(), EngineError> {
-        self.tidy_uploads().await?;
+        let tidied = self.tidy_uploads().await;
         if checkpoint && self.check_leads().is_ok() {
             self.checkpoint().await?;
             self.merge_runs().await?;
             self.seal_if_due().await?;
         }
-        Ok(())
+        tidied
     }
 }
 

@@ -62,11 +62,16 @@ impl Inner {
         let ended = self.end_epochs().await?;
         self.take_over(&mut state).await?;
         // Parts of an upload whose end is in this checkpoint must not survive it: nothing would lead to them any more.
-        // On a full device that has to wait until collection, which needs checkpoints, has made room. In a new view a key may have to wait for its
-        // recovery, which would wait for this.
-        match self.while_view_lasts(self.tidy_uploads()).await {
-            Ok(()) | Err(EngineError::Full) => {}
-            Err(error) => return Err(error),
+        // Where that fails they wait for a merge to find them: on a full device collection, which needs checkpoints, has to make room first. In a new
+        // view a key may have to wait for its recovery, which would wait for this.
+        let view = || self.member.as_ref().map(|member| member.view().number());
+        let before = view();
+        if let Err(error) = self.while_view_lasts(self.tidy_uploads()).await {
+            self.check_leads()?;
+            if view() != before {
+                return Err(error);
+            }
+            tracing::warn!(%error, "an upload that has ended is tidied up later");
         }
         let memtable = self.names.fold(ended);
         let run = match self.write_run(&memtable, state.draw_run(), AppendClass::Meta).await {

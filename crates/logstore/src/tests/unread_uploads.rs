@@ -2,10 +2,11 @@
 
 use super::cell_rig::CellRig;
 use super::gate::Rule;
-use super::support::{Rig, key, simulate};
+use super::support::{BUCKET, Rig, key, simulate};
 use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
 use engine::{CompletePart, Condition, EngineError, EngineFuture, ObjectEngine, PartContent, PartInfo, UploadRef};
+use format::record::EntryName;
 use std::time::Duration;
 use types::DeviceId;
 
@@ -85,5 +86,33 @@ fn an_upload_that_cant_be_looked_up_is_not_said_to_have_ended() {
         rig.lend_for(Duration::from_secs(3600));
         let parts = store.parts(&upload, 0, 10).await.unwrap();
         complete(&store, &upload, &parts[0]).await.unwrap();
+    });
+}
+
+/// An upload has ended, and its parts can't be dropped: which ones there are can't be read. Caught: a round that gives its checkpoint up for that, and a
+/// checkpoint that does.
+#[test]
+fn an_upload_that_cant_be_tidied_up_holds_up_no_checkpoint() {
+    simulate(async {
+        let mut rig = Rig::new(4, 1, 40, 1024 * 1024).await;
+        rig.config.checkpoint_interval = Duration::from_secs(30);
+        let store = rig.open().await;
+        let upload = upload_at(&store).await;
+        put_part(&store, &upload).await.unwrap();
+        store.inner.checkpoint().await.unwrap();
+        rig.disks[0].add_rule(FaultRule::always_in(0..u64::MAX, Operation::Read, Fault::Fail));
+        store.abort(&upload).await.unwrap();
+        let before = store.stats().checkpoints.get();
+        store.put(&key("small"), Default::default(), Default::default(), Condition::None).await.unwrap();
+        rig.env.sleep(3 * rig.config.checkpoint_interval).await;
+        assert!(store.stats().checkpoints.get() > before, "in the background");
+        store.inner.checkpoint().await.unwrap();
+        rig.disks[0].clear_faults();
+        rig.env.sleep(3 * rig.config.checkpoint_interval).await;
+        let part = EntryName::part(BUCKET, b"joined", upload.upload, 1).hash();
+        assert!(
+            !store.inner.shard(&part).lock().index().newest(&part).is_some_and(|known| known.is_live()),
+            "dropped in the end"
+        );
     });
 }
