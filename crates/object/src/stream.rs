@@ -25,7 +25,9 @@ type ChunkRead = Pin<Box<dyn Future<Output = Result<Pieces, EngineError>> + Send
 
 /// Bytes of one version of an object, verified, in order. After an error it ends.
 pub struct ChunkStream {
-    reader: Arc<dyn ContentReader>,
+    /// Given back once the last read has ended: a client may take its time over what was read, and an engine can't reuse space that somebody may
+    /// still read.
+    reader: Option<Arc<dyn ContentReader>>,
     /// What is not yet asked for.
     rest: Range<u64>,
     /// What is not yet handed out.
@@ -38,6 +40,7 @@ pub struct ChunkStream {
 impl ChunkStream {
     pub(crate) fn new(reader: Arc<dyn ContentReader>, range: Range<u64>) -> Self {
         let remaining = range.end - range.start;
+        let reader = Some(reader).filter(|_| remaining > 0);
         ChunkStream { reader, rest: range, remaining, reads: FuturesOrdered::new(), ready: Pieces::new() }
     }
 
@@ -52,11 +55,14 @@ impl ChunkStream {
             let chunk_end = (self.rest.start / CHUNK_BYTES as u64 + 1) * CHUNK_BYTES as u64;
             let range = self.rest.start..self.rest.end.min(chunk_end);
             self.rest.start = range.end;
-            self.reads.push_back(Box::pin(read_fully(Arc::clone(&self.reader), range)));
+            let reader = if self.rest.is_empty() { self.reader.take() } else { self.reader.clone() };
+            let reader = reader.expect("kept until everything is asked for");
+            self.reads.push_back(Box::pin(read_fully(reader, range)));
         }
     }
 
     fn fail(&mut self) {
+        self.reader = None;
         self.rest = 0..0;
         self.remaining = 0;
         self.reads = FuturesOrdered::new();
