@@ -78,6 +78,12 @@ impl Names {
         self.layers.read().clone()
     }
 
+    /// Whether all these runs are layers. If not, they may be gone from their zones, and what is read there is something else.
+    pub fn has_layers(&self, runs: &[Arc<Run>]) -> bool {
+        let layers = self.layers.read();
+        runs.iter().all(|run| layers.runs.iter().any(|known| Arc::ptr_eq(known, run)))
+    }
+
     /// Sets the runs that a start has read, newest first.
     pub fn set_runs(&self, runs: Vec<Arc<Run>>) {
         self.layers.write().runs = runs;

@@ -1,12 +1,13 @@
 //! Finding out whether a sealed answer is the key's own: by the key list, in which names stand in full (docs/rfd/0013-ludo-index.md).
 
 use crate::index::Located;
-use crate::names::corrupt_run;
+use crate::names::{Run, corrupt_run};
 use crate::store::Inner;
 use engine::EngineError;
 use format::entry::EntryState;
 use format::name_entry::SortKey;
 use format::record::EntryName;
+use std::sync::Arc;
 use types::{KeyHash, Order};
 
 impl Inner {
@@ -51,14 +52,25 @@ impl Inner {
     /// What the runs say of a name.
     async fn newest_saved(&self, name: &EntryName) -> Result<Option<(Order, EntryState)>, EngineError> {
         let key = SortKey::from(name);
+        loop {
+            let runs = self.names.layers().runs;
+            let newest = self.newest_in(&runs, &key).await;
+            // What was read of a run that was merged meanwhile does not count.
+            if self.names.has_layers(&runs) {
+                return newest;
+            }
+        }
+    }
+
+    async fn newest_in(&self, runs: &[Arc<Run>], key: &SortKey) -> Result<Option<(Order, EntryState)>, EngineError> {
         let mut newest: Option<(Order, EntryState)> = None;
-        for run in self.names.layers().runs {
+        for run in runs {
             // A name has one row in a run: at the end of this block, or at the beginning of the next.
             let first = run.first_block_for(key.as_bytes());
             for number in first..run.blocks().min(first + 2) {
                 let block = run.block(self, number).await?;
                 let corrupt = |error| corrupt_run(run.id(), &error);
-                let mut rows = block.seek(&key).map_err(corrupt)?;
+                let mut rows = block.seek(key).map_err(corrupt)?;
                 let Some(row) = rows.next() else { continue };
                 let row = row.map_err(corrupt)?;
                 if row.sort_key() == key.as_bytes() && newest.is_none_or(|(order, _)| row.order() > order) {

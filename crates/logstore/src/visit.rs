@@ -1,18 +1,20 @@
 //! Going through all records: for repair, counts, checks.
 
 use crate::index::{IndexForm, Located};
+use crate::names::Run;
 use crate::sealing::windows;
 use crate::store::{Inner, shard_of};
 use engine::EngineError;
 use format::entry::EntryState;
 use std::ops::Range;
+use std::sync::Arc;
 use types::{KeyHash, Order};
 
 /// A key of which a row, or an entry that is in none yet, was seen.
 struct Seen {
     hash: KeyHash,
     order: Order,
-    /// The row says that the key is there: then a sealed answer is its own.
+    /// The row, or the entry, says that the key is there: then a sealed answer is its own.
     is_live: bool,
 }
 
@@ -67,15 +69,24 @@ impl Inner {
             let unsaved = |(hash, located): (KeyHash, Located)| Seen { hash, order: located.order, is_live: false };
             all.extend(shard.lock().index().iter_unsaved().map(unsaved));
         }
-        let runs = self.names.layers().runs;
-        self.each_row(&runs, &mut |row| {
-            let hash = row.hash();
-            if shards.contains(&shard_of(&hash)) {
-                all.push(Seen { hash, order: row.order(), is_live: row.state() == EntryState::Live });
+        let mut read: Vec<Arc<Run>> = Vec::new();
+        let is_read = |read: &[Arc<Run>], run: &Arc<Run>| read.iter().any(|known| Arc::ptr_eq(known, run));
+        while let Some(run) = self.names.layers().runs.into_iter().rfind(|run| !is_read(&read, run)) {
+            let gathered = self
+                .each_row(std::slice::from_ref(&run), &mut |row| {
+                    let hash = row.hash();
+                    if shards.contains(&shard_of(&hash)) {
+                        all.push(Seen { hash, order: row.order(), is_live: row.state() == EntryState::Live });
+                    }
+                })
+                .await;
+            // A run that was merged meanwhile may not be there to its end: what was made of it has all its rows.
+            if self.names.has_layers(std::slice::from_ref(&run)) {
+                gathered?;
+                read.push(run);
             }
-        })
-        .await?;
-        // In this order the newest of a key comes last; an unsaved one is exact whatever its row says.
+        }
+        // In this order the newest of a key comes last.
         all.sort_by_key(|seen| (seen.hash, seen.order));
         all.dedup_by(|later, kept| {
             let is_same = later.hash == kept.hash;

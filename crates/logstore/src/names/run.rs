@@ -55,20 +55,27 @@ impl Run {
     /// Opens a run that the manifest names.
     pub async fn open(inner: &Inner, summary: RunSummary) -> Result<Run, EngineError> {
         let mut bytes = Vec::new();
+        let mut hashes = Vec::new();
         for piece in &summary.index {
-            bytes.extend_from_slice(&inner.read_loose(&piece.places, piece.frame_bytes).await?.payload);
+            let frame = inner.read_loose(&piece.places, piece.frame_bytes).await?;
+            bytes.extend_from_slice(&frame.payload);
+            hashes.push(frame.record.hash);
         }
         let index = RunIndex::decode(Bytes::from(bytes)).map_err(|error| corrupt(summary.run, &error))?;
-        Ok(Run { index, summary })
+        // Its pieces follow its blocks.
+        let run = Run { index, summary };
+        hashes.iter().zip(run.blocks()..).try_for_each(|(hash, number)| run.check_frame(number, hash))?;
+        Ok(run)
     }
 
     /// Reads a block from the log.
     pub async fn block(&self, inner: &Inner, number: usize) -> Result<RunBlock, EngineError> {
-        let payload = {
+        let frame = {
             let block = self.index.get(number).expect("the caller counts the blocks");
-            inner.read_loose(&block.places, block.frame_bytes).await?.payload
+            inner.read_loose(&block.places, block.frame_bytes).await?
         };
-        RunBlock::decode(payload).map_err(|error| corrupt(self.id(), &error))
+        self.check_frame(number, &frame.record.hash)?;
+        RunBlock::decode(frame.payload).map_err(|error| corrupt(self.id(), &error))
     }
 
     /// Reads a block for the cache; without waiting if the page cache holds it.
@@ -77,11 +84,21 @@ impl Run {
             let block = self.index.get(number).expect("the caller counts the blocks");
             (block.places, block.frame_bytes)
         };
-        let payload = match inner.targets.try_read(&places.primary(), frame_bytes) {
-            Some(frame) => frame.payload,
-            None => inner.read_loose(&places, frame_bytes).await?.payload,
+        let frame = match inner.targets.try_read(&places.primary(), frame_bytes) {
+            Some(frame) => frame,
+            None => inner.read_loose(&places, frame_bytes).await?,
         };
-        Rows::decode(payload).map_err(|error| corrupt(self.id(), &error))
+        self.check_frame(number, &frame.record.hash)?;
+        Rows::decode(frame.payload).map_err(|error| corrupt(self.id(), &error))
+    }
+
+    /// Refuses what another frame says: places say nothing of what stands there by now, and the zones of a merged run are written again.
+    fn check_frame(&self, number: usize, found: &KeyHash) -> Result<(), EngineError> {
+        if *found == frame_hash(self.id(), number as u32) {
+            return Ok(());
+        }
+        env::mark("engine: another frame where one of a run stood");
+        Err(EngineError::Corrupt { detail: format!("run {}: another frame where its frame {number} stood", self.id().0) })
     }
 }
 

@@ -1,12 +1,15 @@
 //! The index without keys, with fingerprints of no bits: whatever is not there is answered with another key's record.
 
 use super::cell_rig::CellRig;
+use super::healing::{Rot, rot};
 use super::script::{CHUNK, Read, Script};
-use super::support::{Rig, attributes, key, records, simulate};
+use super::support::{BUCKET, Rig, attributes, key, records, settle, simulate};
 use crate::index::{IndexForm, LudoForm};
 use crate::{LogStore, OpenError};
 use bytes::Bytes;
+use disk::{Fault, FaultOdds, FaultRule, Operation};
 use engine::{CompletePart, Condition, ETagMatch, EngineError, ObjectEngine, PartContent, UploadRef};
+use format::record::EntryName;
 use smallvec::smallvec;
 use std::time::Duration;
 use types::{Order, UploadId};
@@ -273,5 +276,64 @@ fn a_gateway_of_a_cell_refuses_this_form() {
         for refused in CellRig::new(1, 1).await.open_with(ALL_PHANTOMS).await {
             assert!(matches!(refused, Err(OpenError::IndexForm)), "{:?}", refused.map(drop));
         }
+    });
+}
+
+/// A store with sealed objects whose next read waits, and whose background stands still.
+async fn with_a_read_that_waits(seed: u64) -> (Rig, LogStore) {
+    let rig = rig_of(seed, 1).await;
+    let store = rig.open().await;
+    store.inner.background.stop().await;
+    filled(&store).await;
+    rig.disks[0].set_odds(FaultOdds { cache_miss: 1_000_000, ..FaultOdds::default() });
+    rig.disks[0].add_rule(FaultRule::next(Operation::Read, Fault::Hold));
+    (rig, store)
+}
+
+/// A run is merged away while an answer is being proven by it, and what stood in its zones is gone. Caught: `newest_saved` that goes by what it reads there:
+/// it was refused here, and where another run's block had come in its place a key that is there was said to be absent for good.
+#[test]
+fn a_proof_outlasts_the_merge_of_what_it_reads() {
+    simulate(async {
+        let (rig, store) = with_a_read_that_waits(20).await;
+        let hash = LogStore::object_hash(&key("object-3"));
+        let located = store.inner.shard(&hash).lock().index().newest(&hash).unwrap();
+        let inner = store.inner.clone();
+        let name = EntryName::object(BUCKET, Bytes::from_static(b"object-3"));
+        let proving = tokio::spawn(async move { inner.is_own(&name, &hash, &located).await });
+        settle().await;
+        assert!(!proving.is_finished());
+        let runs = store.inner.names.layers().runs;
+        store.inner.merge(runs.clone(), 1).await.unwrap();
+        for (places, frame_bytes) in runs[0].frames() {
+            rot(&rig, (places.primary(), frame_bytes), Rot::Header, ZONE_BYTES);
+        }
+        rig.disks[0].release();
+        assert!(proving.await.unwrap().unwrap(), "it is there");
+        assert_eq!(store.stats().refuted.get(), 0);
+    });
+}
+
+/// A record is written down and sealed, and the run that is read merged away, while all records are gone through. Caught: `seen` that reads the runs of the
+/// beginning: an unsaved record that was sealed meanwhile was passed over, and what stood in place of a merged run was taken for its rows.
+#[test]
+fn what_is_sealed_while_all_records_are_gone_through_is_seen() {
+    simulate(async {
+        let (rig, store) = with_a_read_that_waits(21).await;
+        put(&store, "late", b"late", Condition::None).await.unwrap();
+        let visited = store.clone();
+        let visiting = tokio::spawn(async move { records(&visited).await });
+        settle().await;
+        assert!(!visiting.is_finished());
+        seal(&store).await;
+        let runs = store.inner.names.layers().runs;
+        store.inner.merge(runs.clone(), 1).await.unwrap();
+        for (places, frame_bytes) in runs.iter().flat_map(|run| run.frames().collect::<Vec<_>>()) {
+            rot(&rig, (places.primary(), frame_bytes), Rot::Header, ZONE_BYTES);
+        }
+        rig.disks[0].release();
+        let seen = visiting.await.unwrap();
+        assert_eq!(seen.len(), OBJECTS + 1);
+        assert!(seen.iter().any(|(hash, _)| *hash == LogStore::object_hash(&key("late"))), "sealed meanwhile");
     });
 }

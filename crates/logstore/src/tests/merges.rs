@@ -4,7 +4,9 @@ use super::cell_rig::CellRig;
 use super::script::Script;
 use super::support::{Rig, settle, simulate};
 use crate::LogStore;
+use crate::names::Run;
 use disk::{Fault, FaultRule, Operation};
+use engine::EngineError;
 use std::time::Duration;
 
 const ZONE_BYTES: u64 = 128 * 1024;
@@ -149,5 +151,25 @@ fn a_run_that_is_taken_over_counts_once() {
         rig.env.sleep(Duration::from_secs(1)).await;
         assert_eq!(leader.stats().manifests_taken_over.get(), 1);
         assert_eq!(live(leader), live(member));
+    });
+}
+
+/// A place says nothing of what stands there by now. Caught: blocks of another run, and pieces of another index, that are taken for this one's.
+#[test]
+fn frames_of_another_run_are_not_taken_for_its_own() {
+    simulate(async {
+        let (_rig, store) = with_three_runs(&mut Script::default()).await;
+        let runs = store.inner.names.layers().runs;
+        let open = async |summary| Run::open(&store.inner, summary).await.map_err(|error| error.to_string());
+        for run in &runs {
+            assert!(open(run.summary.clone()).await.is_ok_and(|own| own.blocks() == 1));
+            assert!(run.block(&store.inner, 0).await.is_ok() && run.rows(&store.inner, 0).await.is_ok());
+        }
+        // As if the zones of this one had been written again by that one.
+        let mut stale = open(runs[0].summary.clone()).await.unwrap();
+        stale.summary.run = runs[1].id();
+        let refused = [stale.block(&store.inner, 0).await.map(drop), stale.rows(&store.inner, 0).await.map(drop)];
+        assert!(refused.iter().all(|outcome| matches!(outcome, Err(EngineError::Corrupt { .. }))), "{refused:?}");
+        assert!(open(stale.summary).await.is_err());
     });
 }
