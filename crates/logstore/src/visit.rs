@@ -64,9 +64,9 @@ impl Inner {
     /// The keys of these shards, with their newest rows.
     async fn seen(&self, shards: Range<usize>) -> Result<Vec<Seen>, EngineError> {
         let mut all = Vec::new();
-        // Before the runs are listed: what is settled in between then is in one of them.
+        // Before the runs are listed: what is settled in between then is in one of them. It may be sealed by the time that it is looked up.
         for shard in &self.shards[shards.clone()] {
-            let unsaved = |(hash, located): (KeyHash, Located)| Seen { hash, order: located.order, is_live: false };
+            let unsaved = |(hash, located): (KeyHash, Located)| Seen { hash, order: located.order, is_live: located.is_live() };
             all.extend(shard.lock().index().iter_unsaved().map(unsaved));
         }
         let mut read: Vec<Arc<Run>> = Vec::new();
