@@ -164,12 +164,21 @@ impl Inner {
     /// Runs one write of a client to its end. Where a device is full it waits for collection.
     pub async fn write(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
         let draft = Draft { waiter: Waiter::present(), ..draft };
-        self.in_touch(self.write_with_patience(draft, condition)).await
+        self.in_touch(self.write_patiently(draft, condition, true)).await
     }
 
-    /// The same for a step of a call that is [`Inner::in_touch`] as a whole. No try begins when nobody waits for it any more: it would stand above what
-    /// was acknowledged since.
-    pub async fn write_with_patience(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
+    /// The same without waiting for collection, for who has a pin, as a step of a call that is [`Inner::in_touch`] as a whole.
+    pub async fn write_unless_full(self: &Arc<Self>, draft: Draft, condition: Condition) -> Result<Committed, EngineError> {
+        self.write_patiently(draft, condition, false).await
+    }
+
+    /// No try begins when nobody waits for it any more: it would stand above what was acknowledged since.
+    async fn write_patiently(
+        self: &Arc<Self>,
+        draft: Draft,
+        condition: Condition,
+        waits_for_room: bool,
+    ) -> Result<Committed, EngineError> {
         self.check_serves()?;
         let mut op = WriteOp::new(self, draft, !condition.is_blind());
         let mut patience = Patience::default();
@@ -179,7 +188,7 @@ impl Inner {
                 return Err(nobody_waits());
             }
             match self.attempt(&op, &condition).await {
-                Err(EngineError::Full) if patience.wait(self).await => op = op.anew(),
+                Err(EngineError::Full) if waits_for_room && patience.wait(self).await => op = op.anew(),
                 Err(EngineError::Unavailable { .. }) if patience.wait_for_view(self).await => op = op.anew(),
                 outcome => return outcome,
             }

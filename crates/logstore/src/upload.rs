@@ -15,6 +15,7 @@ use crate::large::{LogStaged, read_tree};
 use crate::list::{Scope, Step};
 use crate::names::Merged;
 use crate::read::info_of;
+use crate::room::Patience;
 use crate::store::{Inner, LogStore, draft, own_staged};
 use crate::targets::LiveCount;
 use crate::write::{Draft, TurnGuard, WriteOp};
@@ -184,7 +185,6 @@ impl Inner {
         condition: Condition,
         waiter: Waiter,
     ) -> Result<Committed, EngineError> {
-        let pin = self.pins.pin();
         let turn = match self.take_upload(upload).await {
             Ok(turn) => turn,
             Err(EngineError::NoSuchUpload) => return self.first_outcome(upload).await,
@@ -203,16 +203,38 @@ impl Inner {
         if parts.is_empty() || !parts.is_sorted_by(|one, next| one.number < next.number) {
             return Err(EngineError::Invalid { reason: "parts are listed in ascending order, at least one".to_owned() });
         }
+        attributes.upload = Some(upload.upload);
+        attributes.part_count = Some(parts.len() as u16);
+        let mut patience = Patience::default();
+        let committed = loop {
+            let joined = self.join_parts(upload, &parts, &attributes, condition.clone(), waiter.clone()).await;
+            match joined {
+                // With its pin gone, and all that it had looked up: collection waits for pins.
+                Err(EngineError::Full) if !waiter.has_left() && patience.wait(self).await => {}
+                joined => break joined?,
+            }
+        };
+        self.end_completed(upload, turn, committed).await
+    }
+
+    /// Makes the object of these parts. Does not wait for room, for it has a pin.
+    async fn join_parts(
+        self: &Arc<Self>,
+        upload: &UploadRef,
+        parts: &[CompletePart],
+        attributes: &Attributes,
+        condition: Condition,
+        waiter: Waiter,
+    ) -> Result<Committed, EngineError> {
+        let pin = self.pins.pin();
         let (mut refs, mut shared, mut unnamed) = (Vec::new(), Vec::new(), Unnamed::new(self, LiveCount::Chunks));
-        for part in &parts {
+        for part in parts {
             let of_part = self.part_refs(upload, part, &mut unnamed).await?;
             refs.extend_from_slice(&of_part.refs);
             if of_part.are_shared {
                 shared.extend(of_part.refs);
             }
         }
-        attributes.upload = Some(upload.upload);
-        attributes.part_count = Some(parts.len() as u16);
         let staged = LogStaged::from_refs(self, LogStore::object_hash(&upload.key), refs, unnamed, pin);
         let content = staged.into_content().await?;
         let draft = Draft {
@@ -222,12 +244,12 @@ impl Inner {
             payload: content.payload,
             kept: Some(content.kept),
             waiter,
-            ..LogStore::object_draft(&upload.key, &attributes)
+            ..LogStore::object_draft(&upload.key, attributes)
         };
-        let committed = self.write_with_patience(draft, condition).await?;
+        let committed = self.write_unless_full(draft, condition).await?;
         // Two trees name them until the parts are dropped.
         shared.iter().for_each(|chunk| self.targets.add_live_ref(chunk));
-        self.end_completed(upload, turn, committed).await
+        Ok(committed)
     }
 
     /// The object exists: the rest is tidying, which recovery also does.
@@ -383,7 +405,7 @@ impl Inner {
         } else {
             // A small part's bytes stand in its own record, which ends with the upload: they get a chunk of their own.
             let owner = LogStore::object_hash(&upload.key);
-            let mut staged = LogStaged::new(self, owner, Some((upload.upload, part.number)));
+            let mut staged = LogStaged::beside_pin(self, owner, Some((upload.upload, part.number)));
             staged.push(frame.payload.clone()).await?;
             let (refs, made) = staged.into_refs().await?;
             unnamed.absorb(made);

@@ -39,6 +39,8 @@ pub(crate) struct LogStaged {
     pin: Option<Pin>,
     staging: Staging,
     class: AppendClass,
+    /// Where a device is full it waits for collection. Who has a pin must not: collection waits for that.
+    waits_for_room: bool,
 }
 
 /// A chunk or a node on its way. The bytes are kept until it has landed, for another try where a device is full.
@@ -151,13 +153,19 @@ impl LogStaged {
             length: 0,
             pin: None,
             class: AppendClass::Data,
+            waits_for_room: true,
         }
+    }
+
+    /// The same for who has a pin.
+    pub fn beside_pin(inner: &Arc<Inner>, owner: KeyHash, part: PartOf) -> Self {
+        LogStaged { waits_for_room: false, ..LogStaged::new(inner, owner, part) }
     }
 
     /// Chunks that are durable already: the parts of an upload, some of them `unnamed`. `pin` was taken before they were looked up.
     pub fn from_refs(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, unnamed: Unnamed, pin: Pin) -> Self {
         let length = refs.iter().map(|chunk| chunk.payload_bytes as u64).sum();
-        LogStaged { refs, unnamed, length, pin: Some(pin), ..LogStaged::new(inner, owner, None) }
+        LogStaged { refs, unnamed, length, pin: Some(pin), ..LogStaged::beside_pin(inner, owner, None) }
     }
 
     /// Chunks that collection moved: the nodes above them use the room that is kept for copies, and wait for none.
@@ -239,11 +247,6 @@ impl LogStaged {
         LooseAppend::start(&self.inner, record, self.class, bytes)
     }
 
-    /// Collection makes the room that others wait for.
-    fn may_wait(&self) -> bool {
-        self.class == AppendClass::Data
-    }
-
     async fn settle_one(&mut self) -> Result<(), EngineError> {
         let mut patience = Patience::default();
         while let Some(oldest) = self.in_flight.front() {
@@ -255,7 +258,7 @@ impl LogStaged {
                     self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
                     return Ok(());
                 }
-                Err(EngineError::Full) if self.may_wait() && patience.wait(&self.inner).await => {
+                Err(EngineError::Full) if self.waits_for_room && patience.wait(&self.inner).await => {
                     let again = self.start(oldest.kind, oldest.index, oldest.bytes.clone(), oldest.length);
                     self.in_flight.front_mut().expect("looked at above").append = again;
                 }

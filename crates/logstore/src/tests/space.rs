@@ -185,3 +185,39 @@ fn a_slow_reader_does_not_hold_up_the_zones_of_small_objects() {
         script.judge(&store).await;
     });
 }
+
+/// A Complete finds no room for the chunk of a small part, or for its object, and collection has its hands full. Caught: a Complete that keeps its pin: the
+/// zones that are emptied for it wait for that, and it was refused for want of them.
+#[test]
+fn a_complete_that_waits_for_room_holds_no_pin() {
+    simulate(async {
+        for blocks in [0, 1] {
+            let mut rig = Rig::new(213, 1, 24, ZONE_BYTES).await;
+            rig.config.collect_below_free_percent = 0;
+            let mut script = Script::default();
+            let store = rig.open().await;
+            script.put(&store, "filler", 500).await.unwrap();
+            let id = store.create_upload(&key("joined"), Default::default()).await.unwrap();
+            let upload = UploadRef { key: key("joined"), upload: id };
+            let content = PartContent::Whole(smallvec![Bytes::from_static(b"what the part holds")]);
+            let part = store.put_part(&upload, 1, Default::default(), content).await.unwrap();
+            leave_free_zones(&store, 2).await;
+            leave_blocks(&mut script, &store, blocks).await;
+
+            let waits = store.inner.checkpoints.lock().await;
+            store.inner.background.want_checkpoint();
+            let (completed, of) = (store.clone(), upload.clone());
+            let completing = rig.env.spawn(async move {
+                let parts = vec![CompletePart { number: 1, order: part.order }];
+                completed.complete(&of, parts, Default::default(), Condition::None).await
+            });
+            rig.env.sleep(Duration::from_secs(1)).await;
+            assert!(!completing.is_finished(), "room for {blocks}");
+            assert!(store.inner.pins.released_before(store.inner.pins.mark()), "room for {blocks}");
+            drop(waits);
+            let refused = completing.await.unwrap();
+            assert!(matches!(refused, Err(EngineError::Full)), "room for {blocks}: {refused:?}");
+            assert_eq!(open_uploads(&store).await, 1, "it can be completed when there is room");
+        }
+    });
+}
