@@ -15,6 +15,7 @@ use crate::intake::{Intake, Received};
 use crate::principal::{Action, Principal};
 use crate::put::Written;
 use crate::read::{ReadBody, body_of};
+use crate::read_ahead::ReadAhead;
 use crate::service::{ObjectService, check_attributes, object_key};
 
 /// Where a copy's bytes come from, and when they may be taken.
@@ -97,7 +98,7 @@ impl ObjectService {
             part: None,
             tag: copied_tag(target.etag_mode(), &found.info),
         };
-        let received = receive_copy(intake, found, wanted).await?;
+        let received = receive_copy(intake, found, wanted, &self.read_ahead).await?;
         self.store(&target, &target_key, received, attributes, condition).await
     }
 
@@ -119,7 +120,12 @@ pub(crate) fn check_copied_length(length: u64) -> Result<(), ObjectError> {
 }
 
 /// Moves all bytes of what was found into the target's engine. Digests that the source carries are not computed again.
-async fn receive_copy(intake: Intake<'_>, found: Found, wanted: Option<ChecksumAlgorithm>) -> Result<Received, ObjectError> {
+async fn receive_copy(
+    intake: Intake<'_>,
+    found: Found,
+    wanted: Option<ChecksumAlgorithm>,
+    ahead: &ReadAhead,
+) -> Result<Received, ObjectError> {
     let Found { info, content } = found;
     let carried = info
         .attributes
@@ -129,7 +135,7 @@ async fn receive_copy(intake: Intake<'_>, found: Found, wanted: Option<ChecksumA
         (Some(algorithm), None) => ChecksumWish::Compute(algorithm),
         _ => ChecksumWish::None,
     };
-    let body = stored_body(body_of(content, 0..info.length));
+    let body = stored_body(body_of(content, 0..info.length, ahead));
     let upload = Upload { body, length: Some(info.length), md5: None, checksum: wish };
     let mut received = intake.receive(upload).await?;
     if carried.is_some() {

@@ -31,6 +31,7 @@ mod conditions;
 mod list;
 mod range;
 mod read;
+mod read_ahead;
 mod stream;
 
 mod multipart;

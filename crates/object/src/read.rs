@@ -11,6 +11,7 @@ use crate::directory::Bucket;
 use crate::error::ObjectError;
 use crate::principal::{Action, Principal};
 use crate::range::ByteRange;
+use crate::read_ahead::ReadAhead;
 use crate::service::{ObjectService, object_key};
 use crate::stream::ChunkStream;
 
@@ -83,7 +84,7 @@ impl ObjectService {
         let key = object_key(&bucket, key)?;
         match self.engine(&bucket)?.open_cached(&key) {
             None => Ok(None),
-            Some(Ok(found)) => read_found(found, request).map(Some),
+            Some(Ok(found)) => self.read_found(found, request).map(Some),
             Some(Err(error)) => Err(hide_absence(&bucket, principal, error.into())),
         }
     }
@@ -99,8 +100,8 @@ impl ObjectService {
         let bucket = self.bucket(principal, Action::GetObject, bucket)?;
         let found = self.open(&bucket, principal, key).await?;
         match request.select {
-            Select::Part(number) => read_part(found, &request.conditions, number).await,
-            Select::All | Select::Range(_) => read_found(found, request),
+            Select::Part(number) => self.read_part(found, &request.conditions, number).await,
+            Select::All | Select::Range(_) => self.read_found(found, request),
         }
     }
 
@@ -115,7 +116,7 @@ impl ObjectService {
         let bucket = self.bucket(principal, Action::GetObject, bucket)?;
         if let Select::Part(number) = request.select {
             let found = self.open(&bucket, principal, key).await?;
-            let Read { info, range, parts, .. } = read_part(found, &request.conditions, number).await?;
+            let Read { info, range, parts, .. } = self.read_part(found, &request.conditions, number).await?;
             return Ok(Head { info, range, parts });
         }
         let key = object_key(&bucket, key)?;
@@ -131,6 +132,24 @@ impl ObjectService {
         let found = self.engine(bucket)?.open(&key).await;
         found.map_err(|error| hide_absence(bucket, principal, error.into()))
     }
+
+    fn read_found(&self, found: Found, request: &ReadRequest) -> Result<Read, ObjectError> {
+        let Found { info, content } = found;
+        request.conditions.check_read(&info)?;
+        let range = selected(&request.select, info.length)?;
+        Ok(Read { body: body_of(content, range.clone(), &self.read_ahead), info, range, parts: None })
+    }
+
+    async fn read_part(&self, found: Found, conditions: &ReadConditions, number: u16) -> Result<Read, ObjectError> {
+        let Found { info, content } = found;
+        conditions.check_read(&info)?;
+        let (range, parts) = match &content {
+            Content::Chunked(reader) => part_range(reader.as_ref(), number, info.length).await?,
+            Content::Whole(_) if number == 1 => (0..info.length, None),
+            Content::Whole(_) => return Err(ObjectError::NoSuchPart { number }),
+        };
+        Ok(Read { body: body_of(content, range.clone(), &self.read_ahead), info, range, parts })
+    }
 }
 
 /// Who may not list a bucket does not learn which keys it lacks (S3: GetObject needs ListBucket to answer 404).
@@ -139,24 +158,6 @@ fn hide_absence(bucket: &Bucket, principal: &Principal, error: ObjectError) -> O
         ObjectError::NoSuchKey if bucket.authorize(principal, Action::ListBucket).is_err() => ObjectError::AccessDenied,
         error => error,
     }
-}
-
-fn read_found(found: Found, request: &ReadRequest) -> Result<Read, ObjectError> {
-    let Found { info, content } = found;
-    request.conditions.check_read(&info)?;
-    let range = selected(&request.select, info.length)?;
-    Ok(Read { body: body_of(content, range.clone()), info, range, parts: None })
-}
-
-async fn read_part(found: Found, conditions: &ReadConditions, number: u16) -> Result<Read, ObjectError> {
-    let Found { info, content } = found;
-    conditions.check_read(&info)?;
-    let (range, parts) = match &content {
-        Content::Chunked(reader) => part_range(reader.as_ref(), number, info.length).await?,
-        Content::Whole(_) if number == 1 => (0..info.length, None),
-        Content::Whole(_) => return Err(ObjectError::NoSuchPart { number }),
-    };
-    Ok(Read { body: body_of(content, range.clone()), info, range, parts })
 }
 
 async fn part_range(reader: &dyn ContentReader, number: u16, length: u64) -> Result<(Range<u64>, Option<u16>), ObjectError> {
@@ -177,9 +178,9 @@ fn selected(select: &Select, length: u64) -> Result<Range<u64>, ObjectError> {
     }
 }
 
-pub(crate) fn body_of(content: Content, range: Range<u64>) -> ReadBody {
+pub(crate) fn body_of(content: Content, range: Range<u64>, ahead: &ReadAhead) -> ReadBody {
     match content {
         Content::Whole(bytes) => ReadBody::Whole(bytes.slice(range.start as usize..range.end as usize)),
-        Content::Chunked(reader) => ReadBody::Stream(ChunkStream::new(Arc::from(reader), range)),
+        Content::Chunked(reader) => ReadBody::Stream(ChunkStream::new(Arc::from(reader), range, ahead)),
     }
 }

@@ -18,6 +18,7 @@ use crate::error::ObjectError;
 use crate::gate::{Entered, Removed};
 use crate::peers::{NoPeers, Peers, Unsettled};
 use crate::principal::{Action, Principal};
+use crate::read_ahead::ReadAhead;
 
 /// How long a request waits for its write. In a cell that has lost its majority a write ends when that is back.
 const WRITE_PATIENCE: Duration = Duration::from_secs(20);
@@ -29,6 +30,7 @@ pub struct ObjectService {
     pub(crate) engines: Engines,
     pub(crate) env: Env,
     pub(crate) peers: Arc<dyn Peers>,
+    pub(crate) read_ahead: ReadAhead,
 }
 
 /// The engines that this process runs.
@@ -39,7 +41,8 @@ pub struct Engines {
 
 impl ObjectService {
     pub fn new(manager: Arc<Manager>, engines: Engines, env: Env) -> Self {
-        ObjectService { directory: Arc::new(Directory::new(manager)), engines, env, peers: Arc::new(NoPeers) }
+        let (directory, peers) = (Arc::new(Directory::new(manager)), Arc::new(NoPeers));
+        ObjectService { directory, engines, env, peers, read_ahead: ReadAhead::default() }
     }
 
     /// The same service on a node of a cluster.

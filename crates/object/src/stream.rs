@@ -14,10 +14,13 @@ use smallvec::SmallVec;
 use types::limits::CHUNK_BYTES;
 
 use crate::error::ObjectError;
+use crate::read_ahead::{ReadAhead, Room};
 
 /// Chunks that are being read or wait for the client, per stream: enough to keep a device busy behind one client, and a bound on
 /// what a slow client holds (4 MiB).
 pub const READ_AHEAD_CHUNKS: usize = 4;
+/// What a stream reads at a time while all streams together hold as much as they may.
+const PIECE_BYTES: u64 = 64 * 1024;
 
 /// The pieces in which a chunk was read.
 type Pieces = SmallVec<[Bytes; 2]>;
@@ -30,6 +33,7 @@ pub struct ChunkStream {
     reader: Option<Arc<dyn ContentReader>>,
     /// What is not yet asked for.
     rest: Range<u64>,
+    ahead: ReadAhead,
     /// What is not yet handed out.
     remaining: u64,
     reads: FuturesOrdered<ChunkRead>,
@@ -38,10 +42,10 @@ pub struct ChunkStream {
 }
 
 impl ChunkStream {
-    pub(crate) fn new(reader: Arc<dyn ContentReader>, range: Range<u64>) -> Self {
+    pub(crate) fn new(reader: Arc<dyn ContentReader>, range: Range<u64>, ahead: &ReadAhead) -> Self {
         let remaining = range.end - range.start;
         let reader = Some(reader).filter(|_| remaining > 0);
-        ChunkStream { reader, rest: range, remaining, reads: FuturesOrdered::new(), ready: Pieces::new() }
+        ChunkStream { reader, rest: range, ahead: ahead.clone(), remaining, reads: FuturesOrdered::new(), ready: Pieces::new() }
     }
 
     /// Bytes still to come.
@@ -49,16 +53,29 @@ impl ChunkStream {
         self.remaining
     }
 
-    /// Asks for chunks until enough are on their way. Ranges end at multiples of a chunk, so that a read seldom needs two.
+    /// Asks for chunks until enough are on their way. Ranges end at multiples of a chunk, so that a read seldom needs two. Where there is no room to read
+    /// ahead, nobody waits for it: the client gets what it can take next, a piece at a time.
     fn read_ahead(&mut self) {
         while !self.rest.is_empty() && self.reads.len() < READ_AHEAD_CHUNKS {
-            let chunk_end = (self.rest.start / CHUNK_BYTES as u64 + 1) * CHUNK_BYTES as u64;
-            let range = self.rest.start..self.rest.end.min(chunk_end);
+            let (chunk, piece) = (self.wanted_next(CHUNK_BYTES as u64), self.wanted_next(PIECE_BYTES));
+            let is_wanted = self.reads.is_empty();
+            let room = if is_wanted && piece == chunk { None } else { self.ahead.take() };
+            let range = match (&room, is_wanted) {
+                (Some(_), _) => chunk,
+                (None, true) => piece,
+                (None, false) => return,
+            };
             self.rest.start = range.end;
             let reader = if self.rest.is_empty() { self.reader.take() } else { self.reader.clone() };
             let reader = reader.expect("kept until everything is asked for");
-            self.reads.push_back(Box::pin(read_fully(reader, range)));
+            self.reads.push_back(Box::pin(read_fully(reader, range, room)));
         }
+    }
+
+    /// What is to be asked for next, up to a multiple of `step`.
+    fn wanted_next(&self, step: u64) -> Range<u64> {
+        let end = (self.rest.start / step + 1) * step;
+        self.rest.start..self.rest.end.min(end)
     }
 
     fn fail(&mut self) {
@@ -105,7 +122,7 @@ impl fmt::Debug for ChunkStream {
     }
 }
 
-async fn read_fully(reader: Arc<dyn ContentReader>, range: Range<u64>) -> Result<Pieces, EngineError> {
+async fn read_fully(reader: Arc<dyn ContentReader>, range: Range<u64>, room: Option<Room>) -> Result<Pieces, EngineError> {
     let mut pieces = Pieces::new();
     let mut at = range.start;
     while at < range.end {
@@ -113,7 +130,10 @@ async fn read_fully(reader: Arc<dyn ContentReader>, range: Range<u64>) -> Result
         let is_answer = !piece.is_empty() && piece.len() as u64 <= range.end - at;
         assert!(is_answer, "an engine answered {} bytes for {at}..{}", piece.len(), range.end);
         at += piece.len() as u64;
-        pieces.push(piece);
+        pieces.push(match &room {
+            Some(room) => room.hold(piece),
+            None => piece,
+        });
     }
     Ok(pieces)
 }

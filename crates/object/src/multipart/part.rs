@@ -76,7 +76,7 @@ impl ObjectService {
         let length = range.end - range.start;
         check_copied_length(length)?;
         let content = Upload {
-            body: stored_body(body_of(content, range)),
+            body: stored_body(body_of(content, range, &self.read_ahead)),
             length: Some(length),
             md5: None,
             checksum: part_wish(ChecksumWish::None, wanted)?,

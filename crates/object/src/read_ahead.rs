@@ -1,0 +1,64 @@
+//! What all answers together hold of large objects, beyond what their clients can take next.
+//!
+//! A client that reads slowly, or not at all, keeps what was read for it. Of each one that is little; of thousands it would be all of the memory.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use types::limits::CHUNK_BYTES;
+
+/// Most bytes that the streams of a process hold of chunks.
+const MOST_BYTES: usize = 256 * 1024 * 1024;
+
+/// The room that streams share. Who finds none goes on without reading ahead.
+#[derive(Clone)]
+pub(crate) struct ReadAhead(Arc<Semaphore>);
+
+/// Room for one chunk. It is given back with the last of the bytes that are held in it, whoever has these by then.
+#[derive(Clone)]
+pub(crate) struct Room {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+/// Bytes, and the room that they take.
+struct Held {
+    bytes: Bytes,
+    _room: Room,
+}
+
+impl ReadAhead {
+    pub(crate) fn of_chunks(chunks: usize) -> Self {
+        ReadAhead(Arc::new(Semaphore::new(chunks)))
+    }
+
+    /// Room for a chunk, if there is any.
+    pub(crate) fn take(&self) -> Option<Room> {
+        let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
+        Some(Room { _permit: Arc::new(permit) })
+    }
+
+    /// Chunks that there is room for.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.0.available_permits()
+    }
+}
+
+impl Default for ReadAhead {
+    fn default() -> Self {
+        ReadAhead::of_chunks(MOST_BYTES / CHUNK_BYTES)
+    }
+}
+
+impl Room {
+    pub(crate) fn hold(&self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Held { bytes, _room: self.clone() })
+    }
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
