@@ -33,10 +33,11 @@ pub(crate) use unreleased::Unreleased;
 use crate::store::Inner;
 use engine::EngineError;
 use format::zone_header::ZONE_DATA_START;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use target::LogTarget;
-use types::{Activation, DeviceId, Place, ZoneIndex};
+use types::{Activation, DeviceId, KeyHash, Place, ZoneIndex};
 
 /// Another cycle follows at once if at least this share of the zones freed was gained, not filled with copies, in percent: else it
 /// would copy all the time what hardly ever dies.
@@ -75,11 +76,18 @@ impl Victim {
 }
 
 /// How emptying a zone ended.
-struct Emptied {
+enum Emptied {
     /// Something live could not be moved now.
-    stays: bool,
-    /// Readers may hold places in it.
-    has_chunks: bool,
+    Stays,
+    /// Nothing live is left.
+    All(ReadBy),
+}
+
+/// Who may hold places of chunks in a zone.
+enum ReadBy {
+    Nobody,
+    ReadersOf(BTreeSet<KeyHash>),
+    Any,
 }
 
 /// What one cycle of collection did.
@@ -122,14 +130,15 @@ impl Inner {
         let (mut emptied, mut read_by_some) = (Vec::new(), Vec::new());
         for victim in victims {
             // The copies must fit beside a zone for the checkpoint that makes them count, or nothing is ever freed again.
-            let is_first = !emptied.iter().chain(&read_by_some).any(|other: &Victim| other.device.id() == victim.device.id());
+            let taken = || emptied.iter().chain(read_by_some.iter().map(|(victim, _)| victim));
+            let is_first = !taken().any(|other: &Victim| other.device.id() == victim.device.id());
             if !is_first && victim.device.usage().free_zones < FREE_ZONES_FOR_ANOTHER {
                 continue;
             }
             match self.empty(&victim).await {
-                Ok(Emptied { stays: false, has_chunks: false }) => emptied.push(victim),
-                Ok(Emptied { stays: false, has_chunks: true }) => read_by_some.push(victim),
-                Ok(Emptied { stays: true, .. }) => self.targets.note_setback(victim.device.id(), victim.zone),
+                Ok(Emptied::All(ReadBy::Nobody)) => emptied.push(victim),
+                Ok(Emptied::All(read_by)) => read_by_some.push((victim, read_by)),
+                Ok(Emptied::Stays) => self.targets.note_setback(victim.device.id(), victim.zone),
                 Err(error) => self.set_back(&victim, &error),
             }
         }
@@ -142,7 +151,7 @@ impl Inner {
             return Ok(collected);
         }
         collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
-        // A slow reader of a large object holds up the zones with chunks alone.
+        // A slow reader of a large object holds up the zones with chunks alone; of its object, where nobody reads elsewhere.
         self.reset_dead(emptied, &mut collected).await;
         if !read_by_some.is_empty() {
             self.reset_when_released(read_by_some, &mut collected).await;
@@ -239,7 +248,7 @@ impl Inner {
         if look.damaged {
             self.repair(victim).await?;
         }
-        Ok(Emptied { stays: look.stays, has_chunks: look.has_chunks || look.damaged })
+        Ok(if look.stays { Emptied::Stays } else { Emptied::All(look.read_by()) })
     }
 
     async fn reset(&self, victim: &Victim, collected: &mut Collected) -> Result<(), EngineError> {

@@ -2,11 +2,13 @@
 //!
 //! A pin is taken by whoever holds the places of chunks for longer than one read: a reader, or a Complete between looking its parts up
 //! and publishing the object over them. A zone whose live records have been copied away is reset only when every pin that
-//! was taken before the copying ended is gone. Staged chunks that no record names yet need none: see `large::staging`.
+//! was taken before the copying ended is gone. A reader says whose chunks it reads: a zone in which there are none of that object need not wait for it.
+//! Staged chunks that no record names yet need none: see `large::staging`.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use types::KeyHash;
 
 /// A moment in the order of pins and resets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,21 +21,35 @@ pub(crate) struct Pins(Arc<Mutex<Held>>);
 #[derive(Default)]
 struct Held {
     next: u64,
-    count_by_stamp: BTreeMap<u64, usize>,
+    count_by_stamp: BTreeMap<u64, BTreeMap<Whose, usize>>,
 }
+
+/// Whose chunks a pin holds: those that were written for one object, or, without it, any.
+type Whose = Option<KeyHash>;
 
 /// Held by who holds places of chunks; dropping it lets go.
 pub(crate) struct Pin {
     pins: Pins,
     stamp: u64,
+    whose: Whose,
 }
 
 impl Pins {
+    /// Of chunks of any object.
     pub fn pin(&self) -> Pin {
+        self.pin_those(None)
+    }
+
+    /// Of those chunks and nodes alone that were written for this object.
+    pub fn pin_of(&self, owner: KeyHash) -> Pin {
+        self.pin_those(Some(owner))
+    }
+
+    fn pin_those(&self, whose: Whose) -> Pin {
         let mut held = self.0.lock();
         let stamp = held.next;
-        *held.count_by_stamp.entry(stamp).or_default() += 1;
-        Pin { pins: self.clone(), stamp }
+        *held.count_by_stamp.entry(stamp).or_default().entry(whose).or_default() += 1;
+        Pin { pins: self.clone(), stamp, whose }
     }
 
     /// Marks the present: every pin taken so far is older, every later one younger.
@@ -47,14 +63,25 @@ impl Pins {
     pub fn released_before(&self, mark: Stamp) -> bool {
         self.0.lock().count_by_stamp.range(..mark.0).next().is_none()
     }
+
+    /// Whether those are gone that may hold chunks of these objects.
+    pub fn released_of(&self, owners: &BTreeSet<KeyHash>, mark: Stamp) -> bool {
+        let held = self.0.lock();
+        let may_hold = |whose: &Whose| whose.is_none_or(|owner| owners.contains(&owner));
+        !held.count_by_stamp.range(..mark.0).flat_map(|(_, pins)| pins.keys()).any(may_hold)
+    }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut held = self.pins.0.lock();
-        let count = held.count_by_stamp.get_mut(&self.stamp).expect("a pin is counted until it is dropped");
+        let pins = held.count_by_stamp.get_mut(&self.stamp).expect("a pin is counted until it is dropped");
+        let count = pins.get_mut(&self.whose).expect("with its object");
         *count -= 1;
         if *count == 0 {
+            pins.remove(&self.whose);
+        }
+        if pins.is_empty() {
             held.count_by_stamp.remove(&self.stamp);
         }
     }
@@ -63,6 +90,9 @@ impl Drop for Pin {
 #[cfg(test)]
 mod tests {
     use super::Pins;
+    use bytes::Bytes;
+    use format::record::EntryName;
+    use types::BucketId;
 
     #[test]
     fn a_mark_waits_for_older_pins_only() {
@@ -77,5 +107,27 @@ mod tests {
         assert!(!pins.released_before(second));
         drop(younger);
         assert!(pins.released_before(second));
+    }
+
+    #[test]
+    fn a_mark_waits_for_pins_of_its_objects_and_of_any() {
+        let pins = Pins::default();
+        let owner = |name: &'static [u8]| EntryName::object(BucketId(1), Bytes::from_static(name)).hash();
+        let of = |names: &[&'static [u8]]| names.iter().map(|name| owner(name)).collect();
+        let held = [pins.pin_of(owner(b"a")), pins.pin_of(owner(b"a"))];
+        let mark = pins.mark();
+        let younger = pins.pin_of(owner(b"b"));
+        assert!(!pins.released_of(&of(&[b"a", b"b"]), mark));
+        assert!(pins.released_of(&of(&[b"b", b"c"]), mark), "nobody holds chunks of these");
+        let [first, second] = held;
+        drop(first);
+        assert!(!pins.released_of(&of(&[b"a"]), mark), "another one holds them");
+        drop(second);
+        assert!(pins.released_of(&of(&[b"a"]), mark));
+        let any = pins.pin();
+        let mark = pins.mark();
+        assert!(!pins.released_of(&of(&[]), mark) && !pins.released_of(&of(&[b"c"]), mark));
+        drop((any, younger));
+        assert!(pins.released_before(mark));
     }
 }

@@ -92,7 +92,8 @@ impl Inner {
         if frame.record.tree_height == 0 {
             return Some(Ok(None));
         }
-        let pin = self.pins.pin();
+        // What its reader reads was written for this object: `check_chunk` looks.
+        let pin = self.pins.pin_of(frame.record.hash);
         if let Err(error) = self.check_decidable(hash) {
             return Some(Err(error));
         }

@@ -1,8 +1,8 @@
 //! Walking a zone and finding what in it is live: by what owns it, never by counts.
 
-use super::Victim;
 use super::copy::MOVES_AT_ONCE;
 use super::owners::Owners;
+use super::{ReadBy, Victim};
 use crate::store::Inner;
 use bytes::Bytes;
 use device::Gaps;
@@ -26,8 +26,8 @@ pub(super) struct Look {
     pub live: u64,
     /// Frames that can't be read: only what names them tells whether they are live.
     pub damaged: bool,
-    /// Frames that are chunks, or may be: who reads a large object holds their places.
-    pub has_chunks: bool,
+    /// The objects for which chunks and nodes in it were written: who reads one of them may hold their places.
+    pub chunks_of: BTreeSet<KeyHash>,
     /// What replaced some record, or where it was moved to, is in no checkpoint yet.
     pub has_unsaved: bool,
     /// Named records to move.
@@ -37,9 +37,18 @@ pub(super) struct Look {
 }
 
 impl Look {
+    /// Whose readers may hold places in the zone.
+    pub fn read_by(self) -> ReadBy {
+        match (self.damaged, self.chunks_of.is_empty()) {
+            (true, _) => ReadBy::Any,
+            (false, true) => ReadBy::Nobody,
+            (false, false) => ReadBy::ReadersOf(self.chunks_of),
+        }
+    }
+
     /// Nothing in the zone is live, and the last checkpoint says the same.
     pub fn is_dead_as_written_down(&self) -> bool {
-        self.live == 0 && !self.stays && !self.damaged && !self.has_chunks && !self.has_unsaved
+        self.live == 0 && !self.stays && !self.damaged && self.chunks_of.is_empty() && !self.has_unsaved
     }
 }
 
@@ -78,8 +87,8 @@ impl Inner {
                     look.live += runs.contains(&place) as u64;
                 }
                 RecordKind::Chunk | RecordKind::DescriptorNode => {
-                    look.has_chunks = true;
                     let chunk = record.chunk.expect("chunks and nodes name their owner");
+                    look.chunks_of.insert(chunk.owner);
                     match staged.contains(&chunk.put) || self.may_be_staged_elsewhere(&chunk.put) {
                         true => look.stays = true,
                         false => self.look_at_chunk(&chunk, place, &mut owners, &mut look).await?,

@@ -3,66 +3,116 @@
 //! They keep their question until it is answered, however many cycles that takes. Meanwhile they are not chosen again, and of a device that has many of them
 //! only what needs no copying is collected: each copy takes room that comes back when the readers are done.
 
-use super::{Collected, PIN_LOOK, PIN_PATIENCE, Victim};
+use super::{Collected, PIN_LOOK, PIN_PATIENCE, ReadBy, Victim};
 use crate::gateway::Readers;
+use crate::pins::Stamp;
 use crate::store::Inner;
+use env::Instant;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{DeviceId, ZoneIndex};
 
 /// One of so many zones of a device may wait for readers before nothing more is copied there.
 const ZONES_PER_UNRELEASED: u32 = 8;
 /// So many may in any case.
 const LEAST_UNRELEASED: u32 = 4;
+/// How long zones wait before that is said, and how long until it is said again.
+const SAY_AFTER: Duration = Duration::from_secs(60);
 
 /// The zones that wait.
 #[derive(Default)]
-pub(crate) struct Unreleased(Mutex<Vec<Emptied>>);
+pub(crate) struct Unreleased(Mutex<Waiting>);
 
-/// Zones of one cycle, and whom they wait for.
+#[derive(Default)]
+struct Waiting {
+    emptied: Vec<Emptied>,
+    said: Option<Instant>,
+}
+
+/// A zone, and whom it waits for.
 struct Emptied {
-    victims: Vec<Victim>,
+    victim: Victim,
+    read_by: ReadBy,
+    moment: Arc<Moment>,
+}
+
+/// When zones were emptied, and who read then.
+struct Moment {
+    mark: Stamp,
     readers: Readers,
+    since: Instant,
+}
+
+impl Waiting {
+    /// Tells an operator why space is not given back.
+    fn say_what_waits(&mut self, now: Instant) {
+        let Some(oldest) = self.emptied.iter().map(|emptied| emptied.moment.since).min() else { return };
+        let is_long = |since: Instant| now - since >= SAY_AFTER;
+        if is_long(oldest) && self.said.is_none_or(is_long) {
+            let (zones, seconds) = (self.emptied.len(), (now - oldest).as_secs());
+            env::mark("engine: it is said that emptied zones wait for their readers");
+            tracing::warn!(zones, seconds, "emptied zones are not free: a client has been reading a large object since before");
+            self.said = Some(now);
+        }
+    }
 }
 
 impl Unreleased {
     pub fn holds(&self, device: DeviceId, zone: ZoneIndex) -> bool {
-        self.0.lock().iter().flat_map(|emptied| &emptied.victims).any(|victim| victim.at() == (device, zone))
+        self.0.lock().emptied.iter().any(|emptied| emptied.victim.at() == (device, zone))
     }
 
     /// Whether so many of a device's zones wait that no more should be copied.
     pub fn is_full(&self, device: DeviceId, zones: u32) -> bool {
-        let waiting =
-            self.0.lock().iter().flat_map(|emptied| &emptied.victims).filter(|victim| victim.at().0 == device).count();
+        let waiting = self.0.lock().emptied.iter().filter(|emptied| emptied.victim.at().0 == device).count();
         waiting as u32 >= (zones / ZONES_PER_UNRELEASED).max(LEAST_UNRELEASED)
     }
 }
 
 impl Inner {
     /// Resets emptied zones when those who read now are done; soon, or in a later cycle.
-    pub(super) async fn reset_when_released(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) {
-        let readers = self.present_readers();
-        let deadline = self.env.now() + PIN_PATIENCE;
-        while !self.are_done(&readers) {
-            if self.env.now() >= deadline {
+    pub(super) async fn reset_when_released(self: &Arc<Self>, victims: Vec<(Victim, ReadBy)>, collected: &mut Collected) {
+        let moment = Moment { readers: self.present_readers(), mark: self.pins.mark(), since: self.env.now() };
+        let moment = Arc::new(moment);
+        // Other gateways are asked for all their readers, whatever these read.
+        let read_by = |found: ReadBy| if self.is_alone() { found } else { ReadBy::Any };
+        let wait = |(victim, found)| Emptied { victim, read_by: read_by(found), moment: moment.clone() };
+        let mut waiting: Vec<Emptied> = victims.into_iter().map(wait).collect();
+        loop {
+            let released = waiting.extract_if(.., |emptied| self.is_released(emptied)).map(|emptied| emptied.victim).collect();
+            self.reset_dead(released, collected).await;
+            if waiting.is_empty() {
+                return;
+            }
+            if self.env.now() - moment.since >= PIN_PATIENCE {
                 env::mark("engine: emptied zones wait for their readers");
-                self.unreleased.0.lock().push(Emptied { victims, readers });
+                self.unreleased.0.lock().emptied.extend(waiting);
                 return;
             }
             self.env.sleep(PIN_LOOK).await;
         }
-        self.reset_dead(victims, collected).await;
     }
 
     /// Resets those of former cycles whose readers are done. What waits for an answer that will not come is chosen anew.
     pub(super) async fn reset_released(self: &Arc<Self>, collected: &mut Collected) {
-        let done: Vec<Emptied> = {
+        let released: Vec<Victim> = {
             let mut waiting = self.unreleased.0.lock();
-            waiting.retain(|emptied| !self.are_forgotten(&emptied.readers));
-            waiting.extract_if(.., |emptied| self.are_done(&emptied.readers)).collect()
+            waiting.emptied.retain(|emptied| !self.are_forgotten(&emptied.moment.readers));
+            let released = waiting.emptied.extract_if(.., |emptied| self.is_released(emptied)).map(|emptied| emptied.victim);
+            let released = released.collect();
+            waiting.say_what_waits(self.env.now());
+            released
         };
-        for Emptied { victims, .. } in done {
-            self.reset_dead(victims, collected).await;
+        self.reset_dead(released, collected).await;
+    }
+
+    /// Whether nobody holds a place in the zone any more.
+    fn is_released(&self, emptied: &Emptied) -> bool {
+        match &emptied.read_by {
+            ReadBy::Nobody => true,
+            ReadBy::ReadersOf(owners) => self.pins.released_of(owners, emptied.moment.mark),
+            ReadBy::Any => self.are_done(&emptied.moment.readers),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Devices that are full, or nearly.
 
+use super::history::whole;
 use super::script::{CHUNK, Script};
 use super::support::{BUCKET, Rig, key, simulate};
 use crate::LogStore;
@@ -182,6 +183,27 @@ fn a_slow_reader_does_not_hold_up_the_zones_of_small_objects() {
         let slow = store.open(&key("read")).await.unwrap();
         overwrite(&rig, &store, &mut script, 3000, false, Duration::from_millis(2)).await;
         drop(slow);
+        script.judge(&store).await;
+    });
+}
+
+/// A reader that takes for ever holds up the zones that have chunks of its object, and those of other objects are overwritten again and again. Caught: zones
+/// that wait for whoever reads anything: the puts were refused.
+#[test]
+fn a_slow_reader_does_not_hold_up_the_zones_of_other_large_objects() {
+    simulate(async {
+        let rig = Rig::new(212, 1, 32, ZONE_BYTES).await;
+        let mut script = Script::default();
+        let store = rig.open().await;
+        script.put_large(&store, "read", 3 * CHUNK).await.unwrap();
+        let [quick, slow] = [store.open(&key("read")).await.unwrap(), store.open(&key("read")).await.unwrap()];
+        let length = slow.info.length;
+        let before = whole(quick.content, length).await.unwrap();
+        // The version that is read is garbage, and stays where it is.
+        script.put_large(&store, "read", 3 * CHUNK + 1).await.unwrap();
+        overwrite(&rig, &store, &mut script, 600, true, Duration::from_millis(2)).await;
+        assert!(store.stats().collected_zones.get() > 50, "otherwise this tests nothing");
+        assert!(whole(slow.content, length).await.unwrap() == before, "as it was when it was opened");
         script.judge(&store).await;
     });
 }
