@@ -337,3 +337,24 @@ fn what_is_sealed_while_all_records_are_gone_through_is_seen() {
         assert!(seen.iter().any(|(hash, _)| *hash == LogStore::object_hash(&key("late"))), "sealed meanwhile");
     });
 }
+
+/// On slow disks a look at all rows takes long, and each shard takes one. Caught: a pass that nothing comes in between of, as long as no record lacks copies:
+/// neither checkpoints nor collection, and the server did not stop.
+#[test]
+fn a_repair_that_finds_nothing_holds_nobody_up() {
+    simulate(async {
+        let rig = rig_of(22, 2).await;
+        let store = rig.open().await;
+        filled(&store).await;
+        for disk in &rig.disks {
+            disk.set_odds(FaultOdds { cache_miss: 1_000_000, ..FaultOdds::default() });
+            disk.add_rule(FaultRule::always_in(0..u64::MAX, Operation::Read, Fault::Delay(Duration::from_secs(1))));
+        }
+        store.inner.background.want_repair();
+        rig.env.sleep(Duration::from_secs(1)).await;
+        assert!(store.size().repair_left > 0, "otherwise this tests nothing");
+        let began = rig.env.now();
+        store.inner.background.stop().await;
+        assert!(rig.env.now() - began < Duration::from_secs(60), "{:?}", rig.env.now() - began);
+    });
+}
