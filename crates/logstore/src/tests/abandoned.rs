@@ -81,6 +81,8 @@ fn a_queued_write_that_nobody_waits_for_is_not_begun() {
             let (second, waiter) = begin(&rig, &gateways[1], "second", condition.clone());
             rig.env.sleep(A_WHILE).await;
             waiter.leave();
+            rig.env.sleep(A_WHILE).await;
+            assert!(second.is_finished(), "it waits for its turn");
             let outcome = second.await.unwrap();
             assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
             rig.gates.set(&gateways[1], primary, None);
