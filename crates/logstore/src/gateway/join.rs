@@ -117,13 +117,12 @@ impl Inner {
         for name in unsaved.into_iter().filter(|name| name.entry.epoch > covered) {
             let entry = name.entry;
             let mut keys = self.shard(&entry.hash).lock();
-            // As leader it may have recovered the record itself, and have told all where it stands.
-            if keys.index().unsaved_epoch(&entry.hash).is_some_and(|epoch| epoch > entry.epoch) {
-                continue;
-            }
             let known = keys.index().newest(&entry.hash);
+            // As leader it may have recovered the record itself, and have told all where it stands.
+            let stands_since = |epoch: Epoch| keys.index().unsaved_epoch(&entry.hash).is_some_and(|newest| newest > epoch);
             match known {
                 Some(known) if known.order > entry.order => continue,
+                Some(known) if known.order == entry.order && stands_since(entry.epoch) => continue,
                 Some(known) if known.order == entry.order => drop(keys.index_mut().relocate(&known.places, entry)),
                 _ => drop(keys.index_mut().publish(entry)),
             }

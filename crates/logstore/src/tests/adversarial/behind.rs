@@ -7,6 +7,7 @@ use crate::tests::support::{key, simulate};
 use engine::{Condition, ObjectEngine};
 use std::sync::Arc;
 use std::time::Duration;
+use types::Epoch;
 
 /// Whether the index has nothing of this name, not even that it was deleted.
 fn knows_nothing_of(gateway: &LogStore, name: &str) -> bool {
@@ -127,5 +128,30 @@ fn who_has_chosen_a_checkpoint_has_joined_before_it_recovers() {
             assert_eq!(get(&joiner, name).await.as_deref(), Some("acknowledged"), "{name}");
         }
         all_read(&rig, "late", Some("acknowledged")).await;
+    });
+}
+
+/// Two members are in two epochs, and the one that is behind overwrites what the other one has written. Who joins is told of both. Caught: one that takes what is
+/// of the later epoch for the newer one.
+#[test]
+fn who_joins_takes_the_newer_write_though_it_is_of_an_older_epoch() {
+    simulate(async {
+        for is_deleted in [false, true] {
+            let rig = CellRig::new(204, 2).await;
+            let [first, second] = &rig.gateways()[..] else { panic!("two gateways") };
+            first.inner.background.stop().await;
+            let (view, present) = (first.inner.member.as_ref().unwrap().view().number(), first.inner.epochs.present());
+            first.inner.begin_epoch(view, Epoch(present.0 + 1)).await;
+            put(first, "key", "old").await.unwrap();
+            rig.env.sleep(A_WHILE).await;
+            assert!(second.inner.epochs.present() < first.inner.epochs.present());
+            match is_deleted {
+                true => second.delete(&key("key"), Condition::None).await.unwrap(),
+                false => put(second, "key", "new").await.unwrap(),
+            }
+            rig.env.sleep(A_WHILE).await;
+            rig.join().await;
+            all_read(&rig, "key", (!is_deleted).then_some("new")).await;
+        }
     });
 }
