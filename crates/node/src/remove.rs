@@ -130,6 +130,9 @@ impl Inner {
         if !force {
             self.check_gone(&state, &node).await?;
             self.check_nothing_lost(&format!("devices of node {name}"), &devices, "--force").await?;
+            // It may have come back while that was looked for.
+            self.manager.fresh().await.map_err(failed("the manager's leader does not answer"))?;
+            self.check_gone(&self.manager.snapshot(), &node).await?;
         }
         tracing::info!(name, force, "a node is removed from the cluster");
         self.take_vote(&node).await?;
@@ -179,13 +182,21 @@ impl Inner {
         if !force {
             // A gateway's hold tells whether the device is there, its index what would be lost.
             self.engine.serving().ok_or(DOES_NOT_SERVE)?;
-            if self.is_served(device).await {
-                return Err(format!("device {device} is there, and its node serves it"));
-            }
+            self.check_unserved(device).await?;
             self.check_nothing_lost(&format!("device {device}"), &BTreeSet::from([device]), "--yes").await?;
+            // It may have come back while that was looked for.
+            self.check_unserved(device).await?;
         }
         tracing::info!(device = device.0, force, "a device is forgotten: what had copies on it gets others");
         self.forget_devices(&BTreeSet::from([device])).await
+    }
+
+    /// Refuses a device that is there.
+    async fn check_unserved(&self, device: DeviceId) -> Result<(), String> {
+        match self.is_served(device).await {
+            true => Err(format!("device {device} is there, and its node serves it")),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a node that is there.
