@@ -3,6 +3,7 @@
 //! Order and place are two things (zstore.md, required 4): a copy made here carries its order in its header, and only the index's
 //! places change, by compare-and-swap against what they were (decision 10).
 
+use crate::collect::COPY_EXTRA_BYTES;
 use crate::index::Located;
 use crate::recovery::decide::{entry_of, name_entry_of};
 use crate::store::Inner;
@@ -48,6 +49,13 @@ impl Inner {
             types::ErrorKind::Full => EngineError::Full,
             _ => EngineError::Unavailable { reason: error.to_string() },
         })
+    }
+
+    /// The same of a copy that was found missing, if there is room: a full device keeps its last zone for the checkpoint with which a start, or a recovery, ends,
+    /// and without which nothing is freed.
+    pub(crate) async fn recopy_within_room(&self, copy: Recopy) -> Result<Appended, EngineError> {
+        self.check_room(copy.device, copy.payload.len() as u64 + COPY_EXTRA_BYTES)?;
+        self.recopy(copy).await
     }
 
     /// Makes all copies of a record again with another payload: a descriptor whose chunks moved. Publishes the new places unless

@@ -35,6 +35,11 @@ impl Inner {
         Manifest::decode(&bytes).map(Some).map_err(|error| EngineError::Corrupt { detail: error.to_string() })
     }
 
+    /// The epoch that the manager's manifest covers.
+    pub(crate) fn newest_covered(&self) -> Result<Epoch, EngineError> {
+        Ok(self.newest_manifest()?.map(|manifest| manifest.epoch).unwrap_or_default())
+    }
+
     /// As leader, when all of an epoch is known: goes on from the manifest that the manager has. Who led before may have been removed
     /// before it told anybody of it, or the manager's answer was lost.
     pub(super) async fn take_over(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {

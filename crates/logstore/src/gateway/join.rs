@@ -55,8 +55,7 @@ impl Inner {
                 (heard.view, heard.greeted_with(), installed)
             };
             // Before it is chosen: from then on nothing here waits for a decision, which may be this gateway's to make.
-            let is_there = self.remembered.reach().await.is_ok()
-                && self.newest_manifest()?.map(|manifest| manifest.epoch).unwrap_or_default() >= installed;
+            let is_there = self.remembered.reach().await.is_ok() && self.newest_covered()? >= installed;
             if is_there && member.choose_checkpoint(view) {
                 self.load_newest_manifest().await?;
                 break epoch;
@@ -85,7 +84,7 @@ impl Inner {
     /// installed before this recovery has ended.
     pub(super) async fn begin_beyond_checkpoints(&self, member: &Member) -> Result<(), EngineError> {
         self.remembered.reach().await?;
-        let covered = self.newest_manifest()?.map(|manifest| manifest.epoch).unwrap_or_default();
+        let covered = self.newest_covered()?;
         let greeted_with = member.heard.lock().greeted_with();
         self.begin_at(member, greeted_with.max(Epoch(covered.0 + 1)));
         Ok(())

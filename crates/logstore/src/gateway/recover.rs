@@ -10,7 +10,6 @@
 //! of which only the primary's copy stands is rolled forward like the rest, because nobody knows what was acknowledged.
 
 use super::member::Member;
-use crate::collect::COPY_EXTRA_BYTES;
 use crate::machine::CellMessage;
 use crate::peers::Item;
 use crate::recovery::OpenError;
@@ -239,11 +238,10 @@ impl Inner {
             env::mark("gateway: recovery passed over a write without its primary");
             return Ok(());
         };
-        let newest = || self.shard(&record.hash).lock().index().newest(&record.hash);
         let is_covered = record.epoch <= self.remembered.covered();
         let mut made = None;
         loop {
-            let newest = newest();
+            let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
             if newest.is_some_and(|newest| newest.order > order) {
                 // All are told of what replaced it, by who wrote that or by this recovery. A member that is ahead may have forgotten that it was a delete.
                 return Ok(());
@@ -290,14 +288,8 @@ impl Inner {
         let mut places = write.copies.map(|copy| copy.map(|copy| copy.place));
         for (replica, device) in self.devices_for_copies(&frame.record, &places) {
             let (record, payload) = (with_copy_on(&frame.record, &places, replica, device), frame.payload.clone());
-            let bytes = payload.len() as u64 + COPY_EXTRA_BYTES;
             let copy = Recopy { record, payload, order: Some(order), replica, device, moved: false };
-            // A full device keeps its last zone for the checkpoint without which the recovery does not end.
-            let made = match self.check_room(device, bytes) {
-                Ok(()) => self.recopy(copy).await,
-                Err(full) => Err(full),
-            };
-            match made {
+            match self.recopy_within_room(copy).await {
                 Ok(appended) => {
                     env::mark("gateway: recovery made a missing copy");
                     places[replica] = Some(appended.place);

@@ -19,7 +19,6 @@
 //! tell its place among ours.
 
 use super::walk::{FoundCopy, FoundRecords, FoundWrite};
-use crate::collect::COPY_EXTRA_BYTES;
 use crate::relocate::Recopy;
 use crate::store::Inner;
 use engine::{EngineError, ObjectKey, UploadRef};
@@ -192,14 +191,8 @@ impl Inner {
             return Ok(None);
         }
         let frame = self.targets.read(&base.place, base.frame_bytes).await.map_err(corrupt)?;
-        let bytes = frame.payload.len() as u64 + COPY_EXTRA_BYTES;
         let copy = Recopy { record: frame.record, payload: frame.payload, order: Some(order), replica, device, moved: false };
-        // A full device keeps its last zone for the checkpoint with which the start ends, and without which nothing is freed.
-        let made = match self.check_room(device, bytes) {
-            Ok(()) => self.recopy(copy).await,
-            Err(full) => Err(full),
-        };
-        match made {
+        match self.recopy_within_room(copy).await {
             Ok(appended) => {
                 env::mark("start: a missing copy made again");
                 self.stats.recopied.add(1);
