@@ -79,15 +79,10 @@ impl Victim {
 enum Emptied {
     /// Something live could not be moved now.
     Stays,
-    /// Nothing live is left.
-    All(ReadBy),
-}
-
-/// Who may hold places of chunks in a zone.
-enum ReadBy {
-    Nobody,
-    ReadersOf(BTreeSet<KeyHash>),
-    Any,
+    /// Nothing live is left, and no reader holds places in it.
+    Unread,
+    /// Nothing live is left. Readers of these objects may hold places in it; without objects, readers of any.
+    ReadBy(Option<BTreeSet<KeyHash>>),
 }
 
 /// What one cycle of collection did.
@@ -136,8 +131,8 @@ impl Inner {
                 continue;
             }
             match self.empty(&victim).await {
-                Ok(Emptied::All(ReadBy::Nobody)) => emptied.push(victim),
-                Ok(Emptied::All(read_by)) => read_by_some.push((victim, read_by)),
+                Ok(Emptied::Unread) => emptied.push(victim),
+                Ok(Emptied::ReadBy(whose)) => read_by_some.push((victim, whose)),
                 Ok(Emptied::Stays) => self.targets.note_setback(victim.device.id(), victim.zone),
                 Err(error) => self.set_back(&victim, &error),
             }
@@ -151,7 +146,7 @@ impl Inner {
             return Ok(collected);
         }
         collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
-        // A slow reader of a large object holds up the zones with chunks alone; of its object, where nobody reads elsewhere.
+        // A slow reader of a large object holds up the zones with chunks of its object alone.
         self.reset_dead(emptied, &mut collected).await;
         if !read_by_some.is_empty() {
             self.reset_when_released(read_by_some, &mut collected).await;
@@ -248,7 +243,7 @@ impl Inner {
         if look.damaged {
             self.repair(victim).await?;
         }
-        Ok(if look.stays { Emptied::Stays } else { Emptied::All(look.read_by()) })
+        Ok(look.emptied())
     }
 
     async fn reset(&self, victim: &Victim, collected: &mut Collected) -> Result<(), EngineError> {

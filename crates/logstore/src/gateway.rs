@@ -31,4 +31,4 @@ pub use member::{MemberSetup, MemberStatus};
 
 pub(crate) use keys::{Keys, Op};
 pub(crate) use member::Member;
-pub(crate) use release::Readers;
+pub(crate) use release::{OWNERS_PER_QUESTION, Readers};

@@ -59,15 +59,13 @@ impl Pins {
         Stamp(held.next)
     }
 
-    /// Whether all pins taken before the mark are gone.
-    pub fn released_before(&self, mark: Stamp) -> bool {
-        self.0.lock().count_by_stamp.range(..mark.0).next().is_none()
-    }
-
-    /// Whether those are gone that may hold chunks of these objects.
-    pub fn released_of(&self, owners: &BTreeSet<KeyHash>, mark: Stamp) -> bool {
+    /// Whether those pins taken before the mark are gone that may hold chunks of these objects; without objects, all of them.
+    pub fn released(&self, owners: Option<&BTreeSet<KeyHash>>, mark: Stamp) -> bool {
         let held = self.0.lock();
-        let may_hold = |whose: &Whose| whose.is_none_or(|owner| owners.contains(&owner));
+        let may_hold = |whose: &Whose| match (whose, owners) {
+            (Some(owner), Some(owners)) => owners.contains(owner),
+            _ => true,
+        };
         !held.count_by_stamp.range(..mark.0).flat_map(|(_, pins)| pins.keys()).any(may_hold)
     }
 }
@@ -100,34 +98,34 @@ mod tests {
         let older = pins.pin();
         let mark = pins.mark();
         let younger = pins.pin();
-        assert!(!pins.released_before(mark));
+        assert!(!pins.released(None, mark));
         drop(older);
-        assert!(pins.released_before(mark));
+        assert!(pins.released(None, mark));
         let second = pins.mark();
-        assert!(!pins.released_before(second));
+        assert!(!pins.released(None, second));
         drop(younger);
-        assert!(pins.released_before(second));
+        assert!(pins.released(None, second));
     }
 
     #[test]
     fn a_mark_waits_for_pins_of_its_objects_and_of_any() {
         let pins = Pins::default();
         let owner = |name: &'static [u8]| EntryName::object(BucketId(1), Bytes::from_static(name)).hash();
-        let of = |names: &[&'static [u8]]| names.iter().map(|name| owner(name)).collect();
+        let of = |names: &[&'static [u8]]| Some(names.iter().map(|name| owner(name)).collect());
         let held = [pins.pin_of(owner(b"a")), pins.pin_of(owner(b"a"))];
         let mark = pins.mark();
         let younger = pins.pin_of(owner(b"b"));
-        assert!(!pins.released_of(&of(&[b"a", b"b"]), mark));
-        assert!(pins.released_of(&of(&[b"b", b"c"]), mark), "nobody holds chunks of these");
+        assert!(!pins.released(of(&[b"a", b"b"]).as_ref(), mark));
+        assert!(pins.released(of(&[b"b", b"c"]).as_ref(), mark), "nobody holds chunks of these");
         let [first, second] = held;
         drop(first);
-        assert!(!pins.released_of(&of(&[b"a"]), mark), "another one holds them");
+        assert!(!pins.released(of(&[b"a"]).as_ref(), mark), "another one holds them");
         drop(second);
-        assert!(pins.released_of(&of(&[b"a"]), mark));
+        assert!(pins.released(of(&[b"a"]).as_ref(), mark));
         let any = pins.pin();
         let mark = pins.mark();
-        assert!(!pins.released_of(&of(&[]), mark) && !pins.released_of(&of(&[b"c"]), mark));
+        assert!(!pins.released(of(&[]).as_ref(), mark) && !pins.released(of(&[b"c"]).as_ref(), mark));
         drop((any, younger));
-        assert!(pins.released_before(mark));
+        assert!(pins.released(None, mark));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::copy::MOVES_AT_ONCE;
 use super::owners::Owners;
-use super::{ReadBy, Victim};
+use super::{Emptied, Victim};
 use crate::store::Inner;
 use bytes::Bytes;
 use device::Gaps;
@@ -37,12 +37,13 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Whose readers may hold places in the zone.
-    pub fn read_by(self) -> ReadBy {
-        match (self.damaged, self.chunks_of.is_empty()) {
-            (true, _) => ReadBy::Any,
-            (false, true) => ReadBy::Nobody,
-            (false, false) => ReadBy::ReadersOf(self.chunks_of),
+    /// How the zone is, now that what was live in it has been moved.
+    pub fn emptied(self) -> Emptied {
+        match self {
+            Look { stays: true, .. } => Emptied::Stays,
+            Look { damaged: true, .. } => Emptied::ReadBy(None),
+            Look { chunks_of, .. } if chunks_of.is_empty() => Emptied::Unread,
+            Look { chunks_of, .. } => Emptied::ReadBy(Some(chunks_of)),
         }
     }
 

@@ -3,15 +3,15 @@
 //! They keep their question until it is answered, however many cycles that takes. Meanwhile they are not chosen again, and of a device that has many of them
 //! only what needs no copying is collected: each copy takes room that comes back when the readers are done.
 
-use super::{Collected, PIN_LOOK, PIN_PATIENCE, ReadBy, Victim};
+use super::{Collected, PIN_LOOK, PIN_PATIENCE, Victim};
 use crate::gateway::Readers;
-use crate::pins::Stamp;
 use crate::store::Inner;
 use env::Instant;
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{DeviceId, ZoneIndex};
+use types::{DeviceId, KeyHash, ZoneIndex};
 
 /// One of so many zones of a device may wait for readers before nothing more is copied there.
 const ZONES_PER_UNRELEASED: u32 = 8;
@@ -33,13 +33,6 @@ struct Waiting {
 /// A zone, and whom it waits for.
 struct Emptied {
     victim: Victim,
-    read_by: ReadBy,
-    moment: Arc<Moment>,
-}
-
-/// When zones were emptied, and who read then.
-struct Moment {
-    mark: Stamp,
     readers: Readers,
     since: Instant,
 }
@@ -47,7 +40,7 @@ struct Moment {
 impl Waiting {
     /// Tells an operator why space is not given back.
     fn say_what_waits(&mut self, now: Instant) {
-        let Some(oldest) = self.emptied.iter().map(|emptied| emptied.moment.since).min() else { return };
+        let Some(oldest) = self.emptied.iter().map(|emptied| emptied.since).min() else { return };
         let is_long = |since: Instant| now - since >= SAY_AFTER;
         if is_long(oldest) && self.said.is_none_or(is_long) {
             let (zones, seconds) = (self.emptied.len(), (now - oldest).as_secs());
@@ -72,20 +65,22 @@ impl Unreleased {
 
 impl Inner {
     /// Resets emptied zones when those who read now are done; soon, or in a later cycle.
-    pub(super) async fn reset_when_released(self: &Arc<Self>, victims: Vec<(Victim, ReadBy)>, collected: &mut Collected) {
-        let moment = Moment { readers: self.present_readers(), mark: self.pins.mark(), since: self.env.now() };
-        let moment = Arc::new(moment);
-        // Other gateways are asked for all their readers, whatever these read.
-        let read_by = |found: ReadBy| if self.is_alone() { found } else { ReadBy::Any };
-        let wait = |(victim, found)| Emptied { victim, read_by: read_by(found), moment: moment.clone() };
+    pub(super) async fn reset_when_released(
+        self: &Arc<Self>,
+        victims: Vec<(Victim, Option<BTreeSet<KeyHash>>)>,
+        collected: &mut Collected,
+    ) {
+        let since = self.env.now();
+        let wait = |(victim, whose)| Emptied { victim, readers: self.present_readers(whose), since };
         let mut waiting: Vec<Emptied> = victims.into_iter().map(wait).collect();
         loop {
-            let released = waiting.extract_if(.., |emptied| self.is_released(emptied)).map(|emptied| emptied.victim).collect();
+            let is_released = |emptied: &mut Emptied| self.are_done(&emptied.readers);
+            let released = waiting.extract_if(.., is_released).map(|emptied| emptied.victim).collect();
             self.reset_dead(released, collected).await;
             if waiting.is_empty() {
                 return;
             }
-            if self.env.now() - moment.since >= PIN_PATIENCE {
+            if self.env.now() - since >= PIN_PATIENCE {
                 env::mark("engine: emptied zones wait for their readers");
                 self.unreleased.0.lock().emptied.extend(waiting);
                 return;
@@ -98,21 +93,13 @@ impl Inner {
     pub(super) async fn reset_released(self: &Arc<Self>, collected: &mut Collected) {
         let released: Vec<Victim> = {
             let mut waiting = self.unreleased.0.lock();
-            waiting.emptied.retain(|emptied| !self.are_forgotten(&emptied.moment.readers));
-            let released = waiting.emptied.extract_if(.., |emptied| self.is_released(emptied)).map(|emptied| emptied.victim);
+            waiting.emptied.retain(|emptied| !self.are_forgotten(&emptied.readers));
+            let released =
+                waiting.emptied.extract_if(.., |emptied| self.are_done(&emptied.readers)).map(|emptied| emptied.victim);
             let released = released.collect();
             waiting.say_what_waits(self.env.now());
             released
         };
         self.reset_dead(released, collected).await;
-    }
-
-    /// Whether nobody holds a place in the zone any more.
-    fn is_released(&self, emptied: &Emptied) -> bool {
-        match &emptied.read_by {
-            ReadBy::Nobody => true,
-            ReadBy::ReadersOf(owners) => self.pins.released_of(owners, emptied.moment.mark),
-            ReadBy::Any => self.are_done(&emptied.moment.readers),
-        }
     }
 }

@@ -162,7 +162,7 @@ impl Inner {
                 }
             }
             Item::Ask { question } => member.push(from, &Item::Answer { question }),
-            Item::Release { question } => self.release(member, from, question),
+            Item::Release { question, whose } => self.release(member, from, question, whose),
             Item::Answer { question } | Item::Retired { question } | Item::Released { question } => {
                 member.questions.answered(from, question);
             }

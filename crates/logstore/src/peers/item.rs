@@ -6,7 +6,7 @@ use format::attributes::Attributes;
 use format::name_entry::NameEntry;
 use format::record::EntryName;
 use format::replicas::Places;
-use types::{Epoch, Sequence, ViewNumber};
+use types::{Epoch, KeyHash, Sequence, ViewNumber};
 
 /// One item of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,10 @@ pub(crate) enum Item {
     Retired {
         question: u64,
     },
-    /// From the leader: answer when no reader holds places any more that it holds now.
+    /// From the leader: answer when no reader of these objects, or of any, holds places any more that it holds now.
     Release {
         question: u64,
+        whose: Option<Vec<KeyHash>>,
     },
     Released {
         question: u64,

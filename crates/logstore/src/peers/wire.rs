@@ -9,6 +9,7 @@
 //! are zero. Bytes come from a peer, so none are trusted: what does not decode ends the batch with an error.
 
 use super::item::{Item, Staged};
+use crate::gateway::OWNERS_PER_QUESTION;
 use crate::heal::Damaged;
 use crate::index::Located;
 use crate::machine::{CellMessage, FreezeId, Message, ReadId};
@@ -149,7 +150,16 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
         }
         Item::Retire { question } => put.kind(kind::RETIRE).u64(*question).end(),
         Item::Retired { question } => put.kind(kind::RETIRED).u64(*question).end(),
-        Item::Release { question } => put.kind(kind::RELEASE).u64(*question).end(),
+        Item::Release { question, whose } => {
+            put.kind(kind::RELEASE).u64(*question);
+            match whose {
+                None => put.u8(0).end(),
+                Some(owners) => {
+                    put.u8(1).u32(owners.len() as u32);
+                    owners.iter().for_each(|owner| put.hash(owner).end());
+                }
+            }
+        }
         Item::Released { question } => put.kind(kind::RELEASED).u64(*question).end(),
         Item::UploadEnding { name, tombstone } => {
             let (key, upload) = split_compound(Space::Upload, &name.name).expect("it is an upload's");
@@ -250,7 +260,7 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
         kind::RELOCATED => Item::Relocated { old: Entry::read(reader)?.places, name: NameEntry::read(reader)? },
         kind::RETIRE => Item::Retire { question: reader.u64("question")? },
         kind::RETIRED => Item::Retired { question: reader.u64("question")? },
-        kind::RELEASE => Item::Release { question: reader.u64("question")? },
+        kind::RELEASE => Item::Release { question: reader.u64("question")?, whose: owners(reader)? },
         kind::RELEASED => Item::Released { question: reader.u64("question")? },
         kind::UPLOAD_ENDING => {
             let (bucket, upload) = (BucketId(reader.u64("bucket")?), UploadId(reader.array("upload")?));
@@ -326,6 +336,20 @@ fn damaged(reader: &mut Reader<'_>) -> Result<Damaged, WireError> {
     let (zone, offset) = (ZoneIndex(reader.u32("zone")?), ZoneOffset(reader.u32("offset")?));
     let owner = if flag(reader)? { Some(KeyHash::from_bytes(reader.array::<KEY_HASH_BYTES>("owner")?)) } else { None };
     Ok(Damaged { place: Place { device, zone, offset }, owner })
+}
+
+fn owners(reader: &mut Reader<'_>) -> Result<Option<Vec<KeyHash>>, WireError> {
+    if !flag(reader)? {
+        return Ok(None);
+    }
+    let at = reader.offset();
+    let count = reader.u32("owners")? as usize;
+    reader.check_count(at, count, KEY_HASH_BYTES, "owners")?;
+    if count > OWNERS_PER_QUESTION {
+        let (most, found) = (OWNERS_PER_QUESTION as u64, count as u64);
+        return Err(reader.error_at(at, "owners", Fault::OutOfRange { least: 0, most, found }));
+    }
+    (0..count).map(|_| reader.array::<KEY_HASH_BYTES>("owner").map(KeyHash::from_bytes)).collect::<Result<_, _>>().map(Some)
 }
 
 fn flag(reader: &mut Reader<'_>) -> Result<bool, WireError> {

@@ -235,7 +235,7 @@ fn a_complete_that_waits_for_room_holds_no_pin() {
             });
             rig.env.sleep(Duration::from_secs(1)).await;
             assert!(!completing.is_finished(), "room for {blocks}");
-            assert!(store.inner.pins.released_before(store.inner.pins.mark()), "room for {blocks}");
+            assert!(store.inner.pins.released(None, store.inner.pins.mark()), "room for {blocks}");
             drop(waits);
             let refused = completing.await.unwrap();
             assert!(matches!(refused, Err(EngineError::Full)), "room for {blocks}: {refused:?}");

@@ -66,7 +66,8 @@ fn items() -> Vec<Item> {
         Item::Relocated { old: entry.places, name: name(4) },
         Item::Retire { question: 3 },
         Item::Retired { question: 4 },
-        Item::Release { question: 5 },
+        Item::Release { question: 5, whose: None },
+        Item::Release { question: 5, whose: Some(vec![hash, name(2).entry.hash]) },
         Item::Released { question: 6 },
     ]);
     items
@@ -76,6 +77,38 @@ fn items() -> Vec<Item> {
 fn batches_come_back() {
     let batch = Batch { from: GatewayId(1), to: GatewayId(2), number: 77, items: items() };
     assert_eq!(Batch::decode(&batch.encode()), Ok(batch));
+}
+
+/// One question about any readers, and one about those of two objects.
+#[test]
+fn golden_bytes_of_questions_about_readers() {
+    let items = vec![
+        Item::Release { question: 5, whose: None },
+        Item::Release {
+            question: 6,
+            whose: Some([0x11, 0x22].map(|byte| KeyHash::from_bytes([byte; KEY_HASH_BYTES])).to_vec()),
+        },
+        Item::Released { question: 6 },
+    ];
+    let batch = Batch { from: GatewayId(1), to: GatewayId(2), number: 77, items };
+    let mut golden = vec![1, 0, 2, 0, 77, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0];
+    golden.extend([43, 5, 0, 0, 0, 0, 0, 0, 0, 0]);
+    golden.extend([43, 6, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0]);
+    golden.extend([[0x11; KEY_HASH_BYTES], [0x22; KEY_HASH_BYTES]].concat());
+    golden.extend([44, 6, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(batch.encode(), golden);
+    assert_eq!(Batch::decode(&golden), Ok(batch));
+}
+
+#[test]
+fn a_question_about_too_many_objects_is_refused() {
+    let question = |owners: usize| {
+        let whose = Some(vec![name(1).entry.hash; owners]);
+        Batch { from: GatewayId(1), to: GatewayId(2), number: 77, items: vec![Item::Release { question: 5, whose }] }
+    };
+    assert_eq!(Batch::decode(&question(OWNERS_PER_QUESTION).encode()), Ok(question(OWNERS_PER_QUESTION)));
+    let refused = Batch::decode(&question(OWNERS_PER_QUESTION + 1).encode()).expect_err("too many");
+    assert_eq!(refused.fault, Fault::OutOfRange { least: 0, most: 1024, found: 1025 });
 }
 
 #[test]

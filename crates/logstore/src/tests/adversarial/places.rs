@@ -2,6 +2,7 @@
 
 use super::super::gate::Rule;
 use super::{A_WHILE, CellRig, Duration, all_read, get, put};
+use crate::gateway::OWNERS_PER_QUESTION;
 use crate::index::Located;
 use crate::names::Run;
 use crate::peers::Item;
@@ -152,7 +153,7 @@ fn zone_reset_against_a_slow_reader() {
         let found = gateways[2].open(&key("slow")).await.unwrap();
         let Content::Chunked(reader) = found.content else { panic!("it is large") };
         gateways[1].delete(&key("slow"), Condition::None).await.unwrap();
-        let readers = gateways[0].inner.present_readers();
+        let readers = gateways[0].inner.present_readers(None);
         assert!(gateways[0].inner.retire_places().await, "gateway 3 has applied all moves");
         rig.env.sleep(30 * A_WHILE).await;
         assert!(!gateways[0].inner.are_done(&readers), "gateway 3 is reading");
@@ -170,6 +171,56 @@ fn zone_reset_against_a_slow_reader() {
         drop(reader);
         rig.env.sleep(A_WHILE).await;
         assert!(gateways[0].inner.are_done(&readers), "nobody reads any more");
+    });
+}
+
+/// Caught: a member that answers for all objects when it is asked for some, or for some when it is asked for others; and a leader that takes the
+/// first of several answers for all.
+#[test]
+fn members_are_asked_for_the_readers_of_some_objects() {
+    simulate(async {
+        let rig = CellRig::with_zones(113, 3, 24, 256 * 1024).await;
+        let gateways = rig.gateways();
+        put_large(&gateways[0], "slow", &vec![7u8; 300 * 1024]).await.unwrap();
+        let found = gateways[2].open(&key("slow")).await.unwrap();
+        let leader = &gateways[0].inner;
+        let others = |from: usize| (from..from + OWNERS_PER_QUESTION).map(|other| hash_of(&format!("other {other}")));
+        let of_others = leader.present_readers(Some(others(0).collect()));
+        let many = others(0).chain(others(OWNERS_PER_QUESTION)).chain([hash_of("slow")]);
+        let of_many = leader.present_readers(Some(many.collect()));
+        rig.env.sleep(A_WHILE).await;
+        assert!(leader.are_done(&of_others), "gateway 3 reads none of these");
+        rig.env.sleep(30 * A_WHILE).await;
+        assert!(!leader.are_done(&of_many), "gateway 3 reads one of these");
+        drop(found);
+        rig.env.sleep(A_WHILE).await;
+        assert!(leader.are_done(&of_many), "nobody reads any more");
+    });
+}
+
+/// A client at a member takes for ever, and other large objects are overwritten again and again. Caught: members that are asked for all their
+/// readers, so that no zone with a chunk was reset any more: the puts were refused.
+#[test]
+fn a_slow_reader_at_a_member_does_not_hold_up_the_zones_of_other_large_objects() {
+    simulate(async {
+        let rig = CellRig::with_zones(114, 3, 40, 256 * 1024).await;
+        let gateways = rig.gateways();
+        let content = vec![7u8; 300 * 1024];
+        put_large(&gateways[0], "slow", &content).await.unwrap();
+        let Content::Chunked(reader) = gateways[2].open(&key("slow")).await.unwrap().content else { panic!("it is large") };
+        // The version that is read is garbage, and stays where it is.
+        put_large(&gateways[0], "slow", &[8u8; 300 * 1024]).await.unwrap();
+        for round in 0..160u32 {
+            let content = vec![round as u8; 300 * 1024];
+            put_large(&gateways[1], "written", &content).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            rig.env.sleep(Duration::from_secs(1)).await;
+        }
+        assert!(gateways[0].stats().collected_zones.get() > 40, "otherwise this tests nothing");
+        let mut read = Vec::new();
+        while read.len() < content.len() {
+            read.extend_from_slice(&reader.read(read.len() as u64..content.len() as u64).await.unwrap());
+        }
+        assert!(read == content, "as it was when it was opened");
     });
 }
 
