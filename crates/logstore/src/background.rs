@@ -28,6 +28,8 @@ const RELEASES_AT_ONCE: usize = 16;
 /// Uploads that wait to be ended, and ended ones whose parts wait to be dropped. Beyond this the next start finds the former, and
 /// merging runs the latter.
 const MAX_UPLOADS_QUEUED: usize = 64 * 1024;
+/// So many tombstones of uploads may fail before the others wait for the next round: where none can be written each takes its time.
+const MAX_NOT_ENDED: usize = 4;
 /// How often the task looks around without being woken.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause between checkpoints that are wanted though little was written: until one is made, a recovery may wait for devices of the table before,
@@ -44,6 +46,8 @@ pub(crate) struct Background {
     complete_uploads: Mutex<BTreeMap<EntryName, Attributes>>,
     /// The same, of other gateways.
     told_endings: Mutex<BTreeMap<EntryName, Attributes>>,
+    /// The upload whose tombstone was the last to fail.
+    last_not_ended: Mutex<Option<EntryName>>,
     ended_uploads: Mutex<VecDeque<UploadRef>>,
     bytes_since_checkpoint: AtomicU64,
     bytes_before_checkpoint: u64,
@@ -216,19 +220,39 @@ impl Drop for TakenUpload<'_> {
 }
 
 impl Inner {
-    /// Drops the parts of ended uploads, now.
+    /// Ends uploads whose objects are complete, and drops the parts of ended ones, now.
     pub(crate) async fn tidy_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
-        loop {
-            let first = self
-                .background
-                .complete_uploads
-                .lock()
-                .first_key_value()
-                .map(|(name, tombstone)| (name.clone(), tombstone.clone()));
-            let Some((name, tombstone)) = first else { break };
-            self.drop_entry_as(name.clone(), tombstone).await?;
-            self.background.upload_ended(&name);
+        let ended = self.end_uploads().await;
+        let dropped = self.drop_ended_parts().await;
+        ended.and(dropped)
+    }
+
+    /// Writes the tombstones that wait, each once at most. One that fails, perhaps for ever, holds up no others: the next call begins behind it.
+    async fn end_uploads(self: &Arc<Self>) -> Result<(), EngineError> {
+        let mut names: Vec<EntryName> = self.background.complete_uploads.lock().keys().cloned().collect();
+        let last = self.background.last_not_ended.lock().clone();
+        let tried = names.partition_point(|name| Some(name) <= last.as_ref());
+        names.rotate_left(tried);
+        let (mut outcome, mut failures) = (Ok(()), 0);
+        for name in names {
+            // It may have been ended meanwhile.
+            let Some(tombstone) = self.background.complete_uploads.lock().get(&name).cloned() else { continue };
+            match self.drop_entry_as(name.clone(), tombstone).await {
+                Ok(()) => self.background.upload_ended(&name),
+                Err(error) => {
+                    *self.background.last_not_ended.lock() = Some(name);
+                    outcome = outcome.and(Err(error));
+                    failures += 1;
+                    if failures == MAX_NOT_ENDED {
+                        break;
+                    }
+                }
+            }
         }
+        outcome
+    }
+
+    async fn drop_ended_parts(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
             let Some(upload) = self.background.ended_uploads.lock().pop_front() else { return Ok(()) };
             let taken = TakenUpload { background: &self.background, upload: Some(upload.clone()) };

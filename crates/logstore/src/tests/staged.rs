@@ -8,6 +8,7 @@ use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
 use engine::{CompletePart, Condition, Content, EngineError, ObjectEngine, PartContent, StagedChunks, UploadQuery, UploadRef};
 use format::attributes::Attributes;
+use format::record::EntryName;
 use smallvec::smallvec;
 use std::time::Duration;
 use types::{DeviceId, ZoneIndex};
@@ -151,5 +152,42 @@ fn a_reader_whose_zone_was_reset_gets_an_error() {
             let Err(EngineError::Corrupt { detail }) = read else { panic!("{read:?}") };
             assert!(detail.contains("another object"), "{detail}");
         }
+    });
+}
+
+/// A tombstone of an upload can't be written. Caught: others that wait behind it, and parts of uploads that have ended: as long as the first one
+/// failed nothing else was tidied up.
+#[test]
+fn an_upload_that_cant_be_ended_holds_up_no_others() {
+    simulate(async {
+        let rig = Rig::new(4, 3, 40, ZONE_BYTES).await;
+        let store = rig.open().await;
+        store.inner.background.stop().await;
+        let mut names = Vec::new();
+        for of in ["a", "b", "c", "ended"] {
+            let upload =
+                UploadRef { key: key(of), upload: store.create_upload(&key(of), Attributes::default()).await.unwrap() };
+            let content = PartContent::Whole(smallvec![Bytes::from_static(b"of a part")]);
+            store.put_part(&upload, 1, Attributes::default(), content).await.unwrap();
+            if of == "ended" {
+                names.push(EntryName::part(BUCKET, b"ended", upload.upload, 1));
+                store.inner.background.drop_parts(upload);
+                continue;
+            }
+            let name = EntryName::upload(BUCKET, of.as_bytes(), upload.upload);
+            store.inner.background.end_upload(name.clone(), Attributes::default());
+            names.push(name);
+        }
+        let is_live = |name: &EntryName| {
+            let newest = store.inner.shard(&name.hash()).lock().index().newest(&name.hash());
+            newest.is_some_and(|known| known.is_live())
+        };
+        let live = || names.iter().map(is_live).collect::<Vec<_>>();
+        assert_eq!(live(), [true; 4]);
+        let primary = store.inner.targets.table().set_of(&names[0].hash()).devices()[0];
+        rig.disks[primary.0 as usize - 1].add_rule(FaultRule::next(Operation::Write, Fault::Fail));
+        assert!(store.inner.tidy_uploads().await.is_err());
+        assert_eq!(live(), [true, false, false, false]);
+        assert!(store.inner.background.ending(&names[0]).is_some(), "it is tried again");
     });
 }
