@@ -9,6 +9,7 @@ use format::manifest::Manifest;
 use format::name_entry::NameEntry;
 use format::record::Space;
 use format::run_index::RunId;
+use types::DeviceId;
 
 use super::adopt::is_taken_over;
 use super::{forgotten_with, read_block};
@@ -78,8 +79,9 @@ impl Inner {
         let oldest = manifest.runs.last().map(|run| run.run);
         // A run that is written anew alone forgets nothing: another one may have a row that a tombstone in it hides.
         let is_bottom = oldest == runs.last().map(|run| run.id()) && (runs.len() > 1 || manifest.runs.len() == 1);
-        // What is on a device that is away is not known to be gone.
-        let is_whole = manifest.start.iter().all(|(device, _)| self.targets.device(*device).is_some());
+        // What is on a device that is away is not known to be gone. One that is gone for good keeps its vector, and brings nothing back.
+        let is_here = |device: DeviceId| self.targets.device(device).is_some() || self.targets.is_gone(device);
+        let is_whole = manifest.start.iter().all(|(device, _)| is_here(*device));
         let mut sources = Vec::new();
         for run in runs {
             sources.push(RunCursor::open(self, run.clone()).await?);

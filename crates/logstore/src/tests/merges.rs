@@ -2,12 +2,18 @@
 
 use super::cell_rig::CellRig;
 use super::script::Script;
-use super::support::{Rig, settle, simulate};
+use super::support::{BUCKET, Rig, key, settle, simulate};
 use crate::LogStore;
 use crate::names::Run;
+use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
-use engine::EngineError;
+use engine::{EngineError, ObjectEngine, PartContent, UploadRef};
+use format::attributes::Attributes;
+use format::record::EntryName;
+use smallvec::smallvec;
+use std::collections::BTreeSet;
 use std::time::Duration;
+use types::DeviceId;
 
 const ZONE_BYTES: u64 = 128 * 1024;
 
@@ -28,6 +34,38 @@ async fn with_three_runs(script: &mut Script) -> (Rig, LogStore) {
 fn live(store: &LogStore) -> u64 {
     let targets = &store.inner.targets;
     targets.devices().flat_map(|device| device.zones().into_iter().map(|zone| targets.live_bytes(device.id(), zone.zone))).sum()
+}
+
+/// A crash left the part of an upload that has ended. Caught: a device that was forgotten long ago and is waited for like one that is away, so that
+/// such parts stayed for ever; and one that is away and counts as forgotten: the upload may stand there.
+#[test]
+fn a_merge_finds_parts_of_ended_uploads_though_a_device_was_forgotten() {
+    simulate(async {
+        const OTHER: DeviceId = DeviceId(9);
+        let mut script = Script::default();
+        let (_rig, store) = with_three_runs(&mut script).await;
+        let inner = &store.inner;
+        let upload =
+            UploadRef { key: key("joined"), upload: store.create_upload(&key("joined"), Attributes::default()).await.unwrap() };
+        let content = PartContent::Whole(smallvec![Bytes::from_static(b"of a part")]);
+        store.put_part(&upload, 1, Attributes::default(), content).await.unwrap();
+        inner.drop_entry(EntryName::upload(BUCKET, b"joined", upload.upload)).await.unwrap();
+        for round in 0..3 {
+            script.put(&store, "d", 100 + round).await.unwrap();
+            inner.checkpoint().await.unwrap();
+        }
+        inner.checkpoints.lock().await.manifest.start.push((OTHER, inner.targets.log_starts().await.unwrap()[0].1));
+        let here: BTreeSet<DeviceId> = inner.targets.devices().map(|device| device.id()).collect();
+        let part = EntryName::part(BUCKET, b"joined", upload.upload, 1).hash();
+        for (known, stays) in [(&here | &BTreeSet::from([OTHER]), true), (here, false)] {
+            inner.targets.set_known(known);
+            inner.merge(inner.names.layers().runs, 1).await.unwrap();
+            inner.tidy_uploads().await.unwrap();
+            let newest = inner.shard(&part).lock().index().newest(&part);
+            assert_eq!(newest.is_some_and(|known| known.is_live()), stays);
+        }
+        script.judge(&store).await;
+    });
 }
 
 /// Both wait for the manifest. Caught: a second one that goes on, finds no place for its run in the manifest and ends the process.
