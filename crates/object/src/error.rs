@@ -43,7 +43,7 @@ pub enum ObjectError {
     #[error("the body has {found} bytes, {declared} were declared")]
     IncompleteBody { declared: u64, found: u64 },
     #[error("the request's body could not be read: {0}")]
-    Body(#[from] BodyError),
+    Body(BodyError),
     #[error("the content does not have the {what} that was given for it")]
     BadDigest { what: &'static str },
     #[error("invalid digest: {reason}")]
@@ -81,6 +81,16 @@ pub enum ObjectError {
     DeviceMissing { reason: String },
     #[error("internal error: {detail}")]
     InternalError { detail: String },
+}
+
+impl From<BodyError> for ObjectError {
+    /// Where the body is stored content that is copied, it fails as reading that does.
+    fn from(error: BodyError) -> Self {
+        match error.cause().downcast_ref::<ObjectError>() {
+            Some(of_source) => of_source.clone(),
+            None => ObjectError::Body(error),
+        }
+    }
 }
 
 impl From<EngineError> for ObjectError {

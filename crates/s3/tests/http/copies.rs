@@ -1,6 +1,7 @@
-//! Copies whose sources change meanwhile.
+//! Copies whose sources change meanwhile, or can't be read.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use format::attributes::Attributes;
@@ -72,5 +73,26 @@ fn class_and_redirect_are_the_copys_own() {
     assert_eq!(copied("copy", None), None, "STANDARD");
     assert_eq!(copied("copy", Some("STANDARD_IA")).as_deref(), Some("STANDARD_IA"));
     assert_eq!(copied("classed", Some("ONEZONE_IA")).as_deref(), Some("ONEZONE_IA"), "onto itself");
+    server.stop();
+}
+
+/// Its copies are away. Caught: an answer that tells clients, and operators, of an error of ours.
+#[test]
+fn a_copy_of_what_cant_be_read_now_may_be_tried_again() {
+    let engine = Arc::new(SmallEngine::new(1_000));
+    let server = Server::start_over(engine.clone());
+    let signed = |asked: &Request| request(server.address(), &asked.signed().0, &asked.body);
+    let source = format!("/{BUCKET}/source");
+    assert_eq!(signed(&Request::new("PUT", &source).body("content")).status, 200);
+    let path = format!("/{BUCKET}/joined");
+    let upload = signed(&Request::new("POST", &path).query("uploads")).element("UploadId").expect("an id");
+    engine.is_away.store(true, Ordering::Relaxed);
+    for asked in [
+        Request::new("PUT", &format!("/{BUCKET}/copy")),
+        Request::new("PUT", &path).query(&format!("partNumber=1&uploadId={upload}")),
+    ] {
+        let answer = signed(&asked.header("x-amz-copy-source", &source));
+        assert_eq!((answer.status, answer.element("Code").as_deref()), (503, Some("ServiceUnavailable")));
+    }
     server.stop();
 }

@@ -4,14 +4,15 @@
 //! engine of logs.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use engine::memory::MemoryEngine;
 use engine::{
-    Committed, CompletePart, Condition, EngineError, EngineFuture, Found, ListPage, ListQuery, ObjectEngine, ObjectInfo,
-    ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
+    Committed, CompletePart, Condition, Content, ContentReader, EngineError, EngineFuture, Found, ListPage, ListQuery,
+    ObjectEngine, ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
 };
 use format::attributes::Attributes;
 use parking_lot::Mutex;
@@ -28,14 +29,16 @@ pub struct SmallEngine {
     pub overtaken: Mutex<Option<(&'static str, Attributes, Payload)>>,
     /// Answers no question about objects.
     pub is_broken: AtomicBool,
+    /// Opens objects whose content can't be read.
+    pub is_away: AtomicBool,
     capacity: u64,
     lengths: Mutex<BTreeMap<ObjectKey, u64>>,
 }
 
 impl SmallEngine {
     pub fn new(capacity: u64) -> SmallEngine {
-        let (overtaken, is_broken) = (Mutex::default(), AtomicBool::new(false));
-        SmallEngine { memory: MemoryEngine::new(), overtaken, is_broken, capacity, lengths: Mutex::default() }
+        let (overtaken, is_broken, is_away) = (Mutex::default(), AtomicBool::new(false), AtomicBool::new(false));
+        SmallEngine { memory: MemoryEngine::new(), overtaken, is_broken, is_away, capacity, lengths: Mutex::default() }
     }
 
     /// Refuses what does not fit beside the objects that are there.
@@ -45,13 +48,32 @@ impl SmallEngine {
     }
 }
 
+/// Content of which no copy can be read now.
+struct Away;
+
+impl ContentReader for Away {
+    fn read(&self, _range: Range<u64>) -> EngineFuture<'_, Bytes> {
+        Box::pin(async { Err(EngineError::Unavailable { reason: String::from("told to be away") }) })
+    }
+
+    fn part(&self, _number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
 impl ObjectEngine for SmallEngine {
     fn open_cached(&self, key: &ObjectKey) -> Option<Result<Found, EngineError>> {
-        self.memory.open_cached(key)
+        self.memory.open_cached(key).filter(|_| !self.is_away.load(Ordering::Relaxed))
     }
 
     fn open<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, Found> {
-        self.memory.open(key)
+        Box::pin(async move {
+            let mut found = self.memory.open(key).await?;
+            if self.is_away.load(Ordering::Relaxed) {
+                found.content = Content::Chunked(Box::new(Away));
+            }
+            Ok(found)
+        })
     }
 
     fn info<'a>(&'a self, key: &'a ObjectKey) -> EngineFuture<'a, ObjectInfo> {
