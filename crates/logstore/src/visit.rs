@@ -5,17 +5,17 @@ use crate::names::Run;
 use crate::sealing::windows;
 use crate::store::{Inner, shard_of};
 use engine::EngineError;
-use format::entry::EntryState;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use types::{KeyHash, Order};
+use types::{DeviceId, KeyHash, Order};
 
 /// A key of which a row, or an entry that is in none yet, was seen.
 struct Seen {
     hash: KeyHash,
     order: Order,
-    /// The row, or the entry, says that the key is there: then a sealed answer is its own.
-    is_live: bool,
+    /// Where its primary copy stood: orders tell records of one device apart.
+    primary: DeviceId,
 }
 
 impl Inner {
@@ -46,14 +46,7 @@ impl Inner {
     ) -> Result<(), EngineError> {
         for shards in windows(shards, &self.names.layers().runs) {
             for seen in self.seen(shards).await? {
-                let newest = {
-                    let keys = self.shard(&seen.hash).lock();
-                    match seen.is_live {
-                        true => keys.index().newest(&seen.hash),
-                        false => keys.index().newest_exact(&seen.hash),
-                    }
-                };
-                if let Some(located) = newest {
+                if let Some(located) = self.newest_of_seen(&seen).await {
                     visit(seen.hash, located);
                 }
             }
@@ -61,12 +54,42 @@ impl Inner {
         Ok(())
     }
 
+    /// The newest record of a key that was seen; nothing if it is there no longer. It may have been deleted since, its tombstone forgotten, and all
+    /// sealed without it: then a sealed answer is another key's. A key's own is never older than what was seen.
+    async fn newest_of_seen(&self, seen: &Seen) -> Option<Located> {
+        loop {
+            let (newest, exact) = {
+                let keys = self.shard(&seen.hash).lock();
+                (keys.index().newest(&seen.hash), keys.index().newest_exact(&seen.hash))
+            };
+            if exact.is_some() {
+                return exact;
+            }
+            let sealed = newest?;
+            match sealed.order.cmp(&seen.order) {
+                Ordering::Less => return None,
+                Ordering::Equal if sealed.places.primary().device == seen.primary => return Some(sealed),
+                Ordering::Equal | Ordering::Greater => {}
+            }
+            env::mark("engine: what was sealed meanwhile is asked whose it is");
+            let is_of_another = self.is_of_another(&seen.hash, &sealed).await;
+            // The answer is about what was there all the time.
+            if self.is_sealed_as(&seen.hash, &sealed) {
+                return (!is_of_another).then_some(sealed);
+            }
+        }
+    }
+
     /// The keys of these shards, with their newest rows.
     async fn seen(&self, shards: Range<usize>) -> Result<Vec<Seen>, EngineError> {
         let mut all = Vec::new();
         // Before the runs are listed: what is settled in between then is in one of them. It may be sealed by the time that it is looked up.
         for shard in &self.shards[shards.clone()] {
-            let unsaved = |(hash, located): (KeyHash, Located)| Seen { hash, order: located.order, is_live: located.is_live() };
+            let unsaved = |(hash, located): (KeyHash, Located)| Seen {
+                hash,
+                order: located.order,
+                primary: located.places.primary().device,
+            };
             all.extend(shard.lock().index().iter_unsaved().map(unsaved));
         }
         let mut read: Vec<Arc<Run>> = Vec::new();
@@ -76,7 +99,7 @@ impl Inner {
                 .each_row(std::slice::from_ref(&run), &mut |row| {
                     let hash = row.hash();
                     if shards.contains(&shard_of(&hash)) {
-                        all.push(Seen { hash, order: row.order(), is_live: row.state() == EntryState::Live });
+                        all.push(Seen { hash, order: row.order(), primary: row.entry().places.primary().device });
                     }
                 })
                 .await;
