@@ -8,12 +8,18 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::limits::CHUNK_BYTES;
 
+use crate::stream::READ_AHEAD_CHUNKS;
+
 /// Most bytes that the streams of a process hold of chunks.
 const MOST_BYTES: usize = 256 * 1024 * 1024;
 
-/// The room that streams share. Who finds none goes on without reading ahead.
+/// The room that streams share. Who finds none goes on without reading ahead. The further ahead a chunk is, the more of the room must be free for it: clients
+/// that read slowly don't keep from others what these need next.
 #[derive(Clone)]
-pub(crate) struct ReadAhead(Arc<Semaphore>);
+pub(crate) struct ReadAhead {
+    left: Arc<Semaphore>,
+    chunks: usize,
+}
 
 /// Room for one chunk. It is given back with the last of the bytes that are held in it, whoever has these by then.
 #[derive(Clone)]
@@ -29,19 +35,23 @@ struct Held {
 
 impl ReadAhead {
     pub(crate) fn of_chunks(chunks: usize) -> Self {
-        ReadAhead(Arc::new(Semaphore::new(chunks)))
+        ReadAhead { left: Arc::new(Semaphore::new(chunks)), chunks }
     }
 
-    /// Room for a chunk, if there is any.
-    pub(crate) fn take(&self) -> Option<Room> {
-        let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
+    /// Room for a chunk that is so many after the one that is wanted next, if there is enough.
+    pub(crate) fn take(&self, ahead: usize) -> Option<Room> {
+        let left_to_others = self.chunks * ahead / READ_AHEAD_CHUNKS;
+        if self.left.available_permits() <= left_to_others {
+            return None;
+        }
+        let permit = Arc::clone(&self.left).try_acquire_owned().ok()?;
         Some(Room { _permit: Arc::new(permit) })
     }
 
     /// Chunks that there is room for.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
-        self.0.available_permits()
+        self.left.available_permits()
     }
 }
 

@@ -59,7 +59,7 @@ impl ChunkStream {
         while !self.rest.is_empty() && self.reads.len() < READ_AHEAD_CHUNKS {
             let (chunk, piece) = (self.wanted_next(CHUNK_BYTES as u64), self.wanted_next(PIECE_BYTES));
             let is_wanted = self.reads.is_empty();
-            let room = if is_wanted && piece == chunk { None } else { self.ahead.take() };
+            let room = if is_wanted && piece == chunk { None } else { self.ahead.take(self.reads.len()) };
             let range = match (&room, is_wanted) {
                 (Some(_), _) => chunk,
                 (None, true) => piece,

@@ -119,6 +119,23 @@ async fn the_reader_is_given_back_when_all_is_read() {
     }
 }
 
+/// Some clients take a piece each and keep it. Caught: streams that read ahead as far as there is any room: those that began later read small pieces, however
+/// fast their clients are.
+#[tokio::test]
+async fn slow_clients_leave_others_what_they_need_next() {
+    const SLOW: usize = 5;
+    let ahead = ReadAhead::of_chunks(16);
+    let reader = Arc::new(Reader::new(1 << 40));
+    let stream = || ChunkStream::new(reader.clone(), 0..9 * CHUNK_BYTES as u64, &ahead);
+    let mut slow: Vec<ChunkStream> = (0..SLOW).map(|_| stream()).collect();
+    let mut taken = Vec::new();
+    for stream in &mut slow {
+        taken.push(stream.next().await.expect("a piece").expect("read"));
+    }
+    let mut next = stream();
+    assert_eq!(next.next().await.expect("a piece").expect("read").len(), CHUNK_BYTES);
+}
+
 /// Thousands of clients open an object and take nothing, or one piece that they keep. Caught: streams that have a bound each and none together; and room that
 /// comes back while a client still keeps what was read in it.
 #[tokio::test]
