@@ -274,7 +274,7 @@ impl Inner {
     }
 }
 
-fn nobody_waits() -> EngineError {
+pub(crate) fn nobody_waits() -> EngineError {
     EngineError::Unavailable { reason: "nobody waits for this write any more".to_owned() }
 }
 

@@ -16,7 +16,7 @@ use crate::list::{Scope, Step};
 use crate::names::Merged;
 use crate::read::info_of;
 use crate::room::Patience;
-use crate::store::{Inner, LogStore, draft, own_staged};
+use crate::store::{Inner, LogStore, draft, nobody_waits, own_staged};
 use crate::targets::LiveCount;
 use crate::write::{Draft, TurnGuard, WriteOp};
 use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef, Waiter};
@@ -25,9 +25,14 @@ use format::chunk_ref::ChunkRef;
 use format::entry::EntryState;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, RecordKind, Space, split_compound};
+use futures_util::future::ready;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
 use types::UploadId;
 use types::limits::MAX_PARTS;
+
+/// Parts of an upload that are looked up side by side: in a cell each may take a call to another node.
+const PARTS_AT_A_TIME: usize = 32;
 
 fn upload_name(upload: &UploadRef) -> EntryName {
     EntryName::upload(upload.key.bucket(), upload.key.key(), upload.upload)
@@ -129,19 +134,22 @@ impl Inner {
         max_parts: usize,
     ) -> Result<Vec<PartInfo>, EngineError> {
         self.check_open(&upload_name(upload)).await?;
-        let mut parts = Vec::new();
-        for number in self.part_numbers(upload, after, max_parts).await? {
-            let name = part_name(upload, number);
-            match self.read_newest(&name, &name.hash()).await {
-                Ok((located, frame)) => {
-                    let info = info_of(&frame.record, located.order)?;
-                    parts.push(PartInfo { number, length: info.length, attributes: info.attributes, order: info.order });
+        let numbers = self.part_numbers(upload, after, max_parts).await?;
+        let look_up = |number: u16| {
+            let (inner, name) = (self.clone(), part_name(upload, number));
+            async move {
+                match inner.read_newest(&name, &name.hash()).await {
+                    Ok((located, frame)) => {
+                        let info = info_of(&frame.record, located.order)?;
+                        Ok(Some(PartInfo { number, length: info.length, attributes: info.attributes, order: info.order }))
+                    }
+                    Err(EngineError::NotFound) => Ok(None),
+                    Err(error) => Err(error),
                 }
-                Err(EngineError::NotFound) => {}
-                Err(error) => return Err(error),
             }
-        }
-        Ok(parts)
+        };
+        let looked_up = stream::iter(numbers.into_iter().map(look_up)).buffered(PARTS_AT_A_TIME);
+        looked_up.try_filter_map(|part| ready(Ok(part))).try_collect().await
     }
 
     /// Numbers of the live parts above `after`.
@@ -228,8 +236,18 @@ impl Inner {
     ) -> Result<Committed, EngineError> {
         let pin = self.pins.pin();
         let (mut refs, mut shared, mut unnamed) = (Vec::new(), Vec::new(), Unnamed::new(self, LiveCount::Chunks));
-        for part in parts {
-            let of_part = self.part_refs(upload, part, &mut unnamed).await?;
+        let look_up = |part: CompletePart| {
+            let (inner, upload, waiter) = (self.clone(), upload.clone(), waiter.clone());
+            async move {
+                match waiter.has_left() {
+                    true => Err(nobody_waits()),
+                    false => inner.part_refs(&upload, &part).await,
+                }
+            }
+        };
+        let mut looked_up = stream::iter(parts.iter().cloned().map(look_up)).buffered(PARTS_AT_A_TIME);
+        while let Some(of_part) = looked_up.try_next().await? {
+            unnamed.absorb(of_part.made);
             refs.extend_from_slice(&of_part.refs);
             if of_part.are_shared {
                 shared.extend(of_part.refs);
@@ -243,7 +261,7 @@ impl Inner {
             tree_height: content.tree_height,
             payload: content.payload,
             kept: Some(content.kept),
-            waiter,
+            waiter: waiter.clone(),
             ..LogStore::object_draft(&upload.key, attributes)
         };
         let committed = self.write_unless_full(draft, condition).await?;
@@ -381,13 +399,8 @@ impl Inner {
     }
 
     /// The chunks of a part, if it is still the one that the caller looked at. A part that can't be looked up or read at the moment
-    /// is not judged: "invalid" tells a client that it is lost. `unnamed` gets what is made for it.
-    async fn part_refs(
-        self: &Arc<Self>,
-        upload: &UploadRef,
-        part: &CompletePart,
-        unnamed: &mut Unnamed,
-    ) -> Result<PartRefs, EngineError> {
+    /// is not judged: "invalid" tells a client that it is lost.
+    async fn part_refs(self: &Arc<Self>, upload: &UploadRef, part: &CompletePart) -> Result<PartRefs, EngineError> {
         let name = part_name(upload, part.number);
         let missing = |error| match error {
             EngineError::NotFound => EngineError::InvalidPart { number: part.number },
@@ -398,6 +411,7 @@ impl Inner {
             return Err(EngineError::InvalidPart { number: part.number });
         }
         let are_shared = frame.record.tree_height > 0;
+        let mut made = Unnamed::new(self, LiveCount::Chunks);
         let mut refs = if are_shared {
             read_tree(self, &frame.payload, frame.record.tree_height).await?.chunks
         } else if frame.payload.is_empty() {
@@ -407,14 +421,14 @@ impl Inner {
             let owner = LogStore::object_hash(&upload.key);
             let mut staged = LogStaged::beside_pin(self, owner, Some((upload.upload, part.number)));
             staged.push(frame.payload.clone()).await?;
-            let (refs, made) = staged.into_refs().await?;
-            unnamed.absorb(made);
+            let (refs, chunks) = staged.into_refs().await?;
+            made.absorb(chunks);
             refs
         };
         if let Some(first) = refs.first_mut() {
             first.first_of_part = true;
         }
-        Ok(PartRefs { refs, are_shared })
+        Ok(PartRefs { refs, are_shared, made })
     }
 }
 
@@ -423,6 +437,8 @@ struct PartRefs {
     refs: Vec<ChunkRef>,
     /// The part's own tree names them too.
     are_shared: bool,
+    /// Those that no tree names yet.
+    made: Unnamed,
 }
 
 /// The right to end an upload.
