@@ -21,7 +21,10 @@ pub(crate) fn hints(targets: &Targets) -> Vec<DeviceLive> {
         device.zones().into_iter().map(|info| (info, targets.live_chunk_bytes(device.id(), info.zone))).collect()
     };
     let devices = targets.devices().map(|device| (device.id(), device.usage().zone_bytes, live_zones(&**device)));
-    of_devices(&devices.collect::<Vec<_>>())
+    let mut hints = of_devices(&devices.collect::<Vec<_>>());
+    // Of devices that have been away since this gateway was opened: what is known of them.
+    hints.extend(targets.hints_of_absent());
+    hints
 }
 
 fn of_devices(devices: &[(DeviceId, u64, LiveZones)]) -> Vec<DeviceLive> {

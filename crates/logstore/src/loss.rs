@@ -25,13 +25,15 @@ impl Loss {
 }
 
 impl LogStore {
-    /// What would be lost if these devices were, besides those that are gone already. Looks through the whole index, and reads the list of
-    /// chunks of every large object. Fails if this gateway does not know everything that was acknowledged.
+    /// What would be lost if these devices were, with those that are gone already and those that are away: only what is written to at present is
+    /// sure to be there. Looks through the whole index, and reads the list of chunks of every large object. Fails if this gateway does not
+    /// know everything that was acknowledged.
     pub async fn would_lose(&self, devices: &BTreeSet<DeviceId>) -> Result<Loss, EngineError> {
         let inner = &self.inner;
         inner.check_knows_all()?;
+        let table = inner.targets.table().clone();
         let is_lost = |places: &Places| {
-            let is_away = |device: DeviceId| devices.contains(&device) || inner.targets.is_gone(device);
+            let is_away = |device: DeviceId| devices.contains(&device) || !table.devices().contains(&device);
             places.as_slice().iter().all(|place| is_away(place.device))
         };
         let mut loss = Loss::default();

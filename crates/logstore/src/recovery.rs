@@ -20,7 +20,6 @@ use crate::config::LogStoreConfig;
 use crate::epochs::Epochs;
 use crate::gateway::{Keys, Member, MemberSetup};
 use crate::index::{IndexForm, Located, ShardIndex};
-use crate::live_hints;
 use crate::machine::{Cell, SequenceSource, Shard};
 use crate::manifests::Manifests;
 use crate::names::{Names, Run};
@@ -468,12 +467,7 @@ impl Inner {
             }
         }
         let state = self.checkpoints.lock().await;
-        for hint in &state.manifest.live {
-            let Some(device) = self.targets.device(hint.device) else { continue };
-            for (zone, bytes) in live_hints::hinted(&**device, hint) {
-                self.targets.add_live_chunk(&types::Place { device: hint.device, zone, offset: types::ZoneOffset(0) }, bytes);
-            }
-        }
+        state.manifest.live.iter().for_each(|hint| self.targets.add_hinted(hint));
         Ok(())
     }
 }

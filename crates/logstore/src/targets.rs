@@ -1,9 +1,9 @@
 //! The targets of a cell, as its gateway sees them: who gets copies, how records become frames and frames records, and how much
 //! of each zone is live.
 
+mod live;
 mod numbered;
 
-use crate::index::Located;
 use crate::read::chunk_frame_bytes;
 use crate::remembered::next_generation;
 use crate::watched::Watched;
@@ -16,18 +16,20 @@ use format::frame;
 use format::record::Record;
 use format::replicas::Places;
 use futures_util::future::try_join_all;
+use live::{Absent, LiveBytes};
 use numbered::Numbered;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use target::{LogAppend, LogTarget, TargetFailure};
 use topology::ReplicaTable;
 use types::limits::MAX_REPLICAS;
-use types::{CellId, DeviceId, Place, Position, ZoneIndex};
+use types::{CellId, DeviceId, Place, Position};
 
+pub(crate) use live::LiveCount;
 pub(crate) use target::ReadFailure;
 
 /// A record that was read and checked.
@@ -53,10 +55,13 @@ pub(crate) struct Targets {
     cell: CellId,
     /// By number. Devices come, and their places stay: what is known of one that is away is good when it is back.
     by_id: Numbered<One>,
+    absent: Absent,
     table: ArcSwap<ReplicaTable>,
     tables_are_given: bool,
     /// Devices of the cell, those that are away among them; others are gone for good. None before anybody has said so.
     known: ArcSwapOption<BTreeSet<DeviceId>>,
+    /// Devices in whose places others are: their copies count no longer where copies are made, and still where something is looked for.
+    replaced: ArcSwap<BTreeSet<DeviceId>>,
     /// Failures that ask for another table, and those whose table is in force or was given up.
     failures: watch::Sender<u64>,
     settled_failures: Watched<u64>,
@@ -72,23 +77,6 @@ struct One {
     live: Box<[LiveBytes]>,
 }
 
-/// Which of a zone's live bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LiveCount {
-    /// Of records that the index names, and of runs.
-    Records,
-    /// Of chunks and nodes.
-    Chunks,
-}
-
-#[derive(Default)]
-struct LiveBytes {
-    records: AtomicI64,
-    chunks: AtomicI64,
-    /// How often collection tried to empty the zone and could not.
-    setbacks: AtomicU32,
-}
-
 thread_local! {
     /// Room for one record's header, so that encoding it allocates nothing.
     static HEADER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -100,9 +88,11 @@ impl Targets {
         let targets = Targets {
             cell,
             by_id: Numbered::new(),
+            absent: Absent::default(),
             table: ArcSwap::new(table),
             tables_are_given,
             known: ArcSwapOption::empty(),
+            replaced: ArcSwap::default(),
             failures: watch::Sender::default(),
             settled_failures: Watched::default(),
             covered: Mutex::default(),
@@ -115,14 +105,15 @@ impl Targets {
     /// Takes a device in, unless it is known.
     pub fn add(&self, device: Arc<dyn LogTarget>) {
         let number = device.id().0;
-        let live = (0..device.zones().len()).map(|_| LiveBytes::default()).collect();
-        if !self.by_id.put(number, One { device, live }) {
+        let is_put = self.absent.comes(&*device.clone(), |live| self.by_id.put(number, One { device, live }));
+        if !is_put {
             tracing::error!(device = number, "the manager gives no device such a number; it is not used");
         }
     }
 
     /// Notes which devices the cell has; whether others than before.
     pub fn set_known(&self, known: BTreeSet<DeviceId>) -> bool {
+        self.absent.keep(&known);
         let before = self.known.swap(Some(Arc::new(known.clone())));
         before.is_none_or(|before| *before != known)
     }
@@ -132,9 +123,17 @@ impl Targets {
         self.known.load().as_ref().is_some_and(|known| !known.contains(&id))
     }
 
-    /// The copies that are not gone for good.
+    /// Notes in whose places other devices are; whether in others than before.
+    pub fn set_replaced(&self, replaced: BTreeSet<DeviceId>) -> bool {
+        let before = self.replaced.swap(Arc::new(replaced.clone()));
+        *before != replaced
+    }
+
+    /// The copies beside which others are made: those that are not gone for good, and won't be.
     pub fn kept(&self, places: &Places) -> SmallVec<[Place; MAX_REPLICAS]> {
-        places.as_slice().iter().filter(|place| !self.is_gone(place.device)).copied().collect()
+        let replaced = self.replaced.load();
+        let is_kept = |device: DeviceId| !self.is_gone(device) && !replaced.contains(&device);
+        places.as_slice().iter().filter(|place| is_kept(place.device)).copied().collect()
     }
 
     fn one(&self, id: DeviceId) -> Option<&One> {
@@ -317,103 +316,6 @@ impl Targets {
     /// Below this a device holds nothing that the installed checkpoint lacks.
     pub fn covered(&self, device: DeviceId) -> LogVector {
         self.covered.lock().get(&device).copied().unwrap_or(LogVector::START)
-    }
-
-    pub fn add_live_entry(&self, entry: &Located) {
-        self.change_live_entry(entry, 1);
-    }
-
-    pub fn remove_live_entry(&self, entry: &Located) {
-        self.change_live_entry(entry, -1);
-    }
-
-    fn change_live_entry(&self, entry: &Located, sign: i64) {
-        if entry.is_live() {
-            for place in entry.places.as_slice() {
-                self.change(place, |live| &live.records, sign * entry.frame_bytes as i64);
-            }
-        }
-    }
-
-    pub fn add_live_to(&self, count: LiveCount, place: &Place, bytes: u64) {
-        match count {
-            LiveCount::Records => self.add_live(place, bytes),
-            LiveCount::Chunks => self.add_live_chunk(place, bytes),
-        }
-    }
-
-    pub fn remove_live_from(&self, count: LiveCount, (device, zone): (DeviceId, ZoneIndex), bytes: u64) {
-        let anywhere = Place { device, zone, offset: Default::default() };
-        match count {
-            LiveCount::Records => self.remove_live(&anywhere, bytes),
-            LiveCount::Chunks => self.remove_live_chunk(&anywhere, bytes),
-        }
-    }
-
-    /// Frames of runs.
-    pub fn add_live(&self, place: &Place, bytes: u64) {
-        self.change(place, |live| &live.records, bytes as i64);
-    }
-
-    pub fn remove_live(&self, place: &Place, bytes: u64) {
-        self.change(place, |live| &live.records, -(bytes as i64));
-    }
-
-    pub fn add_live_chunk(&self, place: &Place, bytes: u64) {
-        self.change(place, |live| &live.chunks, bytes as i64);
-    }
-
-    pub fn remove_live_chunk(&self, place: &Place, bytes: u64) {
-        self.change(place, |live| &live.chunks, -(bytes as i64));
-    }
-
-    /// A tree names this chunk or node.
-    pub fn add_live_ref(&self, chunk: &ChunkRef) {
-        frames_of(chunk).for_each(|(place, bytes)| self.add_live_chunk(&place, bytes));
-    }
-
-    pub fn remove_live_ref(&self, chunk: &ChunkRef) {
-        frames_of(chunk).for_each(|(place, bytes)| self.remove_live_chunk(&place, bytes));
-    }
-
-    fn change(&self, place: &Place, of: impl Fn(&LiveBytes) -> &AtomicI64, by: i64) {
-        if let Some(live) = self.one(place.device).and_then(|one| one.live.get(place.zone.0 as usize)) {
-            of(live).fetch_add(by, Ordering::Relaxed);
-        }
-    }
-
-    /// Live bytes of a zone, by what is known.
-    pub fn live_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
-        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
-        live.map_or(0, |live| live.records.load(Ordering::Relaxed).max(0) + live.chunks.load(Ordering::Relaxed).max(0)) as u64
-    }
-
-    /// The zone was reset: nothing in it is live.
-    pub fn forget_zone(&self, device: DeviceId, zone: ZoneIndex) {
-        if let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) {
-            live.records.store(0, Ordering::Relaxed);
-            live.chunks.store(0, Ordering::Relaxed);
-            live.setbacks.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Collection could not empty the zone.
-    pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex) {
-        if let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) {
-            live.setbacks.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// How often collection could not empty the zone.
-    pub fn setbacks(&self, device: DeviceId, zone: ZoneIndex) -> u32 {
-        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
-        live.map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
-    }
-
-    /// Live bytes of a zone's chunks, by what is known.
-    pub fn live_chunk_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
-        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
-        live.map_or(0, |live| live.chunks.load(Ordering::Relaxed).max(0)) as u64
     }
 }
 

@@ -27,10 +27,11 @@ use crate::export::DecodeExportError;
 use crate::limits::LOG_SEGMENT_BYTES;
 use crate::operation::Operation;
 use crate::published::Published;
-use crate::record::BucketRecord;
+use crate::record::{BucketRecord, NodeRecord};
 use crate::replicated::{Replicated, ReplicatedOptions};
 use crate::snapshot::{CommandIndex, Snapshot};
 use crate::table;
+use types::DeviceId;
 
 /// Folders within the manager's folder.
 const LOG_FOLDER: &str = "log";
@@ -141,6 +142,11 @@ impl Manager {
     /// The newest state that this member has applied.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.inner.published.load()
+    }
+
+    /// The node that has a device, if there is one. Costs as little as [`Manager::bucket`].
+    pub fn node_of(&self, device: DeviceId) -> Option<Arc<NodeRecord>> {
+        self.inner.published.look(|state| state.node(state.device(device)?.node?).cloned())
     }
 
     /// A bucket by its name, without holding a snapshot: no lock, no waiting, no copy of anything but the record's pointer.

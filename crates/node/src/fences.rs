@@ -3,7 +3,7 @@
 use crate::CELL;
 use crate::TARGETS;
 use crate::node::Inner;
-use manager::{CellRecord, NodeRecord};
+use manager::CellRecord;
 use std::sync::Arc;
 use std::time::Duration;
 use target::limits::CONTROL_DEADLINE;
@@ -127,15 +127,8 @@ impl Inner {
         if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
             return Ok(Control::Here(target));
         }
-        let node = self.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
+        let node = self.manager.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
         Ok(Control::There(TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device)))
-    }
-
-    /// The node that serves a device.
-    pub(crate) fn node_of(&self, device: DeviceId) -> Option<Arc<NodeRecord>> {
-        let state = self.manager.snapshot();
-        let node = state.device(device)?.node?;
-        state.node(node).cloned()
     }
 }
 

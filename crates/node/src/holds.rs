@@ -1,6 +1,6 @@
 //! A gateway's holds on the targets of its cell: direct for the devices of its node, over the network for the others.
 
-use crate::TARGETS;
+use crate::device_way::DeviceWay;
 use crate::fences::writer;
 use crate::node::Inner;
 use logstore::LogStore;
@@ -21,15 +21,19 @@ impl Inner {
         state.devices().filter(|device| device.state != DeviceState::Failed).map(|device| device.id).collect()
     }
 
+    /// Those in whose places others are.
+    fn replaced_devices(&self) -> BTreeSet<DeviceId> {
+        let state = self.manager.snapshot();
+        state.devices().filter(|device| device.state == DeviceState::Replaced).map(|device| device.id).collect()
+    }
+
     /// A hold on a device.
     pub(crate) async fn hold(&self, device: DeviceId, writer: Writer) -> Result<Arc<dyn LogTarget>, TargetFailure> {
         if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
             return Ok(Arc::new(LocalTarget::new(target.clone(), writer)));
         }
-        let reason = format!("device {device}: no node serves it");
-        let unknown = || TargetFailure { kind: types::ErrorKind::Unavailable, reason };
-        let node = self.node_of(device).ok_or_else(unknown)?;
-        Ok(Arc::new(RemoteTarget::connect(&self.env, self.callers.to_node(&node, TARGETS), device, writer).await?))
+        let way = Arc::new(DeviceWay::new(self.manager.clone(), self.callers.clone(), device));
+        Ok(Arc::new(RemoteTarget::connect(&self.env, way, device, writer).await?))
     }
 
     /// Whether a device's node serves it at present.
@@ -62,6 +66,7 @@ impl Inner {
             let mut unreachable = BTreeSet::new();
             let known = self.cell_devices();
             store.set_devices(known.iter().copied().collect());
+            store.set_replaced(self.replaced_devices());
             for device in known.into_iter().filter(|device| !store.has_target(*device)) {
                 match self.hold(device, writer).await {
                     Ok(target) => store.add_target(target),

@@ -17,6 +17,7 @@
 mod callers;
 mod chunks;
 mod close;
+mod device_way;
 mod directory;
 mod engine;
 mod error;

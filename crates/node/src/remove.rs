@@ -226,8 +226,8 @@ impl Inner {
         }
         let Loss { records, blocks } = loss;
         Err(format!(
-            "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone. Bring that back, or wait until the copies \
-             that are missing have been made; {all_the_same} gives them up"
+            "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone, as far as devices are there. Bring that back, or \
+             other devices that are away, or wait until the copies that are missing have been made; {all_the_same} gives them up"
         ))
     }
 

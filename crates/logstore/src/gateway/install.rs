@@ -61,6 +61,13 @@ impl LogStore {
         }
     }
 
+    /// Says in whose places other devices are. What has copies on them gets others beside these, as long as it can be read somewhere.
+    pub fn set_replaced(&self, devices: BTreeSet<DeviceId>) {
+        if self.inner.targets.set_replaced(devices) {
+            self.inner.background.want_repair();
+        }
+    }
+
     /// Whether this gateway has a hold on a device.
     pub fn has_target(&self, device: DeviceId) -> bool {
         self.inner.targets.device(device).is_some()

@@ -456,6 +456,12 @@ impl CellRig {
         self.gateways().remove(0)
     }
 
+    /// A gateway gets hold of a device that it could not reach when it was opened.
+    pub fn bring(&self, gateway: &LogStore, device: u32) {
+        let log = self.logs_of(gateway.inner.me).into_iter().find(|log| log.id() == DeviceId(device));
+        gateway.add_target(log.expect("a device of the cell"));
+    }
+
     /// Leases granted from now on last this long.
     pub fn lend_for(&self, lease: Duration) {
         *self.streets.lease.lock() = lease;

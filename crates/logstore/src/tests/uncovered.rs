@@ -106,6 +106,66 @@ fn what_had_copies_on_a_device_that_is_gone_gets_others() {
     });
 }
 
+/// Another device is in the place of one that alone has an object. Caught: copies on devices that are away, taken for good ones; and missing copies that
+/// are made only when the device can be given up.
+#[test]
+fn what_had_copies_on_a_device_that_was_replaced_gets_others_though_it_is_waited_for() {
+    simulate(async {
+        let cell = CellRig::new(8, 2).await;
+        let leader = cell.gateways()[0].clone();
+        cell.write_to(&[1, 2]).await;
+        put(&leader, "paired", "content").await;
+        cell.write_to(&[1]).await;
+        put(&leader, "lonely", "content").await;
+        cell.lose(&[1]);
+        cell.write_to(&[2, 3]).await;
+        let (first, second) = (BTreeSet::from([DeviceId(1)]), BTreeSet::from([DeviceId(2)]));
+        assert_eq!(leader.would_lose(&second).await.unwrap().records, 2, "the first device is away");
+        for gateway in cell.gateways() {
+            gateway.set_replaced(first.clone());
+        }
+        cell.env.sleep(Duration::from_secs(90)).await;
+        assert_eq!(leader.would_lose(&first).await.unwrap().records, 1);
+        cell.lose(&[2]);
+        for gateway in cell.gateways() {
+            assert_eq!(get(&gateway, "paired").await.unwrap(), "content");
+        }
+    });
+}
+
+/// Caught: a device that comes later, in which nothing seemed live, so that collection copied all of it.
+#[test]
+fn what_is_live_on_a_device_that_comes_later_is_known() {
+    const OBJECTS: usize = 20;
+    const BYTES: usize = 10_000;
+    simulate(async {
+        let cell = CellRig::new(9, 2).await;
+        let content = "x".repeat(BYTES);
+        for index in 0..OBJECTS {
+            put(&cell.gateways()[0], &format!("key-{index}"), &content).await;
+        }
+        let large = key("large");
+        let store = cell.gateways()[0].clone();
+        let mut staged = store.stage(&large, None);
+        for _ in 0..3 {
+            store.stage_chunk(&mut staged, Bytes::from(vec![7; 1 << 20])).await.unwrap();
+        }
+        store.commit(&large, staged, attributes(b"large"), Condition::None).await.unwrap();
+        cell.gateways()[0].inner.checkpoint().await.unwrap();
+        let founder = cell.restart_all_without(&[3]).await;
+        founder.delete(&key("key-0"), Condition::None).await.unwrap();
+        cell.bring(&founder, 3);
+        let targets = &founder.inner.targets;
+        let zones = targets.device(DeviceId(3)).unwrap().zones();
+        let live: u64 = zones.iter().map(|zone| targets.live_bytes(DeviceId(3), zone.zone)).sum();
+        let chunks: u64 = zones.iter().map(|zone| targets.live_chunk_bytes(DeviceId(3), zone.zone)).sum();
+        // The shares are rounded.
+        assert!(chunks > 3_000_000 && chunks < 4 << 20, "{chunks}");
+        let records = live - chunks;
+        assert!(records > ((OBJECTS - 1) * BYTES) as u64 && records < (OBJECTS * BYTES) as u64, "{records}");
+    });
+}
+
 fn devices(numbers: &[u32]) -> Vec<DeviceId> {
     numbers.iter().copied().map(DeviceId).collect()
 }

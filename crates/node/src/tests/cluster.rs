@@ -281,6 +281,12 @@ impl Cluster {
         .await;
     }
 
+    /// Two machines that are down change their disks.
+    pub fn swap_disks(&mut self, one: usize, other: usize) {
+        let (low, high) = self.machines.split_at_mut(one.max(other));
+        std::mem::swap(&mut low[one.min(other)].data, &mut high[0].data);
+    }
+
     /// The nodes that clients use.
     pub fn slots(&self) -> Slots {
         let node = |machine: &Machine| machine.node.as_ref().map_or_else(Weak::new, Arc::downgrade);
