@@ -55,8 +55,9 @@ pub enum ProposeError {
     Length { found: usize },
     #[error("{MAX_PROPOSALS} proposals of group {group} wait for their outcome")]
     Overloaded { group: GroupId },
-    /// Snapshots and purges are under way; trying again later may help. It does not if the log is too small for what it holds.
-    #[error("the log that all groups of this node share is nearly full")]
+    /// Snapshots and purges are under way; trying again later may help. It does not if the log, this node's or another member's, is too small for
+    /// what it holds, and the command is one that makes the state longer.
+    #[error("the log that all groups of a node share is nearly full")]
     LogFull,
     /// The command may have been carried out, or may be yet.
     #[error("nobody knows whether the command was carried out: {reason}")]

@@ -11,9 +11,11 @@ use tokio::sync::Semaphore;
 use crate::error::{MemberError, ProposeError, ReadError};
 use crate::id::{GroupId, LogIndex, LogPosition, NodeId, Term};
 use crate::limits::{MAX_ADDRESS_BYTES, MAX_COMMAND_BYTES, MAX_MEMBERS};
+use crate::log::Purpose;
 use crate::machine::StateMachine;
 use crate::node::Node;
 use crate::raft::Core;
+use crate::record::RECORD_OVERHEAD_BYTES;
 
 /// One replicated state machine, on this node.
 pub struct Group<S> {
@@ -100,7 +102,9 @@ impl<S: StateMachine> Group<S> {
         let Ok(_permit) = self.proposals.try_acquire() else {
             return Err(ProposeError::Overloaded { group: self.group });
         };
-        let Some(_claim) = self.node.inner.claim(&self.core, bytes.len()) else { return Err(ProposeError::LogFull) };
+        let purpose = if S::is_growth(command) { Purpose::Growth } else { Purpose::Command };
+        let claim = self.node.inner.claim(&self.core, RECORD_OVERHEAD_BYTES + bytes.len(), purpose);
+        let Some(_claim) = claim else { return Err(ProposeError::LogFull) };
         let (position, reply) = self.core.propose(Bytes::from(bytes)).await?;
         let reply = reply.into_inner().expect("a command's reply has its machine's type");
         Ok((position, reply))

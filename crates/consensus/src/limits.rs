@@ -44,6 +44,8 @@ pub const SLACK_SEGMENTS: usize = 3;
 pub const MAX_REWRITES: usize = 4;
 /// Entries of fewer bytes are not worth an early snapshot, however short it is.
 pub const EARLY_SNAPSHOT_BYTES: usize = 64 * 1024;
+/// Of fewer bytes than this not even where a log is so full that nothing is taken that makes a state longer.
+pub const FULL_SNAPSHOT_BYTES: usize = 4 * 1024;
 /// How often the log is looked after when nobody asks.
 pub const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 

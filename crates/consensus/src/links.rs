@@ -9,7 +9,7 @@
 //! Raft's own timer for heartbeats is off. A heartbeat between two ticks comes from a read that asks for confirmation: it leaves
 //! at once, with whatever else waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -66,6 +66,8 @@ struct Inner {
     node: NodeId,
     transport: Arc<dyn Transport>,
     outboxes: Mutex<BTreeMap<Peer, Outbox>>,
+    /// Nodes whose logs have no room for longer states, as they said when they last answered.
+    crowded: Mutex<BTreeSet<NodeId>>,
     /// A tick is collecting.
     is_gathering: AtomicBool,
     counters: LinkCounters,
@@ -78,6 +80,7 @@ impl Links {
             node,
             transport,
             outboxes: Mutex::default(),
+            crowded: Mutex::default(),
             is_gathering: AtomicBool::new(false),
             counters: LinkCounters::default(),
         };
@@ -86,6 +89,20 @@ impl Links {
 
     pub(crate) fn counters(&self) -> &LinkCounters {
         &self.inner.counters
+    }
+
+    /// Nodes whose logs have no room for longer states, of those that heartbeats go to.
+    pub(crate) fn crowded(&self) -> BTreeSet<NodeId> {
+        self.inner.crowded.lock().clone()
+    }
+
+    fn note_crowded(&self, node: NodeId, is_crowded: bool) {
+        let mut crowded = self.inner.crowded.lock();
+        if is_crowded {
+            crowded.insert(node);
+        } else {
+            crowded.remove(&node);
+        }
     }
 
     /// Asks a peer.
@@ -162,8 +179,11 @@ impl Links {
         self.inner.counters.heartbeat_messages.fetch_add(1, Ordering::Relaxed);
         self.inner.counters.heartbeats.fetch_add(heartbeats.len() as u64, Ordering::Relaxed);
         let node = peer.node;
-        let answers = match self.send(peer, Ask::Heartbeats(heartbeats), REQUEST_LIMIT).await {
-            Ok(Answer::Heartbeats(answers)) if answers.len() == senders.len() => {
+        let answer = self.send(peer, Ask::Heartbeats(heartbeats), REQUEST_LIMIT).await;
+        // One that is not heard holds nobody up.
+        self.note_crowded(node, matches!(answer, Ok(Answer::CrowdedHeartbeats(_))));
+        let answers = match answer {
+            Ok(Answer::Heartbeats(answers) | Answer::CrowdedHeartbeats(answers)) if answers.len() == senders.len() => {
                 answers.into_iter().map(|answer| answer.ok_or(AskError::Silent { node })).collect()
             }
             Ok(_) => vec![Err(AskError::Unexpected { node, found: "no answer to heartbeats" }); senders.len()],

@@ -34,10 +34,11 @@ use wal::{AppendError, OpenOptions, Pending, SegmentStore, Wal};
 
 pub use base::{BASE_BYTES, BaseError, SlotError};
 pub(crate) use base::{Base, check_slot};
+pub(crate) use bounds::entry_bytes_of_full;
 pub use folder::PlaceError;
 pub(crate) use group::GroupLog;
-pub(crate) use room::Claim;
 use room::Needs;
+pub(crate) use room::{Claim, Purpose};
 pub use state::ReplayError;
 pub(crate) use state::{GroupState, Snapshot, snapshot_checksum};
 

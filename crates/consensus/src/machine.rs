@@ -21,6 +21,12 @@ pub trait StateMachine: Send + Sync + 'static {
     /// A command from bytes. An error stops the member: it cannot follow the others any more.
     fn decode(bytes: &[u8]) -> Result<Self::Command, MachineError>;
 
+    /// Whether a command makes the state longer and can be asked for later. Where groups need nearly as much of a log as they may, such commands are
+    /// refused before others, so that there is room for what makes states shorter or ends what was begun.
+    fn is_growth(_: &Self::Command) -> bool {
+        false
+    }
+
     /// Carries out a command. `index` grows from call to call, not always by 1, and is never used twice: it serves as a token.
     /// An error stops the member, as one of [`StateMachine::decode`] does; that the command asks for something impossible is a reply.
     fn apply(&mut self, index: LogIndex, command: Self::Command) -> Result<Self::Reply, MachineError>;

@@ -93,6 +93,8 @@ pub(crate) enum Answer {
     SnapshotInstalled {
         vote: Vote,
     },
+    /// As `Heartbeats`, of a node whose log has no room for longer states: its leaders shall take no such commands.
+    CrowdedHeartbeats(Vec<Option<AppendAnswer>>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

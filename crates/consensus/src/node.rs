@@ -33,7 +33,7 @@ use crate::limits::{
     MAX_PROPOSALS, MAX_REWRITES, SNAPSHOT_AFTER_BYTES,
 };
 use crate::links::Links;
-use crate::log::{Claim, LogPlace, SharedLog};
+use crate::log::{Claim, LogPlace, Purpose, SharedLog, entry_bytes_of_full};
 use crate::machine::{ErasedMachine, SharedMachine, StateMachine};
 use crate::raft::Core;
 use crate::transport::Transport;
@@ -242,8 +242,11 @@ impl Inner {
     }
 
     /// Room in the log for entries of a group. Whoever sees the log get full has groups give up what they can.
-    pub(crate) fn claim(&self, core: &Core, bytes: usize) -> Option<Claim> {
-        let claim = core.log().claim(bytes);
+    pub(crate) fn claim(&self, core: &Core, bytes: usize, purpose: Purpose) -> Option<Claim> {
+        if purpose == Purpose::Growth && self.is_crowded_elsewhere(core) {
+            return None;
+        }
+        let claim = core.log().claim(bytes, purpose);
         if claim.is_none() {
             self.pressed.notify_one();
         }
@@ -251,6 +254,15 @@ impl Inner {
             self.log.call_housekeeping();
         }
         claim
+    }
+
+    /// Whether a group that this node leads has a member whose log has no room for a longer state. That one would have to take what was taken here,
+    /// until it took nothing any more, what makes states shorter neither.
+    fn is_crowded_elsewhere(&self, core: &Core) -> bool {
+        let crowded = self.links.crowded();
+        !crowded.is_empty()
+            && core.is_leader()
+            && core.status().membership.members.iter().any(|(member, _)| crowded.contains(member))
     }
 
     /// Once a tick, all groups that are led here say so, in one message for each peer.
@@ -297,14 +309,22 @@ impl Inner {
         }
     }
 
+    fn pressure(&self) -> Pressure {
+        match (self.log.is_crowded(), self.log.is_pressed()) {
+            (true, _) => Pressure::Full,
+            (false, true) => Pressure::Some,
+            (false, false) => Pressure::None,
+        }
+    }
+
     /// Groups whose entries take much room give up those that their snapshot covers, and make another one for the rest; earlier if the shared
     /// log gets full.
     async fn make_snapshots(&self) {
-        let is_pressed = self.log.is_pressed();
+        let pressure = self.pressure();
         for Member { core, .. } in self.members() {
             let (most, covered) = {
                 let state = core.log().state();
-                let most = most_entry_bytes(is_pressed, state.snapshot().map_or(0, |snapshot| snapshot.bytes.len()));
+                let most = most_entry_bytes(pressure, state.snapshot().map_or(0, |snapshot| snapshot.bytes.len()));
                 if state.entry_bytes() <= most {
                     continue;
                 }
@@ -322,8 +342,20 @@ impl Inner {
     }
 }
 
+/// How much room a log has for entries.
+#[derive(Clone, Copy, Debug)]
+enum Pressure {
+    None,
+    Some,
+    /// Nothing is taken that makes a state longer.
+    Full,
+}
+
 /// Bytes of entries that a group may keep. A snapshot is written as a whole, however little it covers: it has to be worth it.
-fn most_entry_bytes(is_pressed: bool, snapshot_bytes: usize) -> usize {
-    let least = if is_pressed { EARLY_SNAPSHOT_BYTES } else { SNAPSHOT_AFTER_BYTES };
-    least.max(snapshot_bytes / MAX_REWRITES)
+fn most_entry_bytes(pressure: Pressure, snapshot_bytes: usize) -> usize {
+    match pressure {
+        Pressure::None => SNAPSHOT_AFTER_BYTES.max(snapshot_bytes / MAX_REWRITES),
+        Pressure::Some => EARLY_SNAPSHOT_BYTES.max(snapshot_bytes / MAX_REWRITES),
+        Pressure::Full => entry_bytes_of_full(snapshot_bytes),
+    }
 }

@@ -6,6 +6,7 @@ mod exchanges;
 mod faults;
 mod folder;
 mod framed;
+mod full_log;
 mod heartbeats;
 mod leases;
 mod log_space;

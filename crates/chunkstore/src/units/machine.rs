@@ -65,6 +65,11 @@ impl StateMachine for UnitMachine {
         ChunkCommand::decode(bytes).map_err(|error| MachineError(error.to_string()))
     }
 
+    /// A put can be asked for later. All else ends what was begun, makes a state shorter, or saves copies; chunks of rows make it shorter as well.
+    fn is_growth(command: &ChunkCommand) -> bool {
+        matches!(command, ChunkCommand::Register(_))
+    }
+
     fn apply(&mut self, _: LogIndex, command: ChunkCommand) -> Result<Self::Reply, MachineError> {
         let applied = self.unit.apply(&command);
         let answer = applied.answer;

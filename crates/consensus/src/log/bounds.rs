@@ -10,13 +10,17 @@
 //! at most `needed / (tidy_at - needed)` bytes for each byte that was written otherwise. What groups may need is limited so that this is
 //! [`MAX_REWRITES`] at most.
 
-use crate::limits::{MAX_REWRITES, RESERVED_SEGMENTS, SLACK_SEGMENTS};
+use crate::limits::{FULL_SNAPSHOT_BYTES, MAX_REWRITES, RESERVED_SEGMENTS, SLACK_SEGMENTS};
 
 /// Of the log's segments, one in so many is left free for what is written while it is being tidied up.
 const MARGIN_SHARE: usize = 16;
 
 /// Of what groups may need, one part in so many is left to the favoured group.
 const FAVOURED_SHARE: u64 = 4;
+
+/// Of what groups may need, one part in so many is left by what makes states longer. What makes them shorter fills it with entries: where that is
+/// full, these are more than one part in so many of some group's state, and a snapshot gives them up.
+const GROWTH_SHARE: u64 = 2 * MAX_REWRITES as u64;
 
 /// Segments that tidying up leaves besides what is needed: the one that is written to, and one that was not full when it began.
 const UNTIDY_SEGMENTS: usize = 2;
@@ -43,9 +47,21 @@ impl Bounds {
         (self.roomy().saturating_sub(1) * MAX_REWRITES / (MAX_REWRITES + 1)) as u64 * self.useful_bytes
     }
 
-    /// What groups besides the favoured one may need.
-    pub(super) fn most_needed_beside_favoured(&self) -> u64 {
-        self.most_needed() - self.most_needed() / FAVOURED_SHARE
+    /// What they may need while states get longer. The longest snapshot may then grow by as much as entries before they are given up.
+    pub(super) fn most_grown(&self) -> u64 {
+        let longest_snapshot = self.longest_snapshot + self.longest_snapshot / GROWTH_SHARE;
+        let most = Bounds { longest_snapshot, ..*self }.most_needed();
+        most - most / GROWTH_SHARE
+    }
+
+    /// What they may need if it has come to be more than they should: rewriting it costs more then, and still comes to an end.
+    pub(super) fn most_at_all(&self) -> u64 {
+        self.roomy().saturating_sub(1) as u64 * self.useful_bytes
+    }
+
+    /// Of what groups may need, the part of those besides the favoured one.
+    pub(super) fn beside_favoured(most: u64) -> u64 {
+        most - most / FAVOURED_SHARE
     }
 
     /// Live segments with room for what is written while the log is tidied up, and for a snapshot that makes it easier.
@@ -54,6 +70,11 @@ impl Bounds {
         let full = self.most_segments.saturating_sub(RESERVED_SEGMENTS + 1 + longest);
         full.saturating_sub((self.most_segments / MARGIN_SHARE).max(longest))
     }
+}
+
+/// Bytes of entries from which on a group makes a snapshot where the log is full, if its last one is of so many.
+pub(crate) fn entry_bytes_of_full(snapshot_bytes: usize) -> usize {
+    FULL_SNAPSHOT_BYTES.max(snapshot_bytes / GROWTH_SHARE as usize)
 }
 
 #[cfg(test)]

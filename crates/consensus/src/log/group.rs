@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use wal::{AppendError, Failure, Lsn, Pending, Reservation};
 
 use super::state::GroupState;
-use super::{Claim, LONGEST_RECORD_BYTES, SharedLog, Snapshot, snapshot_checksum};
+use super::{Claim, LONGEST_RECORD_BYTES, Purpose, SharedLog, Snapshot, snapshot_checksum};
 use crate::id::{GroupId, LogIndex, LogPosition};
 use crate::limits::{MAX_BATCH_BYTES, SNAPSHOT_PIECE_BYTES};
 use crate::record::{Blob, Change, Entry, RECORD_OVERHEAD_BYTES, Record, Vote};
@@ -38,6 +38,10 @@ impl GroupLog {
         self.group
     }
 
+    pub(super) fn log(&self) -> &SharedLog {
+        &self.log
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, GroupState> {
         self.state.lock()
     }
@@ -54,8 +58,8 @@ impl GroupLog {
     }
 
     /// Room for entries of so many bytes; none if the log is nearly full.
-    pub(crate) fn claim(&self, bytes: usize) -> Option<Claim> {
-        self.log.claim_for_entries(self, bytes)
+    pub(crate) fn claim(&self, bytes: usize, purpose: Purpose) -> Option<Claim> {
+        self.log.claim_for_entries(self, bytes, purpose)
     }
 
     /// As [`GroupLog::save_snapshot`], as soon as there is room.

@@ -9,7 +9,7 @@
 //! stands in the oldest segment, or a log that is full could never be tidied up.
 //!
 //! What groups need is limited besides ([`Bounds`]), for a log that holds little else would be written again and again. A part of that is the
-//! favoured group's alone.
+//! favoured group's alone, and what makes states longer leaves another to the rest: or nothing could make them shorter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use disk::BLOCK_BYTES;
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, entry_bytes_of_full};
 use super::{Inner, LONGEST_RECORD_BYTES, SharedLog};
 use crate::id::GroupId;
 use crate::limits::{RESERVED_SEGMENTS, SNAPSHOT_PIECE_BYTES};
@@ -25,6 +25,21 @@ use crate::log::GroupLog;
 
 /// How often a snapshot that finds no room looks again.
 const ROOM_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is to be written, by what becomes of it when there is little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It makes a state longer: refused first.
+    Growth,
+    /// Other commands, and what a leader has taken.
+    Command,
+    /// Of a group that has not as many entries as make a snapshot worth its while in a full log. A group has these, or a snapshot is due: whatever
+    /// groups need, either something is taken or something is given up.
+    FewEntries,
+    /// Beginnings of leaders and members of groups, without which nobody leads. Where groups need as much as they may, too: each is short, they come
+    /// with elections and changes of members, and a group's snapshot covers them after some thousands at the latest.
+    Upkeep,
+}
 
 /// What groups need of the log, as of its last look, and what they were given room for since.
 #[derive(Default)]
@@ -49,6 +64,20 @@ impl Drop for Claim {
     }
 }
 
+/// Room for a snapshot that a leader has sent. It is counted as if the group had it.
+pub(crate) struct SentClaim {
+    group: GroupLog,
+    bytes: usize,
+    _room: Claim,
+}
+
+impl Drop for SentClaim {
+    fn drop(&mut self) {
+        self.group.state().expect_no_more(self.bytes);
+        self.group.log().measure();
+    }
+}
+
 /// What records of these bytes take at most, when each is written by itself.
 fn written_bytes(bytes: usize, longest: usize) -> u64 {
     let records = bytes / longest + 1;
@@ -57,31 +86,46 @@ fn written_bytes(bytes: usize, longest: usize) -> u64 {
 
 impl SharedLog {
     /// Room for a proposal or for entries of a leader; none if it is needed for snapshots, or if groups need as much as they may.
-    pub(crate) fn claim_for_entries(&self, group: &GroupLog, bytes: usize) -> Option<Claim> {
+    pub(crate) fn claim_for_entries(&self, group: &GroupLog, bytes: usize, purpose: Purpose) -> Option<Claim> {
+        let (own, has_few) = {
+            let state = group.state();
+            let snapshot = state.snapshot().map_or(0, |snapshot| snapshot.bytes.len());
+            ((state.live_bytes() + bytes) as u64, state.entry_bytes() <= entry_bytes_of_full(snapshot))
+        };
+        let purpose = if purpose == Purpose::Command && has_few { Purpose::FewEntries } else { purpose };
+        self.claim_needed(group.id(), bytes as u64, own, written_bytes(bytes, LONGEST_RECORD_BYTES), purpose)
+    }
+
+    /// Room for a snapshot that a leader sends, until it is in the log: others that come meanwhile find less. It is refused as what makes a state
+    /// longer is, for a member that is behind does less harm than a node that takes nothing.
+    pub(crate) fn claim_for_sent_snapshot(&self, group: &GroupLog, bytes: usize) -> Option<SentClaim> {
+        let more = bytes.saturating_sub(group.state().live_bytes()) as u64;
+        let written = written_bytes(bytes, SNAPSHOT_PIECE_BYTES);
+        let _room = self.claim_needed(group.id(), more, bytes as u64, written, Purpose::Growth)?;
+        group.state().expect(bytes);
+        Some(SentClaim { group: group.clone(), bytes, _room })
+    }
+
+    /// Room for what a group needs besides: so many bytes, after which its state may be of `longest`.
+    fn claim_needed(&self, group: GroupId, bytes: u64, longest: u64, written: u64, purpose: Purpose) -> Option<Claim> {
         let needs = &self.inner.needs;
-        let own = (group.state().live_bytes() + bytes) as u64;
-        needs.longest_snapshot.fetch_max(own, Ordering::AcqRel);
-        if !self.may_need(group.id(), bytes as u64) {
+        let longest = longest.max(needs.longest_snapshot.load(Ordering::Acquire));
+        if !self.may_need(group, bytes, longest, purpose) {
             return None;
         }
-        let claim = self.claim_beside_longest(written_bytes(bytes, LONGEST_RECORD_BYTES))?;
-        needs.all.fetch_add(bytes as u64, Ordering::AcqRel);
-        if !self.is_favoured(group.id()) {
-            needs.beside_favoured.fetch_add(bytes as u64, Ordering::AcqRel);
+        let claim = self.claim_beside(longest, written)?;
+        needs.longest_snapshot.fetch_max(longest, Ordering::AcqRel);
+        needs.all.fetch_add(bytes, Ordering::AcqRel);
+        if !self.is_favoured(group) {
+            needs.beside_favoured.fetch_add(bytes, Ordering::AcqRel);
         }
         Some(claim)
     }
 
-    /// Room for a snapshot that a leader sends.
-    pub(crate) fn claim_for_sent_snapshot(&self, group: &GroupLog, bytes: usize) -> Option<Claim> {
-        let more = bytes.saturating_sub(group.state().live_bytes());
-        self.may_need(group.id(), more as u64).then(|| self.claim_for_snapshot(bytes)).flatten()
-    }
-
     /// Room for a snapshot, which gives entries up.
     pub(crate) fn claim_for_snapshot(&self, bytes: usize) -> Option<Claim> {
-        self.inner.needs.longest_snapshot.fetch_max(bytes as u64, Ordering::AcqRel);
-        self.claim_beside_longest(written_bytes(bytes, SNAPSHOT_PIECE_BYTES))
+        let known = self.inner.needs.longest_snapshot.fetch_max(bytes as u64, Ordering::AcqRel);
+        self.claim_beside(known.max(bytes as u64), written_bytes(bytes, SNAPSHOT_PIECE_BYTES))
     }
 
     /// Room for what is said again, so that a segment gets free.
@@ -102,8 +146,7 @@ impl SharedLog {
     }
 
     /// Room that leaves enough for saying again the longest snapshot.
-    fn claim_beside_longest(&self, bytes: u64) -> Option<Claim> {
-        let longest = self.inner.needs.longest_snapshot.load(Ordering::Acquire);
+    fn claim_beside(&self, longest: u64, bytes: u64) -> Option<Claim> {
         let left_free = written_bytes(longest as usize, SNAPSHOT_PIECE_BYTES);
         // One segment more: the oldest one holds other records beside the longest snapshot.
         self.claim(bytes, left_free, RESERVED_SEGMENTS + 1)
@@ -125,8 +168,11 @@ impl SharedLog {
         self.inner.segment_bytes - LONGEST_RECORD_BYTES as u64 - 2 * BLOCK_BYTES as u64
     }
 
-    fn bounds(&self) -> Bounds {
-        let longest = self.inner.needs.longest_snapshot.load(Ordering::Acquire);
+    fn longest_snapshot(&self) -> u64 {
+        self.inner.needs.longest_snapshot.load(Ordering::Acquire)
+    }
+
+    fn bounds(&self, longest: u64) -> Bounds {
         Bounds {
             most_segments: self.inner.most_segments,
             useful_bytes: self.useful_bytes(),
@@ -139,23 +185,31 @@ impl SharedLog {
     }
 
     /// What may be needed of the log: by all groups, and by those besides the favoured one.
-    fn most_needed(&self) -> (u64, u64) {
-        let bounds = self.bounds();
-        let all = bounds.most_needed();
-        (all, self.inner.favoured.map_or(all, |_| bounds.most_needed_beside_favoured()))
+    fn most_needed(&self, longest: u64, purpose: Purpose) -> (u64, u64) {
+        let bounds = self.bounds(longest);
+        let all = match purpose {
+            Purpose::Growth => bounds.most_grown(),
+            Purpose::Command => bounds.most_needed(),
+            Purpose::FewEntries => bounds.most_at_all(),
+            Purpose::Upkeep => u64::MAX,
+        };
+        (all, self.inner.favoured.map_or(all, |_| Bounds::beside_favoured(all)))
     }
 
-    /// Whether a group may need so many bytes more.
-    fn may_need(&self, group: GroupId, bytes: u64) -> bool {
+    /// Whether a group may need so many bytes more, when its state may be of `longest` then.
+    fn may_need(&self, group: GroupId, bytes: u64, longest: u64, purpose: Purpose) -> bool {
         let needs = &self.inner.needs;
         let (all, beside_favoured) = (needs.all.load(Ordering::Acquire), needs.beside_favoured.load(Ordering::Acquire));
-        let (most, most_beside_favoured) = self.most_needed();
-        let is_within = all + bytes <= most && (self.is_favoured(group) || beside_favoured + bytes <= most_beside_favoured);
+        let is_favoured = self.is_favoured(group);
+        let purpose = if is_favoured && purpose == Purpose::Growth { Purpose::Command } else { purpose };
+        let (most, most_beside_favoured) = self.most_needed(longest, purpose);
+        let is_within = all + bytes <= most && (is_favoured || beside_favoured + bytes <= most_beside_favoured);
         let fits = bytes == 0 || is_within;
         if !fits && !needs.is_refused.swap(true, Ordering::AcqRel) {
             tracing::warn!(
                 %group, all, most, beside_favoured, most_beside_favoured,
-                "what groups of this node need fills its consensus log: their proposals are refused until snapshots or groups are smaller"
+                "what groups of this node need fills its consensus log: proposals are refused until snapshots or groups are smaller, \
+                 first those that make a state longer"
             );
         }
         fits
@@ -163,12 +217,18 @@ impl SharedLog {
 
     /// Whether groups should give up entries, before proposals must wait.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.is_needed_beyond(1, 2)
+        self.is_needed_beyond(1, 2, Purpose::Command)
     }
 
-    fn is_needed_beyond(&self, part: u64, of: u64) -> bool {
+    /// Whether nothing is taken any more that makes a state longer: of what is left others need all.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_needed_beyond(1, 1, Purpose::Growth)
+    }
+
+    /// Whether groups need more than a part of what they may.
+    fn is_needed_beyond(&self, part: u64, of: u64, purpose: Purpose) -> bool {
         let needs = &self.inner.needs;
-        let (most, most_beside_favoured) = self.most_needed();
+        let (most, most_beside_favoured) = self.most_needed(self.longest_snapshot(), purpose);
         of * needs.all.load(Ordering::Acquire) > part * most
             || of * needs.beside_favoured.load(Ordering::Acquire) > part * most_beside_favoured
     }
@@ -189,7 +249,7 @@ impl SharedLog {
             needs.beside_favoured.store(beside_favoured, Ordering::Release);
             needs.longest_snapshot.store(longest, Ordering::Release);
         }
-        if !self.is_needed_beyond(7, 8) {
+        if !self.is_needed_beyond(7, 8, Purpose::Growth) {
             needs.is_refused.store(false, Ordering::Release);
         }
     }
@@ -197,7 +257,18 @@ impl SharedLog {
     /// Whether the log has more segments than it should, for what is needed of it.
     pub(crate) fn is_overgrown(&self) -> bool {
         let needed = self.inner.needs.all.load(Ordering::Acquire);
-        self.inner.wal.live_segment_count() > self.bounds().tidy_at(needed)
+        self.inner.wal.live_segment_count() > self.bounds(self.longest_snapshot()).tidy_at(needed)
+    }
+
+    /// Whether groups need more than they may.
+    #[cfg(test)]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.is_needed_beyond(1, 1, Purpose::Command)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn claimed_bytes(&self) -> u64 {
+        self.inner.claimed_bytes.load(Ordering::Acquire)
     }
 
     /// Nobody waits for room any more.

@@ -75,6 +75,8 @@ pub(crate) struct GroupState {
     snapshot: Option<Held<Snapshot>>,
     /// Snapshots on their way into the log, by their numbers, with their first records.
     unfinished: BTreeMap<u64, Lsn>,
+    /// Lengths of snapshots that a leader has sent, while they are taken in.
+    expected: Vec<usize>,
     /// While the log is read.
     partial: BTreeMap<u64, Partial>,
     next_snapshot: u64,
@@ -112,9 +114,22 @@ impl GroupState {
         self.entry_bytes
     }
 
-    /// Bytes that a log with nothing but this group's contents would hold.
+    /// A snapshot of this length is about to be the group's.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.expected.push(bytes);
+    }
+
+    /// One of this length is, or will not be.
+    pub(crate) fn expect_no_more(&mut self, bytes: usize) {
+        if let Some(at) = self.expected.iter().position(|expected| *expected == bytes) {
+            self.expected.swap_remove(at);
+        }
+    }
+
+    /// Bytes that a log with nothing but this group's contents would hold, and with a snapshot that it is sent.
     pub(crate) fn live_bytes(&self) -> usize {
-        self.entry_bytes + self.snapshot().map_or(0, |snapshot| snapshot.bytes.len())
+        let held = self.snapshot().map_or(0, |snapshot| snapshot.bytes.len());
+        self.entry_bytes + self.expected.iter().copied().fold(held, usize::max)
     }
 
     /// Bytes that these contents take in the log when they are said again, at most: records of long pieces are written each by itself, and so are

@@ -10,9 +10,10 @@ use super::{Inner, Member, Node};
 use crate::id::{GroupId, LogPosition};
 use crate::inbox::Received;
 use crate::limits::{HEARTBEAT_ANSWER_LIMIT, MAX_BATCH_ENTRIES, MAX_HEARTBEATS_PER_MESSAGE, MAX_SNAPSHOT_BYTES};
+use crate::log::Purpose;
 use crate::message::{Answer, Append, AppendAnswer, Ask, Request, decode, encode};
 use crate::raft::Refused;
-use crate::record::{Entry, Vote};
+use crate::record::{Content, Entry, Vote};
 
 impl Node {
     /// What answers the requests of other nodes; to be served at the address that they know.
@@ -50,7 +51,10 @@ impl Inner {
                 let member = self.running(append.group)?;
                 self.must_write()?;
                 let bytes = entries.iter().map(Entry::bytes).sum();
-                let Some(_claim) = self.claim(&member.core, bytes) else { return Err(self.log_is_full()) };
+                let is_command = |entry: &Entry| matches!(entry.content, Content::Command(_));
+                // Its leader has taken them: what makes states longer stands before what makes them shorter, and comes with it.
+                let purpose = if entries.iter().any(is_command) { Purpose::Command } else { Purpose::Upkeep };
+                let Some(_claim) = self.claim(&member.core, bytes, purpose) else { return Err(self.log_is_full()) };
                 member.core.take_append(append, entries).await.map(Answer::Append)
             }
             Ask::Heartbeats(heartbeats) => {
@@ -58,7 +62,8 @@ impl Inner {
                     return Err(format!("{} heartbeats in a message", heartbeats.len()));
                 }
                 let answers = heartbeats.into_iter().map(|heartbeat| self.answer_heartbeat(heartbeat));
-                Ok(Answer::Heartbeats(join_all(answers).await))
+                let answers = join_all(answers).await;
+                Ok(if self.log.is_crowded() { Answer::CrowdedHeartbeats(answers) } else { Answer::Heartbeats(answers) })
             }
             Ask::Vote { group, vote, last, is_transfer } => {
                 let member = self.running(group)?;
@@ -84,12 +89,19 @@ impl Inner {
                 self.must_write()?;
                 // Held until all of it is in the log; a piece asks for nothing but whether it is worth while.
                 let bytes = usize::try_from(snapshot.bytes).unwrap_or(usize::MAX / 4);
-                let Some(_claim) = self.log.claim_for_sent_snapshot(member.core.log(), bytes.min(MAX_SNAPSHOT_BYTES)) else {
+                let Some(claim) = self.log.claim_for_sent_snapshot(member.core.log(), bytes.min(MAX_SNAPSHOT_BYTES)) else {
                     return Err(self.log_is_full());
                 };
                 match self.inbox.take(group, snapshot, offset, &piece.0).map_err(|error| error.to_string())? {
                     Received::Partly { bytes } => Ok(Answer::SnapshotReceived { bytes }),
-                    Received::Whole(snapshot) => member.core.take_snapshot(vote, snapshot).await,
+                    Received::Whole(snapshot) => {
+                        // Raft goes on with it when nobody waits for the answer any more.
+                        let taken = self.env.spawn(async move {
+                            let _claim = claim;
+                            member.core.take_snapshot(vote, snapshot).await
+                        });
+                        taken.await.unwrap_or_else(|error| Err(error.to_string()))
+                    }
                 }
             }
         }

@@ -36,6 +36,8 @@ pub(super) struct Cluster {
     pub(super) network: SimulatedTransport,
     pub(super) hosts: Vec<Host>,
     segments: usize,
+    /// As many of them as a node may use.
+    pub(super) most_segments: usize,
     pub(super) favoured: Option<GroupId>,
 }
 
@@ -63,7 +65,14 @@ impl Cluster {
             Host { id: NodeId(id), disk, store: None, node: None, groups: BTreeMap::new(), starts: 0 }
         };
         let hosts = (1..=count).map(host).collect();
-        Cluster { env: env.clone(), network: SimulatedTransport::new(env), hosts, segments, favoured: None }
+        Cluster {
+            env: env.clone(),
+            network: SimulatedTransport::new(env),
+            hosts,
+            segments,
+            most_segments: segments,
+            favoured: None,
+        }
     }
 
     /// A cluster of three with one group, and a leader.
@@ -99,14 +108,14 @@ impl Cluster {
 
     /// Starts a node with the groups that its log knows, and these.
     pub(super) async fn start(&mut self, id: NodeId, groups: &[GroupId]) -> Result<(), OpenError> {
-        let (segments, favoured) = (self.segments, self.favoured);
+        let (segments, most_segments, favoured) = (self.segments, self.most_segments, self.favoured);
         let port: Arc<dyn Transport> = self.network.port(id);
         let seed = self.env.random_u64();
         let elapsed = self.env.simulation().map(|simulation| simulation.elapsed());
         let env = elapsed.map_or_else(|| self.env.clone(), |elapsed| Env::simulated_after(seed, elapsed));
         let host = self.host_mut(id);
         host.starts += 1;
-        let mut place = LogPlace { favoured, ..place_on(&host.disk, segments) };
+        let mut place = LogPlace { favoured, most_segments, ..place_on(&host.disk, segments) };
         place.segments = host.store.clone().unwrap_or(place.segments);
         let node = Node::open(&env, id, &place, port).await?;
         let mut all: BTreeSet<GroupId> = node.known_groups().into_iter().collect();

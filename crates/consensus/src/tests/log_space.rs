@@ -375,7 +375,7 @@ async fn the_favoured_group_is_not_refused_because_of_others() {
         let command = if number < 10 { Command::Ballast(vec![1; 100_000]) } else { Command::Noise(vec![2; 10_000]) };
         cluster.propose(favoured, &command).await;
     }
-    let of_others = cluster.group(NodeId(1), others[0]).propose(&Command::Noise(vec![2; 10_000])).await;
+    let of_others = cluster.group(NodeId(1), others[0]).propose(&Command::Ballast(vec![1; 100_000])).await;
     assert_eq!(of_others.unwrap_err(), ProposeError::LogFull);
     cluster.shut_down().await;
 }

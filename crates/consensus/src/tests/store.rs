@@ -33,6 +33,8 @@ pub(super) enum Command {
     Ballast(Vec<u8>),
     /// Changes nothing, in so many bytes.
     Noise(Vec<u8>),
+    /// Leaves so many bytes of the ballast.
+    Cut(u64),
 }
 
 impl Command {
@@ -70,6 +72,10 @@ impl StateMachine for Store {
         postcard::from_bytes(bytes).map_err(|error| MachineError(error.to_string()))
     }
 
+    fn is_growth(command: &Command) -> bool {
+        matches!(command, Command::Ballast(_))
+    }
+
     fn apply(&mut self, index: LogIndex, command: Command) -> Result<Outcome<u64>, MachineError> {
         assert!(index.0 >= self.applied, "command {index} after {}", self.applied);
         self.applied = index.0 + 1;
@@ -94,6 +100,10 @@ impl StateMachine for Store {
                 Outcome::Written
             }
             Command::Noise(_) => Outcome::Written,
+            Command::Cut(left) => {
+                self.ballast.truncate(left as usize);
+                Outcome::Written
+            }
         })
     }
 
