@@ -168,6 +168,8 @@ pub const START_REST: Duration = Duration::from_secs(5);
 pub const LEAVE_PATIENCE: Duration = Duration::from_secs(90);
 /// How often it asks who the members are to be.
 pub const LEAVE_LOOK: Duration = Duration::from_secs(1);
+/// How long others may take to lead the units of a node that stops. After that they elect one of them, which takes some two seconds.
+pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
 /// Members of a unit's group.
 pub const UNIT_MEMBERS: usize = 3;
 /// Hosts of a shard's lookup units.
@@ -176,8 +178,8 @@ pub const SHARD_HOSTS: usize = 3;
 pub const LOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// What a node said longer ago does not count.
 pub const LOAD_AGE: Duration = Duration::from_secs(35);
-/// A node that has not told the monitor of its load for so long founds no unit, where others do; and no member or host is replaced by one. Shorter than the other age: what is
-/// said of a load holds longer.
+/// A node that has not told the monitor of its load for so long founds no unit, where others do; and no member or host is replaced by one. Shorter than the other age: one that
+/// has lost a report is passed by where others will do, and is not away for that.
 pub const HEARD_AGE: Duration = Duration::from_secs(12);
 /// How often a node looks whether another one leads the manager: that has not heard of any load yet.
 pub const LOAD_LOOK: Duration = Duration::from_millis(500);

@@ -9,12 +9,13 @@ pub mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use env::Env;
 use manager::{Manager, ShardRecord, Snapshot};
 use types::NodeId;
 
-use crate::limits::{HEARD_AGE, MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
+use crate::limits::{HEARD_AGE, LOAD_AGE, MONITOR_TICK, SHARD_HOSTS, UNIT_MEMBERS};
 use loads::Loads;
 
 /// The monitor of a node; it acts while that leads the manager.
@@ -51,15 +52,23 @@ impl Monitor {
             if !has_volumes || self.manager.fresh().await.is_err() {
                 continue;
             }
-            let nodes = self.loads.heard().into_iter().chain([self.me]).collect();
-            let heard = Heard { nodes, is_all: self.env.now().saturating_duration_since(since) >= HEARD_AGE };
-            for change in changes(&self.manager.snapshot(), self.me, &heard) {
+            let state = self.manager.snapshot();
+            let heard = self.heard(&state, self.env.now().saturating_duration_since(since));
+            for change in changes(&state, self.me, &heard) {
                 tracing::info!(?change, "the chunk store's shards are to change");
                 if let Err(error) = self.carry_out(change).await {
                     tracing::warn!(error, "a change of the chunk store's shards was not made");
                 }
             }
         }
+    }
+
+    /// Who is there, when this node has led for so long.
+    fn heard(&self, state: &Snapshot, led_for: Duration) -> Heard {
+        let within = |age| -> BTreeSet<NodeId> { self.loads.heard_within(age).into_iter().chain([self.me]).collect() };
+        let lately = within(LOAD_AGE);
+        let away = state.nodes().map(|node| node.id).filter(|node| led_for >= LOAD_AGE && !lately.contains(node)).collect();
+        Heard { nodes: within(HEARD_AGE), is_all: led_for >= HEARD_AGE, away }
     }
 
     async fn carry_out(&self, change: Change) -> Result<(), String> {
@@ -80,6 +89,8 @@ struct Heard {
     nodes: BTreeSet<NodeId>,
     /// The others have had the time to say so since this node leads.
     is_all: bool,
+    /// Those that are surely not: they have missed more than one report. The rest may have lost one.
+    away: BTreeSet<NodeId>,
 }
 
 impl Heard {
@@ -108,8 +119,8 @@ fn changes(state: &Snapshot, me: NodeId, heard: &Heard) -> Vec<Change> {
 }
 
 /// The next shard, when each node has had the time to be heard, or all that are named were: nobody moves it away from those that are not there. A third member that is away is
-/// named where there are no others, since two go on without it. If most would be away, it begins with those that are there: else it would be closed for its silence, and the
-/// next one be founded like it.
+/// named where there are no others, since two go on without it. If most are away, it begins with those that are there: else it would be closed for its silence, and the
+/// next one be founded like it. A node that is late is waited for: what a unit of one knows is on one disk.
 fn opening(state: &Snapshot, able: &[NodeId], hosting: &[NodeId], heard: &Heard) -> Option<Change> {
     let founders = |able: &[NodeId], hosting: &[NodeId]| {
         (odd(fill(Vec::new(), able, UNIT_MEMBERS, state)), fill(Vec::new(), hosting, SHARD_HOSTS, state))
@@ -119,6 +130,9 @@ fn opening(state: &Snapshot, able: &[NodeId], hosting: &[NodeId], heard: &Heard)
         return None;
     }
     if 2 * heard.among(&members).len() <= members.len() {
+        if members.iter().any(|node| !heard.is_there(node) && !heard.away.contains(node)) {
+            return None;
+        }
         (members, hosts) = founders(&heard.among(able), &heard.among(hosting));
     }
     (!members.is_empty()).then(|| Change::Open { expected_next: state.next_shard(), members, hosts })
@@ -128,11 +142,11 @@ fn opening(state: &Snapshot, able: &[NodeId], hosting: &[NodeId], heard: &Heard)
 fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &[NodeId], heard: &Heard) -> Vec<Change> {
     let stay =
         |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| state.node(**node).is_some()).copied().collect() };
-    let members = fill(stay(&shard.members), &heard.among(able), UNIT_MEMBERS, state);
+    let members = match (&shard.members[..], &stay(&shard.members)[..]) {
+        ([_], [alone]) => joined(*alone, able, heard, state),
+        (_, stay) => fill(stay.to_vec(), &heard.among(able), UNIT_MEMBERS, state),
+    };
     let hosts = fill(stay(&shard.hosts), &heard.among(hosting), SHARD_HOSTS, state);
-    // Where another one is to come two keep the unit's state meanwhile.
-    let are_all = able.iter().all(|node| members.contains(node));
-    let members = if are_all && members.len() > shard.members.len() { odd(members) } else { members };
     let mut changes = Vec::new();
     if members != shard.members && !members.is_empty() {
         changes.push(Change::Members { shard: shard.id, members });
@@ -141,6 +155,16 @@ fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &
         changes.push(Change::Hosts { shard: shard.id, hosts });
     }
     changes
+}
+
+/// The members of a unit that has one so far: it and the two that it would have been founded with, as soon as one of these is there. Were the one that is away not named, two would be
+/// needed for ever when one of them dies before it is back: they could not take it in any more. It is not asked for more votes than without it.
+fn joined(alone: NodeId, able: &[NodeId], heard: &Heard, state: &Snapshot) -> Vec<NodeId> {
+    let all = fill(vec![alone], able, UNIT_MEMBERS, state);
+    let others = heard.among(&all[1..]).len();
+    // Whoever is named stays: those that are there shall have said so.
+    let may_join = others + 1 == UNIT_MEMBERS || others > 0 && heard.is_all;
+    if all.len() == UNIT_MEMBERS && may_join { all } else { vec![alone] }
 }
 
 /// Nodes with devices for chunks: this one first, then those that keep fewer units, and at last those that may be away: most founders of a unit have to be there.

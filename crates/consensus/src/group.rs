@@ -149,11 +149,21 @@ impl<S: StateMachine> Group<S> {
     /// Adds a member without a vote and waits until it has caught up, for [`crate::limits::CATCH_UP_LIMIT`] at most. The group must run on
     /// its node.
     pub async fn add_learner(&self, node: NodeId, address: &str) -> Result<(), MemberError> {
+        self.check_learner(node, address)?;
+        self.core.add_learner(node, address.to_owned()).await
+    }
+
+    /// The same of a node that may be away: nobody waits for it.
+    pub async fn add_absent_learner(&self, node: NodeId, address: &str) -> Result<(), MemberError> {
+        self.check_learner(node, address)?;
+        self.core.add_absent_learner(node, address.to_owned()).await
+    }
+
+    fn check_learner(&self, node: NodeId, address: &str) -> Result<(), MemberError> {
         check_address(address)?;
         let members = self.core.status().membership.members;
         let is_new = !members.iter().any(|(member, _)| *member == node);
-        check_member_count(members.len() + usize::from(is_new))?;
-        self.core.add_learner(node, address.to_owned()).await
+        check_member_count(members.len() + usize::from(is_new))
     }
 
     /// Makes exactly these members voters, through a joint membership: until it is over, both the old and the new voters must agree.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use env::{Env, Instant};
@@ -11,7 +12,7 @@ use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
 use types::NodeId;
 
-use crate::limits::{HEARD_AGE, LOAD_AGE};
+use crate::limits::LOAD_AGE;
 use crate::protocol::LoadReport;
 use crate::wire;
 
@@ -44,11 +45,11 @@ impl Loads {
         reports.values().map(|(_, report)| report.clone()).collect()
     }
 
-    /// Nodes that have said something since each that is there must have.
-    pub(super) fn heard(&self) -> Vec<NodeId> {
+    /// Nodes that have said something within this time, at most [`LOAD_AGE`].
+    pub(super) fn heard_within(&self, age: Duration) -> Vec<NodeId> {
         let now = self.env.now();
         let reports = self.reports.lock();
-        let recent = reports.iter().filter(|(_, (at, _))| now.saturating_duration_since(*at) < HEARD_AGE);
+        let recent = reports.iter().filter(|(_, (at, _))| now.saturating_duration_since(*at) < age);
         recent.map(|(node, _)| *node).collect()
     }
 

@@ -90,7 +90,8 @@ pub async fn manager_of_four(blocks: u32) -> Manager {
     manager
 }
 
-fn node_record(number: u8) -> RegisterNode {
+/// Of one on a host of its own.
+pub fn node_record(number: u8) -> RegisterNode {
     RegisterNode {
         identity: NodeIdentity([number; 16]),
         name: format!("node-{number}"),

@@ -57,6 +57,11 @@ impl Core {
         }
     }
 
+    pub(crate) async fn add_absent_learner(&self, node: NodeId, address: String) -> Result<(), MemberError> {
+        let _turn = self.turn().await?;
+        self.written(self.raft.add_learner(node.0, address, false)).await.map(drop)
+    }
+
     pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), MemberError> {
         self.exchange(ChangeMembers::ReplaceAllVoters(voters)).await
     }
