@@ -76,7 +76,7 @@ impl UnitMember {
     }
 
     /// Has the manager take bulks back, and grant others.
-    fn settle_bulks(self: &Arc<Self>, short: Vec<DeviceId>, released: Vec<(DeviceId, u32)>) {
+    pub(super) fn settle_bulks(self: &Arc<Self>, short: Vec<DeviceId>, released: Vec<(DeviceId, u32)>) {
         // Devices are looked at again with every grant: who is asked for already must not be asked for twice.
         if short.is_empty() && released.is_empty() {
             return;
@@ -91,18 +91,31 @@ impl UnitMember {
             }
             let mut taken_back = Vec::new();
             for (device, first_block) in released {
+                // Of a device that is gone there is nothing to take back. Where the manager's state here is old, the bulk is granted, and released, once more.
+                if member.manager.snapshot().volume(device).is_none() {
+                    taken_back.push((device, first_block));
+                    continue;
+                }
+                if !member.has_released(device, first_block) {
+                    continue;
+                }
                 match member.manager.release_bulk(shard, device, first_block).await {
-                    // Of a device that is gone there is nothing to take back.
-                    Ok(()) | Err(ManagerError::Refused(_)) => taken_back.push(ChunkCommand::Released { device, first_block }),
+                    Ok(()) | Err(ManagerError::Refused(_)) => taken_back.push((device, first_block)),
                     Err(error) => tracing::debug!(shard, device = device.0, %error, "giving a bulk back"),
                 }
             }
             // Until it is known here what was granted, and that what was given back is not the shard's any more.
-            match member.manager.fresh().await {
-                Ok(()) => taken_back.into_iter().for_each(|command| member.propose_beside(command)),
-                Err(error) => tracing::debug!(shard, %error, "hearing of bulks"),
+            if let Err(error) = member.manager.fresh().await {
+                return tracing::debug!(shard, %error, "hearing of bulks");
             }
+            let released = taken_back.into_iter().map(|(device, first_block)| ChunkCommand::Released { device, first_block });
+            released.for_each(|command| member.propose_beside(command));
         });
+    }
+
+    /// Whether a bulk is still to be given back, as far as this leader knows: another one may have done so while this one waited for its turn, and the shard have got the bulk again.
+    fn has_released(&self, device: DeviceId, first_block: u32) -> bool {
+        self.group.status().is_leader && self.group.look(|machine| machine.unit().released().contains(&(device, first_block)))
     }
 }
 

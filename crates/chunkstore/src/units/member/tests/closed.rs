@@ -66,12 +66,30 @@ async fn blocks_of_a_forgotten_device_are_forgotten() {
     rig.env.sleep(LOSS_WAIT + 2 * IDLE_LOOK).await;
     assert_eq!(blocks(&rig), [0, 1, 2, 3], "an open shard needs what it has");
     rig.close().await;
+    let asked = rig.manager.snapshot().applied();
     rig.env.sleep(2 * IDLE_LOOK).await;
     assert_eq!(blocks(&rig), [1], "a chunk that is lost is still there");
     assert_eq!(rig.member.answer(UnitRequest::Revoke(gone)).await, UnitAnswer::Done);
     rig.env.sleep(2 * IDLE_LOOK).await;
+    assert_eq!(
+        rig.manager.snapshot().applied(),
+        asked,
+        "it knows nothing of the device any more, and is not asked to take its blocks back"
+    );
     let rest = rig.group.look(|machine| (machine.unit().devices().count(), machine.unit().released().len()));
     assert_eq!((blocks(&rig), rest), (Vec::new(), (0, 0)));
+}
+
+/// It was asked for in vain while others had their turn: another leader had given it back meanwhile, and the shard had got it again.
+#[tokio::test(start_paused = true)]
+async fn a_bulk_that_the_shard_has_again_is_not_given_back() {
+    let rig = Rig::new(27).await;
+    rig.volume(1, 600).await;
+    rig.wait(|rig| rig.room(place(1, 0)).is_some()).await;
+    assert_eq!(rig.bulks(), 1);
+    rig.member.settle_bulks(Vec::new(), vec![(DeviceId(1), 0)]);
+    rig.env.sleep(STOCK_AGE).await;
+    assert_eq!(rig.bulks(), 1, "the unit has it");
 }
 
 /// A put that had been registered by then ends as any other.
