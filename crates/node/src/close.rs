@@ -1,7 +1,8 @@
 //! The end of a node in order.
 //!
 //! A node that stops is a part of its cluster until its voice in the manager has ended. One that leads the manager grants all leases: it lets another lead
-//! before it looks after its devices, which may take long, or for ever on a disk that hangs. Nothing here is waited for without an end.
+//! before it looks after its devices, which may take long, or for ever on a disk that hangs. So it does with the chunk store's units that it leads.
+//! Nothing here is waited for without an end.
 
 use crate::node::{Inner, Node};
 use device::Device;
@@ -21,11 +22,13 @@ const MEMBER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Ends the node's part in its cluster in order: it leaves the cell, lets another node lead the manager, falls silent, and seals its devices.
+    /// Ends the node's part in its cluster in order: it leaves the cell, lets other nodes lead the manager and its units, falls silent, and seals its
+    /// devices.
     pub async fn close(self: Arc<Node>, devices: &[Arc<Device>]) {
         let env = self.inner.env.clone();
         self.leave().await;
         self.inner.hand_over_lead().await;
+        self.inner.chunks.units().stop_leading().await;
         self.fall_silent().await;
         let chunks = self.inner.chunks.clone();
         // With it what writes to its devices.

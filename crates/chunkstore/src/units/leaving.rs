@@ -1,4 +1,4 @@
-//! A node that was removed from its cluster leaves its units.
+//! A node that was removed from its cluster leaves its units; one that stops lets others lead them.
 //!
 //! Others hear it lead, and follow it; so nobody takes its place, and clients, who are told of the present members alone, find no leader. What the manager has decided
 //! since, this node does not hear: another one says where everything is.
@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consensus::{GroupStatus, NodeId};
+use futures_util::future::join_all;
 use net::BoxFuture;
 
 use super::member::UnitMember;
 use super::service::Units;
-use crate::limits::{LEAVE_LOOK, LEAVE_PATIENCE};
+use crate::limits::{HAND_OVER_PATIENCE, LEADER_PAUSE, LEAVE_LOOK, LEAVE_PATIENCE};
 use crate::protocol::ChunkMap;
 
 impl Units {
@@ -29,7 +30,8 @@ impl Units {
         let until = self.env.now() + LEAVE_PATIENCE;
         loop {
             let units = self.all();
-            if units.is_empty() {
+            // One that is starting is not among them yet.
+            if units.is_empty() && self.following.available_permits() > 0 {
                 return;
             }
             let map = look().await;
@@ -43,6 +45,17 @@ impl Units {
                 }
             }
             self.env.sleep(LEAVE_LOOK).await;
+        }
+    }
+
+    /// Lets other members lead the units that this node leads, for it is about to stop: they would miss it first, and elect one of them then. Returns when they do, or after a while.
+    pub async fn stop_leading(&self) {
+        let units = self.all();
+        let handed = join_all(units.iter().map(|unit| unit.stop_leading()));
+        tokio::select! {
+            biased;
+            _ = handed => {}
+            () = self.env.sleep(HAND_OVER_PATIENCE) => tracing::info!("not all maintenance units of this node are led by others yet"),
         }
     }
 }
@@ -63,6 +76,28 @@ impl UnitMember {
             env::mark("chunks: a unit handed over by a removed node");
             self.make_members(named);
         }
+    }
+
+    /// Where this node leads: a member that is there takes over. Returns when this one leads no more.
+    async fn stop_leading(&self) {
+        let status = self.group.status();
+        if !status.is_leader {
+            return;
+        }
+        let silent = self.silent_nodes();
+        let own = self.group.node();
+        let has_vote = |node: &NodeId| status.voters.iter().all(|set| set.contains(node));
+        let voters = status.voters.iter().flatten().copied().filter(|node| *node != own && has_vote(node));
+        // One that says nothing may be there all the same, and is no worse than none.
+        let Some(next) = voters.min_by_key(|node| silent.contains(node)) else { return };
+        if let Err(error) = self.group.transfer_leader(next).await {
+            tracing::info!(shard = self.shard.0, %error, "a maintenance unit was not handed over");
+            return;
+        }
+        while self.group.status().is_leader {
+            self.env.sleep(LEADER_PAUSE).await;
+        }
+        env::mark("chunks: a unit handed over by a node that stops");
     }
 }
 

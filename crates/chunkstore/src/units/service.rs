@@ -11,6 +11,7 @@ use format::chunk_id::ShardId;
 use manager::{Manager, ShardRecord, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use types::NodeId;
 
 use super::machine::UnitMachine;
@@ -39,6 +40,8 @@ pub struct Units {
     _opening: Arc<Opening>,
     /// This node is no part of the cluster any more: what its manager says has no effect.
     pub(super) has_left: AtomicBool,
+    /// Of whoever starts and ends units as the manager says.
+    pub(super) following: Semaphore,
 }
 
 impl Units {
@@ -52,7 +55,8 @@ impl Units {
     ) -> Units {
         let _opening = Opening::begin(env, manager.clone(), reach.clone());
         let (env, units, has_left) = (env.clone(), Mutex::default(), AtomicBool::new(false));
-        Units { env, me, member, manager, reach, units, settings, shares: Shares::default(), _opening, has_left }
+        let (shares, following) = (Shares::default(), Semaphore::new(1));
+        Units { env, me, member, manager, reach, units, settings, shares, _opening, has_left, following }
     }
 
     /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
@@ -71,17 +75,20 @@ impl Units {
 
     /// Whether all have started.
     async fn follow_once(&self, state: &Snapshot) -> bool {
-        if self.has_left.load(Ordering::SeqCst) {
+        // Before it is looked at: who leaves waits for this.
+        let _following = self.following.acquire().await.expect("the semaphore is never closed");
+        let has_left = || self.has_left.load(Ordering::SeqCst);
+        if has_left() {
             return true;
         }
         let wanted: BTreeSet<ShardId> =
             state.shards().filter(|shard| shard.members.contains(&self.me)).map(|shard| ShardId(shard.id)).collect();
         let running: BTreeSet<ShardId> = self.units.lock().keys().copied().collect();
-        for shard in running.difference(&wanted) {
+        for shard in running.difference(&wanted).filter(|_| !has_left()) {
             self.end(*shard).await;
         }
         let mut have_started = true;
-        for shard in wanted.difference(&running) {
+        for shard in wanted.difference(&running).filter(|_| !has_left()) {
             if let Err(error) = self.start(*shard, state).await {
                 tracing::warn!(shard = shard.0, %error, "a maintenance unit did not start here");
                 have_started = false;

@@ -1,4 +1,4 @@
-//! Maintenance units of nodes that are removed while they lead them.
+//! Maintenance units of nodes that are removed, or stop, while they lead them.
 
 use super::cluster::Cluster;
 use super::service::simulate;
@@ -74,4 +74,23 @@ fn a_member_that_is_removed_by_force_is_replaced() {
 #[test]
 fn the_only_member_of_a_unit_hands_it_over_when_it_is_removed_by_force() {
     simulate(remove_the_leader(73, 2));
+}
+
+/// The others missed it first, and elected one of them then.
+#[test]
+fn a_node_that_stops_lets_others_lead_its_units() {
+    simulate(async {
+        let mut cluster = Cluster::start_with_volumes(74, vec![Roles::all(); 3], volume_bytes(8)).await;
+        env::keep_marks();
+        let stops = led_by(&cluster, &[0, 1, 2]).await;
+        let others: Vec<usize> = (0..3).filter(|number| *number != stops).collect();
+        let id = node(&cluster, stops).chunks().client.put(CONTENT, 3).await.expect("there is space");
+        tokio::time::timeout(PATIENCE, cluster.machines[stops].close()).await.expect("it ends");
+        let leads = |number: &usize| node(&cluster, *number).chunks().units().counts().0 > 0;
+        let leader = others.iter().find(|number| leads(number));
+        let marks = env::take_marks();
+        assert_eq!(marks.get("chunks: a unit handed over by a node that stops"), Some(&1), "{marks:?}");
+        assert!(leader.is_some(), "one of them leads when it has stopped");
+        assert_eq!(node(&cluster, others[0]).chunks().client.get(id).await.expect("it was put"), CONTENT);
+    });
 }

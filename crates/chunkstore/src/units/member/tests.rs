@@ -428,6 +428,23 @@ async fn a_unit_that_could_not_start_is_started_later() {
     assert!(units.unit(SHARD).is_some());
 }
 
+/// It went on in a node that took itself for one without units.
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_is_starting_when_its_node_leaves_does_not_go_on() {
+    let nodes = [OWN, OTHER, NodeId(3)];
+    let rig = Rig::over(11, CAPACITY, &nodes, Box::new(|_, _, _| Bytes::new())).await;
+    rig.manager.set_shard_members(SHARD.0, vec![OTHER]).await.expect("the node is there");
+    rig.manager.seal_shard(SHARD.0).await.expect("it is open");
+    rig.manager.open_shard(SHARD.0 + 1, CAPACITY, nodes.to_vec(), nodes.to_vec()).await.expect("none is open");
+    let reach = Arc::new(rig.played.clone());
+    let units = Units::new(&rig.env, OWN, rig.node.clone(), rig.manager.clone(), reach, ChunkSettings::default());
+    let state = rig.manager.snapshot();
+    let mut following = std::pin::pin!(units.follow(&state));
+    assert!(futures_util::poll!(following.as_mut()).is_pending(), "it is starting");
+    tokio::join!(biased; units.leave(|| Box::pin(async { None })), following);
+    assert_eq!(units.counts(), (0, 0));
+}
+
 /// "Add nodes" was said where there is space, and its client did not try again.
 #[tokio::test(start_paused = true)]
 async fn a_registration_that_waits_in_vain_for_space_that_there_is_may_be_tried_again() {
