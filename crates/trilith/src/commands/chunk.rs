@@ -6,6 +6,7 @@ mod session;
 use crate::commands::cluster::DataArgs;
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use chunkstore::chunk_client::ChunkClient;
 use clap::{Args, Subcommand};
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_id::ChunkId;
@@ -124,15 +125,14 @@ pub fn enter(data: PathBuf) -> bench::Entering {
 async fn put(args: &PutArgs) -> anyhow::Result<()> {
     let content = read(&args.file)?;
     let session = Session::open(&args.data.data).await?;
-    let id = session.client().put(content, args.copies).await?;
+    let id = session.finish(async |client| client.put(content, args.copies).await).await?;
     println!("{id}");
     Ok(())
 }
 
 async fn get(args: &GetArgs) -> anyhow::Result<()> {
     let session = Session::open(&args.data.data).await?;
-    let content = session.client().get(args.id).await.map_err(|error| explain(error, args.id))?;
-    session.client().finish().await;
+    let content = session.finish(async |client| client.get(args.id).await).await.map_err(|error| explain(error, args.id))?;
     match &args.file {
         Some(path) => std::fs::write(path, &content).with_context(|| format!("writing {}", path.display())),
         None => std::io::stdout().lock().write_all(&content).context("writing the chunk"),
@@ -142,18 +142,18 @@ async fn get(args: &GetArgs) -> anyhow::Result<()> {
 async fn modify(args: &ModifyArgs) -> anyhow::Result<()> {
     let content = read(&args.file)?;
     let session = Session::open(&args.data.data).await?;
-    session.client().modify(args.id, content).await.map_err(|error| explain(error, args.id))?;
-    session.client().finish().await;
-    Ok(())
+    session.finish(async |client| client.modify(args.id, content).await).await.map_err(|error| explain(error, args.id))
 }
 
 async fn remove(args: &RmArgs) -> anyhow::Result<()> {
     let session = Session::open(&args.data.data).await?;
-    for id in &args.ids {
-        session.client().delete(*id).await.map_err(|error| explain(error, *id))?;
-    }
-    session.client().finish().await;
-    Ok(())
+    let remove_all = async |client: &ChunkClient| {
+        for id in &args.ids {
+            client.delete(*id).await.map_err(|error| explain(error, *id))?;
+        }
+        Ok(())
+    };
+    session.finish(remove_all).await
 }
 
 async fn relocate(args: &RelocateArgs) -> anyhow::Result<()> {

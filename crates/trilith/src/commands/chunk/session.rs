@@ -55,6 +55,13 @@ impl Session {
         &self.client
     }
 
+    /// What the client does, and what that leaves behind, also where it failed: a put then takes back what it may have committed.
+    pub async fn finish<T>(&self, work: impl AsyncFnOnce(&ChunkClient) -> T) -> T {
+        let done = work(&self.client).await;
+        self.client.finish().await;
+        done
+    }
+
     /// For whoever needs nothing else. It goes on as long as the runtime does.
     pub fn into_client(self) -> ChunkClient {
         self.client
