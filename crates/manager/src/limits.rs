@@ -161,6 +161,9 @@ pub const MEMBERSHIP_DEADLINE: Duration = Duration::from_secs(60);
 /// How long another member may take over one request before it is asked again, it or another.
 pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(3);
 
+/// How long a voter may take to say that it is there, before another one is taken out.
+pub const VOICE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The wait between two attempts.
 pub const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 

@@ -25,10 +25,12 @@ mod proposal;
 mod replica;
 mod serve;
 mod sessions;
+mod voices;
 mod waiting;
 mod wire;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use consensus::{Group, GroupId, Node, Transport};
 use env::Env;
@@ -78,6 +80,8 @@ pub(crate) struct Replicated {
     pieces: Semaphore,
     /// Changes of members that this node makes as the leader go one at a time.
     changes: Arc<Semaphore>,
+    /// How often somebody was asked in vain since who leads has answered.
+    in_vain: AtomicUsize,
 }
 
 impl Replicated {
@@ -102,6 +106,7 @@ impl Replicated {
             requests: Semaphore::new(MAX_REQUESTS_TO_MEMBERS),
             pieces: Semaphore::new(1),
             changes: Arc::new(Semaphore::new(1)),
+            in_vain: AtomicUsize::new(0),
         }))
     }
 

@@ -1,8 +1,9 @@
 //! Asking whoever leads: here, or over the network, until it has answered or time is up.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use consensus::{NodeId, Peer};
+use consensus::{GroupStatus, NodeId, Peer};
 use env::Instant;
 use net::CallError;
 
@@ -24,8 +25,8 @@ impl Unanswered {
 }
 
 impl Replicated {
-    /// Asks the leader again and again until it has answered. `via` is asked who leads when this node does not know. Failed attempts are
-    /// noted in `failures`. None if nobody answered by `deadline`.
+    /// Asks the leader again and again until it has answered. When this node does not know who leads, or who seems to does not answer, `via` is
+    /// asked, and the other members. Failed attempts are noted in `failures`. None if nobody answered by `deadline`.
     pub(super) async fn ask_leader(
         &self,
         ask: &Ask,
@@ -63,12 +64,26 @@ impl Replicated {
         if status.is_leader {
             return self.answer_until(ask.clone(), deadline).await;
         }
-        let known = status.leader.filter(|leader| *leader != self.id());
-        let known = known.and_then(|node| Some(Peer { node, address: status.addresses.get(&node)?.clone() }));
-        match hint.or(known.as_ref()).or(via) {
-            Some(peer) => self.ask_peer(peer, ask, deadline).await,
-            None => Answer::NotLeader { leader: None },
-        }
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        let chosen = hint.cloned().or_else(|| choose(self.whom_to_ask(&status, via), in_vain));
+        let Some(peer) = chosen else { return Answer::NotLeader { leader: None } };
+        let answer = self.ask_peer(&peer, ask, deadline).await;
+        let in_vain = match &answer {
+            Answer::Failed { .. } | Answer::NotLeader { leader: None } => in_vain.wrapping_add(1),
+            // Whoever is named may be long gone.
+            Answer::NotLeader { leader: Some(_) } => in_vain,
+            _ => 0,
+        };
+        self.in_vain.store(in_vain, Ordering::Relaxed);
+        answer
+    }
+
+    /// Who seems to lead comes first. A member that the others do not find at its address hears of nobody who leads, and what it knew last may be long past.
+    fn whom_to_ask(&self, status: &GroupStatus, via: Option<&Peer>) -> Vec<Peer> {
+        let member = |node: NodeId| Some(Peer { node, address: status.addresses.get(&node)?.clone() });
+        let known = status.leader.filter(|leader| *leader != self.id()).and_then(member);
+        let others = status.voters.iter().flatten().copied().filter(|node| *node != self.id() && Some(*node) != status.leader);
+        known.into_iter().chain(via.cloned()).chain(others.filter_map(member)).collect()
     }
 
     async fn ask_peer(&self, peer: &Peer, ask: &Ask, deadline: Instant) -> Answer {
@@ -106,6 +121,11 @@ impl Replicated {
     pub(crate) fn id(&self) -> NodeId {
         self.group.node()
     }
+}
+
+/// The first one, unless so many were asked in vain.
+fn choose(mut peers: Vec<Peer>, in_vain: usize) -> Option<Peer> {
+    if peers.is_empty() { None } else { Some(peers.swap_remove(in_vain % peers.len())) }
 }
 
 /// A new member must catch up before the leader can answer.

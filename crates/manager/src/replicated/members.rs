@@ -12,6 +12,7 @@ use crate::membership::MemberRole;
 use crate::replicated::Replicated;
 use crate::replicated::leader::Unanswered;
 use crate::replicated::replica::Replica;
+use crate::replicated::voices::Voices;
 use crate::replicated::wire::{Answer, Ask};
 
 impl Replicated {
@@ -57,8 +58,8 @@ impl Replicated {
 
     /// As the leader: out of the voters, or of the learners.
     pub(super) async fn take_out(&self, node: NodeId) -> Answer {
-        let group = self.group.clone();
-        self.change(async move { let_out(&group, node).await }).await
+        let (group, voices) = (self.group.clone(), self.voices());
+        self.change(async move { let_out(&group, &voices, node).await }).await
     }
 
     /// Makes a change when those before it are over. Once begun it goes on when the asker has gone: between two steps it would leave a
@@ -124,10 +125,13 @@ async fn let_in(group: &Group<Replica>, node: NodeId, address: &str, role: Membe
     }
 }
 
-async fn let_out(group: &Group<Replica>, node: NodeId) -> Result<(), Answer> {
+async fn let_out(group: &Group<Replica>, voices: &Voices, node: NodeId) -> Result<(), Answer> {
     let status = one_set(group).await?;
     let removed = match has_vote(&status, node) {
-        true => group.remove_voter(node).await,
+        true => {
+            voices.check_majority_without(node, &status).await?;
+            group.remove_voter(node).await
+        }
         false if status.learners.contains(&node) => group.remove_learners(&[node].into()).await,
         false => Ok(()),
     };

@@ -1,9 +1,11 @@
 //! Nodes that a cluster does not take: they are told why, and nothing has changed. Others that were let in by half.
 
+use super::closing::lead_by;
 use super::cluster::{Cluster, Machine, address};
+use super::hanging::{node, write};
 use super::service::simulate;
 use crate::node::{register_node, take_part};
-use crate::{Applicant, Node, NodeError, Roles, inquire};
+use crate::{Applicant, Node, NodeError, Role, Roles, inquire};
 use bytes::Bytes;
 use consensus::{BASE_BYTES, LinkWeather, LogPlace, Peer, SimulatedTransport, TaggedTransport, Transport};
 use disk::{Fault, FaultRule, Operation, SimDisk, SimOptions};
@@ -309,5 +311,26 @@ fn a_member_is_noted_before_it_is_registered() {
         let refused = opened.err().expect("what can't be noted is not begun");
         assert!(refused.to_string().contains("the disk is full"), "{refused}");
         assert_eq!(noted, Some((true, 3)), "it has a vote, and no name yet");
+    });
+}
+
+/// The group looks for it where it was, and who led when it stopped is dead, as is the node that it once joined through.
+#[test]
+fn a_learner_at_another_address_comes_back_though_the_leader_that_it_knew_is_dead() {
+    simulate(async {
+        let target = Roles::from_iter([Role::Target]);
+        let mut cluster = Cluster::start_with(49, vec![Roles::all(), Roles::all(), Roles::all(), target]).await;
+        lead_by(&cluster, node(&cluster, 0).manager()).await;
+        cluster.env.sleep(Duration::from_secs(3)).await;
+        cluster.kill(3, false).await;
+        cluster.kill(0, false).await;
+        write(&cluster, 1, "without it", 1).await;
+        let mut options = cluster.machines[3].options(&cluster.network);
+        options.register.address = address(9);
+        options.network = Arc::new(cluster.network.at(&address(9)));
+        let opening = Node::open(&cluster.env, options);
+        let opened = tokio::time::timeout(Duration::from_secs(100), opening).await.expect("it takes part").unwrap();
+        let known = node(&cluster, 1).manager().snapshot().node(opened.id()).cloned().unwrap();
+        assert_eq!(known.address, address(9));
     });
 }

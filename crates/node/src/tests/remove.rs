@@ -229,3 +229,18 @@ fn a_node_that_serves_is_removed_by_force() {
         assert!(get(&*cluster.engines()[2], "key").await.is_err(), "it is no part of the cluster any more");
     });
 }
+
+/// Nothing could be decided any more, whatever is started again.
+#[test]
+fn a_live_node_stays_while_another_voter_is_dead_though_it_is_forced() {
+    simulate(async {
+        let mut cluster = Cluster::start(47).await;
+        cluster.kill(2, false).await;
+        put(&*cluster.engines()[0], "key", 1, Condition::None).await.unwrap();
+        let refused = cluster.remove(0, "node-1", true).await.unwrap_err();
+        assert!(refused.contains("1 of the 2 voters that would be left answer"), "{refused}");
+        assert_eq!(cluster.members(), 3);
+        put(&*cluster.engines()[1], "key", 2, Condition::None).await.unwrap();
+        assert_eq!(get(&*cluster.engines()[0], "key").await.unwrap(), Some(2));
+    });
+}

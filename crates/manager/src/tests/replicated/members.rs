@@ -144,13 +144,15 @@ async fn members_change_after_a_leader_that_ended_in_the_middle() {
     cluster.form(3).await;
     let leader = cluster.leader().await;
     let others: Vec<NodeId> = (1..=3).map(NodeId).filter(|node| *node != leader).collect();
-    // It hears of nobody that its first step is in place.
-    for other in &others {
-        cluster.network.set_link(*other, leader, LinkWeather { is_cut: true, ..LinkWeather::default() });
-    }
+    cluster.network.set_weather(LinkWeather { longest_delay: Duration::from_millis(20), ..LinkWeather::default() });
     let (manager, removed) = (cluster.manager(leader).clone(), others[0]);
     let removal = env.spawn(async move { manager.remove_member(removed).await });
     let in_the_middle = |node: &NodeId| cluster.replicated(*node).status().voters.len() == 2;
+    wait_until(&env, "the first step", || in_the_middle(&leader)).await;
+    // It hears of nobody that this is in place.
+    for other in &others {
+        cluster.network.set_link(*other, leader, LinkWeather { is_cut: true, ..LinkWeather::default() });
+    }
     wait_until(&env, "two sets of voters", || others.iter().all(in_the_middle)).await;
     assert!(!cluster.manager(removed).replication().unwrap().has_vote, "it is about to leave");
     removal.abort();
@@ -181,5 +183,28 @@ async fn who_was_not_heard_at_one_address_comes_from_another() {
     cluster.start(NodeId(2)).await;
     manager.add_member(NodeId(2), &peer(NodeId(2)).address).await.unwrap();
     assert_eq!(voters(&manager), cluster.ids());
+    cluster.shut_down().await;
+}
+
+/// The exchange can't be taken back: the manager would decide nothing until the dead one is back, for ever if it is lost.
+#[tokio::test(start_paused = true)]
+async fn a_voter_stays_while_most_of_the_others_are_away() {
+    let env = Env::simulated(37);
+    let mut cluster = Cluster::of_three(&env).await;
+    let leader = cluster.leader().await;
+    let [live, dead] = cluster.ids().into_iter().filter(|node| *node != leader).collect::<Vec<_>>()[..] else { panic!() };
+    cluster.crash(dead).await;
+    let manager = cluster.manager(leader).clone();
+    for leaves in [live, leader] {
+        let refused = manager.remove_member(leaves).await.unwrap_err();
+        let says = "1 of the 2 voters that would be left answer";
+        assert!(matches!(&refused, MembershipError::Refused { reason } if reason.contains(says)), "{refused}");
+    }
+    assert_eq!(voters(&manager), cluster.ids());
+    manager.set_config("all", Some("goes on")).await.unwrap();
+    // In the right order.
+    manager.remove_member(dead).await.unwrap();
+    manager.remove_member(live).await.unwrap();
+    assert_eq!(voters(&manager), [leader]);
     cluster.shut_down().await;
 }
