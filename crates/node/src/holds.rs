@@ -36,13 +36,10 @@ impl Inner {
         Ok(Arc::new(RemoteTarget::connect(&self.env, way, device, writer).await?))
     }
 
-    /// Whether a device's node serves it at present.
-    pub(crate) async fn is_served(&self, device: DeviceId) -> bool {
-        let writer = self.vitals.get().registered.map(|registered| writer(self.id, registered.token));
-        match writer {
-            Some(writer) => self.hold(device, writer).await.is_ok(),
-            None => false,
-        }
+    /// Whether a device's node serves it at present; none if this node has no gateway to ask with.
+    pub(crate) async fn is_served(&self, device: DeviceId) -> Option<bool> {
+        let writer = self.vitals.get().registered.map(|registered| writer(self.id, registered.token))?;
+        Some(self.hold(device, writer).await.is_ok())
     }
 
     /// Holds on all devices that can be reached, and those that can't.

@@ -132,7 +132,13 @@ impl Inner {
             self.check_nothing_lost(&format!("devices of node {name}"), &devices, "--force").await?;
             // It may have come back while that was looked for.
             self.manager.fresh().await.map_err(failed("the manager's leader does not answer"))?;
-            self.check_gone(&self.manager.snapshot(), &node).await?;
+            let state = self.manager.snapshot();
+            // Perhaps at another address, and with other devices.
+            let present = state.node(node.id).cloned().ok_or_else(|| format!("node {name} has been removed meanwhile"))?;
+            self.check_gone(&state, &present).await?;
+            if devices_of(&state, &present) != devices {
+                return Err(format!("node {name} has other devices than a moment ago: try again"));
+            }
         }
         tracing::info!(name, force, "a node is removed from the cluster");
         self.take_vote(&node).await?;
@@ -180,8 +186,6 @@ impl Inner {
             return Err(format!("the cluster has no other devices than device {device}"));
         }
         if !force {
-            // A gateway's hold tells whether the device is there, its index what would be lost.
-            self.engine.serving().ok_or(DOES_NOT_SERVE)?;
             self.check_unserved(device).await?;
             self.check_nothing_lost(&format!("device {device}"), &BTreeSet::from([device]), "--yes").await?;
             // It may have come back while that was looked for.
@@ -191,9 +195,10 @@ impl Inner {
         self.forget_devices(&BTreeSet::from([device])).await
     }
 
-    /// Refuses a device that is there.
+    /// Refuses a device that is there. A gateway's hold tells: without one nothing is known.
     async fn check_unserved(&self, device: DeviceId) -> Result<(), String> {
-        match self.is_served(device).await {
+        self.engine.serving().ok_or(DOES_NOT_SERVE)?;
+        match self.is_served(device).await.ok_or(DOES_NOT_SERVE)? {
             true => Err(format!("device {device} is there, and its node serves it")),
             false => Ok(()),
         }
