@@ -82,9 +82,12 @@ pub const FIRST_BACKOFF_MS: u64 = 5_000;
 /// The longest such wait: it doubles up to this.
 pub const MAX_BACKOFF_MS: u64 = 300_000;
 
-/// Devices do not wait where fewer hosts than these would be left to write to: a disk that hangs now and then costs seconds, and one copy of what is acknowledged
-/// meanwhile may be lost with the next disk. With none nothing would be acknowledged.
+/// Where fewer hosts than these would be left to write to, devices wait for [`FEW_HOSTS_BACKOFF_MS`] at most: one copy of what is acknowledged meanwhile may be lost
+/// with the next disk. With none nothing would be acknowledged, and they do not wait.
 pub const LEAST_HOSTS: usize = 2;
+
+/// A disk that hangs as soon as it is written to, and answers when nobody does, costs all writes some seconds each time that it is taken in again.
+pub const FEW_HOSTS_BACKOFF_MS: u64 = 30_000;
 
 /// What was not removed again for so long after its wait begins with the first one.
 pub const BACKOFF_FORGOTTEN_MS: u64 = 60_000;

@@ -34,6 +34,15 @@ impl<K: Ord> Backoffs<K> {
         self.0.get(key).is_some_and(|backoff| now < backoff.until)
     }
 
+    /// Whether its wait is over, or has lasted for so long.
+    pub(super) fn has_waited(&self, key: &K, at_most_ms: u64, now: ClockReading) -> bool {
+        let is_over = |backoff: &Backoff| {
+            let unspent_ms = backoff.wait_ms.saturating_sub(at_most_ms);
+            now.nanos.saturating_add(unspent_ms * NANOS_PER_MS) >= backoff.until.nanos
+        };
+        self.0.get(key).is_none_or(is_over)
+    }
+
     /// The last failure of what waits does not count where it has an excuse: the wait is over, and the next is no longer for it.
     pub(super) fn excuse(&mut self, has_excuse: impl Fn(&K) -> bool, now: ClockReading) {
         for (_, backoff) in self.0.iter_mut().filter(|(key, backoff)| now < backoff.until && has_excuse(key)) {

@@ -6,7 +6,9 @@ use topology::ClockReading;
 use types::{DeviceId, GatewayId, NodeId};
 
 use super::wire::Heartbeat;
-use super::{FOUNDING_WAIT_MS, LEAST_HOSTS, Proposal, Reason, UNREACHABLE_DEVICE_MS, Watch, elapsed_ms, reach};
+use super::{
+    FEW_HOSTS_BACKOFF_MS, FOUNDING_WAIT_MS, LEAST_HOSTS, Proposal, Reason, UNREACHABLE_DEVICE_MS, Watch, elapsed_ms, reach,
+};
 use crate::operation::membership::BeginRemoval;
 use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
 use crate::record::CellRecord;
@@ -136,8 +138,8 @@ fn is_settled(watch: &Watch, now: ClockReading) -> bool {
     is_quiet && staying(watch).all(has_installed)
 }
 
-/// The devices that the next view writes to: those of now that are not lost, and those that may come back: who waits does where
-/// too few hosts would be left without it. None if there would be none.
+/// The devices that the next view writes to: those of now that are not lost, and those that may come back: who waits does sooner where
+/// too few hosts would be left without it, and at once where none would. None if there would be none.
 fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSet<DeviceId>> {
     let table = watch.facts.table_devices();
     let active = |device: &DeviceId| watch.facts.devices.contains_key(device);
@@ -151,7 +153,10 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
         let (waiting, returning): (BTreeSet<_>, BTreeSet<_>) =
             ready.partition(|device| watch.device_backoffs.is_waiting(device, now));
         devices.extend(returning);
-        let all = &devices | &waiting;
+        let has_waited = |device: &DeviceId| watch.device_backoffs.has_waited(device, FEW_HOSTS_BACKOFF_MS, now);
+        // Each time that it hangs again no write is acknowledged for some seconds.
+        let early = if devices.is_empty() { waiting } else { waiting.into_iter().filter(has_waited).collect() };
+        let all = &devices | &early;
         if !reach::has_as_many_hosts(watch, &devices, &all, LEAST_HOSTS) {
             env::mark("overseer: a device comes back before its time");
             devices = all;
