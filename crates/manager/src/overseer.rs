@@ -286,6 +286,9 @@ impl Watch {
     fn grant(&mut self, heartbeat: &Heartbeat, now: ClockReading) -> Answer {
         let view = self.facts.cell.view_number();
         let refused = |why| Answer { view, lease: Err(why) };
+        if !self.facts.nodes.contains_key(&heartbeat.node) {
+            return refused(Refused::NotRegistered);
+        }
         let Some(gateway) = heartbeat.gateway.filter(|_| heartbeat.wants_lease) else {
             return refused(Refused::NotWanted);
         };

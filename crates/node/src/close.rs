@@ -4,29 +4,37 @@
 //! before it looks after its devices, which may take long, or for ever on a disk that hangs. So it does with the chunk store's units that it leads.
 //! Nothing here is waited for without an end.
 
+use crate::CELL;
 use crate::node::{Inner, Node};
 use device::Device;
 use env::Env;
 use futures_util::future::join_all;
+use manager::overseer::LEAST_HOSTS;
 use manager::{MemberRole, member_id};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use target::limits::CONTROL_DEADLINE;
+use types::NodeId;
 
 /// How long another node may take to lead in this one's place. After that it is elected, which takes as long again.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the node's part of the manager may take to end. Its tasks have been told to by then.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked at whether this node leads no more.
+/// How long the cell may take to write to the devices of other nodes only. After that this node is missed, which takes about as long.
+const TABLE_PATIENCE: Duration = Duration::from_secs(2);
+/// Nothing is written to a device any more if nothing was for so long.
+const QUIET: Duration = Duration::from_millis(300);
+/// How often it is looked at whether this node leads no more, and whether its devices are written to.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Ends the node's part in its cluster in order: it leaves the cell, lets other nodes lead the manager and its units, falls silent, and seals its
-    /// devices.
+    /// Ends the node's part in its cluster in order: it leaves the cell, its devices the table, it lets other nodes lead the manager and its units, falls silent, and
+    /// seals its devices.
     pub async fn close(self: Arc<Node>, devices: &[Arc<Device>]) {
         let env = self.inner.env.clone();
         self.leave().await;
+        self.inner.leave_table().await;
         self.inner.hand_over_lead().await;
         self.inner.chunks.units().stop_leading().await;
         self.fall_silent().await;
@@ -49,6 +57,33 @@ impl Node {
 }
 
 impl Inner {
+    /// Waits until nothing is written to this node's devices: it has said that it leaves, and serves them meanwhile. Others have the new table a moment later than this
+    /// node, and writes under way that began under the one before.
+    async fn leave_table(&self) {
+        if !self.can_be_spared() {
+            return;
+        }
+        let until = self.env.now() + TABLE_PATIENCE;
+        let appends = || self.targets.iter().map(|target| target.device().stats().appends.get()).sum::<u64>();
+        let (mut before, mut quiet_since) = (appends(), self.env.now());
+        while self.env.now() < until && self.env.now() - quiet_since < QUIET {
+            self.env.sleep(LOOK).await;
+            let now = appends();
+            if now != before || self.can_be_spared() {
+                (before, quiet_since) = (now, self.env.now());
+            }
+        }
+    }
+
+    /// Whether devices of this node are written to, and there are enough others, so that it need not be.
+    fn can_be_spared(&self) -> bool {
+        let state = self.manager.snapshot();
+        let table = state.cell(CELL).and_then(|cell| cell.installed.as_ref()).map(|installed| &installed.table);
+        let devices = table.into_iter().flat_map(|table| table.devices().iter().copied());
+        let nodes: BTreeSet<NodeId> = devices.filter_map(|device| state.device(device)?.node).collect();
+        nodes.contains(&self.id) && nodes.len() > LEAST_HOSTS
+    }
+
     /// Lets another node lead the manager, if this one does: others would take it for the leader until it falls silent, and for an election after that.
     async fn hand_over_lead(&self) {
         if !self.manager.is_leader() {

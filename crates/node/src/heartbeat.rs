@@ -5,9 +5,10 @@ use crate::node::{Inner, Node};
 use crate::vitals::Present;
 use crate::{CELL, HEARTBEATS};
 use bytes::Bytes;
-use manager::overseer::{Answer, DeviceReport, HEARTBEAT_INTERVAL_MS, Heartbeat};
+use manager::overseer::{Answer, DeviceReport, HEARTBEAT_INTERVAL_MS, Heartbeat, Refused};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use topology::{ClockReading, HeldLease};
 use types::GatewayId;
@@ -56,6 +57,9 @@ impl Inner {
         let caller = self.callers.to(&leader.address, HEARTBEATS);
         let Ok(answer) = caller.call(heartbeat, self.env.now() + ANSWER_PATIENCE).await else { return };
         let Ok(Answer { view, lease }) = Answer::decode(&answer) else { return };
+        if lease != Err(Refused::NotRegistered) {
+            self.vitals.change(|present| present.known_at = Some(self.env.now()));
+        }
         let mine = present.registered.map(|registered| registered.gateway);
         if let (Ok(gateway), Some(store)) = (lease, &present.store)
             && Some(gateway) == mine
@@ -98,6 +102,8 @@ impl Inner {
             devices: self.targets.iter().map(report).collect(),
             fences: self.fences(present),
             applied: state.applied().0,
+            leaves: self.is_leaving.load(Ordering::SeqCst),
+            wall_clock_ms: self.env.wall_clock_ms(),
         }
     }
 }

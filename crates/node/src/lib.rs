@@ -16,6 +16,7 @@
 
 mod callers;
 mod chunks;
+mod clocks;
 mod close;
 mod device_way;
 mod directory;

@@ -404,6 +404,8 @@ impl Node {
     /// Leaves the cell in order: what is under way is finished, and nobody waits for the gateway's lease.
     pub async fn leave(&self) {
         self.inner.is_leaving.store(true, Ordering::SeqCst);
+        // The view without its gateway is to be without its devices, too.
+        self.inner.vitals.news.notify_one();
         let present = self.inner.vitals.get();
         self.inner.engine.clear();
         if let Some(store) = &present.store {

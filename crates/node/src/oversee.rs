@@ -4,6 +4,7 @@
 //! open, or for ever: nobody would get a lease from it, though all others could go on without it.
 
 use crate::CELL;
+use crate::clocks::Clocks;
 use bytes::Bytes;
 use env::Env;
 use manager::Manager;
@@ -22,6 +23,7 @@ pub(crate) struct Oversight {
     env: Env,
     manager: Arc<Manager>,
     overseer: Mutex<Overseer>,
+    clocks: Mutex<Clocks>,
 }
 
 /// Takes heartbeats.
@@ -34,6 +36,8 @@ impl Service for HeartbeatService {
             let heartbeat = Heartbeat::decode(&request.payload).map_err(Refusal::new)?;
             // A lease is granted only while nobody else can lead: the next leader waits for all that were.
             oversight.manager.confirm_lead().await.map_err(Refusal::new)?;
+            let (node, theirs_ms) = (heartbeat.node, heartbeat.wall_clock_ms);
+            oversight.clocks.lock().note(&oversight.manager.snapshot(), node, theirs_ms, oversight.env.wall_clock_ms());
             let answer = oversight.oversee(Input::Heartbeat(heartbeat)).ok_or_else(|| Refusal::new("not overseeing yet"))?;
             Ok(Bytes::from(answer.encode()))
         })
@@ -43,7 +47,7 @@ impl Service for HeartbeatService {
 impl Oversight {
     pub fn new(env: &Env, manager: &Arc<Manager>, terms: LeaseTerms) -> Arc<Oversight> {
         let overseer = Mutex::new(Overseer::new(CELL, terms));
-        Arc::new(Oversight { env: env.clone(), manager: manager.clone(), overseer })
+        Arc::new(Oversight { env: env.clone(), manager: manager.clone(), overseer, clocks: Mutex::default() })
     }
 
     /// Lets the overseer act when this node leads, for as long as it lives.

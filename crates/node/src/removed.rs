@@ -5,10 +5,11 @@ use crate::PINGS;
 use crate::inquiry::{is_denied, membership_question, other_members};
 use crate::node::Inner;
 use bytes::Bytes;
-use chunkstore::limits::MAP_PATIENCE;
+use chunkstore::limits::{CONTACT_LEASE, MAP_PATIENCE};
 use chunkstore::map_service::FRESH;
 use chunkstore::protocol::{ChunkMap, MAPS};
 use chunkstore::wire;
+use env::Instant;
 use net::{BoxFuture, Caller};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ const LOOK: Duration = Duration::from_secs(2);
 impl Inner {
     /// Waits until this node is no part of the cluster any more, and takes it out of what goes on.
     pub(crate) async fn notice_removal(self: Arc<Self>, identity: NodeIdentity, address: String) {
-        while !self.was_removed(identity, &address).await {
+        let began = self.env.now();
+        while !self.was_removed(identity, &address, began).await {
             self.env.sleep(LOOK).await;
         }
         tracing::error!(
@@ -35,9 +37,11 @@ impl Inner {
         self.chunks.units().leave(look).await;
     }
 
-    /// While it hears the manager, it was not. Else another member says so, who does.
-    async fn was_removed(&self, identity: NodeIdentity, address: &str) -> bool {
-        if !self.chunks.is_cut_off(self.env.now()) {
+    /// While the manager's leader knows it, and it hears what that decides, it was not. Else another member says so, who does.
+    async fn was_removed(&self, identity: NodeIdentity, address: &str, began: Instant) -> bool {
+        let known_at = self.vitals.get().known_at.unwrap_or(began);
+        let is_known = self.env.now().saturating_duration_since(known_at) < CONTACT_LEASE;
+        if is_known && !self.chunks.is_cut_off(self.env.now()) {
             return false;
         }
         let others = other_members(&self.manager, address);

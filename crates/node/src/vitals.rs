@@ -1,5 +1,6 @@
 //! What a node says of itself: filled in by its incarnation, read by its heartbeats.
 
+use env::Instant;
 use logstore::LogStore;
 use manager::Registered;
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub(crate) struct Present {
     pub store: Option<LogStore>,
     /// The incarnation's last lease.
     pub lease: Option<HeldLease>,
+    /// When the manager's leader last answered as one does who knows this node.
+    pub known_at: Option<Instant>,
     pub founding_done: bool,
     /// The view whose fences each local target holds; none before it holds any.
     pub fences: BTreeMap<DeviceId, ViewNumber>,

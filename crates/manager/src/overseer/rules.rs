@@ -42,7 +42,8 @@ pub(super) fn has_effect(proposal: &Proposal, cell: &CellRecord) -> bool {
     let view = cell.view_number();
     match proposal {
         Proposal::BeginRemoval(begin) => begin.view != view || begin.gateways.is_subset(&cell.removing),
-        Proposal::InstallView(install) => install.expected != view,
+        // One that keeps who has begun to leave is refused.
+        Proposal::InstallView(install) => install.expected != view || !install.members.is_disjoint(&cell.removing),
         Proposal::FoundView(found) => found.expected != view,
         Proposal::FinishRecovery(finish) => {
             finish.view != view || finish.gateways.iter().all(|gateway| !cell.undecided.contains_key(gateway))
@@ -145,7 +146,7 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
     let active = |device: &DeviceId| watch.facts.devices.contains_key(device);
     let spared = reach::spared(watch, &live_members(watch, now), now);
     let stays = |device: &DeviceId| active(device) && (spared.contains(device) || !is_lost(watch, *device, now));
-    let mut devices: BTreeSet<DeviceId> = table.iter().copied().filter(stays).collect();
+    let mut devices = without_leaving(watch, table.iter().copied().filter(stays).collect(), now);
     if may_return {
         let ready =
             watch.facts.devices.keys().copied().filter(|device| !table.contains(device) && is_ready(watch, *device, now));
@@ -167,6 +168,23 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
         devices = table.into_iter().filter(active).collect();
     }
     (!devices.is_empty()).then_some(devices)
+}
+
+/// Without the devices of nodes that are about to stop: what finds them gone waits until their silence is noticed. When all nodes stop at once those that are left stay: what
+/// was written to one alone would be missing where that one does not come back.
+fn without_leaving(watch: &Watch, devices: BTreeSet<DeviceId>, now: ClockReading) -> BTreeSet<DeviceId> {
+    let remaining: BTreeSet<DeviceId> = devices.iter().copied().filter(|device| !is_leaving(watch, *device, now)).collect();
+    if remaining.len() == devices.len() || !reach::has_as_many_hosts(watch, &remaining, &devices, LEAST_HOSTS) {
+        return devices;
+    }
+    env::mark("overseer: the devices of a node that stops leave");
+    remaining
+}
+
+/// Whether a device's node says that it is about to stop.
+fn is_leaving(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let last = watch.facts.node_of(device).and_then(|node| watch.heard.last(node, now));
+    last.is_some_and(|heartbeat| heartbeat.leaves)
 }
 
 /// Whether a device of the table can't be written to. A device that belongs to no node has nobody to tell.
@@ -214,10 +232,10 @@ pub(super) fn reports(watch: &Watch, device: DeviceId, now: ClockReading) -> Vec
     nodes.filter_map(|node| watch.heard.device_reported_ms(node, device, now)).collect()
 }
 
-/// Whether a device's node says that it is well and has all fences.
+/// Whether a device's node says that it is well and has all fences, and stays.
 pub(super) fn is_ready(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     let last = watch.facts.node_of(device).and_then(|node| watch.heard.last(node, now));
-    last.is_some_and(|heartbeat| heartbeat.serves(device) && heartbeat.fences >= watch.view())
+    last.is_some_and(|heartbeat| heartbeat.serves(device) && heartbeat.fences >= watch.view() && !heartbeat.leaves)
 }
 
 fn finish_founding(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {

@@ -12,8 +12,8 @@ use types::{CellId, DeviceId, GatewayId, NodeId, ViewNumber};
 
 use crate::limits::MAX_DEVICES;
 
-/// The version that is written; 2: nodes say what they have applied; 1: the first.
-pub const HEARTBEAT_VERSION: u8 = 2;
+/// The version that is written; 3: nodes say that they leave, and what time it is; 2: and what they have applied; 1: the first.
+pub const HEARTBEAT_VERSION: u8 = 3;
 
 /// Longest heartbeat and answer. [`MAX_DEVICES`] with their usage, each reported by everybody, fit.
 pub const MAX_HEARTBEAT_BYTES: usize = 256 * 1024;
@@ -49,6 +49,10 @@ pub struct Heartbeat {
     pub fences: ViewNumber,
     /// The last of the manager's commands that it has applied.
     pub applied: u64,
+    /// The node is about to stop: its devices are to be written to no more.
+    pub leaves: bool,
+    /// Its wall clock. Nothing is decided by it.
+    pub wall_clock_ms: u64,
 }
 
 /// How much a device holds.
@@ -73,6 +77,7 @@ pub struct Answer {
 pub enum Refused {
     #[error("no lease was asked for")]
     NotWanted,
+    /// Or the node is not. One that was removed finds out by it.
     #[error("the gateway is not registered for this node; register again")]
     NotRegistered,
     #[error("the gateway is not in the view yet")]

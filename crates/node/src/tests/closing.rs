@@ -64,3 +64,50 @@ fn a_node_that_stops_seals_its_device() {
         write(&cluster, 1, "key", 2).await;
     });
 }
+
+/// They waited until it was missed: each write has a copy on its device.
+#[test]
+fn writes_go_on_while_a_node_stops() {
+    simulate(async {
+        let mut cluster = Cluster::start(70).await;
+        write(&cluster, 0, "before", 1).await;
+        let closing = cluster.env.spawn(cluster.machines[2].close());
+        let until = cluster.env.now() + Duration::from_secs(6);
+        let (start, mut slow) = (cluster.env.now(), Vec::new());
+        for round in 0.. {
+            let began = cluster.env.now();
+            write(&cluster, round % 2, &format!("key-{}", round % 50), round as u64).await;
+            let waited = cluster.env.now() - began;
+            if waited > Duration::from_millis(700) {
+                slow.push((began - start, waited));
+            }
+            if cluster.env.now() > until {
+                break;
+            }
+            cluster.env.sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::timeout(LIMIT, closing).await.expect("it ends").unwrap();
+        assert!(slow.is_empty(), "writes waited, and when they began: {slow:?}");
+        cluster.restart(2).await;
+        cluster.all_serve().await;
+    });
+}
+
+/// What is written to one device alone is not there when the others start without it.
+#[test]
+fn the_devices_of_the_last_two_stay_in_the_table_when_all_stop() {
+    simulate(async {
+        let mut cluster = Cluster::start(71).await;
+        write(&cluster, 0, "before", 1).await;
+        let closing: Vec<_> = cluster.machines.iter_mut().map(|machine| cluster.env.spawn(machine.close())).collect();
+        for closing in closing {
+            tokio::time::timeout(LIMIT, closing).await.expect("it ends").unwrap();
+        }
+        cluster.restart_all(&[0, 1]).await;
+        cluster.all_serve().await;
+        for at in 0..2 {
+            assert_eq!(get(&*node(&cluster, at).engine(), "before").await.unwrap(), Some(1));
+        }
+        assert!(node(&cluster, 0).store().unwrap().waits_for().is_empty());
+    });
+}

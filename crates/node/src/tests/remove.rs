@@ -244,3 +244,18 @@ fn a_live_node_stays_while_another_voter_is_dead_though_it_is_forced() {
         assert_eq!(get(&*cluster.engines()[0], "key").await.unwrap(), Some(2));
     });
 }
+
+/// It has no part of the chunk store that would ask the manager anything.
+#[test]
+fn a_node_without_space_for_chunks_finds_out_that_it_was_removed() {
+    simulate(async {
+        let cluster = Cluster::start(48).await;
+        // Longer than a node that was never removed would take to find out.
+        cluster.env.sleep(Duration::from_secs(20)).await;
+        env::keep_marks();
+        cluster.remove(0, "node-2", true).await.unwrap();
+        cluster.env.sleep(Duration::from_secs(15)).await;
+        let marks = env::take_marks();
+        assert_eq!(marks.get("node: found out that it was removed"), Some(&1), "{marks:?}");
+    });
+}

@@ -301,6 +301,41 @@ fn a_device_that_waits_comes_back_where_none_would_be_left() {
     assert_eq!(scene.table(), devices(&[2]));
 }
 
+/// Its heartbeat comes first, and the view that it asks for is refused, for it keeps the gateway: nobody waits for that one to be proposed again.
+#[test]
+fn a_node_that_stops_takes_its_gateway_and_its_devices_along() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says(3).leaves = true;
+    scene.commits = false;
+    scene.pass(STEP_MS);
+    assert!(matches!(scene.proposed.last(), Some(Reason::Devices(_))), "{:?}", scene.proposed);
+    scene.commits = true;
+    scene.apply(LeaveCell { cell: CELL, gateway: GatewayId(3) });
+    scene.pass(STEP_MS);
+    assert_eq!((scene.cell().view_members().len(), scene.table()), (2, devices(&[0, 1])), "{:?}", scene.proposed);
+}
+
+/// Who finds them gone would wait until their node is missed.
+#[test]
+fn the_devices_of_a_node_that_stops_leave_at_once_and_come_back_with_it() {
+    let mut scene = Scene::of_members();
+    scene.pass(1_000);
+    scene.says(3).leaves = true;
+    scene.pass(STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    // Everything would be acknowledged with a copy on one host.
+    scene.says(2).leaves = true;
+    scene.pass(1_000);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene.says(2).leaves = false;
+    scene.pass(1_000);
+    assert_eq!(scene.table(), devices(&[0, 1]));
+    scene.says(3).leaves = false;
+    scene.pass(2 * STEP_MS);
+    assert_eq!(scene.table(), devices(&[0, 1, 2]), "it does not wait");
+}
+
 /// A second device of the host that is left would make no copy on another one.
 #[test]
 fn a_device_that_waits_goes_on_waiting_where_it_adds_no_host() {

@@ -54,6 +54,8 @@ pub(super) fn heartbeat(number: u16, view: ViewNumber) -> Heartbeat {
         devices: vec![DeviceReport { device, total_bytes: 2, free_bytes: 1 }],
         fences: view,
         applied: u64::MAX,
+        leaves: false,
+        wall_clock_ms: 0,
     }
 }
 

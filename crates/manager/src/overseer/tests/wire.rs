@@ -24,6 +24,8 @@ fn heartbeat() -> Heartbeat {
         devices: vec![DeviceReport { device: DeviceId(8), total_bytes: 300, free_bytes: 2 }],
         fences: ViewNumber(1),
         applied: 11,
+        leaves: true,
+        wall_clock_ms: 5,
     }
 }
 
@@ -34,11 +36,11 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn golden_messages() {
     let bytes = heartbeat().encode();
-    assert_eq!(hex(&bytes), "0202ac02010709010001020304010105010601080108ac0202010b");
+    assert_eq!(hex(&bytes), "0302ac02010709010001020304010105010601080108ac0202010b0105");
     assert_eq!(Heartbeat::decode(&bytes), Ok(heartbeat()));
     let granted = Answer { view: ViewNumber(9), lease: Ok(GatewayId(7)) };
     let refused = Answer { view: ViewNumber(9), lease: Err(Refused::Removing) };
-    assert_eq!((hex(&granted.encode()).as_str(), hex(&refused.encode()).as_str()), ("02090007", "02090103"));
+    assert_eq!((hex(&granted.encode()).as_str(), hex(&refused.encode()).as_str()), ("03090007", "03090103"));
     assert_eq!((Answer::decode(&granted.encode()), Answer::decode(&refused.encode())), (Ok(granted), Ok(refused)));
 }
 
@@ -57,7 +59,7 @@ fn the_document_shows_the_heartbeat() {
 fn what_can_not_be_is_refused() {
     assert_eq!(Heartbeat::decode(&[]), Err(WireError::Version { found: None }));
     assert_eq!(Heartbeat::decode(&[1, 0]), Err(WireError::Version { found: Some(1) }));
-    assert!(matches!(Heartbeat::decode(&[2, 0]), Err(WireError::Body(_))));
+    assert!(matches!(Heartbeat::decode(&[3, 0]), Err(WireError::Body(_))));
     let longer = [heartbeat().encode(), vec![0]].concat();
     assert_eq!(Heartbeat::decode(&longer), Err(WireError::Trailing { left: 1 }));
     let found = MAX_HEARTBEAT_BYTES + 1;

@@ -393,6 +393,8 @@ impl World {
             devices: vec![DeviceReport { device: node.device, total_bytes: 2, free_bytes: 1 }],
             fences: node.fences,
             applied: u64::MAX,
+            leaves: false,
+            wall_clock_ms: 0,
         }
     }
 
