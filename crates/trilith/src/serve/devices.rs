@@ -17,7 +17,9 @@ use env::Env;
 use manager::{DeviceState, Manager};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use types::{CellId, ClusterId, DeviceId, DeviceUuid};
 
 /// The file that stands in for a disk when no device is named.
@@ -59,13 +61,27 @@ pub fn none(settings: &Settings) -> anyhow::Result<()> {
 pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
     let mut disks = Vec::new();
     for path in paths(settings) {
-        let disk = match path.exists() {
+        let disk = match is_there(&path).await? {
             true => Some(lock(env, settings, &path, patience).await?),
-            false => new_file::check(&path).map(|()| None)?,
+            false => None,
         };
         disks.push(NamedDisk { path, disk });
     }
     Ok(disks)
+}
+
+/// Whether there is something at a path; refused if nothing is to be made there.
+async fn is_there(path: &Path) -> anyhow::Result<bool> {
+    let path = path.to_owned();
+    apart(move || if path.exists() { Ok(true) } else { new_file::check(&path).map(|()| false) }).await
+}
+
+/// Does what may wait for a file system that hangs, on a thread of its own: what else the node does goes on meanwhile, and its end does not wait for it.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = oneshot::channel();
+    let working = move || drop(tell.send(work()));
+    thread::Builder::new().name("disk-look".to_owned()).spawn(working).expect("the system has a thread left");
+    told.await.expect("the thread tells how it went")
 }
 
 impl NamedDisk {
@@ -84,16 +100,22 @@ impl NamedDisk {
 }
 
 async fn lock(env: &Env, settings: &Settings, path: &Path, patience: Duration) -> anyhow::Result<Arc<FileDisk>> {
-    let is_new = !path.exists();
-    let capacity_bytes = match (settings.device_size, is_new) {
-        (Some(size), _) => Some(size),
-        (None, true) => Some(free_share(path)?),
-        // A formatted device knows its own size.
-        (None, false) => None,
+    let (here, device_size) = (path.to_owned(), settings.device_size);
+    let options = move || -> anyhow::Result<OpenOptions> {
+        let is_new = !here.exists();
+        let capacity_bytes = match (device_size, is_new) {
+            (Some(size), _) => Some(size),
+            (None, true) => Some(free_share(&here)?),
+            // A formatted device knows its own size.
+            (None, false) => None,
+        };
+        Ok(OpenOptions { create: is_new, capacity_bytes, direct: true })
     };
-    let options = OpenOptions { create: is_new, capacity_bytes, direct: true };
+    let options = apart(options).await?;
     let disk = FileDisk::open_waiting(env, path, &options, patience).await?;
-    super::notes::hide_from_others(path).with_context(|| format!("setting the permissions of {}", path.display()))?;
+    let here = path.to_owned();
+    let hidden = apart(move || super::notes::hide_from_others(&here)).await;
+    hidden.with_context(|| format!("setting the permissions of {}", path.display()))?;
     Ok(Arc::new(disk))
 }
 

@@ -8,7 +8,7 @@ use types::{CellId, ClusterId, DeviceId};
 
 pub(super) const CAPACITY: u64 = 200 << 20;
 
-fn named(path: &Path) -> NamedDisk {
+pub(super) fn named(path: &Path) -> NamedDisk {
     let options = OpenOptions { create: true, capacity_bytes: Some(CAPACITY), direct: true };
     NamedDisk { path: path.to_owned(), disk: Some(Arc::new(FileDisk::open(path, &options).unwrap())) }
 }
@@ -26,7 +26,7 @@ pub(super) fn options(number: u32) -> FormatOptions {
     }
 }
 
-async fn formatted(path: &Path, number: u32) -> NamedDisk {
+pub(super) async fn formatted(path: &Path, number: u32) -> NamedDisk {
     let named = named(path);
     Device::format(&**named.disk.as_ref().unwrap(), &Env::real_with_cores(1), &options(number)).await.unwrap();
     named
