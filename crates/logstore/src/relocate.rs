@@ -99,7 +99,7 @@ impl Inner {
     /// Where the copies of a rewritten record go: where they are, but another device for one that takes no writes, and as many as the
     /// table asks for; fewer if not so many take writes.
     fn devices_for(&self, hash: &KeyHash, places: &Places) -> Result<Vec<DeviceId>, EngineError> {
-        let may = |device: DeviceId| self.targets.is_writable(device);
+        let may = |device: DeviceId| self.targets.takes_copies(device);
         let kept = self.targets.kept(places);
         let mut devices: Vec<DeviceId> = kept.iter().map(|place| place.device).filter(|device| may(*device)).collect();
         let table = self.targets.table();

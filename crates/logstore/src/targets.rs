@@ -156,6 +156,11 @@ impl Targets {
         self.devices().filter(move |device| !self.tables_are_given || table.devices().contains(&device.id()))
     }
 
+    /// Whether copies may be made on a device: one that was replaced may still seem to take writes.
+    pub fn takes_copies(&self, id: DeviceId) -> bool {
+        self.is_writable(id) && !self.replaced.load().contains(&id)
+    }
+
     /// Whether a device is there and takes writes.
     pub fn is_writable(&self, id: DeviceId) -> bool {
         self.device(id).is_some_and(|device| device.is_writable())

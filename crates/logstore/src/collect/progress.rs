@@ -17,6 +17,8 @@ pub(crate) struct RepairPoint {
     pub has_failed: bool,
     /// When it goes on.
     pub not_before: Option<Instant>,
+    /// How often it began again.
+    pub again: u32,
 }
 
 /// The pass that is under way, if one was asked for.
@@ -64,6 +66,6 @@ impl RepairProgress {
 impl RepairPoint {
     /// The same pass from its beginning, after a pause.
     pub fn again(self, not_before: Instant) -> RepairPoint {
-        RepairPoint { pass: self.pass, not_before: Some(not_before), ..RepairPoint::default() }
+        RepairPoint { pass: self.pass, not_before: Some(not_before), again: self.again + 1, ..RepairPoint::default() }
     }
 }

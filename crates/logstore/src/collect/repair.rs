@@ -27,6 +27,7 @@ use types::{DeviceId, KeyHash};
 const ROUND: Duration = Duration::from_millis(500);
 /// Pause before everything is looked through again because something could not get its copies.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
+const MOST_DOUBLINGS: u32 = 2;
 /// Records that get copies at once, so that a device writes many with one request.
 const REPAIRS_AT_ONCE: usize = 64;
 /// Copies of one record that are made before others have their turn, those that were in vain among them.
@@ -68,7 +69,7 @@ impl Inner {
         }
         note_failure(&mut point, self.add_copies_of_runs().await.err());
         match point.has_failed {
-            true => drop(self.background.repairs.go_on(point.again(self.env.now() + PAUSE_AFTER_FAILURE))),
+            true => drop(self.background.repairs.go_on(point.again(self.env.now() + pause_after(point.again)))),
             false => self.background.repairs.end(point),
         }
         Ok(())
@@ -109,7 +110,10 @@ impl Inner {
     /// Records of a shard with fewer copies than a write has now, and large ones: their chunks went to devices of their own. In the order of
     /// their hashes, from this point on.
     async fn may_lack_copies(&self, point: &RepairPoint) -> Result<Vec<(KeyHash, Located)>, EngineError> {
-        let may_lack = |known: &Located| known.is_live() && (known.large || self.lacks_copies(&known.places));
+        // There is nothing left to copy of what is gone for good.
+        let is_there = |known: &Located| known.places.as_slice().iter().any(|place| !self.targets.is_gone(place.device));
+        let may_lack =
+            |known: &Located| known.is_live() && is_there(known) && (known.large || self.lacks_copies(&known.places));
         let is_next = |hash: &KeyHash| point.after.is_none_or(|after| *hash > after);
         let mut found: Vec<(KeyHash, Located)> = Vec::new();
         self.visit_records(point.shard..point.shard + 1, &mut |hash, known| {
@@ -221,13 +225,18 @@ impl Inner {
         }
         let table = self.targets.table();
         let has: SmallVec<[DeviceId; MAX_REPLICAS]> = self.targets.kept(places).iter().map(|place| place.device).collect();
-        let is_writable = |device: DeviceId| self.targets.is_writable(device);
+        let is_writable = |device: DeviceId| self.targets.takes_copies(device);
         let has_room = |device: DeviceId| is_writable(device) && self.check_room(device, bytes).is_ok();
         match table.another(hash, &has, has_room) {
             None if table.another(hash, &has, is_writable).is_some() => Err(EngineError::Full),
             device => Ok(device),
         }
     }
+}
+
+/// The pause after a pass that failed: it doubles, for what can't be read for days is looked for again each time.
+fn pause_after(again: u32) -> Duration {
+    PAUSE_AFTER_FAILURE * (1 << again.min(MOST_DOUBLINGS))
 }
 
 /// Told once a pass: a device that is full, or away, fails many.

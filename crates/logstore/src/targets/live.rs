@@ -8,7 +8,7 @@ use crate::live_hints;
 use format::chunk_ref::ChunkRef;
 use format::manifest::DeviceLive;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use target::LogTarget;
 use types::{DeviceId, Place, ZoneIndex};
@@ -32,11 +32,11 @@ pub(super) struct LiveBytes {
 
 /// Counts of devices that there is no hold on yet.
 #[derive(Default)]
-pub(super) struct Absent(Mutex<HashMap<DeviceId, Counted>>);
+pub(super) struct Absent(Mutex<BTreeMap<DeviceId, Counted>>);
 
 #[derive(Default)]
 struct Counted {
-    zones: HashMap<ZoneIndex, LiveBytes>,
+    zones: BTreeMap<ZoneIndex, LiveBytes>,
     /// What a checkpoint says of its chunks.
     hint: Option<DeviceLive>,
 }
