@@ -18,16 +18,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
 
 use env::Env;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
-use tokio::sync::oneshot;
 
 pub(crate) use self::job::{Call, DiskKey, Job, Step};
 pub use self::lock::LockHolder;
 use self::medium::Medium;
+use crate::apart;
 use crate::error::DiskError;
 use crate::request::{Completion, Done, Request};
 use crate::stats::DiskStats;
@@ -185,17 +184,11 @@ impl FileDisk {
     }
 }
 
+/// When nobody waits any more the disk is closed again.
 async fn open_apart(path: &Path, options: &OpenOptions) -> Result<FileDisk, OpenError> {
-    let (tell, told) = oneshot::channel();
-    let (path, options) = (path.to_owned(), options.clone());
-    let failed = |source| OpenError::Open { path: path.clone(), source };
-    let opening = {
-        let path = path.clone();
-        // Nobody may wait any more: then it is closed again.
-        move || drop(tell.send(FileDisk::open(&path, &options)))
-    };
-    thread::Builder::new().name("disk-open".to_owned()).spawn(opening).map_err(failed)?;
-    told.await.expect("the thread tells how it went")
+    let (here, options) = (path.to_owned(), options.clone());
+    let opened = apart(move || FileDisk::open(&here, &options)).await;
+    opened.map_err(|source| OpenError::Open { path: path.to_owned(), source })?
 }
 
 /// The descriptor for writes, and whether it goes around the page cache.

@@ -17,6 +17,7 @@
 //! - No request is retried after an error, and none is reported before its last byte is where it belongs.
 
 mod aligned;
+mod apart;
 mod error;
 mod file;
 mod future;
@@ -28,6 +29,7 @@ mod sim;
 mod stats;
 
 pub use crate::aligned::AlignedBuf;
+pub use crate::apart::apart;
 pub use crate::error::{DiskError, DiskErrorKind, Operation};
 pub use crate::file::{FileDisk, LockHolder, OpenError, OpenOptions};
 pub use crate::future::DiskExt;

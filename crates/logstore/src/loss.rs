@@ -26,26 +26,26 @@ impl Loss {
 
 impl LogStore {
     /// What of these devices would be lost with them, and with those that are away: only what is written to at present is sure to be there. What is
-    /// lost already, or away with other devices alone, does not count. Looks through the whole index, and reads the list of chunks of every large object. Fails if this gateway does not
-    /// know everything that was acknowledged.
+    /// lost already, or away with other devices alone, does not count. Looks through the whole index, and reads the list of chunks of every large
+    /// object. Fails if this gateway does not know everything that was acknowledged.
     pub async fn would_lose(&self, devices: &BTreeSet<DeviceId>) -> Result<Loss, EngineError> {
         let inner = &self.inner;
         inner.check_knows_all()?;
         let table = inner.targets.table().clone();
+        let is_there = |device: DeviceId| table.devices().contains(&device);
+        let is_away = |places: &Places| !places.as_slice().iter().any(|place| is_there(place.device));
         let is_lost = |places: &Places| {
-            let is_away = |device: DeviceId| devices.contains(&device) || !table.devices().contains(&device);
-            let places = places.as_slice();
-            places.iter().all(|place| is_away(place.device)) && places.iter().any(|place| devices.contains(&place.device))
+            let is_of_these = |device: DeviceId| devices.contains(&device);
+            let mut holders = places.as_slice().iter().map(|place| place.device);
+            holders.clone().any(is_of_these) && holders.all(|device| is_of_these(device) || !is_there(device))
         };
-        // What it names can't be looked at.
-        let is_away = |places: &Places| places.as_slice().iter().all(|place| !table.devices().contains(&place.device));
-        let is_gone = |places: &Places| places.as_slice().iter().all(|place| inner.targets.is_gone(place.device));
         let mut loss = Loss::default();
         let mut large = Vec::new();
         inner
             .visit_records(0..SHARDS, &mut |_, known| match (is_lost(&known.places), known.large) {
-                _ if !known.is_live() || is_gone(&known.places) => {}
+                _ if !known.is_live() || inner.targets.are_gone(&known.places) => {}
                 (true, _) => loss.records += 1,
+                // What it names can't be looked at.
                 (false, true) if is_away(&known.places) => loss.records += 1,
                 (false, true) => large.push(known),
                 (false, false) => {}

@@ -123,6 +123,11 @@ impl Targets {
         self.known.load().as_ref().is_some_and(|known| !known.contains(&id))
     }
 
+    /// Whether all copies are: there is nothing left to read, nor to copy.
+    pub fn are_gone(&self, places: &Places) -> bool {
+        places.as_slice().iter().all(|place| self.is_gone(place.device))
+    }
+
     /// Notes in whose places other devices are; whether in others than before.
     pub fn set_replaced(&self, replaced: BTreeSet<DeviceId>) -> bool {
         let before = self.replaced.swap(Arc::new(replaced.clone()));

@@ -411,19 +411,17 @@ impl Inner {
             return Err(EngineError::InvalidPart { number: part.number });
         }
         let are_shared = frame.record.tree_height > 0;
-        let mut made = Unnamed::new(self, LiveCount::Chunks);
-        let mut refs = if are_shared {
-            read_tree(self, &frame.payload, frame.record.tree_height).await?.chunks
+        let none_made = || Unnamed::new(self, LiveCount::Chunks);
+        let (mut refs, made) = if are_shared {
+            (read_tree(self, &frame.payload, frame.record.tree_height).await?.chunks, none_made())
         } else if frame.payload.is_empty() {
-            Vec::new()
+            (Vec::new(), none_made())
         } else {
             // A small part's bytes stand in its own record, which ends with the upload: they get a chunk of their own.
             let owner = LogStore::object_hash(&upload.key);
             let mut staged = LogStaged::beside_pin(self, owner, Some((upload.upload, part.number)));
             staged.push(frame.payload.clone()).await?;
-            let (refs, chunks) = staged.into_refs().await?;
-            made.absorb(chunks);
-            refs
+            staged.into_refs().await?
         };
         if let Some(first) = refs.first_mut() {
             first.first_of_part = true;

@@ -19,6 +19,7 @@ use disk::{SimDisk, SimOptions};
 use env::Env;
 use env::watch;
 use kv::{FjallKv, Kv, MemoryKv};
+use types::DeviceId;
 use wal::{FolderStore, Lsn, RegionStore, SegmentStore};
 
 use crate::alone::Alone;
@@ -31,7 +32,6 @@ use crate::record::{BucketRecord, NodeRecord};
 use crate::replicated::{Replicated, ReplicatedOptions};
 use crate::snapshot::{CommandIndex, Snapshot};
 use crate::table;
-use types::DeviceId;
 
 /// Folders within the manager's folder.
 const LOG_FOLDER: &str = "log";

@@ -4,7 +4,7 @@ use crate::device_way::DeviceWay;
 use crate::fences::writer;
 use crate::node::Inner;
 use logstore::LogStore;
-use manager::DeviceState;
+use manager::{DeviceState, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 impl Inner {
     /// All devices that are to be written to or read from.
-    pub(crate) fn cell_devices(&self) -> Vec<DeviceId> {
-        let state = self.manager.snapshot();
-        state.devices().filter(|device| device.state != DeviceState::Failed).map(|device| device.id).collect()
-    }
-
-    /// Those in whose places others are.
-    fn replaced_devices(&self) -> BTreeSet<DeviceId> {
-        let state = self.manager.snapshot();
-        state.devices().filter(|device| device.state == DeviceState::Replaced).map(|device| device.id).collect()
+    pub(crate) fn cell_devices(&self) -> BTreeSet<DeviceId> {
+        devices_in(&self.manager.snapshot(), |state| state != DeviceState::Failed)
     }
 
     /// A hold on a device.
@@ -62,8 +55,8 @@ impl Inner {
         while !store.is_deposed() {
             let mut unreachable = BTreeSet::new();
             let known = self.cell_devices();
-            store.set_devices(known.iter().copied().collect());
-            store.set_replaced(self.replaced_devices());
+            store.set_devices(known.clone());
+            store.set_replaced(devices_in(&self.manager.snapshot(), |state| state == DeviceState::Replaced));
             for device in known.into_iter().filter(|device| !store.has_target(*device)) {
                 match self.hold(device, writer).await {
                     Ok(target) => store.add_target(target),
@@ -78,4 +71,9 @@ impl Inner {
             self.env.sleep(LOOK_INTERVAL).await;
         }
     }
+}
+
+/// The devices in certain states.
+pub(crate) fn devices_in(state: &Snapshot, is_wanted: impl Fn(DeviceState) -> bool) -> BTreeSet<DeviceId> {
+    state.devices().filter(|device| is_wanted(device.state)).map(|device| device.id).collect()
 }

@@ -10,7 +10,7 @@
 //! A gateway that is removed from its cell's view, or finds itself without the right to be in it, ends; the node registers a new
 //! incarnation, which joins like any other (RFD 5, rule 9). Whichever node leads the manager oversees the cell.
 //!
-//! Reading order: `roles`, `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `hanging`, `heartbeat`, `oversee`, `settle`,
+//! Reading order: `roles`, `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `device_way`, `hanging`, `heartbeat`, `oversee`, `settle`,
 //! `engine`.
 #![forbid(unsafe_code)]
 

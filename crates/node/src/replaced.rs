@@ -5,8 +5,10 @@
 //! and a node without one has disks too.
 
 use crate::CELL;
+use crate::holds::devices_in;
 use crate::node::Inner;
 use manager::{DeviceState, Snapshot};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use types::DeviceId;
@@ -33,13 +35,12 @@ impl Inner {
     }
 
     /// What is for this node to forget. Also devices whose forgetting was begun and not ended: it makes them failed first.
-    fn replaced(&self) -> Vec<DeviceId> {
+    fn replaced(&self) -> BTreeSet<DeviceId> {
         let state = self.manager.snapshot();
-        if !self.leads_view(&state) {
-            return Vec::new();
+        match self.leads_view(&state) {
+            true => devices_in(&state, |state| matches!(state, DeviceState::Replaced | DeviceState::Failed)),
+            false => BTreeSet::new(),
         }
-        let is_given_up = |state: DeviceState| matches!(state, DeviceState::Replaced | DeviceState::Failed);
-        state.devices().filter(|device| is_given_up(device.state)).map(|device| device.id).collect()
     }
 
     fn leads_view(&self, state: &Snapshot) -> bool {

@@ -46,6 +46,19 @@ async fn snapshots_become_due(cluster: &Cluster, groups: &[GroupId]) {
     }
 }
 
+/// Groups get shorter, to nothing, in so many steps; then each may grow again.
+async fn get_shorter(cluster: &Cluster, groups: &[GroupId], steps: u64, step_bytes: u64) {
+    for left in (0..steps).rev() {
+        for group in groups {
+            cluster.propose(*group, &Command::Cut(left * step_bytes)).await;
+        }
+    }
+    snapshots_become_due(cluster, groups).await;
+    for group in groups {
+        cluster.propose(*group, &growth()).await;
+    }
+}
+
 async fn shrinks_where_it_may_not_grow(segments: usize, groups: u64) {
     let env = Env::simulated(60 + groups);
     let mut cluster = Cluster::new(&env, 1, segments);
@@ -64,15 +77,7 @@ async fn shrinks_where_it_may_not_grow(segments: usize, groups: u64) {
     for round in 0..1000 {
         cluster.propose(groups[round % groups.len()], &Command::Noise(vec![2; 10_000])).await;
     }
-    for left in (0..20).rev() {
-        for group in groups.iter().copied() {
-            cluster.propose(group, &Command::Cut(left * 10_000)).await;
-        }
-    }
-    snapshots_become_due(&cluster, &groups).await;
-    for group in groups.iter().copied() {
-        cluster.propose(group, &growth()).await;
-    }
+    get_shorter(&cluster, &groups, 20, 10_000).await;
     cluster.shut_down().await;
 }
 
@@ -168,15 +173,7 @@ async fn a_log_with_more_than_groups_may_need_has_leaders_and_gets_shorter() {
         let leader = cluster.leader(group).await;
         assert_eq!(cluster.group(leader, group).propose(&growth()).await.unwrap_err(), ProposeError::LogFull);
     }
-    for left in (0..4).rev() {
-        for group in groups.iter().copied() {
-            cluster.propose(group, &Command::Cut(left * 100_000)).await;
-        }
-    }
-    snapshots_become_due(&cluster, &groups).await;
-    for group in groups.iter().copied() {
-        cluster.propose(group, &growth()).await;
-    }
+    get_shorter(&cluster, &groups, 4, 100_000).await;
     cluster.shut_down().await;
 }
 

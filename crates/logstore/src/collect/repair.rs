@@ -27,6 +27,7 @@ use types::{DeviceId, KeyHash};
 const ROUND: Duration = Duration::from_millis(500);
 /// Pause before everything is looked through again because something could not get its copies.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// How often that pause doubles while passes fail.
 const MOST_DOUBLINGS: u32 = 2;
 /// Records that get copies at once, so that a device writes many with one request.
 const REPAIRS_AT_ONCE: usize = 64;
@@ -110,10 +111,8 @@ impl Inner {
     /// Records of a shard with fewer copies than a write has now, and large ones: their chunks went to devices of their own. In the order of
     /// their hashes, from this point on.
     async fn may_lack_copies(&self, point: &RepairPoint) -> Result<Vec<(KeyHash, Located)>, EngineError> {
-        // There is nothing left to copy of what is gone for good.
-        let is_there = |known: &Located| known.places.as_slice().iter().any(|place| !self.targets.is_gone(place.device));
-        let may_lack =
-            |known: &Located| known.is_live() && is_there(known) && (known.large || self.lacks_copies(&known.places));
+        let is_there = |known: &Located| known.is_live() && !self.targets.are_gone(&known.places);
+        let may_lack = |known: &Located| is_there(known) && (known.large || self.lacks_copies(&known.places));
         let is_next = |hash: &KeyHash| point.after.is_none_or(|after| *hash > after);
         let mut found: Vec<(KeyHash, Located)> = Vec::new();
         self.visit_records(point.shard..point.shard + 1, &mut |hash, known| {

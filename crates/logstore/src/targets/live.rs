@@ -30,6 +30,16 @@ pub(super) struct LiveBytes {
     setbacks: AtomicU32,
 }
 
+impl LiveBytes {
+    fn all(&self) -> u64 {
+        self.records.load(Ordering::Relaxed).max(0) as u64 + self.of_chunks()
+    }
+
+    fn of_chunks(&self) -> u64 {
+        self.chunks.load(Ordering::Relaxed).max(0) as u64
+    }
+}
+
 /// Counts of devices that there is no hold on yet.
 #[derive(Default)]
 pub(super) struct Absent(Mutex<BTreeMap<DeviceId, Counted>>);
@@ -119,6 +129,11 @@ impl Targets {
         frames_of(chunk).for_each(|(place, bytes)| self.remove_live_chunk(&place, bytes));
     }
 
+    /// What is known of a zone of a device that there is a hold on.
+    fn zone(&self, device: DeviceId, zone: ZoneIndex) -> Option<&LiveBytes> {
+        self.one(device)?.live.get(zone.0 as usize)
+    }
+
     fn change(&self, place: &Place, of: impl Fn(&LiveBytes) -> &AtomicI64, by: i64) {
         let add = |live: &LiveBytes| of(live).fetch_add(by, Ordering::Relaxed);
         if let Some(one) = self.one(place.device) {
@@ -155,13 +170,12 @@ impl Targets {
 
     /// Live bytes of a zone, by what is known.
     pub fn live_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
-        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
-        live.map_or(0, |live| live.records.load(Ordering::Relaxed).max(0) + live.chunks.load(Ordering::Relaxed).max(0)) as u64
+        self.zone(device, zone).map_or(0, LiveBytes::all)
     }
 
     /// The zone was reset: nothing in it is live.
     pub fn forget_zone(&self, device: DeviceId, zone: ZoneIndex) {
-        if let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) {
+        if let Some(live) = self.zone(device, zone) {
             live.records.store(0, Ordering::Relaxed);
             live.chunks.store(0, Ordering::Relaxed);
             live.setbacks.store(0, Ordering::Relaxed);
@@ -170,20 +184,18 @@ impl Targets {
 
     /// Collection could not empty the zone.
     pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex) {
-        if let Some(live) = self.one(device).and_then(|one| one.live.get(zone.0 as usize)) {
+        if let Some(live) = self.zone(device, zone) {
             live.setbacks.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How often collection could not empty the zone.
     pub fn setbacks(&self, device: DeviceId, zone: ZoneIndex) -> u32 {
-        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
-        live.map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
+        self.zone(device, zone).map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
     }
 
     /// Live bytes of a zone's chunks, by what is known.
     pub fn live_chunk_bytes(&self, device: DeviceId, zone: ZoneIndex) -> u64 {
-        let live = self.one(device).and_then(|one| one.live.get(zone.0 as usize));
-        live.map_or(0, |live| live.chunks.load(Ordering::Relaxed).max(0)) as u64
+        self.zone(device, zone).map_or(0, LiveBytes::of_chunks)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cell_rig::CellRig;
 use super::gate::Rule;
-use super::support::{BUCKET, attributes, key, simulate};
+use super::support::{BUCKET, attributes, key, read_all, simulate};
 use bytes::Bytes;
 use engine::conformance::run_all;
 use engine::{CompletePart, Condition, EngineError, ListItem, ListQuery, ObjectEngine, PartContent, UploadRef};
@@ -288,11 +288,7 @@ fn what_was_written_to_fewer_devices_gets_its_copies_when_there_are_more() {
         rig.lose(&[1, 2]);
         let found = gateways[0].open(&key("large")).await.unwrap();
         let engine::Content::Chunked(reader) = found.content else { panic!("three chunks are not read at once") };
-        let mut read = Vec::new();
-        while read.len() < large.len() {
-            read.extend_from_slice(&reader.read(read.len() as u64..large.len() as u64).await.unwrap());
-        }
-        assert!(read == large, "the large object is whole on device 3");
+        assert!(read_all(&*reader, large.len()).await == large, "the large object is whole on device 3");
         assert_eq!(get(&gateways[1], "key-7").await.as_deref(), Some(&[7u8; 300][..]));
     });
 }

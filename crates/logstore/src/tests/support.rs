@@ -6,7 +6,7 @@ use crate::store::SHARDS;
 use crate::{IndexForm, LogStore, LogStoreConfig, LudoForm, Manifests, OpenError};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{CompletionOrder, Disk, SimDisk, SimOptions};
-use engine::{EngineError, EngineFuture, ObjectKey};
+use engine::{ContentReader, EngineError, EngineFuture, ObjectKey};
 use env::Env;
 use format::attributes::{Attributes, ETag};
 use format::manifest::Manifest;
@@ -309,6 +309,15 @@ pub async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
+}
+
+/// All of an object of so many bytes.
+pub async fn read_all(reader: &dyn ContentReader, bytes: usize) -> Vec<u8> {
+    let mut read = Vec::new();
+    while read.len() < bytes {
+        read.extend_from_slice(&reader.read(read.len() as u64..bytes as u64).await.unwrap());
+    }
+    read
 }
 
 /// Runs a test's future on a runtime of its own, whose clock jumps to the next timer when nothing else is to be done.

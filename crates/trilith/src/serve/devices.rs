@@ -12,14 +12,12 @@ use crate::prepared::Prepared;
 use crate::settings::Settings;
 use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
 use anyhow::{Context, bail};
-use disk::{Disk, FileDisk, OpenOptions};
+use disk::{Disk, FileDisk, OpenOptions, apart};
 use env::Env;
 use manager::{DeviceState, Manager};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use types::{CellId, ClusterId, DeviceId, DeviceUuid};
 
 /// The file that stands in for a disk when no device is named.
@@ -73,15 +71,7 @@ pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> a
 /// Whether there is something at a path; refused if nothing is to be made there.
 async fn is_there(path: &Path) -> anyhow::Result<bool> {
     let path = path.to_owned();
-    apart(move || if path.exists() { Ok(true) } else { new_file::check(&path).map(|()| false) }).await
-}
-
-/// Does what may wait for a file system that hangs, on a thread of its own: what else the node does goes on meanwhile, and its end does not wait for it.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tell, told) = oneshot::channel();
-    let working = move || drop(tell.send(work()));
-    thread::Builder::new().name("disk-look".to_owned()).spawn(working).expect("the system has a thread left");
-    told.await.expect("the thread tells how it went")
+    apart(move || if path.exists() { Ok(true) } else { new_file::check(&path).map(|()| false) }).await?
 }
 
 impl NamedDisk {
@@ -111,10 +101,10 @@ async fn lock(env: &Env, settings: &Settings, path: &Path, patience: Duration) -
         };
         Ok(OpenOptions { create: is_new, capacity_bytes, direct: true })
     };
-    let options = apart(options).await?;
+    let options = apart(options).await??;
     let disk = FileDisk::open_waiting(env, path, &options, patience).await?;
     let here = path.to_owned();
-    let hidden = apart(move || super::notes::hide_from_others(&here)).await;
+    let hidden = apart(move || super::notes::hide_from_others(&here)).await?;
     hidden.with_context(|| format!("setting the permissions of {}", path.display()))?;
     Ok(Arc::new(disk))
 }

@@ -6,7 +6,7 @@ use crate::gateway::OWNERS_PER_QUESTION;
 use crate::index::Located;
 use crate::names::Run;
 use crate::peers::Item;
-use crate::tests::support::{MemoryManifests, attributes, key, simulate};
+use crate::tests::support::{MemoryManifests, attributes, key, read_all, simulate};
 use crate::{LogStore, Manifests};
 use bytes::Bytes;
 use engine::{Condition, Content, EngineError, EngineFuture, ObjectEngine};
@@ -163,11 +163,7 @@ fn zone_reset_against_a_slow_reader() {
             gateways[0].put(&key("churn"), attributes(&index.to_le_bytes()), payload, Condition::None).await.unwrap();
         }
         rig.env.sleep(30 * A_WHILE).await;
-        let mut read = Vec::new();
-        while read.len() < content.len() {
-            read.extend_from_slice(&reader.read(read.len() as u64..content.len() as u64).await.unwrap());
-        }
-        assert!(read == content, "what a slow reader reads is what it opened");
+        assert!(read_all(&*reader, content.len()).await == content, "what a slow reader reads is what it opened");
         drop(reader);
         rig.env.sleep(A_WHILE).await;
         assert!(gateways[0].inner.are_done(&readers), "nobody reads any more");
@@ -216,11 +212,7 @@ fn a_slow_reader_at_a_member_does_not_hold_up_the_zones_of_other_large_objects()
             rig.env.sleep(Duration::from_secs(1)).await;
         }
         assert!(gateways[0].stats().collected_zones.get() > 40, "otherwise this tests nothing");
-        let mut read = Vec::new();
-        while read.len() < content.len() {
-            read.extend_from_slice(&reader.read(read.len() as u64..content.len() as u64).await.unwrap());
-        }
-        assert!(read == content, "as it was when it was opened");
+        assert!(read_all(&*reader, content.len()).await == content, "as it was when it was opened");
     });
 }
 
