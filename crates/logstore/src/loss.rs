@@ -7,7 +7,13 @@ use engine::EngineError;
 use format::replicas::Places;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use types::DeviceId;
+
+/// How long it is waited for a checkpoint that has the places by which nothing would be lost. Longer than leaders let pass between two of them.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(90);
+/// How often it is looked whether there is one.
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(100);
 
 /// What has copies on certain devices alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +33,8 @@ impl Loss {
 impl LogStore {
     /// What of these devices would be lost with them, and with those that are away: only what is written to at present is sure to be there. What is
     /// lost already, or away with other devices alone, does not count. Looks through the whole index, and reads the list of chunks of every large
-    /// object. Fails if this gateway does not know everything that was acknowledged.
+    /// object. Nothing is lost only if that is so by a checkpoint: one is made, or waited for. Fails if this gateway does not know everything that
+    /// was acknowledged.
     pub async fn would_lose(&self, devices: &BTreeSet<DeviceId>) -> Result<Loss, EngineError> {
         let inner = &self.inner;
         inner.check_knows_all()?;
@@ -57,6 +64,9 @@ impl LogStore {
         for run in inner.names.layers().runs {
             loss.blocks += run.frames().filter(|(places, _)| is_lost(places)).count() as u64;
         }
+        if loss.is_nothing() {
+            inner.moves_written_down().await?;
+        }
         Ok(loss)
     }
 }
@@ -73,6 +83,23 @@ impl Inner {
         }
         let reason = "not everything that was written is known here: something is being recovered, or devices are waited for";
         Err(EngineError::Unavailable { reason: reason.to_owned() })
+    }
+
+    /// Returns when a checkpoint has all places that records have got until now. If the power of all nodes goes before, a start takes those of the last one,
+    /// and copies that were made since stand in vain. The leader makes one, others wait for it.
+    async fn moves_written_down(self: &Arc<Self>) -> Result<(), EngineError> {
+        let (moved_in, until) = (self.remembered.moved_in(), self.env.now() + CHECKPOINT_PATIENCE);
+        while self.remembered.epoch() < moved_in {
+            if self.leads() {
+                return self.write_moves_down().await;
+            }
+            if self.env.now() >= until {
+                let reason = "copies that were made a moment ago stand in no checkpoint yet: ask again in a minute";
+                return Err(EngineError::Unavailable { reason: reason.to_owned() });
+            }
+            self.env.sleep(CHECKPOINT_LOOK).await;
+        }
+        Ok(())
     }
 
     /// Whether something below a large object's record is lost.

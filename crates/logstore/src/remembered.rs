@@ -48,6 +48,8 @@ pub(crate) struct Remembered {
     holds_back: bool,
     covered: AtomicU64,
     newest: AtomicU64,
+    /// The newest epoch in which a record got other places that is known of.
+    moved_in: AtomicU64,
     /// The table's generation when the newest epoch to end ended.
     ended_with: AtomicU32,
     /// Whether the last installation did not end well: it may be in force, if not now then after a restart of the manager.
@@ -60,6 +62,7 @@ impl Remembered {
             manifests,
             covered: AtomicU64::new(installed.covered.0),
             newest: AtomicU64::new(installed.epoch.0),
+            moved_in: AtomicU64::new(installed.epoch.0),
             ended_with: AtomicU32::new(installed.generation.0),
             installed: tokio::sync::Mutex::new(installed),
             holds_back,
@@ -75,6 +78,16 @@ impl Remembered {
     /// The epoch of the newest checkpoint that this gateway knows.
     pub fn epoch(&self) -> Epoch {
         Epoch(self.newest.load(Ordering::Acquire))
+    }
+
+    /// A record gets other places in this epoch. To be called before anybody can look them up, or under the shard's lock.
+    pub fn note_move(&self, epoch: Epoch) {
+        self.moved_in.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    /// The epoch of the checkpoint that has all places that records have got until now.
+    pub fn moved_in(&self) -> Epoch {
+        Epoch(self.moved_in.load(Ordering::Acquire))
     }
 
     /// Takes note of a manifest that another gateway has installed.

@@ -5,6 +5,9 @@
 //! declared gone. A copy that is on a device that is away counts: the device may come back, and a person says when it will not. Each new
 //! copy is published by compare-and-swap, like one that moves, so collection and repair of one key can't overwrite each other (decision
 //! 10). A run that lacks copies is written anew.
+//!
+//! What a pass has made counts when a checkpoint has it, and before that the pass is not over: a start that finds a copy that was added takes it for
+//! nothing, for the last checkpoint says where the record stands.
 
 use super::copy::{COPY_EXTRA_BYTES, Moves};
 use super::progress::RepairPoint;
@@ -69,9 +72,20 @@ impl Inner {
             tokio::task::yield_now().await;
         }
         note_failure(&mut point, self.add_copies_of_runs().await.err());
+        note_failure(&mut point, self.write_moves_down().await.err());
         match point.has_failed {
             true => drop(self.background.repairs.go_on(point.again(self.env.now() + pause_after(point.again)))),
             false => self.background.repairs.end(point),
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a checkpoint has all places that records have got. As leader, or alone: without moves it makes none.
+    pub(crate) async fn write_moves_down(self: &Arc<Self>) -> Result<(), EngineError> {
+        let moved_in = self.remembered.moved_in();
+        // Once, or twice where a leader before was an epoch ahead.
+        while self.remembered.epoch() < moved_in {
+            self.checkpoint().await?;
         }
         Ok(())
     }

@@ -184,12 +184,13 @@ impl Inner {
     pub(crate) fn tell_relocated(&self, old: &Places, name: &NameEntry) {
         if let Some(member) = &self.member {
             member.push_to_all(&Item::Relocated { old: *old, name: name.clone() });
-            self.note_move(old, name);
         }
+        self.note_move(old, name);
     }
 
     /// Each once: all members tell all moves again in each view.
     pub(super) fn note_move(&self, old: &Places, name: &NameEntry) {
+        self.remembered.note_move(name.entry.epoch);
         let Some(member) = &self.member else { return };
         let mut moves = member.moves.lock();
         let of_key = moves.entry(name.entry.hash).or_default();

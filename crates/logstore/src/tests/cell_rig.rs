@@ -190,7 +190,7 @@ impl CellRig {
         let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, gates, streets, manager, unreadable };
         cell.open_targets().await;
         cell.env.spawn(lend(Arc::downgrade(&cell.streets)));
-        cell.found(&[]).await;
+        cell.found_without(&[], &[]).await;
         for _ in 1..gateways {
             cell.join().await;
         }
@@ -248,12 +248,13 @@ impl CellRig {
         CellView { view: manager.view.clone(), table: manager.table.clone(), undecided, leader, uncovered }
     }
 
-    async fn found(&self, missing: &[DeviceId]) {
+    /// A gateway founds the cell without some devices, of which it waits for the missing ones.
+    async fn found_without(&self, without: &[DeviceId], missing: &[DeviceId]) {
         let gateway = self.new_gateway();
         let first = self.next_view(vec![gateway], BTreeSet::new(), true);
         let (env, manifests) = (self.env.clone(), self.manifests.clone());
         let mut logs = self.logs_of(gateway);
-        logs.retain(|log| !missing.contains(&log.id()));
+        logs.retain(|log| !without.contains(&log.id()));
         let opened = LogStore::found(self.config_of(gateway), env, manifests, logs, missing, self.setup(first)).await;
         self.streets.stores.lock().insert(gateway, opened.unwrap());
         self.streets.lend();
@@ -442,6 +443,15 @@ impl CellRig {
 
     /// As [`CellRig::restart_all`]; these devices do not come back with the others, and the founder writes to the rest.
     pub async fn restart_all_without(&self, missing: &[u32]) -> LogStore {
+        self.restart_without(missing, missing).await
+    }
+
+    /// The same after these devices were declared gone for good.
+    pub async fn restart_all_forgetting(&self, gone: &[u32]) -> LogStore {
+        self.restart_without(gone, &[]).await
+    }
+
+    async fn restart_without(&self, without: &[u32], missing: &[u32]) -> LogStore {
         let gateways = self.gateways();
         let all: BTreeSet<GatewayId> = gateways.iter().map(|gateway| gateway.inner.me).collect();
         gateways.iter().for_each(|gateway| self.kill(gateway));
@@ -449,10 +459,10 @@ impl CellRig {
         self.rig.lock().crash();
         self.open_targets().await;
         self.fence(&all).await;
-        let missing: Vec<DeviceId> = missing.iter().copied().map(DeviceId).collect();
-        let rest = (1..=3).map(DeviceId).filter(|device| !missing.contains(device)).collect();
+        let [without, missing] = [without, missing].map(|devices| Vec::from_iter(devices.iter().copied().map(DeviceId)));
+        let rest = (1..=3).map(DeviceId).filter(|device| !without.contains(device)).collect();
         self.manager.lock().change_table(rest);
-        self.found(&missing).await;
+        self.found_without(&without, &missing).await;
         self.gateways().remove(0)
     }
 

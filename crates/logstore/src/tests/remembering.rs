@@ -7,6 +7,7 @@ use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
 use engine::{Condition, Content, EngineError, ListQuery, ObjectEngine};
 use smallvec::smallvec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use types::DeviceId;
@@ -312,6 +313,59 @@ fn more_devices_make_more_copies() {
         let store = rig.open().await;
         assert!(is_safe_without(&store, &[1, 2]).await && is_safe_without(&store, &[2, 3]).await);
         check_all_kinds(&store).await;
+    });
+}
+
+/// Caught: a checkpoint that said that the object stands on the device that was lost alone, with another copy of it in vain on the other one. And
+/// checkpoints without end.
+#[test]
+fn when_no_copies_are_left_to_make_a_checkpoint_has_them() {
+    simulate(async {
+        let mut rig = rig().await;
+        let store = rig.open_forgetting(&[TWO]).await;
+        put(&store, "key", "content").await;
+        end(&mut rig, store, End::Close).await;
+        let store = rig.open().await;
+        assert!(store.size().repair_left > 0);
+        while store.size().repair_left > 0 {
+            tokio::time::sleep(Duration::from_micros(10)).await;
+        }
+        let made = store.stats().checkpoints.get();
+        assert_eq!((store.stats().added_copies.get(), made), (1, 1));
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(store.stats().checkpoints.get(), made);
+        // Nothing is to be made, and nothing to be written down.
+        store.inner.background.want_repair();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!((store.size().repair_left, store.stats().checkpoints.get()), (0, made));
+        end(&mut rig, store, End::Crash).await;
+        let store = rig.open_forgetting(&[ONE]).await;
+        assert_eq!(get(&store, "key").await.as_deref(), Some("content"));
+    });
+}
+
+/// Caught: devices that could go by places of which no start knows.
+#[test]
+fn what_would_not_be_lost_is_not_lost_with_all_power_either() {
+    simulate(async {
+        let mut rig = Rig::new(18, 6, 32, ZONE_BYTES).await;
+        let store = rig.open().await;
+        put(&store, "key", "content").await;
+        store.inner.checkpoint().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let hash = LogStore::object_hash(&key("key"));
+        let known = || store.inner.shard(&hash).lock().index().newest(&hash).unwrap();
+        let places = known().places;
+        let left: BTreeSet<DeviceId> = places.as_slice().iter().map(|place| place.device).collect();
+        let others = (1..=6).map(DeviceId).filter(|device| !left.contains(device));
+        for (place, to) in places.as_slice().iter().zip(others) {
+            let frame = store.inner.read_copies(&known()).await.unwrap().unwrap();
+            assert!(store.inner.replace_copy(frame.record, frame.payload, (*place, to), &hash).await.unwrap());
+        }
+        assert!(store.would_lose(&left).await.unwrap().is_nothing());
+        end(&mut rig, store, End::Crash).await;
+        let store = rig.open_forgetting(&Vec::from_iter(left)).await;
+        assert_eq!(get(&store, "key").await.as_deref(), Some("content"));
     });
 }
 

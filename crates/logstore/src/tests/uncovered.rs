@@ -106,6 +106,30 @@ fn what_had_copies_on_a_device_that_is_gone_gets_others() {
     });
 }
 
+/// Whoever is asked may not make the checkpoint itself that an answer needs.
+#[test]
+fn a_follower_says_that_nothing_is_lost_when_a_checkpoint_has_it() {
+    simulate(async {
+        let cell = CellRig::new(12, 2).await;
+        cell.write_to(&[1]).await;
+        cell.env.sleep(Duration::from_secs(5)).await;
+        let (leader, follower) = (cell.gateways()[0].clone(), cell.gateways()[1].clone());
+        put(&leader, "lonely", "content").await;
+        cell.write_to(&[1, 2]).await;
+        let hash = LogStore::object_hash(&key("lonely"));
+        let copies = || follower.inner.shard(&hash).lock().index().newest(&hash).map_or(0, |known| known.places.len());
+        while copies() < 2 {
+            cell.env.sleep(Duration::from_micros(10)).await;
+        }
+        let first = BTreeSet::from([DeviceId(1)]);
+        while !follower.would_lose(&first).await.unwrap().is_nothing() {
+            cell.env.sleep(Duration::from_millis(1)).await;
+        }
+        let founder = cell.restart_all_forgetting(&[1]).await;
+        assert_eq!(get(&founder, "lonely").await.unwrap(), "content");
+    });
+}
+
 /// Another device is in the place of one that alone has an object. Caught: copies on devices that are away, taken for good ones; and missing copies that
 /// are made only when the device can be given up.
 #[test]
