@@ -11,6 +11,7 @@
 //! missing, and [`crate::remembered`] what the next start must know of this one.
 
 pub(crate) mod decide;
+mod lost;
 pub(crate) mod undecidable;
 pub(crate) mod walk;
 
@@ -36,7 +37,6 @@ use format::entry::{Entry, EntryState};
 use format::manifest::Manifest;
 use format::name_entry::Row;
 use format::record::Space;
-use format::replicas::Places;
 use format::run_index::RunId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -62,7 +62,9 @@ pub enum OpenError {
     Table(#[from] TableError),
     #[error("reading what the last checkpoint wrote: {0}")]
     Checkpoint(#[source] EngineError),
-    #[error("what the last checkpoint wrote is lost with a device that is gone for good: {0}")]
+    #[error(
+        "what the last checkpoint wrote is lost with a device that is gone for good, and what it has elsewhere is damaged if there is any: {0}"
+    )]
     CheckpointLost(#[source] EngineError),
     #[error("walking the log of device {device}: {detail}")]
     Walk { device: DeviceId, detail: String },
@@ -170,11 +172,9 @@ impl LogStore {
         let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
         let inner = parts.assemble(false, !missing.is_empty())?;
         let holds_back = inner.remembered.holds_back();
-        if let Err(error) = inner.load_runs().await {
-            if missing.is_empty() {
-                let is_lost = matches!(error, EngineError::Unavailable { .. }) && inner.has_lost_frames(&known).await;
-                return Err(if is_lost { OpenError::CheckpointLost(error) } else { OpenError::Checkpoint(error) });
-            }
+        if missing.is_empty() {
+            inner.load_runs_unless_lost(&known).await?;
+        } else if let Err(error) = inner.load_runs().await {
             // Nothing is written, so there is nothing to record and nothing to do in the background.
             tracing::error!(%error, "the checkpoint can't be read while a device is missing: everything waits for it");
             inner.undecidable.set_unreadable(&error);
@@ -396,24 +396,6 @@ impl Inner {
     async fn load_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut state = self.checkpoints.lock().await;
         self.load_runs_of(&mut state).await
-    }
-
-    /// Whether a part of the checkpoint stands on devices alone that are gone for good: not among the `known` ones. What can't be read just now is not lost:
-    /// without the checkpoint, deleted objects of which the logs still have a version would be back.
-    async fn has_lost_frames(&self, known: &BTreeSet<DeviceId>) -> bool {
-        let is_lost = |places: &Places| places.as_slice().iter().all(|place| !known.contains(&place.device));
-        let runs = self.checkpoints.lock().await.manifest.runs.clone();
-        for summary in runs {
-            if summary.index.iter().any(|piece| is_lost(&piece.places)) {
-                return true;
-            }
-            if let Ok(run) = Run::open(self, summary).await
-                && run.frames().any(|(places, _)| is_lost(&places))
-            {
-                return true;
-            }
-        }
-        false
     }
 
     /// For a gateway that joins: reads the manager's manifest and its runs.

@@ -3,7 +3,7 @@
 use super::OpenError;
 use crate::targets::vectors_of;
 use bytes::Bytes;
-use device::LogVector;
+use device::{LogVector, ZoneStream};
 use format::manifest::Manifest;
 use format::record::{Record, RecordKind, WriteId};
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use target::{LogEvent, LogFrame, LogTarget, WalkRange};
 use topology::{ReplicaSet, ReplicaTable};
 use types::limits::MAX_REPLICAS;
-use types::{DeviceId, Epoch, Generation, KeyHash, Order, Place, Position};
+use types::{Activation, DeviceId, Epoch, Generation, KeyHash, Order, Place, Position, ZoneIndex};
 
 /// Everything that the walks found.
 #[derive(Default)]
@@ -90,9 +90,15 @@ pub(crate) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest
                     found.damaged += 1;
                     tracing::info!(device = place.device.0, zone = place.zone.0, offset = place.offset.bytes(), %damage, "passed over a damaged frame");
                 }
-                LogEvent::Unreadable { place, bytes, reason, .. } => {
+                LogEvent::Unreadable { place, position, bytes, reason } => {
                     let (zone, offset) = (place.zone.0, place.offset.bytes());
                     found.damaged += 1;
+                    if has_runs_alone(&**device, place.zone, position.activation) {
+                        // They are reached by the manifest, or not at all.
+                        env::mark("start: a range of runs passed over that can't be read");
+                        tracing::warn!(device = place.device.0, zone, offset, bytes, %reason, "passed over what the disk can't read of a checkpoint");
+                        continue;
+                    }
                     tracing::warn!(device = place.device.0, zone, offset, bytes, %reason, "passed over what the disk can't read: other copies tell what stood there");
                     found
                         .unreadable
@@ -103,6 +109,12 @@ pub(crate) async fn walk_all(devices: &[Arc<dyn LogTarget>], manifest: &Manifest
         }
     }
     Ok(found)
+}
+
+/// Whether this zone, in this activation, takes nothing but runs.
+fn has_runs_alone(device: &dyn LogTarget, zone: ZoneIndex, activation: Activation) -> bool {
+    let info = device.zones().get(zone.0 as usize).copied();
+    info.is_some_and(|info| info.activation == activation && info.stream == Some(ZoneStream::Meta))
 }
 
 impl FoundRecords {

@@ -1,16 +1,18 @@
 //! What a start remembers for the next one (docs/rfd/0004): a key may be unavailable, never old.
 
-use super::healing::on_disk;
+use super::healing::{Rot, on_disk, rot};
 use super::support::{BUCKET, MemoryManifests, Rig, attributes, key, simulate};
+use super::unread_ranges::fail_reads;
 use crate::{LogStore, OpenError};
 use bytes::Bytes;
 use disk::{Fault, FaultRule, Operation};
 use engine::{Condition, Content, EngineError, ListQuery, ObjectEngine};
+use format::replicas::Places;
 use smallvec::smallvec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use types::DeviceId;
+use types::{DeviceId, Place};
 
 const ONE: DeviceId = DeviceId(1);
 const TWO: DeviceId = DeviceId(2);
@@ -224,7 +226,7 @@ fn a_checkpoint_that_cant_be_read_for_a_moment_is_not_given_up() {
         put(&store, "late", "content").await;
         end(&mut rig, store, End::Close).await;
         let run = rig.manifests.installed().runs[0].index[0].places;
-        let mut refused = 0;
+        env::keep_marks();
         // Others read there before the run is loaded.
         for skip in 0..8 {
             for place in run.as_slice() {
@@ -232,19 +234,78 @@ fn a_checkpoint_that_cant_be_read_for_a_moment_is_not_given_up() {
                 let once = FaultRule { skip, times: 1, ..FaultRule::always_in(at..at + 1, Operation::Read, Fault::Fail) };
                 rig.disks[place.device.0 as usize - 1].add_rule(once);
             }
-            match rig.try_open_forgetting(&[TWO]).await {
-                Ok(store) => {
-                    assert_eq!(get(&store, "deleted").await, None);
-                    end(&mut rig, store, End::Crash).await;
-                }
-                Err(OpenError::Checkpoint(EngineError::Unavailable { .. })) => refused += 1,
-                Err(error) => panic!("{error}"),
-            }
+            let store = rig.open_forgetting(&[TWO]).await;
+            assert_eq!(get(&store, "deleted").await, None);
+            end(&mut rig, store, End::Crash).await;
             rig.disks.iter().for_each(|disk| disk.clear_faults());
         }
-        assert!(refused > 0, "the run is read at each start");
+        let again = env::take_marks().get("start: a checkpoint that can't be read is read again").copied();
+        assert!(again > Some(0), "the run is read at each start");
         let store = rig.open_forgetting(&[TWO]).await;
         assert_eq!((get(&store, "deleted").await, get(&store, "key").await.as_deref()), (None, Some("content")));
+    });
+}
+
+/// A server that has died; each part of its checkpoint has a copy on both of its devices.
+async fn dead_with_checkpoint() -> (Rig, Vec<(Place, u32)>) {
+    let mut rig = rig().await;
+    let store = rig.open().await;
+    put(&store, "key", "content").await;
+    put(&store, "deleted", "content").await;
+    store.delete(&key("deleted"), Condition::None).await.unwrap();
+    store.inner.checkpoint().await.unwrap();
+    let runs = store.inner.names.layers().runs;
+    let frames = runs.iter().flat_map(|run| run.frames());
+    let on_one = |(places, frame_bytes): (Places, u32)| {
+        assert_eq!(places.len(), 2);
+        (places.as_slice().iter().copied().find(|place| place.device == ONE).unwrap(), frame_bytes)
+    };
+    let on_one = frames.map(on_one).collect();
+    end(&mut rig, store, End::Crash).await;
+    (rig, on_one)
+}
+
+/// Caught: a server that could never be started again, without anything that a person could do.
+#[test]
+fn a_checkpoint_is_lost_with_a_device_that_is_gone_if_its_other_copies_are_damaged() {
+    simulate(async {
+        for is_readable in [true, false] {
+            for part in 0..2 {
+                let (mut rig, on_one) = dead_with_checkpoint().await;
+                match is_readable {
+                    true => rot(&rig, on_one[part], Rot::Header, ZONE_BYTES),
+                    false => fail_reads(&rig, on_one[part].0, ZONE_BYTES),
+                }
+                // While the other one is away it may come back.
+                let store = rig.open_without(&[TWO]).await;
+                waits_for_two(try_get(&store, "key").await);
+                end(&mut rig, store, End::Crash).await;
+                if !is_readable {
+                    fail_reads(&rig, on_one[part].0, ZONE_BYTES);
+                }
+                let store = rig.open_forgetting(&[TWO]).await;
+                assert_eq!(get(&store, "key").await.as_deref(), Some("content"));
+                assert_eq!(get(&store, "deleted").await, None, "its tombstone is in the log still");
+                put(&store, "more", "more").await;
+                end(&mut rig, store, End::Close).await;
+                assert_eq!(list(&rig.open_forgetting(&[TWO]).await).await.unwrap(), 2);
+            }
+        }
+    });
+}
+
+/// The manifest may be an older one, whose frames were overwritten since.
+#[test]
+fn a_checkpoint_that_is_damaged_beside_no_device_that_is_gone_is_not_given_up() {
+    simulate(async {
+        let (rig, on_one) = dead_with_checkpoint().await;
+        rot(&rig, on_one[0], Rot::Header, ZONE_BYTES);
+        let places = rig.manifests.installed().runs[0].index[0].places;
+        for place in places.as_slice() {
+            rot(&rig, (*place, 0), Rot::Header, ZONE_BYTES);
+        }
+        let error = rig.try_open(&[]).await.err().expect("it can't be read");
+        assert!(matches!(error, OpenError::Checkpoint(EngineError::Corrupt { .. })), "{error}");
     });
 }
 
