@@ -178,7 +178,7 @@ impl Inner {
     }
 
     /// Makes a missing copy again. None if its device can't take it: the write has its other copies, and a full device must
-    /// not keep the gateway from starting.
+    /// not keep the gateway from starting. It is tried again while the gateway runs.
     async fn make_again(
         self: &Arc<Self>,
         write: &FoundWrite,
@@ -199,7 +199,8 @@ impl Inner {
                 Ok(Some(appended.place))
             }
             Err(error) => {
-                tracing::warn!(device = device.0, %error, "a copy that is missing can't be made again");
+                tracing::warn!(device = device.0, %error, "a copy that is missing is made again later");
+                self.background.want_repair();
                 Ok(None)
             }
         }

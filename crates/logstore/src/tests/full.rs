@@ -2,12 +2,14 @@
 //! 22).
 
 use super::cell_rig::CellRig;
-use super::support::{attributes, key, simulate};
+use super::healing::{Rot, rot};
+use super::support::{Rig, attributes, key, simulate};
 use crate::LogStore;
 use bytes::Bytes;
 use engine::{Condition, EngineError, ObjectEngine};
 use smallvec::smallvec;
 use std::time::Duration;
+use types::DeviceId;
 
 const GATEWAYS: usize = 5;
 const OBJECT_BYTES: usize = 60_000;
@@ -85,6 +87,34 @@ fn a_founder_without_room_says_that_it_has_not_settled() {
         cell.limit_space(None);
         cell.env.sleep(Duration::from_secs(10)).await;
         assert!(founder.has_settled(), "nobody writes, and it is made all the same");
+    });
+}
+
+/// A start that misses a device looks for no copies that are lacking but those that it could not make. Caught: they were made when all devices were there.
+#[test]
+fn a_copy_that_a_start_had_no_room_for_is_made_when_there_is() {
+    simulate(async {
+        const ZONE_BYTES: u64 = 1024 * 1024;
+        let (two, three) = (DeviceId(2), DeviceId(3));
+        let mut rig = Rig::new(11, 3, 32, ZONE_BYTES).await;
+        let store = rig.open().await;
+        put(&store, "key").await.unwrap();
+        let hash = LogStore::object_hash(&key("key"));
+        let places = |store: &LogStore| store.inner.shard(&hash).lock().index().newest(&hash).unwrap().places;
+        let damaged = places(&store).as_slice().iter().copied().find(|place| place.device == two).unwrap();
+        drop(store);
+        rig.crash();
+        rot(&rig, (damaged, 0), Rot::Header, ZONE_BYTES);
+        rig.disks[1].set_space_limit(Some(format::superblock::FIRST_REGION_BYTE + ZONE_BYTES));
+        let store = rig.open_without(&[three]).await;
+        let has_copy = |store: &LogStore| places(store).as_slice().iter().any(|place| place.device == two);
+        assert!(!has_copy(&store));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!has_copy(&store) && store.size().repair_left > 0);
+        rig.disks[1].set_space_limit(None);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(has_copy(&store));
+        assert_eq!(store.size().repair_left, 0);
     });
 }
 
