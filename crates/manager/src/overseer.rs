@@ -54,6 +54,11 @@ const _: () = assert!(DEAF_MS >= 2 * HEARTBEAT_INTERVAL_MS && DEAF_MS < SILENCE_
 /// them waits for gateways that do not say that they know of it.
 pub const BEHIND_MS: u64 = 5_000;
 
+/// A gateway whose node's heartbeats have all shown for so long that it is behind ([`BEHIND_MS`]) leaves as a silent one does: it installs no view, and whoever changes
+/// a policy waits for it. One late heartbeat shows nothing. Not less than [`SILENCE_MS`]: how long before a founding its members got their last leases is counted by that.
+pub const STUCK_MS: u64 = 1_500;
+const _: () = assert!(STUCK_MS >= SILENCE_MS);
+
 /// A peer that a member has reported as unreachable in all heartbeats for so long is believed to be. A member reports what has missed several
 /// of its questions: with them it is as long as [`SILENCE_MS`] and more.
 pub const UNREACHABLE_GATEWAY_MS: u64 = 1_000;
@@ -132,6 +137,7 @@ impl Reason {
     fn mark(&self) -> &'static str {
         match self {
             Reason::Silent(_) => "overseer: silent gateways begin to leave",
+            Reason::Stuck(_) => "overseer: gateways whose nodes do not follow begin to leave",
             Reason::Unreachable(_) => "overseer: an unreachable gateway begins to leave",
             Reason::OneSided(_) => "overseer: a gateway that alone can't reach devices begins to leave",
             Reason::LeasesEnded(_) => "overseer: a view without those whose leases have ended",
@@ -161,6 +167,8 @@ impl From<Proposal> for Command {
 pub enum Reason {
     #[error("gateways {0:?} were not heard of for {SILENCE_MS} ms")]
     Silent(BTreeSet<GatewayId>),
+    #[error("the nodes of gateways {0:?} have not applied for {ms} ms what the manager decided: their logs have no room, their disks hang, or they are cut off", ms = BEHIND_MS + STUCK_MS)]
+    Stuck(BTreeSet<GatewayId>),
     #[error("gateway {0} and other members can't reach each other")]
     Unreachable(GatewayId),
     #[error("gateway {0} can't reach devices that most others can, and there would be fewer copies without them")]
@@ -199,7 +207,7 @@ struct Watch {
     /// None before the cell has a view.
     leases: Option<GrantedLeases>,
     outstanding: Option<Outstanding>,
-    /// Members whose removal was proposed because they can't be reached.
+    /// Members whose removal was proposed because they can't be reached, or do not follow.
     suspected: BTreeSet<GatewayId>,
     /// Members that have joined and did not get their maps so far.
     joining: BTreeSet<GatewayId>,
@@ -279,7 +287,8 @@ impl Watch {
         if let Some(gateway) = heartbeat.gateway.filter(|_| heartbeat.wants_lease) {
             self.joining.remove(&gateway);
         }
-        self.heard.note(&self.facts, heartbeat, now);
+        let is_behind = self.is_behind(&heartbeat, now);
+        self.heard.note(&self.facts, heartbeat, is_behind, now);
         answer
     }
 
@@ -305,13 +314,18 @@ impl Watch {
         if heartbeat.view != view {
             return refused(Refused::OtherView);
         }
-        if self.applied.is_behind(CommandIndex(heartbeat.applied), now) {
+        if self.is_behind(heartbeat, now) {
             env::mark("overseer: no lease for a gateway whose node does not follow");
             return refused(Refused::Behind);
         }
         let Some(leases) = &mut self.leases else { return refused(Refused::NotInView) };
         leases.grant(gateway, now);
         Answer { view, lease: Ok(gateway) }
+    }
+
+    /// Whether a node has not applied what this leader had applied long ago.
+    fn is_behind(&self, heartbeat: &Heartbeat, now: ClockReading) -> bool {
+        self.applied.is_behind(CommandIndex(heartbeat.applied), now)
     }
 
     fn change(&mut self, facts: Facts, now: ClockReading) {
@@ -384,10 +398,13 @@ impl Watch {
         self.outstanding = None;
         let (proposal, reason) = rules::decide(self, now)?;
         env::mark(reason.mark());
-        if let Reason::Unreachable(gateway) | Reason::OneSided(gateway) = reason
-            && rules::speaks(self, gateway, now)
-        {
-            self.suspected.insert(gateway);
+        match &reason {
+            Reason::Unreachable(gateway) | Reason::OneSided(gateway) if rules::speaks(self, *gateway, now) => {
+                self.suspected.insert(*gateway);
+            }
+            // One that follows now and then would cost a view and a recovery each time.
+            Reason::Stuck(gateways) => self.suspected.extend(gateways),
+            _ => {}
         }
         self.outstanding = Some(Outstanding { proposal: proposal.clone(), made_at: now });
         Some(Output::Propose { proposal, reason })

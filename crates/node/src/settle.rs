@@ -21,7 +21,7 @@ use types::{BucketId, GatewayId, NodeId};
 /// The version that is written; 1: the first.
 const SETTLING_VERSION: u8 = 1;
 
-/// How long others are waited for in all. A node that is silent leaves the view in less than five seconds.
+/// How long others are waited for in all. A node that is silent leaves the view in less than five seconds, one that does not follow in some ten.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(15);
 /// How long one question may take. Writes that are drained end meanwhile, or the question is put again.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(4);

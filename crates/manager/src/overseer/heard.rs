@@ -7,7 +7,7 @@ use types::{DeviceId, GatewayId, NodeId};
 
 use super::facts::Facts;
 use super::wire::Heartbeat;
-use super::{NANOS_PER_MS, SILENCE_MS, elapsed_ms};
+use super::{NANOS_PER_MS, SILENCE_MS, STUCK_MS, elapsed_ms};
 
 #[derive(Debug)]
 pub(super) struct Heard {
@@ -24,11 +24,13 @@ struct Voice {
     /// Since when every heartbeat has reported these.
     devices: BTreeMap<DeviceId, ClockReading>,
     gateways: BTreeMap<GatewayId, ClockReading>,
+    /// Since when every heartbeat has shown that the node does not follow.
+    behind_since: Option<ClockReading>,
 }
 
 impl Voice {
     fn unheard(now: ClockReading) -> Voice {
-        Voice { at: now, last: None, devices: BTreeMap::new(), gateways: BTreeMap::new() }
+        Voice { at: now, last: None, devices: BTreeMap::new(), gateways: BTreeMap::new(), behind_since: None }
     }
 }
 
@@ -42,12 +44,13 @@ impl Heard {
     }
 
     /// Strangers are not noted: what is kept here is bounded by what is registered.
-    pub(super) fn note(&mut self, facts: &Facts, heartbeat: Heartbeat, now: ClockReading) {
+    pub(super) fn note(&mut self, facts: &Facts, heartbeat: Heartbeat, is_behind: bool, now: ClockReading) {
         if !facts.nodes.contains_key(&heartbeat.node) {
             return;
         }
         let voice = self.nodes.entry(heartbeat.node).or_insert_with(|| Voice::unheard(now));
         voice.at = now;
+        voice.behind_since = voice.behind_since.or(Some(now)).filter(|_| is_behind);
         keep_since(&mut voice.devices, heartbeat.unreachable_devices.iter().copied(), now);
         keep_since(&mut voice.gateways, heartbeat.unreachable_gateways.iter().copied(), now);
         if let Some(gateway) = heartbeat.gateway
@@ -63,7 +66,8 @@ impl Heard {
         let later = |at: &mut ClockReading| at.nanos = (at.nanos + ms * NANOS_PER_MS).min(now.nanos);
         for voice in self.nodes.values_mut() {
             later(&mut voice.at);
-            voice.devices.values_mut().chain(voice.gateways.values_mut()).for_each(later);
+            let reports = voice.devices.values_mut().chain(voice.gateways.values_mut());
+            reports.chain(&mut voice.behind_since).for_each(later);
         }
         self.gateways.values_mut().for_each(later);
     }
@@ -80,6 +84,12 @@ impl Heard {
 
     pub(super) fn is_gateway_heard(&self, gateway: GatewayId, now: ClockReading) -> bool {
         self.gateways.get(&gateway).is_some_and(|at| elapsed_ms(*at, now) < SILENCE_MS)
+    }
+
+    /// Whether a node has not followed for so long that nobody waits for it any more.
+    pub(super) fn is_stuck(&self, node: NodeId, now: ClockReading) -> bool {
+        let behind_since = self.nodes.get(&node).and_then(|voice| voice.behind_since);
+        behind_since.is_some_and(|since| elapsed_ms(since, now) >= STUCK_MS)
     }
 
     /// What a node said last; none if it has been silent.

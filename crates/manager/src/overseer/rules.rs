@@ -58,9 +58,14 @@ pub(super) fn staying(watch: &Watch) -> impl Iterator<Item = GatewayId> + '_ {
     cell.view_members().iter().copied().filter(|gateway| !cell.removing.contains(gateway))
 }
 
-/// Those of them that were heard of.
+/// Those of them that were heard of, and whose nodes follow.
 pub(super) fn live_members(watch: &Watch, now: ClockReading) -> BTreeSet<GatewayId> {
-    staying(watch).filter(|gateway| watch.heard.is_gateway_heard(*gateway, now)).collect()
+    staying(watch).filter(|gateway| watch.heard.is_gateway_heard(*gateway, now) && !is_stuck(watch, *gateway, now)).collect()
+}
+
+/// Whether a gateway's node has not applied for long what the manager decided.
+fn is_stuck(watch: &Watch, gateway: GatewayId, now: ClockReading) -> bool {
+    watch.facts.cell.members.get(&gateway).is_some_and(|member| watch.heard.is_stuck(member.node, now))
 }
 
 /// What a gateway said last, if it was heard of.
@@ -75,13 +80,17 @@ fn all_leases_ended(watch: &Watch, leaving: impl Iterator<Item = GatewayId>, now
     watch.leases.as_ref().is_none_or(|leases| leases.all_ended_at(waited_for, now).is_none())
 }
 
-/// Who is silent leaves; else the one with the most links to others that don't carry; else one that can't reach devices that the
+/// Who is silent leaves; else who does not follow; else the one with the most links to others that don't carry; else one that can't reach devices that the
 /// others do. Somebody who lives stays.
 fn begin_removal(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let live = live_members(watch, now);
-    let silent: BTreeSet<GatewayId> = staying(watch).filter(|gateway| !live.contains(gateway)).collect();
+    let gone = staying(watch).filter(|gateway| !live.contains(gateway));
+    let (stuck, silent): (BTreeSet<_>, BTreeSet<_>) = gone.partition(|gateway| watch.heard.is_gateway_heard(*gateway, now));
     if !silent.is_empty() {
         return Some((begin(watch, silent.clone()), Reason::Silent(silent)));
+    }
+    if !stuck.is_empty() {
+        return Some((begin(watch, stuck.clone()), Reason::Stuck(stuck)));
     }
     if live.len() < 2 {
         return None;
@@ -281,7 +290,10 @@ fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     if !is_settled(watch, now) || cell.is_full() {
         return None;
     }
-    let is_loadable = |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.is_loadable);
+    // Everybody would wait for one that does not install the view.
+    let follows = |heartbeat: &Heartbeat| !watch.is_behind(heartbeat, now);
+    let is_loadable =
+        |gateway| last_of(watch, gateway, now).is_some_and(|heartbeat| heartbeat.is_loadable && follows(heartbeat));
     let may_join = |gateway, node| {
         let is_waiting = watch.gateway_backoffs.is_waiting(&node, now);
         !is_waiting && is_reached_by_all(watch, gateway, now) && !reach::would_be_one_sided(watch, gateway, now)
@@ -292,12 +304,13 @@ fn join(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     Some((install(watch, members, devices(watch, true, now)?), Reason::Joins(gateway)))
 }
 
-/// The learner that would recover everything: the least one that lives.
+/// The learner that would recover everything: the least one that lives and follows.
 fn founder(watch: &Watch, now: ClockReading) -> Option<GatewayId> {
-    watch.facts.cell.learners().map(|(gateway, _)| gateway).find(|gateway| last_of(watch, *gateway, now).is_some())
+    let lives = |gateway: &GatewayId| last_of(watch, *gateway, now).is_some_and(|heartbeat| !watch.is_behind(heartbeat, now));
+    watch.facts.cell.learners().map(|(gateway, _)| gateway).find(lives)
 }
 
-/// Nobody of the view lives: a learner begins anew with all devices, or with those that are well after a while. First it is made sure that
+/// Nobody of the view lives and follows: a learner begins anew with all devices, or with those that are well after a while. First it is made sure that
 /// nobody's lease is renewed, should somebody come back.
 fn found(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let cell = &watch.facts.cell;

@@ -5,5 +5,6 @@ mod reach;
 mod rules;
 mod scene;
 mod simulation;
+mod stuck;
 mod wire;
 mod world;

@@ -2,7 +2,7 @@
 
 use env::Env;
 
-use super::super::BACKOFF_FORGOTTEN_MS;
+use super::super::{BACKOFF_FORGOTTEN_MS, BEHIND_MS, STUCK_MS};
 use super::world::{Twin, World};
 
 /// Runs of the same test with `TRILITH_SOAK=1`.
@@ -32,7 +32,7 @@ fn with_runtime<T>(run: impl FnOnce() -> T) -> T {
 fn leases_hold_and_everybody_comes_back() {
     with_runtime(|| {
         let (mut views, mut foundings) = (0, 0);
-        for seed in 0..seeds(40) {
+        for seed in 0..seeds(48) {
             let mut world = world(seed, Twin::Sound);
             world.run(WILD_MS).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
             (views, foundings) = (views + world.views_seen, foundings + world.foundings_seen);
@@ -57,6 +57,8 @@ fn leases_hold_and_everybody_comes_back() {
 const CUT_LINK_MS: u64 = 3_500;
 /// And from when the link is whole again until all are members.
 const HEALED_LINK_MS: u64 = 5_000;
+/// What the manager decided is not applied somewhere for so long until the view goes on without it: clocks drift by a tenth.
+const LEFT_BEHIND_MS: u64 = (BEHIND_MS + STUCK_MS) * 11 / 10 + 3_000;
 
 /// A link between two nodes is cut for a while that is shorter or longer than every wait. One of them leaves, once, and comes back at once when it
 /// is healed: not while it is cut, to stop everybody again.
@@ -81,6 +83,27 @@ fn a_cut_link_costs_one_change_and_is_over_when_it_is_healed() {
                 // Long enough for what happened to be forgotten.
                 world.run(BACKOFF_FORGOTTEN_MS + 10_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
             }
+        }
+    });
+}
+
+/// A node applies nothing more and speaks, for longer than every wait: its gateway leaves, once, and its device stays. It comes back when it follows again.
+#[test]
+fn a_node_that_does_not_follow_costs_one_change_and_comes_back_when_it_does() {
+    with_runtime(|| {
+        for seed in 0..seeds(12) {
+            let mut world = World::new(Env::simulated(seed), Twin::Sound, 3 + (seed % 3) as usize);
+            world.calm_down();
+            let count = world.run_until_well(60_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            let before = world.views_seen;
+            world.set_stuck(1, true);
+            world.decide_something();
+            world.run(LEFT_BEHIND_MS).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            assert_eq!((world.members(), world.devices()), (count - 1, count), "seed {seed}");
+            world.run(60_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            assert_eq!(world.views_seen, before + 1, "seed {seed}");
+            world.set_stuck(1, false);
+            world.run_until_well(HEALED_LINK_MS).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         }
     });
 }

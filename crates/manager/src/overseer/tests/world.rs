@@ -13,7 +13,7 @@ use types::{CellId, DeviceId, DeviceUuid, GatewayId, Generation, NodeId, NodeIde
 use super::super::{Answer, DeviceReport, Facts, HEARTBEAT_INTERVAL_MS, Heartbeat, Input, Output, Overseer};
 use crate::record::CellRecord;
 use crate::tests::nodes;
-use crate::{AddDevice, Command, CommandIndex, CreateCell, PlaceDevice, RegisterNode, Snapshot, apply};
+use crate::{AddDevice, Command, CommandIndex, CreateCell, PlaceDevice, RegisterNode, SetConfig, Snapshot, apply};
 
 pub(super) const CELL: CellId = CellId(0);
 const STEP_MS: u64 = 10;
@@ -76,6 +76,9 @@ struct Node {
     is_up: bool,
     is_cut_off: bool,
     device_failed: bool,
+    /// It applies nothing of what the manager decides, and speaks.
+    is_stuck: bool,
+    applied: CommandIndex,
     process: Option<Process>,
     /// A former process that nobody stopped.
     former: Option<Process>,
@@ -158,6 +161,8 @@ impl World {
                 is_up: true,
                 is_cut_off: false,
                 device_failed: false,
+                is_stuck: false,
+                applied: CommandIndex(0),
                 process: None,
                 former: None,
                 is_registering: false,
@@ -264,12 +269,25 @@ impl World {
         self.cuts.clear();
         for node in &mut self.nodes {
             (node.is_up, node.is_cut_off, node.device_failed, node.former) = (true, false, false, None);
+            node.is_stuck = false;
         }
     }
 
     /// Two nodes do not reach each other any more, but for that all is calm; or they do again.
     pub(super) fn cut(&mut self, one: usize, other: usize) {
         self.cuts.insert((one.min(other), one.max(other)));
+    }
+
+    /// A node follows the manager no more, but for that all is calm; or it does again.
+    pub(super) fn set_stuck(&mut self, node: usize, is_stuck: bool) {
+        self.nodes[node].is_stuck = is_stuck;
+    }
+
+    /// The manager decides something that changes nothing of the cell.
+    pub(super) fn decide_something(&mut self) {
+        let index = CommandIndex(self.state.applied().0 + 1);
+        let command = SetConfig { key: "key".to_owned(), value: Some(index.0.to_string()) }.into();
+        assert!(apply(index, &command, &mut self.state), "{command:?}");
     }
 
     pub(super) fn heal(&mut self) {
@@ -280,12 +298,16 @@ impl World {
         self.cell().view_members().len()
     }
 
+    /// Devices that are written to.
+    pub(super) fn devices(&self) -> usize {
+        self.cell().installed.as_ref().map_or(0, |installed| installed.table.devices().len())
+    }
+
     /// What is missing for all to be well again.
     pub(super) fn unwell(&self) -> Option<String> {
         let cell = self.cell();
-        let installed = cell.installed.as_ref();
         let everybody = cell.view_members().len() == self.nodes.len();
-        let everything = installed.is_some_and(|installed| installed.table.devices().len() == self.nodes.len());
+        let everything = self.devices() == self.nodes.len();
         let is_quiet = cell.undecided.is_empty() && cell.removing.is_empty() && !cell.is_founding();
         let all_lead = self.nodes.iter().all(|node| {
             let lease = node.process.as_ref().and_then(|process| process.lease);
@@ -311,6 +333,8 @@ impl World {
             12..15 => drop(self.cuts.pop_first()),
             15 => self.nodes[node].device_failed = true,
             16..20 => self.nodes[node].device_failed = false,
+            22 => self.nodes[node].is_stuck = true,
+            23..25 => self.nodes[node].is_stuck = false,
             20 => self.change_leader(),
             21 => (0..self.nodes.len()).for_each(|node| self.stop(node)),
             _ => {}
@@ -341,7 +365,10 @@ impl World {
         // Rule 9. It may answer until its lease ends.
         let may_answer = |process: &Process| process.lease.is_some_and(|lease| lease.permits(lease.view(), now));
         self.nodes[at].process.take_if(|process| process.asks_again && !may_answer(process));
-        if self.nodes[at].process.is_none() && !self.nodes[at].is_registering {
+        if !self.nodes[at].is_stuck {
+            self.nodes[at].applied = self.state.applied();
+        }
+        if self.nodes[at].process.is_none() && !self.nodes[at].is_registering && !self.nodes[at].is_stuck {
             self.nodes[at].is_registering = true;
             let command = nodes::register(CELL, self.nodes[at].id).into();
             self.messages.push((self.now_ms + 20, Message::Command { command, registers: Some(at) }));
@@ -392,7 +419,7 @@ impl World {
             failed_devices: if node.device_failed { [node.device].into() } else { BTreeSet::new() },
             devices: vec![DeviceReport { device: node.device, total_bytes: 2, free_bytes: 1 }],
             fences: node.fences,
-            applied: u64::MAX,
+            applied: node.applied.0,
             leaves: false,
             wall_clock_ms: 0,
         }
@@ -434,6 +461,7 @@ impl World {
     /// Hands something to the leader, and sends its proposals on their way.
     fn lead(&mut self, input: Input) -> Vec<Output> {
         let now = self.leader.clock.read(self.now_ms);
+        self.leader.overseer.follow(self.state.applied(), now);
         let outputs = self.leader.overseer.step(input, now);
         for output in &outputs {
             if let Output::Propose { proposal, .. } = output {
@@ -457,7 +485,7 @@ impl World {
     fn take_record(&mut self, to: usize, gateway: Option<GatewayId>) {
         let record = CellRecord::clone(self.cell());
         let (now_ms, node) = (self.now_ms, &mut self.nodes[to]);
-        if !node.is_up {
+        if !node.is_up || node.is_stuck {
             return;
         }
         node.fences = record.view_number();
