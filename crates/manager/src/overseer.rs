@@ -167,7 +167,7 @@ impl From<Proposal> for Command {
 pub enum Reason {
     #[error("gateways {0:?} were not heard of for {SILENCE_MS} ms")]
     Silent(BTreeSet<GatewayId>),
-    #[error("the nodes of gateways {0:?} have not applied for {ms} ms what the manager decided: their logs have no room, their disks hang, or they are cut off", ms = BEHIND_MS + STUCK_MS)]
+    #[error("the nodes of gateways {0:?} have not applied for {ms} ms what the manager decided: their logs have no room, or they are cut off from its leader", ms = BEHIND_MS + STUCK_MS)]
     Stuck(BTreeSet<GatewayId>),
     #[error("gateway {0} and other members can't reach each other")]
     Unreachable(GatewayId),
