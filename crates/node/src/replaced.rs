@@ -27,11 +27,35 @@ impl Inner {
             let replaced = self.replaced();
             pause = if replaced.is_empty() { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
             for device in replaced {
+                if self.is_taken_back(device).await {
+                    continue;
+                }
                 if let Err(reason) = self.forget_device(device, false).await {
                     tracing::warn!(device = device.0, reason, "a device that was replaced is not forgotten yet");
                 }
             }
         }
+    }
+
+    /// Whether a node serves a device that was replaced: it is used again. A start takes back what it finds replaced; but where the disk was carried to
+    /// another node, and both start at once, that one may have looked before the one that it came from noted that another disk is in its place.
+    async fn is_taken_back(&self, device: DeviceId) -> bool {
+        let is_replaced = || {
+            let state = self.manager.snapshot();
+            state.device(device).is_some_and(|record| record.state == DeviceState::Replaced)
+        };
+        // Looked at again, for to ask may take long: a person may give it up meanwhile.
+        if !is_replaced() || self.is_served(device).await != Some(true) || !is_replaced() {
+            return false;
+        }
+        env::mark("node: a device that was replaced is served, and used again");
+        match self.manager.set_device_state(device, DeviceState::Active).await {
+            Ok(_) => tracing::info!(device = device.0, "a device that had been replaced is back"),
+            Err(error) => {
+                tracing::warn!(device = device.0, %error, "a device that had been replaced is back, and not used yet")
+            }
+        }
+        true
     }
 
     /// What is for this node to forget. Also devices whose forgetting was begun and not ended: it makes them failed first.

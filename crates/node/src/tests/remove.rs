@@ -204,6 +204,19 @@ fn a_replaced_device_of_a_node_without_a_gateway_is_forgotten() {
     });
 }
 
+/// The disk was carried to another node, which had opened it before the node that it came from noted that another one is in its place.
+#[test]
+fn a_replaced_device_that_is_served_is_used_again() {
+    simulate(async {
+        let cluster = Cluster::start(49).await;
+        let manager = cluster.machines[1].node.as_ref().unwrap().manager().clone();
+        manager.set_device_state(DeviceId(2), DeviceState::Replaced).await.unwrap();
+        cluster.env.sleep(Duration::from_secs(10)).await;
+        assert_eq!(manager.snapshot().device(DeviceId(2)).unwrap().state, DeviceState::Active);
+        cluster.all_serve().await;
+    });
+}
+
 /// Its forgetting was begun, and the node that did it ended.
 #[test]
 fn a_device_that_is_half_forgotten_is_forgotten() {
