@@ -138,13 +138,13 @@ fn opening(state: &Snapshot, able: &[NodeId], hosting: &[NodeId], heard: &Heard)
     (!members.is_empty()).then(|| Change::Open { expected_next: state.next_shard(), members, hosts })
 }
 
-/// Nodes that are gone are replaced, and places that are free are filled, with nodes that were heard of: one that is named is there to stay.
+/// Nodes that are gone are replaced, and places that are free are filled, with nodes that were heard of: one that is named is there to stay. Of members one that is away may be the last.
 fn changes_of(state: &Snapshot, shard: &ShardRecord, able: &[NodeId], hosting: &[NodeId], heard: &Heard) -> Vec<Change> {
     let stay =
         |nodes: &[NodeId]| -> Vec<NodeId> { nodes.iter().filter(|node| state.node(**node).is_some()).copied().collect() };
     let members = match (&shard.members[..], &stay(&shard.members)[..]) {
         ([_], [alone]) => joined(*alone, able, heard, state),
-        (_, stay) => fill(stay.to_vec(), &heard.among(able), UNIT_MEMBERS, state),
+        (_, stay) => completed(stay, able, heard, state),
     };
     let hosts = fill(stay(&shard.hosts), &heard.among(hosting), SHARD_HOSTS, state);
     let mut changes = Vec::new();
@@ -165,6 +165,14 @@ fn joined(alone: NodeId, able: &[NodeId], heard: &Heard, state: &Snapshot) -> Ve
     // Whoever is named stays: those that are there shall have said so.
     let may_join = others + 1 == UNIT_MEMBERS || others > 0 && heard.is_all;
     if all.len() == UNIT_MEMBERS && may_join { all } else { vec![alone] }
+}
+
+/// The members of a unit that has lost some: those that stay, and others that are there. If these are one fewer than they should be, and everybody has had the time to be heard, one that is away
+/// is named as well: the two would need each other until another is there, and for ever if one of them died by then. Its vote is not needed meanwhile.
+fn completed(stay: &[NodeId], able: &[NodeId], heard: &Heard, state: &Snapshot) -> Vec<NodeId> {
+    let members = fill(stay.to_vec(), &heard.among(able), UNIT_MEMBERS, state);
+    let lacks_one = members.len() + 1 == UNIT_MEMBERS;
+    if lacks_one && heard.is_all { fill(members, able, UNIT_MEMBERS, state) } else { members }
 }
 
 /// Nodes with devices for chunks: this one first, then those that keep fewer units, and at last those that may be away: most founders of a unit have to be there.

@@ -121,9 +121,9 @@ async fn no_unit_begins_alone_for_a_report_that_was_lost() {
     assert_eq!([&[][..], &[2], &[2, 3], &[2, 3, 4]].map(founded), [0, 0, 1, 1]);
 }
 
-/// One that was named was never replaced.
+/// One that was named was never replaced. But two members need each other, for ever if one of them dies before a third is named: that one may be away.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_are_not_heard_replace_nobody() {
+async fn nodes_that_are_not_heard_replace_nobody_but_make_three_members_of_two() {
     let manager = manager_of_four(8).await;
     let members = ids([1, 2, 3]);
     manager.open_shard(manager.snapshot().next_shard(), 100, members.clone(), members).await.expect("it opens");
@@ -137,8 +137,9 @@ async fn nodes_that_are_not_heard_replace_nobody() {
         };
         changes(&manager.snapshot(), NodeId(1), &heard(nodes, is_all)).iter().map(of).collect::<Vec<_>>()
     };
+    assert_eq!(named(&[1, 2], false), [ids([1, 2]), ids([1, 2])]);
+    assert_eq!(named(&[1, 2], true), [ids([1, 2, 4]), ids([1, 2])]);
     for is_all in [false, true] {
-        assert_eq!(named(&[1, 2], is_all), [ids([1, 2]), ids([1, 2])]);
         assert_eq!(named(&[1, 4], is_all), [ids([1, 2, 4]), ids([1, 2, 4])]);
     }
 }

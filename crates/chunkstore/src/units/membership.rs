@@ -59,43 +59,80 @@ async fn change_members<S: StateMachine>(
         group.remove_learners(&unwanted).await?;
     }
     let voters: BTreeSet<NodeId> = status.voters.iter().flatten().copied().collect();
-    let new = wanted.iter().filter(|(node, _)| !voters.contains(node));
-    if voters.iter().all(|node| wanted.contains_key(node)) {
-        let (away, there) = new.partition(|(node, _)| silent.contains(node));
-        return grow(group, voters, there, away).await;
+    let stay: BTreeSet<NodeId> = voters.iter().copied().filter(|node| wanted.contains_key(node)).collect();
+    let (next, failure) = next_voters(group, wanted, &voters, &stay, silent).await?;
+    // Who leaves keeps its vote until all others have theirs.
+    let is_whole = next.len() == wanted.len();
+    let changes = next != voters && (is_whole || stay == voters);
+    if changes {
+        group.set_voters(&next).await?;
     }
-    for (node, address) in new {
-        group.add_learner(*node, address).await?;
-    }
-    group.set_voters(&wanted.keys().copied().collect()).await?;
-    Ok(true)
+    failure.filter(|_| !is_whole).map_or(Ok(changes), Err)
 }
 
-/// Takes in those that are there. One that is away makes an odd number of an even one: no decision needs more votes for that, and when it is back it stands in for any of the
-/// others. Two could not take it in when one of them has died meanwhile.
-async fn grow<S: StateMachine>(
+/// Those who stay, and those who have caught up; and why others have not. One that is away or does not catch up makes an odd number of an even one: no decision needs more votes for
+/// that, and when it is back it stands in for any of the others. Two could not take it in when one of them has died meanwhile.
+async fn next_voters<S: StateMachine>(
     group: &Group<S>,
-    before: BTreeSet<NodeId>,
-    there: Vec<(&NodeId, &String)>,
-    away: Vec<(&NodeId, &String)>,
-) -> Result<bool, MemberError> {
-    let mut voters = before.clone();
-    let mut failure = None;
-    for (node, address) in there {
-        match group.add_learner(*node, address).await {
-            Ok(()) => _ = voters.insert(*node),
-            Err(error) => failure = Some(error),
+    wanted: &BTreeMap<NodeId, String>,
+    voters: &BTreeSet<NodeId>,
+    stay: &BTreeSet<NodeId>,
+    silent: &BTreeSet<NodeId>,
+) -> Result<(BTreeSet<NodeId>, Option<MemberError>), MemberError> {
+    let new = wanted.keys().copied().filter(|node| !voters.contains(node));
+    let (away, there): (Vec<NodeId>, Vec<NodeId>) = new.partition(|node| silent.contains(node));
+    let mut waited = Waited::default();
+    waited.wait_for(group, wanted, there).await;
+    if !waited.behind.is_empty() {
+        // That took a while: nothing could be decided any more if one that has a vote now had gone meanwhile.
+        let caught_up = std::mem::take(&mut waited.caught_up);
+        waited.wait_for(group, wanted, caught_up).await;
+    }
+    let Waited { caught_up, behind, failure } = waited;
+    let mut next: BTreeSet<NodeId> = stay.iter().copied().chain(caught_up).collect();
+    let odd_one = behind.into_iter().chain(away).next().filter(|_| !next.is_empty() && next.len().is_multiple_of(2));
+    let Some(odd_one) = odd_one else { return Ok((next, failure)) };
+    if stay != voters {
+        // Who leaves may have stood in for one of these; the odd one does not yet.
+        let mut waited = Waited::default();
+        waited.wait_for(group, wanted, stay.iter().copied()).await;
+        if waited.failure.is_some() {
+            return Ok((next, waited.failure));
         }
     }
-    if let Some((node, address)) = away.first().filter(|_| voters.len().is_multiple_of(2)) {
-        env::mark("chunks: a unit took in a member that is away");
-        group.add_absent_learner(**node, address).await?;
-        voters.insert(**node);
+    env::mark("chunks: a unit took in a member that is away");
+    group.add_absent_learner(odd_one, &wanted[&odd_one]).await?;
+    next.insert(odd_one);
+    Ok((next, failure))
+}
+
+/// Members that were waited for.
+#[derive(Default)]
+struct Waited {
+    caught_up: Vec<NodeId>,
+    behind: Vec<NodeId>,
+    /// Why one of these has not caught up.
+    failure: Option<MemberError>,
+}
+
+impl Waited {
+    /// One after the other; those that are not members are from now on, without a vote.
+    async fn wait_for<S: StateMachine>(
+        &mut self,
+        group: &Group<S>,
+        wanted: &BTreeMap<NodeId, String>,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) {
+        for node in nodes {
+            match group.add_learner(node, &wanted[&node]).await {
+                Ok(()) => self.caught_up.push(node),
+                Err(error) => {
+                    self.behind.push(node);
+                    self.failure = Some(error);
+                }
+            }
+        }
     }
-    if voters != before {
-        group.set_voters(&voters).await?;
-    }
-    failure.map_or(Ok(voters != before), Err)
 }
 
 /// Whether these have the votes, all of them, and there is nobody else.
@@ -201,21 +238,89 @@ pub(super) mod tests {
         assert!(can_write(&env, &[&group, &of_third], 2).await, "the third one does as well");
     }
 
-    /// Nobody came in while one that was named had gone again: all were waited for.
+    /// Nobody came in while one that was named had gone again: all were waited for. Then those who came needed each other, for ever if one died.
     #[tokio::test(start_paused = true)]
-    async fn one_that_does_not_catch_up_keeps_no_other_out() {
+    async fn one_that_does_not_catch_up_keeps_no_other_out_and_stands_in_for_one_that_dies_later() {
         let env = Env::simulated(72);
         let transport = SimulatedTransport::new(&env);
         let (_first, group) = run(&env, &transport, 1).await;
-        let (_third, _of_third) = run(&env, &transport, 3).await;
+        let (third, of_third) = run(&env, &transport, 3).await;
         group.initialize(&members(&[1])).await.expect("it is new");
         assert!(can_write(&env, &[&group], 0).await);
         let wanted = members(&[1, 2, 3]);
         let nobody = BTreeSet::new();
-        let changed = change_members(&group, &wanted, &nobody).await;
-        assert!(matches!(changed, Err(MemberError::Unknown { .. })), "{changed:?}");
-        assert_eq!(group.status().voters, [[1, 3].map(NodeId).into()]);
-        assert_eq!(change_members(&group, &wanted, &[NodeId(2)].into()).await, Ok(true));
+        assert_eq!(change_members(&group, &wanted, &nobody).await, Ok(true));
         assert!(are_members(&group.status(), &wanted), "{:?}", group.status());
+        assert!(can_write(&env, &[&group], 1).await, "two are enough");
+        drop(of_third);
+        transport.unplug(NodeId(3));
+        third.shut_down().await;
+        let (_second, of_second) = run(&env, &transport, 2).await;
+        assert!(can_write(&env, &[&group, &of_second], 2).await, "the second one does as well");
+    }
+
+    /// The group would have had one voter that is there, and one that is not.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_does_not_catch_up_gets_no_vote_beside_one() {
+        let env = Env::simulated(73);
+        let transport = SimulatedTransport::new(&env);
+        let (_first, group) = run(&env, &transport, 1).await;
+        group.initialize(&members(&[1])).await.expect("it is new");
+        assert!(can_write(&env, &[&group], 0).await);
+        let changed = change_members(&group, &members(&[1, 2, 3]), &BTreeSet::new()).await;
+        assert!(matches!(changed, Err(MemberError::Unknown { .. })), "{changed:?}");
+        assert_eq!(group.status().voters, [[NodeId(1)].into()]);
+        assert!(can_write(&env, &[&group], 1).await);
+    }
+
+    /// A group of three whose nodes run, and whose first one leads.
+    async fn of_three(env: &Env, transport: &SimulatedTransport) -> Vec<(Node, Group<UnitMachine>)> {
+        let mut nodes = Vec::new();
+        for id in 1..=3 {
+            nodes.push(run(env, transport, id).await);
+        }
+        nodes[0].1.initialize(&members(&[1])).await.expect("it is new");
+        assert!(can_write(env, &[&nodes[0].1], 0).await);
+        assert_eq!(change_members(&nodes[0].1, &members(&[1, 2, 3]), &BTreeSet::new()).await, Ok(true));
+        nodes
+    }
+
+    async fn stop(transport: &SimulatedTransport, (node, group): (Node, Group<UnitMachine>)) {
+        drop(group);
+        transport.unplug(node.id());
+        node.shut_down().await;
+    }
+
+    /// The two that were left needed each other until a third one was there, and for ever if one had died by then.
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_is_replaced_by_one_that_is_away() {
+        for is_named_silent in [true, false] {
+            let env = Env::simulated(74);
+            let transport = SimulatedTransport::new(&env);
+            let mut nodes = of_three(&env, &transport).await;
+            stop(&transport, nodes.pop().expect("a third one")).await;
+            let wanted = members(&[1, 2, 4]);
+            let silent = if is_named_silent { [NodeId(4)].into() } else { BTreeSet::new() };
+            assert_eq!(change_members(&nodes[0].1, &wanted, &silent).await, Ok(true));
+            assert!(are_members(&nodes[0].1.status(), &wanted), "{:?}", nodes[0].1.status());
+            assert!(can_write(&env, &[&nodes[0].1], 1).await, "two are enough");
+            stop(&transport, nodes.pop().expect("a second one")).await;
+            let (_fourth, of_fourth) = run(&env, &transport, 4).await;
+            assert!(can_write(&env, &[&nodes[0].1, &of_fourth], 2).await, "the fourth one does as well");
+        }
+    }
+
+    /// The one that was to leave stood in for another one that was away: without it nothing could have been decided, not even that.
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_stays_while_one_that_stays_is_away() {
+        let env = Env::simulated(75);
+        let transport = SimulatedTransport::new(&env);
+        let mut nodes = of_three(&env, &transport).await;
+        stop(&transport, nodes.remove(1)).await;
+        let (wanted, silent) = (members(&[1, 2, 4]), [NodeId(2), NodeId(4)].into());
+        let changed = change_members(&nodes[0].1, &wanted, &silent).await;
+        assert!(matches!(changed, Err(MemberError::Unknown { .. })), "{changed:?}");
+        assert_eq!(nodes[0].1.status().voters, [[1, 2, 3].map(NodeId).into()]);
+        assert!(can_write(&env, &[&nodes[0].1], 1).await);
     }
 }
