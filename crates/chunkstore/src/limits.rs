@@ -188,6 +188,11 @@ pub const OPEN_LOOK: Duration = Duration::from_secs(10);
 /// A shard whose unit has not answered for so long takes no more chunks: the next one is opened. Twice as long for each that follows it.
 pub const OPEN_SILENCE: Duration = Duration::from_secs(60);
 pub const MAX_OPEN_SILENCE: Duration = Duration::from_secs(3_600);
+/// A unit that has had no room in a consensus log for registrations for so long has its shard closed: the next one is opened. Twice as long for each that its node closes then.
+pub const CROWDED_PATIENCE: Duration = Duration::from_secs(60);
+pub const MAX_CROWDED_PATIENCE: Duration = Duration::from_secs(3_600);
+/// Bytes of a registration in the log, at most.
+pub const REGISTRATION_BYTES: usize = 128;
 /// Hot copies of one report.
 pub const MAX_HOT: usize = 64;
 /// How often the monitor compares the nodes' heat.

@@ -110,6 +110,11 @@ impl<S: StateMachine> Group<S> {
         Ok((position, reply))
     }
 
+    /// Whether a command of so many bytes that makes the state longer would be taken now, as far as room in logs goes: this node's, and those of the other voters where this one leads.
+    pub fn takes_growth(&self, bytes: usize) -> bool {
+        self.node.inner.claim(&self.core, RECORD_OVERHEAD_BYTES + bytes, Purpose::Growth).is_some()
+    }
+
     /// Reads the state as of now or later: linearizable with all proposals. Only at the leader.
     pub async fn read<T>(&self, mode: ReadMode, look: impl FnOnce(&S) -> T) -> Result<T, ReadError> {
         self.core.wait_for_read(mode == ReadMode::Lease).await?;

@@ -256,13 +256,11 @@ impl Inner {
         claim
     }
 
-    /// Whether a group that this node leads has a member whose log has no room for a longer state. That one would have to take what was taken here,
-    /// until it took nothing any more, what makes states shorter neither.
+    /// Whether a group that this node leads has a voter whose log has no room for a longer state. That one would have to take what was taken here,
+    /// until it took nothing any more, what makes states shorter neither. Who has no vote takes nothing that it has no room for.
     fn is_crowded_elsewhere(&self, core: &Core) -> bool {
         let crowded = self.links.crowded();
-        !crowded.is_empty()
-            && core.is_leader()
-            && core.status().membership.members.iter().any(|(member, _)| crowded.contains(member))
+        core.is_leader() && crowded.iter().any(|node| core.has_vote(*node))
     }
 
     /// Once a tick, all groups that are led here say so, in one message for each peer.

@@ -98,6 +98,13 @@ pub(crate) struct Membership {
     pub(crate) members: Vec<(NodeId, String)>,
 }
 
+impl Membership {
+    /// Whether a node is a voter, of any of the sets.
+    pub(crate) fn has_vote(&self, node: NodeId) -> bool {
+        self.voters.iter().flatten().any(|voter| *voter == node)
+    }
+}
+
 /// What a snapshot covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SnapshotSummary {

@@ -5,6 +5,7 @@ mod auditing;
 mod compaction;
 mod condemning;
 pub mod contents;
+pub mod crowding;
 pub mod errands;
 #[cfg(test)]
 pub mod fixture;
@@ -36,6 +37,7 @@ use auditing::Auditing;
 use compaction::Compaction;
 use condemning::Condemning;
 use contents::Contents;
+use crowding::Crowding;
 use errands::{Errands, Share};
 use growing::Growing;
 use healing::Looked;
@@ -71,6 +73,7 @@ pub struct Leading {
     looked_for_idle: Option<Instant>,
     compaction: Compaction,
     condemning: Condemning,
+    pub crowding: Crowding,
     /// Of rows in pages.
     pub sweep: Sweep,
 }
@@ -139,6 +142,7 @@ impl Leading {
             looked_for_idle: None,
             compaction: Compaction::default(),
             condemning: Condemning::default(),
+            crowding: Crowding::default(),
             sweep: Sweep::default(),
         }
     }

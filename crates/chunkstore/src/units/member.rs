@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use consensus::{Group, ReadMode, Term};
-use env::Env;
+use env::{Env, Instant};
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::{ChunkId, ShardId};
 use format::chunk_update::Stream;
@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::NodeId;
 
 use super::leading::contents::ContentRoom;
+use super::leading::crowding::CrowdedPatience;
 use super::leading::errands::{ErrandKey, Share};
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
@@ -31,7 +32,7 @@ use super::machine::UnitMachine;
 use super::pages::PageWork;
 use crate::asking::ask_block;
 use crate::leader::{Errand, Host, Leader, MoveStep, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_BEGINNING, MAX_PROPOSALS};
+use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_BEGINNING, MAX_PROPOSALS, REGISTRATION_BYTES};
 use crate::maintenance::{MaintenanceUnit, PageRef};
 use crate::message::ToNode;
 use crate::placement::PlacerChoice;
@@ -53,11 +54,17 @@ pub struct Shares {
     beginning: Turn,
     /// For contents of relocations in memory.
     contents: Arc<ContentRoom>,
+    /// With shards that take nothing.
+    crowded_patience: Arc<Mutex<CrowdedPatience>>,
 }
 
 impl Default for Shares {
     fn default() -> Shares {
-        Shares { beginning: Arc::new(Semaphore::new(MAX_BEGINNING)), contents: Arc::default() }
+        Shares {
+            beginning: Arc::new(Semaphore::new(MAX_BEGINNING)),
+            contents: Arc::default(),
+            crowded_patience: Arc::default(),
+        }
     }
 }
 
@@ -87,6 +94,7 @@ pub struct UnitMember {
     /// The node's: a leadership that needs pages begins when it has a permit.
     beginning: Turn,
     contents: Arc<ContentRoom>,
+    crowded_patience: Arc<Mutex<CrowdedPatience>>,
 }
 
 impl UnitMember {
@@ -119,6 +127,7 @@ impl UnitMember {
             placer: settings.placer,
             beginning: shares.beginning,
             contents: shares.contents,
+            crowded_patience: shares.crowded_patience,
         });
         env.spawn(follow(env.clone(), Arc::downgrade(&member)));
         member
@@ -258,11 +267,27 @@ impl UnitMember {
         self.carry_out(orders);
         self.mend_all(healing);
         if is_full {
-            self.close_shard();
+            self.close_shard("it is full");
         }
         if is_stock_new {
+            self.notice_crowding(now, &state);
             self.keep_members(&state);
             self.keep_pages(is_closed, audited);
+        }
+    }
+
+    /// An open shard whose unit has had no room for registrations for long is closed. Its rows go to pages then, which makes room.
+    fn notice_crowding(self: &Arc<Self>, now: Instant, state: &Snapshot) {
+        if state.shard(self.shard.0).is_none_or(|shard| !shard.is_open) {
+            return;
+        }
+        let is_taken = self.group.takes_growth(REGISTRATION_BYTES);
+        let mut leading = self.leading.lock();
+        let Some(leading) = leading.as_mut() else { return };
+        if leading.crowding.hear(now, is_taken, &mut self.crowded_patience.lock()) {
+            env::mark("chunks: an open shard without room in a consensus log is closed");
+            tracing::warn!(shard = self.shard.0, "a member of the open shard's unit has no room for it in its consensus log");
+            self.close_shard("a consensus log has no room for it");
         }
     }
 

@@ -67,10 +67,10 @@ impl UnitMember {
         self.settle_bulks(short, released);
     }
 
-    /// Closes a shard that is full: the next one can be opened.
-    pub(super) fn close_shard(self: &Arc<Self>) {
-        self.in_turn(&self.settling, async |member| match member.manager.seal_shard(member.shard.0).await {
-            Ok(_) => tracing::info!(shard = member.shard.0, "the shard is full: registrations go to the next one"),
+    /// Closes a shard that is full, or takes nothing: the next one can be opened.
+    pub(super) fn close_shard(self: &Arc<Self>, reason: &'static str) {
+        self.in_turn(&self.settling, async move |member| match member.manager.seal_shard(member.shard.0).await {
+            Ok(_) => tracing::info!(shard = member.shard.0, reason, "the shard is closed: registrations go to the next one"),
             Err(error) => tracing::debug!(shard = member.shard.0, %error, "sealing a shard"),
         });
     }

@@ -92,6 +92,7 @@ impl SharedLog {
             let snapshot = state.snapshot().map_or(0, |snapshot| snapshot.bytes.len());
             ((state.live_bytes() + bytes) as u64, state.entry_bytes() <= entry_bytes_of_full(snapshot))
         };
+        let purpose = self.purpose_for(group.id(), purpose);
         let purpose = if purpose == Purpose::Command && has_few { Purpose::FewEntries } else { purpose };
         self.claim_needed(group.id(), bytes as u64, own, written_bytes(bytes, LONGEST_RECORD_BYTES), purpose)
     }
@@ -196,12 +197,17 @@ impl SharedLog {
         (all, self.inner.favoured.map_or(all, |_| Bounds::beside_favoured(all)))
     }
 
+    /// Nothing of the favoured group is refused first.
+    fn purpose_for(&self, group: GroupId, purpose: Purpose) -> Purpose {
+        if self.is_favoured(group) && purpose == Purpose::Growth { Purpose::Command } else { purpose }
+    }
+
     /// Whether a group may need so many bytes more, when its state may be of `longest` then.
     fn may_need(&self, group: GroupId, bytes: u64, longest: u64, purpose: Purpose) -> bool {
         let needs = &self.inner.needs;
         let (all, beside_favoured) = (needs.all.load(Ordering::Acquire), needs.beside_favoured.load(Ordering::Acquire));
         let is_favoured = self.is_favoured(group);
-        let purpose = if is_favoured && purpose == Purpose::Growth { Purpose::Command } else { purpose };
+        let purpose = self.purpose_for(group, purpose);
         let (most, most_beside_favoured) = self.most_needed(longest, purpose);
         let is_within = all + bytes <= most && (is_favoured || beside_favoured + bytes <= most_beside_favoured);
         let fits = bytes == 0 || is_within;

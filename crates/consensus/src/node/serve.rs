@@ -51,9 +51,7 @@ impl Inner {
                 let member = self.running(append.group)?;
                 self.must_write()?;
                 let bytes = entries.iter().map(Entry::bytes).sum();
-                let is_command = |entry: &Entry| matches!(entry.content, Content::Command(_));
-                // Its leader has taken them: what makes states longer stands before what makes them shorter, and comes with it.
-                let purpose = if entries.iter().any(is_command) { Purpose::Command } else { Purpose::Upkeep };
+                let purpose = self.purpose_of(&member, &entries);
                 let Some(_claim) = self.claim(&member.core, bytes, purpose) else { return Err(self.log_is_full()) };
                 member.core.take_append(append, entries).await.map(Answer::Append)
             }
@@ -105,6 +103,20 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// What entries of a leader are for. It has taken them: what makes states longer stands before what makes them shorter, and comes with it. A node without a vote
+    /// refuses both as what makes states longer: decisions don't wait for it, and its leader does not ask what room it has. One that gets a vote by these is one that has it:
+    /// the vote itself may not be decided without it.
+    fn purpose_of(&self, member: &Member, entries: &[Entry]) -> Purpose {
+        let is_command = |entry: &Entry| matches!(entry.content, Content::Command(_));
+        if !entries.iter().any(is_command) {
+            return Purpose::Upkeep;
+        }
+        let gives_vote =
+            |entry: &Entry| matches!(&entry.content, Content::Membership(membership) if membership.has_vote(self.node));
+        let has_vote = member.core.has_vote(self.node) || entries.iter().any(gives_vote);
+        if has_vote { Purpose::Command } else { Purpose::Growth }
     }
 
     fn running(&self, group: GroupId) -> Result<Member, Refused> {

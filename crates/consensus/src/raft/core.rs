@@ -142,6 +142,13 @@ impl Core {
         }
     }
 
+    /// Whether a node is a voter, of any set, as far as this one knows.
+    pub(crate) fn has_vote(&self, node: NodeId) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = openraft::async_runtime::WatchReceiver::borrow_watched(&metrics);
+        metrics.membership_config.membership().get_joint_config().iter().any(|set| set.contains(&node.0))
+    }
+
     pub(crate) async fn stop(&self) {
         // A panic of the group's task has stopped the process or is reported by everybody who asks it.
         drop(within(&self.env, self.raft.shutdown()).await);

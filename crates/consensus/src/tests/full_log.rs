@@ -145,6 +145,35 @@ async fn a_leader_with_room_takes_nothing_that_its_followers_have_none_for() {
     cluster.shut_down().await;
 }
 
+/// Caught: nothing was taken that makes a state longer, for as long as it stayed so. But nobody waits for one without a vote, and it must not be filled by what it is sent.
+#[tokio::test(start_paused = true)]
+async fn a_learner_without_room_keeps_nobody_from_growing_and_takes_nothing_that_it_has_no_room_for() {
+    let env = Env::simulated(66);
+    let mut cluster = Cluster::new(&env, 2, SEGMENTS);
+    let others: Vec<GroupId> = (2..=5).map(GroupId).collect();
+    cluster.start(NodeId(1), &[GROUP]).await.unwrap();
+    cluster.start(NodeId(2), &[&[GROUP], others.as_slice()].concat()).await.unwrap();
+    cluster.initialize(GROUP, 1).await;
+    assert_eq!(cluster.leader(GROUP).await, NodeId(1));
+    for group in others.iter().copied() {
+        cluster.group(NodeId(2), group).initialize(&BTreeMap::from([(NodeId(2), address(NodeId(2)))])).await.unwrap();
+        cluster.leader(group).await;
+    }
+    fill(&cluster, NodeId(2), &others).await;
+    let group = cluster.group(NodeId(1), GROUP).clone();
+    group.add_absent_learner(NodeId(2), &address(NodeId(2))).await.unwrap();
+    let node = cluster.host(NodeId(2)).node.clone().unwrap();
+    for _ in 0..60 {
+        group.propose(&growth()).await.unwrap();
+        env.sleep(Duration::from_millis(200)).await;
+        assert!(!node.inner.log.is_overfull());
+    }
+    assert!(cluster.group(NodeId(2), GROUP).look(|store| store.ballast.len()) < 20 * GROWTH_BYTES);
+    get_shorter(&cluster, &others, 20, 10_000).await;
+    assert_eq!(cluster.settled(GROUP).await.ballast.len(), 60 * GROWTH_BYTES);
+    cluster.shut_down().await;
+}
+
 /// Caught: the entry that a new leader begins with was refused.
 #[tokio::test(start_paused = true)]
 async fn a_log_with_more_than_groups_may_need_has_leaders_and_gets_shorter() {

@@ -2,6 +2,7 @@
 
 mod closed;
 mod contents;
+mod crowded;
 mod short;
 
 use std::collections::BTreeMap;
