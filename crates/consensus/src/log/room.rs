@@ -97,12 +97,11 @@ impl SharedLog {
         self.claim_needed(group.id(), bytes as u64, own, written_bytes(bytes, LONGEST_RECORD_BYTES), purpose)
     }
 
-    /// Room for a snapshot that a leader sends, until it is in the log: others that come meanwhile find less. It is refused as what makes a state
-    /// longer is, for a member that is behind does less harm than a node that takes nothing.
-    pub(crate) fn claim_for_sent_snapshot(&self, group: &GroupLog, bytes: usize) -> Option<SentClaim> {
+    /// Room for a snapshot that a leader sends, until it is in the log: others that come meanwhile find less.
+    pub(crate) fn claim_for_sent_snapshot(&self, group: &GroupLog, bytes: usize, purpose: Purpose) -> Option<SentClaim> {
         let more = bytes.saturating_sub(group.state().live_bytes()) as u64;
         let written = written_bytes(bytes, SNAPSHOT_PIECE_BYTES);
-        let _room = self.claim_needed(group.id(), more, bytes as u64, written, Purpose::Growth)?;
+        let _room = self.claim_needed(group.id(), more, bytes as u64, written, purpose)?;
         group.state().expect(bytes);
         Some(SentClaim { group: group.clone(), bytes, _room })
     }

@@ -13,7 +13,7 @@ use crate::limits::{HEARTBEAT_ANSWER_LIMIT, MAX_BATCH_ENTRIES, MAX_HEARTBEATS_PE
 use crate::log::Purpose;
 use crate::message::{Answer, Append, AppendAnswer, Ask, Request, decode, encode};
 use crate::raft::Refused;
-use crate::record::{Content, Entry, Vote};
+use crate::record::{Content, Entry, SnapshotSummary, Vote};
 
 impl Node {
     /// What answers the requests of other nodes; to be served at the address that they know.
@@ -87,9 +87,9 @@ impl Inner {
                 self.must_write()?;
                 // Held until all of it is in the log; a piece asks for nothing but whether it is worth while.
                 let bytes = usize::try_from(snapshot.bytes).unwrap_or(usize::MAX / 4);
-                let Some(claim) = self.log.claim_for_sent_snapshot(member.core.log(), bytes.min(MAX_SNAPSHOT_BYTES)) else {
-                    return Err(self.log_is_full());
-                };
+                let purpose = self.purpose_of_snapshot(&member, &snapshot.summary);
+                let claim = self.log.claim_for_sent_snapshot(member.core.log(), bytes.min(MAX_SNAPSHOT_BYTES), purpose);
+                let Some(claim) = claim else { return Err(self.log_is_full()) };
                 match self.inbox.take(group, snapshot, offset, &piece.0).map_err(|error| error.to_string())? {
                     Received::Partly { bytes } => Ok(Answer::SnapshotReceived { bytes }),
                     Received::Whole(snapshot) => {
@@ -116,6 +116,13 @@ impl Inner {
         let gives_vote =
             |entry: &Entry| matches!(&entry.content, Content::Membership(membership) if membership.has_vote(self.node));
         let has_vote = member.core.has_vote(self.node) || entries.iter().any(gives_vote);
+        if has_vote { Purpose::Command } else { Purpose::Growth }
+    }
+
+    /// What a snapshot of a leader is for. Decisions may wait for a voter that is behind: where all logs are full, two that have restarted would keep their group from any. One without a
+    /// vote does less harm than a node that takes nothing.
+    fn purpose_of_snapshot(&self, member: &Member, summary: &SnapshotSummary) -> Purpose {
+        let has_vote = member.core.has_vote(self.node) || summary.membership.has_vote(self.node);
         if has_vote { Purpose::Command } else { Purpose::Growth }
     }
 

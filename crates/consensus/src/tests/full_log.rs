@@ -11,6 +11,7 @@ use super::store::Command;
 use crate::error::ProposeError;
 use crate::id::{GroupId, NodeId};
 use crate::limits::SNAPSHOT_PIECE_LIMIT;
+use crate::log::Purpose;
 
 const GROWTH_BYTES: usize = 50_000;
 
@@ -174,6 +175,37 @@ async fn a_learner_without_room_keeps_nobody_from_growing_and_takes_nothing_that
     cluster.shut_down().await;
 }
 
+/// Caught: it was refused as what makes a state longer is, and two nodes that had restarted kept a group whose third member went from all decisions.
+#[tokio::test(start_paused = true)]
+async fn a_voter_that_was_away_is_sent_a_snapshot_though_its_log_is_full() {
+    let env = Env::simulated(67);
+    let (mut cluster, others) = with_full_followers(&env).await;
+    // The second one makes room: the third is not heard, so the group gets longer without it.
+    for group in &others[0] {
+        cluster.propose(*group, &Command::Cut(0)).await;
+    }
+    snapshots_become_due(&cluster, &others[0]).await;
+    cluster.crash(NodeId(3)).await;
+    for _ in 0..10 {
+        cluster.propose(GROUP, &growth()).await;
+    }
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP).clone();
+    group.make_snapshot().await;
+    env.sleep(Duration::from_secs(2)).await;
+    group.core.purge(group.status().snapshot.unwrap().index).await;
+    env.sleep(Duration::from_secs(2)).await;
+    cluster.start(NodeId(3), &[]).await.unwrap();
+    let node = cluster.host(NodeId(3)).node.clone().unwrap();
+    assert!(!cluster.group(NodeId(3), others[1][0]).takes_growth(GROWTH_BYTES), "its log is full");
+    let other = cluster.ids().into_iter().find(|id| *id != leader && *id != NodeId(3)).unwrap();
+    cluster.crash(other).await;
+    cluster.propose(GROUP, &Command::write(1, 1)).await;
+    assert_eq!(cluster.group(NodeId(3), GROUP).look(|store| store.ballast.len()), 30 * GROWTH_BYTES);
+    assert!(!node.inner.log.is_overfull());
+    cluster.shut_down().await;
+}
+
 /// Caught: the entry that a new leader begins with was refused.
 #[tokio::test(start_paused = true)]
 async fn a_log_with_more_than_groups_may_need_has_leaders_and_gets_shorter() {
@@ -215,7 +247,7 @@ async fn snapshots_that_are_sent_at_the_same_time_find_less_room() {
     cluster.start_all(&groups).await;
     let node = cluster.host(NodeId(1)).node.clone().unwrap();
     let logs: Vec<_> = groups.iter().map(|group| node.inner.member(*group).unwrap().core.log().clone()).collect();
-    let claim = |at: usize| node.inner.log.claim_for_sent_snapshot(&logs[at], 1_000_000);
+    let claim = |at: usize| node.inner.log.claim_for_sent_snapshot(&logs[at], 1_000_000, Purpose::Growth);
     let mut claims: Vec<_> = (0..).map_while(claim).collect();
     assert!((5..20).contains(&claims.len()), "{} find room", claims.len());
     // What is looked at meanwhile does not forget them.
@@ -223,9 +255,15 @@ async fn snapshots_that_are_sent_at_the_same_time_find_less_room() {
     assert!(claim(claims.len()).is_none());
     drop(claims.pop());
     assert!(claim(claims.len()).is_some());
+    // Those of voters find a little more, and no more than groups may need.
+    let of_voter = |at: usize| node.inner.log.claim_for_sent_snapshot(&logs[at], 1_000_000, Purpose::Command);
+    let of_voters: Vec<_> = (claims.len()..).map_while(of_voter).collect();
+    assert!((1..4).contains(&of_voters.len()), "{} find room", of_voters.len());
+    assert!(!node.inner.log.is_overfull());
+    drop(of_voters);
     // One that is longer than all before leaves less for groups, itself too.
     claims.clear();
-    assert!(node.inner.log.claim_for_sent_snapshot(&logs[19], 8_000_000).is_none());
+    assert!(node.inner.log.claim_for_sent_snapshot(&logs[19], 8_000_000, Purpose::Growth).is_none());
     assert!(claim(0).is_some());
     cluster.shut_down().await;
 }
