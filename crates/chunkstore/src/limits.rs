@@ -12,6 +12,9 @@ pub const MAX_MOVING: usize = 1_024;
 pub const MAX_GRANT_BLOCKS: u32 = 256;
 /// How long a registration lasts. A client that needs longer for one chunk has died, or will do as well with another registration.
 pub const PENDING_MS: u64 = 60_000;
+/// With so many under way that can come to an end a leader begins no more for repairs. Those that can't, for all copies of their chunks were lost meanwhile, are no more than these then, and
+/// leave the rest to others.
+pub const MAX_HEALING: usize = MAX_MOVING / 4 * 3;
 /// With so many under way none is begun for a repair that needs a node which is away: all would wait for it, and nothing else be made again.
 pub const MAX_WAITING: usize = MAX_MOVING / 2;
 /// Requests that may wait for one block of a node.

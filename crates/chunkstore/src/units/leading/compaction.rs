@@ -69,16 +69,17 @@ impl Compaction {
         tracing::debug!(shard, blocks, copies, "bulks with little in them are to get empty");
     }
 
-    /// Copies that are to move now, of those that may. Of a chunk one at a time.
+    /// Copies that are to move now, of those that may, beside so many that do. Of a chunk one at a time.
     fn take(
         &mut self,
         unit: &MaintenanceUnit,
+        under_way: usize,
         may_move: impl Fn(ChunkId, BlockPlace) -> bool,
     ) -> Vec<(ChunkId, BlockPlace, u32)> {
         let (mut taken, mut bytes_left): (Vec<(ChunkId, BlockPlace, u32)>, u32) = (Vec::new(), COMPACT_BYTES);
         for _ in 0..self.queue.len() {
             // Where a node is away relocations wait for it: no more of them than these.
-            if bytes_left == 0 || unit.moves_under_way() + taken.len() >= MAX_COMPACTING {
+            if bytes_left == 0 || under_way + taken.len() >= MAX_COMPACTING {
                 break;
             }
             let Some((id, place)) = self.queue.pop_front() else { break };
@@ -119,7 +120,8 @@ impl Leading {
         let is_whole = |id| unit.places_of(id).is_some_and(|places| places.iter().all(is_there));
         let may_move = |id, place| is_whole(id) && found.is_sound(id, place) && !lost.holds(place);
         let mut orders = Vec::new();
-        for (id, from, bytes) in self.compaction.take(unit, may_move) {
+        let under_way = self.moves_that_end(unit);
+        for (id, from, bytes) in self.compaction.take(unit, under_way, may_move) {
             // Not before bulks are chosen anew: the room is in too small pieces.
             let Some(to) = self.placing.choose_on(unit, bytes, from.device()) else {
                 self.compaction.queue.retain(|copy| *copy != (id, from));

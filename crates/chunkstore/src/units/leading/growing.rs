@@ -69,7 +69,7 @@ impl Leading {
         if self.is_new(now) {
             return Vec::new();
         }
-        let room = room.min(MAX_REPAIRS.saturating_sub(unit.moves_under_way()));
+        let room = room.min(MAX_REPAIRS.saturating_sub(self.moves_that_end(unit)));
         let looked: Vec<(ChunkId, ChunkPlaces)> = unit.short_from(self.growing.next).take(MAX_GROWTH_LOOKS).collect();
         let mut orders = Vec::new();
         for (id, places) in looked {

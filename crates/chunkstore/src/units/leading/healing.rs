@@ -21,7 +21,7 @@ use types::DeviceId;
 use super::ailing::Found;
 use super::{Leading, Leaving, node_of};
 use crate::leader::{Lost, Order};
-use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE};
+use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_HEALING, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE};
 use crate::maintenance::{Duty, MaintenanceUnit, Move};
 use crate::placement::Random;
 
@@ -38,6 +38,8 @@ pub(super) struct Looked {
     proposed: BTreeSet<ChunkId>,
     /// The look for missing copies goes on behind this one.
     made_anew: Option<(ChunkId, BlockPlace)>,
+    /// Relocations under way of chunks none of whose copies is left: they end only if their targets have the content already.
+    stranded: usize,
     /// Rotten copies, since when they are to be written again.
     rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
 }
@@ -76,7 +78,7 @@ impl Leading {
         self.growing.look();
         self.looked.proposed.clear();
         let mut orders = self.rescue_moves(now, state, unit, random);
-        let mut room = Room::of(unit, self.silent_devices(now, state, unit));
+        let mut room = self.room(now, state, unit);
         orders.extend(self.heal_lost(now, state, unit, &mut room, random));
         let (mend, hopeless) = self.mend(now, state, unit, &found);
         orders.extend(self.heal_missing(state, unit, &found, hopeless, &mut room, random));
@@ -89,8 +91,18 @@ impl Leading {
         if !self.looked.leaves_lost {
             return Vec::new();
         }
-        let mut room = Room::of(unit, self.silent_devices(now, state, unit));
+        let mut room = self.room(now, state, unit);
         self.heal_lost(now, state, unit, &mut room, random)
+    }
+
+    fn room(&self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) -> Room {
+        let silent = self.silent_devices(now, state, unit);
+        Room::of(unit.moves_under_way(), self.moves_that_end(unit), silent)
+    }
+
+    /// Relocations under way, but for those that have nothing to bring.
+    pub(super) fn moves_that_end(&self, unit: &MaintenanceUnit) -> usize {
+        unit.moves_under_way().saturating_sub(self.looked.stranded)
     }
 
     /// Devices that the manager has forgotten and about which nobody answers any more, and blocks that are condemned.
@@ -155,9 +167,11 @@ impl Leading {
     /// is away either: modifications of their chunks wait for them.
     fn rescue_moves(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, random: &mut Random<'_>) -> Vec<Order> {
         let mut orders = Vec::new();
+        self.looked.stranded = 0;
         for duty in unit.duties() {
             let Duty::Move(told) = duty else { continue };
             let lost = self.leader.lost();
+            self.looked.stranded += usize::from(is_gone(&told.places, lost));
             let asked = Move { is_lost: told.is_lost || told.from.is_some_and(|from| lost.holds(from)), ..told };
             let is_missed =
                 |to: BlockPlace| node_of(state, to).is_none_or(|node| self.is_missed(now, state, unit.shard(), node));
@@ -380,10 +394,11 @@ impl Leading {
 }
 
 impl Room {
-    fn of(unit: &MaintenanceUnit, silent: BTreeSet<DeviceId>) -> Room {
-        let under_way = unit.moves_under_way();
-        let all = MAX_REPAIRS.min(MAX_MOVING.saturating_sub(under_way));
-        Room { all, waiting: MAX_WAITING.saturating_sub(under_way), silent }
+    /// With so many relocations under way, of which these come to an end.
+    fn of(under_way: usize, that_end: usize, silent: BTreeSet<DeviceId>) -> Room {
+        let left = MAX_HEALING.saturating_sub(that_end).min(MAX_MOVING.saturating_sub(under_way));
+        let all = MAX_REPAIRS.min(left);
+        Room { all, waiting: MAX_WAITING.saturating_sub(that_end), silent }
     }
 
     /// Of copies that are to be made again, those with which it is begun now: first those whose relocations need no node that is away.

@@ -109,7 +109,7 @@ fn its_copies_move_some_at_a_time_until_it_is_empty() {
     assert!(compaction.emptied().iter().all(|place| place.block() < BLOCKS), "both have as much: the first");
     let mut rounds = 0;
     loop {
-        let taken = compaction.take(&unit, |_, _| true);
+        let taken = compaction.take(&unit, unit.moves_under_way(), |_, _| true);
         if taken.is_empty() {
             break;
         }
@@ -148,12 +148,14 @@ fn what_has_changed_since_it_was_chosen_is_left_alone() {
             end_move(&mut unit, id);
         }
     }
-    let taken: Vec<ChunkId> = compaction.take(&unit, |_, _| true).into_iter().map(|(id, ..)| id).collect();
+    let taken: Vec<ChunkId> =
+        compaction.take(&unit, unit.moves_under_way(), |_, _| true).into_iter().map(|(id, ..)| id).collect();
     assert!(!taken.is_empty() && taken.iter().all(|id| rest[3..].iter().any(|(other, _)| other == id)), "{taken:?}");
     // What was asked for is asked for again until it is so, and what is under way waits.
     end_move(&mut unit, under_way.0);
     let mut all = taken;
-    (0..rest.len()).for_each(|_| all.extend(compaction.take(&unit, |_, _| true).into_iter().map(|(id, ..)| id)));
+    (0..rest.len())
+        .for_each(|_| all.extend(compaction.take(&unit, unit.moves_under_way(), |_, _| true).into_iter().map(|(id, ..)| id)));
     let all: std::collections::BTreeSet<ChunkId> = all.into_iter().collect();
     assert_eq!(all, rest[3..].iter().map(|(id, _)| *id).collect());
 }

@@ -13,7 +13,8 @@ use types::DeviceId;
 use super::{Healing, lost_copies};
 use crate::leader::Order;
 use crate::limits::{
-    DAMAGED_AGE, LOSS_WAIT, LOST_LOOK, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE, ROTTEN_AGE, SHRINK_WAIT,
+    DAMAGED_AGE, LOSS_WAIT, LOST_LOOK, MAX_HEALING, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE, NODE_SILENCE,
+    ROTTEN_AGE, SHRINK_WAIT,
 };
 use crate::maintenance::{Answer, MaintenanceUnit, PageRef};
 use crate::message::{LiveCopy, NodeAnswer};
@@ -393,6 +394,29 @@ async fn lost_copies_that_take_all_room_leave_none_to_missing_ones() {
     leading.audited(missing, place, Era(0), &NodeAnswer::Absent);
     assert!(leading.leader.lose(DeviceId(0)));
     assert_eq!(cluster.healed(&mut leading), lost[..MAX_REPAIRS]);
+}
+
+/// When the last copies were lost while relocations took all there may be, these never ended, and nothing of the shard was made again any more.
+#[tokio::test(start_paused = true)]
+async fn relocations_without_a_copy_leave_room_for_others() {
+    let mut cluster = Cluster::new().await;
+    let doomed = cluster.put(&[0, 1], 100, MAX_MOVING + 100);
+    let others = cluster.put(&[0, 2], 100, 20);
+    let mut leading = cluster.leading(&[1, 2, 3, 4]);
+    assert!(leading.leader.lose(DeviceId(0)));
+    let mut begun = Vec::new();
+    loop {
+        let healed = cluster.healed(&mut leading);
+        if healed.is_empty() {
+            break;
+        }
+        cluster.begin_moves(&healed);
+        begun.extend(healed);
+    }
+    assert_eq!(begun, doomed[..MAX_HEALING]);
+    assert!(leading.leader.lose(DeviceId(1)));
+    let mut is_all = |ids: &[ChunkId]| (0..3).flat_map(|_| cluster.healed(&mut leading)).collect::<Vec<_>>().starts_with(ids);
+    assert!(is_all(&others));
 }
 
 /// While the manager had no leader nobody reported, and every lost copy was done without, though there were hosts with room.
