@@ -52,8 +52,8 @@ impl LocalTarget {
         appended
     }
 
-    /// What ends in any case, when nobody waits for it any more too: a reset that is on its way is not taken back. Waited for as long as one on another
-    /// node is.
+    /// What ends in any case, when nobody waits for it any more too: a reset that is on its way is not taken back. Waited for as long as at another node's
+    /// target.
     async fn apart(&self, work: impl Future<Output = Result<(), TargetFailure>> + Send + 'static) -> Result<(), TargetFailure> {
         if self.is_alone() {
             return work.await;
@@ -159,10 +159,12 @@ impl LogTarget for LocalTarget {
     }
 
     fn settle(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {
-        Box::pin(async move {
-            self.target.drain().await;
+        let target = self.target.clone();
+        let drained = async move {
+            target.drain().await;
             Ok(())
-        })
+        };
+        Box::pin(self.apart(drained))
     }
 
     fn finish_reserved_zone(&self) -> BoxFuture<'_, Result<(), TargetFailure>> {

@@ -44,7 +44,7 @@ async fn a_member_of_a_cell_does_not_wait_for_ever() {
     };
     assert_eq!(tokio::time::timeout(WALK_DEADLINE + MOMENT, ending).await.expect("a walk ends"), ErrorKind::Unavailable);
     assert!(!target.is_writable(), "its disk hangs");
-    for call in [target.reset(zone, activation), target.finish_open_zones()] {
+    for call in [target.reset(zone, activation), target.finish_open_zones(), target.settle()] {
         let ended = tokio::time::timeout(CALL_DEADLINE + MOMENT, call).await.expect("a call ends");
         assert_eq!(ended.expect_err("the disk hangs").kind, ErrorKind::Unavailable);
     }
