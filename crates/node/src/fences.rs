@@ -18,6 +18,10 @@ pub(crate) fn writer(node: NodeId, token: Token) -> Writer {
     Writer { key: FenceKey { kind: FenceKind::Gateway, scope: u64::from(CELL.0) << 32 | u64::from(node.0) }, token }
 }
 
+fn of_target(fences: &[Writer]) -> Vec<(FenceKey, Token)> {
+    fences.iter().map(|fence| (fence.key, fence.token)).collect()
+}
+
 /// All fences of a cell.
 pub(crate) fn fences_of(cell: &CellRecord) -> Vec<Writer> {
     cell.fences.iter().map(|(node, token)| writer(*node, *token)).collect()
@@ -40,7 +44,7 @@ impl Inner {
             if let Some(cell) = self.manager.snapshot().cell(CELL).cloned()
                 && loaded.as_ref() != Some(&(cell.view_number(), cell.fences.clone()))
             {
-                let fences: Vec<_> = fences_of(&cell).iter().map(|writer| (writer.key, writer.token)).collect();
+                let fences = of_target(&fences_of(&cell));
                 match target.load_fences(&fences).await {
                     Ok(()) => {
                         self.vitals.change(|present| present.fences.insert(device.id(), cell.view_number()));
@@ -59,22 +63,20 @@ impl Inner {
         }
     }
 
-    /// Fences these writers at a device, drains it and seals its open zones.
+    /// Fences these writers at a device, drains it and seals its open zones: once for all of them, which are those of all nodes that ever were. Without writers
+    /// there is nothing to do.
     pub(crate) async fn fence_and_seal(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
+        let Some((last, others)) = fences.split_last() else { return Ok(()) };
         match self.control_of(device)? {
             Control::Here(target) => {
-                for fence in fences {
-                    let (target, Writer { key, token }) = (target.clone(), *fence);
-                    self.in_time(device, async move { target.fence_and_seal(key, token).await }).await?;
-                }
+                let (target, fences) = (target.clone(), of_target(fences));
+                self.in_time(device, async move { target.fence_all_and_seal(&fences).await }).await
             }
             Control::There(control) => {
-                for fence in fences {
-                    control.fence_and_seal(*fence).await?;
-                }
+                control.raise_fences(others).await?;
+                control.fence_and_seal(*last).await
             }
         }
-        Ok(())
     }
 
     /// Fences these writers at a device and waits until what they had under way has ended. Its zones stay open: a recovery looks for what
@@ -82,21 +84,16 @@ impl Inner {
     pub(crate) async fn fence_and_drain(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
         match self.control_of(device)? {
             Control::Here(target) => {
-                for fence in fences {
-                    let (target, Writer { key, token }) = (target.clone(), *fence);
-                    self.in_time(device, async move { target.raise_fence(key, token).await }).await?;
-                }
-                let target = target.clone();
+                let (target, fences) = (target.clone(), of_target(fences));
                 let drained = async move {
+                    target.raise_fences(&fences).await?;
                     target.drain().await;
                     Ok(())
                 };
                 self.in_time(device, drained).await
             }
             Control::There(control) => {
-                for fence in fences {
-                    control.raise_fence(*fence).await?;
-                }
+                control.raise_fences(fences).await?;
                 control.drain().await
             }
         }

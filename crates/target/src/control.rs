@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use env::Env;
+use futures_util::TryStreamExt;
+use futures_util::stream::FuturesUnordered;
 use net::Caller;
 use types::DeviceId;
 
-use crate::limits::CONTROL_DEADLINE;
+use crate::limits::{CONTROL_DEADLINE, FENCES_AT_ONCE};
 use crate::remote::Link;
 use crate::wire::Ask;
 use crate::{TargetFailure, Writer};
@@ -22,6 +24,18 @@ impl TargetControl {
     /// [`crate::Target::raise_fence`].
     pub async fn raise_fence(&self, fence: Writer) -> Result<(), TargetFailure> {
         self.ask(Ask::RaiseFence { writer: fence }).await
+    }
+
+    /// The same of many, some at once: the target makes those durable together that wait at the same time.
+    pub async fn raise_fences(&self, fences: &[Writer]) -> Result<(), TargetFailure> {
+        let mut raising = FuturesUnordered::new();
+        for fence in fences {
+            if raising.len() >= FENCES_AT_ONCE {
+                raising.try_next().await?;
+            }
+            raising.push(self.raise_fence(*fence));
+        }
+        raising.try_collect().await
     }
 
     /// [`crate::Target::load_fences`].

@@ -44,7 +44,7 @@ use types::{Activation, ErrorKind, Place, Token, ZoneIndex};
 
 pub use crate::control::TargetControl;
 pub use crate::error::{AppendRefused, FenceError, TargetOpenError};
-use crate::fences::Fences;
+use crate::fences::{Fences, Turn};
 use crate::limits::OWN_APPEND_DEADLINE;
 use crate::log::OwnAppends;
 pub use crate::log::{
@@ -62,8 +62,8 @@ pub struct Target {
     fences: Fences,
     admissions: Admissions,
     own_appends: Arc<OwnAppends>,
-    /// One raise at a time: the table is written whole.
-    raising: tokio::sync::Mutex<()>,
+    /// The last turn of those whose fences are durable. One at a time writes: the table is written whole.
+    durable: tokio::sync::Mutex<Turn>,
     /// One reset at a time: between the look at a zone's activation and its reset no other one fits.
     resetting: tokio::sync::Mutex<()>,
 }
@@ -115,7 +115,7 @@ impl Target {
             fences,
             admissions: Admissions::default(),
             own_appends: Arc::default(),
-            raising: tokio::sync::Mutex::default(),
+            durable: tokio::sync::Mutex::default(),
             resetting: tokio::sync::Mutex::default(),
         }
     }
@@ -172,23 +172,41 @@ impl Target {
     ///
     /// After an error the fence holds in this process, but perhaps not in the next.
     pub async fn raise_fence(&self, writer: FenceKey, token: Token) -> Result<(), FenceError> {
-        let _one_at_a_time = self.raising.lock().await;
-        self.fences.raise(writer, token)?;
-        self.device.write_notes(NotesKind::Fences, &self.fences.encode()).await?;
+        self.raise_fences(&[(writer, token)]).await
+    }
+
+    /// As [`Target::raise_fence`], of many with one durable write: there are those of all nodes that ever were.
+    pub async fn raise_fences(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
+        for (writer, token) in fences {
+            self.fences.raise(*writer, *token)?;
+        }
+        self.make_fences_durable().await
+    }
+
+    /// Returns when the fences are durable that were raised by now: by a write that begins after this call, which serves all others that wait for one.
+    async fn make_fences_durable(&self) -> Result<(), FenceError> {
+        let turn = self.fences.take_turn();
+        let mut durable = self.durable.lock().await;
+        if *durable >= turn {
+            env::mark("target: a fence was durable with others");
+            return Ok(());
+        }
+        let (table, last) = self.fences.encode();
+        self.device.write_notes(NotesKind::Fences, &table).await?;
+        *durable = last;
         Ok(())
     }
 
     /// Raises many fences at once: what the manager knows, before a target that was away serves again. Older ones than those
     /// in force are passed over.
     pub async fn load_fences(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
-        let _one_at_a_time = self.raising.lock().await;
         for (writer, token) in fences {
             match self.fences.raise(*writer, *token) {
                 Ok(()) | Err(FenceError::Older { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        self.device.write_notes(NotesKind::Fences, &self.fences.encode()).await?;
+        self.make_fences_durable().await?;
         self.fences.set_loaded();
         Ok(())
     }
@@ -239,7 +257,12 @@ impl Target {
 
     /// What comes before the walk of a dead writer's log: fence, drain, seal (zstore.md, decision 7).
     pub async fn fence_and_seal(&self, writer: FenceKey, token: Token) -> Result<(), FenceError> {
-        self.raise_fence(writer, token).await?;
+        self.fence_all_and_seal(&[(writer, token)]).await
+    }
+
+    /// As [`Target::fence_and_seal`], of many writers.
+    pub async fn fence_all_and_seal(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
+        self.raise_fences(fences).await?;
         self.drain().await;
         self.seal_zones().await.map_err(FenceError::Seal)
     }

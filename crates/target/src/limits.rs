@@ -14,6 +14,8 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 pub const WALK_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a fence, a drain or a seal may take; of a target in the same process too (`node`).
 pub const CONTROL_DEADLINE: Duration = Duration::from_secs(30);
+/// Fences that are raised at one target of another node at the same time.
+pub const FENCES_AT_ONCE: usize = 64;
 
 /// How old the known state of another node's device gets.
 pub const STATE_INTERVAL: Duration = Duration::from_millis(500);

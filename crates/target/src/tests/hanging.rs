@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::AppendClass;
-use disk::{FaultOdds, SimDisk};
+use disk::{Disk, FaultOdds, SimDisk};
 use env::Env;
 use types::{Activation, ErrorKind, Token, ZoneIndex};
 
 use super::remote::append;
-use super::{GATEWAY, fresh};
+use super::{GATEWAY, fresh, open_as};
 use crate::limits::{CALL_DEADLINE, WALK_DEADLINE};
-use crate::{LocalTarget, LogTarget, Target, WalkRange, Writer};
+use crate::{Begin, FenceKey, LocalTarget, LogTarget, Target, WalkRange, Writer};
 
 const MEMBER: Writer = Writer { key: GATEWAY, token: Token(1) };
 const MOMENT: Duration = Duration::from_secs(1);
@@ -54,6 +54,35 @@ async fn a_member_of_a_cell_does_not_wait_for_ever() {
     tokio::time::timeout(MOMENT, target.settle()).await.expect("nothing is under way").expect("settles");
     assert!(target.is_writable());
     assert_eq!(target.zones()[zone.0 as usize].state, Some(device::ZoneState::Free), "the reset is through");
+}
+
+/// A founding raised those of all nodes that ever were one after the other, each with a write of its own.
+#[tokio::test(start_paused = true)]
+async fn fences_that_wait_together_are_durable_together() {
+    let env = Env::simulated(2);
+    let (disk, target) = fresh(&env).await;
+    let target = Arc::new(target);
+    let fence = |scope: u64| FenceKey { scope, ..GATEWAY };
+    let before = disk.stats().durable_writes;
+    disk.hang();
+    let raise = |scope| {
+        let target = target.clone();
+        env.spawn(async move { target.raise_fence(fence(scope), Token(7)).await })
+    };
+    let raising: Vec<_> = (0..100).map(raise).collect();
+    env.sleep(MOMENT).await;
+    assert!(raising.iter().all(|raise| !raise.is_finished()), "none is durable");
+    disk.let_go();
+    for raise in raising {
+        raise.await.expect("ends").expect("raises");
+    }
+    assert_eq!(disk.stats().durable_writes - before, 2, "that of the first, and one for all others");
+    // Whoever comes later does not rely on what others have written before.
+    target.raise_fence(fence(0), Token(7)).await.expect("raises");
+    assert_eq!(disk.stats().durable_writes - before, 3);
+    drop(target);
+    let target = open_as(&disk.restart(), &env, Begin::WithFences).await;
+    assert!((0..100).all(|scope| target.fence(fence(scope)) == Some(Token(7))));
 }
 
 #[tokio::test(start_paused = true)]
