@@ -3,8 +3,10 @@
 use crate::device_way::DeviceWay;
 use crate::fences::writer;
 use crate::node::Inner;
+use futures_util::future::join_all;
 use logstore::LogStore;
 use manager::{DeviceState, Snapshot};
+use net::BoxFuture;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 impl Inner {
     /// All devices that are to be written to or read from.
     pub(crate) fn cell_devices(&self) -> BTreeSet<DeviceId> {
-        devices_in(&self.manager.snapshot(), |state| state != DeviceState::Failed)
+        used_devices(&self.manager.snapshot())
     }
 
     /// A hold on a device.
@@ -50,19 +52,10 @@ impl Inner {
         (held, missing)
     }
 
-    /// Gets hold of devices that come later, until the engine has left its cell.
+    /// Gets hold of devices that come later, until the engine has left its cell, and tells it meanwhile what becomes of them.
     pub(crate) async fn keep_holds(self: Arc<Self>, store: LogStore, writer: Writer) {
         while !store.is_deposed() {
-            let mut unreachable = BTreeSet::new();
-            let known = self.cell_devices();
-            store.set_devices(known.clone());
-            store.set_replaced(devices_in(&self.manager.snapshot(), |state| state == DeviceState::Replaced));
-            for device in known.into_iter().filter(|device| !store.has_target(*device)) {
-                match self.hold(device, writer).await {
-                    Ok(target) => store.add_target(target),
-                    Err(_) => drop(unreachable.insert(device)),
-                }
-            }
+            let unreachable = self.telling_of_devices(&store, self.hold_others(&store, writer)).await;
             if store.is_deposed() {
                 // The next incarnation has none of this one's holds, and reports for itself.
                 return;
@@ -71,6 +64,48 @@ impl Inner {
             self.env.sleep(LOOK_INTERVAL).await;
         }
     }
+
+    /// Gets hold of the devices that the engine has none on; those that can't be reached.
+    async fn hold_others(&self, store: &LogStore, writer: Writer) -> BTreeSet<DeviceId> {
+        let mut others = self.cell_devices();
+        others.retain(|device| !store.has_target(*device));
+        // Beside each other: a host that is dead keeps no device of another one waiting.
+        let mut holding: Vec<BoxFuture<'_, Option<DeviceId>>> = Vec::new();
+        for device in others {
+            holding.push(Box::pin(self.hold_one(store, writer, device)));
+        }
+        join_all(holding).await.into_iter().flatten().collect()
+    }
+
+    /// Gives the engine a hold on a device; the device, if it can't be reached.
+    async fn hold_one(&self, store: &LogStore, writer: Writer, device: DeviceId) -> Option<DeviceId> {
+        match self.hold(device, writer).await {
+            Ok(target) => {
+                store.add_target(target);
+                None
+            }
+            Err(_) => Some(device),
+        }
+    }
+
+    /// Carries out this work, and tells the engine before it, and as long as it lasts, which devices there are: a host that is dead answers late, or never.
+    async fn telling_of_devices<T>(&self, store: &LogStore, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            let state = self.manager.snapshot();
+            store.set_devices(used_devices(&state));
+            store.set_replaced(devices_in(&state, |state| state == DeviceState::Replaced));
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.env.sleep(LOOK_INTERVAL) => {}
+            }
+        }
+    }
+}
+
+fn used_devices(state: &Snapshot) -> BTreeSet<DeviceId> {
+    devices_in(state, |state| state != DeviceState::Failed)
 }
 
 /// The devices in certain states.
