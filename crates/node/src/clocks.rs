@@ -8,7 +8,7 @@ use std::time::Duration;
 use types::NodeId;
 
 /// How far a node's clock may be off before that is said.
-const SKEW: Duration = Duration::from_secs(60);
+pub(crate) const SKEW: Duration = Duration::from_secs(60);
 
 /// Nodes whose clocks are off, as far as that was said.
 #[derive(Default)]

@@ -37,7 +37,7 @@ pub enum NodeError {
     #[error("noting that this node takes part: {0}")]
     Noting(String),
     #[error(
-        "device {device} is served by node {node}: one of the two disks is a copy, or both nodes reach the same one. If it was carried over, stop {node} \
+        "device {device} is served by node {node}, or opened there at this moment: one of the two disks is a copy, or both nodes reach the same one. If it was carried over, stop {node} \
          first, or start it without; a copy is erased by `trilith device format --overwrite`"
     )]
     Served { device: DeviceId, node: String },

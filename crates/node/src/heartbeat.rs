@@ -97,7 +97,9 @@ impl Inner {
             decided: status.decided,
             recovered: !undecided.is_empty() && status.recovered.is_superset(&undecided),
             unreachable_gateways: unreachable_gateways.into_iter().filter(|gateway| Some(*gateway) != own).collect(),
-            unreachable_devices: far.chain(present.unreachable_devices.iter().copied()).collect(),
+            unreachable_devices: far
+                .chain(present.unreachable_devices.iter().chain(&present.unanswered_devices).copied())
+                .collect(),
             failed_devices: self.targets.iter().filter(|target| is_out(present, target)).map(device_id).collect(),
             devices: self.targets.iter().map(report).collect(),
             fences: self.fences(present),

@@ -1,6 +1,5 @@
 //! A gateway's holds on the targets of its cell: direct for the devices of its node, over the network for the others.
 
-use crate::device_way::DeviceWay;
 use crate::fences::writer;
 use crate::node::Inner;
 use futures_util::future::join_all;
@@ -27,8 +26,7 @@ impl Inner {
         if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
             return Ok(Arc::new(LocalTarget::new(target.clone(), writer)));
         }
-        let way = Arc::new(DeviceWay::new(self.manager.clone(), self.callers.clone(), device));
-        Ok(Arc::new(RemoteTarget::connect(&self.env, way, device, writer).await?))
+        Ok(Arc::new(RemoteTarget::connect(&self.env, self.ways.to(device), device, writer).await?))
     }
 
     /// Whether a device's node serves it at present; none if this node has no gateway to ask with.

@@ -12,9 +12,17 @@
 //!   question   version 255 | identity 16
 //!   answer     0: it is no member; 1: it is
 //! ```
+//!
+//! And whether it has a device (`placed`), and what others should know of it, which is more than that it is there (`ping`):
+//!
+//! ```text
+//!   question   version 254
+//!   answer     identity 16 | wall clock in ms u64 | parts of the index that it has to look through for what lacks copies u32
+//! ```
 
 use crate::PINGS;
 use crate::error::NodeError;
+use crate::placed::Haves;
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
 use futures_util::future::join_all;
@@ -22,6 +30,7 @@ use manager::{Manager, RegisterNode, Snapshot, member_id};
 use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use types::NodeIdentity;
 
@@ -34,6 +43,8 @@ const IDENTITY_BYTES: usize = 16;
 const INQUIRY_VERSION: u8 = 2;
 /// The version of the question whether a node is a member. No version of the other one comes so far.
 const MEMBERSHIP_VERSION: u8 = 255;
+/// The version of the question what others should know of a node.
+const SAYING_VERSION: u8 = 254;
 /// How long a member may take to say so: it asks whoever leads.
 const MEMBERSHIP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often members have to say that this node is none of them...
@@ -59,6 +70,39 @@ pub(crate) struct Here {
     pub env: Env,
     pub manager: Arc<Manager>,
     pub identity: NodeIdentity,
+    pub repair_left: Arc<AtomicU32>,
+    pub haves: Arc<Haves>,
+}
+
+/// What a node says of itself to whoever asks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Saying {
+    pub wall_clock_ms: u64,
+    /// Of a node whose gateway leads the cell.
+    pub repair_left: u32,
+}
+
+impl Saying {
+    /// The question for it, to be put to a node's [`PINGS`].
+    pub fn question() -> Bytes {
+        Bytes::from_static(&[SAYING_VERSION])
+    }
+
+    fn encode(self, identity: NodeIdentity) -> Bytes {
+        let mut answer = BytesMut::new();
+        answer.put_slice(&identity.0);
+        answer.put_u64_le(self.wall_clock_ms);
+        answer.put_u32_le(self.repair_left);
+        answer.freeze()
+    }
+
+    /// None of an answer that is none.
+    pub fn decode(mut answer: &[u8]) -> Option<Saying> {
+        answer.split_off(..IDENTITY_BYTES)?;
+        let wall_clock_ms = u64::from_le_bytes(*answer.split_off(..8)?.first_chunk()?);
+        let repair_left = u32::from_le_bytes(*answer.split_off(..4)?.first_chunk()?);
+        answer.is_empty().then_some(Saying { wall_clock_ms, repair_left })
+    }
 }
 
 impl Service for Here {
@@ -66,6 +110,13 @@ impl Service for Here {
         Box::pin(async move {
             if request.payload.is_empty() {
                 return Ok(Bytes::copy_from_slice(&self.identity.0));
+            }
+            if request.payload[..] == [SAYING_VERSION] {
+                let repair_left = self.repair_left.load(Ordering::Relaxed);
+                return Ok(Saying { wall_clock_ms: self.env.wall_clock_ms(), repair_left }.encode(self.identity));
+            }
+            if let Some(answer) = self.haves.answer(&request.payload) {
+                return Ok(answer);
             }
             if let [MEMBERSHIP_VERSION, identity @ ..] = &request.payload[..] {
                 let identity = NodeIdentity(identity.try_into().map_err(|_| Refusal::new("not an identity"))?);
@@ -249,6 +300,17 @@ mod tests {
         for bytes in 0..1 + 4 + 8 + 16 + 2 + 1 {
             assert_eq!(Applicant::decode(&question[..bytes]), None, "{bytes}");
         }
+    }
+
+    #[test]
+    fn sayings_come_back_and_others_are_none() {
+        let saying = Saying { wall_clock_ms: 1_700_000_000_000, repair_left: 257 };
+        let answer = saying.encode(NodeIdentity([7; 16]));
+        assert_eq!(Saying::decode(&answer), Some(saying));
+        for bytes in 0..answer.len() {
+            assert_eq!(Saying::decode(&answer[..bytes]), None, "{bytes}");
+        }
+        assert_eq!(Saying::decode(&[&answer[..], &[0]].concat()), None);
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod replaced;
 mod roles;
 mod settle;
 mod stopped;
+mod unanswered;
 mod under_way;
 mod vitals;
 

@@ -2,10 +2,12 @@
 
 use crate::callers::Callers;
 use crate::chunks::{self, Chunks, Surroundings};
+use crate::device_way::Ways;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, inquire, refuse_twin, was_removed};
 use crate::oversee::{HeartbeatService, Oversight};
+use crate::placed::{Haves, Having};
 use crate::remove::RemovalService;
 use crate::roles::{Role, Roles};
 use crate::settle::{DrainSlot, SettleService};
@@ -21,8 +23,8 @@ use logstore::{LogStore, LogStoreConfig};
 use manager::{MANAGER_GROUP, Manager, ManagerError, MemberRole, RegisterNode, ReplicatedOptions, member_id};
 use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use target::{Begin, Target, TargetService};
@@ -59,9 +61,16 @@ pub struct OpenNode {
     services: Arc<Services>,
     member: consensus::Node,
     id: NodeId,
+    pub(crate) told: Told,
     /// What it does from its opening on.
     tasks: Vec<Ending>,
     chunk_settings: ChunkSettings,
+}
+
+/// What others are told of a node that ask for it.
+pub(crate) struct Told {
+    pub repair_left: Arc<AtomicU32>,
+    pub haves: Arc<Haves>,
 }
 
 /// A running node. It ends when it is dropped.
@@ -108,8 +117,13 @@ pub(crate) struct Inner {
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
     pub chunks: Arc<Chunks>,
+    pub ways: Ways,
     /// The node has begun to leave the cell: it registers no gateway any more.
     pub is_leaving: AtomicBool,
+    /// It has found out that it is no part of its cluster any more.
+    pub was_removed: AtomicBool,
+    /// What others are told of it.
+    pub repair_left: Arc<AtomicU32>,
 }
 
 /// Services that come with the devices: asked before, they say so.
@@ -156,10 +170,19 @@ impl Node {
         let oversight = Oversight::new(env, &manager, LeaseTerms::default());
         let services = Arc::new(Services::default());
         let late = |tag| -> Arc<dyn Service> { Arc::new(Late { services: services.clone(), tag }) };
+        let repair_left = Arc::new(AtomicU32::new(0));
+        let haves = Arc::new(Haves::default());
+        let here = Here {
+            env: env.clone(),
+            manager: manager.clone(),
+            identity: register.identity,
+            repair_left: repair_left.clone(),
+            haves: haves.clone(),
+        };
         let router = Router::new()
             .with(ServiceTag::CONSENSUS, member.service())
             .with(ServiceTag::MANAGER, manager.service())
-            .with(PINGS, Arc::new(Here { env: env.clone(), manager: manager.clone(), identity: register.identity }))
+            .with(PINGS, Arc::new(here))
             .with(TARGETS, late(TARGETS))
             .with(GATEWAYS, late(GATEWAYS))
             .with(HEARTBEATS, Arc::new(HeartbeatService(oversight.clone())))
@@ -178,7 +201,9 @@ impl Node {
         refuse_twin(env, &manager, &register, &to).await?;
         let id = register_node(env, &manager, &register, &via, &to).await?;
         let chunk_settings = ChunkSettings::default();
-        Ok(OpenNode { env: env.clone(), callers, manager, register, roles, services, member, id, tasks, chunk_settings })
+        let env = env.clone();
+        let told = Told { repair_left, haves };
+        Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, tasks, chunk_settings })
     }
 }
 
@@ -295,7 +320,7 @@ impl OpenNode {
 
     /// Serves these devices and runs a gateway, as far as its roles go.
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, roles, services, member, id, mut tasks, chunk_settings } = self;
+        let OpenNode { env, callers, manager, register, roles, services, member, id, told, mut tasks, chunk_settings } = self;
         assert!(devices.is_empty() || roles.has(Role::Target), "devices are a target's");
         let mut targets = Vec::new();
         for device in devices.iter().cloned() {
@@ -327,6 +352,7 @@ impl OpenNode {
         let inner = Arc::new(Inner {
             env: env.clone(),
             id,
+            ways: Ways::new(&env, &manager, &callers),
             callers,
             manager,
             targets: targets.clone(),
@@ -337,6 +363,8 @@ impl OpenNode {
             drain: DrainSlot::default(),
             chunks,
             is_leaving: AtomicBool::new(false),
+            was_removed: AtomicBool::new(false),
+            repair_left: told.repair_left,
         });
         let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
         let mut late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
@@ -347,6 +375,7 @@ impl OpenNode {
         ]);
         late.extend(of_chunks);
         assert!(services.0.set(late).is_ok(), "a node starts once");
+        devices.iter().for_each(|device| told.haves.note(device.uuid(), Having::Serves));
         tasks.extend([
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().watch_disks())),
@@ -384,11 +413,6 @@ impl Node {
     /// The node's part of the chunk store.
     pub fn chunks(&self) -> &Arc<Chunks> {
         &self.inner.chunks
-    }
-
-    /// Other nodes that do not answer this one.
-    pub fn silent(&self) -> BTreeSet<NodeId> {
-        self.inner.vitals.get().silent_nodes
     }
 
     pub fn status(&self) -> NodeStatus {

@@ -3,7 +3,7 @@
 
 use crate::PINGS;
 use crate::inquiry::{is_denied, membership_question, other_members};
-use crate::node::Inner;
+use crate::node::{Inner, Node};
 use bytes::Bytes;
 use chunkstore::limits::{CONTACT_LEASE, MAP_PATIENCE};
 use chunkstore::map_service::FRESH;
@@ -12,11 +12,19 @@ use chunkstore::wire;
 use env::Instant;
 use net::{BoxFuture, Caller};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use types::NodeIdentity;
 
 /// How often a node that does not hear the manager asks whether it was removed.
 const LOOK: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Whether this node has found out that it was removed from its cluster.
+    pub fn was_removed(&self) -> bool {
+        self.inner.was_removed.load(Ordering::SeqCst)
+    }
+}
 
 impl Inner {
     /// Waits until this node is no part of the cluster any more, and takes it out of what goes on.
@@ -29,6 +37,7 @@ impl Inner {
             "this node was removed from its cluster: its gateway ends, and it leaves what it is a member of. Stop it; to use the machine again, join an empty node"
         );
         env::mark("node: found out that it was removed");
+        self.was_removed.store(true, Ordering::SeqCst);
         self.end_gateway();
         let look = || -> BoxFuture<'static, Option<ChunkMap>> {
             let (node, address) = (self.clone(), address.clone());

@@ -16,6 +16,7 @@ mod placed;
 mod readiness;
 mod remove;
 mod roles;
+mod sayings;
 mod service;
 mod settle;
 mod starting;

@@ -17,6 +17,15 @@ pub(crate) struct Vitals {
     pub news: Notify,
 }
 
+/// What another node said of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeardOf {
+    /// How far its wall clock is ahead of this node's.
+    pub clock_off_ms: i64,
+    /// [`crate::inquiry::Saying::repair_left`].
+    pub repair_left: u32,
+}
+
 /// One moment.
 #[derive(Clone, Default)]
 pub(crate) struct Present {
@@ -34,6 +43,10 @@ pub(crate) struct Present {
     pub hanging: BTreeSet<DeviceId>,
     /// Nodes that do not answer.
     pub silent_nodes: BTreeSet<NodeId>,
+    /// Devices of others that leave everything unanswered, though their nodes answer.
+    pub unanswered_devices: BTreeSet<DeviceId>,
+    /// What the others said last.
+    pub heard: BTreeMap<NodeId, HeardOf>,
     /// Devices in the table that this gateway could not get hold of.
     pub unreachable_devices: BTreeSet<DeviceId>,
 }

@@ -111,3 +111,19 @@ fn a_node_of_any_role_that_does_not_come_back_is_removed() {
         }
     });
 }
+
+/// It leaves S3 to others, and stayed ready for what it has.
+#[test]
+fn a_target_that_was_removed_finds_out_and_says_so() {
+    simulate(async {
+        let cluster = start(46).await;
+        assert!(!node(&cluster, 5).was_removed());
+        cluster.remove(6, "node-5", true).await.unwrap();
+        let until = cluster.env.now() + Duration::from_secs(60);
+        while !node(&cluster, 5).was_removed() {
+            assert!(cluster.env.now() < until, "it does not find out");
+            cluster.env.sleep(Duration::from_millis(100)).await;
+        }
+        assert!([0, 4, 6].into_iter().all(|number| !node(&cluster, number).was_removed()));
+    });
+}

@@ -24,7 +24,7 @@ pub async fn open_of_node(
 ) -> anyhow::Result<Vec<Arc<Device>>> {
     // Before anything is written to one of them.
     let here = identities(&disks).await?;
-    node.refuse_served(&here).await?;
+    node.claim(&here).await?;
     let (manager, mut devices) = (node.manager(), Vec::new());
     for (named, prepared) in new_ones_last(disks).await? {
         let (path, disk) = (&named.path, named.made(env, settings).await?);
