@@ -2,6 +2,7 @@
 
 mod shards;
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,16 +38,25 @@ pub struct NewBucket {
     pub etag: EtagMode,
 }
 
+fn newer(found: u32, known: u32) -> ManagerError<ClusterError> {
+    ManagerError::Refused(ClusterError::Newer { found, known })
+}
+
 impl Manager {
-    /// The cluster; a new one gets a random id and `format_version`. One that writes newer formats is not for this program.
+    /// The cluster; a new one gets a random id and `format_version`, an older one `format_version`: from here on it is for no program that does not know these
+    /// formats. One that writes newer formats is not for this program.
     pub async fn ensure_cluster(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
         let cluster = match self.snapshot().cluster() {
             Some(cluster) => Arc::clone(cluster),
             None => self.init_cluster(format_version).await?,
         };
-        match cluster.format_version > format_version {
-            true => Err(ManagerError::Refused(ClusterError::Newer { found: cluster.format_version, known: format_version })),
-            false => Ok(cluster),
+        match cluster.format_version.cmp(&format_version) {
+            Ordering::Greater => Err(newer(cluster.format_version, format_version)),
+            Ordering::Equal => Ok(cluster),
+            Ordering::Less => match self.raise_format_version(format_version).await {
+                Err(ManagerError::Refused(ClusterError::Backwards { found, .. })) => Err(newer(found, format_version)),
+                raised => raised,
+            },
         }
     }
 
