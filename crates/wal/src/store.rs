@@ -87,10 +87,17 @@ impl FolderStore {
         Ok(numbers)
     }
 
-    fn open_file(&self, number: u64) -> Result<FileDisk, StoreError> {
+    /// Apart: the disk may take long for a new file, or for ever, and whoever writes to the log does other things besides.
+    async fn open_file(&self, number: u64) -> Result<FileDisk, StoreError> {
         let path = self.path(number);
         let options = OpenOptions { create: true, capacity_bytes: Some(self.segment_bytes), direct: true };
-        FileDisk::open(&path, &options).map_err(|cause| failed("open segment", &path, cause))
+        let (there, how) = (path.clone(), options.clone());
+        let opened = match disk::apart(move || FileDisk::open(&there, &how)).await {
+            Ok(opened) => opened,
+            // No thread is to be had: here, then.
+            Err(_) => FileDisk::open(&path, &options),
+        };
+        opened.map_err(|cause| failed("open segment", &path, cause))
     }
 
     /// The segment in `disk`, which is made whole where its making was cut short.
@@ -142,7 +149,7 @@ impl SegmentStore for FolderStore {
             let numbers = self.file_numbers()?;
             let mut segments = Vec::with_capacity(numbers.len());
             for number in &numbers {
-                let disk = self.open_file(*number)?;
+                let disk = self.open_file(*number).await?;
                 match self.whole(*number, disk).await {
                     // It was being made when the file system got full, and holds nothing.
                     Err(error) if error.is_no_space() => self.unlink(*number),
@@ -161,7 +168,7 @@ impl SegmentStore for FolderStore {
                 *next_file += 1;
                 *next_file - 1
             };
-            let disk = self.open_file(number).inspect_err(|error| {
+            let disk = self.open_file(number).await.inspect_err(|error| {
                 // Each try has a number of its own: a file that stayed would be one segment more at the next start. It may be there although
                 // it could not be opened, for a disk takes two descriptors.
                 if error.may_pass() {
