@@ -164,12 +164,13 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
             ready.partition(|device| watch.device_backoffs.is_waiting(device, now));
         devices.extend(returning);
         let has_waited = |device: &DeviceId| watch.device_backoffs.has_waited(device, FEW_HOSTS_BACKOFF_MS, now);
+        // Those of a node that is about to stop are as good as gone.
+        let remaining = remaining(watch, &devices, now);
         // Each time that it hangs again no write is acknowledged for some seconds.
-        let early = if devices.is_empty() { waiting } else { waiting.into_iter().filter(has_waited).collect() };
-        let all = &devices | &early;
-        if !reach::has_as_many_hosts(watch, &devices, &all, LEAST_HOSTS) {
+        let early = if remaining.is_empty() { waiting } else { waiting.into_iter().filter(has_waited).collect() };
+        if !reach::has_as_many_hosts(watch, &remaining, &(&remaining | &early), LEAST_HOSTS) {
             env::mark("overseer: a device comes back before its time");
-            devices = all;
+            devices.extend(early);
         }
     }
     if devices.is_empty() {
@@ -182,12 +183,17 @@ fn devices(watch: &Watch, may_return: bool, now: ClockReading) -> Option<BTreeSe
 /// Without the devices of nodes that are about to stop: what finds them gone waits until their silence is noticed. When all nodes stop at once those that are left stay: what
 /// was written to one alone would be missing where that one does not come back.
 fn without_leaving(watch: &Watch, devices: BTreeSet<DeviceId>, now: ClockReading) -> BTreeSet<DeviceId> {
-    let remaining: BTreeSet<DeviceId> = devices.iter().copied().filter(|device| !is_leaving(watch, *device, now)).collect();
+    let remaining = remaining(watch, &devices, now);
     if remaining.len() == devices.len() || !reach::has_as_many_hosts(watch, &remaining, &devices, LEAST_HOSTS) {
         return devices;
     }
     env::mark("overseer: the devices of a node that stops leave");
     remaining
+}
+
+/// Those of the devices whose nodes don't say that they are about to stop.
+fn remaining(watch: &Watch, devices: &BTreeSet<DeviceId>, now: ClockReading) -> BTreeSet<DeviceId> {
+    devices.iter().copied().filter(|device| !is_leaving(watch, *device, now)).collect()
 }
 
 /// Whether a device's node says that it is about to stop.

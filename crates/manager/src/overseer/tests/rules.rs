@@ -301,6 +301,25 @@ fn a_device_that_waits_comes_back_where_none_would_be_left() {
     assert_eq!(scene.table(), devices(&[2]));
 }
 
+/// The device of the node that stops counted as one that stays: until its silence was noticed everything was acknowledged with a copy on one host.
+#[test]
+fn a_device_that_waits_comes_back_sooner_where_a_node_stops() {
+    for is_stopping in [false, true] {
+        let mut scene = third_waits();
+        // Once more, for longer than that.
+        while scene.table().len() < 3 {
+            scene.pass(STEP_MS);
+        }
+        scene.says(3).failed_devices = devices(&[2]);
+        scene.pass(2 * STEP_MS);
+        scene.says(3).failed_devices.clear();
+        scene.says(2).leaves = is_stopping;
+        scene.pass(FEW_HOSTS_BACKOFF_MS + STEP_MS);
+        let written_to = if is_stopping { devices(&[0, 2]) } else { devices(&[0, 1]) };
+        assert_eq!(scene.table(), written_to);
+    }
+}
+
 /// Its heartbeat comes first, and the view that it asks for is refused, for it keeps the gateway: nobody waits for that one to be proposed again.
 #[test]
 fn a_node_that_stops_takes_its_gateway_and_its_devices_along() {
