@@ -1,5 +1,6 @@
 //! What a member of the manager knows of its cluster's cell.
 
+use crate::sources::{Surroundings, state_name};
 use crate::status::{CellDevice, CellNode, CellStatus};
 use manager::{Manager, MemberRole, member_id};
 use std::collections::BTreeSet;
@@ -8,8 +9,9 @@ use types::{CellId, NodeId};
 /// The one cell of a cluster.
 const CELL: CellId = CellId(1);
 
-/// Describes the cell; none of a server of its own. `silent`: nodes that do not answer this one.
-pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<CellStatus> {
+/// Describes the cell; none of a server of its own.
+pub(crate) fn describe(manager: &Manager, surroundings: &Surroundings) -> Option<CellStatus> {
+    let Surroundings { silent, clocks_off_ms, repair_left, was_removed: _ } = surroundings;
     let replication = manager.replication()?;
     let state = manager.snapshot();
     let cell = state.cell(CELL)?;
@@ -37,6 +39,7 @@ pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<C
         manager_leader,
         copies: installed.map_or(0, |installed| installed.table.copies()),
         alone: alone.into_iter().collect(),
+        repair_left: *repair_left,
         unregistered: manager.unregistered_members().into_iter().map(|member| member.address).collect(),
         undecided: cell.undecided.keys().map(|gateway| gateway.0).collect(),
         nodes: state
@@ -51,6 +54,7 @@ pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<C
                 waits: waits(node.id),
                 is_silent: silent.contains(&node.id),
                 votes: voters.contains(&member_id(node.identity)),
+                clock_off_ms: clocks_off_ms.get(&node.id).copied(),
             })
             .collect(),
         devices: state
@@ -59,6 +63,7 @@ pub(crate) fn describe(manager: &Manager, silent: &BTreeSet<NodeId>) -> Option<C
                 device: device.id.0,
                 node: device.node.and_then(name),
                 is_written: is_written(device.id),
+                state: state_name(device.state).to_owned(),
                 capacity_bytes: device.capacity_bytes,
             })
             .collect(),

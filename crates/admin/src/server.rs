@@ -134,10 +134,17 @@ impl Admin {
 impl Inner {
     /// Whether S3 requests are served now. A node's gateway may be out of its cell for a while, and answers nothing then.
     fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && !self.sources.get().is_some_and(|sources| sources.is_out_of_its_cell())
+        let is_out = self.sources.get().is_some_and(|sources| sources.is_out_of_its_cell() || sources.was_removed());
+        self.ready.load(Ordering::Relaxed) && !is_out
     }
 
     fn why_not_ready(&self) -> Warning {
+        if self.sources.get().is_some_and(|sources| sources.was_removed()) {
+            return Warning::error(
+                "this node was removed from its cluster, and serves nothing",
+                "stop it; to use the machine again, join an empty folder",
+            );
+        }
         if self.sources.get().is_some_and(|sources| sources.waits_for_a_place()) {
             return Warning::error(
                 "S3 requests are not served here: the cell has as many gateways as it may have, and this node's waits for a place",

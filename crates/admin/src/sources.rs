@@ -5,7 +5,7 @@ use chunkstore::blocks::BlockStore;
 use device::{Device, Usage};
 use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use types::limits::MAX_REPLICAS;
@@ -20,8 +20,21 @@ pub type StoreSource = Arc<dyn Fn() -> Option<LogStore> + Send + Sync>;
 /// Whether clients are answered now: by a gateway of a cell while it is there and has a serve lease, by a server of its own always.
 pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Nodes of the cluster that do not answer this one.
-pub type SilentNodes = Arc<dyn Fn() -> BTreeSet<NodeId> + Send + Sync>;
+/// What a node of a cluster has found out that stands in no record. A server of its own finds out nothing.
+pub type SurroundingsSource = Arc<dyn Fn() -> Surroundings + Send + Sync>;
+
+/// What a node of a cluster knows of the others, and of its own place among them.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Nodes that do not answer this one.
+    pub silent: BTreeSet<NodeId>,
+    /// Nodes whose clocks are off, by how many milliseconds they are ahead of this node's.
+    pub clocks_off_ms: BTreeMap<NodeId, i64>,
+    /// Parts of the index that the leader of the cell is still to look through for what lacks copies; none if that is not known.
+    pub repair_left: Option<u64>,
+    /// This node has found out that it was removed.
+    pub was_removed: bool,
+}
 
 /// The roles of a process.
 pub struct Sources {
@@ -33,7 +46,7 @@ pub struct Sources {
     pub may_answer: MayAnswer,
     /// The chunks of those devices, where there is a chunk store.
     pub chunks: Vec<Arc<BlockStore>>,
-    pub silent: SilentNodes,
+    pub surroundings: SurroundingsSource,
     /// Set when the port is open: a node of a cluster may wait for long.
     pub s3_address: Arc<OnceLock<SocketAddr>>,
     /// What the settings themselves give reason to say.
@@ -49,10 +62,15 @@ impl Sources {
         status.buckets = snapshot.buckets().len() as u64;
         status.devices = self.devices(&snapshot);
         status.engine = (self.store)().as_ref().map(engine_of);
-        status.cell = crate::cell::describe(&self.manager, &(self.silent)());
+        status.cell = crate::cell::describe(&self.manager, &(self.surroundings)());
         let written = self.devices.iter().filter(|device| device.poisoned_by().is_none()).count();
         status.copies = status.cell.as_ref().map_or(written.min(MAX_REPLICAS), |cell| cell.copies) as u64;
         status.warnings = self.warnings(status);
+    }
+
+    /// Whether this node is no part of its cluster any more.
+    pub(crate) fn was_removed(&self) -> bool {
+        (self.surroundings)().was_removed
     }
 
     /// Whether S3 is not served because the cell has as many gateways as it may have.
@@ -145,7 +163,7 @@ pub(crate) fn free_bytes(usage: &Usage) -> u64 {
     u64::from(usage.free_data_zones) * zone_bytes
 }
 
-fn state_name(state: DeviceState) -> &'static str {
+pub(crate) fn state_name(state: DeviceState) -> &'static str {
     match state {
         DeviceState::Active => "active",
         DeviceState::Draining => "draining",

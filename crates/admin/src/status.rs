@@ -45,6 +45,9 @@ pub struct CellStatus {
     /// Devices that alone may have copies of what was written a moment ago, as that of a first node when a second one joins. While there
     /// are such devices, the loss of one stops all writes until it is back; a checkpoint ends this.
     pub alone: Vec<u32>,
+    /// Parts of the index that the leader is still to look through for what lacks copies; none if the node that was asked does not know.
+    #[serde(default)]
+    pub repair_left: Option<u64>,
     /// Addresses of members of the manager whose nodes are not registered: they are joining, or their join ended half-way.
     #[serde(default)]
     pub unregistered: Vec<String>,
@@ -71,6 +74,9 @@ pub struct CellNode {
     pub is_silent: bool,
     /// It counts for the manager's quorums.
     pub votes: bool,
+    /// How far its clock is ahead of that of the node that was asked; negative: behind. None if they agree, or it does not answer.
+    #[serde(default)]
+    pub clock_off_ms: Option<i64>,
 }
 
 impl CellNode {
@@ -116,6 +122,9 @@ pub struct CellDevice {
     pub node: Option<String>,
     /// New objects are written to it.
     pub is_written: bool,
+    /// `active`, `draining`, `failed` or `replaced`, as the manager has it; empty from a version that did not say.
+    #[serde(default)]
+    pub state: String,
     pub capacity_bytes: u64,
 }
 

@@ -26,7 +26,7 @@ use crate::place::Place;
 use crate::say::say;
 use crate::settings::{ServeArgs, Settings, SyncMode};
 use ::device::Device;
-use admin::{Admin, AdminServer, Sources, Warning};
+use admin::{Admin, AdminServer, Sources, Surroundings, Warning};
 use anyhow::{Context, bail};
 use env::Env;
 use futures_util::FutureExt;
@@ -35,7 +35,6 @@ use logstore::{IndexForm, LogStore};
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
 use object::{Engines, ObjectService};
 use signals::Signals;
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -163,7 +162,7 @@ async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
         may_answer: Arc::new(|| true),
         s3_address: Arc::new(OnceLock::from(server.address())),
         chunks: Vec::new(),
-        silent: Arc::new(BTreeSet::new),
+        surroundings: Arc::new(Surroundings::default),
         notices: notices(settings),
     });
     admin.set_ready(true);

@@ -376,17 +376,20 @@ fn period(key: &str, text: &str) -> anyhow::Result<Duration> {
     if text == "off" {
         return Ok(Duration::ZERO);
     }
-    let seconds = match text.chars().last() {
-        Some('d') => 24 * 3600,
-        Some('h') => 3600,
-        Some('m') => 60,
-        Some('s') => 1,
-        _ => bail!("{key} is a time such as 14d or 36h, or `off`, not `{text}`"),
+    time(text).with_context(|| format!("{key} is a time such as 14d or 36h, or `off`, not `{text}`"))
+}
+
+/// A time with its unit, s, m, h or d; none of what is no time, or none at all.
+pub fn time(text: &str) -> Option<Duration> {
+    let seconds = match text.chars().last()? {
+        'd' => 24 * 3600,
+        'h' => 3600,
+        'm' => 60,
+        's' => 1,
+        _ => return None,
     };
-    match text[..text.len() - 1].parse::<u32>() {
-        Ok(count) if count > 0 => Ok(Duration::from_secs(u64::from(count) * seconds)),
-        _ => bail!("{key} is a time such as 14d or 36h, or `off`, not `{text}`"),
-    }
+    let count = text[..text.len() - 1].parse::<u32>().ok().filter(|count| *count > 0)?;
+    Some(Duration::from_secs(u64::from(count) * seconds))
 }
 
 /// A number of bytes, with a unit: 512MiB, 100GB, 1TiB.

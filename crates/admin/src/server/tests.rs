@@ -1,8 +1,7 @@
 use super::{Admin, AdminServer};
-use crate::Sources;
+use crate::{Sources, Surroundings};
 use env::Env;
 use manager::Manager;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +45,7 @@ async fn out_of_the_cell(folder: &Path) -> Sources {
         store: Arc::new(|| None),
         may_answer: Arc::new(|| false),
         chunks: Vec::new(),
-        silent: Arc::new(BTreeSet::new),
+        surroundings: Arc::new(Surroundings::default),
         s3_address: Arc::default(),
         notices: Vec::new(),
     }
@@ -67,6 +66,27 @@ async fn a_node_with_an_open_port_and_nothing_to_answer_from_is_not_ready() {
     assert!(get(&server, "/metrics").await.contains("trilith_process_ready_state 0"));
     let status = admin.status();
     assert!(!status.ready && status.warnings[0].what.contains("out of the cell's view"), "{:?}", status.warnings);
+}
+
+/// It leaves S3 to others, or had a place in the cell: it is no part of the cluster any more.
+#[tokio::test]
+async fn a_node_that_was_removed_is_not_ready() {
+    let (folder, (admin, server)) = (tempfile::tempdir().unwrap(), start().await);
+    let removed = Arc::new(AtomicBool::new(false));
+    let was_removed = removed.clone();
+    admin.attach(Sources {
+        surroundings: Arc::new(move || Surroundings {
+            was_removed: was_removed.load(Ordering::Relaxed),
+            ..Surroundings::default()
+        }),
+        ..out_of_the_cell(folder.path()).await
+    });
+    admin.set_ready(true);
+    assert!(get(&server, "/health/ready").await.starts_with("HTTP/1.1 200"));
+    removed.store(true, Ordering::Relaxed);
+    let answer = get(&server, "/health/ready").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("was removed"), "{answer}");
+    assert!(!admin.status().ready);
 }
 
 /// A gateway that is cut off has its engine all the same.

@@ -10,6 +10,7 @@ use node::Role;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Nodes of a cluster on one machine: beyond these it shows nothing more.
 const MAX_DEV_NODES: i64 = 12;
@@ -98,10 +99,18 @@ pub struct JoinArgs {
 
 /// Whom to ask.
 #[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "The exit code is 0 if every node is there and nothing is being recovered, else 1.\n\nExamples:\n  trilith cluster status --admin \
+                  10.0.0.2:9001\n  trilith cluster status --wait 10m && echo the next node may be stopped"
+)]
 pub struct StatusArgs {
     /// Where the admin port of any node listens
     #[arg(long, env = "TRILITH_ADMIN_ADDR", default_value = "127.0.0.1:9001")]
     pub admin: String,
+    /// Wait until every node is heard, every device is written to, and nothing is left to recover or to copy: at most so long (30s, 10m, 2h), and fail
+    /// after that with what is left
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    pub wait: Option<Duration>,
     /// Print the server's JSON as it is
     #[arg(long)]
     pub json: bool,
@@ -155,6 +164,10 @@ pub struct DevArgs {
     /// Root secret key, 8 characters or more
     #[arg(long, env = "TRILITH_ROOT_PASSWORD", hide_env_values = true, requires = "root_user")]
     pub root_password: Option<String>,
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    crate::settings::time(text).ok_or_else(|| format!("a time such as 30s, 10m or 2h, not `{text}`"))
 }
 
 /// Runs a command.

@@ -115,7 +115,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
         may_answer: may_answer(&node),
         chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
-        silent: silent_nodes(&node),
+        surroundings: surroundings(&node),
         s3_address: s3_address.clone(),
         notices: notices(settings),
     });
@@ -184,7 +184,7 @@ fn half_alive(reason: String) -> anyhow::Error {
     )
 }
 
-/// The node's consensus log. A predecessor that ends may hold it for a moment.
+/// The node's consensus log.
 async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Result<LogPlace> {
     let folder = settings.data.join(CONSENSUS_FOLDER);
     if place.is_member() && !LogPlace::is_in_folder(&folder)? {
@@ -197,13 +197,7 @@ async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Resu
             place.name
         );
     }
-    let until = env.now() + super::LOCK_PATIENCE;
-    loop {
-        match LogPlace::in_folder(&folder).await {
-            Err(PlaceError::Base(OpenError::Locked { .. })) if env.now() < until => env.sleep(LOCK_LOOK).await,
-            opened => return opened.context("opening the consensus log"),
-        }
-    }
+    LogPlace::in_folder(env, &folder).await.context("opening the consensus log")
 }
 
 /// Whether this node's gateway has the right to answer clients.
@@ -212,10 +206,16 @@ fn may_answer(node: &Arc<Node>) -> admin::MayAnswer {
     Arc::new(move || node.upgrade().is_some_and(|node| node.may_answer()))
 }
 
-/// Those of the other nodes that do not answer this one.
-fn silent_nodes(node: &Arc<Node>) -> admin::SilentNodes {
+/// What this node knows of the others.
+fn surroundings(node: &Arc<Node>) -> admin::SurroundingsSource {
     let node = Arc::downgrade(node);
-    Arc::new(move || node.upgrade().map(|node| node.silent()).unwrap_or_default())
+    let look = |node: Arc<Node>| admin::Surroundings {
+        silent: node.silent(),
+        clocks_off_ms: node.clocks_off_ms(),
+        repair_left: node.repair_left(),
+        was_removed: node.was_removed(),
+    };
+    Arc::new(move || node.upgrade().map(look).unwrap_or_default())
 }
 
 /// Until this node's gateway serves: some seconds, or, in a cell with as many gateways as it may have, until one of them has gone.

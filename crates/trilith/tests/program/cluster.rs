@@ -19,6 +19,7 @@ mod sixth;
 mod starts;
 mod tls;
 mod traffic;
+mod waits;
 
 /// Nodes of the clusters of these tests.
 const NODES: usize = 3;

@@ -3,23 +3,114 @@
 use super::StatusArgs;
 use crate::commands::size::human;
 use crate::commands::{status, table, verdict};
-use admin::{CellNode, CellStatus, NodeGateway, Status};
+use admin::{CellDevice, CellNode, CellStatus, NodeGateway, Status};
 use anyhow::{Context, bail};
+use env::Env;
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Prints it; fails if something is away.
+/// How often a cluster is looked at that is waited for.
+const LOOK: Duration = Duration::from_millis(500);
+/// Nothing is left when nothing was for so long: what a change of the view leaves to do is known everywhere a moment after it.
+const SETTLED: Duration = Duration::from_secs(3);
+/// How long a node may take to say what it knows.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Prints it; fails if something is away, or is left to do after the time that it may take.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let text = crate::commands::run(status::fetch(&args.admin))?;
-    let status: Status =
-        serde_json::from_str(&text).context("the admin port gave a status that this version does not understand")?;
-    let Some(cell) = &status.cell else { bail!("{} is a server of its own, no node of a cluster", args.admin) };
+    let status = crate::commands::run(async {
+        match args.wait {
+            Some(patience) => settled(&args.admin, patience).await,
+            None => fetch(&args.admin).await,
+        }
+    })?;
+    let cell = cell_of(&status, &args.admin)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(cell)?);
     } else {
         print(&status, cell);
     }
-    let is_there = |node: &CellNode| node.gateway() != NodeGateway::Away;
     Ok(verdict(cell.nodes.iter().all(is_there) && cell.undecided.is_empty()))
+}
+
+async fn fetch(address: &str) -> anyhow::Result<Status> {
+    let text = status::fetch(address).await?;
+    serde_json::from_str(&text).context("the admin port gave a status that this version does not understand")
+}
+
+fn cell_of<'a>(status: &'a Status, address: &str) -> anyhow::Result<&'a CellStatus> {
+    status.cell.as_ref().with_context(|| format!("{address} is a server of its own, no node of a cluster"))
+}
+
+fn is_there(node: &CellNode) -> bool {
+    node.gateway() != NodeGateway::Away
+}
+
+/// What a node says when nothing is left to do.
+async fn settled(address: &str, patience: Duration) -> anyhow::Result<Status> {
+    let env = Env::real_with_cores(1);
+    let deadline = env.now() + patience;
+    let mut well_since = None;
+    loop {
+        let answer = tokio::select! {
+            biased;
+            status = fetch(address) => status,
+            () = env.sleep(ANSWER_PATIENCE) => Err(anyhow::anyhow!("{address} does not answer")),
+        };
+        // It may be the one that is started.
+        let left = answer.as_ref().map_or_else(|error| vec![format!("{error:#}")], |status| left_of(status, address));
+        if left.is_empty() {
+            if env.now() - *well_since.get_or_insert(env.now()) >= SETTLED {
+                return answer;
+            }
+        } else {
+            well_since = None;
+            if env.now() >= deadline {
+                bail!("after {} seconds: {}", patience.as_secs(), left.join("; "));
+            }
+        }
+        env.sleep(LOOK).await;
+    }
+}
+
+fn left_of(status: &Status, address: &str) -> Vec<String> {
+    match &status.cell {
+        Some(cell) => what_is_left(cell),
+        None => vec![format!("{address} knows of no cluster: it starts, or is a server of its own")],
+    }
+}
+
+/// What is to be waited for before a node may be stopped.
+fn what_is_left(cell: &CellStatus) -> Vec<String> {
+    let mut left: Vec<String> =
+        cell.nodes.iter().filter(|node| !is_there(node)).map(|node| format!("{} is away", node.name)).collect();
+    if cell.manager_leader.is_none() {
+        left.push("nobody leads the manager".to_owned());
+    }
+    if !cell.undecided.is_empty() {
+        left.push(format!("what gateways {:?} left is being recovered", cell.undecided));
+    }
+    if !cell.alone.is_empty() {
+        left.push(format!("a checkpoint is to end that devices {:?} alone have something", cell.alone));
+    }
+    let is_missed = |device: &&CellDevice| !device.is_written && !is_going(device);
+    let missed = cell.devices.iter().filter(is_missed);
+    left.extend(missed.map(|device| format!("device {} of {} is not written to", device.device, node_of(device))));
+    match cell.repair_left {
+        Some(0) => {}
+        Some(parts) => left.push(format!("{parts} parts of the index are to be looked through for copies that are missing")),
+        None => left.push("which copies are missing is not known: the node that leads the cell is not heard".to_owned()),
+    }
+    left
+}
+
+/// Whether nothing is to be written to a device ever again.
+fn is_going(device: &CellDevice) -> bool {
+    matches!(device.state.as_str(), "failed" | "replaced")
+}
+
+fn node_of(device: &CellDevice) -> String {
+    device.node.clone().unwrap_or_else(|| "-".to_owned())
 }
 
 fn print(status: &Status, cell: &CellStatus) {
@@ -31,6 +122,9 @@ fn print(status: &Status, cell: &CellStatus) {
     if !cell.undecided.is_empty() {
         println!("  recovering what gateways {:?} left", cell.undecided);
     }
+    if let Some(parts) = cell.repair_left.filter(|parts| *parts > 0) {
+        println!("  {parts} parts of the index are to be looked through for copies that are missing");
+    }
     if !cell.alone.is_empty() {
         println!("  written to devices {:?} alone: keep them up", cell.alone);
     }
@@ -40,6 +134,8 @@ fn print(status: &Status, cell: &CellStatus) {
     if cell.nodes.iter().any(|node| node.waits) {
         println!("  {} gateways are as many as a cell may have: those that wait come in when one goes", cell.gateways);
     }
+    cell.nodes.iter().filter_map(clock).for_each(|line| println!("  {line}"));
+    cell.devices.iter().filter(|device| device.state == "failed").for_each(|device| println!("  {}", unfinished(device)));
     println!();
     let rows: Vec<[String; 5]> = cell
         .nodes
@@ -55,10 +151,36 @@ fn print(status: &Status, cell: &CellStatus) {
         .devices
         .iter()
         .map(|device| {
-            let written = if device.is_written { "written" } else { "away" };
-            let node = device.node.clone().unwrap_or_else(unknown);
-            [device.device.to_string(), node, written.to_owned(), human(device.capacity_bytes)]
+            let state = match (device.is_written, is_going(device)) {
+                (true, _) => "written",
+                (false, true) => &device.state,
+                (false, false) => "away",
+            };
+            [device.device.to_string(), node_of(device), state.to_owned(), human(device.capacity_bytes)]
         })
         .collect();
     table::print(["device", "node", "state", "capacity"], &rows);
 }
+
+/// What is to be said of a node's clock.
+fn clock(node: &CellNode) -> Option<String> {
+    let off_ms = node.clock_off_ms?;
+    let (seconds, way) = (off_ms.unsigned_abs() / 1_000, if off_ms > 0 { "ahead of" } else { "behind" });
+    Some(format!(
+        "the clock of {} is {seconds} seconds {way} that of the node that was asked: one of the two is wrong. Set it, best with NTP on all nodes",
+        node.name
+    ))
+}
+
+/// A removal has begun with this device, and may have been interrupted: what had copies on it gets others, and it is not taken back, for these count already.
+fn unfinished(device: &CellDevice) -> String {
+    format!(
+        "device {id} is to be forgotten, and nothing is written to it. That ends by itself when {node} does not serve it any more (leave it out of its \
+         --devices) and nothing is lost with it; trilith device forget {id} --yes does not wait for either",
+        id = device.device,
+        node = node_of(device)
+    )
+}
+
+#[cfg(test)]
+mod tests;
