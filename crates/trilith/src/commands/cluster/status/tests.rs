@@ -72,5 +72,8 @@ fn a_clock_that_is_off_is_told_which_way() {
 #[test]
 fn a_device_whose_removal_has_not_ended_comes_with_advice() {
     let said = unfinished(&CellDevice { is_written: false, state: "failed".to_owned(), ..device(3) });
-    assert!(said.contains("device 3") && said.contains("when one does not serve it") && said.contains("forget 3 --yes"), "{said}");
+    assert!(
+        said.contains("device 3") && said.contains("when one does not serve it") && said.contains("forget 3 --yes"),
+        "{said}"
+    );
 }
