@@ -184,7 +184,7 @@ fn half_alive(reason: String) -> anyhow::Error {
     )
 }
 
-/// The node's consensus log.
+/// The node's consensus log. A predecessor that ends may hold it for a moment.
 async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Result<LogPlace> {
     let folder = settings.data.join(CONSENSUS_FOLDER);
     if place.is_member() && !LogPlace::is_in_folder(&folder)? {
@@ -197,7 +197,13 @@ async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Resu
             place.name
         );
     }
-    LogPlace::in_folder(env, &folder).await.context("opening the consensus log")
+    let until = env.now() + super::LOCK_PATIENCE;
+    loop {
+        match LogPlace::in_folder(&folder).await {
+            Err(PlaceError::Base(OpenError::Locked { .. })) if env.now() < until => env.sleep(LOCK_LOOK).await,
+            opened => return opened.context("opening the consensus log"),
+        }
+    }
 }
 
 /// Whether this node's gateway has the right to answer clients.
