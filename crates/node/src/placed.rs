@@ -13,7 +13,7 @@ use crate::PINGS;
 use crate::error::NodeError;
 use crate::node::OpenNode;
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use manager::{DeviceRecord, NodeRecord, Snapshot};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -77,14 +77,17 @@ impl OpenNode {
         // Who is in the manager's state only after this finds what was noted.
         self.manager.fresh().await.map_err(|error| NodeError::State(error.to_string()))?;
         let state = self.manager.snapshot();
-        for record in state.devices().filter(|record| devices.contains(&record.uuid)) {
-            let is_own = record.node == Some(self.id());
-            self.refuse_had(&state, record, if is_own { Having::Serves } else { Having::Comes }).await?;
-            if !is_own {
-                self.take_over(record).await?;
-            }
+        let known = state.devices().filter(|record| devices.contains(&record.uuid));
+        // A host that is away is waited for once, not once for each disk.
+        try_join_all(known.map(|record| self.claim_one(&state, record))).await.map(drop)
+    }
+
+    async fn claim_one(&self, state: &Snapshot, record: &DeviceRecord) -> Result<(), NodeError> {
+        if record.node == Some(self.id()) {
+            return self.refuse_had(state, record, Having::Serves).await;
         }
-        Ok(())
+        self.refuse_had(state, record, Having::Comes).await?;
+        self.take_over(record).await
     }
 
     /// Writes itself into a device's record: from here on its former node does not take it for its own. It may have done so a moment ago.
