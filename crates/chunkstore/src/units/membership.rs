@@ -80,7 +80,8 @@ async fn next_voters<S: StateMachine>(
     silent: &BTreeSet<NodeId>,
 ) -> Result<(BTreeSet<NodeId>, Option<MemberError>), MemberError> {
     let new = wanted.keys().copied().filter(|node| !voters.contains(node));
-    let (away, there): (Vec<NodeId>, Vec<NodeId>) = new.partition(|node| silent.contains(node));
+    // A leader that was removed hears of nobody any more: where somebody leaves, all that are named are waited for.
+    let (away, there): (Vec<NodeId>, Vec<NodeId>) = new.partition(|node| *stay == *voters && silent.contains(node));
     let mut waited = Waited::default();
     waited.wait_for(group, wanted, there).await;
     if !waited.behind.is_empty() {
