@@ -216,7 +216,7 @@ fn collection_moves_what_is_sealed_and_frees_the_rest() {
             for number in 0..6 {
                 script.put_large(&store, &format!("large-{number}"), 3 * CHUNK).await.unwrap();
             }
-            for round in 0..1500 {
+            for round in 0..700 {
                 let name = format!("churn-{}", round % 50);
                 rig.env.sleep(Duration::from_millis(10)).await;
                 match round % 7 {
