@@ -32,6 +32,8 @@ use crate::request::{Completion, Done, Request};
 use crate::stats::DiskStats;
 use crate::{BLOCK_BYTES, Disk, ring};
 
+/// How long a start waits for what a predecessor holds that was killed, or is ending.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a locked disk is tried again while `open_waiting` waits for it.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
 
@@ -186,9 +188,9 @@ impl FileDisk {
 
 /// When nobody waits any more the disk is closed again.
 async fn open_apart(path: &Path, options: &OpenOptions) -> Result<FileDisk, OpenError> {
-    let (here, options) = (path.to_owned(), options.clone());
-    let opened = apart(move || FileDisk::open(&here, &options)).await;
-    opened.map_err(|source| OpenError::Open { path: path.to_owned(), source })?
+    let (here, how) = (path.to_owned(), options.clone());
+    // Where no thread is to be had: here.
+    apart(move || FileDisk::open(&here, &how)).await.unwrap_or_else(|_| FileDisk::open(path, options))
 }
 
 /// The descriptor for writes, and whether it goes around the page cache.

@@ -31,7 +31,7 @@ mod stats;
 pub use crate::aligned::AlignedBuf;
 pub use crate::apart::apart;
 pub use crate::error::{DiskError, DiskErrorKind, Operation};
-pub use crate::file::{FileDisk, LockHolder, OpenError, OpenOptions};
+pub use crate::file::{FileDisk, LOCK_PATIENCE, LockHolder, OpenError, OpenOptions};
 pub use crate::future::DiskExt;
 pub use crate::overlay::OverlayDisk;
 pub use crate::request::{Completion, Done, Durability, ReadMode, Request};

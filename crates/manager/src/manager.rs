@@ -72,7 +72,7 @@ pub(crate) enum Backing {
 impl Manager {
     /// Opens the manager in `folder`, which is made if absent.
     pub async fn open(env: &Env, folder: &Path) -> Result<Manager, OpenError> {
-        Manager::open_on(env, open_log(folder)?, open_state(folder)?).await
+        Manager::open_on(env, open_log(env, folder)?, open_state(folder)?).await
     }
 
     /// A manager that ends with its process, for tests.
@@ -92,7 +92,7 @@ impl Manager {
 
     /// Makes a manager in an empty `folder` from a copy of a state ([`Snapshot::export`]).
     pub async fn import(env: &Env, folder: &Path, copy: &[u8]) -> Result<Manager, ImportError> {
-        Manager::import_on(env, open_log(folder)?, open_state(folder)?, copy).await
+        Manager::import_on(env, open_log(env, folder)?, open_state(folder)?, copy).await
     }
 
     /// As [`Manager::import`], on an empty log and an empty state.
@@ -196,12 +196,12 @@ impl Manager {
     }
 }
 
-fn open_log(folder: &Path) -> Result<Arc<dyn SegmentStore>, OpenError> {
+fn open_log(env: &Env, folder: &Path) -> Result<Arc<dyn SegmentStore>, OpenError> {
     // It holds secret keys.
     let made =
         std::fs::create_dir_all(folder).and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(OWNER_ONLY)));
     made.map_err(|cause| OpenError::Folder { path: folder.to_path_buf(), cause })?;
-    Ok(Arc::new(FolderStore::open(&folder.join(LOG_FOLDER), LOG_SEGMENT_BYTES)?))
+    Ok(Arc::new(FolderStore::open(env, &folder.join(LOG_FOLDER), LOG_SEGMENT_BYTES)?))
 }
 
 fn open_state(folder: &Path) -> Result<Arc<dyn Kv>, OpenError> {

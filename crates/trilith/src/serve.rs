@@ -38,11 +38,7 @@ use signals::Signals;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use types::DeviceId;
-
-/// How long a start waits for a predecessor that still holds the data.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -126,7 +122,7 @@ struct Running {
 
 async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
     // The lock on the data is the devices': taken first, so that a second server on the same data stops here.
-    let disks = devices::open_disks(env, settings, LOCK_PATIENCE).await?;
+    let disks = devices::open_disks(env, settings).await?;
     let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
     let manager = Arc::new(Manager::open(env, &settings.data.join("manager")).await.context("opening the manager's state")?);

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use disk::{
     AlignedBuf, BLOCK_BYTES, Completion, Disk, DiskError, DiskErrorKind, DiskExt, DiskStats, Done, Durability, FileDisk,
-    OpenOptions, Operation, ReadMode, Request,
+    LOCK_PATIENCE, OpenOptions, Operation, ReadMode, Request,
 };
+use env::Env;
 use parking_lot::Mutex;
 
 use crate::error::StoreError;
@@ -54,6 +55,7 @@ pub trait SegmentStore: Send + Sync + 'static {
 /// Segments as files in a folder, which belongs to one log.
 #[derive(Debug)]
 pub struct FolderStore {
+    env: Env,
     folder: PathBuf,
     segment_bytes: u64,
     /// The number of the next file. Set when the folder is read.
@@ -63,13 +65,13 @@ pub struct FolderStore {
 impl FolderStore {
     /// The segments in `folder`, which is made if absent. `segment_bytes` is a multiple of a block, between
     /// [`MIN_SEGMENT_BYTES`] and [`MAX_SEGMENT_BYTES`].
-    pub fn open(folder: &Path, segment_bytes: u64) -> Result<Self, StoreError> {
+    pub fn open(env: &Env, folder: &Path, segment_bytes: u64) -> Result<Self, StoreError> {
         check_segment_bytes(segment_bytes);
         std::fs::create_dir_all(folder).map_err(|cause| failed("make the folder", folder, cause))?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = std::fs::File::open(parent).and_then(|parent| parent.sync_all());
         synced.map_err(|cause| failed("make durable the folder", parent, cause))?;
-        Ok(FolderStore { folder: folder.to_path_buf(), segment_bytes, next_file: Mutex::new(1) })
+        Ok(FolderStore { env: env.clone(), folder: folder.to_path_buf(), segment_bytes, next_file: Mutex::new(1) })
     }
 
     fn file_numbers(&self) -> Result<Vec<u64>, StoreError> {
@@ -87,16 +89,12 @@ impl FolderStore {
         Ok(numbers)
     }
 
-    /// Apart: the disk may take long for a new file, or for ever, and whoever writes to the log does other things besides.
+    /// Apart: the disk may take long for a new file, or for ever, and whoever writes to the log does other things besides. A predecessor that was
+    /// killed holds a segment until its last write to it has ended, and lets go of each at another moment.
     async fn open_file(&self, number: u64) -> Result<FileDisk, StoreError> {
         let path = self.path(number);
         let options = OpenOptions { create: true, capacity_bytes: Some(self.segment_bytes), direct: true };
-        let (there, how) = (path.clone(), options.clone());
-        let opened = match disk::apart(move || FileDisk::open(&there, &how)).await {
-            Ok(opened) => opened,
-            // No thread is to be had: here, then.
-            Err(_) => FileDisk::open(&path, &options),
-        };
+        let opened = FileDisk::open_waiting(&self.env, &path, &options, LOCK_PATIENCE).await;
         opened.map_err(|cause| failed("open segment", &path, cause))
     }
 

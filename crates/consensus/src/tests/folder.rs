@@ -17,7 +17,7 @@ use crate::transport::SimulatedTransport;
 const NODE: NodeId = NodeId(1);
 
 async fn open(env: &Env, folder: &Path, node: NodeId) -> Result<(Node, Group<Store>), OpenError> {
-    let place = LogPlace::in_folder(folder).await.unwrap();
+    let place = LogPlace::in_folder(env, folder).await.unwrap();
     let node = Node::open(env, node, &place, SimulatedTransport::new(env).port(node)).await?;
     let group = node.start_group(GROUP, Store::default()).await.unwrap();
     Ok((node, group))
@@ -40,25 +40,17 @@ async fn a_folder_keeps_a_group_for_one_node_and_one_process() {
     while group.propose(&Command::write(1, 7)).await.is_err() {
         env.sleep(std::time::Duration::from_millis(10)).await;
     }
-    let second = LogPlace::in_folder(&folder).await.err().unwrap();
+    let second = LogPlace::in_folder(&env, &folder).await.err().unwrap();
     assert!(matches!(second, PlaceError::Base(disk::OpenError::Locked { .. })), "{second}");
     shut_down((node, group)).await;
 
-    let OpenError::Log { cause, .. } = open_when_free(&env, &folder, NodeId(2)).await.err().unwrap();
+    let OpenError::Log { cause, .. } = open(&env, &folder, NodeId(2)).await.err().unwrap();
     assert!(matches!(*cause, LogError::Base(BaseError::ForeignNode { .. })), "{cause}");
-    let (node, group) = open_when_free(&env, &folder, NODE).await.unwrap();
+    let (node, group) = open(&env, &folder, NODE).await.unwrap();
     while group.look(|store| store.registers.get(&1).copied()) != Some(7) {
         env.sleep(std::time::Duration::from_millis(10)).await;
     }
     shut_down((node, group)).await;
-}
-
-/// A node's last tasks hold its place a moment longer than its shutting down.
-async fn open_when_free(env: &Env, folder: &Path, node: NodeId) -> Result<(Node, Group<Store>), OpenError> {
-    while LogPlace::in_folder(folder).await.is_err() {
-        env.sleep(std::time::Duration::from_millis(10)).await;
-    }
-    open(env, folder, node).await
 }
 
 #[tokio::test]
@@ -68,14 +60,14 @@ async fn a_base_that_was_cut_is_not_begun_anew() {
     // Cut short while it was made: zeros.
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("base"), vec![0; 4096]).unwrap();
-    let place = LogPlace::in_folder(&folder).await.unwrap();
+    let env = Env::real();
+    let place = LogPlace::in_folder(&env, &folder).await.unwrap();
     assert_eq!(place.base.size_bytes(), BASE_BYTES);
     drop(place);
     // Cut short later: it holds something.
     std::fs::write(folder.join("base"), vec![1; 4096]).unwrap();
-    let place = LogPlace::in_folder(&folder).await.unwrap();
+    let place = LogPlace::in_folder(&env, &folder).await.unwrap();
     assert_eq!(place.base.size_bytes(), 4096);
-    let env = Env::real();
     let refused = Node::open(&env, NODE, &place, SimulatedTransport::new(&env).port(NODE)).await.err().unwrap();
     let OpenError::Log { cause, .. } = refused;
     assert!(matches!(*cause, LogError::Base(BaseError::Disk(_))), "{cause}");

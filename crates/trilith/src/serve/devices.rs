@@ -12,7 +12,7 @@ use crate::prepared::Prepared;
 use crate::settings::Settings;
 use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
 use anyhow::{Context, bail};
-use disk::{Disk, FileDisk, OpenOptions, apart};
+use disk::{Disk, FileDisk, LOCK_PATIENCE, OpenOptions, apart};
 use env::Env;
 use manager::{DeviceState, Manager};
 use std::path::{Path, PathBuf};
@@ -56,11 +56,11 @@ pub fn none(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// Opens and locks all disks that are there. A disk that is in use is tried again for the given time.
-pub async fn open_disks(env: &Env, settings: &Settings, patience: Duration) -> anyhow::Result<Vec<NamedDisk>> {
+pub async fn open_disks(env: &Env, settings: &Settings) -> anyhow::Result<Vec<NamedDisk>> {
     let mut disks = Vec::new();
     for path in paths(settings) {
         let disk = match is_there(&path).await? {
-            true => Some(lock(env, settings, &path, patience).await?),
+            true => Some(lock(env, settings, &path, LOCK_PATIENCE).await?),
             false => None,
         };
         disks.push(NamedDisk { path, disk });

@@ -8,9 +8,8 @@ use crate::place::Place;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
-use consensus::{LogPlace, PlaceError};
+use consensus::LogPlace;
 use device::Device;
-use disk::OpenError;
 use env::Env;
 use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
@@ -26,8 +25,6 @@ use topology::MAX_CELL_GATEWAYS;
 const CONSENSUS_FOLDER: &str = "consensus";
 /// Where the node listened for the others at its last start.
 const ADDRESS_FILE: &str = "last-address";
-/// How often a start looks whether the log is free.
-const LOCK_LOOK: Duration = Duration::from_millis(50);
 /// How often a start looks whether the gateway serves.
 const SERVING_LOOK: Duration = Duration::from_millis(20);
 
@@ -125,7 +122,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
 
 async fn open_disks(settings: &Settings, env: &Env, roles: &Roles) -> anyhow::Result<Vec<devices::NamedDisk>> {
     match roles.has(Role::Target) {
-        true => devices::open_disks(env, settings, super::LOCK_PATIENCE).await,
+        true => devices::open_disks(env, settings).await,
         false => devices::none(settings).map(|()| Vec::new()),
     }
 }
@@ -184,7 +181,7 @@ fn half_alive(reason: String) -> anyhow::Error {
     )
 }
 
-/// The node's consensus log. A predecessor that ends may hold it for a moment.
+/// The node's consensus log.
 async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Result<LogPlace> {
     let folder = settings.data.join(CONSENSUS_FOLDER);
     if place.is_member() && !LogPlace::is_in_folder(&folder)? {
@@ -197,13 +194,7 @@ async fn open_log(env: &Env, settings: &Settings, place: &Place) -> anyhow::Resu
             place.name
         );
     }
-    let until = env.now() + super::LOCK_PATIENCE;
-    loop {
-        match LogPlace::in_folder(&folder).await {
-            Err(PlaceError::Base(OpenError::Locked { .. })) if env.now() < until => env.sleep(LOCK_LOOK).await,
-            opened => return opened.context("opening the consensus log"),
-        }
-    }
+    LogPlace::in_folder(env, &folder).await.context("opening the consensus log")
 }
 
 /// Whether this node's gateway has the right to answer clients.

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use disk::{FileDisk, LOCK_PATIENCE};
 use env::Env;
 
 use crate::{FolderStore, Lsn, MIN_SEGMENT_BYTES, OpenError, OpenOptions, Wal};
 
 async fn open(folder: &Path) -> Result<(Wal, Vec<Vec<u8>>), OpenError> {
     let mut records = Vec::new();
-    let store = Arc::new(FolderStore::open(folder, MIN_SEGMENT_BYTES)?);
+    let store = Arc::new(FolderStore::open(&Env::real(), folder, MIN_SEGMENT_BYTES)?);
     let wal = Wal::open(&Env::real(), store, OpenOptions::default(), &mut |_, payload| records.push(payload.to_vec())).await?;
     Ok((wal, records))
 }
@@ -42,6 +43,23 @@ async fn a_log_is_used_by_one_process_at_a_time() {
     let (_wal, _) = open(folder.path()).await.unwrap();
     let refused = open(folder.path()).await.err().unwrap();
     assert!(matches!(refused, OpenError::Store(_)), "{refused}");
+}
+
+/// A start ended at once where one that was killed still held a segment, though it held nothing else any more.
+#[tokio::test]
+async fn a_segment_that_a_predecessor_holds_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (wal, _) = open(folder.path()).await.unwrap();
+    wal.append(b"one".to_vec()).await.unwrap();
+    drop(wal);
+    let segment = folder.path().join("00000002.segment");
+    let held = FileDisk::open_waiting(&Env::real(), &segment, &disk::OpenOptions::default(), LOCK_PATIENCE).await.unwrap();
+    let letting_go = async {
+        Env::real().sleep(LOCK_PATIENCE / 20).await;
+        drop(held);
+    };
+    let (opened, ()) = tokio::join!(open(folder.path()), letting_go);
+    assert_eq!(opened.unwrap().1, [b"one"]);
 }
 
 #[tokio::test]

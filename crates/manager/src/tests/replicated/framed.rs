@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use consensus::{FramedTransport, LogPlace, Node, NodeId, TaggedTransport, Transport};
 use env::Env;
@@ -51,13 +50,7 @@ async fn three_managers_over_framed_calls() {
 }
 
 async fn open_in_folder(env: &Env, folder: &Path) -> (Node, Manager) {
-    // What was stopped holds its folder a moment longer.
-    let place = loop {
-        match LogPlace::in_folder(folder).await {
-            Ok(place) => break place,
-            Err(_) => env.sleep(Duration::from_millis(10)).await,
-        }
-    };
+    let place = LogPlace::in_folder(env, folder).await.unwrap();
     let transport: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, Arc::new(TcpNetwork), IDENTITY));
     let node = Node::open(env, NodeId(1), &place, Arc::clone(&transport)).await.unwrap();
     let options = ReplicatedOptions { group: MANAGER_GROUP, transport };
