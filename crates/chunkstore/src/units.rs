@@ -1,8 +1,9 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `membership`, `leaving`, `link`.
+//! Reading order: `machine`, `service`, `member`, `errands`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `membership`, `leaving`, `link`.
 
 mod archive;
+mod errands;
 mod filling;
 mod leading;
 mod leaving;

@@ -15,26 +15,24 @@ use std::sync::{Arc, Weak};
 use consensus::{Group, ReadMode, Term};
 use env::{Env, Instant};
 use format::chunk_command::ChunkCommand;
-use format::chunk_id::{ChunkId, ShardId};
+use format::chunk_id::ShardId;
 use format::chunk_update::Stream;
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use types::NodeId;
 
 use super::leading::contents::ContentRoom;
 use super::leading::crowding::CrowdedPatience;
-use super::leading::errands::{ErrandKey, Share};
+use super::leading::errands::Share;
 use super::leading::healing::Healing;
 use super::leading::{Leading, gather, host_of};
 use super::link::{Link, Told};
 use super::machine::UnitMachine;
 use super::pages::PageWork;
-use crate::asking::ask_block;
-use crate::leader::{Errand, Host, Leader, MoveStep, Order};
-use crate::limits::{ERRAND_PATIENCE, LEADER_TICK, MAX_BEGINNING, MAX_PROPOSALS, REGISTRATION_BYTES};
+use crate::leader::{Host, Leader, Order};
+use crate::limits::{LEADER_TICK, MAX_BEGINNING, MAX_PROPOSALS, REGISTRATION_BYTES};
 use crate::maintenance::{MaintenanceUnit, PageRef};
-use crate::message::ToNode;
 use crate::placement::PlacerChoice;
 use crate::publisher::Begins;
 use crate::reach::Reach;
@@ -79,9 +77,9 @@ pub struct UnitMember {
     /// Of the last leadership here: the next one may be of the same term.
     newest_stream: Mutex<Option<Stream>>,
     /// Nodes that are asked for something, by what for.
-    duties: Turn,
-    moving: Turn,
-    mending: Turn,
+    pub(super) duties: Turn,
+    pub(super) moving: Turn,
+    pub(super) mending: Turn,
     /// Commands that nobody waits for. Not among the duties: nodes that are away must not keep the unit from what it needs to go on.
     proposals: Turn,
     pub(super) changing_members: Turn,
@@ -93,7 +91,7 @@ pub struct UnitMember {
     placer: PlacerChoice,
     /// The node's: a leadership that needs pages begins when it has a permit.
     beginning: Turn,
-    contents: Arc<ContentRoom>,
+    pub(super) contents: Arc<ContentRoom>,
     crowded_patience: Arc<Mutex<CrowdedPatience>>,
 }
 
@@ -396,93 +394,11 @@ impl UnitMember {
             Err(error) => tracing::debug!(shard = member.shard.0, %error, "a command of the unit's leader"),
         });
     }
-
-    /// The permit for an errand, and whom it is to, unless it is under way or there are enough of its share.
-    pub(super) fn begin_errand(&self, key: ErrandKey) -> Option<(OwnedSemaphorePermit, NodeId)> {
-        let (errand, _, place) = key;
-        let share = Share::of(errand);
-        let turn = match share {
-            Share::Copies => &self.duties,
-            Share::Moves => &self.moving,
-            Share::Mends => &self.mending,
-        };
-        let permit = turn.clone().try_acquire_owned().ok()?;
-        let node = self.reach.map().node_of(place.device())?.id;
-        let (now, state) = (self.env.now(), self.manager.snapshot());
-        let is_begun = self.leading.lock().as_mut().is_some_and(|leading| {
-            let most = leading.most_errands(now, &state, self.shard, node, share);
-            leading.errands.begin(node, key, most)
-        });
-        is_begun.then_some((permit, node))
-    }
-
-    /// Whether there is room for the content of a relocation.
-    fn begin_content(&self, relocation: u64, id: ChunkId) -> bool {
-        let (now, state) = (self.env.now(), self.manager.snapshot());
-        let Some(bytes) = self.group.look(|machine| machine.unit().bytes_of(id)) else { return false };
-        let mut leading = self.leading.lock();
-        let begin = |leading: &mut Leading| leading.begin_content(now, &state, self.shard, &self.contents, (relocation, bytes));
-        leading.as_mut().is_some_and(begin)
-    }
-
-    /// Asks a node, unless it is being asked.
-    fn run_errand(self: &Arc<Self>, errand: Errand, to: ToNode) {
-        let key = (errand, to.id, to.place);
-        let taking = taking(errand);
-        if taking.is_some_and(|relocation| !self.begin_content(relocation, to.id)) {
-            return;
-        }
-        let Some((permit, node)) = self.begin_errand(key) else {
-            let is_begun = |leading: &Leading| leading.errands.is_under_way(&key);
-            if let (Some(relocation), Some(leading)) = (taking, self.leading.lock().as_mut())
-                && !is_begun(leading)
-            {
-                leading.end_asking(relocation);
-            }
-            return;
-        };
-        let member = self.clone();
-        self.env.spawn(async move {
-            let answer = ask_block(&member.env, &*member.reach, to, ERRAND_PATIENCE).await;
-            let (_, id, place) = key;
-            tracing::trace!(shard = member.shard.0, %id, ?place, ?errand, ?answer, "a node was asked");
-            with_leader(&Arc::downgrade(&member), |leading| {
-                leading.errands.end(node, &key);
-                let orders = match (answer, errand) {
-                    (None, Errand::Move { relocation, step: MoveStep::Bring }) => {
-                        leading.leader.let_go(relocation);
-                        Vec::new()
-                    }
-                    (None, _) => Vec::new(),
-                    (Some(answer), Errand::Audit { era }) => {
-                        leading.audited(id, place, era, &answer);
-                        Vec::new()
-                    }
-                    (Some(answer), _) => leading.leader.answered(errand, id, place, &answer),
-                };
-                match errand {
-                    Errand::Move { relocation, step: MoveStep::Take } => leading.end_asking(relocation),
-                    Errand::Move { relocation, step: MoveStep::Bring } => leading.end_content(relocation),
-                    _ => {}
-                }
-                orders
-            });
-            drop(permit);
-        });
-    }
 }
 
 /// Of a unit that can't get full any more: its shard was closed while nobody heard of it.
 fn seal(unit: &MaintenanceUnit) -> Option<Order> {
     (!unit.is_sealed()).then_some(Order::Propose(ChunkCommand::Seal))
-}
-
-/// The relocation whose content is asked for.
-fn taking(errand: Errand) -> Option<u64> {
-    match errand {
-        Errand::Move { relocation, step: MoveStep::Take } => Some(relocation),
-        _ => None,
-    }
 }
 
 /// Has the present leader's machine do something, and carries out what it wants.
