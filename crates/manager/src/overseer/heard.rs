@@ -7,7 +7,7 @@ use types::{DeviceId, GatewayId, NodeId};
 
 use super::facts::Facts;
 use super::wire::Heartbeat;
-use super::{NANOS_PER_MS, SILENCE_MS, STUCK_MS, elapsed_ms};
+use super::{NANOS_PER_MS, SILENCE_MS, STUCK_MS, UNREACHABLE_DEVICE_MS, elapsed_ms};
 
 #[derive(Debug)]
 pub(super) struct Heard {
@@ -23,6 +23,8 @@ struct Voice {
     last: Option<Heartbeat>,
     /// Since when every heartbeat has reported these.
     devices: BTreeMap<DeviceId, ClockReading>,
+    /// When it reported others for the last time, a moment ago.
+    devices_until: BTreeMap<DeviceId, ClockReading>,
     gateways: BTreeMap<GatewayId, ClockReading>,
     /// Since when every heartbeat has shown that the node does not follow.
     behind_since: Option<ClockReading>,
@@ -30,7 +32,8 @@ struct Voice {
 
 impl Voice {
     fn unheard(now: ClockReading) -> Voice {
-        Voice { at: now, last: None, devices: BTreeMap::new(), gateways: BTreeMap::new(), behind_since: None }
+        let (devices, devices_until, gateways) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Voice { at: now, last: None, devices, devices_until, gateways, behind_since: None }
     }
 }
 
@@ -51,6 +54,8 @@ impl Heard {
         let voice = self.nodes.entry(heartbeat.node).or_insert_with(|| Voice::unheard(now));
         voice.at = now;
         voice.behind_since = voice.behind_since.or(Some(now)).filter(|_| is_behind);
+        voice.devices_until.extend(voice.devices.keys().map(|device| (*device, now)));
+        voice.devices_until.retain(|_, until| elapsed_ms(*until, now) < UNREACHABLE_DEVICE_MS);
         keep_since(&mut voice.devices, heartbeat.unreachable_devices.iter().copied(), now);
         keep_since(&mut voice.gateways, heartbeat.unreachable_gateways.iter().copied(), now);
         if let Some(gateway) = heartbeat.gateway
@@ -116,6 +121,15 @@ impl Heard {
     pub(super) fn device_reported_ms(&self, reporter: NodeId, device: DeviceId, now: ClockReading) -> Option<u64> {
         let since = self.nodes.get(&reporter)?.devices.get(&device)?;
         Some(elapsed_ms(*since, now))
+    }
+
+    /// Whether a node reports a device as unreachable, or did so less than [`UNREACHABLE_DEVICE_MS`] ago.
+    pub(super) fn has_reported_lately(&self, reporter: NodeId, device: DeviceId, now: ClockReading) -> bool {
+        let was_reported = |voice: &Voice| {
+            let until = voice.devices_until.get(&device);
+            until.is_some_and(|until| elapsed_ms(*until, now) < UNREACHABLE_DEVICE_MS)
+        };
+        self.nodes.get(&reporter).is_some_and(|voice| voice.devices.contains_key(&device) || was_reported(voice))
     }
 
     /// As [`Heard::device_reported_ms`], of a gateway.

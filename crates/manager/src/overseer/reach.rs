@@ -78,18 +78,23 @@ fn reported_for_long(watch: &Watch, gateway: GatewayId, now: ClockReading) -> BT
 /// it.
 ///
 /// Where it is not in the table, half of the members are no minority. A majority that had it taken out may have lost one since:
-/// then those that are left of it would leave too, one after the other.
+/// then those that are left of it would leave too, one after the other. And who reported it a moment ago counts as if it did still: when a device is
+/// back one of them is the last to notice, and would leave for that.
 fn is_wanted(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
     let Some(node) = watch.facts.node_of(device) else { return false };
     let serves = watch.heard.last(node, now).is_some_and(|heartbeat| heartbeat.serves(device));
     if !serves || (is_reported(watch, device, now) && is_beside_an_outsider(watch, node)) {
         return false;
     }
-    let count = reports(watch, device, now).len();
-    match watch.facts.table_devices().contains(&device) {
-        true => count < majority(watch),
-        false => is_ready(watch, device, now) && 2 * count < live_members(watch, now).len(),
+    if watch.facts.table_devices().contains(&device) {
+        return reports(watch, device, now).len() < majority(watch);
     }
+    let live = live_members(watch, now);
+    let has_reported = |gateway: &&GatewayId| {
+        let node = watch.facts.cell.members[*gateway].node;
+        watch.heard.has_reported_lately(node, device, now)
+    };
+    is_ready(watch, device, now) && 2 * live.iter().filter(has_reported).count() < live.len()
 }
 
 /// Whether a node's gateway is out of the view although there is room: that a link to it does not carry was judged with the

@@ -153,6 +153,32 @@ fn a_device_that_most_had_taken_out_stays_out_when_one_of_them_has_left() {
 }
 
 /// The founder reaches two of six devices: it had the others taken out while nobody else was there.
+/// Two miss a device, and one of them is the last to reach it again. Caught: it left for that, and came back after its wait.
+#[test]
+fn the_last_one_that_reaches_a_device_again_stays_if_it_soon_does() {
+    for is_soon in [true, false] {
+        let mut scene = Scene::of_members();
+        scene.pass(1_000);
+        for number in [1, 2] {
+            scene.says(number).unreachable_devices = devices(&[2]);
+        }
+        scene.pass(2 * FIRST_BACKOFF_MS);
+        assert_eq!(scene.table(), devices(&[0, 1]), "{:?}", scene.proposed);
+        scene.proposed.clear();
+        scene.says(1).unreachable_devices.clear();
+        scene.pass(UNREACHABLE_DEVICE_MS - STEP_MS);
+        assert_eq!(scene.proposed, []);
+        if is_soon {
+            scene.says(2).unreachable_devices.clear();
+        }
+        scene.pass(5 * STEP_MS);
+        match is_soon {
+            true => assert_eq!(scene.proposed, [Reason::Devices(devices(&[0, 1, 2]))]),
+            false => assert_eq!(scene.proposed, [Reason::OneSided(GatewayId(2))]),
+        }
+    }
+}
+
 #[test]
 fn one_that_holds_devices_back_leaves_when_most_reach_them() {
     let mut scene = Scene::of_learners();
