@@ -70,6 +70,12 @@ pub(crate) struct Here {
     pub env: Env,
     pub manager: Arc<Manager>,
     pub identity: NodeIdentity,
+    pub told: Told,
+}
+
+/// What others are told of a node that ask for it.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
     pub repair_left: Arc<AtomicU32>,
     pub haves: Arc<Haves>,
 }
@@ -112,10 +118,10 @@ impl Service for Here {
                 return Ok(Bytes::copy_from_slice(&self.identity.0));
             }
             if request.payload[..] == [SAYING_VERSION] {
-                let repair_left = self.repair_left.load(Ordering::Relaxed);
+                let repair_left = self.told.repair_left.load(Ordering::Relaxed);
                 return Ok(Saying { wall_clock_ms: self.env.wall_clock_ms(), repair_left }.encode(self.identity));
             }
-            if let Some(answer) = self.haves.answer(&request.payload) {
+            if let Some(answer) = self.told.haves.answer(&request.payload) {
                 return Ok(answer);
             }
             if let [MEMBERSHIP_VERSION, identity @ ..] = &request.payload[..] {

@@ -5,9 +5,9 @@ use crate::chunks::{self, Chunks, Surroundings};
 use crate::device_way::Ways;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
-use crate::inquiry::{Applicant, Here, inquire, refuse_twin, was_removed};
+use crate::inquiry::{Applicant, Here, Told, inquire, refuse_twin, was_removed};
 use crate::oversee::{HeartbeatService, Oversight};
-use crate::placed::{Haves, Having};
+use crate::placed::Having;
 use crate::remove::RemovalService;
 use crate::roles::{Role, Roles};
 use crate::settle::{DrainSlot, SettleService};
@@ -65,12 +65,6 @@ pub struct OpenNode {
     /// What it does from its opening on.
     tasks: Vec<Ending>,
     chunk_settings: ChunkSettings,
-}
-
-/// What others are told of a node that ask for it.
-pub(crate) struct Told {
-    pub repair_left: Arc<AtomicU32>,
-    pub haves: Arc<Haves>,
 }
 
 /// A running node. It ends when it is dropped.
@@ -170,15 +164,8 @@ impl Node {
         let oversight = Oversight::new(env, &manager, LeaseTerms::default());
         let services = Arc::new(Services::default());
         let late = |tag| -> Arc<dyn Service> { Arc::new(Late { services: services.clone(), tag }) };
-        let repair_left = Arc::new(AtomicU32::new(0));
-        let haves = Arc::new(Haves::default());
-        let here = Here {
-            env: env.clone(),
-            manager: manager.clone(),
-            identity: register.identity,
-            repair_left: repair_left.clone(),
-            haves: haves.clone(),
-        };
+        let told = Told::default();
+        let here = Here { env: env.clone(), manager: manager.clone(), identity: register.identity, told: told.clone() };
         let router = Router::new()
             .with(ServiceTag::CONSENSUS, member.service())
             .with(ServiceTag::MANAGER, manager.service())
@@ -202,7 +189,6 @@ impl Node {
         let id = register_node(env, &manager, &register, &via, &to).await?;
         let chunk_settings = ChunkSettings::default();
         let env = env.clone();
-        let told = Told { repair_left, haves };
         Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, tasks, chunk_settings })
     }
 }

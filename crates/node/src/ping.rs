@@ -23,12 +23,13 @@ impl Inner {
     /// Asks all other nodes, for as long as this one lives.
     pub(crate) async fn ping_others(self: Arc<Self>) {
         let mut missed: BTreeMap<NodeId, u32> = BTreeMap::new();
-        let mut heard: BTreeMap<NodeId, HeardOf> = BTreeMap::new();
-        let (mut unanswered, mut reported) = (Unanswered::default(), BTreeSet::new());
+        let mut unanswered = Unanswered::default();
         loop {
             self.repair_left.store(self.own_repair_left(), Ordering::Relaxed);
             let state = self.manager.snapshot();
             let others: Vec<_> = state.nodes().filter(|node| node.id != self.id).cloned().collect();
+            let before = self.vitals.get();
+            let mut heard = before.heard;
             heard.retain(|node, _| state.node(*node).is_some());
             let mut asking = tokio::task::JoinSet::new();
             for node in others {
@@ -51,16 +52,15 @@ impl Inner {
             let node_of = |device| state.device(device).and_then(|record| record.node);
             let asked = missed.keys().copied();
             let devices = unanswered.look(self.env.now(), asked, &silent, &self.ways.owing(), node_of);
-            for device in devices.iter().filter(|device| !reported.contains(*device)) {
+            for device in devices.difference(&before.unanswered_devices) {
                 env::mark("node: a target leaves everything unanswered");
                 tracing::warn!(
                     device = device.0,
                     "the target of this device answers nothing, though its node answers: it is reported as unreachable"
                 );
             }
-            reported.clone_from(&devices);
             self.vitals.change(|present| {
-                (present.silent_nodes, present.unanswered_devices, present.heard) = (silent, devices, heard.clone());
+                (present.silent_nodes, present.unanswered_devices, present.heard) = (silent, devices, heard);
             });
             self.env.sleep(PING_INTERVAL).await;
         }

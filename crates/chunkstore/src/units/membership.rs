@@ -232,9 +232,7 @@ pub(super) mod tests {
         assert_eq!(change_members(&group, &wanted, &[NodeId(3)].into()).await, Ok(true));
         assert!(are_members(&group.status(), &wanted), "{:?}", group.status());
         assert!(can_write(&env, &[&group], 1).await, "two are enough");
-        drop(of_second);
-        transport.unplug(NodeId(2));
-        second.shut_down().await;
+        stop(&transport, (second, of_second)).await;
         let (_third, of_third) = run(&env, &transport, 3).await;
         assert!(can_write(&env, &[&group, &of_third], 2).await, "the third one does as well");
     }
@@ -253,9 +251,7 @@ pub(super) mod tests {
         assert_eq!(change_members(&group, &wanted, &nobody).await, Ok(true));
         assert!(are_members(&group.status(), &wanted), "{:?}", group.status());
         assert!(can_write(&env, &[&group], 1).await, "two are enough");
-        drop(of_third);
-        transport.unplug(NodeId(3));
-        third.shut_down().await;
+        stop(&transport, (third, of_third)).await;
         let (_second, of_second) = run(&env, &transport, 2).await;
         assert!(can_write(&env, &[&group, &of_second], 2).await, "the second one does as well");
     }

@@ -175,6 +175,19 @@ async fn a_learner_without_room_keeps_nobody_from_growing_and_takes_nothing_that
     cluster.shut_down().await;
 }
 
+/// The group gets longer, and gives up its log for a snapshot that a member which is away has not; who leads.
+async fn outgrow_who_is_away(env: &Env, cluster: &Cluster, commands: usize) -> NodeId {
+    for _ in 0..commands {
+        cluster.propose(GROUP, &growth()).await;
+    }
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP).clone();
+    group.make_snapshot().await;
+    env.sleep(Duration::from_secs(2)).await;
+    group.core.purge(group.status().snapshot.unwrap().index).await;
+    leader
+}
+
 /// Caught: it was refused as what makes a state longer is, and two nodes that had restarted kept a group whose third member went from all decisions.
 #[tokio::test(start_paused = true)]
 async fn a_voter_that_was_away_is_sent_a_snapshot_though_its_log_is_full() {
@@ -186,14 +199,7 @@ async fn a_voter_that_was_away_is_sent_a_snapshot_though_its_log_is_full() {
     }
     snapshots_become_due(&cluster, &others[0]).await;
     cluster.crash(NodeId(3)).await;
-    for _ in 0..10 {
-        cluster.propose(GROUP, &growth()).await;
-    }
-    let leader = cluster.leader(GROUP).await;
-    let group = cluster.group(leader, GROUP).clone();
-    group.make_snapshot().await;
-    env.sleep(Duration::from_secs(2)).await;
-    group.core.purge(group.status().snapshot.unwrap().index).await;
+    let leader = outgrow_who_is_away(&env, &cluster, 10).await;
     env.sleep(Duration::from_secs(2)).await;
     cluster.start(NodeId(3), &[]).await.unwrap();
     let node = cluster.host(NodeId(3)).node.clone().unwrap();
@@ -276,14 +282,7 @@ async fn a_sent_snapshot_keeps_its_room_while_it_is_written() {
     let leader = cluster.leader(GROUP).await;
     let behind = cluster.ids().into_iter().find(|id| *id != leader).unwrap();
     cluster.crash(behind).await;
-    for _ in 0..20 {
-        cluster.propose(GROUP, &growth()).await;
-    }
-    let leader = cluster.leader(GROUP).await;
-    let group = cluster.group(leader, GROUP).clone();
-    group.make_snapshot().await;
-    env.sleep(Duration::from_secs(2)).await;
-    group.core.purge(group.status().snapshot.unwrap().index).await;
+    outgrow_who_is_away(&env, &cluster, 20).await;
     cluster.start(behind, &[]).await.unwrap();
     let node = cluster.host(behind).node.clone().unwrap();
     let slow = FaultRule::always(Operation::Write, Fault::Delay(SNAPSHOT_PIECE_LIMIT));

@@ -55,7 +55,7 @@ pub fn none(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-/// Opens and locks all disks that are there. A disk that is in use is tried again for the given time.
+/// Opens and locks all disks that are there. One that is in use is tried again for [`LOCK_PATIENCE`].
 pub async fn open_disks(env: &Env, settings: &Settings) -> anyhow::Result<Vec<NamedDisk>> {
     let mut disks = Vec::new();
     for path in paths(settings) {

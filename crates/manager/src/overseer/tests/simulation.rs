@@ -60,15 +60,21 @@ const HEALED_LINK_MS: u64 = 5_000;
 /// What the manager decided is not applied somewhere for so long until the view goes on without it: clocks drift by a tenth.
 const LEFT_BEHIND_MS: u64 = (BEHIND_MS + STUCK_MS) * 11 / 10 + 3_000;
 
+/// Three to five nodes in a world in which nothing breaks by itself, and how many serve.
+fn well(seed: u64) -> (World, usize) {
+    let mut world = World::new(Env::simulated(seed), Twin::Sound, 3 + (seed % 3) as usize);
+    world.calm_down();
+    let count = world.run_until_well(60_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    (world, count)
+}
+
 /// A link between two nodes is cut for a while that is shorter or longer than every wait. One of them leaves, once, and comes back at once when it
 /// is healed: not while it is cut, to stop everybody again.
 #[test]
 fn a_cut_link_costs_one_change_and_is_over_when_it_is_healed() {
     with_runtime(|| {
         for seed in 0..seeds(12) {
-            let mut world = World::new(Env::simulated(seed), Twin::Sound, 3 + (seed % 3) as usize);
-            world.calm_down();
-            let count = world.run_until_well(60_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            let (mut world, count) = well(seed);
             for cut_ms in [6_000, 25_000] {
                 let before = world.views_seen;
                 world.cut(0, 1);
@@ -92,9 +98,7 @@ fn a_cut_link_costs_one_change_and_is_over_when_it_is_healed() {
 fn a_node_that_does_not_follow_costs_one_change_and_comes_back_when_it_does() {
     with_runtime(|| {
         for seed in 0..seeds(12) {
-            let mut world = World::new(Env::simulated(seed), Twin::Sound, 3 + (seed % 3) as usize);
-            world.calm_down();
-            let count = world.run_until_well(60_000).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            let (mut world, count) = well(seed);
             let before = world.views_seen;
             world.set_stuck(1, true);
             world.decide_something();
