@@ -1,4 +1,5 @@
-//! A gateway's holds on the targets of its cell: direct for the devices of its node, over the network for the others.
+//! A gateway's holds on the targets of its cell: direct for the devices of its node, over the network for the others. Devices are asked beside each
+//! other: a host that is dead, or a disk that hangs, keeps no other one waiting.
 
 use crate::fences::writer;
 use crate::node::Inner;
@@ -37,17 +38,40 @@ impl Inner {
 
     /// Holds on all devices that can be reached, and those that can't.
     pub(crate) async fn hold_all(&self, writer: Writer) -> (Vec<Arc<dyn LogTarget>>, Vec<DeviceId>) {
-        let (mut held, mut missing) = (Vec::new(), Vec::new());
+        let mut holding: Vec<BoxFuture<'_, Result<Arc<dyn LogTarget>, DeviceId>>> = Vec::new();
         for device in self.cell_devices() {
-            match self.hold(device, writer).await {
-                Ok(target) => held.push(target),
-                Err(error) => {
+            let hold = async move {
+                self.hold(device, writer).await.map_err(|error| {
                     tracing::warn!(device = device.0, %error, "a device of the cell can't be reached");
-                    missing.push(device);
-                }
-            }
+                    device
+                })
+            };
+            holding.push(Box::pin(hold));
         }
-        (held, missing)
+        apart(join_all(holding).await)
+    }
+
+    /// Fences these writers at devices and seals them; those where it was done, and those where it was not.
+    pub(crate) async fn fence_and_seal_all(
+        &self,
+        held: Vec<Arc<dyn LogTarget>>,
+        fences: &[Writer],
+    ) -> (Vec<Arc<dyn LogTarget>>, Vec<DeviceId>) {
+        let mut fencing: Vec<BoxFuture<'_, Result<Arc<dyn LogTarget>, DeviceId>>> = Vec::new();
+        for target in held {
+            let fence = async move {
+                match self.fence_and_seal(target.id(), fences).await {
+                    Ok(()) => Ok(target),
+                    Err(error) => {
+                        env::mark("node: a founding without a device");
+                        tracing::warn!(%error, "a device can't be fenced: it counts as missing");
+                        Err(target.id())
+                    }
+                }
+            };
+            fencing.push(Box::pin(fence));
+        }
+        apart(join_all(fencing).await)
     }
 
     /// Gets hold of devices that come later, until the engine has left its cell, and tells it meanwhile what becomes of them.
@@ -67,7 +91,6 @@ impl Inner {
     async fn hold_others(&self, store: &LogStore, writer: Writer) -> BTreeSet<DeviceId> {
         let mut others = self.cell_devices();
         others.retain(|device| !store.has_target(*device));
-        // Beside each other: a host that is dead keeps no device of another one waiting.
         let mut holding: Vec<BoxFuture<'_, Option<DeviceId>>> = Vec::new();
         for device in others {
             holding.push(Box::pin(self.hold_one(store, writer, device)));
@@ -100,6 +123,18 @@ impl Inner {
             }
         }
     }
+}
+
+/// What was had, and what was not.
+fn apart<T, E>(outcomes: Vec<Result<T, E>>) -> (Vec<T>, Vec<E>) {
+    let (mut had, mut missing) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        match outcome {
+            Ok(value) => had.push(value),
+            Err(value) => missing.push(value),
+        }
+    }
+    (had, missing)
 }
 
 fn used_devices(state: &Snapshot) -> BTreeSet<DeviceId> {

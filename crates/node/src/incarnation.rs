@@ -203,19 +203,9 @@ impl Inner {
     /// Recovers everything from the devices: nobody lives who knows it.
     async fn found(self: &Arc<Self>, registered: Registered, cell: &CellRecord, view: CellView) -> Result<LogStore, String> {
         let writer = writer(self.id, registered.token);
-        let (mut held, mut missing) = self.hold_all(writer).await;
-        let fences = fences_of(cell);
-        let mut fenced = Vec::new();
-        for target in held.drain(..) {
-            match self.fence_and_seal(target.id(), &fences).await {
-                Ok(()) => fenced.push(target),
-                Err(error) => {
-                    env::mark("node: a founding without a device");
-                    tracing::warn!(%error, "a device can't be fenced: it counts as missing");
-                    missing.push(target.id());
-                }
-            }
-        }
+        let (held, mut missing) = self.hold_all(writer).await;
+        let (fenced, unfenced) = self.fence_and_seal_all(held, &fences_of(cell)).await;
+        missing.extend(unfenced);
         let (config, manifests, setup) = self.parts(registered, view);
         let found = LogStore::found(config, self.env.clone(), manifests, fenced, &missing, setup).await;
         let store = found.map_err(|error| error.to_string())?;

@@ -1,13 +1,14 @@
 //! Disks that hang: their requests neither end nor fail.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
-use crate::Node;
+use crate::{Node, Role, Roles};
 use engine::Condition;
 use manager::overseer::FIRST_BACKOFF_MS;
+use net::LinkWeather;
 use std::sync::Arc;
 use std::time::Duration;
-use target::limits::{CONTROL_DEADLINE, READ_DEADLINE};
+use target::limits::{CALL_DEADLINE, CONTROL_DEADLINE, READ_DEADLINE};
 use types::{DeviceId, NodeId, Token};
 
 /// What a disk that hangs may cost a write.
@@ -177,5 +178,55 @@ fn a_fence_of_a_device_beside_it_is_not_waited_for_for_ever() {
         assert!(cluster.env.now() - began >= 2 * CONTROL_DEADLINE);
         cluster.machines[2].let_device_go();
         inner.fence_and_seal(device, &fences).await.unwrap();
+    });
+}
+
+/// A cell with dead hosts was founded, or joined, only after each of their devices had been waited for, one after the other.
+#[test]
+fn devices_of_dead_hosts_are_asked_for_at_once() {
+    simulate(async {
+        let only_target = Roles::from_iter([Role::Target]);
+        let roles = [vec![Roles::all(); 3], vec![only_target; 3]].concat();
+        let cluster = Cluster::start_with(68, roles).await;
+        let inner = &node(&cluster, 0).inner;
+        let writer = crate::fences::writer(inner.id, inner.vitals.get().registered.unwrap().token);
+        let (held, missing) = inner.hold_all(writer).await;
+        assert_eq!((held.len(), missing.len()), (6, 0));
+        for dead in 3..6 {
+            cluster.network.set_link(&address(0), &address(dead), LinkWeather { is_cut: true, ..LinkWeather::default() });
+            cluster.network.interrupt(&address(dead));
+        }
+        // The ends of connections are seen.
+        cluster.env.sleep(PAUSE).await;
+        let began = cluster.env.now();
+        let (held, missing) = inner.hold_all(writer).await;
+        assert_eq!((held.len(), missing.len()), (3, 3));
+        let took = cluster.env.now() - began;
+        assert!(took >= Duration::from_secs(1) && took <= Duration::from_secs(2), "as long as one of them: {took:?}");
+    });
+}
+
+/// Nor are fences of disks that hang waited for one after the other.
+#[test]
+fn disks_that_hang_are_fenced_at_once() {
+    simulate(async {
+        let cluster = Cluster::start(67).await;
+        let inner = &node(&cluster, 0).inner;
+        let registered = inner.vitals.get().registered.unwrap();
+        let (held, _) = inner.hold_all(crate::fences::writer(inner.id, registered.token)).await;
+        let fences = [crate::fences::writer(NodeId(99), Token(7))];
+        for hanging in [1, 2] {
+            cluster.machines[hanging].hang_device();
+        }
+        let began = cluster.env.now();
+        let (fenced, missing) = inner.fence_and_seal_all(held, &fences).await;
+        let of_first = inner.targets[0].device().id();
+        assert_eq!(fenced.iter().map(|target| target.id()).collect::<Vec<_>>(), [of_first]);
+        assert_eq!(missing.len(), 2);
+        let took = cluster.env.now() - began;
+        assert!(took < CONTROL_DEADLINE + CALL_DEADLINE, "{took:?}");
+        for hanging in [1, 2] {
+            cluster.machines[hanging].let_device_go();
+        }
     });
 }
