@@ -93,7 +93,12 @@ impl Inner {
                 Some(newest) => return Ok(newest),
                 // The view changed, and its lease is to come.
                 None if self.env.now() < patience => {}
-                None => return self.check_lease(self.shard(hash).lock().view()).map(|()| None),
+                None => {
+                    self.check_lease(self.shard(hash).lock().view())?;
+                    // There is a lease again, of a view that nobody has answered in: what the object is is not known.
+                    let reason = "the cell's view kept changing while the object was looked up".to_owned();
+                    return Err(EngineError::Unavailable { reason });
+                }
             }
         }
     }

@@ -38,18 +38,26 @@ impl<Op: Clone> Shard<Op> {
         }
         let read = ReadId(self.sequences.draw_question());
         let newest = self.index.newest(&hash);
+        self.state(&hash).peers().reads.push(PendingRead { op, read, missing: Vec::new(), newest });
+        self.ask_writers(hash, &[read], out);
+        Some(read)
+    }
+
+    /// Asks for these reads everybody who writes their key at present, whoever was asked before.
+    pub(super) fn ask_writers(&mut self, hash: KeyHash, reads: &[ReadId], out: &mut Outputs<Op>) {
         let cell = self.cell.clone();
         let peers = self.state(&hash).peers();
-        let mut missing: Vec<GatewayId> = peers.announced.iter().map(|write| write.gateway).collect();
-        missing.extend(peers.held.iter().map(|entry| entry.write.gateway));
-        missing.sort_unstable();
-        missing.dedup();
-        // For a removed gateway the decision answers.
-        for &to in missing.iter().filter(|asked| cell.view().contains(**asked)) {
-            out.push(Output::Send { to, message: Message::Ask { hash, read } });
+        let mut writers: Vec<GatewayId> = peers.announced.iter().map(|write| write.gateway).collect();
+        writers.extend(peers.held.iter().map(|entry| entry.write.gateway));
+        writers.sort_unstable();
+        writers.dedup();
+        for pending in peers.reads.iter_mut().filter(|pending| reads.contains(&pending.read)) {
+            // For a removed gateway the decision answers.
+            for &to in writers.iter().filter(|asked| cell.view().contains(**asked)) {
+                out.push(Output::Send { to, message: Message::Ask { hash, read: pending.read } });
+            }
+            pending.missing.extend(&writers);
         }
-        peers.reads.push(PendingRead { op, read, missing, newest });
-        Some(read)
     }
 
     /// Nobody waits for this read any more.
@@ -98,7 +106,10 @@ impl<Op: Clone> Shard<Op> {
         let Some(at) = peers.reads.iter().position(|pending| pending.read == read) else { return };
         let pending = &mut peers.reads[at];
         pending.newest = pending.newest.max_by_order(told);
-        pending.missing.retain(|member| *member != from);
+        // One answer for each question, in their order: who was asked twice is waited for twice.
+        if let Some(answered) = pending.missing.iter().position(|member| *member == from) {
+            pending.missing.swap_remove(answered);
+        }
         if pending.missing.is_empty() {
             let done = peers.reads.swap_remove(at);
             out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(own), view });

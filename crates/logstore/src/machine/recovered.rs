@@ -126,13 +126,28 @@ impl<Op: Clone> Shard<Op> {
                 Err(_) => self.stands_elsewhere(entry, out),
             }
         }
-        // Nobody else will answer for them.
+        self.decide_reads(hash, gateways, out);
+    }
+
+    /// Nobody else will answer for these gateways. A write of theirs that another one has followed is not told (`roll_on`), and of that one this member may
+    /// have the announcement alone: so reads that waited for the decision ask who writes now.
+    fn decide_reads(&mut self, hash: KeyHash, gateways: &[GatewayId], out: &mut Outputs<Op>) {
         let newest = self.index.newest(&hash);
         let view = self.cell.number();
         let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
+        let mut waited = Vec::new();
         for read in &mut peers.reads {
+            let asked = read.missing.len();
             read.missing.retain(|asked| !gateways.contains(asked));
+            if read.missing.len() < asked {
+                waited.push(read.read);
+            }
         }
+        if waited.is_empty() {
+            return;
+        }
+        self.ask_writers(hash, &waited, out);
+        let peers = self.state(&hash).peers();
         for done in peers.reads.extract_if(.., |read| read.missing.is_empty()) {
             out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(newest), view });
         }

@@ -465,6 +465,13 @@ impl CellWorld {
         self.confirmations.retain(|(from, to, _)| *from != gateway && *to != gateway);
     }
 
+    /// It died before all of them had heard what it said last.
+    pub fn lose_last_words_of(&mut self, gateway: usize, choices: &mut dyn Choose) {
+        for (_, words) in self.streams.iter_mut().filter(|((from, _), _)| *from == gateway) {
+            words.truncate(choices.below(words.len() + 1));
+        }
+    }
+
     /// A new incarnation of a gateway that is decided; the view that holds it is committed.
     pub fn start(&mut self, gateway: usize, incarnation: u64) {
         let cell = Cell::new(gateway_id(gateway), self.manager.view()).writing(self.setup.consistency_of(gateway));

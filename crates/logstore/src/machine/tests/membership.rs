@@ -71,6 +71,7 @@ impl CellWorld {
         // Half of those who are removed are dead.
         if choices.below(2) == 0 {
             self.gateways[gateway] = None;
+            self.lose_last_words_of(gateway, choices);
         }
         Ok(())
     }
@@ -233,7 +234,12 @@ impl CellWorld {
         let at_once = self.is_wrong(Wrong::PublishesOnArrival);
         let mut out = Outputs::new();
         let shard = &mut self.gateways[leader].as_mut().expect("it lives").shard;
-        for entry in found {
+        for &entry in &found {
+            // As the shell (`newest_of`, `roll_on`): nobody is told of a write that another one has followed.
+            let is_followed = found.iter().any(|other| other.hash == entry.hash && other.order > entry.order);
+            if is_followed || shard.index().newest(&entry.hash).is_some_and(|newest| newest.order > entry.order) {
+                continue;
+            }
             shard.recover(entry, &mut out);
             if at_once {
                 shard.index_mut().publish(entry).ok();

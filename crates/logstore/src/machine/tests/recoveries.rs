@@ -7,7 +7,7 @@ use crate::index::{IndexForm, Located, ShardIndex};
 use format::entry::{Entry, Places};
 use format::record::WriteId;
 use std::sync::Arc;
-use types::{DeviceId, Epoch, Place, Sequence, ZoneIndex, ZoneOffset};
+use types::{DeviceId, Epoch, Place, Sequence, ViewNumber, ZoneIndex, ZoneOffset};
 
 const REMOVED: usize = 0;
 const FORMER: usize = 1;
@@ -85,4 +85,49 @@ fn who_has_decided_takes_over_where_a_record_stands_for_the_others() {
     shard.index_mut().publish(newer).unwrap();
     tell(&mut shard, LEADER, first);
     assert_eq!(shard.index().newest(&second.hash), Some(Located::from(&newer)));
+}
+
+/// A delete of a removed gateway was acknowledged, and another write followed it that the leader has heard of: so nobody is told of the delete. This member
+/// has only the announcement of that write, and a read that waited for the decision answered with the version before both.
+#[test]
+fn a_read_that_waited_for_a_decision_asks_who_writes_now() {
+    for was_asked in [false, true] {
+        let mut shard = member();
+        let write = |gateway: usize, sequence: u64| WriteId { gateway: gateway_id(gateway), sequence: Sequence(sequence) };
+        let before = entry(write(FORMER, 1), 0, 7);
+        let (deleted, follows) = (write(REMOVED, 2), entry(write(FORMER, 3), 0, 9));
+        let hash = before.hash;
+        let receive = |shard: &mut Shard<u32>, from: usize, message: Message| {
+            let mut out = Outputs::new();
+            shard.receive(gateway_id(from), message, &mut out);
+            out
+        };
+        let announce = |write: WriteId| Message::Announce { hash, write, view: ViewNumber(1) };
+        let conclude = |entry: Entry| Message::Conclude { hash, write: entry.write, entry: Some(entry), freeze: None };
+        receive(&mut shard, FORMER, announce(before.write));
+        receive(&mut shard, FORMER, conclude(before));
+        receive(&mut shard, REMOVED, announce(deleted));
+        if was_asked {
+            receive(&mut shard, FORMER, announce(follows.write));
+        }
+        let mut out = Outputs::new();
+        let read = shard.read(hash, 77, &mut out).expect("a write is in flight");
+        if !was_asked {
+            receive(&mut shard, FORMER, announce(follows.write));
+        }
+        shard.install(member_of(2, &[FORMER, LEADER, ME]), &[gateway_id(REMOVED)], &mut out);
+        let mut out = Outputs::new();
+        let decided = CellMessage::Decided { gateways: vec![gateway_id(REMOVED)] };
+        shard.receive_for_all(gateway_id(LEADER), &decided, &mut out);
+        assert_eq!(out.as_slice(), [Output::Send { to: gateway_id(FORMER), message: Message::Ask { hash, read } }]);
+        let told = |newest: &Entry| Message::Told { hash, read, newest: Some(Located::from(newest)) };
+        if was_asked {
+            // On its way since before the write was concluded.
+            assert!(receive(&mut shard, FORMER, told(&before)).is_empty());
+        }
+        receive(&mut shard, FORMER, conclude(follows));
+        let answer = Output::Answer { op: 77, newest: Some(Located::from(&follows)), view: ViewNumber(2) };
+        assert_eq!(receive(&mut shard, FORMER, told(&follows)).as_slice(), [answer]);
+        assert_eq!(shard.waiting_reads(&hash), 0);
+    }
 }
