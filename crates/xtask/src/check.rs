@@ -107,7 +107,7 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         // Building everything at once resolves features once; a later `cargo test` finds all of it done.
         cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(20 * 60)),
         Step {
-            environment: vec![("RUST_TEST_THREADS", test_threads().to_string())],
+            environment: test_environment(),
             ..cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60))
         },
     ];
@@ -121,6 +121,16 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         });
     }
     steps
+}
+
+/// Simulated clusters come and go, and glibc gives the kernel back what they had, to ask for it again: 15% of the simulations' time.
+const MALLOC_LIMITS: [(&str, u64); 3] =
+    [("MALLOC_TRIM_THRESHOLD_", 1 << 30), ("MALLOC_MMAP_THRESHOLD_", 32 << 20), ("MALLOC_TOP_PAD_", 16 << 20)];
+
+fn test_environment() -> Vec<(&'static str, String)> {
+    let mut environment = vec![("RUST_TEST_THREADS", test_threads().to_string())];
+    environment.extend(MALLOC_LIMITS.map(|(name, bytes)| (name, bytes.to_string())));
+    environment
 }
 
 /// One more than there are processors: tests of clusters wait for leases and processes most of their time.
