@@ -106,7 +106,7 @@ impl Inner {
         self.tell_installed(&state.manifest);
         self.settle(&memtable, &mut state.graves).await;
         self.names.replace(ended, runs);
-        self.forget_tombstones(self.remembered.covered(), &mut state.graves);
+        self.forget_tombstones(&mut state.graves);
         self.targets.set_covered(&start);
         if self.targets.table().generation() == generation {
             self.background.has_checkpoint();
@@ -188,9 +188,13 @@ impl Inner {
         }
     }
 
-    fn forget_tombstones(&self, saved: Epoch, graves: &mut Vec<(Epoch, KeyHash, Order)>) {
+    /// Forgets deletes that checkpoints have left behind and that every member has heard of: one that has not would answer a freeze, or a question, with the
+    /// version before, and nobody would know better.
+    fn forget_tombstones(&self, graves: &mut Vec<(Epoch, KeyHash, Order)>) {
+        let heard = self.member.as_ref().map_or(Epoch(u64::MAX), |member| member.heard_everywhere());
+        let until = self.remembered.covered().min(Epoch(heard.0.saturating_add(TOMBSTONE_EPOCHS - 1)));
         graves.retain(|(epoch, hash, order)| {
-            let keep = *epoch > saved;
+            let keep = *epoch > until;
             if !keep {
                 self.shard(hash).lock().index_mut().forget_tombstone(hash, *order);
             }

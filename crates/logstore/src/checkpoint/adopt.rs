@@ -119,7 +119,7 @@ impl Inner {
         self.names.replace(manifest.epoch, runs);
         self.remembered.adopt(&manifest).await;
         self.forget_moves(manifest.epoch);
-        self.forget_tombstones(self.remembered.covered(), &mut state.graves);
+        self.forget_tombstones(&mut state.graves);
         self.targets.set_covered(&manifest.start);
         self.background.count_anew();
         if manifest.generation == self.targets.table().generation() {

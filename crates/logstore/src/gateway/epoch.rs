@@ -135,9 +135,15 @@ impl Inner {
             // Still alone: whoever is next may begin another epoch, and what is told must have drained.
             self.epochs.present()
         };
-        let staged = self.staged_now();
-        member.push_to_all(&Item::EpochBegun { view, epoch: begun, staged });
+        self.tell_begun(member, view, begun);
         member.moved();
+    }
+
+    /// Tells the others that what this gateway began before this epoch is concluded, and how far it has heard them.
+    pub(super) fn tell_begun(&self, member: &Member, view: ViewNumber, epoch: Epoch) {
+        let staged = self.staged_now();
+        let heard = member.heard.lock().heard_of(member.view().others());
+        member.push_to_all(&Item::EpochBegun { view, epoch, staged, heard });
     }
 
     /// Goes a step on the way to this epoch; the epoch that ended. None if it has begun, or the view is over.
@@ -166,7 +172,7 @@ impl Inner {
     }
 
     /// What this gateway has staged. Stagings are numbered under the same lock.
-    pub(super) fn staged_now(&self) -> Staged {
+    fn staged_now(&self) -> Staged {
         let staging = self.staging.lock();
         let next = Sequence(self.sequences.next());
         Staged { from: staging.first().map_or(next, |put| put.sequence), next }

@@ -171,7 +171,7 @@ impl Inner {
                 let inner = self.clone();
                 self.env.spawn(async move { inner.begin_epoch(view, epoch).await });
             }
-            Item::EpochBegun { epoch, staged, .. } => member.note_begun(from, epoch, staged),
+            Item::EpochBegun { epoch, staged, heard, .. } => member.note_begun(from, epoch, staged, heard),
             Item::Damaged { copies } => self.hear_of_damaged(copies),
             Item::UploadEnding { name, tombstone } => self.hear_of_ending(name, *tombstone),
             item @ (Item::Installed { .. } | Item::Relocated { .. } | Item::Retire { .. }) => return Some(item),

@@ -97,7 +97,8 @@ impl Inner {
             (heard.view, heard.leader) = (next.view.number(), Some(next.leader));
             heard.uncovered = next.uncovered;
             (heard.hello, heard.carried, heard.holding, heard.holding_shards) = Default::default();
-            let Heard { begun, undecided, .. } = &mut *heard;
+            let Heard { begun, has_heard, undecided, .. } = &mut *heard;
+            has_heard.retain(|gateway, _| next.view.contains(*gateway));
             begun.retain(|gateway, _| next.view.contains(*gateway) || undecided.contains(gateway));
             // Who joins begins with the greatest epoch that it is greeted with, so that nobody waits for it to end one before: it
             // may have to wait itself for what comes behind. Nothing is known of its chunks.

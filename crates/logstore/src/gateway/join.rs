@@ -10,7 +10,6 @@
 use super::follow;
 use super::member::{Heard, Member};
 use crate::background;
-use crate::peers::Item;
 use crate::store::{Inner, LogStore};
 use engine::EngineError;
 use format::name_entry::NameEntry;
@@ -71,8 +70,7 @@ impl Inner {
         self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
         self.count_live().await?;
         // It has no write of an earlier epoch.
-        let (view, epoch, staged) = (member.view().number(), self.epochs.present(), self.staged_now());
-        member.push_to_all(&Item::EpochBegun { view, epoch, staged });
+        self.tell_begun(member, member.view().number(), self.epochs.present());
         // First: who finds no task that applies moves takes this gateway for one that founds its cell.
         self.start_member_tasks(member);
         member.heard.lock().joining = false;

@@ -109,6 +109,8 @@ pub(crate) struct Heard {
     pub holding_shards: usize,
     /// The epoch that each member, and each removed gateway that is not decided, has begun, and what it had staged then.
     pub begun: BTreeMap<GatewayId, (Epoch, Staged)>,
+    /// Each member has heard everything that was concluded in the epochs before this one.
+    pub has_heard: BTreeMap<GatewayId, Epoch>,
     /// For a gateway that joins: names that the members told.
     pub unsaved: Vec<NameEntry>,
     /// This gateway has been installed as one that joins, and has not finished.
@@ -125,6 +127,12 @@ impl Heard {
     /// The greatest epoch that another member was in when it installed this view.
     pub fn greeted_with(&self) -> Epoch {
         self.hello.values().map(|(epoch, _)| *epoch).max().unwrap_or_default()
+    }
+
+    /// Everything that these members, and removed gateways that are not decided, concluded in the epochs before this one has been heard here.
+    pub fn heard_of(&self, others: &[GatewayId]) -> Epoch {
+        let begun = |gateway| self.begun.get(gateway).map_or(Epoch(0), |(epoch, _)| *epoch);
+        others.iter().chain(&self.undecided).map(begun).min().unwrap_or(Epoch(u64::MAX))
     }
 
     /// Whether a gateway that is removed and not decided has not said here that it had begun an epoch after this one.
@@ -201,14 +209,23 @@ impl Member {
     }
 
     /// A member has begun an epoch.
-    pub fn note_begun(&self, from: GatewayId, epoch: Epoch, staged: Staged) {
+    pub fn note_begun(&self, from: GatewayId, epoch: Epoch, staged: Staged, has_heard: Epoch) {
         {
             let mut heard = self.heard.lock();
             if heard.begun.get(&from).is_none_or(|(begun, _)| *begun <= epoch) {
                 heard.begun.insert(from, (epoch, staged));
+                heard.has_heard.insert(from, has_heard);
             }
         }
         self.moved();
+    }
+
+    /// Everything that was concluded in the epochs before this one has been heard by every member.
+    pub fn heard_everywhere(&self) -> Epoch {
+        let cell = self.view();
+        let heard = self.heard.lock();
+        let has_heard = |other| heard.has_heard.get(other).copied().unwrap_or_default();
+        cell.others().iter().map(has_heard).fold(heard.heard_of(cell.others()), Epoch::min)
     }
 
     /// Whether a move that this gateway tells now was made by it as leader: what a member tells again in a new view comes after its first word in it,

@@ -117,7 +117,7 @@ impl<Op: Clone> Shard<Op> {
         }
         let recovered: Vec<Entry> = peers.held.extract_if(.., |entry| gateways.contains(&entry.write.gateway)).collect();
         for entry in recovered {
-            match self.index.publish(entry) {
+            match self.publish(entry) {
                 Ok(replaced) => {
                     env::mark("gateway: a recovered entry published");
                     out.push(Output::Published { entry, replaced });

@@ -3,6 +3,7 @@
 use super::cell::{Cell, SequenceSource};
 use super::message::{CellMessage, FreezeId, Message, ReadId};
 use super::view::Change;
+use super::write::NewerOf;
 use crate::index::{HashBits, Located, ShardIndex};
 use format::entry::Entry;
 use format::record::WriteId;
@@ -120,6 +121,22 @@ impl<Op: Clone> Shard<Op> {
             ops.extend(state.peers.into_iter().flat_map(|peers| peers.reads).map(|read| read.op));
         }
         ops
+    }
+
+    /// Enters a record into the index; what it replaces, or nothing is entered. Who gathers answers about the key learns of it: a delete may be forgotten
+    /// before the last answer is there, and one that was given before it is older.
+    pub(super) fn publish(&mut self, entry: Entry) -> Result<Option<Located>, Entry> {
+        let replaced = self.index.publish(entry)?;
+        let alone = self.cell.others().is_empty() && self.change.is_none();
+        if !alone && let Some(state) = self.keys.get_mut(&entry.hash) {
+            let gathered = state.peers.iter_mut().flat_map(|peers| &mut peers.reads).map(|read| &mut read.newest);
+            let freeze = state.active.as_mut().and_then(|active| match &mut active.stage {
+                Stage::Freezing { newest, .. } => Some(newest),
+                _ => None,
+            });
+            gathered.chain(freeze).for_each(|newest| *newest = newest.max_by_order(Some(Located::from(&entry))));
+        }
+        Ok(replaced)
     }
 
     /// Lets what waits at a key go on after something ended.

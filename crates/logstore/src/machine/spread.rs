@@ -59,7 +59,7 @@ impl<Op: Clone> Shard<Op> {
 
     /// At a member: publishes what another gateway is about to acknowledge.
     pub(super) fn publish_of_peer(&mut self, from: GatewayId, entry: Entry, out: &mut Outputs<Op>) {
-        if let Ok(replaced) = self.index.publish(entry) {
+        if let Ok(replaced) = self.publish(entry) {
             out.push(Output::Published { entry, replaced });
         }
         let message = Message::HavePublished { hash: entry.hash, write: entry.write, view: self.cell.number() };

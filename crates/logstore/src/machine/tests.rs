@@ -2,6 +2,7 @@
 
 mod cell_world;
 mod checks;
+mod forgotten;
 mod joining;
 mod membership;
 mod mutant;

@@ -131,7 +131,7 @@ impl<Op: Clone> Shard<Op> {
     pub(super) fn concluded_by_peer(&mut self, hash: KeyHash, write: WriteId, entry: Option<Entry>, out: &mut Outputs<Op>) {
         self.state(&hash).peers().announced.retain(|announced| *announced != write);
         if let Some(entry) = entry
-            && let Ok(replaced) = self.index.publish(entry)
+            && let Ok(replaced) = self.publish(entry)
         {
             out.push(Output::Published { entry, replaced });
         }
@@ -174,7 +174,7 @@ impl<Op: Clone> Shard<Op> {
     /// Enters a write of this gateway into the index; what is garbage now. Stale only when a member's later write was published
     /// meanwhile: then the write happened before it and is garbage itself.
     pub(super) fn publish_own(&mut self, entry: Entry) -> Option<crate::index::Located> {
-        match self.index.publish(entry) {
+        match self.publish(entry) {
             Ok(replaced) => replaced,
             Err(_) => Some(crate::index::Located::from(&entry)),
         }

@@ -46,6 +46,8 @@ pub(crate) enum Item {
         view: ViewNumber,
         epoch: Epoch,
         staged: Staged,
+        /// The sender has heard everything that others concluded in the epochs before this one.
+        heard: Epoch,
     },
     /// From the leader: this manifest is installed.
     Installed {

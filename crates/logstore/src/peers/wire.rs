@@ -139,8 +139,8 @@ pub(crate) fn encode_item(item: &Item, out: &mut Vec<u8>) {
         Item::Ask { question } => put.kind(kind::QUESTION).u64(*question).end(),
         Item::Answer { question } => put.kind(kind::ANSWER).u64(*question).end(),
         Item::BeginEpoch { view, epoch } => put.kind(kind::BEGIN_EPOCH).u64(view.0).u64(epoch.0).end(),
-        Item::EpochBegun { view, epoch, staged } => {
-            put.kind(kind::EPOCH_BEGUN).u64(view.0).u64(epoch.0).u64(staged.from.0).u64(staged.next.0).end();
+        Item::EpochBegun { view, epoch, staged, heard } => {
+            put.kind(kind::EPOCH_BEGUN).u64(view.0).u64(epoch.0).u64(staged.from.0).u64(staged.next.0).u64(heard.0).end();
         }
         Item::Installed { manifest } => put.kind(kind::INSTALLED).bytes(manifest).end(),
         Item::Relocated { old, name } => {
@@ -251,7 +251,7 @@ fn decode_item(reader: &mut Reader<'_>) -> Result<Item, WireError> {
         kind::EPOCH_BEGUN => {
             let (view, epoch) = (view(reader)?, epoch(reader)?);
             let staged = Staged { from: Sequence(reader.u64("staged from")?), next: Sequence(reader.u64("next")?) };
-            Item::EpochBegun { view, epoch, staged }
+            Item::EpochBegun { view, epoch, staged, heard: Epoch(reader.u64("heard")?) }
         }
         kind::INSTALLED => {
             let bytes = reader.u32("manifest")? as usize;

@@ -56,7 +56,7 @@ fn items() -> Vec<Item> {
         Item::Ask { question: 1 },
         Item::Answer { question: 2 },
         Item::BeginEpoch { view, epoch: Epoch(8) },
-        Item::EpochBegun { view, epoch: Epoch(8), staged: Staged { from: Sequence(99), next: Sequence(104) } },
+        Item::EpochBegun { view, epoch: Epoch(8), staged: Staged { from: Sequence(99), next: Sequence(104) }, heard: Epoch(7) },
         Item::Damaged { copies: vec![Damaged { place, owner: Some(hash) }, Damaged { place, owner: None }] },
         Item::UploadEnding {
             name: EntryName::upload(BucketId(7), b"a key\0with a nought", UploadId([9; 16])),
