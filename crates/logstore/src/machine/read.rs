@@ -100,7 +100,6 @@ impl<Op: Clone> Shard<Op> {
     }
 
     pub(super) fn told(&mut self, from: GatewayId, hash: KeyHash, read: ReadId, told: Option<Located>, out: &mut Outputs<Op>) {
-        let own = self.index.newest(&hash);
         let view = self.cell.number();
         let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
         let Some(at) = peers.reads.iter().position(|pending| pending.read == read) else { return };
@@ -112,7 +111,7 @@ impl<Op: Clone> Shard<Op> {
         }
         if pending.missing.is_empty() {
             let done = peers.reads.swap_remove(at);
-            out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(own), view });
+            out.push(Output::Answer { op: done.op, newest: done.newest, view });
             self.retire(&hash);
         }
     }

@@ -14,7 +14,6 @@
 
 use super::message::Message;
 use super::shard::{Active, Output, Outputs, Shard};
-use super::write::NewerOf;
 use format::entry::Entry;
 use types::{GatewayId, KeyHash, ViewNumber};
 
@@ -132,7 +131,6 @@ impl<Op: Clone> Shard<Op> {
     /// Nobody else will answer for these gateways. A write of theirs that another one has followed is not told (`roll_on`), and of that one this member may
     /// have the announcement alone: so reads that waited for the decision ask who writes now.
     fn decide_reads(&mut self, hash: KeyHash, gateways: &[GatewayId], out: &mut Outputs<Op>) {
-        let newest = self.index.newest(&hash);
         let view = self.cell.number();
         let Some(peers) = self.keys.get_mut(&hash).and_then(|state| state.peers.as_mut()) else { return };
         let mut waited = Vec::new();
@@ -149,7 +147,7 @@ impl<Op: Clone> Shard<Op> {
         self.ask_writers(hash, &waited, out);
         let peers = self.state(&hash).peers();
         for done in peers.reads.extract_if(.., |read| read.missing.is_empty()) {
-            out.push(Output::Answer { op: done.op, newest: done.newest.max_by_order(newest), view });
+            out.push(Output::Answer { op: done.op, newest: done.newest, view });
         }
     }
 }

@@ -218,6 +218,7 @@ pub(super) struct PendingRead<Op> {
     pub op: Op,
     pub read: ReadId,
     pub missing: Vec<GatewayId>,
+    /// Of what was known here when it began, what was answered, and what was published here since ([`Shard::publish`]).
     pub newest: Option<Located>,
 }
 

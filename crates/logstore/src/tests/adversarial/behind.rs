@@ -22,6 +22,16 @@ async fn end_two_epochs(leader: &LogStore) {
     }
 }
 
+/// A gateway deletes an object, another one does not hear how that ended, and checkpoints leave it behind.
+async fn delete_unheard(rig: &CellRig, name: &'static str, leader: &LogStore, deleting: &LogStore, behind: &LogStore) {
+    put(leader, name, "deleted").await.unwrap();
+    rig.env.sleep(A_WHILE).await;
+    deleting.delete(&key(name), Condition::None).await.unwrap();
+    rig.hold(deleting, behind, true);
+    end_two_epochs(leader).await;
+    leader.inner.checkpoint().await.unwrap();
+}
+
 /// The leader's writes were deleted. It dies when one member has its checkpoint, and has forgotten the delete, and the other one has not. Caught: a recovery that
 /// tells everything that it finds, though this gateway knows what replaced it.
 #[test]
@@ -58,12 +68,7 @@ fn a_delete_is_remembered_until_every_member_has_heard_of_it() {
         let rig = CellRig::new(202, 4).await;
         let [leader, ahead, behind, deleting] = &rig.gateways()[..] else { panic!("four gateways") };
         leader.inner.background.stop().await;
-        put(leader, "key", "deleted").await.unwrap();
-        rig.env.sleep(A_WHILE).await;
-        deleting.delete(&key("key"), Condition::None).await.unwrap();
-        rig.hold(deleting, behind, true);
-        end_two_epochs(leader).await;
-        leader.inner.checkpoint().await.unwrap();
+        delete_unheard(&rig, "key", leader, deleting, behind).await;
         rig.env.sleep(A_WHILE).await;
         assert!(!knows_nothing_of(ahead, "key") && !knows_nothing_of(behind, "key"));
         [leader, deleting].into_iter().for_each(|gateway| rig.kill(gateway));
@@ -83,12 +88,7 @@ fn a_condition_beside_a_member_that_has_not_heard_of_a_delete() {
         let cell = leader.inner.member.as_ref().unwrap().view().clone();
         let is_home = |name: &&str| cell.home(&LogStore::object_hash(&key(name))) == leader.inner.me;
         let name = ["one", "two", "three", "four", "five", "six"].into_iter().find(is_home).expect("one in three");
-        put(leader, name, "deleted").await.unwrap();
-        rig.env.sleep(A_WHILE).await;
-        deleting.delete(&key(name), Condition::None).await.unwrap();
-        rig.hold(deleting, behind, true);
-        end_two_epochs(leader).await;
-        leader.inner.checkpoint().await.unwrap();
+        delete_unheard(&rig, name, leader, deleting, behind).await;
         put_if(leader.clone(), name, "new", Condition::Absent).await.unwrap();
         rig.hold(deleting, behind, false);
         for gateway in rig.gateways() {
