@@ -161,7 +161,7 @@ impl Inner {
                     heard.unsaved.extend(names);
                 }
             }
-            Item::Ask { question } => member.push(from, &Item::Answer { question }),
+            Item::Ask { question } => self.answer(member, from, question),
             Item::Release { question, whose } => self.release(member, from, question, whose),
             Item::Answer { question } | Item::Retired { question } | Item::Released { question } => {
                 member.questions.answered(from, question);

@@ -97,7 +97,13 @@ impl Member {
         Question { questions: self.questions.clone(), number, view: view.number() }
     }
 
-    /// The same, and waits for their answers; false if they took too long or the view changed meanwhile.
+    /// Waits until this gateway has heard everything that the other members had said to anybody.
+    pub async fn hear_out(&self) {
+        let question = self.put(|question| Item::Ask { question });
+        self.questions.all_answered(question.number).await;
+    }
+
+    /// Puts a question, and waits for the answers; false if they took too long or the view changed meanwhile.
     pub async fn ask_all(&self, inner: &Inner, item: impl Fn(u64) -> Item, patience: Duration) -> bool {
         let question = self.put(item);
         tokio::select! {
@@ -111,6 +117,13 @@ impl Member {
 }
 
 impl Inner {
+    /// Answers who wants to have heard everything. What a shard says to all members goes to one after the other, under its lock: who hears the answer has
+    /// heard what any of them has.
+    pub(super) fn answer(&self, member: &Member, to: GatewayId, question: u64) {
+        self.shards.iter().for_each(|shard| drop(shard.lock()));
+        member.push(to, &Item::Answer { question });
+    }
+
     /// Waits until this gateway's lists hold every name that was acknowledged anywhere before the call (decision 14).
     pub(crate) async fn hear_all_names(self: &Arc<Self>) -> Result<(), EngineError> {
         let Some(member) = &self.member else { return Ok(()) };

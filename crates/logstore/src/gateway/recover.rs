@@ -162,7 +162,7 @@ impl Inner {
     }
 
     /// A shard holds everything that was recovered. After the last one the leader is told.
-    pub(super) fn shard_holds_recovered(&self, view: ViewNumber) {
+    pub(super) fn shard_holds_recovered(self: &Arc<Self>, view: ViewNumber) {
         let Some(member) = &self.member else { return };
         let leader = {
             let mut heard = member.heard.lock();
@@ -177,10 +177,26 @@ impl Inner {
         };
         match leader {
             Some(leader) if leader == self.me => drop(member.heard.lock().holding.insert(self.me)),
-            Some(leader) => member.push(leader, &Item::All(CellMessage::RecoveredHeld { view })),
+            Some(leader) => {
+                let inner = self.clone();
+                self.env.spawn(async move { inner.say_held(leader, view).await });
+            }
             None => {}
         }
         member.moved();
+    }
+
+    /// Tells the leader that this gateway holds everything, when it has heard all that the others had said. The leader passes a write over that another one has
+    /// followed, and a follower in read-after-write mode is announced to nobody: who had not heard of it would read what was before both.
+    async fn say_held(&self, leader: GatewayId, view: ViewNumber) {
+        let Some(member) = &self.member else { return };
+        let heard_out = async {
+            member.hear_out().await;
+            Ok(())
+        };
+        if member.while_in(view, heard_out).await.is_ok() {
+            member.push(leader, &Item::All(CellMessage::RecoveredHeld { view }));
+        }
     }
 
     /// One that has chosen no checkpoint lacks what other members were told and have applied: it leads no recovery beside one that has. Fails, and the
@@ -243,11 +259,12 @@ impl Inner {
         loop {
             let newest = self.shard(&record.hash).lock().index().newest(&record.hash);
             if newest.is_some_and(|newest| newest.order > order) {
-                // All are told of what replaced it, by who wrote that or by this recovery. A member that is ahead may have forgotten that it was a delete.
+                // All are told of what replaced it, by who wrote that (`say_held`) or by this recovery. A member that is ahead may have forgotten that it
+                // was a delete.
                 return Ok(());
             }
             let known = newest.filter(|known| known.order == order);
-            // A delete is harmless where it is known, and may be forgotten here and not heard of elsewhere.
+            // A delete does no harm where it is known. That all have heard of one before it is forgotten is not relied on here.
             let is_forgotten_delete = newest.is_none() && record.kind == RecordKind::Tombstone;
             if known.is_none() && is_covered && !is_forgotten_delete {
                 // The walk began further back, for a member that lags. What this gateway's checkpoint covers and its index lacks was replaced,

@@ -40,6 +40,8 @@ pub struct CellRig {
     pub env: Env,
     rig: Mutex<Rig>,
     config: LogStoreConfig,
+    /// What the writes of each gateway promise, in the order of their ids; of later ones as the last one's.
+    consistency: Vec<Consistency>,
     pub manifests: Arc<MemoryManifests>,
     targets: Mutex<Vec<Arc<Target>>>,
     /// What stops on its way to a target.
@@ -141,43 +143,49 @@ impl CellRig {
     pub async fn greedy(seed: u64, gateways: usize) -> CellRig {
         let mut rig = Rig::new(seed, 3, 40, 128 * 1024).await;
         rig.config.collect_below_free_percent = 100;
-        CellRig::over(rig, gateways, false, Consistency::Linearizable).await
+        CellRig::over(rig, gateways, false, &[Consistency::Linearizable]).await
     }
 
     /// One whose gateways scrub every device in this time.
     pub async fn scrubbing(seed: u64, gateways: usize, scrub_period: Duration) -> CellRig {
         let mut rig = Rig::new(seed, 3, 40, 128 * 1024).await;
         rig.config.scrub_period = scrub_period;
-        CellRig::over(rig, gateways, false, Consistency::Linearizable).await
+        CellRig::over(rig, gateways, false, &[Consistency::Linearizable]).await
+    }
+
+    /// A cell of gateways whose writes promise what these say.
+    pub async fn mixed(seed: u64, consistency: &[Consistency]) -> CellRig {
+        let rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
+        CellRig::over(rig, consistency.len(), false, consistency).await
     }
 
     /// A cell whose writes promise this.
     pub async fn writing(seed: u64, gateways: usize, consistency: Consistency) -> CellRig {
         let rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
-        CellRig::over(rig, gateways, false, consistency).await
+        CellRig::over(rig, gateways, false, &[consistency]).await
     }
 
     /// A cell whose leader copies so much in a second.
     pub async fn copying(seed: u64, gateways: usize, bytes_per_second: u64) -> CellRig {
         let mut rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
         rig.config.collect_bytes_per_second = bytes_per_second;
-        CellRig::over(rig, gateways, false, Consistency::Linearizable).await
+        CellRig::over(rig, gateways, false, &[Consistency::Linearizable]).await
     }
 
     /// One whose messages take no time, and whose writes promise this.
     pub async fn prompt_writing(seed: u64, gateways: usize, consistency: Consistency) -> CellRig {
         let rig = Rig::new(seed, 3, 64, 4 * 1024 * 1024).await;
-        CellRig::over(rig, gateways, true, consistency).await
+        CellRig::over(rig, gateways, true, &[consistency]).await
     }
 
     async fn with(seed: u64, gateways: usize, (zones, zone_bytes): (u64, u64), is_prompt: bool) -> CellRig {
         let rig = Rig::new(seed, 3, zones, zone_bytes).await;
-        CellRig::over(rig, gateways, is_prompt, Consistency::Linearizable).await
+        CellRig::over(rig, gateways, is_prompt, &[Consistency::Linearizable]).await
     }
 
-    async fn over(rig: Rig, gateways: usize, is_prompt: bool, consistency: Consistency) -> CellRig {
+    async fn over(rig: Rig, gateways: usize, is_prompt: bool, consistency: &[Consistency]) -> CellRig {
         let env = rig.env.clone();
-        let config = LogStoreConfig { checkpoint_entries: 200, consistency, index: IndexForm::Full, ..rig.config.clone() };
+        let config = LogStoreConfig { checkpoint_entries: 200, index: IndexForm::Full, ..rig.config.clone() };
         let (stores, cut, held) = (Mutex::default(), Mutex::default(), Mutex::default());
         let lease = Mutex::new(Duration::from_secs(3600));
         let streets = Arc::new(Streets { env: env.clone(), stores, cut, held, lease, is_prompt });
@@ -187,7 +195,8 @@ impl CellRig {
         let manager = Manager { view, table, former: Vec::new(), next_gateway: 1 };
         let manifests = rig.manifests.clone();
         let (targets, gates, manager, unreadable) = (Mutex::default(), Arc::default(), Mutex::new(manager), Mutex::default());
-        let cell = CellRig { env, rig: Mutex::new(rig), config, manifests, targets, gates, streets, manager, unreadable };
+        let (rig, consistency) = (Mutex::new(rig), consistency.to_vec());
+        let cell = CellRig { env, rig, config, consistency, manifests, targets, gates, streets, manager, unreadable };
         cell.open_targets().await;
         cell.env.spawn(lend(Arc::downgrade(&cell.streets)));
         cell.found_without(&[], &[]).await;
@@ -232,7 +241,8 @@ impl CellRig {
     }
 
     fn config_of(&self, gateway: GatewayId) -> LogStoreConfig {
-        LogStoreConfig { gateway, ..self.config.clone() }
+        let own = self.consistency.get(usize::from(gateway.0) - 1).or(self.consistency.last());
+        LogStoreConfig { gateway, consistency: *own.expect("at least one"), ..self.config.clone() }
     }
 
     /// The next view, with these members; who leaves is undecided.

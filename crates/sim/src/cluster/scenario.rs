@@ -102,6 +102,9 @@ pub enum Strike {
     PowerCutOfAll,
     /// One comes back late: the others found the cell without its devices.
     PowerCutOfAllOneLate,
+    /// The devices of all nodes but one fail, and what is written then stands there alone; power is cut, and that node comes back late: what it may hold is refused
+    /// until then.
+    LastDevicesLate,
     /// A process does not run while its clock goes on: for longer than its lease, or less.
     Pause,
     /// The same for the node that leads the manager.

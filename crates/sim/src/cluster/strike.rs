@@ -26,6 +26,8 @@ const ZONES_BEGIN_AT: u64 = 2 * 1024 * 1024;
 
 pub(super) const CUT: LinkWeather = LinkWeather { is_cut: true, longest_delay: Duration::ZERO, breaks_per_million: 0 };
 const BROKEN: LinkWeather = LinkWeather { is_cut: false, longest_delay: Duration::from_millis(2), breaks_per_million: 20_000 };
+/// A device that takes nothing any more.
+const DEAD: FaultOdds = FaultOdds { fail_write: 1_000_000, fail_flush: 1_000_000, ..NO_FAULTS };
 const ERRORS: FaultOdds =
     FaultOdds { fail_read: 60_000, fail_write: 60_000, fail_torn_write: 30_000, fail_flush: 30_000, ..NO_FAULTS };
 
@@ -106,6 +108,7 @@ impl Chaos {
             Strike::KillTwo => self.kill_two().await,
             Strike::PowerCutOfAll => self.power_cut_of_all().await,
             Strike::PowerCutOfAllOneLate => self.power_cut_of_all_one_late().await,
+            Strike::LastDevicesLate => self.last_devices_late().await,
             Strike::Pause => self.pause(None).await,
             Strike::PauseLeader => self.pause(self.world.manager_leader()).await,
             Strike::CutNode | Strike::CutInto | Strike::CutOutOf => self.cut_node(strike).await,
@@ -182,6 +185,28 @@ impl Chaos {
         self.start_all(&others).await;
         self.sleep(1_000, 25_000).await;
         self.world.start(late).await;
+    }
+
+    async fn last_devices_late(&mut self) {
+        let all = self.world.present();
+        let last = self.any_target();
+        let others: Vec<usize> = all.iter().copied().filter(|number| *number != last).collect();
+        self.set_odds_of(&others, DEAD);
+        // Until the others' devices have left the table, and clients have written by the next one.
+        self.sleep(4_000, 9_000).await;
+        for number in &all {
+            self.world.end(*number, true).await;
+        }
+        self.set_odds_of(&others, NO_FAULTS);
+        self.start_all(&others).await;
+        // They found the cell after 10 s.
+        self.sleep(10_000, 25_000).await;
+        self.world.start(last).await;
+    }
+
+    fn set_odds_of(&self, numbers: &[usize], odds: FaultOdds) {
+        let hosts = self.world.hosts.lock();
+        numbers.iter().flat_map(|number| &hosts[*number].devices).for_each(|disk| disk.set_odds(odds));
     }
 
     /// A member is killed; when the view without it is there, so is the one that leads its recovery.

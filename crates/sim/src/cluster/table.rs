@@ -214,13 +214,14 @@ pub const SCENARIOS: u64 = (TOPOLOGIES.len() * WORKLOADS.len() * FAULTS.len()) a
 /// The last of so many seeds runs what the matrix hardly brings about. Prime to the matrix's size: no place in it is always left out.
 pub const RARE_EVERY: u64 = 23;
 
-/// Collection beside messages that are late on one way, foundings without a node's devices, and disks that are replaced.
+/// Collection beside messages that are late on one way, foundings without a node's devices, keys that can't be decided, and disks that are replaced.
 pub const RARE: FaultMix = FaultMix {
     name: "what is rare",
     weights: &[
         (Strike::SlowOneWay, 5),
         (Strike::SlowReturn, 4),
         (Strike::PowerCutOfAllOneLate, 2),
+        (Strike::LastDevicesLate, 2),
         (Strike::CutAndKill, 2),
         (Strike::KillCellLeader, 2),
         (Strike::KillTwo, 1),

@@ -33,6 +33,7 @@ pub enum Wrong {
     PublishesOnArrival,
     OldAnswersCount,
     JoinsWithoutMaps,
+    HoldsUnheard,
 }
 
 /// What one run consists of.
@@ -84,6 +85,13 @@ pub enum Envelope {
         entries: Vec<Entry>,
         view: ViewNumber,
     },
+    /// Asks for an answer behind everything that was said before.
+    HearOut {
+        view: ViewNumber,
+    },
+    HeardOut {
+        view: ViewNumber,
+    },
 }
 
 impl Envelope {
@@ -92,6 +100,7 @@ impl Envelope {
             Envelope::Key(message) => message.view(),
             Envelope::All(message) => message.view(),
             Envelope::Map { view, .. } => Some(*view),
+            Envelope::HearOut { .. } | Envelope::HeardOut { .. } => None,
         }
     }
 }
@@ -101,6 +110,8 @@ pub struct Gateway {
     pub incarnation: u64,
     pub lease: bool,
     maps: BTreeSet<usize>,
+    /// Whom it has not heard out since it holds what was recovered.
+    pub unheard: BTreeSet<usize>,
 }
 
 struct Op {
@@ -175,7 +186,7 @@ impl CellWorld {
             let cell = Arc::new(cell);
             let sequences = Arc::new(SequenceSource::starting_at(SEQUENCES_PER_INCARNATION));
             let shard = Shard::new(cell, sequences, ShardIndex::new(IndexForm::Full, 1));
-            Some(Gateway { shard, incarnation: 1, lease: true, maps: BTreeSet::new() })
+            Some(Gateway { shard, incarnation: 1, lease: true, maps: BTreeSet::new(), unheard: BTreeSet::new() })
         };
         CellWorld {
             gateways: members.iter().map(gateway).collect(),
@@ -426,6 +437,14 @@ impl CellWorld {
                 gateway.maps.insert(from);
             }
             Envelope::All(CellMessage::RecoveredHeld { view }) => return self.recovery_held(to, from, view),
+            Envelope::HearOut { view } => {
+                self.send(to, from, Envelope::HeardOut { view });
+                return Ok(());
+            }
+            Envelope::HeardOut { view } => {
+                self.heard_out(to, from, view);
+                return Ok(());
+            }
             Envelope::All(message) => gateway.shard.receive_for_all(gateway_id(from), &message, &mut out),
         }
         self.perform(to, out)
@@ -479,7 +498,8 @@ impl CellWorld {
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
         let shard = Shard::joining(cell, sequences, ShardIndex::new(IndexForm::Full, 1));
         let lease = self.is_wrong(Wrong::JoinsWithoutMaps);
-        self.gateways[gateway] = Some(Gateway { shard, incarnation, lease, maps: BTreeSet::new() });
+        let (maps, unheard) = (BTreeSet::new(), BTreeSet::new());
+        self.gateways[gateway] = Some(Gateway { shard, incarnation, lease, maps, unheard });
     }
 
     pub fn perform(&mut self, gateway: usize, out: Outputs<OpId>) -> Result<(), Failure> {

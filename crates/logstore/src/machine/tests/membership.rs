@@ -194,7 +194,13 @@ impl CellWorld {
 
     pub fn recovery_goes_on(&self, recovery: usize) -> bool {
         let recovery = &self.recoveries[recovery];
-        self.step_of(recovery) < Step::Wait && self.gateways[recovery.leader].is_some()
+        let Some(leader) = &self.gateways[recovery.leader] else { return false };
+        // What they say from then on reaches those who have the view.
+        let have_all_carried = leader.shard.change.as_ref().is_none_or(|change| change.uncarried.is_empty());
+        match self.step_of(recovery) {
+            Step::Walk => have_all_carried,
+            step => step < Step::Wait,
+        }
     }
 
     /// The leader's next step.
@@ -269,8 +275,26 @@ impl CellWorld {
         if leader == member {
             return self.recovery_held(leader, member, cell.number());
         }
-        self.send(member, leader, Envelope::All(CellMessage::RecoveredHeld { view: cell.number() }));
+        let held = Envelope::All(CellMessage::RecoveredHeld { view: cell.number() });
+        if self.is_wrong(Wrong::HoldsUnheard) {
+            self.send(member, leader, held);
+            return Ok(());
+        }
+        // As the shell (`say_held`).
+        let others: BTreeSet<usize> = cell.others().iter().map(|other| other.0 as usize).collect();
+        others.iter().for_each(|other| self.send(member, *other, Envelope::HearOut { view: cell.number() }));
+        self.gateways[member].as_mut().expect("it lives").unheard = others;
         Ok(())
+    }
+
+    /// A member has heard everything that another one had said.
+    pub fn heard_out(&mut self, member: usize, other: usize, view: ViewNumber) {
+        let process = self.gateways[member].as_mut().expect("it lives");
+        let leader = process.shard.cell.view().members()[0].0 as usize;
+        let is_last = process.shard.view() == view && process.unheard.remove(&other) && process.unheard.is_empty();
+        if is_last {
+            self.send(member, leader, Envelope::All(CellMessage::RecoveredHeld { view }));
+        }
     }
 
     pub fn recovery_held(&mut self, leader: usize, member: usize, view: ViewNumber) -> Result<(), Failure> {

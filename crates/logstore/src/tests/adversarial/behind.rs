@@ -1,9 +1,10 @@
 //! Members of which one has come further than another when gateways are removed: each loses something or brings something back without its rule.
 
+use super::super::gate::Rule;
 use super::epochs::joining_unreached;
-use super::{A_WHILE, CellRig, all_read, checkpoint, get, put, put_if, removing};
-use crate::LogStore;
+use super::{A_WHILE, CellRig, all_read, checkpoint, devices_of, get, put, put_if, removing};
 use crate::tests::support::{key, simulate};
+use crate::{Consistency, LogStore};
 use engine::{Condition, ObjectEngine};
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +103,44 @@ fn a_condition_beside_a_member_that_has_not_heard_of_a_delete() {
             rig.env.sleep(A_WHILE).await;
         }
         assert!(rig.gateways().iter().all(|gateway| knows_nothing_of(gateway, name)));
+    });
+}
+
+/// A write is acknowledged, its gateway dies, and one in read-after-write mode follows it, of which the leader hears before another member does. Caught: a member that
+/// says at once that it holds what was recovered. The leader told nobody of the first write, and this member read what was before both.
+#[test]
+fn a_member_that_has_not_heard_what_followed_the_write_of_a_removed_gateway() {
+    simulate(async {
+        use Consistency::{Linearizable, ReadAfterWrite};
+        let rig = Arc::new(CellRig::mixed(205, &[Linearizable, ReadAfterWrite, Linearizable, Linearizable]).await);
+        let [leader, follows, behind, removed] = &rig.gateways()[..] else { panic!("four gateways") };
+        put(leader, "key", "before").await.unwrap();
+        rig.env.sleep(A_WHILE).await;
+        let last = *devices_of(removed, "key").last().unwrap();
+        rig.gates.set(removed, last, Some(Rule::Mute));
+        let write = rig.env.spawn(put_if(removed.clone(), "key", "acknowledged", Condition::None));
+        rig.env.sleep(A_WHILE).await;
+        // It is announced to all, and nobody hears how it ends.
+        [leader, follows, behind].into_iter().for_each(|gateway| rig.hold(removed, gateway, true));
+        rig.gates.set(removed, last, None);
+        rig.gates.land(removed.inner.me).await;
+        write.await.unwrap().unwrap();
+        rig.hold(follows, behind, true);
+        let following = rig.env.spawn(put_if(follows.clone(), "key", "follows", Condition::None));
+        rig.env.sleep(A_WHILE).await;
+        rig.kill(removed);
+        let removal = removing(&rig, &[3]);
+        rig.env.sleep(A_WHILE).await;
+        let behind = behind.clone();
+        let read = rig.env.spawn(async move { get(&behind, "key").await });
+        rig.env.sleep(A_WHILE).await;
+        assert!(!read.is_finished() && !removal.is_finished(), "it has not heard of what followed");
+        let [_, follows, behind] = &rig.gateways()[..] else { panic!("three gateways") };
+        rig.hold(follows, behind, false);
+        removal.await.unwrap();
+        assert_eq!(read.await.unwrap().as_deref(), Some("follows"));
+        following.await.unwrap().unwrap();
+        all_read(&rig, "key", Some("follows")).await;
     });
 }
 
