@@ -74,6 +74,7 @@ pub const MUST_OCCUR: &[&str] = &[
     "fault: power cut",
     "fault: power cut of all",
     "fault: power cut of all, one comes back late",
+    "fault: power cut of all, the last devices come back late",
     "fault: slow links",
     "fault: the disks of a node replaced",
     "fault: two nodes at once",

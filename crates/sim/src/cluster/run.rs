@@ -117,6 +117,7 @@ pub(super) fn name_of(strike: Strike) -> &'static str {
         Strike::KillTwo => "fault: two nodes at once",
         Strike::PowerCutOfAll => "fault: power cut of all",
         Strike::PowerCutOfAllOneLate => "fault: power cut of all, one comes back late",
+        Strike::LastDevicesLate => "fault: power cut of all, the last devices come back late",
         Strike::Pause => "fault: pause",
         Strike::PauseLeader => "fault: pause of the manager's leader",
         Strike::KillLeader => "fault: kill of the manager's leader",
