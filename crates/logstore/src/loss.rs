@@ -1,6 +1,5 @@
 //! What would be lost with devices: asked before a person declares them gone for good.
 
-use crate::index::Located;
 use crate::large::read_tree;
 use crate::store::{Inner, LogStore, SHARDS};
 use engine::EngineError;
@@ -8,7 +7,7 @@ use format::replicas::Places;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use types::DeviceId;
+use types::{DeviceId, KeyHash};
 
 /// How long it is waited for a checkpoint that has the places by which nothing would be lost. Longer than leaders let pass between two of them.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(90);
@@ -49,17 +48,17 @@ impl LogStore {
         let mut loss = Loss::default();
         let mut large = Vec::new();
         inner
-            .visit_records(0..SHARDS, &mut |_, known| match (is_lost(&known.places), known.large) {
+            .visit_records(0..SHARDS, &mut |hash, known| match (is_lost(&known.places), known.large) {
                 _ if !known.is_live() || inner.targets.are_gone(&known.places) => {}
                 (true, _) => loss.records += 1,
                 // What it names can't be looked at.
                 (false, true) if is_away(&known.places) => loss.records += 1,
-                (false, true) => large.push(known),
+                (false, true) => large.push(hash),
                 (false, false) => {}
             })
             .await?;
-        for known in large {
-            loss.records += u64::from(inner.is_tree_lost(&known, is_lost).await?);
+        for hash in large {
+            loss.records += u64::from(inner.is_tree_lost(&hash, is_lost).await?);
         }
         for run in inner.names.layers().runs {
             loss.blocks += run.frames().filter(|(places, _)| is_lost(places)).count() as u64;
@@ -102,11 +101,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether something below a large object's record is lost.
-    async fn is_tree_lost(self: &Arc<Self>, known: &Located, is_lost: impl Fn(&Places) -> bool) -> Result<bool, EngineError> {
-        // Replaced meanwhile: what replaced it has copies on the devices of now.
-        let Some(frame) = self.read_copies(known).await? else { return Ok(false) };
-        let tree = read_tree(self, &frame.payload, frame.record.tree_height).await?;
-        Ok(tree.all().any(|chunk| is_lost(&chunk.places)))
+    /// Whether something below the record of a large object, or part, is lost.
+    async fn is_tree_lost(self: &Arc<Self>, owner: &KeyHash, is_lost: impl Fn(&Places) -> bool) -> Result<bool, EngineError> {
+        while let Some(known) = self.live_large(owner) {
+            if let Some(frame) = self.read_copies(&known).await? {
+                let tree = read_tree(self, &frame.payload, frame.record.tree_height).await?;
+                return Ok(tree.all().any(|chunk| is_lost(&chunk.places)));
+            }
+            // Moved or replaced meanwhile, and its chunks are where they were; or it does not stand where it should, and nobody knows what it names.
+            if self.live_large(owner) == Some(known) {
+                let reason = format!("no copy of the record of {owner:?} stands where it should");
+                return Err(EngineError::Unavailable { reason });
+            }
+        }
+        Ok(false)
     }
 }

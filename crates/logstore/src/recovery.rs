@@ -41,7 +41,7 @@ use format::run_index::RunId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use target::{LocalTarget, LogTarget};
 use topology::{ReplicaTable, TableError, View};
 use types::limits::MAX_REPLICAS;
@@ -386,6 +386,8 @@ impl Inner {
             Err(error @ EngineError::Full) => {
                 tracing::warn!(%error, "no room for a checkpoint at the start: the next start decides anew what this one passed over");
                 self.background.want_checkpoint();
+                // Which may roll forward what was passed over: a delete of it needs a record.
+                self.some_write_failed.store(true, Ordering::Release);
                 Ok(())
             }
             settled => settled.map_err(OpenError::Settle),

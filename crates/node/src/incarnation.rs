@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use target::Writer;
 use tokio::task::JoinHandle;
-use topology::ReplicaTable;
+use topology::{ReplicaTable, WRITES_AFTER_LEASE_MS};
 use types::{DeviceId, GatewayId, ViewNumber};
 
 /// Pause between two incarnations, and before the manager is asked again.
@@ -30,6 +30,10 @@ const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
 const AWAITED_PAUSE: Duration = Duration::from_secs(2);
 /// How often a founder that serves alone looks whether the devices that it missed are back, or what it decided is written down.
 const AWAITED_LOOK: Duration = Duration::from_millis(500);
+
+/// How long a founder waits for writes to end that it can't fence: the leases of all whose they may be had ended when the manager had the cell founded. A hundredth
+/// more is more than clocks drift.
+const WRITES_END: Duration = Duration::from_millis(WRITES_AFTER_LEASE_MS + WRITES_AFTER_LEASE_MS / 100);
 
 /// What an incarnation is doing.
 struct Life {
@@ -206,6 +210,15 @@ impl Inner {
         let (held, mut missing) = self.hold_all(writer).await;
         let (fenced, unfenced) = self.fence_and_seal_all(held, &fences_of(cell)).await;
         missing.extend(unfenced);
+        if missing.iter().any(|device| view.table.devices().contains(device)) {
+            // The manager took it for one that is there, and did not wait, as it does for others, until nobody's write is acknowledged there any more.
+            env::mark("node: a founding waits for writes that it can't fence");
+            tracing::warn!(
+                ?missing,
+                "a device that is there can't be fenced: the cell is founded when nobody acknowledges writes to it any more"
+            );
+            self.env.sleep(WRITES_END).await;
+        }
         let (config, manifests, setup) = self.parts(registered, view);
         let found = LogStore::found(config, self.env.clone(), manifests, fenced, &missing, setup).await;
         let store = found.map_err(|error| error.to_string())?;

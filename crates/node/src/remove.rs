@@ -16,6 +16,7 @@ use crate::under_way::UnderWay;
 use crate::{CELL, PINGS, REMOVALS};
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
+use futures_util::future::join_all;
 use logstore::Loss;
 use manager::{DeviceState, GroupMember, NodeRecord, Snapshot, member_id};
 use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
@@ -227,6 +228,7 @@ impl Inner {
         let store = self.engine.serving().ok_or(DOES_NOT_SERVE)?;
         let loss = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
         if loss.is_nothing() {
+            self.check_others_served(devices, all_the_same).await?;
             return self.check_no_chunk_lost(whose, devices, all_the_same).await;
         }
         let Loss { records, blocks } = loss;
@@ -234,6 +236,22 @@ impl Inner {
             "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone, as far as devices are there. Bring that back, or \
              other devices that are away, or wait until the copies that are missing have been made; {all_the_same} gives them up"
         ))
+    }
+
+    /// Refuses while another device that is written to is away: what has a copy there only seems to be safe. Such a device stays in the table where no other one is left.
+    async fn check_others_served(&self, devices: &BTreeSet<DeviceId>, all_the_same: &str) -> Result<(), String> {
+        let state = self.manager.snapshot();
+        let installed = state.cell(CELL).and_then(|cell| cell.installed.as_ref()).ok_or(DOES_NOT_SERVE)?;
+        let others = installed.table.devices().iter().filter(|device| !devices.contains(device));
+        let asked = others.map(async |device| (self.is_served(*device).await != Some(true)).then_some(*device));
+        let away: Vec<DeviceId> = join_all(asked).await.into_iter().flatten().collect();
+        match away[..] {
+            [] => Ok(()),
+            [device, ..] => Err(format!(
+                "device {device} is written to and does not answer, so that what has a copy there may be lost: bring it back first; {all_the_same} \
+                 does not wait for it"
+            )),
+        }
     }
 
     /// The same of chunks.
@@ -246,7 +264,7 @@ impl Inner {
                  made; {all_the_same} gives them up"
             )),
             None => Err(format!(
-                "which chunks would be lost can't be told, since a maintenance unit has no leader: try again in a moment; {all_the_same} \
+                "which chunks would be lost can't be told, since a maintenance unit has no leader, or a new one: try again in a minute; {all_the_same} \
                  removes it whatever is lost"
             )),
         }

@@ -113,19 +113,23 @@ impl MaintenanceUnit {
         if let Some(answer) = self.registered(asked) {
             return Ok(answer);
         }
-        let is_pending = |work: &Work| matches!(work, Work::Pending { .. });
         let is_possible = self.is_sealed()
             && range.first <= range.last
             && range.last.0 < self.capacity
             && self.pages.draft.is_none()
             && self.pages.takes(range)
-            && !self.work.range(range.first..=range.last).any(|(_, work)| is_pending(work));
+            && !self.has_pending(range);
         if !is_possible {
             return Err(Refusal::Page);
         }
         let (id, places) = self.open(asked)?;
         self.pages.draft = Some(Draft { number: id.number, range, changed: BTreeSet::new() });
         Ok(Answer::Registered { id, places })
+    }
+
+    /// Whether a registration of the range is not committed: there is no page of it then.
+    fn has_pending(&self, range: PageRange) -> bool {
+        self.work.range(range.first..=range.last).any(|(_, work)| matches!(work, Work::Pending { .. }))
     }
 
     /// A pending chunk was committed: if it is the draft, its rows leave, but for those that it can't be believed about.
@@ -313,7 +317,8 @@ impl MaintenanceUnit {
         if !self.is_sealed() || self.pages.draft.is_some() {
             return None;
         }
-        let new = self.unpaged(rows).find(|(range, rows)| 2 * self.leaving(*range, &is_needed) >= *rows);
+        let may = |range: PageRange| !self.has_pending(range);
+        let new = self.unpaged(rows).find(|(range, rows)| may(*range) && 2 * self.leaving(*range, &is_needed) >= *rows);
         if let Some((range, rows)) = new {
             return Some(DuePage { range, former: None, bytes: ChunkPage::bytes_of(rows) as u32 });
         }

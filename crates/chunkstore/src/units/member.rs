@@ -152,7 +152,6 @@ impl UnitMember {
         let own = self.leading.lock().as_ref().map(|leading| leading.term);
         match (own, status.is_leader) {
             (None, true) => self.begin(status.term).await,
-            (None, false) => self.pages.forget_read(),
             (Some(term), is_leader) if !is_leader || term != status.term => self.step_back(),
             _ => {}
         }
@@ -169,7 +168,10 @@ impl UnitMember {
             // It waited for its turn, and another leads meanwhile.
             return;
         }
-        let pages = self.all_pages().await;
+        let Some(pages) = self.all_pages().await else {
+            tracing::debug!(shard = self.shard.0, "not leading yet: a page of the unit can't be read");
+            return;
+        };
         let begun = self.group.read(ReadMode::Confirmed, |machine| {
             let entries = machine.unit().lookup_entries(&pages)?;
             // From this state on: what is applied later is noted.
@@ -177,12 +179,11 @@ impl UnitMember {
             Some(Leader::begin(machine.unit(), entries, begins, seed, &hosts))
         });
         match begun.await {
-            // Pages that nobody can read now, or that have come meanwhile: it is looked at again.
+            // Pages have come meanwhile: it is looked at again.
             Ok(None) => tracing::debug!(shard = self.shard.0, "not leading yet: rows of the unit are not there"),
             Ok(Some(Ok((leader, orders)))) => {
                 tracing::info!(shard = self.shard.0, term = term.0, "this node leads a shard's maintenance unit");
                 *self.leading.lock() = Some(Leading::new(self.env.now(), term, leader, self.placer));
-                self.pages.forget_read();
                 self.carry_out(orders);
                 self.tick();
             }

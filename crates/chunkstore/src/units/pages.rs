@@ -43,8 +43,6 @@ pub struct PageWork {
     /// Most rows of a page.
     pub(super) rows: usize,
     cache: Mutex<PageCache>,
-    /// For a leadership that can't begin yet, because other pages can't be read.
-    read: Mutex<Pages>,
     /// Devices that did not answer when they were asked last: they are asked after the others.
     silent: Mutex<BTreeSet<DeviceId>>,
     /// Pages of which no copy was to be had, and when: what need not be done at once goes on with others.
@@ -70,7 +68,6 @@ impl PageWork {
         PageWork {
             rows: rows.clamp(1, MAX_PAGE_ROWS),
             cache: Mutex::default(),
-            read: Mutex::default(),
             silent: Mutex::default(),
             unread: Mutex::default(),
             archiving: new_turn(),
@@ -78,10 +75,6 @@ impl PageWork {
             bringing: new_turn(),
             freeing: new_turn(),
         }
-    }
-
-    pub fn forget_read(&self) {
-        self.read.lock().clear();
     }
 
     /// Pages that could not be read a moment ago.
@@ -135,17 +128,22 @@ impl UnitMember {
         None
     }
 
-    /// All pages that can be read now. Those that can't be may be later, and then they alone are read.
-    pub(super) async fn all_pages(&self) -> Pages {
-        let lacking: Vec<PageRef> = self.group.look(|machine| {
-            let read = self.pages.read.lock();
-            machine.unit().pages().filter(|page| !read.contains_key(&page.id.number)).collect()
+    /// All pages; none of them if one can't be read now. Nothing is kept then, since a node may lead many units that can't begin; those that could not be read
+    /// are tried first, so that trying again costs little.
+    pub(super) async fn all_pages(&self) -> Option<Pages> {
+        let (unread, others): (Vec<PageRef>, Vec<PageRef>) = self.group.look(|machine| {
+            let unread = self.pages.unread.lock();
+            machine.unit().pages().partition(|page| unread.contains_key(&page.id.number))
         });
-        let reads = stream::iter(lacking).map(|page| self.read_page(page)).buffer_unordered(PAGE_READS);
-        let found: Vec<Option<Arc<ChunkPage>>> = reads.collect().await;
-        let mut read = self.pages.read.lock();
-        read.extend(found.into_iter().flatten().map(|page| (page.page, page)));
-        read.clone()
+        let mut all = Pages::new();
+        for pages in [unread, others] {
+            let mut reads = stream::iter(pages).map(|page| self.read_page(page)).buffer_unordered(PAGE_READS);
+            while let Some(read) = reads.next().await {
+                let page = read?;
+                all.insert(page.page, page);
+            }
+        }
+        Some(all)
     }
 
     /// Has the rows of these ids in the state, if there are such chunks and their pages can be read now.

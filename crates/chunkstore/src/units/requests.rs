@@ -160,24 +160,31 @@ impl UnitMember {
         UnitAnswer::Unknown
     }
 
-    /// By the state as it is now, and what nodes have reported.
+    /// By the state as it is now, the manager's too, and what nodes have reported.
     async fn last_copies(&self, devices: &BTreeSet<DeviceId>) -> UnitAnswer {
-        let state = self.manager.snapshot();
+        if self.manager.fresh().await.is_err() {
+            return UnitAnswer::Unknown;
+        }
+        let (state, now) = (self.manager.snapshot(), self.env.now());
         for _ in 0..MAX_PAGE_TRIES {
             let pages: Vec<PageRef> = self.group.look(|machine| machine.unit().pages().collect());
             if self.leading.lock().is_none() {
                 return self.not_leader();
             }
-            let Some(archived) = self.last_copies_in(&state, &pages, devices).await else { return UnitAnswer::Unknown };
+            let Some(archived) = self.last_copies_in(now, &state, &pages, devices).await else { return UnitAnswer::Unknown };
             // Rows leave the state with new pages only: if there are none, each row was seen in a page or is here.
             let counted = self.group.read(ReadMode::Confirmed, |machine| {
                 let leading = self.leading.lock();
-                let count = leading.as_ref().map(|leading| leading.last_copies(&state, machine.unit(), None, devices));
+                let count = leading.as_ref().map(|leading| {
+                    let has_heard = !leading.is_unheard(now, &state, self.shard);
+                    has_heard.then(|| leading.last_copies(now, &state, machine.unit(), None, devices))
+                });
                 (count, machine.unit().pages().map(|page| page.id).eq(pages.iter().map(|page| page.id)))
             });
             match counted.await {
-                Ok((Some(here), true)) => return UnitAnswer::Counted(here + archived),
-                Ok((Some(_), false)) => {}
+                Ok((Some(None), _)) => return UnitAnswer::Unknown,
+                Ok((Some(Some(here)), true)) => return UnitAnswer::Counted(here + archived),
+                Ok((Some(Some(_)), false)) => {}
                 Ok((None, _)) => return self.not_leader(),
                 Err(ReadError::NotLeader(error)) => return self.led_by(&error),
                 Err(_) => return UnitAnswer::Unknown,
@@ -187,13 +194,19 @@ impl UnitMember {
     }
 
     /// Of chunks whose rows are in pages; none if one can't be read.
-    async fn last_copies_in(&self, state: &Snapshot, pages: &[PageRef], devices: &BTreeSet<DeviceId>) -> Option<u64> {
+    async fn last_copies_in(
+        &self,
+        now: Instant,
+        state: &Snapshot,
+        pages: &[PageRef],
+        devices: &BTreeSet<DeviceId>,
+    ) -> Option<u64> {
         let mut count = 0;
         for at in pages {
             let page = self.read_page(*at).await?;
             count += self.group.look(|machine| {
                 let leading = self.leading.lock();
-                leading.as_ref().map(|leading| leading.last_copies(state, machine.unit(), Some(&page), devices))
+                leading.as_ref().map(|leading| leading.last_copies(now, state, machine.unit(), Some(&page), devices))
             })?;
         }
         Some(count)

@@ -12,14 +12,11 @@ use crate::store::Inner;
 use format::manifest::Manifest;
 use format::name_entry::NameEntry;
 use format::replicas::Places;
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use types::{Epoch, GatewayId, KeyHash, Order};
 
-/// Changes that wait to be applied; then the leader's stream waits.
-pub(crate) const MAX_FOLLOWING: usize = 4096;
 /// Pause before a checkpoint that can't be read is read again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a leader waits for the others to apply what it has told.
@@ -47,32 +44,12 @@ pub(crate) enum Follow {
 /// else.
 pub(crate) type Moves = Vec<(Places, NameEntry)>;
 
-/// Changes before the task runs that applies them. A gateway that joins runs it last, and waits before for what stands behind them on the same
-/// streams: nothing may wait for room here. They are no more than the moves that the members have in memory themselves.
-pub(crate) struct Unfollowed {
-    early: VecDeque<Follow>,
-    later: mpsc::Receiver<Follow>,
-}
-
-impl Unfollowed {
-    pub fn new(later: mpsc::Receiver<Follow>) -> Unfollowed {
-        Unfollowed { early: VecDeque::new(), later }
-    }
-
-    async fn next(&mut self) -> Option<Follow> {
-        match self.early.pop_front() {
-            Some(follow) => Some(follow),
-            None => self.later.recv().await,
-        }
-    }
-}
-
 /// Applies changes until the engine is dropped or leaves its cell.
-pub(super) async fn run(inner: Weak<Inner>, mut followed: Unfollowed) {
+pub(super) async fn run(inner: Weak<Inner>, mut followed: mpsc::UnboundedReceiver<Follow>) {
     // Whether the newest manifest that was told is adopted. If not, an answer to `Retire` would say of this gateway what is not so: that it needs nothing of
     // what the leader's checkpoints have.
     let mut is_level = true;
-    while let Some(follow) = followed.next().await {
+    while let Some(follow) = followed.recv().await {
         let Some(inner) = inner.upgrade() else { return };
         let Some(member) = &inner.member else { return };
         match follow {
@@ -231,13 +208,10 @@ impl Inner {
         }
     }
 
-    /// Queues a change; the stream that told it waits while too many wait to be applied. Fails if this gateway has left its cell.
-    pub(super) async fn follow(&self, member: &Member, follow: Follow) -> Result<(), HearError> {
-        if let Some(unfollowed) = member.followed.lock().as_mut() {
-            unfollowed.early.push_back(follow);
-            return Ok(());
-        }
-        member.following.send(follow).await.map_err(|_| HearError::Deposed)
+    /// Queues a change; fails if this gateway has left its cell. However many wait: what is being applied, a checkpoint or the end of a join, may wait itself for what
+    /// stands behind these on the same streams. They are no more than the moves that the members have in memory themselves.
+    pub(super) fn follow(&self, member: &Member, follow: Follow) -> Result<(), HearError> {
+        member.following.send(follow).map_err(|_| HearError::Deposed)
     }
 
     /// Waits until every move that other gateways have told is applied.
@@ -248,7 +222,7 @@ impl Inner {
             return;
         }
         let (asked, reached) = oneshot::channel();
-        if member.following.send(Follow::Reached(asked)).await.is_ok() {
+        if member.following.send(Follow::Reached(asked)).is_ok() {
             let _ = reached.await;
         }
     }

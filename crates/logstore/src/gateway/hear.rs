@@ -103,7 +103,7 @@ impl Inner {
         }
         let Some(item) = self.take_in_at_once(member, from, item) else { return Ok(()) };
         match self.to_follow(member, from, item) {
-            Some(follow) => self.follow(member, follow).await,
+            Some(follow) => self.follow(member, follow),
             None => Ok(()),
         }
     }

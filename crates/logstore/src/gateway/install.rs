@@ -1,7 +1,7 @@
 //! A newer view (RFD 5): every shard installs it, then the others are told what this gateway carries over.
 //!
 //! ```text
-//!   streams to new members ─► table, then each shard: install ─► Hello, moves, names for who joins, Carried to every member
+//!   streams to new members ─► table, then each shard: install ─► Hello, moves, what is decided, names for who joins, Carried to every member
 //! ```
 //!
 //! The replica table comes with the view. A write dispatched by a shard that has installed it goes by its table, and is acknowledged
@@ -145,12 +145,22 @@ impl Inner {
         self.tell_endings(member);
         for to in cell.others() {
             if leader == Some(*to) {
+                self.tell_decided(member, *to);
                 self.tell_held(member, *to);
             }
             if joined && added.contains(to) {
                 self.tell_names(member, *to);
             }
             member.push(*to, &Item::All(CellMessage::Carried { view }));
+        }
+    }
+
+    /// The leader hears whom a former one has decided here. When that was told to anybody all held what was told before: so the leader publishes it, and passes over what
+    /// the former one did not find.
+    fn tell_decided(&self, member: &Member, leader: GatewayId) {
+        let gateways: Vec<GatewayId> = member.heard.lock().decided.iter().copied().collect();
+        if !gateways.is_empty() {
+            member.push(leader, &Item::All(CellMessage::Decided { gateways }));
         }
     }
 

@@ -1,7 +1,7 @@
 //! A gateway's membership of its cell: the view that it has installed, its ways to the others, what it has heard in this view.
 
 use super::depose::deposed;
-use super::follow::{Follow, MAX_FOLLOWING, Moves, Unfollowed};
+use super::follow::{Follow, Moves};
 use super::install::CellView;
 use super::lease::Lease;
 use super::question::Questions;
@@ -70,9 +70,9 @@ pub(crate) struct Member {
     pub lease: Lease,
     pub questions: Arc<Questions>,
     /// Changes of places, in the order in which the leader made them.
-    pub following: mpsc::Sender<Follow>,
+    pub following: mpsc::UnboundedSender<Follow>,
     /// Taken by the task that applies them.
-    pub followed: Mutex<Option<Unfollowed>>,
+    pub followed: Mutex<Option<mpsc::UnboundedReceiver<Follow>>>,
     /// Of this gateway and of the leaders before, in no checkpoint yet, by key.
     pub moves: Mutex<BTreeMap<KeyHash, Moves>>,
     /// Moves of records that this gateway has not heard of, by key: applied when it does.
@@ -143,7 +143,7 @@ impl Heard {
 
 impl Member {
     pub fn new(setup: MemberSetup, cell: Arc<Cell>, joining: bool) -> Self {
-        let (following, followed) = mpsc::channel(MAX_FOLLOWING);
+        let (following, followed) = mpsc::unbounded_channel();
         let view = cell.number();
         Member {
             directory: setup.directory,
@@ -153,7 +153,7 @@ impl Member {
             lease: Lease::default(),
             questions: Arc::default(),
             following,
-            followed: Mutex::new(Some(Unfollowed::new(followed))),
+            followed: Mutex::new(Some(followed)),
             moves: Mutex::default(),
             early_moves: Mutex::default(),
             releases: Releases::default(),

@@ -66,7 +66,8 @@ impl Inner {
             self.leave_to_who_has_maps(member)?;
             self.begin_beyond_checkpoints(member).await?;
         }
-        let found = self.walk_logs(member, read).await?;
+        let mut found = self.walk_logs(member, read).await?;
+        self.pass_over_void(member, &mut found);
         for write in newest_of(&found, removed) {
             self.roll_on(write).await?;
         }
@@ -231,6 +232,21 @@ impl Inner {
         let found = walk_all(&devices, &manifest).await.map_err(not_read)?;
         found.check_read(Some(&member.heard.lock().uncovered)).map_err(not_read)?;
         Ok(found)
+    }
+
+    /// What a former recovery did not find of gateways that it has decided is void: members of which one has decided and another has not would end with different
+    /// contents. Devices that were away then may be back; nobody has acknowledged it, because one device of each write's that was read, and fenced, did not have it.
+    fn pass_over_void(&self, member: &Member, found: &mut FoundRecords) {
+        let decided = member.heard.lock().decided.clone();
+        let is_known = |write: &FoundWrite| {
+            let newest = self.shard(&write.record.hash).lock().index().newest(&write.record.hash);
+            newest.map(|newest| newest.order) >= write.known_order()
+        };
+        let before = found.written.len();
+        found.written.retain(|write| !decided.contains(&write.record.write.gateway) || is_known(write));
+        if found.written.len() < before {
+            env::mark("gateway: recovery passed over what a former one had not found");
+        }
     }
 
     /// Tells every member what former leaders have told of writes that the walk did not find: their only copies may have been on what is gone since. Some

@@ -184,6 +184,7 @@ impl LogStaged {
         while !self.in_flight.is_empty() {
             self.settle_one().await?;
         }
+        self.check_not_gone(&self.refs)?;
         Ok((self.refs, self.unnamed))
     }
 
@@ -207,11 +208,24 @@ impl LogStaged {
             self.settle_one().await?;
         }
         let refs = std::mem::take(&mut self.refs);
+        self.check_not_gone(&refs)?;
         let length = self.length;
         let tree::Built { payload, height: tree_height } = tree::build(&mut self, refs).await?;
         let LogStaged { pin, staging, unnamed, .. } = self;
         let kept = Arc::new(Kept { _pin: pin, _staging: staging, unnamed, records: AtomicU32::new(0) });
         Ok(StagedContent { payload, tree_height, length, kept })
+    }
+
+    /// Refuses what is to be acknowledged and is lost already: while chunks are named by no record, nobody asks for them before a device is given up for good. What
+    /// collection moves was acknowledged before.
+    fn check_not_gone(&self, refs: &[ChunkRef]) -> Result<(), EngineError> {
+        let is_gone = |chunk: &ChunkRef| self.inner.targets.are_gone(&chunk.places);
+        match self.class != AppendClass::Relocation && refs.iter().any(is_gone) {
+            false => Ok(()),
+            true => Err(EngineError::Unavailable {
+                reason: "a part of it was written to devices that have been given up meanwhile; put it again".to_owned(),
+            }),
+        }
     }
 
     /// Appends an inner node of the tree and waits for it. `covers` is the length of the content below it.

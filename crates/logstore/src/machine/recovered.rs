@@ -14,6 +14,7 @@
 
 use super::message::Message;
 use super::shard::{Active, Output, Outputs, Shard};
+use crate::index::Located;
 use format::entry::Entry;
 use types::{GatewayId, KeyHash, ViewNumber};
 
@@ -44,15 +45,21 @@ impl<Op: Clone> Shard<Op> {
     }
 
     /// Holds an entry until its gateway is decided; false if it is decided here. Of one write the last leader's counts: it has told all members, and the
-    /// former one perhaps some, of copies that it made itself.
+    /// former one perhaps some, of copies that it made itself. What is published here, and stands where it is told to, is not held: reads have found it since its gateway told
+    /// of it, and a write under a freeze may need to read it before it ends, or its key's next turn.
     fn recovered(&mut self, entry: Entry) -> bool {
         if !self.change.as_ref().is_some_and(|change| change.undecided.contains(&entry.write.gateway)) {
             return false;
         }
-        let peers = self.state(&entry.hash).peers();
-        match peers.held.iter_mut().find(|held| held.write == entry.write) {
-            Some(held) => *held = entry,
-            None => peers.held.push(entry),
+        let newest = self.index.newest(&entry.hash);
+        let is_known = newest.is_some_and(|newest| newest.order > entry.order || newest == Located::from(&entry));
+        if is_known && !self.keys.contains_key(&entry.hash) {
+            return true;
+        }
+        let held = &mut self.state(&entry.hash).peers().held;
+        held.retain(|held| held.write != entry.write);
+        if !is_known {
+            held.push(entry);
         }
         true
     }

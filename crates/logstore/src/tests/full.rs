@@ -90,6 +90,34 @@ fn a_founder_without_room_says_that_it_has_not_settled() {
     });
 }
 
+/// A start has no room to write down what it decided, and the next one may decide otherwise. Caught: a delete of what this one passed over that left no record.
+#[test]
+fn a_delete_leaves_a_record_where_a_start_had_no_room_for_its_checkpoint() {
+    simulate(async {
+        const ZONE_BYTES: u64 = 1024 * 1024;
+        let is_recorded = async |store: &LogStore| {
+            store.delete(&key("absent"), Condition::None).await.unwrap();
+            let hash = LogStore::object_hash(&key("absent"));
+            store.inner.shard(&hash).lock().index().newest(&hash).is_some()
+        };
+        let mut rig = Rig::new(12, 3, 32, ZONE_BYTES).await;
+        let store = rig.open().await;
+        put(&store, "key").await.unwrap();
+        assert!(!is_recorded(&store).await);
+        let hash = LogStore::object_hash(&key("key"));
+        let damaged = store.inner.shard(&hash).lock().index().newest(&hash).unwrap().places.as_slice()[0];
+        drop(store);
+        rig.crash();
+        // What stood there is not known: the start passes it over.
+        rot(&rig, (damaged, 0), Rot::Header, ZONE_BYTES);
+        rig.disks.iter().for_each(|disk| disk.set_space_limit(Some(format::superblock::FIRST_REGION_BYTE + ZONE_BYTES)));
+        let store = rig.open().await;
+        assert!(!store.has_settled());
+        rig.disks.iter().for_each(|disk| disk.set_space_limit(None));
+        assert!(is_recorded(&store).await);
+    });
+}
+
 /// A start that misses a device looks for no copies that are lacking but those that it could not make. Caught: they were made when all devices were there.
 #[test]
 fn a_copy_that_a_start_had_no_room_for_is_made_when_there_is() {

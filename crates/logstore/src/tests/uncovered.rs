@@ -106,6 +106,29 @@ fn what_had_copies_on_a_device_that_is_gone_gets_others() {
     });
 }
 
+/// Its only chunk was on a device that was given up while it was uploaded: no record named the chunk when it was asked what would be lost.
+#[test]
+fn what_was_staged_on_a_device_that_is_gone_is_not_acknowledged() {
+    simulate(async {
+        let cell = CellRig::new(13, 2).await;
+        let gateway = cell.gateways()[0].clone();
+        cell.write_to(&[1]).await;
+        let mut staged = [gateway.stage(&key("kept"), None), gateway.stage(&key("lost"), None)];
+        for staged in &mut staged {
+            gateway.stage_chunk(staged, Bytes::from(vec![7; 100_000])).await.unwrap();
+        }
+        let [kept, lost] = staged;
+        cell.write_to(&[2, 3]).await;
+        gateway.commit(&key("kept"), kept, Default::default(), Condition::None).await.unwrap();
+        for gateway in cell.gateways() {
+            gateway.set_devices((2..=3).map(DeviceId).collect());
+        }
+        let refused = gateway.commit(&key("lost"), lost, Default::default(), Condition::None).await.unwrap_err();
+        assert!(matches!(&refused, EngineError::Unavailable { reason } if reason.contains("given up")), "{refused}");
+        assert!(matches!(gateway.info(&key("lost")).await, Err(EngineError::NotFound)));
+    });
+}
+
 /// Whoever is asked may not make the checkpoint itself that an answer needs.
 #[test]
 fn a_follower_says_that_nothing_is_lost_when_a_checkpoint_has_it() {

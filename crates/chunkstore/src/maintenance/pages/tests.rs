@@ -34,13 +34,20 @@ fn registration(call: u32, bytes: u32) -> Registration {
 }
 
 fn full_unit() -> (MaintenanceUnit, Vec<ChunkId>) {
+    full_unit_with(|_| true)
+}
+
+/// One whose registrations are committed where this says so.
+fn full_unit_with(is_committed: impl Fn(u32) -> bool) -> (MaintenanceUnit, Vec<ChunkId>) {
     let mut unit = MaintenanceUnit::new(ShardId(1), CHUNKS);
     for device in 0..DEVICES {
         unit.apply(&ChunkCommand::Grant { device: DeviceId(device), first_block: 0, blocks: BLOCKS });
     }
     let register = |call| match unit.apply(&ChunkCommand::Register(registration(call, CHUNK_BYTES))).answer {
         Ok(Answer::Registered { id, .. }) => {
-            unit.apply(&ChunkCommand::Commit(id));
+            if is_committed(call) {
+                unit.apply(&ChunkCommand::Commit(id));
+            }
             id
         }
         other => panic!("{other:?}"),
@@ -330,6 +337,14 @@ fn a_page_that_nobody_commits_ends_and_another_can_be_had() {
     assert!(twins.paged.draft().is_none());
     twins.check();
     assert!(twins.paged.due_page(ROWS, &BTreeSet::new(), |_| false).is_some());
+}
+
+/// It was due again and again, and refused, and no other rows got a page.
+#[test]
+fn a_range_with_a_pending_registration_is_passed_by() {
+    let (unit, _) = full_unit_with(|call| call != 1);
+    let due = unit.due_page(ROWS, &BTreeSet::new(), |_| false).expect("the others are committed");
+    assert_eq!(due.range.first, ChunkNumber(ROWS as u64));
 }
 
 #[test]

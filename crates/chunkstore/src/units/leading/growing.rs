@@ -90,8 +90,12 @@ impl Leading {
 
     /// Whether the node of a place was heard of lately, and its device takes writes.
     pub(super) fn is_heard(&self, now: Instant, state: &Snapshot, shard: ShardId, place: BlockPlace) -> bool {
-        let is_heard = node_of(state, place).is_some_and(|node| !self.is_silent(now, state, shard, node));
-        is_heard && !self.is_stuck(state, place.device())
+        self.is_node_heard(now, state, shard, place) && !self.is_stuck(state, place.device())
+    }
+
+    /// Whether the node of a place was heard of lately.
+    pub(super) fn is_node_heard(&self, now: Instant, state: &Snapshot, shard: ShardId, place: BlockPlace) -> bool {
+        node_of(state, place).is_some_and(|node| !self.is_silent(now, state, shard, node))
     }
 
     /// Whether all copies are there and sound: from the first step on modifications wait for all of them, and for the new one.
@@ -101,7 +105,7 @@ impl Leading {
     }
 
     /// Whether nodes that are there may not have had their turn to report to a new leader.
-    pub(super) fn is_unheard(&self, now: Instant, state: &Snapshot, shard: ShardId) -> bool {
+    pub fn is_unheard(&self, now: Instant, state: &Snapshot, shard: ShardId) -> bool {
         let is_open = state.shard(shard.0).is_none_or(|shard| shard.is_open);
         let turn = if is_open { NODE_SILENCE } else { CLOSED_SILENCE };
         now.saturating_duration_since(self.began) < turn

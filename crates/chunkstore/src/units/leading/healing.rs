@@ -316,9 +316,11 @@ impl Leading {
         orders
     }
 
-    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good. Of those whose rows are here, or in this page.
+    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good, and at a node that is there. Of those whose rows are here, or in
+    /// this page.
     pub fn last_copies(
         &self,
+        now: Instant,
         state: &Snapshot,
         unit: &MaintenanceUnit,
         page: Option<&ChunkPage>,
@@ -327,7 +329,8 @@ impl Leading {
         let found = self.ailing.found();
         let is_there = |place: &BlockPlace| devices.contains(&place.device());
         let is_last = |id: ChunkId, places: ChunkPlaces| {
-            let mut elsewhere = self.sound_of(state, &found, id, places).filter(|place| !is_there(place));
+            let is_elsewhere = |place: &BlockPlace| !is_there(place) && self.is_node_heard(now, state, id.shard, *place);
+            let mut elsewhere = self.sound_of(state, &found, id, places).filter(is_elsewhere);
             places.iter().any(|place| is_there(&place)) && elsewhere.next().is_none()
         };
         let count = match page {

@@ -266,7 +266,7 @@ async fn damaged_blocks_that_one_report_has_no_room_for_are_remembered() {
     };
     let mut last_copies_after = |seconds, blocks| {
         leading.reported(cluster.now + Duration::from_secs(seconds), report(1, Vec::new(), damaged(blocks)));
-        leading.last_copies(&cluster.manager.snapshot(), &cluster.unit, None, &[DeviceId(1)].into())
+        leading.last_copies(cluster.now, &cluster.manager.snapshot(), &cluster.unit, None, &[DeviceId(1)].into())
     };
     let many = MAX_DAMAGED as u32;
     assert_eq!(last_copies_after(0, 0..many), 1);
@@ -313,6 +313,21 @@ async fn a_block_is_not_condemned_for_copies_on_nodes_that_are_silent() {
     assert_eq!(condemned(&[3, 4]), []);
     assert_eq!(condemned(&[2]), [place]);
     assert_eq!(condemned(&[]), []);
+}
+
+/// A device was given up, and what it had was lost with a node that was away already.
+#[tokio::test(start_paused = true)]
+async fn a_copy_at_a_node_that_is_silent_keeps_no_other_one_from_being_the_last() {
+    let mut cluster = Cluster::new().await;
+    cluster.put(&[0, 1], 100, 1);
+    let mut leading = cluster.leading(&[]);
+    let mut lost_with = |heard: u32, device| {
+        cluster.now = cluster.now + 2 * LOST_LOOK;
+        leading.reported(cluster.now, report(heard, Vec::new(), Vec::new()));
+        leading.last_copies(cluster.now, &cluster.manager.snapshot(), &cluster.unit, None, &[DeviceId(device)].into())
+    };
+    // Nodes 1 and 2 have the two devices.
+    assert_eq!([lost_with(2, 0), lost_with(1, 0), lost_with(1, 1), lost_with(2, 1)], [0, 1, 0, 1]);
 }
 
 #[test]
