@@ -114,6 +114,7 @@ fn a_delete_leaves_a_record_where_a_start_had_no_room_for_its_checkpoint() {
         let store = rig.open().await;
         assert!(!store.has_settled());
         rig.disks.iter().for_each(|disk| disk.set_space_limit(None));
+        tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(is_recorded(&store).await);
     });
 }
