@@ -143,6 +143,10 @@ impl Heard {
 
 impl Member {
     pub fn new(setup: MemberSetup, cell: Arc<Cell>, joining: bool) -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what waits is bounded by the moves in memory; a limit here can stop a stream for good (`follow`)"
+        )]
         let (following, followed) = mpsc::unbounded_channel();
         let view = cell.number();
         Member {
