@@ -14,7 +14,7 @@ from network import NODES
 from parts import Part
 
 # How often the two leaderships are moved until one node has both.
-MOST_MOVES = 8
+MOST_MOVES = 20
 
 
 @dataclasses.dataclass(frozen=True)
