@@ -139,6 +139,9 @@ impl MaintenanceUnit {
         }
         let archived = unit.read_pages(&mut reader, version)?;
         reader.finish()?;
+        if unit.pages.current.is_empty() && archived.iter().any(|(_, bytes, entries)| (*bytes, *entries) != (0, 0)) {
+            return Err(ImageError::Impossible("blocks that hold rows of pages, of which there are none"));
+        }
         unit.derive()?;
         for (place, bytes, entries) in archived {
             let taken = unit.space.take_archived(place, bytes, entries);

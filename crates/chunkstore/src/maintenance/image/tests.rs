@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use types::DeviceId;
 
+use super::uses::put_uses;
 use super::{FORMER_VERSION, IMAGE_VERSION, ImageError};
 use crate::maintenance::{Answer, MaintenanceUnit};
 
@@ -113,4 +114,17 @@ fn counts_that_the_bytes_cant_hold_are_refused() {
     let grants = image.len() - 7 * size_of::<u64>();
     image[grants..grants + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(matches!(MaintenanceUnit::from_image(&image), Err(ImageError::Record(_) | ImageError::Impossible(_))));
+}
+
+/// It was taken, and written again without what it said of the block.
+#[test]
+fn blocks_that_hold_rows_of_pages_without_pages_are_refused() {
+    let unit = unit_after(&[(0, 0), (2, 0)]);
+    let (mut image, mut nothing) = (unit.to_image(), Vec::new());
+    put_uses(&mut nothing, &[]);
+    assert!(image.ends_with(&nothing));
+    image.truncate(image.len() - nothing.len());
+    put_uses(&mut image, &[(place(1, 1), 0, 1)]);
+    let refused = MaintenanceUnit::from_image(&image);
+    assert_eq!(refused, Err(ImageError::Impossible("blocks that hold rows of pages, of which there are none")));
 }
