@@ -264,7 +264,7 @@ impl Inner {
                  made; {all_the_same} gives them up"
             )),
             None => Err(format!(
-                "which chunks would be lost can't be told, since a maintenance unit has no leader, or a new one: try again in a minute; {all_the_same} \
+                "which chunks would be lost can't be told, since a maintenance unit has no leader: try again in a moment; {all_the_same} \
                  removes it whatever is lost"
             )),
         }

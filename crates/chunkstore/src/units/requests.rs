@@ -175,16 +175,12 @@ impl UnitMember {
             // Rows leave the state with new pages only: if there are none, each row was seen in a page or is here.
             let counted = self.group.read(ReadMode::Confirmed, |machine| {
                 let leading = self.leading.lock();
-                let count = leading.as_ref().map(|leading| {
-                    let has_heard = !leading.is_unheard(now, &state, self.shard);
-                    has_heard.then(|| leading.last_copies(now, &state, machine.unit(), None, devices))
-                });
+                let count = leading.as_ref().map(|leading| leading.last_copies(now, &state, machine.unit(), None, devices));
                 (count, machine.unit().pages().map(|page| page.id).eq(pages.iter().map(|page| page.id)))
             });
             match counted.await {
-                Ok((Some(None), _)) => return UnitAnswer::Unknown,
-                Ok((Some(Some(here)), true)) => return UnitAnswer::Counted(here + archived),
-                Ok((Some(Some(_)), false)) => {}
+                Ok((Some(here), true)) => return UnitAnswer::Counted(here + archived),
+                Ok((Some(_), false)) => {}
                 Ok((None, _)) => return self.not_leader(),
                 Err(ReadError::NotLeader(error)) => return self.led_by(&error),
                 Err(_) => return UnitAnswer::Unknown,

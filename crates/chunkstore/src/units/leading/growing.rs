@@ -105,7 +105,7 @@ impl Leading {
     }
 
     /// Whether nodes that are there may not have had their turn to report to a new leader.
-    pub fn is_unheard(&self, now: Instant, state: &Snapshot, shard: ShardId) -> bool {
+    pub(super) fn is_unheard(&self, now: Instant, state: &Snapshot, shard: ShardId) -> bool {
         let is_open = state.shard(shard.0).is_none_or(|shard| shard.is_open);
         let turn = if is_open { NODE_SILENCE } else { CLOSED_SILENCE };
         now.saturating_duration_since(self.began) < turn
