@@ -317,9 +317,9 @@ impl MaintenanceUnit {
         if !self.is_sealed() || self.pages.draft.is_some() {
             return None;
         }
-        let may = |range: PageRange| !self.has_pending(range);
-        let new = self.unpaged(rows).find(|(range, rows)| may(*range) && 2 * self.leaving(*range, &is_needed) >= *rows);
-        if let Some((range, rows)) = new {
+        let is_due =
+            |(range, rows): &(PageRange, usize)| !self.has_pending(*range) && 2 * self.leaving(*range, &is_needed) >= *rows;
+        if let Some((range, rows)) = self.unpaged(rows).find(is_due) {
             return Some(DuePage { range, former: None, bytes: ChunkPage::bytes_of(rows) as u32 });
         }
         self.stale_page(unread, is_needed, |_| true)
