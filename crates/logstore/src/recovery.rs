@@ -209,7 +209,7 @@ impl LogStore {
     }
 
     /// Opens the engine of a gateway that founds its cell anew: nobody else lives who knows what was acknowledged, so that it decides
-    /// everything by what stands on the devices. They are fenced against all former gateways, drained and sealed.
+    /// everything by what stands on the devices. They are fenced against all former gateways and drained.
     pub async fn found(
         config: LogStoreConfig,
         env: Env,

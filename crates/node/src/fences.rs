@@ -63,39 +63,19 @@ impl Inner {
         }
     }
 
-    /// Fences these writers at a device, drains it and seals its open zones: once for all of them, which are those of all nodes that ever were. Without writers
-    /// there is nothing to do.
-    pub(crate) async fn fence_and_seal(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
-        let Some((last, others)) = fences.split_last() else { return Ok(()) };
-        match self.control_of(device)? {
-            Control::Here(target) => {
-                let (target, fences) = (target.clone(), of_target(fences));
-                self.in_time(device, async move { target.fence_all_and_seal(&fences).await }).await
-            }
-            Control::There(control) => {
-                control.raise_fences(others).await?;
-                control.fence_and_seal(*last).await
-            }
-        }
-    }
-
-    /// Fences these writers at a device and waits until what they had under way has ended. Its zones stay open: a recovery looks for what
-    /// the fenced have written, which changes no more, and on a full device every zone that is ended early is one of the reserve.
+    /// Fences these writers at a device and waits until what they had under way has ended: once for all of them, who may be all nodes that ever were.
+    /// Its zones stay open: who walks it looks for what the fenced have written, which changes no more, and on a full device every zone that is ended
+    /// early is one of the reserve. Without writers there is nothing to do.
     pub(crate) async fn fence_and_drain(&self, device: DeviceId, fences: &[Writer]) -> Result<(), TargetFailure> {
+        if fences.is_empty() {
+            return Ok(());
+        }
         match self.control_of(device)? {
             Control::Here(target) => {
                 let (target, fences) = (target.clone(), of_target(fences));
-                let drained = async move {
-                    target.raise_fences(&fences).await?;
-                    target.drain().await;
-                    Ok(())
-                };
-                self.in_time(device, drained).await
+                self.in_time(device, async move { target.fence_and_drain(&fences).await }).await
             }
-            Control::There(control) => {
-                control.raise_fences(fences).await?;
-                control.drain().await
-            }
+            Control::There(control) => control.fence_and_drain(fences).await,
         }
     }
 

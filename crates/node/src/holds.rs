@@ -51,8 +51,8 @@ impl Inner {
         apart(join_all(holding).await)
     }
 
-    /// Fences these writers at devices and seals them; those where it was done, and those where it was not.
-    pub(crate) async fn fence_and_seal_all(
+    /// Fences these writers at devices and drains them; those where it was done, and those where it was not.
+    pub(crate) async fn fence_and_drain_all(
         &self,
         held: Vec<Arc<dyn LogTarget>>,
         fences: &[Writer],
@@ -60,7 +60,7 @@ impl Inner {
         let mut fencing: Vec<BoxFuture<'_, Result<Arc<dyn LogTarget>, DeviceId>>> = Vec::new();
         for target in held {
             let fence = async move {
-                match self.fence_and_seal(target.id(), fences).await {
+                match self.fence_and_drain(target.id(), fences).await {
                     Ok(()) => Ok(target),
                     Err(error) => {
                         env::mark("node: a founding without a device");

@@ -208,7 +208,7 @@ impl Inner {
     async fn found(self: &Arc<Self>, registered: Registered, cell: &CellRecord, view: CellView) -> Result<LogStore, String> {
         let writer = writer(self.id, registered.token);
         let (held, mut missing) = self.hold_all(writer).await;
-        let (fenced, unfenced) = self.fence_and_seal_all(held, &fences_of(cell)).await;
+        let (fenced, unfenced) = self.fence_and_drain_all(held, &fences_of(cell)).await;
         missing.extend(unfenced);
         if missing.iter().any(|device| view.table.devices().contains(device)) {
             // The manager took it for one that is there, and did not wait, as it does for others, until nobody's write is acknowledged there any more.

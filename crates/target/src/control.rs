@@ -43,14 +43,10 @@ impl TargetControl {
         self.ask(Ask::LoadFences { fences }).await
     }
 
-    /// [`crate::Target::drain`].
-    pub async fn drain(&self) -> Result<(), TargetFailure> {
+    /// [`crate::Target::fence_and_drain`]: below these tokens nothing lands any more, and a walk sees all that did.
+    pub async fn fence_and_drain(&self, fences: &[Writer]) -> Result<(), TargetFailure> {
+        self.raise_fences(fences).await?;
         self.ask(Ask::Drain).await
-    }
-
-    /// [`crate::Target::fence_and_seal`]: below the fence's token nothing lands any more, and a walk sees the whole log.
-    pub async fn fence_and_seal(&self, fence: Writer) -> Result<(), TargetFailure> {
-        self.ask(Ask::FenceAndSeal { writer: fence }).await
     }
 
     async fn ask(&self, ask: Ask) -> Result<(), TargetFailure> {

@@ -1,9 +1,6 @@
 //! What a target refuses.
 
-use std::sync::Arc;
-
 use device::{AppendError, NotesIoError};
-use disk::DiskError;
 use format::superblock::fences::FencesError;
 use types::{DeviceId, ErrorKind, Token};
 
@@ -47,8 +44,6 @@ pub enum FenceError {
     TooMany { most: usize },
     #[error(transparent)]
     Notes(#[from] NotesIoError),
-    #[error("open zones could not be finished: {0}")]
-    Seal(#[source] Arc<DiskError>),
 }
 
 /// Why a target could not start.

@@ -2,7 +2,7 @@
 //!
 //! A writer is named by a fence key (a gateway of a cell, a placement group, ...) and shows the token under which it writes.
 //! Raising a fence to a token refuses every older one from then on, durably, before the raise is acknowledged. Recovery of a
-//! writer is: raise its fence, drain, seal, walk (zstore.md, decision 7); [`Target::fence_and_seal`] does the first three.
+//! writer is: raise its fence, drain, walk (zstore.md, decision 7); [`Target::fence_and_drain`] does the first two.
 //!
 //! Invariants:
 //! - An append is checked against its fence after it has been counted as admitted. So once a raise and a drain that started
@@ -17,7 +17,7 @@
 //! ```text
 //!   LogTarget ── LocalTarget ────────────────────────────────────────────► Target ──► Device
 //!       └─────── RemoteTarget ── net::Caller ─ wire ─► TargetService ──────┘ │
-//!                TargetControl ─ net::Caller ─ wire ─────┘   fence, drain, seal, load fences
+//!                TargetControl ─ net::Caller ─ wire ─────┘   fence, drain, load fences
 //! ```
 #![forbid(unsafe_code)]
 
@@ -250,21 +250,12 @@ impl Target {
         self.admissions.drain().await;
     }
 
-    /// Finishes the open zones, so that a walk sees a log that no longer changes where the fenced writer wrote.
-    pub async fn seal_zones(&self) -> Result<(), Arc<DiskError>> {
-        self.device.finish_open_zones().await
-    }
-
-    /// What comes before the walk of a dead writer's log: fence, drain, seal (zstore.md, decision 7).
-    pub async fn fence_and_seal(&self, writer: FenceKey, token: Token) -> Result<(), FenceError> {
-        self.fence_all_and_seal(&[(writer, token)]).await
-    }
-
-    /// As [`Target::fence_and_seal`], of many writers.
-    pub async fn fence_all_and_seal(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
+    /// What comes before the walk of dead writers' logs (zstore.md, decision 7). What they wrote changes no more then, wherever open zones go on
+    /// growing: none is ended early (docs/rfd/0005, rule 4).
+    pub async fn fence_and_drain(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
         self.raise_fences(fences).await?;
         self.drain().await;
-        self.seal_zones().await.map_err(FenceError::Seal)
+        Ok(())
     }
 
     /// Ends the service: everything admitted is answered, and the device is sealed for good.

@@ -102,9 +102,6 @@ impl TargetService {
                 };
                 self.apart(drained).await
             }
-            Ask::FenceAndSeal { writer } => {
-                self.apart(async move { target.fence_and_seal(writer.key, writer.token).await.map_err(refused_fence) }).await
-            }
         }
     }
 
@@ -245,7 +242,7 @@ fn refused_fence(error: FenceError) -> Failure {
     let kind = match &error {
         FenceError::Older { .. } => ErrorKind::Denied,
         FenceError::TooMany { .. } => ErrorKind::Busy,
-        FenceError::Notes(_) | FenceError::Seal(_) => ErrorKind::Unavailable,
+        FenceError::Notes(_) => ErrorKind::Unavailable,
     };
     Failure::refused(kind, error)
 }

@@ -123,7 +123,7 @@ async fn a_raise_is_durable_before_it_is_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_fence_drain_and_seal_nothing_of_the_old_token_lands() {
+async fn after_fence_and_drain_nothing_of_the_old_token_lands() {
     let env = Env::simulated(3);
     let (disk, target) = fresh(&env).await;
     let target = Arc::new(target);
@@ -135,7 +135,7 @@ async fn after_fence_drain_and_seal_nothing_of_the_old_token_lands() {
     }
     let answered_at_once = answers.0.lock().len();
     assert!(answered_at_once < 29, "some are in flight: {answered_at_once}");
-    target.fence_and_seal(GATEWAY, Token(6)).await.expect("seals");
+    target.fence_and_drain(&[(GATEWAY, Token(6))]).await.expect("fences");
     assert_eq!(answers.0.lock().len(), 29, "all that was admitted is answered");
     assert!(append(&target, &answers, 30, 5, None).is_err());
     let first = walked(&target).await;

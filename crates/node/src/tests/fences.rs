@@ -41,15 +41,15 @@ fn a_device_is_fenced_once_for_all_nodes_that_ever_were() {
         for number in 0..2 {
             let machine = &cluster.machines[number];
             let before = machine.disk_stats().0.durable_writes;
-            inner.fence_and_seal(machine.device().id(), &fences).await.unwrap();
+            inner.fence_and_drain(machine.device().id(), &fences).await.unwrap();
             let writes = machine.disk_stats().0.durable_writes - before;
             // Over the network they are durable together that wait together, and a simulated disk lets nobody wait.
             assert!(number > 0 || (1..=10).contains(&writes), "{writes} writes on the disk of node {number}");
             let target = &machine.node.as_ref().unwrap().inner.targets[0];
             assert!(fences.iter().all(|fence| target.fence(fence.key) == Some(Token(7))), "node {number}");
-            inner.fence_and_seal(machine.device().id(), &[]).await.unwrap();
+            inner.fence_and_drain(machine.device().id(), &[]).await.unwrap();
             let older = [fences[0], writer(NodeId(1_001), Token(6))];
-            inner.fence_and_seal(machine.device().id(), &older).await.expect_err("somebody has raised it higher");
+            inner.fence_and_drain(machine.device().id(), &older).await.expect_err("somebody has raised it higher");
         }
     });
 }

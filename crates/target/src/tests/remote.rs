@@ -248,7 +248,7 @@ async fn a_fenced_writer_neither_appends_nor_resets_from_afar() {
     let deposed = rig.remote(5).await;
     let appended = append(&deposed, AppendClass::Data, 1, 100).await.expect("no fence yet");
     deposed.finish_open_zones().await.expect("no fence yet");
-    rig.control().fence_and_seal(writer(6)).await.expect("fences");
+    rig.control().fence_and_drain(&[writer(6)]).await.expect("fences");
     let refused = append(&deposed, AppendClass::Data, 2, 100).await.expect_err("fenced");
     assert!(matches!(kind_of(&refused), ErrorKind::Denied) && refused.is_certain(), "{refused}");
     // One that begins now finds no session at all.
@@ -294,7 +294,7 @@ async fn a_target_of_a_cluster_waits_for_its_fences() {
     rig.control().load_fences(vec![writer(5)]).await.expect("loads");
     append(&remote, AppendClass::Data, 2, 100).await.expect("loaded");
     assert_eq!(kind_of(&append(&rig.local(4), AppendClass::Data, 3, 100).await.expect_err("fenced")), ErrorKind::Denied);
-    rig.control().drain().await.expect("drains");
+    rig.control().fence_and_drain(&[writer(5)]).await.expect("drains");
     assert_eq!(rig.tags().await, [2]);
 }
 
@@ -408,7 +408,7 @@ async fn a_late_append_never_lands_after_a_fence_and_a_drain() {
     append(&remote, AppendClass::Data, 1, 100).await.expect("appends");
     late.holds.store(true, Ordering::SeqCst);
     append(&remote, AppendClass::Data, 2, 100).await.expect_err("no answer");
-    rig.control().fence_and_seal(writer(2)).await.expect("fences");
+    rig.control().fence_and_drain(&[writer(2)]).await.expect("fences");
     late.deliver(&rig.env).await;
     assert_eq!(rig.tags().await, [1]);
 
@@ -419,7 +419,7 @@ async fn a_late_append_never_lands_after_a_fence_and_a_drain() {
     let answers = Arc::new(Answers::default());
     start(&slow, &answers, 4).expect("starts");
     rig.env.sleep(Duration::from_millis(100)).await;
-    rig.target.fence_and_seal(GATEWAY, Token(3)).await.expect("fences");
+    rig.target.fence_and_drain(&[(GATEWAY, Token(3))]).await.expect("fences");
     until(&rig.env, "it is answered", || !answers.0.lock().is_empty()).await;
     assert_eq!(kind_of(answers.0.lock()[&4].as_ref().expect_err("fenced")), ErrorKind::Denied);
     assert_eq!(rig.tags().await, [1, 3]);

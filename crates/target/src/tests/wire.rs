@@ -35,7 +35,6 @@ fn asks() -> Vec<Ask> {
         Ask::LoadFences { fences: vec![gateway, writer(FenceKind::DataPartition)] },
         Ask::LoadFences { fences: Vec::new() },
         Ask::Drain,
-        Ask::FenceAndSeal { writer: gateway },
     ];
     let part = |class| AppendPart { class, frame: Bytes::from_static(b"any bytes") };
     for parts in [Vec::new(), vec![part(AppendClass::Tombstone)], AppendClass::ALL.map(part).to_vec()] {

@@ -66,9 +66,6 @@ pub enum Ask {
         fences: Vec<Writer>,
     },
     Drain,
-    FenceAndSeal {
-        writer: Writer,
-    },
 }
 
 /// The number of [`Ask::Append`].
@@ -116,7 +113,6 @@ impl Ask {
             Ask::RaiseFence { .. } => 11,
             Ask::LoadFences { .. } => 12,
             Ask::Drain => 13,
-            Ask::FenceAndSeal { .. } => 14,
         }
     }
 
@@ -126,8 +122,7 @@ impl Ask {
             Ask::OpenSession { writer }
             | Ask::FinishReserved { writer }
             | Ask::FinishOpen { writer }
-            | Ask::RaiseFence { writer }
-            | Ask::FenceAndSeal { writer } => writer.put(out),
+            | Ask::RaiseFence { writer } => writer.put(out),
             Ask::Read { zone, offset, expected_bytes } => {
                 zone.put(out);
                 [offset.0, *expected_bytes].iter().for_each(|number| out.put_u32_le(*number));
@@ -192,7 +187,6 @@ impl Ask {
                 Ask::LoadFences { fences: (0..count).map(|_| Writer::take(reader)).collect::<Result<_, _>>()? }
             }
             13 => Ask::Drain,
-            14 => Ask::FenceAndSeal { writer: Writer::take(reader)? },
             found => return Err(reader.unknown("ask", found)),
         })
     }
