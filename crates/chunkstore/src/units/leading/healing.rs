@@ -316,8 +316,8 @@ impl Leading {
         orders
     }
 
-    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good, and at a node that is there. Of those whose rows are here, or in
-    /// this page.
+    /// Chunks that would be lost with these devices: none of their copies elsewhere is surely good, at a node that is there, and on a device that is written to: another one
+    /// may be away, or be given up at the same time. Of those whose rows are here, or in this page.
     pub fn last_copies(
         &self,
         now: Instant,
@@ -327,10 +327,14 @@ impl Leading {
         devices: &BTreeSet<DeviceId>,
     ) -> u64 {
         let found = self.ailing.found();
+        let written = written_devices(state);
         let is_there = |place: &BlockPlace| devices.contains(&place.device());
+        let is_safe = |id: ChunkId, place: &BlockPlace| {
+            let is_written = written.as_ref().is_none_or(|written| written.contains(&place.device()));
+            is_written && !is_there(place) && self.is_node_heard(now, state, id.shard, *place)
+        };
         let is_last = |id: ChunkId, places: ChunkPlaces| {
-            let is_elsewhere = |place: &BlockPlace| !is_there(place) && self.is_node_heard(now, state, id.shard, *place);
-            let mut elsewhere = self.sound_of(state, &found, id, places).filter(is_elsewhere);
+            let mut elsewhere = self.sound_of(state, &found, id, places).filter(|place| is_safe(id, place));
             places.iter().any(|place| is_there(&place)) && elsewhere.next().is_none()
         };
         let count = match page {
@@ -467,6 +471,13 @@ fn has_content(device: &DeviceRecord) -> bool {
 /// Whether nothing is under way with a chunk that is to have this copy.
 fn is_in_place(unit: &MaintenanceUnit, (id, place): &(ChunkId, BlockPlace)) -> bool {
     unit.is_at_rest(*id) && unit.places_of(*id).is_some_and(|places| places.contains(*place))
+}
+
+/// The devices that cells write to at present; none if there is no cell, and nothing tells.
+fn written_devices(state: &Snapshot) -> Option<BTreeSet<DeviceId>> {
+    let installed = state.cells().filter_map(|cell| cell.installed.as_ref());
+    let written: BTreeSet<DeviceId> = installed.flat_map(|installed| installed.table.devices()).copied().collect();
+    (!written.is_empty()).then_some(written)
 }
 
 #[cfg(test)]

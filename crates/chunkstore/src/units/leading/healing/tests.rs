@@ -8,7 +8,7 @@ use format::chunk_id::{ChunkId, ChunkNonce, ChunkNumber, ShardId};
 use format::chunk_page::ChunkRow;
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use manager::{DeviceState, Manager};
-use types::DeviceId;
+use types::{CellId, DeviceId, Generation, NodeId, ViewNumber};
 
 use super::{Healing, lost_copies};
 use crate::leader::Order;
@@ -328,6 +328,24 @@ async fn a_copy_at_a_node_that_is_silent_keeps_no_other_one_from_being_the_last(
     };
     // Nodes 1 and 2 have the two devices.
     assert_eq!([lost_with(2, 0), lost_with(1, 0), lost_with(1, 1), lost_with(2, 1)], [0, 1, 0, 1]);
+}
+
+/// Two devices that were given up at the same moment, at two nodes, counted for each other.
+#[tokio::test(start_paused = true)]
+async fn a_copy_on_a_device_that_is_not_written_to_keeps_no_other_one_from_being_the_last() {
+    const CELL: CellId = CellId(1);
+    let mut cluster = Cluster::new().await;
+    cluster.put(&[0, 1], 100, 1);
+    let leading = cluster.leading(&[1, 2, 3, 4]);
+    let lost_with =
+        |device| leading.last_copies(cluster.now, &cluster.manager.snapshot(), &cluster.unit, None, &[DeviceId(device)].into());
+    assert_eq!([lost_with(0), lost_with(1)], [0, 0]);
+    let manager = &cluster.manager;
+    manager.create_cell(CELL, Generation(0)).await.expect("there is none");
+    let gateway = manager.register_gateway(CELL, NodeId(1)).await.expect("registers").gateway;
+    let (first, devices) = (ViewNumber(0), [1, 2, 3].map(DeviceId).into());
+    manager.found_view(CELL, first, gateway, devices).await.expect("founds");
+    assert_eq!([lost_with(0), lost_with(1)], [0, 1]);
 }
 
 #[test]
