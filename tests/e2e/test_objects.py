@@ -77,6 +77,12 @@ def test_metadata_and_content_headers(s3, bucket):
         assert answer["StorageClass"] == "STANDARD_IA"
     tags = s3.get_object_tagging(Bucket=bucket, Key="key")["TagSet"]
     assert tags == [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}]
+    for listed in (
+        s3.list_objects_v2(Bucket=bucket)["Contents"],
+        s3.list_objects(Bucket=bucket)["Contents"],
+        s3.list_object_versions(Bucket=bucket)["Versions"],
+    ):
+        assert [item["StorageClass"] for item in listed] == ["STANDARD_IA"]
     with refused("MetadataTooLarge", 400):
         s3.put_object(Bucket=bucket, Key="key", Body=b"x", Metadata={"large": "m" * 2100})
 

@@ -206,7 +206,8 @@ fn item_of(item: &[u8], rolled_up: bool, row: &Merged) -> ListItem {
     if rolled_up {
         return ListItem::Prefix(item);
     }
-    ListItem::Object(ListedObject { key: item, length: row.length, etag: row.etag, modified_ms: row.modified_ms })
+    let Merged { length, etag, modified_ms, storage_class, .. } = *row;
+    ListItem::Object(ListedObject { key: item, length, etag, modified_ms, storage_class })
 }
 
 /// The part of a name up to and with the first delimiter after the prefix.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use manager::{BucketEngine, BucketRecord, BucketState, EtagMode, Manager};
 use types::BucketId;
 
@@ -111,6 +111,9 @@ impl Directory {
         // swapped only if it is still the one that was copied.
         self.derived.rcu(|table| {
             let mut next = HashMap::clone(table);
+            // Of a bucket that another node has removed nobody else tells. What stands in the table was there by this snapshot, or is gone by it.
+            let there: HashSet<BucketId> = self.manager.snapshot().buckets().iter().map(|bucket| bucket.id).collect();
+            next.retain(|id, _| there.contains(id));
             let gate = table.get(&record.id).map_or_else(Arc::default, |bucket| Arc::clone(&bucket.gate));
             next.insert(record.id, Arc::new(Bucket::derive(record, gate)));
             next
@@ -141,6 +144,12 @@ impl Directory {
     pub(crate) async fn drain(&self, bucket: BucketId) {
         let Some(gate) = self.derived.load().get(&bucket).map(|bucket| Arc::clone(&bucket.gate)) else { return };
         gate.drain().await;
+    }
+
+    /// Buckets of which something is kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.derived.load().len()
     }
 
     /// Forgets what was derived of a bucket that is gone.

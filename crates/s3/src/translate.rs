@@ -93,6 +93,9 @@ pub fn of_payload(error: &PayloadError) -> Failure {
         PayloadError::Sha256Mismatch => code::X_AMZ_CONTENT_SHA256_MISMATCH.into(),
         PayloadError::Chunk(ChunkError::Signature) => code::SIGNATURE_DOES_NOT_MATCH.into(),
         PayloadError::Chunk(ChunkError::Incomplete | ChunkError::Length { .. }) => code::INCOMPLETE_BODY.into(),
+        PayloadError::Chunk(error @ ChunkError::TooLong { .. }) => {
+            Failure::with(code::INVALID_REQUEST, sentence(&error.to_string()))
+        }
         PayloadError::Chunk(ChunkError::Framing(_)) => Failure::with(code::INVALID_REQUEST, BROKEN_FRAMING),
         PayloadError::Library(error) => of_library_text(&error.to_string()),
     }

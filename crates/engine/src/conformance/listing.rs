@@ -1,6 +1,7 @@
 //! Lists: order, prefixes, pages, and that they agree with reads.
 
 use bytes::Bytes;
+use format::attributes::{Attributes, StorageClass};
 use types::BucketId;
 use types::limits::CHUNK_BYTES;
 
@@ -11,6 +12,7 @@ use super::support::{
 };
 use crate::condition::Condition;
 use crate::list::{ListItem, ListPage};
+use crate::object::Payload;
 
 pub(super) async fn empty_bucket(engine: Engine) {
     put_as(&engine, &key_in(BucketId(1), "elsewhere"), 1, 1, Condition::None).await.expect("put");
@@ -99,15 +101,18 @@ pub(super) async fn agrees_with_reads(engine: Engine) {
     put(&engine, "large", 2, CHUNK_BYTES + 321).await;
     put(&engine, "empty", 3, 0).await;
     put(&engine, "small", 4, 456).await;
+    let classed = Attributes { storage_class: StorageClass::Glacier, ..attributes(5) };
+    engine.put(&key("classed"), classed, Payload::new(), Condition::None).await.expect("put");
     let page = list(&engine, "", "", "", 10).await;
-    assert_eq!(names(&page), ["empty", "large", "small"]);
+    assert_eq!(names(&page), ["classed", "empty", "large", "small"]);
     for item in &page.items {
         let ListItem::Object(listed) = item else { panic!("{item:?} without a delimiter") };
         let info = engine.info(&key(std::str::from_utf8(&listed.key).expect("UTF-8"))).await.expect("listed means readable");
-        let read = (info.length, info.attributes.etag, info.attributes.modified_ms);
-        assert_eq!((listed.length, listed.etag, listed.modified_ms), read);
+        let Attributes { etag, modified_ms, storage_class, .. } = info.attributes;
+        let said = (listed.length, listed.etag, listed.modified_ms, listed.storage_class);
+        assert_eq!(said, (info.length, etag, modified_ms, storage_class));
     }
-    let ListItem::Object(small) = &page.items[2] else { panic!("an object") };
+    let ListItem::Object(small) = &page.items[3] else { panic!("an object") };
     assert_eq!((small.length, small.etag, small.modified_ms), (456, tag(4), attributes(4).modified_ms));
 }
 

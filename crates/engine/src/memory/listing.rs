@@ -77,6 +77,7 @@ fn listed(key: &Bytes, object: &StoredObject) -> ListedObject {
         length: object.info.length,
         etag: object.info.attributes.etag,
         modified_ms: object.info.attributes.modified_ms,
+        storage_class: object.info.attributes.storage_class,
     }
 }
 

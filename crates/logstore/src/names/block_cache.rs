@@ -1,7 +1,7 @@
 //! Run blocks as lists read them: decoded once, then walked and searched without parsing.
 
 use bytes::Bytes;
-use format::attributes::ETag;
+use format::attributes::{ETag, StorageClass};
 use format::decode::DecodeError;
 use format::entry::EntryState;
 use format::run_block::RunBlock;
@@ -27,6 +27,7 @@ pub(crate) struct RowSummary {
     pub length: u64,
     pub modified_ms: u64,
     pub etag: ETag,
+    pub storage_class: StorageClass,
 }
 
 /// The rows of one block.
@@ -54,6 +55,7 @@ impl Rows {
                 length: row.length(),
                 modified_ms: row.modified_ms(),
                 etag: row.etag(),
+                storage_class: row.storage_class(),
             });
         }
         Ok(Rows { keys, rows: summaries })

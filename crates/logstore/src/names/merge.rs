@@ -5,7 +5,7 @@
 
 use super::{Rows, Run, ScanBlocks};
 use bytes::Bytes;
-use format::attributes::ETag;
+use format::attributes::{ETag, StorageClass};
 use format::entry::EntryState;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
@@ -32,6 +32,7 @@ pub(crate) struct Merged {
     pub length: u64,
     pub modified_ms: u64,
     pub etag: ETag,
+    pub storage_class: StorageClass,
 }
 
 /// Walks the names of one bucket and space over all layers.
@@ -153,12 +154,13 @@ impl<'a> Source<'a> {
                     length: entry.entry.length,
                     modified_ms: entry.modified_ms,
                     etag: entry.etag,
+                    storage_class: entry.storage_class,
                 }
             }
             Source::Run { rows, row, .. } => {
                 let row = rows.as_ref().expect("a source with a name has a row").row(*row);
-                let super::RowSummary { order, state, length, modified_ms, etag, .. } = *row;
-                Merged { order, state, length, modified_ms, etag }
+                let super::RowSummary { order, state, length, modified_ms, etag, storage_class, .. } = *row;
+                Merged { order, state, length, modified_ms, etag, storage_class }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Joining parts to an object.
 
-use engine::{CompletePart, Condition, EngineError, ObjectEngine, PartInfo, UploadRef};
+use std::sync::Arc;
+
+use engine::{Committed, CompletePart, Condition, EngineError, EngineFuture, ObjectEngine, PartInfo, UploadRef};
 use format::attributes::{Attributes, Checksum, ETag};
 use md5::{Digest as _, Md5};
 use types::limits::{MAX_OBJECT_BYTES, MAX_PARTS, MIN_PART_BYTES};
@@ -8,6 +10,7 @@ use types::limits::{MAX_OBJECT_BYTES, MAX_PARTS, MIN_PART_BYTES};
 use super::part::check_part_number;
 use super::{UploadName, checksum};
 use crate::digest::name_of;
+use crate::directory::Bucket;
 use crate::error::ObjectError;
 use crate::principal::{Action, Principal};
 use crate::service::ObjectService;
@@ -60,10 +63,16 @@ impl ObjectService {
         let engine = self.engine(&bucket)?;
         check_order(&request.parts)?;
         let (attributes, stored) = match stored_parts(engine, &upload).await {
-            Err(ObjectError::NoSuchUpload) => return first_outcome(engine, &upload).await,
+            Err(ObjectError::NoSuchUpload) => return self.first_outcome(&bucket, upload).await,
             outcome => outcome?,
         };
-        let joined = join(&request, &stored, &attributes)?;
+        let joined = match join(&request, &stored, &attributes) {
+            // Another attempt has ended it meanwhile, and some of its parts were gone when they were looked up.
+            Err(ObjectError::InvalidPart { .. }) if has_ended(engine, &upload).await => {
+                return self.first_outcome(&bucket, upload).await;
+            }
+            joined => joined?,
+        };
         let attributes = Attributes {
             etag: joined.etag,
             modified_ms: self.now_ms(),
@@ -78,25 +87,34 @@ impl ObjectService {
             .await?;
         Ok(Completed { etag: committed.etag, modified_ms: committed.modified_ms, checksum: joined.checksum })
     }
+
+    /// An upload that has ended answers what it answered first, whatever the retry says (zstore.md, decision 15). The end may still have to be written.
+    async fn first_outcome(&self, bucket: &Bucket, upload: UploadRef) -> Result<Completed, ObjectError> {
+        let key = upload.key.clone();
+        let outcome = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Option<Committed>> {
+            Box::pin(async move {
+                match engine.complete(&upload, Vec::new(), Attributes::default(), Condition::None).await {
+                    Err(EngineError::Invalid { .. }) => Ok(None),
+                    outcome => outcome.map(Some),
+                }
+            })
+        };
+        let committed = self.inside(bucket, outcome).await?.ok_or(ObjectError::NoSuchUpload)?;
+        // The object may be another by now; only if it is still this one is its checksum known.
+        let info = self.engine(bucket)?.info(&key).await.ok().filter(|info| info.order == committed.order);
+        let checksum = info.and_then(|info| info.attributes.checksum);
+        Ok(Completed { etag: committed.etag, modified_ms: committed.modified_ms, checksum })
+    }
+}
+
+async fn has_ended(engine: &dyn ObjectEngine, upload: &UploadRef) -> bool {
+    matches!(engine.upload(upload).await.map_err(ObjectError::from), Err(ObjectError::NoSuchUpload))
 }
 
 async fn stored_parts(engine: &dyn ObjectEngine, upload: &UploadRef) -> Result<(Attributes, Vec<PartInfo>), ObjectError> {
     let attributes = engine.upload(upload).await?;
     let parts = engine.parts(upload, 0, usize::from(MAX_PARTS)).await?;
     Ok((attributes, parts))
-}
-
-/// An upload that has ended answers what it answered first, whatever the retry says (zstore.md, decision 15).
-async fn first_outcome(engine: &dyn ObjectEngine, upload: &UploadRef) -> Result<Completed, ObjectError> {
-    let outcome = engine.complete(upload, Vec::new(), Attributes::default(), Condition::None).await;
-    let committed = outcome.map_err(|error| match error {
-        EngineError::Invalid { .. } => ObjectError::NoSuchUpload,
-        error => error.into(),
-    })?;
-    // The object may be another by now; only if it is still this one is its checksum known.
-    let info = engine.info(&upload.key).await.ok().filter(|info| info.order == committed.order);
-    let checksum = info.and_then(|info| info.attributes.checksum);
-    Ok(Completed { etag: committed.etag, modified_ms: committed.modified_ms, checksum })
 }
 
 /// What can be judged without looking at the upload.

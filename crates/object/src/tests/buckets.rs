@@ -409,6 +409,19 @@ async fn a_write_that_comes_late_to_another_node_does_not_land_in_a_removed_buck
     assert!(matches!(outcome, Err(ObjectError::NoSuchBucket)), "{outcome:?}");
 }
 
+/// Caught: what a node had derived of buckets that others removed it kept for ever.
+#[tokio::test]
+async fn buckets_that_another_node_has_removed_are_forgotten() {
+    let (first, second) = two_nodes().await;
+    for name in ["box-1", "box-2", "box-3"] {
+        first.create_bucket(&user("alice"), name, BucketOptions::default()).await.expect("created");
+        second.find_bucket(name).expect("there");
+        first.delete_bucket(&user("alice"), name).await.expect("removed");
+    }
+    second.find_bucket("box").expect("there");
+    assert_eq!(second.directory.kept(), 1);
+}
+
 /// Does not hear of every other node.
 struct Deaf;
 

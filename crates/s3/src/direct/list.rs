@@ -201,7 +201,9 @@ impl Page {
         if let Some(owner) = &self.owner {
             self.xml.raw(owner);
         }
-        self.xml.raw(b"<StorageClass>STANDARD</StorageClass></Contents>");
+        self.xml.raw(b"<StorageClass>");
+        self.xml.raw(object.storage_class.name().as_bytes());
+        self.xml.raw(b"</StorageClass></Contents>");
     }
 
     fn finish(mut self) -> Response<ResponseBody> {

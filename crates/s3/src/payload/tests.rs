@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
-use super::{ChunkError, ChunkSigning, Chunked, Hashed, PayloadError, Trailers};
+use super::{ChunkError, ChunkSigning, Chunked, Framing, Hashed, PayloadError, Trailers};
 use crate::sigv4::SigningKey;
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -154,6 +154,16 @@ fn wrong_lengths() {
         let cut = chunk_error(decode(&b"5\r\nhello\r\n0\r\n\r\n"[..end], 100, None, 5, false));
         assert_eq!(cut, ChunkError::Incomplete, "cut at {end}");
     }
+}
+
+/// What unpacks it keeps a whole chunk in memory, of up to 4 GiB.
+#[test]
+fn a_chunk_that_somebody_else_unpacks_has_a_bound() {
+    let take = |chunk: u64| Framing::new(1 << 40, false).take(Bytes::from(format!("{chunk:x}\r\n")));
+    assert_eq!(take(16 << 20), Ok(()));
+    assert_eq!(take((16 << 20) + 1), Err(ChunkError::TooLong { found: (16 << 20) + 1, most: 16 << 20 }));
+    let own = chunk_error(decode(b"1000001\r\n", 100, None, 1 << 40, false));
+    assert_eq!(own, ChunkError::Incomplete, "what is unpacked here is handed out as it comes");
 }
 
 #[test]

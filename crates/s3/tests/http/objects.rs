@@ -1,7 +1,12 @@
 //! What requests do when nothing is wrong with them.
 
+use std::sync::Arc;
+
+use format::attributes::{Attributes, ETag};
+
 use crate::both_ways::both;
 use crate::client::{Client, request};
+use crate::full::SmallEngine;
 use crate::server::{BUCKET, DOMAIN, PUBLIC, Server};
 use crate::signing::Request;
 
@@ -207,6 +212,26 @@ fn multipart() {
     let second = signed(&server, &Request::new("GET", &path).query("partNumber=2"));
     assert_eq!((second.status, second.text().as_str()), (206, "the end"));
     assert_eq!(second.header("x-amz-mp-parts-count"), Some("2"));
+    server.stop();
+}
+
+/// Caught: whose first attempt had gone on, and had its parts removed while they were looked up, was told that there are no such parts.
+#[test]
+fn a_complete_that_another_attempt_overtakes_gets_its_outcome() {
+    let engine = Arc::new(SmallEngine::new(1 << 20));
+    let server = Server::start_over(engine.clone());
+    let path = format!("/{BUCKET}/parts");
+    let upload = signed(&server, &Request::new("POST", &path).query("uploads")).element("UploadId").expect("an id");
+    let put = Request::new("PUT", &path).query(&format!("partNumber=1&uploadId={upload}")).body("all of it");
+    let part = signed(&server, &put).header("etag").expect("a tag").to_owned();
+    let etag = ETag::Multipart { digest: [7; 16], parts: 1 };
+    *engine.completed.lock() = Some(Attributes { etag, ..Attributes::default() });
+    let list = |part: &str| {
+        format!("<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part}</ETag></Part></CompleteMultipartUpload>")
+    };
+    let done = signed(&server, &Request::new("POST", &path).query(&format!("uploadId={upload}")).body(list(&part)));
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(done.element("ETag").is_some_and(|found| found.contains(&etag.to_string())), "{}", done.text());
     server.stop();
 }
 

@@ -44,7 +44,7 @@ pub async fn list_object_versions(
                 last_modified: Some(timestamp(object.modified_ms)),
                 owner: Some(owner(bucket.owner())),
                 size: Some(object.length as i64),
-                storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
+                storage_class: Some(ObjectVersionStorageClass::from_static(object.storage_class.name())),
                 version_id: Some(NULL_VERSION.to_owned()),
                 ..ObjectVersion::default()
             }),
