@@ -280,6 +280,7 @@ impl Parts {
         if holds_back {
             targets.hold_cover();
         }
+        let undecided: Vec<GatewayId> = setup.iter().flat_map(|setup| &setup.first.undecided).copied().collect();
         let cell = Arc::new(Cell::new(me, view).writing(config.consistency));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
         // The devices of a cell, and with them the copies, grow and shrink while the index lives.
@@ -288,7 +289,7 @@ impl Parts {
         let shard = || {
             let index = ShardIndex::new(form, copies);
             let machine = match joining {
-                true => Shard::joining(cell.clone(), sequences.clone(), index),
+                true => Shard::joining(cell.clone(), sequences.clone(), index, &undecided),
                 false => Shard::new(cell.clone(), sequences.clone(), index),
             };
             Mutex::new(Keys::new(machine, table.clone()))

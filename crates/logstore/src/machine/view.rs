@@ -42,12 +42,14 @@ impl Change {
 }
 
 impl<Op: Clone> Shard<Op> {
-    /// A shard of a gateway that joins a cell. Its index is filled from the members' maps before it answers reads.
-    pub fn joining(cell: Arc<Cell>, sequences: Arc<SequenceSource>, index: ShardIndex) -> Self {
-        let uncarried = cell.others().to_vec();
+    /// A shard of a gateway that joins a cell. Its index is filled from the members' maps before it answers reads. `undecided` are the gateways that are not decided
+    /// in its first view: nobody joins beside one, but the view in which it joined may be over when it hears of it.
+    pub fn joining(cell: Arc<Cell>, sequences: Arc<SequenceSource>, index: ShardIndex, undecided: &[GatewayId]) -> Self {
+        let change =
+            Change { undecided: undecided.to_vec(), uncarried: cell.others().to_vec(), joining: true, owes_held: false };
         let mut shard = Shard { has_maps: false, ..Shard::new(cell, sequences, index) };
-        if !uncarried.is_empty() {
-            shard.change = Some(Box::new(Change { uncarried, joining: true, ..Change::default() }));
+        if !change.is_over() {
+            shard.change = Some(Box::new(change));
         }
         shard
     }

@@ -305,6 +305,23 @@ impl CellRig {
         Ok(store)
     }
 
+    /// A gateway joins, the others are removed, and only then does it hear of either view; returns when it serves.
+    pub async fn join_and_stay_alone(&self) -> LogStore {
+        let (gateway, removed) = (self.new_gateway(), self.manager.lock().view.members().to_vec());
+        self.next_view([removed.clone(), vec![gateway]].concat(), BTreeSet::new(), false);
+        let removed: BTreeSet<GatewayId> = removed.into_iter().collect();
+        self.gateways().iter().for_each(|other| self.kill(other));
+        self.fence(&removed).await;
+        let view = self.next_view(vec![gateway], removed.clone(), false);
+        let (env, logs, setup) = (self.env.clone(), self.logs_of(gateway), self.setup(view.clone()));
+        let opened = LogStore::joining(self.config_of(gateway), env, self.manifests.clone(), logs, setup).await;
+        let store = opened.unwrap();
+        self.streets.stores.lock().insert(gateway, store.clone());
+        let (joined, recovered) = tokio::join!(store.join(), store.recover(&removed, view.table.devices()));
+        joined.and(recovered).unwrap();
+        store
+    }
+
     /// The gateways that live, by their ids.
     pub fn gateways(&self) -> Vec<LogStore> {
         self.streets.stores.lock().values().cloned().collect()

@@ -496,7 +496,7 @@ impl CellWorld {
         let cell = Cell::new(gateway_id(gateway), self.manager.view()).writing(self.setup.consistency_of(gateway));
         let cell = Arc::new(cell);
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
-        let shard = Shard::joining(cell, sequences, ShardIndex::new(IndexForm::Full, 1));
+        let shard = Shard::joining(cell, sequences, ShardIndex::new(IndexForm::Full, 1), &[]);
         let lease = self.is_wrong(Wrong::JoinsWithoutMaps);
         let (maps, unheard) = (BTreeSet::new(), BTreeSet::new());
         self.gateways[gateway] = Some(Gateway { shard, incarnation, lease, maps, unheard });

@@ -26,7 +26,7 @@ fn told(shard: &mut Shard<u32>, key: usize, freeze: u64) -> Option<Located> {
 #[test]
 fn a_gateway_that_loads_its_maps_tells_no_holder_what_it_has_found() {
     let cell = Arc::new(Cell::new(gateway_id(1), view(VIEW.0, &[0, 1])));
-    let mut shard = Shard::joining(cell, Arc::new(SequenceSource::starting_at(10)), ShardIndex::new(IndexForm::Full, 1));
+    let mut shard = Shard::joining(cell, Arc::new(SequenceSource::starting_at(10)), ShardIndex::new(IndexForm::Full, 1), &[]);
     shard.receive_for_all(gateway_id(0), &CellMessage::Carried { view: VIEW }, &mut Outputs::new());
     let old = entry(WriteId { gateway: gateway_id(0), sequence: Sequence(1) }, 0, 7);
     shard.index_mut().publish(old).unwrap();

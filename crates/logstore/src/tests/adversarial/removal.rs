@@ -213,3 +213,28 @@ async fn hear_next(
     }
     panic!("the stream is longer");
 }
+
+/// The view in which it joined was over when it heard of it. Caught: its shards did not know that the other one was not decided, held nothing of what its
+/// recovery found, and its checkpoint covered that.
+#[test]
+fn who_joins_and_is_left_alone_at_once_recovers_the_others() {
+    simulate(async {
+        let rig = CellRig::new(91, 1).await;
+        let leader = rig.gateways()[0].clone();
+        put(&leader, "covered", "old").await.unwrap();
+        leader.inner.checkpoint().await.unwrap();
+        leader.inner.background.stop().await;
+        for name in ["covered", "key"] {
+            put(&leader, name, "new").await.unwrap();
+        }
+        let joined = rig.join_and_stay_alone().await;
+        for name in ["covered", "key"] {
+            assert_eq!(get(&joined, name).await.as_deref(), Some("new"), "{name}");
+        }
+        rig.kill(&joined);
+        rig.restart_all().await;
+        for name in ["covered", "key"] {
+            all_read(&rig, name, Some("new")).await;
+        }
+    });
+}
