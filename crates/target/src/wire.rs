@@ -18,7 +18,6 @@
 //! | 11 | raise a fence | writer | |
 //! | 12 | load fences | list of writers | |
 //! | 13 | drain | | |
-//! | 14 | fence and seal | writer | |
 //!
 //! A writer is kind u8, scope u64, token u64; a position activation u64, offset u32 in units.
 
