@@ -8,6 +8,10 @@ pub const APPEND_DEADLINE: Duration = Duration::from_secs(2);
 pub const OWN_APPEND_DEADLINE: Duration = device::limits::HANG_TIME;
 /// How long a read may take; in a cell also one from the same process.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
+/// Reads of one device of another node that are under way at the same time; more wait for a turn, within their deadline. Those of a disk that
+/// hangs leave room on the connection that it shares with its node's other disks and with everything else.
+pub const MAX_READS_IN_FLIGHT: usize = 64;
+const _: () = assert!(4 * MAX_READS_IN_FLIGHT <= net::MAX_CALLS_IN_FLIGHT);
 /// How long a reset, the finishing of zones, or a question may take; in a cell also of a target in the same process.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long one page of a walk may take: without any frame it reads a whole zone. In a cell also one step of a walk in the same process.

@@ -7,6 +7,7 @@
 //!
 //! Invariants:
 //! - Every append that was taken is answered exactly once: also if it is still queued, or on its way, when the target is dropped.
+//! - Of the connection that it shares with other devices of its node, its reads take no more than their part ([`MAX_READS_IN_FLIGHT`]).
 //! - After an append whose answer was lost nothing is sent before the target has begun a new session ([`crate::wire::Ask`]).
 
 mod lane;
@@ -20,14 +21,14 @@ use env::Env;
 use format::frame::{self, FrameView};
 use net::{BoxFuture, Caller};
 use parking_lot::RwLock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use types::{Activation, DeviceId, ErrorKind, Place, ZoneIndex};
 
-use crate::limits::{CALL_DEADLINE, READ_DEADLINE, STATE_INTERVAL, STATE_PAUSE};
+use crate::limits::{CALL_DEADLINE, MAX_READS_IN_FLIGHT, READ_DEADLINE, STATE_INTERVAL, STATE_PAUSE};
 use crate::log::{FrameRead, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, Writer};
 use crate::remote::lane::Lane;
-use crate::wire::{AppendAnswer, Ask, TargetState};
+use crate::wire::{AppendAnswer, Ask, Request, TargetState, Wire};
 use crate::{NOWHERE, remote::walk::PagedWalk};
 
 pub(crate) use crate::remote::link::{AskError, Link};
@@ -46,6 +47,7 @@ pub(crate) struct Far {
     writer: Writer,
     state: RwLock<TargetState>,
     is_state_wanted: Notify,
+    reads: Semaphore,
 }
 
 impl RemoteTarget {
@@ -61,7 +63,8 @@ impl RemoteTarget {
         if let Err(reason) = check(&state, state.zones.len()) {
             return Err(TargetFailure::new(ErrorKind::Internal, format!("device {device}: {reason}")));
         }
-        let far = Arc::new(Far { link, writer, state: RwLock::new(state), is_state_wanted: Notify::new() });
+        let reads = Semaphore::new(MAX_READS_IN_FLIGHT);
+        let far = Arc::new(Far { link, writer, state: RwLock::new(state), is_state_wanted: Notify::new(), reads });
         let lane = Arc::new(Lane::new(far.clone()));
         let tasks = [env.spawn(lane::send(lane.clone())), env.spawn(keep_state(far.clone()))];
         Ok(RemoteTarget { far, lane, tasks })
@@ -107,12 +110,12 @@ impl LogTarget for RemoteTarget {
     fn read(&self, place: Place, expected_bytes: usize) -> BoxFuture<'_, Result<FrameRead, ReadFailure>> {
         let expected_bytes = u32::try_from(expected_bytes).unwrap_or(u32::MAX);
         let ask = Ask::Read { zone: place.zone, offset: place.offset, expected_bytes };
-        Box::pin(async move { Ok(self.far.link.ask(ask, READ_DEADLINE).await?) })
+        Box::pin(self.far.read(ask))
     }
 
     fn read_piece(&self, place: Place, wanted: PieceOfFrame) -> BoxFuture<'_, Result<PieceRead, ReadFailure>> {
         let ask = Ask::ReadPiece { zone: place.zone, offset: place.offset, wanted };
-        Box::pin(async move { Ok(self.far.link.ask(ask, READ_DEADLINE).await?) })
+        Box::pin(self.far.read(ask))
     }
 
     fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {
@@ -159,6 +162,22 @@ impl LogTarget for RemoteTarget {
 }
 
 impl Far {
+    /// Asks for a frame, or for a piece of one, as soon as it is its turn.
+    async fn read<T: Wire>(&self, ask: Ask) -> Result<T, ReadFailure> {
+        let Link { env, device, .. } = &self.link;
+        let deadline = env.now() + READ_DEADLINE;
+        let _turn = tokio::select! {
+            biased;
+            turn = self.reads.acquire() => turn.expect("the semaphore is never closed"),
+            () = env.sleep_until(deadline) => {
+                let reason = format!("device {device}: {MAX_READS_IN_FLIGHT} reads of it wait for answers");
+                return Err(ReadFailure::Unavailable(reason));
+            }
+        };
+        let request = Request { device: *device, ask }.encode();
+        Ok(self.link.send(request, deadline).await?)
+    }
+
     /// Asks for the present state.
     async fn refresh(&self) -> Result<(), AskError> {
         let next: TargetState = self.link.ask(Ask::State, CALL_DEADLINE).await?;

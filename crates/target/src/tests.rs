@@ -37,11 +37,15 @@ pub(crate) async fn open_as(disk: &SimDisk, env: &Env, begin: Begin) -> Target {
 }
 
 pub(crate) async fn fresh(env: &Env) -> (SimDisk, Target) {
+    fresh_as(env, DeviceId(1)).await
+}
+
+pub(crate) async fn fresh_as(env: &Env, device: DeviceId) -> (SimDisk, Target) {
     let capacity_bytes = Some((8 << 20) + 16 * 65536);
     let disk = SimDisk::new(env, SimOptions { capacity_bytes, ..SimOptions::default() });
     let options = FormatOptions {
         cluster: ClusterId([1; 16]),
-        device: DeviceId(1),
+        device,
         cell: CellId(1),
         zone_bytes: Some(65536),
         capacity_bytes: None,

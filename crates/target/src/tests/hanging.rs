@@ -6,12 +6,13 @@ use std::time::Duration;
 use device::AppendClass;
 use disk::{Disk, FaultOdds, SimDisk};
 use env::Env;
-use types::{Activation, ErrorKind, Token, ZoneIndex};
+use net::{Network, RemoteCaller, SimulatedNetwork};
+use types::{Activation, DeviceId, ErrorKind, Token, ZoneIndex};
 
-use super::remote::append;
-use super::{GATEWAY, fresh, open_as};
-use crate::limits::{CALL_DEADLINE, WALK_DEADLINE};
-use crate::{Begin, FenceKey, LocalTarget, LogTarget, Target, WalkRange, Writer};
+use super::remote::{ADDRESS, CLUSTER, append, writer};
+use super::{GATEWAY, fresh, fresh_as, open_as};
+use crate::limits::{CALL_DEADLINE, READ_DEADLINE, WALK_DEADLINE};
+use crate::{Begin, FenceKey, LocalTarget, LogTarget, ReadFailure, RemoteTarget, Target, TargetService, WalkRange, Writer};
 
 const MEMBER: Writer = Writer { key: GATEWAY, token: Token(1) };
 const MOMENT: Duration = Duration::from_secs(1);
@@ -101,4 +102,37 @@ async fn who_is_alone_waits() {
     };
     let (reset, held) = tokio::join!(resetting, letting_go);
     assert!(reset.is_ok() && held > 0, "{reset:?}, {held}");
+}
+
+/// Reads of a disk that hangs held every call of the connection to its node, and appends to the disks beside it were not sent in time.
+#[tokio::test(start_paused = true)]
+async fn reads_of_a_disk_that_hangs_leave_the_connection_to_the_disks_beside_it() {
+    let env = Env::simulated(3);
+    let ((disk, hung), (_, healthy)) = (fresh_as(&env, DeviceId(1)).await, fresh_as(&env, DeviceId(2)).await);
+    let network = SimulatedNetwork::new(&env);
+    let service = TargetService::new(&env, vec![Arc::new(hung), Arc::new(healthy)]);
+    let listener = network.listen(ADDRESS).await.expect("listens");
+    env.spawn(net::serve(env.clone(), listener, Arc::new(service), CLUSTER));
+    let caller = Arc::new(RemoteCaller::new(&env, Arc::new(network), ADDRESS, CLUSTER));
+    let connect = async |device| RemoteTarget::connect(&env, caller.clone(), device, writer(1)).await.expect("connects");
+    let (hung, healthy) = (Arc::new(connect(DeviceId(1)).await), connect(DeviceId(2)).await);
+    let place = append(&*hung, AppendClass::Data, 1, 100).await.expect("appends").place;
+    disk.set_odds(FaultOdds { cache_miss: 1_000_000, ..FaultOdds::default() });
+    disk.hang();
+    let begun = env.now();
+    let read = |_| {
+        let (hung, env) = (hung.clone(), env.clone());
+        env.spawn(async move { hung.read(place, 200).await })
+    };
+    let reads: Vec<_> = (0..300).map(read).collect();
+    env.sleep(MOMENT / 10).await;
+    let appended = tokio::time::timeout(MOMENT, append(&healthy, AppendClass::Data, 2, 100)).await;
+    appended.expect("waits for no read").expect("appends");
+    for read in reads {
+        let failure = read.await.expect("ends").expect_err("the disk hangs");
+        assert!(matches!(failure, ReadFailure::Unavailable(_)), "{failure:?}");
+    }
+    assert!(env.now() - begun < READ_DEADLINE + MOMENT, "those without a turn fail with the others");
+    disk.let_go();
+    hung.read(place, 200).await.expect("turns were given back");
 }

@@ -22,10 +22,10 @@ use crate::{
 };
 
 const DEVICE: DeviceId = DeviceId(1);
-const ADDRESS: &str = "target";
-const CLUSTER: Identity = Identity { cluster: ClusterId([1; 16]), node: NodeIdentity([1; 16]) };
+pub(super) const ADDRESS: &str = "target";
+pub(super) const CLUSTER: Identity = Identity { cluster: ClusterId([1; 16]), node: NodeIdentity([1; 16]) };
 
-fn writer(token: u64) -> Writer {
+pub(super) fn writer(token: u64) -> Writer {
     Writer { key: GATEWAY, token: Token(token) }
 }
 
