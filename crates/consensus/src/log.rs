@@ -205,7 +205,7 @@ impl SharedLog {
         GroupLog::new(self.clone(), group, state)
     }
 
-    /// Forgets a group, durably. Nobody may use its [`GroupLog`] afterwards.
+    /// Forgets a group, durably. Nobody may use its [`GroupLog`] afterwards. Must not be dropped before it ends.
     pub(crate) async fn remove(&self, group: GroupId) -> Result<(), AppendError> {
         // While the log is tidied up, what a group says again must not come after its removal.
         let _alone = self.inner.tidying.lock().await;

@@ -23,6 +23,7 @@ use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
+use wal::{AppendError, Failure};
 
 use crate::error::{OpenError, RemoveError, StartError};
 use crate::group::Group;
@@ -182,13 +183,20 @@ impl Node {
         self.inner.groups.lock().remove(&group);
     }
 
-    /// Stops a group and forgets it for good. The group must not count on this node any more: its vote is forgotten, too.
+    /// Stops a group and forgets it for good, also if nobody waits for the end. The group must not count on this node any more: its vote is
+    /// forgotten, too.
     pub async fn remove_group(&self, group: GroupId) -> Result<(), RemoveError> {
         if !self.inner.log.groups().contains(&group) {
             return Err(RemoveError::Unknown(group));
         }
-        self.stop_group(group).await;
-        Ok(self.inner.log.remove(group).await?)
+        // In a task of its own: a group that was marked as removed and stayed in the log's list would hold its records, and could not say them again.
+        let node = self.clone();
+        let removal = self.inner.env.spawn(async move {
+            node.stop_group(group).await;
+            node.inner.log.remove(group).await
+        });
+        let ended = removal.await;
+        Ok(ended.unwrap_or_else(|_| Err(AppendError::Poisoned(Arc::new(Failure::Abandoned))))?)
     }
 
     /// Stops all groups and tasks. What was acknowledged stays in the log.

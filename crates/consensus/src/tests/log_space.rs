@@ -271,6 +271,34 @@ async fn a_removed_group_is_forgotten_and_its_room_comes_back() {
     cluster.shut_down().await;
 }
 
+/// The group stayed in the log's list, marked as removed: its records were held, could not be said again, and the log ended for all groups.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_nobody_waits_for_goes_on() {
+    let env = Env::simulated(51);
+    let mut cluster = Cluster::new(&env, 1, SEGMENTS);
+    let other = GroupId(2);
+    cluster.start_all(&[GROUP, other]).await;
+    cluster.initialize(GROUP, 1).await;
+    cluster.initialize(other, 1).await;
+    cluster.propose(GROUP, &Command::write(1, 1)).await;
+    let host = cluster.host(NodeId(1));
+    let (node, disk) = (host.node.clone().unwrap(), host.disk.clone());
+    disk.hang();
+    let removal = tokio::time::timeout(Duration::from_secs(1), node.remove_group(GROUP)).await;
+    assert!(removal.is_err(), "the disk hangs");
+    disk.let_go();
+    let command = Command::Write { register: 1, value: Some(1) };
+    for _ in 0..2 * SEGMENTS as u64 * SEGMENT_BYTES / 4096 {
+        cluster.propose(other, &command).await;
+    }
+    assert_eq!(node.known_groups(), vec![other]);
+    cluster.crash(NodeId(1)).await;
+    cluster.start(NodeId(1), &[]).await.unwrap();
+    assert_eq!(cluster.host(NodeId(1)).node.as_ref().unwrap().known_groups(), vec![other]);
+    cluster.leader(other).await;
+    cluster.shut_down().await;
+}
+
 /// Caught: a snapshot that had waited for room came into the log behind the removal, and the group was there again.
 #[tokio::test(start_paused = true)]
 async fn a_group_that_is_removed_while_its_snapshot_waits_stays_away() {
