@@ -47,7 +47,7 @@ use types::DeviceId;
 
 use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::StorageNode;
-use ailing::Ailing;
+use ailing::{Ailing, Copy};
 use fences::Fences;
 use heat::Heat;
 use limits::MAX_READS;
@@ -84,16 +84,24 @@ impl BlockStore {
             return Err(BlocksError::TooSmall { device, bytes, least: volume_bytes(1) });
         }
         let loaded = load::load(&volume, block_count).await?;
+        let doubted: Vec<Copy> = loaded
+            .headers
+            .iter()
+            .filter(|header| loaded.fallen_back.contains(&header.block))
+            .flat_map(ailing::live_copies)
+            .collect();
         let machine = StorageNode::new(volume.device_uuid(), block_count, loaded.headers, loaded.fences.clone());
         let counters = Counters::default();
         counters.blocks_damaged.add((loaded.damaged.len() + loaded.condemned.len()) as u64);
-        counters.headers_fallen_back.add(loaded.fallen_back);
+        counters.headers_fallen_back.add(loaded.fallen_back.len() as u64);
+        let ailing = Ailing::new(loaded.damaged, loaded.condemned);
+        ailing.doubt(doubted);
         let inner = Inner {
             env: env.clone(),
             fences: Fences::new(volume.clone(), loaded.fences, loaded.sequence),
             volume,
             block_count,
-            ailing: Ailing::new(loaded.damaged, loaded.condemned),
+            ailing,
             work: parking_lot::Mutex::new(Work::new(machine, loaded.reserved)),
             idle: Notify::new(),
             reads: Semaphore::new(MAX_READS),
@@ -111,14 +119,19 @@ impl BlockStore {
         inner.heat.note(id, block);
         let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
         let is_mending = matches!(request, NodeRequest::Mend { .. });
+        let settled = if let NodeRequest::Settle(mark) = &request { Some(*mark) } else { None };
         let answer = match (inner.ailing.is_damaged(block), request.only_reads()) {
             (true, true) => NodeAnswer::Damaged,
             (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
             (false, true) => inner.read(block, id, &request).await,
             (false, false) => inner.change(block, id, request).await,
         };
-        if is_mending && matches!(answer, NodeAnswer::Done(_)) {
+        let is_mended = is_mending && matches!(answer, NodeAnswer::Done(_));
+        if is_mended {
             inner.ailing.forget_rotten(id, block);
+        }
+        if is_mended || settled.is_some_and(|mark| answer == NodeAnswer::Done(Some(mark))) {
+            inner.ailing.trust((id, block));
         }
         inner.counters.count_answer(&answer);
         if let (Some(bytes), NodeAnswer::Done(_)) = (brought_bytes, &answer) {

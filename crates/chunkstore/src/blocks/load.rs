@@ -31,7 +31,7 @@ pub struct Loaded {
     /// Blocks that have been written to.
     pub reserved: BTreeSet<u32>,
     /// Blocks of which one slot was torn or damaged, so that the other counts.
-    pub fallen_back: u64,
+    pub fallen_back: BTreeSet<u32>,
 }
 
 /// One slot of a block's header.
@@ -62,7 +62,7 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         damaged: BTreeSet::new(),
         condemned: BTreeSet::new(),
         reserved: BTreeSet::new(),
-        fallen_back: 0,
+        fallen_back: BTreeSet::new(),
     };
     let blocks =
         stream::iter(0..block_count).map(|block| async move { Ok::<_, VolumeError>((block, find(volume, block).await?)) });
@@ -71,7 +71,9 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         match found {
             Found::Nothing => continue,
             Found::Header { header, has_fallen_back } => {
-                loaded.fallen_back += u64::from(has_fallen_back);
+                if has_fallen_back {
+                    loaded.fallen_back.insert(block);
+                }
                 loaded.headers.push(header);
             }
             Found::Damaged => drop(loaded.damaged.insert(block)),
@@ -81,6 +83,14 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
     }
     if fences.is_none() {
         begin(volume, &mut loaded).await?;
+    }
+    if !loaded.fallen_back.is_empty() {
+        let (device, blocks) = (volume.device().0, loaded.fallen_back.len());
+        tracing::info!(
+            device,
+            blocks,
+            "headers of blocks were torn or have rotted: those before them count, until other copies tell more"
+        );
     }
     for block in &loaded.damaged {
         tracing::error!(device = volume.device().0, block, "no header of a block can be believed: the block is left alone");
@@ -147,16 +157,16 @@ async fn find(volume: &Volume, block: u32) -> Result<Found, VolumeError> {
     })
 }
 
-/// The header of a block that counts now, if one can be believed that does not condemn it.
-pub async fn believed(volume: &Volume, block: u32) -> Result<Option<BlockHeader>, VolumeError> {
+/// The header of a block that counts now, if one can be believed that does not condemn it; and whether the other slot is damaged.
+pub async fn believed(volume: &Volume, block: u32) -> Result<Option<(BlockHeader, bool)>, VolumeError> {
     match find(volume, block).await? {
-        Found::Header { header, .. } => Ok(Some(header)),
+        Found::Header { header, has_fallen_back } => Ok(Some((header, has_fallen_back))),
         Found::Nothing | Found::Damaged | Found::Condemned => Ok(None),
     }
 }
 
 /// A header that may not be the newest: the other slot was torn, or what was newer has rotted there. So nothing counts as settled, and whoever reads
-/// a copy asks the others.
+/// a copy asks the others; so does the unit's leader, which is told of these copies.
 fn doubted(mut header: BlockHeader) -> BlockHeader {
     header.entries.iter_mut().for_each(|entry| entry.is_settled = false);
     header

@@ -6,6 +6,7 @@ mod compaction;
 mod condemning;
 pub mod contents;
 pub mod crowding;
+mod doubtful;
 pub mod errands;
 #[cfg(test)]
 pub mod fixture;

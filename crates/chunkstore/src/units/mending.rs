@@ -33,8 +33,9 @@ impl UnitMember {
         let member = self.clone();
         self.env.spawn(async move {
             let mut is_mended = false;
-            for other in &mend.others {
-                is_mended = member.mend_from(&mend, *other).await;
+            let others = if mend.is_doubtful { member.newest_of(&mend).await } else { mend.others.clone() };
+            for other in others {
+                is_mended = member.mend_from(&mend, other).await;
                 if is_mended {
                     tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
                     break;
@@ -49,6 +50,29 @@ impl UnitMember {
             });
             drop(permit);
         });
+    }
+
+    /// Those of the copies that have the newest version, as all of them say; none if one says nothing: it may have a newer one.
+    async fn newest_of(&self, mend: &Mend) -> Vec<BlockPlace> {
+        let (mut newest, mut version) = (Vec::new(), None);
+        for place in mend.others.iter().copied() {
+            let to = ToNode { place, id: mend.id, request: NodeRequest::Query };
+            match ask_block(&self.env, &*self.reach, to, ERRAND_PATIENCE).await {
+                Some(NodeAnswer::Live(copy)) => {
+                    let its = Some((copy.era, copy.version));
+                    if its > version {
+                        (newest, version) = (Vec::new(), its);
+                    }
+                    if its == version {
+                        newest.push(place);
+                    }
+                }
+                // It is not there; or it was being overwritten, and others have what was answered.
+                Some(NodeAnswer::Absent | NodeAnswer::Departed | NodeAnswer::Damaged) => {}
+                _ => return Vec::new(),
+            }
+        }
+        newest
     }
 
     async fn mend_from(&self, mend: &Mend, other: BlockPlace) -> bool {

@@ -1,12 +1,13 @@
 //! Bytes that rot.
 
 use disk::{AlignedBuf, Disk, DiskExt, Durability, Fault, FaultRule, Operation, SimDisk};
-use format::chunk_block::Era;
+use format::chunk_block::{ChunkVersion, Era};
+use format::chunk_id::ChunkId;
 
 use super::support::{BLOCKS, Rig, VOLUME_START, bytes, slot_place, try_open};
 use crate::blocks::BlocksError;
 use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
-use crate::storage_node::tests::rig::{done, end, forget, id, live, put, write};
+use crate::storage_node::tests::rig::{SHARD, done, end, forget, id, live, put, text, version, write};
 
 /// Bytes of a header with two entries.
 const HEADER_BYTES: usize = 64 + 2 * 64;
@@ -104,6 +105,46 @@ async fn after_a_lost_header_nothing_counts_as_settled() {
     let rig = rig.crash().await;
     assert_eq!(rig.content(0, id(1)).await.expect("alive"), b"goes on");
     assert_eq!(rig.store.stats().headers_fallen_back, 0, "the damaged slot was written again");
+}
+
+/// The same after the newest header has rotted.
+async fn fallen_back() -> Rig {
+    let rig = with_two_headers().await;
+    let disk = rig.disk.restart();
+    flip(&disk, slot_place(0, 1) + 20, 3).await;
+    Rig::open(&rig.env, &disk).await
+}
+
+fn mend(version: ChunkVersion, content: &str) -> NodeRequest {
+    NodeRequest::Mend { era: Era::default(), version, content: text(content) }
+}
+
+/// One of them had an older version for ever, and counted as sound: what was acknowledged was lost with the other copy.
+#[tokio::test(start_paused = true)]
+async fn copies_of_a_header_that_fell_back_are_told_of_until_they_were_compared() {
+    let rig = fallen_back().await;
+    let told = |rig: &Rig| rig.store.rotten(SHARD, 9);
+    assert_eq!(told(&rig), [(id(1), 0), (id(2), 0)]);
+    assert_eq!(rig.store.rotten(ChunkId::default().shard, 9), []);
+    assert_eq!(rig.content(0, id(1)).await.expect("others may be worse"), b"first");
+    assert_eq!(rig.ask(0, id(1), mend(version(1), "second")).await, done(live(1)));
+    assert_eq!(told(&rig), [(id(2), 0)]);
+    assert_eq!(rig.ask(0, id(2), mend(ChunkVersion::default(), "neighbour")).await, done(live(0)));
+    assert_eq!(told(&rig), [], "it was as the others");
+    assert_eq!(rig.content(0, id(1)).await.expect("alive"), b"second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_which_it_is_said_that_all_have_the_same_is_not_doubted() {
+    let rig = fallen_back().await;
+    let told = |rig: &Rig| rig.store.rotten(SHARD, 9);
+    assert_eq!(rig.ask(0, id(1), NodeRequest::Settle(live(1))).await, done(live(0)));
+    assert_eq!(rig.ask(0, id(1), write(0, 1, "second")).await, done(live(1)));
+    assert_eq!(told(&rig), [(id(1), 0), (id(2), 0)], "a late write may be older than what was lost");
+    rig.ask(0, id(1), NodeRequest::Settle(live(1))).await;
+    assert_eq!(told(&rig), [(id(2), 0)]);
+    rig.ask(0, id(2), end(0)).await;
+    assert_eq!(told(&rig), [], "it has ended");
 }
 
 #[tokio::test(start_paused = true)]

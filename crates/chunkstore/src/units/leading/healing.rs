@@ -19,6 +19,7 @@ use manager::{DeviceRecord, DeviceState, Snapshot};
 use types::DeviceId;
 
 use super::ailing::Found;
+use super::doubtful::doubtful_mends;
 use super::{Leading, Leaving, node_of};
 use crate::leader::{Lost, Order};
 use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_HEALING, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE};
@@ -65,6 +66,8 @@ pub struct Mend {
     pub id: ChunkId,
     pub rotten: BlockPlace,
     pub others: Vec<BlockPlace>,
+    /// Something is known against these as well, and it is one of them: the newest is to be found out first.
+    pub is_doubtful: bool,
 }
 
 impl Leading {
@@ -80,7 +83,7 @@ impl Leading {
         let mut orders = self.rescue_moves(now, state, unit, random);
         let mut room = self.room(now, state, unit);
         orders.extend(self.heal_lost(now, state, unit, &mut room, random));
-        let (mend, hopeless) = self.mend(now, state, unit, &found);
+        let (mend, hopeless) = self.mend(now, state, unit, &found, random);
         orders.extend(self.heal_missing(state, unit, &found, hopeless, &mut room, random));
         orders.extend(self.grow(now, state, unit, &found, room.all, random));
         Healing { orders, mend, condemn: self.condemnable(now, state, unit, &found) }
@@ -264,24 +267,27 @@ impl Leading {
         state: &Snapshot,
         unit: &MaintenanceUnit,
         found: &Found,
+        random: &mut Random<'_>,
     ) -> (Vec<Mend>, Vec<(ChunkId, BlockPlace)>) {
         self.looked.rotten.retain(|copy, _| found.rotten.contains(copy));
-        let (mut mend, mut hopeless) = (Vec::new(), Vec::new());
+        let (mut mend, mut hopeless, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
         for copy in found.rotten.iter().copied().filter(|copy| is_in_place(unit, copy)) {
             let (id, rotten) = copy;
             let others: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
             let since = self.looked.rotten.get(&copy).copied();
             match since.is_none_or(|since| now.saturating_duration_since(since) < MEND_PATIENCE) {
-                _ if others.is_empty() => {}
+                _ if others.is_empty() => doubtful.push(copy),
                 true if mend.len() < MAX_REPAIRS => {
                     // Not before: what had no turn yet can still be written again.
                     self.looked.rotten.entry(copy).or_insert(now);
-                    mend.push(Mend { id, rotten, others });
+                    mend.push(Mend { id, rotten, others, is_doubtful: false });
                 }
                 true => {}
                 false => hopeless.push(copy),
             }
         }
+        let readable = |id| self.readable_copies(now, state, unit, found, id);
+        mend.extend(doubtful_mends(doubtful, readable, random).take(MAX_REPAIRS - mend.len()));
         (mend, hopeless)
     }
 

@@ -3,6 +3,7 @@
 mod closed;
 mod contents;
 mod crowded;
+mod doubted;
 mod short;
 
 use std::collections::BTreeMap;
