@@ -63,6 +63,10 @@ enum Phase {
         /// Nothing was there while the chunk was pending.
         again: bool,
     },
+    /// The unit is asked after a pause.
+    Resting {
+        again: bool,
+    },
     Direct {
         places: ChunkPlaces,
         is_pending: bool,
@@ -130,7 +134,11 @@ impl Access {
                 // The same round: answers to the former requests count as well.
                 Next { sends: spread.sends(id, round), outcome: None }
             }
-            _ => self.ask(),
+            Phase::Resting { again } => {
+                let again = *again;
+                self.find(again)
+            }
+            _ => self.find(false),
         }
     }
 
@@ -139,7 +147,17 @@ impl Access {
         self.ask_as(false)
     }
 
+    /// After the first tries it does so when it has waited: who refuses does that at once, and what they wait for, a relocation, takes longer.
     fn ask_as(&mut self, again: bool) -> Next {
+        if self.tries < MOVE_TRIES {
+            return self.find(again);
+        }
+        self.round.0 += 1;
+        self.phase = Phase::Resting { again };
+        Next::default()
+    }
+
+    fn find(&mut self, again: bool) -> Next {
         self.tries += 1;
         if self.tries > MAX_TRIES {
             return self.end(Outcome::Unavailable);

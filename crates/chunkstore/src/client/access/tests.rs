@@ -18,9 +18,11 @@ struct Nodes {
     rigs: Vec<Rig>,
     /// Of whose copies the unit's leader was told.
     suspected: Vec<u32>,
-    /// Copies that a lookup host knows, and that the unit knows: the first ones.
+    /// Copies that a lookup host knows, the first ones, and those that the unit knows.
     routed: u32,
-    known: u32,
+    known: ChunkPlaces,
+    /// What happens while a call waits for the first time.
+    meanwhile: Option<fn(&mut Nodes)>,
 }
 
 fn place(node: u32) -> BlockPlace {
@@ -43,7 +45,7 @@ fn modify(writer: u64, content: &str) -> Intent {
 impl Nodes {
     fn new() -> Nodes {
         let rigs = (0..COPIES).map(|_| Rig::new()).collect();
-        let mut nodes = Nodes { rigs, suspected: Vec::new(), routed: COPIES, known: COPIES };
+        let mut nodes = Nodes { rigs, suspected: Vec::new(), routed: COPIES, known: places_of(COPIES), meanwhile: None };
         nodes.ask_all(&put_in(Era::first(3)));
         nodes
     }
@@ -51,7 +53,7 @@ impl Nodes {
     /// Two copies that are raised since a third one is being made; it is there, if the unit knows of it.
     fn growing(known: u32) -> Nodes {
         let rigs = (0..COPIES).map(|_| Rig::new()).collect();
-        let mut nodes = Nodes { rigs, suspected: Vec::new(), routed: 2, known };
+        let mut nodes = Nodes { rigs, suspected: Vec::new(), routed: 2, known: places_of(known), meanwhile: None };
         let (first, grown) = (Era::first(2), Era::first(2).next(3));
         for rig in &mut nodes.rigs[..2] {
             rig.ask(id(1), put_in(first));
@@ -62,6 +64,22 @@ impl Nodes {
             let bring = NodeRequest::Bring { relocation: 1, era: grown, capacity: 100, version, is_settled: true, content };
             nodes.rigs[2].ask(id(1), bring);
         }
+        nodes
+    }
+
+    /// The third of three copies has departed, and is brought to a fourth node while a call waits.
+    fn moving() -> Nodes {
+        let mut nodes = Nodes::new();
+        nodes.rigs.push(Rig::new());
+        let era = Era::first(3).next(3);
+        nodes.rigs[..2].iter_mut().for_each(|rig| _ = rig.ask(id(1), NodeRequest::Raise { era }));
+        nodes.rigs[2].ask(id(1), NodeRequest::Depart { era });
+        nodes.meanwhile = Some(|nodes| {
+            let (era, version, content) = (Era::first(3).next(3), ChunkVersion::default(), text("first"));
+            let bring = NodeRequest::Bring { relocation: 1, era, capacity: 100, version, is_settled: true, content };
+            nodes.rigs[3].ask(id(1), bring);
+            nodes.known = ChunkPlaces::new(&[0, 1, 3].map(place)).expect("few");
+        });
         nodes
     }
 
@@ -78,7 +96,12 @@ impl Nodes {
                 Some(send) => self.carry_out(send, via),
                 None => match outcome {
                     Some(outcome) => return outcome,
-                    None => Some(Event::Timeout),
+                    None => {
+                        if let Some(happens) = self.meanwhile.take() {
+                            happens(self);
+                        }
+                        Some(Event::Timeout)
+                    }
                 },
             };
             if let Some(event) = event {
@@ -107,13 +130,15 @@ impl Nodes {
                 None
             }
             Send::Find { round, .. } => {
-                let found = Found::Known { places: places_of(self.known), wanted: 3 };
+                let found = Found::Known { places: self.known, wanted: 3 };
                 Some(Event::Found { round, found })
             }
             Send::Suspect(copy) => {
                 self.suspected.push(copy.place.device().0);
                 None
             }
+            // It has copies.
+            Send::Revoke(_) => None,
             other => panic!("{other:?}"),
         }
     }
@@ -227,4 +252,18 @@ fn nothing_is_written_while_a_copy_is_being_made() {
     assert_eq!(nodes.call(modify(3, "second"), 0), Outcome::Unavailable);
     assert_eq!(nodes.contents()[..2], vec![Some("first".to_owned()); 2]);
     assert!(!nodes.suspected.is_empty(), "it may be a header that has rotted");
+}
+
+/// Its tries were over within milliseconds, since a copy that has departed says so at once: a relocation takes longer.
+#[test]
+fn who_meets_a_copy_that_has_departed_waits_for_its_relocation() {
+    for via in 0..COPIES {
+        let mut nodes = Nodes::moving();
+        assert_eq!(nodes.call(modify(3, "second"), via), Outcome::Done);
+        let second = Some("second".to_owned());
+        assert_eq!(nodes.contents(), [second.clone(), second.clone(), None, second]);
+        let mut nodes = Nodes::moving();
+        assert_eq!(nodes.call(Intent::Delete, via), Outcome::Done);
+        assert_eq!(nodes.contents(), [None, None, None, None]);
+    }
 }
