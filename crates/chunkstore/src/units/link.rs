@@ -1,7 +1,7 @@
 //! The way to one lookup host: updates in their order, one at a time, snapshots in pieces.
 //!
 //! What does not arrive is not sent again here: the host finds a gap, or reports that it is behind, and gets a snapshot. That takes the place of all
-//! that waits before it, so that no more than one snapshot waits, and one is under way.
+//! older that waits, so that no more than one snapshot waits, and one is under way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Link {
         env.spawn(async move {
             while woken.recv().await.is_some() {
                 while let Some(update) = next() {
-                    let (place, is_snapshot) = ((update.stream, update.number), is_snapshot(&update));
+                    let (place, is_snapshot) = (place_of(&update), is_snapshot(&update));
                     if let Some(received) = send(&link_env, &*reach, host, update).await {
                         tell(Told::Heard(received));
                     }
@@ -79,10 +79,17 @@ impl Drop for Link {
 }
 
 impl Waiting {
-    /// Whether there is room for it.
+    /// Whether there is room for it. What comes here need not come in its order: a snapshot that a newer one has overtaken is not needed.
     fn push(&mut self, update: LookupUpdate) -> bool {
         if is_snapshot(&update) {
-            self.0.clear();
+            let place = place_of(&update);
+            if self.0.iter().any(|waiting| is_snapshot(waiting) && place_of(waiting) > place) {
+                return true;
+            }
+            self.0.retain(|waiting| place_of(waiting) > place);
+            self.0.push_front(update);
+            self.0.truncate(MAX_UPDATES_WAITING);
+            return true;
         }
         let has_room = self.0.len() < MAX_UPDATES_WAITING;
         if has_room {
@@ -90,6 +97,10 @@ impl Waiting {
         }
         has_room
     }
+}
+
+fn place_of(update: &LookupUpdate) -> SnapshotPlace {
+    (update.stream, update.number)
 }
 
 fn is_snapshot(update: &LookupUpdate) -> bool {
@@ -142,9 +153,32 @@ mod tests {
             assert!(waiting.push(keyed(number)));
         }
         assert!(!waiting.push(keyed(MAX_UPDATES_WAITING as u64)), "it is full");
-        for number in [10, 20] {
-            assert!(waiting.push(snapshot(number)) && waiting.push(keyed(number)));
+        let last = MAX_UPDATES_WAITING as u64;
+        for number in [last, last + 1] {
+            assert!(waiting.push(snapshot(number)) && waiting.push(keyed(number + 1)));
         }
-        assert_eq!(waiting.0, [snapshot(20), keyed(20)]);
+        assert_eq!(waiting.0, [snapshot(last + 1), keyed(last + 2)]);
+    }
+
+    /// It is made under a lock, and sent when that is free again: a new stream could begin in between, and the host never got its first snapshot.
+    #[test]
+    fn a_snapshot_takes_the_place_of_nothing_newer() {
+        let mut waiting = Waiting::default();
+        let of = |generation, number, change| {
+            let update = update(number, change);
+            LookupUpdate { stream: Stream { generation, ..update.stream }, ..update }
+        };
+        let snapshot = |generation, number| of(generation, number, LookupChange::Snapshot(vec![1]));
+        let keyed = |generation, number| of(generation, number, LookupChange::Keyed(Vec::new()));
+        assert!(waiting.push(keyed(0, 5)) && waiting.push(snapshot(1, 0)) && waiting.push(keyed(1, 1)));
+        assert!(waiting.push(snapshot(0, 5)));
+        assert_eq!(waiting.0, [snapshot(1, 0), keyed(1, 1)]);
+        assert!(waiting.push(keyed(1, 2)) && waiting.push(snapshot(1, 1)));
+        assert_eq!(waiting.0, [snapshot(1, 1), keyed(1, 2)], "what is newer follows it");
+        for number in 3..2 * MAX_UPDATES_WAITING as u64 {
+            waiting.push(keyed(1, number));
+        }
+        assert!(waiting.push(snapshot(1, 1)));
+        assert_eq!((waiting.0.len(), waiting.0.front()), (MAX_UPDATES_WAITING, Some(&snapshot(1, 1))));
     }
 }
