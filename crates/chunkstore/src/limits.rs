@@ -126,6 +126,8 @@ pub const MAX_AVOIDED: usize = 64;
 pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long one member of a unit may take to answer before another is asked.
 pub const UNIT_PATIENCE: Duration = Duration::from_secs(4);
+/// The same where it has to read all of its pages: 641 of a full shard, [`PAGE_READS`] at a time, which may take 370 ms each.
+pub const LAST_COPIES_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause before somebody else is asked who leads.
 pub const LEADER_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client waits before it tries something else.

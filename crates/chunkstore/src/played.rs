@@ -26,6 +26,8 @@ pub struct Played {
     /// How long a refresh takes.
     pub refresh_takes: Duration,
     pub silent: Mutex<BTreeSet<NodeId>>,
+    /// How long an answer takes.
+    pub answer_takes: Mutex<Duration>,
     answer: Answer,
     /// Who was asked, one after the other.
     asked: Mutex<Vec<NodeId>>,
@@ -41,6 +43,7 @@ impl Played {
             is_fresh: true,
             refresh_takes: Duration::ZERO,
             silent,
+            answer_takes: Mutex::default(),
             answer,
             asked,
         }
@@ -107,11 +110,13 @@ impl Caller for Way {
         let Way { cluster, node, service } = self;
         cluster.asked.lock().push(*node);
         Box::pin(async move {
-            if cluster.silent.lock().contains(node) {
+            let takes = *cluster.answer_takes.lock();
+            if cluster.silent.lock().contains(node) || cluster.env.now() + takes > deadline {
                 cluster.env.sleep_until(deadline).await;
                 let (address, reason) = (format!("node-{}:1", node.0), "silent".to_owned());
                 return Err(CallError::Unanswered { address, reason });
             }
+            cluster.env.sleep(takes).await;
             Ok((cluster.answer)(*node, *service, &payload))
         })
     }

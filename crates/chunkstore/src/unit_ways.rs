@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use types::NodeId;
 
 use crate::breakers::Breakers;
-use crate::limits::{LEADER_PAUSE, UNIT_MEMBERS, UNIT_PATIENCE};
+use crate::limits::{LAST_COPIES_PATIENCE, LEADER_PAUSE, UNIT_MEMBERS, UNIT_PATIENCE};
 use crate::look_around::LookAround;
 use crate::protocol::{UNITS, UnitAnswer, UnitRequest};
 use crate::reach::Reach;
@@ -44,7 +44,11 @@ impl UnitWays {
             let map = self.reach.map();
             let answer = match map.node(node) {
                 Some(place) => {
-                    let until = deadline.min(self.env.now() + UNIT_PATIENCE);
+                    let until = match request {
+                        // Whoever is asked in time has all of it.
+                        UnitRequest::LastCopies { .. } => self.env.now() + LAST_COPIES_PATIENCE,
+                        _ => deadline.min(self.env.now() + UNIT_PATIENCE),
+                    };
                     let caller = self.reach.to_node(place, UNITS);
                     self.breakers.watch(node, async { caller.call(payload.clone(), until).await.ok() }).await
                 }

@@ -65,3 +65,15 @@ async fn when_no_member_leads_it_is_asked_who_they_are() {
     played.silence(NodeId(0));
     assert_eq!(ask(&env, &ways).await, Some(UnitAnswer::Done));
 }
+
+/// It reads all pages of its unit: asked anew each time, of each member, it was never done.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_counts_copies_has_longer_to_answer() {
+    let env = Env::simulated(1);
+    let (played, ways) = cluster(&env, map_of_nodes(3, &[0, 1, 2], &[]), 0, 0);
+    *played.answer_takes.lock() = 4 * UNIT_PATIENCE;
+    let request = UnitRequest::LastCopies { shard: SHARD, devices: Vec::new() };
+    let answer = ways.ask(SHARD, &request, env.now() + CLIENT_UNIT_PATIENCE).await;
+    assert_eq!(answer, Some(UnitAnswer::Done));
+    assert_eq!(ask(&env, &ways).await, None, "others don't");
+}

@@ -9,6 +9,7 @@ use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, MAX_COMMAND_ITEMS,
 use format::chunk_id::{ChunkId, ChunkNonce};
 use format::chunk_page::ChunkPage;
 use format::chunk_place::ChunkPlaces;
+use futures_util::{StreamExt, stream};
 use manager::Snapshot;
 use types::{DeviceId, NodeId};
 
@@ -18,7 +19,7 @@ use super::member::{UnitMember, with_leader};
 use super::pages::Brought;
 use super::placing::{NoPlaces, Wanted};
 use crate::leader::{Errand, Order};
-use crate::limits::{COMMIT_PATIENCE, MAX_PAGE_TRIES, MAX_REGISTER_TRIES, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
+use crate::limits::{COMMIT_PATIENCE, MAX_PAGE_TRIES, MAX_REGISTER_TRIES, PAGE_READS, PENDING_MS, SPACE_LOOK, SPACE_PATIENCE};
 use crate::maintenance::{Answer, PageRef, Refusal, Sought};
 use crate::message::{NodeRequest, ToNode};
 use crate::protocol::{NodeReport, UnitAnswer, UnitRequest};
@@ -198,8 +199,10 @@ impl UnitMember {
         devices: &BTreeSet<DeviceId>,
     ) -> Option<u64> {
         let mut count = 0;
-        for at in pages {
-            let page = self.read_page(*at).await?;
+        // A full shard has hundreds.
+        let mut reads = stream::iter(pages.iter().copied()).map(|at| self.read_page(at)).buffer_unordered(PAGE_READS);
+        while let Some(page) = reads.next().await {
+            let page = page?;
             count += self.group.look(|machine| {
                 let leading = self.leading.lock();
                 leading.as_ref().map(|leading| leading.last_copies(now, state, machine.unit(), Some(&page), devices))

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use format::chunk_command::ChunkCommand;
+use format::chunk_block::{ChunkVersion, Era};
+use format::chunk_command::{ChunkCommand, PageRange};
+use format::chunk_id::{ChunkNonce, ChunkNumber};
+use format::chunk_page::{ChunkPage, ChunkRow};
+use format::chunk_place::ChunkPlaces;
 use manager::DeviceState;
 use types::DeviceId;
 
 use super::short::Cluster;
 use super::{CAPACITY, Rig, SHARD, place};
-use crate::limits::{IDLE_LOOK, LOSS_WAIT, STOCK_AGE};
+use crate::limits::{IDLE_LOOK, LOSS_WAIT, STOCK_AGE, UNIT_PATIENCE};
 use crate::maintenance::Refusal;
-use crate::message::NodeAnswer;
+use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
 use crate::protocol::{UnitAnswer, UnitRequest};
 
 impl Rig {
@@ -120,4 +124,41 @@ async fn rows_of_a_shard_that_was_not_full_go_to_pages() {
     cluster.rest(Duration::from_secs(5)).await;
     assert_eq!(cluster.rig.member.rows(), (1, CHUNKS), "all but the page's own are in it");
     assert_eq!(cluster.register(3).await, UnitAnswer::Refused(Refusal::Sealed));
+}
+
+/// They were read one after the other: in a full shard that took longer than anybody waited, and no device could be replaced.
+#[tokio::test(start_paused = true)]
+async fn pages_are_read_several_at_once_to_count_last_copies() {
+    const PAGES: u64 = 64;
+    let page_of = |ToNode { id, .. }: ToNode| {
+        let number = ChunkNumber(id.number.0.checked_sub(PAGES)?);
+        let mut page = ChunkPage::new(SHARD, id.number, number, number);
+        let places = ChunkPlaces::new(&[place(1, 0)]).expect("few");
+        page.push(ChunkRow { number, nonce: ChunkNonce(1), places, bytes: 100, wanted: 1, era: Era::first(1) });
+        Some(page.encode().into())
+    };
+    let about = move |to: ToNode| match to.request {
+        NodeRequest::Read => {
+            let (version, era, content) = (ChunkVersion::default(), Era::first(1), page_of(to));
+            Some(NodeAnswer::Live(LiveCopy { version, era, capacity: 100, is_settled: true, content }))
+        }
+        _ => None,
+    };
+    let mut rig = Rig::of(28, PAGES, about).await;
+    for device in [1, 2] {
+        rig.apply(ChunkCommand::Grant { device: DeviceId(device), first_block: 0, blocks: 1 }).await;
+    }
+    for _ in 0..PAGES {
+        rig.chunk(place(1, 0)).await;
+    }
+    for number in (0..PAGES).map(ChunkNumber) {
+        let registration = rig.registration(&[place(2, 0)]);
+        let range = PageRange { first: number, last: number };
+        rig.commit(ChunkCommand::RegisterPage { registration, range }).await;
+    }
+    *rig.played.answer_takes.lock() = 2 * UNIT_PATIENCE / PAGES as u32;
+    let began = rig.env.now();
+    let request = UnitRequest::LastCopies { shard: SHARD, devices: vec![DeviceId(1)] };
+    assert_eq!(rig.member.answer(request).await, UnitAnswer::Counted(PAGES));
+    assert!(rig.env.now() - began < UNIT_PATIENCE, "{:?}", rig.env.now() - began);
 }
