@@ -5,7 +5,7 @@
 //!            allocate, zeros           header durable            no room left        header durable
 //!  Never ───► Prewriting ──► Free ───► Activating ──► Open ───────────────► Finishing ──► Finished
 //!    └──────────────────────────────────────▲   ▲                                            │
-//!                                               └───────────── Free ◄── Resetting ◄──────────┘
+//!                                               └───────────── Free ◄── Resetting ◄──────────┴── Unknown
 //! ```
 //!
 //! Invariants:
@@ -15,6 +15,8 @@
 //! - An activation number is handed out once, and is greater than every one ever seen on the device.
 //! - A floor lies above no activation that the next process may hand out.
 
+mod entry;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use env::Instant;
@@ -22,38 +24,10 @@ use format::zone_header::{ZONE_DATA_START, ZoneState, ZoneStream};
 use types::limits::BLOCK_BYTES;
 use types::{Activation, Position, ZoneIndex, ZoneOffset};
 
+pub(crate) use crate::book::entry::{ZoneEntry, ZoneUse};
 use crate::class::{AppendClass, STREAMS, stream_index};
 use crate::geometry::Geometry;
 use crate::limits::{ALLOCATION_RETRY, NEXT_ZONE_ROOM_BYTES, RESERVE_COPY_ZONES, RESERVE_META_ZONES, TOMBSTONE_SHARE};
-
-/// What a zone is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ZoneUse {
-    /// Never allocated by us.
-    Never,
-    Prewriting,
-    Free,
-    Activating,
-    Open,
-    Finishing,
-    Finished,
-    Resetting,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ZoneEntry {
-    pub(crate) doing: ZoneUse,
-    /// The last one; 0 if never.
-    pub(crate) activation: Activation,
-    pub(crate) stream: Option<ZoneStream>,
-    /// Where the reserved bytes end, from the zone's start. Kept up to date only from `Finishing` on.
-    pub(crate) end: u64,
-}
-
-impl ZoneEntry {
-    pub(crate) const NEVER: ZoneEntry =
-        ZoneEntry { doing: ZoneUse::Never, activation: Activation(0), stream: None, end: ZONE_DATA_START };
-}
 
 /// A zone that takes bytes, now or next.
 #[derive(Debug, Clone, Copy)]
@@ -135,17 +109,16 @@ pub(crate) struct ZoneBook {
 
 impl ZoneBook {
     /// The book over `zones`, none of which is open: a restarted device has sealed them.
-    pub(crate) fn new(geometry: Geometry, zones: Vec<ZoneEntry>) -> ZoneBook {
+    pub(crate) fn new(geometry: Geometry, mut zones: Vec<ZoneEntry>) -> ZoneBook {
         assert!(zones.len() == geometry.zone_count() as usize);
         let mut free: Vec<ZoneIndex> = Vec::new();
         let mut never = BTreeSet::new();
-        let mut highest = 0;
+        let (highest_durable, highest) = entry::number_unknown(&mut zones);
         for (zone, entry) in geometry.zones().zip(&zones) {
-            highest = highest.max(entry.activation.0);
             match entry.doing {
                 ZoneUse::Never => drop(never.insert(zone)),
                 ZoneUse::Free => free.push(zone),
-                ZoneUse::Finished => {}
+                ZoneUse::Finished | ZoneUse::Unknown => {}
                 other => panic!("zone {} is {other:?} at the start", zone.0),
             }
         }
@@ -157,8 +130,8 @@ impl ZoneBook {
             free: free.into(),
             never,
             heads: std::array::from_fn(|_| Head { current: None, next: NextZone::None }),
-            next_activation: highest + 1,
-            highest_durable: Activation(highest),
+            next_activation: highest.0 + 1,
+            highest_durable,
             prewriting: None,
             prewrite_unwanted: false,
             allocation_refused: None,
@@ -290,10 +263,10 @@ impl ZoneBook {
         }
     }
 
-    /// Starts a reset. False when the zone isn't finished.
+    /// Starts a reset. False when the zone isn't finished, nor one that the start could not read.
     pub(crate) fn begin_reset(&mut self, zone: ZoneIndex) -> bool {
         let entry = &mut self.zones[zone.0 as usize];
-        if entry.doing != ZoneUse::Finished {
+        if !matches!(entry.doing, ZoneUse::Finished | ZoneUse::Unknown) {
             return false;
         }
         entry.doing = ZoneUse::Resetting;
@@ -425,13 +398,14 @@ impl ZoneBook {
         open.find_map(|open| open.filter(|open| open.zone == zone)).expect("an open zone has a head").next
     }
 
-    /// What a zone's header says of its present state; none while it changes or was never used.
+    /// What a zone's header says of its present state; none while it changes or was never used. One that the start could not read takes no appends
+    /// and may hold something, as a finished one.
     pub(crate) fn durable_state(&self, zone: ZoneIndex) -> Option<ZoneState> {
         match self.entry(zone).doing {
             ZoneUse::Never | ZoneUse::Prewriting | ZoneUse::Activating | ZoneUse::Resetting => None,
             ZoneUse::Free => Some(ZoneState::Free),
             ZoneUse::Open => Some(ZoneState::Open),
-            ZoneUse::Finishing | ZoneUse::Finished => Some(ZoneState::Finished),
+            ZoneUse::Finishing | ZoneUse::Finished | ZoneUse::Unknown => Some(ZoneState::Finished),
         }
     }
 

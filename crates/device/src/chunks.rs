@@ -6,10 +6,11 @@ use std::sync::Arc;
 use disk::{AlignedBuf, Completion, Disk, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
 use env::Env;
 use tokio::sync::oneshot;
+use types::ZoneIndex;
 use types::limits::BLOCK_BYTES;
 
 use crate::geometry::Geometry;
-use crate::inner::abandoned;
+use crate::inner::{abandoned, unread};
 use crate::limits::{WALK_CHUNK_BYTES, WALK_PAUSE, WALK_READS, WALK_SPLITS};
 use crate::walk::Segment;
 
@@ -136,6 +137,11 @@ impl ChunkStream {
         Some(Chunk { segment, start, end, bytes })
     }
 
+    /// The error for a range of a zone of which the start could not read enough.
+    pub(crate) fn unread(&self, zone: ZoneIndex, start: u64, len: u64) -> DiskError {
+        unread(&*self.disk, self.geometry.disk_offset(zone, start), len)
+    }
+
     /// Takes a chunk's memory back.
     pub(crate) fn recycle(&mut self, chunk: Chunk) {
         if let Ok(buf) = chunk.bytes
@@ -149,7 +155,7 @@ impl ChunkStream {
         let Some(segment) = segments.get(self.segment) else { return false };
         let first = segment.start / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         let start = self.offset.max(first);
-        if start >= segment.end {
+        if start >= segment.end || segment.is_unknown {
             self.segment += 1;
             self.offset = 0;
             return self.start_read(segments);

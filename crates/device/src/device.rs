@@ -356,7 +356,8 @@ impl Device {
         };
         let end = end.min(crate::walk::readable_end(&*inner.disk, inner.geometry, zone));
         let seed = inner.seed(zone, entry.activation);
-        let segment = Segment { zone, activation: entry.activation, stream: entry.stream, seed, start, end };
+        let is_unknown = entry.doing == ZoneUse::Unknown;
+        let segment = Segment { zone, activation: entry.activation, stream: entry.stream, seed, start, end, is_unknown };
         (start < end).then_some(segment)
     }
 }

@@ -198,6 +198,12 @@ pub(crate) fn abandoned(disk: &dyn Disk, operation: Operation, offset: u64, len:
     DiskError { kind: DiskErrorKind::Abandoned, device: disk.describe().into(), operation, offset, len, cause: None }
 }
 
+/// The error for what is not read, because its zone's activation could not be read at the start.
+pub(crate) fn unread(disk: &dyn Disk, offset: u64, len: u64) -> DiskError {
+    let operation = Operation::Read;
+    DiskError { kind: DiskErrorKind::Failed, device: disk.describe().into(), operation, offset, len, cause: None }
+}
+
 /// The header of a zone in a state, as of now.
 pub(crate) fn zone_header(
     superblock: &Superblock,

@@ -49,6 +49,10 @@ pub const LEAST_DEFAULT_ZONE_BYTES: u64 = 8 * 1024 * 1024;
 /// Most zones of a device; the default zone size doubles until the zones are no more than this.
 pub const MAX_ZONES: u32 = 64 * 1024;
 
+/// Activations that may have been handed out above every one that a start finds, in zones of which it can't tell the last one. A zone is activated
+/// again after all that were free before it: only one that was the last free one, over and over, had more.
+pub const LOST_ACTIVATIONS: u64 = MAX_ZONES as u64;
+
 /// The next zone of the ordered stream is made ready when the present one has less room than this, or than half a zone.
 pub const NEXT_ZONE_ROOM_BYTES: u64 = 32 * 1024 * 1024;
 

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use disk::{AlignedBuf, DiskExt, ReadMode};
 use format::frame::{self, FIXED_HEADER_BYTES, FrameError, FrameView, Seal};
 use types::Place;
-use types::limits::BLOCK_BYTES;
+use types::limits::{BLOCK_BYTES, UNIT_BYTES};
 
+use crate::book::ZoneUse;
 use crate::error::{Damage, ReadError};
-use crate::inner::Inner;
+use crate::inner::{Inner, unread};
 
 /// The answer of a read that doesn't wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +228,15 @@ pub(crate) fn seal_of(inner: &Inner, place: Place) -> Result<Seal, ReadError> {
     if place.device != inner.device() || !inner.geometry.holds(place) {
         return Err(ReadError::NoSuchPlace { device: inner.device(), place });
     }
-    inner.table.seal(place.device, place.zone, place.offset).ok_or(ReadError::Stale { place })
+    inner.table.seal(place.device, place.zone, place.offset).ok_or_else(|| {
+        let is_unknown = inner.zones.lock().book.entry(place.zone).doing == ZoneUse::Unknown;
+        let offset = inner.geometry.disk_offset(place.zone, place.offset.bytes());
+        // What is in it may be what is asked for.
+        match is_unknown {
+            true => ReadError::Disk(unread(&*inner.disk, offset, UNIT_BYTES as u64)),
+            false => ReadError::Stale { place },
+        }
+    })
 }
 
 /// Bytes from `place` to its zone's end, or to the end of the disk where that ends within the zone.

@@ -1,7 +1,8 @@
 //! What a device does before it serves: reads its zones' headers, finds again what lost its header, and seals what was open.
 //!
 //! After this no zone is open. A zone that was is walked to its end; if it holds a frame it is finished, where its last frame
-//! ends or later, and otherwise it is free. What the walk finds damaged stays where it is: the engine's own walk judges it.
+//! ends or later, and otherwise it is free. What the walk finds damaged stays where it is: the engine's own walk judges it. Of a zone
+//! whose last activation can't be read nothing is believed and nothing is changed: the error may pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,9 +132,20 @@ impl Recovery<'_> {
         }
         let seed = |activation| seed_of(self.superblock, zone, activation);
         let search = find_lost_activation(self.disk.clone(), self.env, self.geometry, device, zone, seed).await;
+        if !search.is_certain {
+            tracing::error!(
+                device = device.0,
+                zone = zone.0,
+                %error,
+                "what can't be read of a zone hides its last activation: nothing in it is believed, and it is left as it is for the next start"
+            );
+            // The book gives it a number.
+            let (activation, end) = (search.newest.unwrap_or_default(), self.geometry.zone_bytes());
+            return Ok(ZoneEntry { doing: ZoneUse::Unknown, activation, stream: None, end });
+        }
         let Some(activation) = search.newest else {
-            let is_certain = search.is_whole && start == Start::Bytes;
-            return if is_certain { self.mark_free(zone).await } else { Ok(ZoneEntry::NEVER) };
+            let is_empty = search.is_whole && start == Start::Bytes;
+            return if is_empty { self.mark_free(zone).await } else { Ok(ZoneEntry::NEVER) };
         };
         tracing::error!(device = device.0, zone = zone.0, activation = activation.0, %error, "a lost zone header was found again by its frames");
         let end = self.end_of_frames(zone, activation, None).await;
@@ -171,6 +183,7 @@ impl Recovery<'_> {
             seed: seed_of(self.superblock, zone, activation),
             start: ZONE_DATA_START,
             end: readable_end(&**self.disk, self.geometry, zone),
+            is_unknown: false,
         };
         let device = self.superblock.device;
         let mut walk = Walk::new(self.disk.clone(), self.env, self.geometry, device, vec![segment], ReadMode::Cached, false);

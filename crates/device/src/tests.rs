@@ -9,5 +9,6 @@ mod piece;
 mod reused;
 mod support;
 mod sync;
+mod unknown;
 mod volume;
 mod walk;

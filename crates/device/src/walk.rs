@@ -34,6 +34,8 @@ pub(crate) struct Segment {
     /// From the zone's start.
     pub(crate) start: u64,
     pub(crate) end: u64,
+    /// Nobody knows its zone's activation: all of it is reported as unreadable, and nothing is read.
+    pub(crate) is_unknown: bool,
 }
 
 /// What a walk reports. Bytes are borrowed until the next step.
@@ -43,7 +45,7 @@ pub enum WalkEvent<'a> {
     Frame(WalkedFrame<'a>),
     /// A header of this activation that does not check, or a frame whose payload does not: torn, or damaged later.
     Damaged { place: Place, position: Position, damage: Damage },
-    /// A range that the disk could not read; the walk went on behind it.
+    /// A range that the disk could not read, or a zone of which the start could not read enough; the walk went on behind it.
     Unreadable { place: Place, position: Position, bytes: u64, error: DiskError },
 }
 
@@ -124,6 +126,9 @@ impl Walk {
             if !self.fill().await {
                 return None;
             }
+            if self.segments[self.segment].is_unknown {
+                return Some(self.pass_unknown());
+            }
             let front = &self.window[0];
             if let Err(error) = &front.bytes {
                 let (error, end) = (error.clone(), front.end);
@@ -161,6 +166,15 @@ impl Walk {
         }
     }
 
+    fn pass_unknown(&mut self) -> WalkEvent<'_> {
+        let Segment { zone, end, .. } = self.segments[self.segment];
+        let (place, position) = self.here();
+        let bytes = end - self.cursor;
+        let error = self.chunks.unread(zone, self.cursor, bytes);
+        self.cursor = end;
+        WalkEvent::Unreadable { place, position, bytes, error }
+    }
+
     /// Where the next step begins; none at the end. A walk from there on finds what this one has not.
     pub fn resume_at(&self) -> Option<Position> {
         let segment = self.segments.get(self.segment)?;
@@ -177,7 +191,7 @@ impl Walk {
         self.frames
     }
 
-    /// Sees to it that the window's first chunk holds the cursor. False at the end of everything.
+    /// Sees to it that the window's first chunk holds the cursor, unless the segment is not read. False at the end of everything.
     async fn fill(&mut self) -> bool {
         loop {
             let Some(segment) = self.segments.get(self.segment) else { return false };
@@ -185,6 +199,9 @@ impl Walk {
                 self.segment += 1;
                 self.cursor = self.segments.get(self.segment).map_or(0, |next| next.start);
                 continue;
+            }
+            if segment.is_unknown {
+                return true;
             }
             match self.window.front() {
                 Some(chunk) if chunk.segment == self.segment && chunk.end > self.cursor => return true,
@@ -307,6 +324,9 @@ impl Walk {
 /// What a search for a lost activation found.
 pub(crate) struct Search {
     pub(crate) newest: Option<Activation>,
+    /// What could not be read hides no newer one. A zone is filled from its start: all that stands before the first frame of the newest was read, or
+    /// the start, where there is none.
+    pub(crate) is_certain: bool,
     /// Nothing of the zone was left out because it could not be read.
     pub(crate) is_whole: bool,
 }
@@ -323,11 +343,15 @@ pub(crate) async fn find_lost_activation(
     seed_of: impl Fn(Activation) -> u64,
 ) -> Search {
     let end = readable_end(&*disk, geometry, zone);
-    let segments = [Segment { zone, activation: Activation(0), stream: None, seed: 0, start: ZONE_DATA_START, end }];
+    let segments =
+        [Segment { zone, activation: Activation(0), stream: None, seed: 0, start: ZONE_DATA_START, end, is_unknown: false }];
     let mut chunks = ChunkStream::new(disk, env, geometry, ReadMode::Cached);
-    let (mut newest, mut is_whole) = (None, true);
+    let (mut newest, mut is_certain, mut is_whole) = (None, true, true);
     while let Some(chunk) = chunks.next(&segments).await {
-        is_whole &= chunk.bytes.is_ok();
+        if chunk.bytes.is_err() {
+            is_whole = false;
+            is_certain &= newest.is_some() || chunk.start > ZONE_DATA_START;
+        }
         let bytes = chunk.bytes.as_deref().unwrap_or(&[]);
         for at in (0..bytes.len()).step_by(UNIT_BYTES) {
             let Some((activation, seed)) = frame::claim(&bytes[at..]) else { continue };
@@ -337,13 +361,13 @@ pub(crate) async fn find_lost_activation(
             let offset = ZoneOffset::from_bytes(chunk.start + at as u64);
             match frame::open(&bytes[at..], &Seal { device, seed, activation, offset }) {
                 // Of one that goes on in the next chunk the seed has proved enough.
-                Ok(_) | Err(FrameError::Short { .. }) => newest = Some(activation),
+                Ok(_) | Err(FrameError::Short { .. }) => (newest, is_certain) = (Some(activation), is_whole),
                 Err(_) => {}
             }
         }
         chunks.recycle(chunk);
     }
-    Search { newest, is_whole }
+    Search { newest, is_certain, is_whole }
 }
 
 /// Where the bytes of a zone that can be read end, from the zone's start: a growing file may end within it.
