@@ -70,6 +70,16 @@ impl Pins {
     }
 }
 
+impl Pin {
+    /// Another one of the same moment.
+    pub fn again(&self) -> Pin {
+        let mut held = self.pins.0.lock();
+        let pins = held.count_by_stamp.get_mut(&self.stamp).expect("a pin is counted until it is dropped");
+        *pins.get_mut(&self.whose).expect("with its object") += 1;
+        Pin { pins: self.pins.clone(), stamp: self.stamp, whose: self.whose }
+    }
+}
+
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut held = self.pins.0.lock();

@@ -307,6 +307,7 @@ impl Parts {
             epochs: Epochs::starting_at(epoch),
             names: Names::new(epoch),
             pins: Pins::default(),
+            unknown_pins: Mutex::default(),
             stats: LogStoreStats::default(),
             undecidable,
             first_epoch: epoch,

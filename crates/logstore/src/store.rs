@@ -12,7 +12,7 @@ use crate::gateway::{Keys, Member};
 use crate::index::Located;
 use crate::machine::SequenceSource;
 use crate::names::Names;
-use crate::pins::Pins;
+use crate::pins::{Pin, Pins};
 use crate::read::info_of;
 use crate::recovery::undecidable::{Undecidable, until};
 use crate::remembered::Remembered;
@@ -61,6 +61,8 @@ pub(crate) struct Inner {
     pub epochs: Epochs,
     pub names: Names,
     pub pins: Pins,
+    /// Pins beside records of these epochs of which it is not known whether they stand.
+    pub unknown_pins: Mutex<Vec<(Epoch, Pin)>>,
     pub stats: LogStoreStats,
     /// What missing devices make undecidable (zstore.md, decision 21); empty in normal life.
     pub undecidable: Undecidable,

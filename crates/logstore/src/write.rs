@@ -37,7 +37,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use topology::ReplicaTable;
 use types::{Epoch, Generation, Order, Position};
 
 /// How long a client waits until it is certain whether a failed append has landed. The key's turn waits as long as it takes.
@@ -151,7 +150,7 @@ impl WriteOp {
     }
 
     /// The write's turn has come.
-    pub fn dispatched(self: &Arc<Self>, write: WriteId, newest: Option<Located>, table: &ReplicaTable) {
+    pub fn dispatched(self: &Arc<Self>, write: WriteId, newest: Option<Located>) {
         if self.decides {
             return self.decide(write, newest);
         }
@@ -164,7 +163,7 @@ impl WriteOp {
             self.give_up(Ok(committed));
             return;
         }
-        self.append_as(write, table);
+        self.append_as(write);
     }
 
     /// Lets the request decide, unless it has gone away.
@@ -203,9 +202,7 @@ impl WriteOp {
             Stage::Done(_) => return,
             _ => panic!("a write is appended once, after its turn came"),
         };
-        // As of now: an older table than its shard's would give an order that is too low.
-        let table = self.inner.shard(&self.draft.hash).lock().table.clone();
-        self.append_as(write, &table);
+        self.append_as(write);
     }
 
     /// Ends it without a record, if it is queued or deciding; harmless if it is not.
@@ -231,8 +228,11 @@ impl WriteOp {
         }
     }
 
-    fn append_as(self: &Arc<Self>, write: WriteId, table: &ReplicaTable) {
+    fn append_as(self: &Arc<Self>, write: WriteId) {
+        // The table as of now: an older one than its shard's would give an order that is too low. And as of then: a checkpoint forgets the tables that were
+        // over when its epoch ended.
         let epoch = self.inner.epochs.enter();
+        let table = self.inner.shard(&self.draft.hash).lock().table.clone();
         let devices =
             ReplicaDevices::new(table.set_of(&self.draft.hash).devices()).expect("a replica set has one to three devices");
         let (generation, primary_first) = (table.generation(), !self.inner.is_alone() && devices.len() > 1);
@@ -346,11 +346,15 @@ impl WriteOp {
             }
             Gathered::Full { partly } => {
                 self.inner.some_write_failed.fetch_or(partly, Ordering::AcqRel);
-                self.draft.kept.iter().filter(|_| !partly).for_each(|kept| kept.record_refused());
+                match partly {
+                    true => self.draft.kept.iter().for_each(|kept| kept.record_is_unknown(appending.epoch)),
+                    false => self.draft.kept.iter().for_each(|kept| kept.record_refused()),
+                }
                 self.give_up_when_settled(&appending, Err(EngineError::Full));
             }
             Gathered::Unknown(reason) => {
                 env::mark("gateway: a write of unknown outcome");
+                self.draft.kept.iter().for_each(|kept| kept.record_is_unknown(appending.epoch));
                 self.inner.some_write_failed.store(true, Ordering::Release);
                 self.inner.targets.note_failure();
                 self.give_up_when_settled(&appending, Err(EngineError::Unavailable { reason }));

@@ -168,6 +168,13 @@ impl Inner {
             false => Ok(()),
         }
     }
+
+    /// Whether a device takes so many bytes of what it did not have, as it would of new data. The reserve is for what makes room: full of copies that others lost, it
+    /// would leave none for the checkpoint without which nothing is freed again.
+    pub(super) fn has_spare_room(&self, device: DeviceId, bytes: u64) -> bool {
+        let is_spare = self.targets.device(device).is_none_or(|device| device.usage().free_data_zones > 0);
+        is_spare && self.check_room(device, bytes).is_ok()
+    }
 }
 
 /// Places that a tree gave up and took, with the bytes of their frames. Unless the new tree comes into force, what was made for

@@ -239,7 +239,7 @@ impl Inner {
         let table = self.targets.table();
         let has: SmallVec<[DeviceId; MAX_REPLICAS]> = self.targets.kept(places).iter().map(|place| place.device).collect();
         let is_writable = |device: DeviceId| self.targets.takes_copies(device);
-        let has_room = |device: DeviceId| is_writable(device) && self.check_room(device, bytes).is_ok();
+        let has_room = |device: DeviceId| is_writable(device) && self.has_spare_room(device, bytes);
         match table.another(hash, &has, has_room) {
             None if table.another(hash, &has, is_writable).is_some() => Err(EngineError::Full),
             device => Ok(device),

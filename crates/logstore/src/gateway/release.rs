@@ -81,7 +81,7 @@ impl Inner {
 
     /// Whether these readers are done.
     pub(crate) fn are_done(&self, readers: &Readers) -> bool {
-        self.pins.released(readers.whose.as_ref(), readers.here) && readers.elsewhere.iter().all(Question::is_answered)
+        self.are_pins_gone(readers.whose.as_ref(), readers.here) && readers.elsewhere.iter().all(Question::is_answered)
     }
 
     /// Whether nobody will say any more that these readers are done: another view came, whose members have to be asked.
@@ -106,8 +106,15 @@ impl Inner {
         }
     }
 
+    /// Those of records whose outcome is not known are gone when a checkpoint has covered these.
+    fn are_pins_gone(&self, whose: Option<&BTreeSet<KeyHash>>, before: Stamp) -> bool {
+        let covered = self.remembered.covered();
+        self.unknown_pins.lock().retain(|(epoch, _)| *epoch > covered);
+        self.pins.released(whose, before)
+    }
+
     fn are_gone(&self, wanted: &Wanted) -> bool {
-        self.pins.released(wanted.whose.as_ref(), wanted.before)
+        self.are_pins_gone(wanted.whose.as_ref(), wanted.before)
     }
 
     /// Answers what can be answered; whether something is left.

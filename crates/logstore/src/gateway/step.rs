@@ -8,7 +8,6 @@ use crate::store::Inner;
 use format::entry::Entry;
 use format::name_entry::NameEntry;
 use std::sync::Arc;
-use topology::ReplicaTable;
 use types::{KeyHash, ViewNumber};
 
 impl Inner {
@@ -30,14 +29,13 @@ impl Inner {
         act: impl FnOnce(&mut Keys, &mut Outputs<Op>) -> T,
     ) -> T {
         let mut out = Outputs::new();
-        let (result, table, view) = {
+        let (result, view) = {
             let mut keys = shard.lock();
             let result = act(&mut keys, &mut out);
             self.note(&mut keys, heard, &out);
-            let dispatches = out.iter().any(|output| matches!(output, Output::Dispatch { .. }));
-            (result, dispatches.then(|| keys.table.clone()), keys.view())
+            (result, keys.view())
         };
-        self.perform(out, table, view);
+        self.perform(out, view);
         result
     }
 
@@ -99,11 +97,11 @@ impl Inner {
     }
 
     /// Does what the machine asked for, without its lock.
-    pub(crate) fn perform(self: &Arc<Self>, out: Outputs<Op>, table: Option<Arc<ReplicaTable>>, view: ViewNumber) {
+    pub(crate) fn perform(self: &Arc<Self>, out: Outputs<Op>, view: ViewNumber) {
         for output in out {
             match output {
                 Output::Dispatch { op: Op::Write(op), write, newest } => {
-                    op.dispatched(write, newest, table.as_ref().expect("a step that dispatches takes the table along"));
+                    op.dispatched(write, newest);
                 }
                 Output::Acknowledge { op: Op::Write(op), entry, replaced } => {
                     self.account(&entry, replaced.as_ref());

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use types::limits::CHUNK_BYTES;
-use types::{BucketId, KeyHash, UploadId};
+use types::{BucketId, Epoch, KeyHash, UploadId};
 
 /// Chunks of one object on their way at a time. Four of 1 MiB keep a device busy; more only cost memory.
 const MAX_CHUNKS_IN_FLIGHT: usize = 4;
@@ -64,8 +64,8 @@ pub(crate) struct StagedContent {
 /// Keeps chunks until the record over them is published or given up: the write of that record holds it, whoever else goes away. If no record can
 /// name them then, those that were appended for it count as live no longer.
 pub(crate) struct Kept {
-    _pin: Option<Pin>,
-    _staging: Staging,
+    pin: Option<Pin>,
+    staging: Staging,
     unnamed: Unnamed,
     /// Records over them that stand, or may: those that were sent to the targets, and not refused there.
     records: AtomicU32,
@@ -75,6 +75,13 @@ impl Kept {
     /// A record over them is sent.
     pub fn record_sent(&self) {
         self.records.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether a record of this epoch over them stands is not known: until a checkpoint has covered it, a recovery may find it, and they are to be there then.
+    pub fn record_is_unknown(&self, epoch: Epoch) {
+        if let Some(pin) = &self.pin {
+            self.staging.inner.unknown_pins.lock().push((epoch, pin.again()));
+        }
     }
 
     /// No target has taken it.
@@ -212,7 +219,7 @@ impl LogStaged {
         let length = self.length;
         let tree::Built { payload, height: tree_height } = tree::build(&mut self, refs).await?;
         let LogStaged { pin, staging, unnamed, .. } = self;
-        let kept = Arc::new(Kept { _pin: pin, _staging: staging, unnamed, records: AtomicU32::new(0) });
+        let kept = Arc::new(Kept { pin, staging, unnamed, records: AtomicU32::new(0) });
         Ok(StagedContent { payload, tree_height, length, kept })
     }
 

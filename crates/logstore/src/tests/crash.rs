@@ -49,14 +49,14 @@ async fn a_request_that_leaves_as_its_turn_comes_holds_nobody_up() {
     let op = crate::write::WriteOp::new(&store.inner, draft, true);
     let hash = key_hash("key");
     let mut out = crate::machine::Outputs::new();
-    let (table, view) = {
+    let view = {
         let mut keys = store.inner.shard(&hash).lock();
         keys.request(hash, crate::gateway::Op::Write(op.clone()), true, &mut out).unwrap();
-        (keys.table.clone(), keys.view())
+        keys.view()
     };
     // The turn is granted; before its thread says so, the request goes away.
     op.withdraw(engine::EngineError::Unavailable { reason: "gone".to_owned() });
-    store.inner.perform(out, Some(table), view);
+    store.inner.perform(out, view);
     put(&store, "key", b"next").await;
     assert_eq!(get(&store, "key").await.as_deref(), Some(&b"next"[..]));
 }

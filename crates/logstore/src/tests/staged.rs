@@ -77,6 +77,46 @@ fn a_client_that_goes_away_does_not_leave_an_object_without_its_chunks() {
     });
 }
 
+/// A Complete whose outcome is not known may be found by a start: what it names is kept until a checkpoint says that it will not be.
+#[test]
+fn a_complete_of_unknown_outcome_keeps_what_it_names() {
+    simulate(async {
+        let (mut rig, store) = greedy(2).await;
+        let id = store.create_upload(&key("joined"), Default::default()).await.unwrap();
+        let upload = UploadRef { key: key("joined"), upload: id };
+        let mut staged = store.stage(&upload.key, Some((id, 1)));
+        store.stage_chunk(&mut staged, Bytes::from(vec![7; CHUNK])).await.unwrap();
+        let part = store.put_part(&upload, 1, Attributes::default(), PartContent::Staged(staged)).await.unwrap();
+        close_zones(&store).await;
+        // A write of the key is on its way, and the Complete behind it has looked its parts up.
+        let held = store.inner.targets.table().set_of(&LogStore::object_hash(&upload.key)).devices().to_vec();
+        let disk = |device: DeviceId| rig.disks[device.0 as usize - 1].clone();
+        store.put(&key("opens zones"), Attributes::default(), smallvec![], Condition::None).await.unwrap();
+        disk(held[0]).add_rule(FaultRule::next(Operation::Write, Fault::Hold));
+        let small = smallvec![Bytes::from_static(b"small")];
+        let mut first = store.put(&upload.key, Attributes::default(), small, Condition::None);
+        tokio::time::timeout(MOMENT, &mut first).await.unwrap_err();
+        let parts = vec![CompletePart { number: 1, order: part.order }];
+        let mut second = store.complete(&upload, parts, Attributes::default(), Condition::None);
+        tokio::time::timeout(MOMENT, &mut second).await.unwrap_err();
+        // Collection has moved the chunk, and waits for the epoch of the first write; the Complete comes after that epoch.
+        let inner = store.inner.clone();
+        let collecting = tokio::spawn(async move { inner.collect().await });
+        rig.env.sleep(10 * MOMENT).await;
+        assert!(!collecting.is_finished());
+        disk(held[1]).add_rule(FaultRule::next(Operation::Write, Fault::Fail));
+        disk(held[0]).release();
+        first.await.unwrap();
+        let failed = second.await;
+        assert!(matches!(failed, Err(EngineError::Unavailable { .. })), "{failed:?}");
+        collecting.await.unwrap().unwrap();
+        drop(store);
+        rig.crash();
+        let store = rig.open().await;
+        assert!(read(&store, "joined").await == vec![7; CHUNK], "the Complete was found, and stands");
+    });
+}
+
 /// A checkpoint that failed on its way is finished by the next one, which is to have also what came since: collection resets
 /// what it moved away on the strength of it.
 #[test]

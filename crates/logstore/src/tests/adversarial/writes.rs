@@ -181,7 +181,7 @@ fn a_turn_that_comes_after_its_gateway_has_left_is_none() {
         let op = WriteOp::new(&store.inner, LogStore::object_draft(&key("key"), &attributes(b"late")), true);
         op.finish(Err(EngineError::Unavailable { reason: "it has left".to_owned() }));
         let write = WriteId { gateway: store.inner.me, sequence: Sequence(1) };
-        op.dispatched(write, None, &store.inner.targets.table());
+        op.dispatched(write, None);
         let turn = op.turn().await;
         assert!(matches!(turn, Err(EngineError::Unavailable { .. })), "{turn:?}");
     });
