@@ -133,7 +133,7 @@ impl Inner {
             match self.empty(&victim).await {
                 Ok(Emptied::Unread) => emptied.push(victim),
                 Ok(Emptied::ReadBy(whose)) => read_by_some.push((victim, whose)),
-                Ok(Emptied::Stays) => self.targets.note_setback(victim.device.id(), victim.zone),
+                Ok(Emptied::Stays) => self.note_setback(&victim),
                 Err(error) => self.set_back(&victim, &error),
             }
         }
@@ -212,9 +212,14 @@ impl Inner {
     }
 
     /// One zone that can't be emptied, or a device that does not answer, must not keep the others from it: the next cycle tries others first.
+    /// For a while the next cycles try others first.
+    fn note_setback(&self, victim: &Victim) {
+        self.targets.note_setback(victim.device.id(), victim.zone, self.env.now());
+    }
+
     fn set_back(&self, victim: &Victim, error: &EngineError) {
         tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
-        self.targets.note_setback(victim.device.id(), victim.zone);
+        self.note_setback(victim);
     }
 
     /// Resets the zones in which nothing is live any more.
@@ -222,7 +227,7 @@ impl Inner {
         for victim in victims {
             let reset = match self.look(&victim, false).await {
                 Ok(look) if look.live > 0 || look.stays => {
-                    self.targets.note_setback(victim.device.id(), victim.zone);
+                    self.note_setback(&victim);
                     continue;
                 }
                 Ok(_) => self.reset(&victim, collected).await,

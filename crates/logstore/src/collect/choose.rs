@@ -49,7 +49,8 @@ impl Inner {
             // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
             let worth = usage.capacity_bytes / u64::from(usage.zones.max(1)) * MAX_LIVE_PERCENT / 100;
             let copies_more = !self.unreleased.is_full(device.id(), usage.zones);
-            let setbacks = |zone: &ZoneInfo| self.targets.setbacks(device.id(), zone.zone);
+            let now = self.env.now();
+            let is_set_back = |zone: &ZoneInfo| self.targets.is_set_back(device.id(), zone.zone, now);
             let mut zones: Vec<(u64, ZoneInfo)> = device
                 .zones()
                 .into_iter()
@@ -59,7 +60,7 @@ impl Inner {
                 .filter(|(live, zone)| *live < worth && !self.unreleased.holds(device.id(), zone.zone))
                 .filter(|(live, _)| *live == 0 || copies_more)
                 .collect();
-            zones.sort_by_key(|(live, zone)| (setbacks(zone), *live, zone.activation));
+            zones.sort_by_key(|(live, zone)| (is_set_back(zone), *live, zone.activation));
             choose(&mut zones);
             let victim = |zone: ZoneInfo| Victim {
                 device: device.clone(),

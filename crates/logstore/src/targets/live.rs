@@ -5,11 +5,13 @@
 use super::{Targets, frames_of};
 use crate::index::Located;
 use crate::live_hints;
+use env::Instant;
 use format::chunk_ref::ChunkRef;
 use format::manifest::DeviceLive;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 use target::LogTarget;
 use types::{DeviceId, Place, ZoneIndex};
 
@@ -28,7 +30,14 @@ pub(super) struct LiveBytes {
     chunks: AtomicI64,
     /// How often collection tried to empty the zone and could not.
     setbacks: AtomicU32,
+    /// Until when others come first for that: the environment's clock, in nanoseconds.
+    set_back_until: AtomicU64,
 }
+
+/// How long a zone that could not be emptied comes behind others; it doubles.
+const FIRST_SETBACK: Duration = Duration::from_secs(2);
+/// How often it doubles.
+const MOST_SETBACK_DOUBLINGS: u32 = 5;
 
 impl LiveBytes {
     fn all(&self) -> u64 {
@@ -179,19 +188,28 @@ impl Targets {
             live.records.store(0, Ordering::Relaxed);
             live.chunks.store(0, Ordering::Relaxed);
             live.setbacks.store(0, Ordering::Relaxed);
+            live.set_back_until.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Collection could not empty the zone.
-    pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex) {
+    /// Collection could not empty the zone. For a while: zones with copies of what hardly ever dies are always at hand, and it would move those round and round.
+    pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex, now: Instant) {
         if let Some(live) = self.zone(device, zone) {
-            live.setbacks.fetch_add(1, Ordering::Relaxed);
+            let before = live.setbacks.fetch_add(1, Ordering::Relaxed);
+            let until = now + FIRST_SETBACK * (1 << before.min(MOST_SETBACK_DOUBLINGS));
+            live.set_back_until.store(until.as_nanos(), Ordering::Relaxed);
         }
     }
 
     /// How often collection could not empty the zone.
+    #[cfg(test)]
     pub fn setbacks(&self, device: DeviceId, zone: ZoneIndex) -> u32 {
         self.zone(device, zone).map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
+    }
+
+    /// Whether collection could not empty the zone a moment ago.
+    pub fn is_set_back(&self, device: DeviceId, zone: ZoneIndex, now: Instant) -> bool {
+        self.zone(device, zone).is_some_and(|live| now.as_nanos() < live.set_back_until.load(Ordering::Relaxed))
     }
 
     /// Live bytes of a zone's chunks, by what is known.

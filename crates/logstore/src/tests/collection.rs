@@ -1,7 +1,8 @@
-use super::support::{Rig, attributes, key};
+use super::support::{Rig, attributes, key, simulate};
 use bytes::Bytes;
 use engine::{Condition, Content, ObjectEngine};
 use smallvec::smallvec;
+use std::time::Duration;
 
 #[tokio::test]
 async fn overwriting_for_ever_fits_a_small_device() {
@@ -43,4 +44,41 @@ async fn overwriting_for_ever_fits_a_small_device() {
         }
     }
     assert!(store.stats().collected_zones.get() > 10);
+}
+
+/// Zones of which a part is always lost to what does not fit are always at hand: a zone that could not be emptied once came behind them for ever, and what the others
+/// held was moved round and round.
+#[test]
+fn a_zone_that_was_set_back_has_its_turn_again() {
+    const ZONE_BYTES: u64 = 128 * 1024;
+    simulate(async {
+        let mut rig = Rig::new(10, 1, 40, ZONE_BYTES).await;
+        rig.config.collect_below_free_percent = 100;
+        let store = rig.open().await;
+        store.inner.background.stop().await;
+        let device = store.inner.targets.devices().next().unwrap().clone();
+        let put = async |name: &str| {
+            let content = Bytes::from(vec![7; ZONE_BYTES as usize * 7 / 10]);
+            store.put(&key(name), attributes(&content), smallvec![content], Condition::None).await.unwrap();
+        };
+        for round in 0..2 {
+            put("overwritten").await;
+            for name in 0..8 * round {
+                put(&format!("key-{name}")).await;
+            }
+        }
+        store.inner.checkpoint().await.unwrap();
+        let finished = device.zones().into_iter().filter(|zone| zone.state == Some(device::ZoneState::Finished));
+        let dead = finished.min_by_key(|zone| zone.activation).unwrap();
+        assert_eq!(store.inner.targets.live_bytes(device.id(), dead.zone), 0);
+        store.inner.targets.note_setback(device.id(), dead.zone, rig.env.now());
+        let is_there = || device.zones()[dead.zone.0 as usize].activation == dead.activation;
+        store.inner.collect().await.unwrap();
+        assert!(is_there(), "others come first");
+        for _ in 0..10 {
+            rig.env.sleep(Duration::from_secs(1)).await;
+            store.inner.collect().await.unwrap();
+        }
+        assert!(!is_there() || device.zones()[dead.zone.0 as usize].state != Some(device::ZoneState::Finished));
+    });
 }
