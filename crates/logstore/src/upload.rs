@@ -24,7 +24,7 @@ use format::attributes::Attributes;
 use format::chunk_ref::ChunkRef;
 use format::entry::EntryState;
 use format::name_entry::NameEntry;
-use format::record::{EntryName, RecordKind, Space, split_compound};
+use format::record::{EntryName, Record, RecordKind, Space, split_compound};
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
@@ -372,11 +372,16 @@ impl Inner {
             let object = LogStore::object_hash(&key);
             // Only a descriptor can name an upload; most open uploads have no object yet. What a missing device makes undecidable
             // waits for that device.
-            if self.live_large(&object).is_none() || self.check_decidable(&name.hash()).is_err() {
-                continue;
-            }
+            let Some(known) = self.live_large(&object).filter(|_| self.check_decidable(&name.hash()).is_ok()) else { continue };
             let upload = UploadRef { key, upload: id };
-            if let Ok(committed) = self.outcome_of_object(&upload).await {
+            // Who founds a cell has no lease yet, and is not to wait for one: nobody else writes.
+            let outcome = match self.is_alone() {
+                true => self.outcome_of_object(&upload).await.ok(),
+                false => {
+                    self.read_copies(&known).await.ok().flatten().and_then(|frame| outcome_in(&frame.record, &known, &upload))
+                }
+            };
+            if let Some(committed) = outcome {
                 self.upload_is_ending(name, outcome_of(&committed));
                 self.background.drop_parts(upload);
             }
@@ -391,11 +396,7 @@ impl Inner {
     async fn outcome_of_object(self: &Arc<Self>, upload: &UploadRef) -> Result<Committed, EngineError> {
         let name = EntryName::object(upload.key.bucket(), upload.key.key().clone());
         let (located, frame) = self.read_newest(&name, &name.hash()).await.map_err(no_such_upload)?;
-        let attributes = info_of(&frame.record, located.order)?.attributes;
-        if attributes.upload != Some(upload.upload) {
-            return Err(EngineError::NoSuchUpload);
-        }
-        Ok(Committed { etag: attributes.etag, order: located.order, modified_ms: attributes.modified_ms })
+        outcome_in(&frame.record, &located, upload).ok_or(EngineError::NoSuchUpload)
     }
 
     /// The chunks of a part, if it is still the one that the caller looked at. A part that can't be looked up or read at the moment
@@ -460,6 +461,14 @@ impl UploadTurn {
 
 fn corrupt(error: &impl std::fmt::Display) -> EngineError {
     EngineError::Corrupt { detail: error.to_string() }
+}
+
+/// The outcome of an upload's Complete, if this record is the object that it made.
+fn outcome_in(record: &Record, located: &Located, upload: &UploadRef) -> Option<Committed> {
+    let name = EntryName::object(upload.key.bucket(), upload.key.key().clone());
+    let attributes = info_of(record, located.order).ok().filter(|_| record.name == name)?.attributes;
+    let committed = || Committed { etag: attributes.etag, order: located.order, modified_ms: attributes.modified_ms };
+    (attributes.upload == Some(upload.upload)).then(committed)
 }
 
 /// What the tombstone of a completed upload remembers.

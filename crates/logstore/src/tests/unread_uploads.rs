@@ -116,3 +116,22 @@ fn an_upload_that_cant_be_tidied_up_holds_up_no_checkpoint() {
         );
     });
 }
+
+/// Who founds a cell has no lease yet. Caught: one that waited for one, 5 s for each open upload of a key with a large object, before it served anybody.
+#[test]
+fn a_founder_does_not_wait_for_a_lease() {
+    simulate(async {
+        let rig = CellRig::new(5, 1).await;
+        let store = rig.gateways().remove(0);
+        let done = upload_at(&store).await;
+        let part = put_part(&store, &done).await.unwrap();
+        complete(&store, &done, &part).await.unwrap();
+        let open = upload_at(&store).await;
+        drop(store);
+        let began = rig.env.now();
+        let founder = rig.restart_all().await;
+        assert!(rig.env.now() - began < Duration::from_secs(1), "{:?}", rig.env.now() - began);
+        let part = put_part(&founder, &open).await.unwrap();
+        complete(&founder, &open, &part).await.unwrap();
+    });
+}
