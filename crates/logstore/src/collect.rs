@@ -211,12 +211,12 @@ impl Inner {
         (dead, others)
     }
 
-    /// One zone that can't be emptied, or a device that does not answer, must not keep the others from it: the next cycle tries others first.
     /// For a while the next cycles try others first.
     fn note_setback(&self, victim: &Victim) {
         self.targets.note_setback(victim.device.id(), victim.zone, self.env.now());
     }
 
+    /// One zone that can't be emptied, or a device that does not answer, must not keep the others from it.
     fn set_back(&self, victim: &Victim, error: &EngineError) {
         tracing::warn!(device = victim.device.id().0, zone = victim.zone.0, %error, "a zone can't be emptied now");
         self.note_setback(victim);

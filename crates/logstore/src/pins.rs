@@ -71,12 +71,11 @@ impl Pins {
 }
 
 impl Pin {
-    /// Another one of the same moment.
-    pub fn again(&self) -> Pin {
+    /// Another one of the same moment, of chunks of this object alone.
+    pub fn again_of(&self, owner: KeyHash) -> Pin {
         let mut held = self.pins.0.lock();
-        let pins = held.count_by_stamp.get_mut(&self.stamp).expect("a pin is counted until it is dropped");
-        *pins.get_mut(&self.whose).expect("with its object") += 1;
-        Pin { pins: self.pins.clone(), stamp: self.stamp, whose: self.whose }
+        *held.count_by_stamp.entry(self.stamp).or_default().entry(Some(owner)).or_default() += 1;
+        Pin { pins: self.pins.clone(), stamp: self.stamp, whose: Some(owner) }
     }
 }
 

@@ -61,8 +61,8 @@ pub(crate) struct Inner {
     pub epochs: Epochs,
     pub names: Names,
     pub pins: Pins,
-    /// Pins beside records of these epochs of which it is not known whether they stand.
-    pub unknown_pins: Mutex<Vec<(Epoch, Pin)>>,
+    /// Pins beside records of these objects of which it is not known whether they stand, with their last epoch.
+    pub unknown_pins: Mutex<BTreeMap<KeyHash, (Epoch, Pin)>>,
     pub stats: LogStoreStats,
     /// What missing devices make undecidable (zstore.md, decision 21); empty in normal life.
     pub undecidable: Undecidable,

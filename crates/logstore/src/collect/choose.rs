@@ -41,9 +41,12 @@ impl Inner {
     fn candidates(&self, choose: impl Fn(&mut Vec<(u64, ZoneInfo)>)) -> Vec<Victim> {
         let mut victims = Vec::new();
         for device in self.targets.in_use() {
-            if !device.is_writable() || !self.wants_zones(&**device) {
+            if !device.is_writable() {
                 continue;
             }
+            // A zone whose headers were lost goes however much space there is: each start reads it whole, or finds that it can't, and two of those whose content is not
+            // known either keep a cell from being founded.
+            let is_wanted = |zone: &ZoneInfo| zone.stream.is_none() || self.wants_zones(&**device);
             let usage = device.usage();
             let covered = self.targets.covered(device.id());
             // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
@@ -54,7 +57,7 @@ impl Inner {
             let mut zones: Vec<(u64, ZoneInfo)> = device
                 .zones()
                 .into_iter()
-                .filter(|zone| zone.state == Some(ZoneState::Finished))
+                .filter(|zone| zone.state == Some(ZoneState::Finished) && is_wanted(zone))
                 .filter(|zone| zone.stream == Some(ZoneStream::Meta) || zone.activation < covered.of(zone.stream).activation)
                 .map(|zone| (self.targets.live_bytes(device.id(), zone.zone), zone))
                 .filter(|(live, zone)| *live < worth && !self.unreleased.holds(device.id(), zone.zone))

@@ -109,7 +109,7 @@ impl Inner {
     /// Those of records whose outcome is not known are gone when a checkpoint has covered these.
     fn are_pins_gone(&self, whose: Option<&BTreeSet<KeyHash>>, before: Stamp) -> bool {
         let covered = self.remembered.covered();
-        self.unknown_pins.lock().retain(|(epoch, _)| *epoch > covered);
+        self.unknown_pins.lock().retain(|_, (epoch, _)| *epoch > covered);
         self.pins.released(whose, before)
     }
 

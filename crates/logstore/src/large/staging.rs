@@ -64,6 +64,8 @@ pub(crate) struct StagedContent {
 /// Keeps chunks until the record over them is published or given up: the write of that record holds it, whoever else goes away. If no record can
 /// name them then, those that were appended for it count as live no longer.
 pub(crate) struct Kept {
+    /// Of the chunks.
+    owner: KeyHash,
     pin: Option<Pin>,
     staging: Staging,
     unnamed: Unnamed,
@@ -80,7 +82,10 @@ impl Kept {
     /// Whether a record of this epoch over them stands is not known: until a checkpoint has covered it, a recovery may find it, and they are to be there then.
     pub fn record_is_unknown(&self, epoch: Epoch) {
         if let Some(pin) = &self.pin {
-            self.staging.inner.unknown_pins.lock().push((epoch, pin.again()));
+            let mut unknown = self.staging.inner.unknown_pins.lock();
+            // The older pin holds whatever a later one would.
+            let (until, _) = unknown.entry(self.owner).or_insert_with(|| (epoch, pin.again_of(self.owner)));
+            *until = epoch.max(*until);
         }
     }
 
@@ -218,8 +223,8 @@ impl LogStaged {
         self.check_not_gone(&refs)?;
         let length = self.length;
         let tree::Built { payload, height: tree_height } = tree::build(&mut self, refs).await?;
-        let LogStaged { pin, staging, unnamed, .. } = self;
-        let kept = Arc::new(Kept { pin, staging, unnamed, records: AtomicU32::new(0) });
+        let LogStaged { owner, pin, staging, unnamed, .. } = self;
+        let kept = Arc::new(Kept { owner, pin, staging, unnamed, records: AtomicU32::new(0) });
         Ok(StagedContent { payload, tree_height, length, kept })
     }
 

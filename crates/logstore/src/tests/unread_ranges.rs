@@ -11,7 +11,7 @@ use engine::{Condition, Content, EngineError, ObjectEngine};
 use smallvec::smallvec;
 use std::time::Duration;
 use types::limits::BLOCK_BYTES;
-use types::{DeviceId, Place};
+use types::{DeviceId, Place, ZoneOffset};
 
 const A_WHILE: Duration = Duration::from_secs(1);
 const ZONE_BYTES: u64 = 1024 * 1024;
@@ -185,5 +185,31 @@ fn a_cell_is_founded_over_a_block_that_cant_be_read() {
             let founder = rig.restart_all().await;
             assert_eq!(get(&founder, "key").await.as_deref(), Some(&b"new"[..]), "replica {replica}");
         }
+    });
+}
+
+/// Caught: such a zone was looked at by every later start, of which none succeeds where two devices have one, because there was space enough and nothing collected it.
+#[test]
+fn a_zone_of_which_nothing_can_be_read_is_given_up_when_it_is_covered() {
+    simulate(async {
+        let (mut rig, places) = dead_server(7, 2).await;
+        let lost = Place { offset: ZoneOffset(0), ..places[2][0] };
+        let start = on_disk(lost, ZONE_BYTES);
+        let never = FaultRule::always_in(start..start + 4 * BLOCK_BYTES as u64, Operation::Read, Fault::Fail);
+        rig.disks[lost.device.0 as usize - 1].add_rule(never);
+        let store = rig.open().await;
+        all_are_there(&store).await;
+        let zone = |store: &LogStore| store.inner.targets.device(lost.device).unwrap().zones()[lost.zone.0 as usize];
+        assert_eq!(zone(&store).stream, None);
+        for _ in 0..3 {
+            put(store.clone(), NAMES[0], "new").await.unwrap();
+            store.inner.checkpoint().await.unwrap();
+            store.inner.collect().await.unwrap();
+        }
+        assert_ne!(zone(&store).state, Some(device::ZoneState::Finished));
+        all_are_there(&store).await;
+        drop(store);
+        rig.restart();
+        all_are_there(&rig.open().await).await;
     });
 }
