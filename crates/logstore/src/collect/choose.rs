@@ -46,7 +46,8 @@ impl Inner {
             }
             // A zone whose headers were lost goes however much space there is: each start reads it whole, or finds that it can't, and two of those whose content is not
             // known either keep a cell from being founded.
-            let is_wanted = |zone: &ZoneInfo| zone.stream.is_none() || self.wants_zones(&**device);
+            let wants_zones = self.wants_zones(&**device);
+            let is_wanted = |zone: &ZoneInfo| zone.stream.is_none() || wants_zones;
             let usage = device.usage();
             let covered = self.targets.covered(device.id());
             // Against what the zone could hold, not what was written: a start seals zones that are nearly empty.
