@@ -11,4 +11,5 @@ mod heartbeats;
 mod leases;
 mod log_space;
 mod membership;
+mod rot;
 mod snapshots;

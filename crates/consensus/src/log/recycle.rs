@@ -33,18 +33,38 @@ impl SharedLog {
     /// Looks after the log until it fails. One that can't be tidied up any more takes no more records: its groups end, and other nodes lead
     /// them, instead of waiting for a leader that refuses everything.
     pub(crate) async fn keep_house(self) {
+        let mut marked = None;
         loop {
             tokio::select! {
                 biased;
                 () = self.inner.untidy.notified() => {}
                 () = self.inner.env.sleep(HOUSEKEEPING_INTERVAL) => {}
             }
-            if let Err(error) = self.tidy_up().await {
-                tracing::error!(%error, "the consensus log takes no more records; restart to recover");
-                self.inner.wal.end(error.to_string());
-                return;
+            let kept = async {
+                self.tidy_up().await?;
+                self.follow_up(marked).await
+            };
+            match kept.await {
+                Ok(mark) => marked = mark,
+                Err(error) => {
+                    tracing::error!(%error, "the consensus log takes no more records; restart to recover");
+                    self.inner.wal.end(error.to_string());
+                    return;
+                }
             }
         }
+    }
+
+    /// Has a mark behind the log's last frame, unless that one is `marked`, a mark alone: a last frame that rots passes for the torn tail of
+    /// an unfinished write, and a member would forget a vote or entries that it acknowledged. With another one behind it the log is refused.
+    async fn follow_up(&self, marked: Option<Lsn>) -> Result<Option<Lsn>, TidyError> {
+        let last = self.inner.wal.durable_lsn();
+        if marked == Some(last) {
+            return Ok(marked);
+        }
+        let mark = self.append(GroupId::default(), Change::Mark).await?.await?;
+        // With others before it, it may stand in their frame.
+        Ok((mark == last.next()).then_some(mark))
     }
 
     /// Gives up what nobody needs, and as many of the oldest segments as the log has too many.

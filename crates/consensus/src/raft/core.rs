@@ -86,6 +86,8 @@ fn config(snapshot_after: u64, is_electable: bool) -> Config {
         backoff: "50ms 100ms 200ms ...500ms".to_owned(),
         // A restarted leader asks for votes like everybody else.
         enable_leader_restore: Some(false),
+        // A member whose last frame rotted before a mark stood behind it is given again what it forgot.
+        allow_log_reversion: Some(true),
         ..Config::default()
     };
     config.validate().expect("the limits fit together")
