@@ -58,6 +58,8 @@ struct Victim {
     activation: Activation,
     /// Bytes that were written in it.
     written_bytes: u64,
+    /// Its headers were lost: what stands in it only those tell who name it.
+    is_unknown: bool,
 }
 
 impl Victim {
@@ -140,7 +142,12 @@ impl Inner {
         if emptied.is_empty() && read_by_some.is_empty() {
             return Ok(collected);
         }
-        self.checkpoint().await?;
+        if let Err(error) = self.checkpoint().await {
+            // What was live in those was found by a look at everything: not again at once.
+            let all = emptied.iter().chain(read_by_some.iter().map(|(victim, _)| victim));
+            all.filter(|victim| victim.is_unknown).for_each(|victim| self.note_setback(victim));
+            return Err(error);
+        }
         // Other gateways look places up too: none resets before all have applied the moves.
         if !self.retire_places().await || self.check_leads().is_err() {
             return Ok(collected);
@@ -225,12 +232,12 @@ impl Inner {
     /// Resets the zones in which nothing is live any more.
     async fn reset_dead(self: &Arc<Self>, victims: Vec<Victim>, collected: &mut Collected) {
         for victim in victims {
-            let reset = match self.look(&victim, false).await {
-                Ok(look) if look.live > 0 || look.stays => {
+            let reset = match self.is_dead(&victim).await {
+                Ok(false) => {
                     self.note_setback(&victim);
                     continue;
                 }
-                Ok(_) => self.reset(&victim, collected).await,
+                Ok(true) => self.reset(&victim, collected).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = reset {
@@ -239,13 +246,23 @@ impl Inner {
         }
     }
 
+    /// Whether nothing in a zone is live.
+    async fn is_dead(self: &Arc<Self>, victim: &Victim) -> Result<bool, EngineError> {
+        let look = self.look(victim, false).await?;
+        if look.live > 0 || look.stays || !look.damaged {
+            return Ok(look.live == 0 && !look.stays);
+        }
+        Ok(self.named_in(victim.at()).await.whole()?.is_empty())
+    }
+
     /// Moves everything live out of a zone.
     async fn empty(self: &Arc<Self>, victim: &Victim) -> Result<Emptied, EngineError> {
         let look = self.look(victim, true).await?;
         for (owner, places) in &look.chunks {
             self.move_chunks(owner, places, |_, device| Ok(device)).await?;
         }
-        if look.damaged {
+        // To find what to repair takes a look at everything, in vain if something else keeps the zone.
+        if look.damaged && !look.stays {
             self.repair(victim).await?;
         }
         Ok(look.emptied())

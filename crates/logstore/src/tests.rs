@@ -17,6 +17,7 @@ mod healing;
 mod healing_cell;
 mod history;
 mod keyless;
+mod lost_zones;
 mod mains;
 mod merges;
 mod pacing;

@@ -142,6 +142,7 @@ impl Inner {
             if !own.is_empty() {
                 let Some(frame) = self.read_copies(&known).await? else { continue };
                 for place in own {
+                    self.check_room(place.device, frame.payload.len() as u64 + COPY_EXTRA_BYTES)?;
                     places.remove(&place);
                     self.move_copy(frame.record.clone(), frame.payload.clone(), place, &hash).await?;
                 }
@@ -169,10 +170,14 @@ impl Inner {
         }
     }
 
-    /// Whether a device takes so many bytes of what it did not have, as it would of new data. The reserve is for what makes room: full of copies that others lost, it
-    /// would leave none for the checkpoint without which nothing is freed again.
-    pub(super) fn has_spare_room(&self, device: DeviceId, bytes: u64) -> bool {
-        let is_spare = self.targets.device(device).is_none_or(|device| device.usage().free_data_zones > 0);
+    /// Whether a device takes so many bytes of what it did not have. The reserve is for what makes room: full of copies that others lost, it would leave none for the
+    /// checkpoint without which nothing is freed again. Without zones beside it such copies may fill the open zone, as long as collection has another one.
+    pub(crate) fn has_spare_room(&self, device: DeviceId, bytes: u64) -> bool {
+        let is_spare = self.targets.device(device).is_none_or(|device| {
+            let usage = device.usage();
+            let is_in_open = || usage.free_zones > FREE_ZONES_LEFT && device.open_room(ZoneStream::Relocated) >= bytes;
+            usage.free_data_zones > 0 || is_in_open()
+        });
         is_spare && self.check_room(device, bytes).is_ok()
     }
 }

@@ -22,7 +22,7 @@ const PRESSED_FACTOR: u32 = 4;
 pub(super) struct Look {
     /// Something live could not be moved now.
     pub stays: bool,
-    /// Frames that were live when they were looked at.
+    /// Frames that were live when they were looked at; without those that can't be read.
     pub live: u64,
     /// Frames that can't be read: only what names them tells whether they are live.
     pub damaged: bool,
@@ -103,9 +103,6 @@ impl Inner {
         look.damaged |= gaps.until(victim.end()) > 0;
         // Before it is looked who names what: whatever was staged there has been named by then, or never will be.
         look.stays |= look.damaged && self.may_hold_staged(victim, &staged);
-        if look.damaged && !moving {
-            look.live += self.named_in(victim.at()).await.whole()?.len() as u64;
-        }
         look.stays |= look.damaged && runs.iter().any(|place| victim.holds(place));
         Ok(look)
     }

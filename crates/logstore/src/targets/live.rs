@@ -30,14 +30,29 @@ pub(super) struct LiveBytes {
     chunks: AtomicI64,
     /// How often collection tried to empty the zone and could not.
     setbacks: AtomicU32,
-    /// Until when others come first for that: the environment's clock, in nanoseconds.
-    set_back_until: AtomicU64,
+    /// When that was last: the environment's clock, in nanoseconds.
+    set_back_at: AtomicU64,
 }
 
 /// How long a zone that could not be emptied comes behind others; it doubles.
 const FIRST_SETBACK: Duration = Duration::from_secs(2);
-/// How often it doubles.
-const MOST_SETBACK_DOUBLINGS: u32 = 5;
+/// How often it doubles at most.
+const MOST_SETBACK_DOUBLINGS: u32 = 16;
+
+/// Collection could not empty a zone, and has not since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setback {
+    pub last: Instant,
+    /// From the last one on.
+    lasts: Duration,
+}
+
+impl Setback {
+    /// Whether others come first now; not for longer than this.
+    pub fn is_on(&self, now: Instant, longest: Duration) -> bool {
+        now < self.last + self.lasts.min(longest)
+    }
+}
 
 impl LiveBytes {
     fn all(&self) -> u64 {
@@ -188,16 +203,15 @@ impl Targets {
             live.records.store(0, Ordering::Relaxed);
             live.chunks.store(0, Ordering::Relaxed);
             live.setbacks.store(0, Ordering::Relaxed);
-            live.set_back_until.store(0, Ordering::Relaxed);
+            live.set_back_at.store(0, Ordering::Relaxed);
         }
     }
 
     /// Collection could not empty the zone. For a while: zones with copies of what hardly ever dies are always at hand, and it would move those round and round.
     pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex, now: Instant) {
         if let Some(live) = self.zone(device, zone) {
-            let before = live.setbacks.fetch_add(1, Ordering::Relaxed);
-            let until = now + FIRST_SETBACK * (1 << before.min(MOST_SETBACK_DOUBLINGS));
-            live.set_back_until.store(until.as_nanos(), Ordering::Relaxed);
+            live.set_back_at.store(now.as_nanos(), Ordering::Relaxed);
+            live.setbacks.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -207,9 +221,12 @@ impl Targets {
         self.zone(device, zone).map_or(0, |live| live.setbacks.load(Ordering::Relaxed))
     }
 
-    /// Whether collection could not empty the zone a moment ago.
-    pub fn is_set_back(&self, device: DeviceId, zone: ZoneIndex, now: Instant) -> bool {
-        self.zone(device, zone).is_some_and(|live| now.as_nanos() < live.set_back_until.load(Ordering::Relaxed))
+    /// The last time that collection could not empty the zone, if it was not reset since.
+    pub fn setback(&self, device: DeviceId, zone: ZoneIndex) -> Option<Setback> {
+        let live = self.zone(device, zone)?;
+        let doublings = live.setbacks.load(Ordering::Relaxed).checked_sub(1)?;
+        let last = Instant::from_nanos(live.set_back_at.load(Ordering::Relaxed));
+        Some(Setback { last, lasts: FIRST_SETBACK * (1 << doublings.min(MOST_SETBACK_DOUBLINGS)) })
     }
 
     /// Live bytes of a zone's chunks, by what is known.

@@ -82,3 +82,45 @@ fn a_zone_that_was_set_back_has_its_turn_again() {
         assert!(!is_there() || device.zones()[dead.zone.0 as usize].state != Some(device::ZoneState::Finished));
     });
 }
+
+/// What could not be emptied has the least live data. Caught: such zones alone were tried, and old ones full of garbage never; and those that were not empty never had another turn.
+#[test]
+fn zones_that_could_not_be_emptied_leave_room_for_others() {
+    const ZONE_BYTES: u64 = 128 * 1024;
+    const TRIED: usize = 8;
+    simulate(async {
+        let mut rig = Rig::new(11, 1, 60, ZONE_BYTES).await;
+        rig.config.collect_below_free_percent = 100;
+        let store = rig.open().await;
+        store.inner.background.stop().await;
+        let device = store.inner.targets.devices().next().unwrap().clone();
+        // A zone each.
+        for index in (0..3 * TRIED).chain(0..TRIED) {
+            let content = Bytes::from(vec![7; ZONE_BYTES as usize * 7 / 10]);
+            store.put(&key(&format!("key-{index}")), attributes(&content), smallvec![content], Condition::None).await.unwrap();
+        }
+        store.inner.checkpoint().await.unwrap();
+        let live = |zone| store.inner.targets.live_bytes(device.id(), zone);
+        let is_finished = |zone: &device::ZoneInfo| zone.state == Some(device::ZoneState::Finished);
+        let finished: Vec<_> = device.zones().into_iter().filter(is_finished).map(|zone| zone.zone).collect();
+        let (dead, full): (Vec<_>, Vec<_>) = finished.into_iter().partition(|zone| live(*zone) == 0);
+        assert!(dead.len() == TRIED && full.len() > TRIED, "{dead:?} {full:?}");
+        let set_back = |zone| store.inner.targets.note_setback(device.id(), zone, rig.env.now());
+        let tried = || store.inner.chosen().iter().filter(|(_, zone)| dead.contains(zone)).count();
+        assert_eq!(tried(), 4, "none was tried before");
+        dead.iter().for_each(|zone| set_back(*zone));
+        assert_eq!(tried(), 0);
+        rig.env.sleep(Duration::from_secs(2)).await;
+        assert_eq!((tried(), store.inner.chosen().len()), (2, 4));
+        // One that is not so empty has waited for longer.
+        set_back(full[0]);
+        rig.env.sleep(Duration::from_secs(1)).await;
+        dead.iter().for_each(|zone| set_back(*zone));
+        rig.env.sleep(Duration::from_secs(4)).await;
+        assert!(store.inner.chosen().contains(&(device.id(), full[0])));
+        assert_eq!((tried(), store.inner.chosen().len()), (1, 4));
+        // Where all were, it is by their live data again.
+        full.iter().for_each(|zone| set_back(*zone));
+        assert_eq!((tried(), store.inner.chosen().len()), (4, 4));
+    });
+}

@@ -243,3 +243,24 @@ fn a_complete_that_waits_for_room_holds_no_pin() {
         }
     });
 }
+
+/// Copies of what other devices lost. Caught: they waited for zones that data may open, though the zone that was open for copies had room for them.
+#[test]
+fn copies_of_what_was_lost_fill_the_open_zone_when_zones_are_short() {
+    simulate(async {
+        let mut rig = Rig::new(214, 1, 24, ZONE_BYTES).await;
+        rig.config.collect_below_free_percent = 0;
+        let mut script = Script::default();
+        let store = rig.open().await;
+        store.inner.background.stop().await;
+        script.put(&store, "filler", 500).await.unwrap();
+        let (device, inner) = (device_of(&store), store.inner.clone());
+        for (zones, small, large) in [(5, true, true), (2, true, false), (1, false, false)] {
+            leave_free_zones(&store, zones).await;
+            assert_eq!(device.usage().free_zones, zones);
+            assert!(device.open_room(ZoneStream::Relocated) > ZONE_BYTES / 4, "otherwise this tests nothing");
+            assert_eq!(inner.has_spare_room(device.id(), ZONE_BYTES / 8), small, "{zones}");
+            assert_eq!(inner.has_spare_room(device.id(), ZONE_BYTES / 2), large, "{zones}");
+        }
+    });
+}
