@@ -77,6 +77,13 @@ impl Pin {
         *held.count_by_stamp.entry(self.stamp).or_default().entry(Some(owner)).or_default() += 1;
         Pin { pins: self.pins.clone(), stamp: self.stamp, whose: Some(owner) }
     }
+
+    /// Holds what `other` holds of this object, too: whatever a later pin holds, an earlier one does.
+    pub fn hold_as_long_as(&mut self, other: &Pin, owner: KeyHash) {
+        if other.stamp < self.stamp {
+            *self = other.again_of(owner);
+        }
+    }
 }
 
 impl Drop for Pin {
@@ -114,6 +121,25 @@ mod tests {
         assert!(!pins.released(None, second));
         drop(younger);
         assert!(pins.released(None, second));
+    }
+
+    #[test]
+    fn of_two_pins_of_an_object_the_earlier_one_is_held_on() {
+        let pins = Pins::default();
+        let owner = EntryName::object(BucketId(1), Bytes::from_static(b"a")).hash();
+        let earlier = pins.pin_of(owner);
+        let mark = pins.mark();
+        let later = pins.pin_of(owner);
+        let mut kept = later.again_of(owner);
+        kept.hold_as_long_as(&earlier, owner);
+        drop((earlier, later));
+        assert!(!pins.released(None, mark));
+        let latest = pins.pin_of(owner);
+        kept.hold_as_long_as(&latest, owner);
+        drop(latest);
+        assert!(!pins.released(None, mark));
+        drop(kept);
+        assert!(pins.released(None, mark));
     }
 
     #[test]

@@ -28,8 +28,8 @@ use format::record::{EntryName, Record, RecordKind, Space, split_compound};
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
-use types::UploadId;
 use types::limits::MAX_PARTS;
+use types::{KeyHash, UploadId};
 
 /// Parts of an upload that are looked up side by side: in a cell each may take a call to another node.
 const PARTS_AT_A_TIME: usize = 32;
@@ -56,6 +56,18 @@ impl Inner {
             EntryState::Tombstone | EntryState::DeleteMarker => {
                 open.remove(&upload);
                 self.background.upload_ended(&name.name);
+            }
+        }
+    }
+
+    /// Who joins hears of the end of an upload also before it reads in a run that it is open.
+    pub(crate) fn forget_ended_uploads(&self) {
+        // Not under the table's lock: a shard's is held where the table is told of something.
+        let open: Vec<(UploadId, KeyHash)> = self.open_uploads.lock().iter().map(|(id, name)| (*id, name.hash())).collect();
+        for (upload, hash) in open {
+            let keys = self.shard(&hash).lock();
+            if keys.index().newest(&hash).is_none_or(|newest| !newest.is_live()) {
+                self.open_uploads.lock().remove(&upload);
             }
         }
     }

@@ -67,6 +67,7 @@ impl Inner {
         self.shards.iter().for_each(|shard| shard.lock().index_mut().is_loaded_until(covered));
         self.names.drop_covered(covered);
         self.absorb(unsaved, covered);
+        self.forget_ended_uploads();
         self.shards.iter().for_each(|shard| shard.lock().maps_are_complete());
         self.count_live().await?;
         // It has no write of an earlier epoch.

@@ -83,9 +83,10 @@ impl Kept {
     pub fn record_is_unknown(&self, epoch: Epoch) {
         if let Some(pin) = &self.pin {
             let mut unknown = self.staging.inner.unknown_pins.lock();
-            // The older pin holds whatever a later one would.
-            let (until, _) = unknown.entry(self.owner).or_insert_with(|| (epoch, pin.again_of(self.owner)));
+            let (until, held) = unknown.entry(self.owner).or_insert_with(|| (epoch, pin.again_of(self.owner)));
             *until = epoch.max(*until);
+            // Outcomes come in another order than pins.
+            held.hold_as_long_as(pin, self.owner);
         }
     }
 

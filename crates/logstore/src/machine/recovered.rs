@@ -46,13 +46,15 @@ impl<Op: Clone> Shard<Op> {
 
     /// Holds an entry until its gateway is decided; false if it is decided here. Of one write the last leader's counts: it has told all members, and the
     /// former one perhaps some, of copies that it made itself. What is published here, and stands where it is told to, is not held: reads have found it since its gateway told
-    /// of it, and a write under a freeze may need to read it before it ends, or its key's next turn.
+    /// of it, and a write under a freeze may need to read it before it ends, or its key's next turn. The length that is told need not be the one that is known:
+    /// it is one copy's, and with its order in its header a copy may be longer than another.
     fn recovered(&mut self, entry: Entry) -> bool {
         if !self.change.as_ref().is_some_and(|change| change.undecided.contains(&entry.write.gateway)) {
             return false;
         }
         let newest = self.index.newest(&entry.hash);
-        let is_known = newest.is_some_and(|newest| newest.order > entry.order || newest == Located::from(&entry));
+        let stands = |newest: Located| newest.order == entry.order && newest.places == entry.places;
+        let is_known = newest.is_some_and(|newest| newest.order > entry.order || stands(newest));
         if is_known && !self.keys.contains_key(&entry.hash) {
             return true;
         }

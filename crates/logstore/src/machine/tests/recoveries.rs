@@ -87,6 +87,25 @@ fn who_has_decided_takes_over_where_a_record_stands_for_the_others() {
     assert_eq!(shard.index().newest(&second.hash), Some(Located::from(&newer)));
 }
 
+/// A copy with its order in its header may be longer than another: what is published here was held as if it were another record, and whoever read it waited
+/// for the decision, which may wait for him.
+#[test]
+fn what_is_published_here_is_not_held_for_the_length_of_another_copy() {
+    let told = found(&[1, 2], 4);
+    let known = Entry { frame_bytes: told.frame_bytes + 64, ..told };
+    let mut shard = member();
+    shard.index_mut().publish(known).unwrap();
+    shard.install(member_of(2, &[FORMER, LEADER, ME]), &[gateway_id(REMOVED)], &mut Outputs::new());
+    let held = |shard: &Shard<u32>| {
+        shard.keys.values().filter_map(|key| key.peers.as_ref()).map(|peers| peers.held.len()).sum::<usize>()
+    };
+    tell(&mut shard, FORMER, told);
+    assert_eq!(held(&shard), 0);
+    assert_eq!(shard.index().newest(&told.hash), Some(Located::from(&known)));
+    tell(&mut shard, FORMER, found(&[2, 3], 4));
+    assert_eq!(held(&shard), 1, "other copies are held");
+}
+
 /// A delete of a removed gateway was acknowledged, and another write followed it that the leader has heard of: so nobody is told of the delete. This member
 /// has only the announcement of that write, and a read that waited for the decision answered with the version before both.
 #[test]
