@@ -178,6 +178,13 @@ impl Inner {
         self.read_loose(&chunk.places, frame_bytes).await
     }
 
+    /// Reads a node that was written for the object `owner`.
+    pub(crate) async fn read_node(&self, owner: &KeyHash, node: &ChunkRef) -> Result<RecordFrame, EngineError> {
+        let frame = self.read_chunk_frame(node).await?;
+        check_chunk(owner, node, &frame.record, frame.payload.len())?;
+        Ok(frame)
+    }
+
     /// Reads a range of the bytes of a chunk that was written for the object `owner`.
     pub(crate) async fn read_chunk(
         &self,

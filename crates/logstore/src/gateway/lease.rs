@@ -50,6 +50,11 @@ impl Lease {
         matches!(&*self.held.read(), Held::Lease(held) if held.permits(view, now))
     }
 
+    /// Whether it runs, of whichever view.
+    fn runs(&self, now: ClockReading) -> bool {
+        matches!(&*self.held.read(), Held::Lease(held) if now < held.ends())
+    }
+
     fn permits_writes(&self, now: ClockReading) -> bool {
         matches!(&*self.held.read(), Held::Lease(held) if held.permits_writes(now))
     }
@@ -86,6 +91,19 @@ impl Inner {
                     reason: "this gateway has no serve lease: it is joining its cell, or cut off from the manager".to_owned(),
                 }
             }),
+        }
+    }
+
+    /// To be asked after chunks were read under a pin, and before they leave or are followed: whether the pin still counted then. It does for as long as this
+    /// gateway is a member, and a view without it begins only when its lease has ended, of whichever view. Its cell does not wait for pins of a gateway that was
+    /// removed: other chunks of the same object may stand in the same places. A lease that comes later tells the same of all the time before: only members get one.
+    pub(crate) async fn pins_counted(&self) -> Result<(), EngineError> {
+        match &self.member {
+            Some(member) if !member.lease.runs(self.clock()) => {
+                env::mark("gateway: chunks that were read wait for a lease");
+                self.lease_comes().await
+            }
+            _ => Ok(()),
         }
     }
 

@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use types::{KeyHash, Order, Place};
 
-/// One version of a large object. The pin keeps its chunks where they are, or at least readable there.
+/// One version of a large object. The pin keeps its chunks where they are, or at least readable there, for as long as this gateway is a member of its cell: after
+/// each read it is asked whether it still was ([`Inner::pins_counted`]).
 pub(crate) struct LargeReader {
     inner: Arc<Inner>,
     key: ObjectKey,
@@ -103,7 +104,9 @@ impl LargeReader {
                 *start += covers;
                 continue;
             }
-            let frame = self.inner.read_chunk_frame(node).await?;
+            let read = self.inner.read_node(&self.owner, node).await;
+            self.inner.pins_counted().await?;
+            let frame = read?;
             self.covers.lock().insert(node.places.primary(), frame.record.length);
             if offset < *start + frame.record.length {
                 return decode(&frame.payload);
@@ -124,7 +127,10 @@ impl LargeReader {
         })?;
         let chunk_start = end - chunk.payload_bytes as u64;
         let within = (range.start - chunk_start) as usize..(range.end.min(end) - chunk_start) as usize;
-        self.inner.read_chunk(&self.owner, &chunk, within).await
+        let read = self.inner.read_chunk(&self.owner, &chunk, within).await;
+        // Also if it failed: what is found where nothing was kept says nothing of the object.
+        self.inner.pins_counted().await?;
+        read
     }
 
     async fn part_range(&self, number: u16) -> Result<Option<(Range<u64>, u16)>, EngineError> {

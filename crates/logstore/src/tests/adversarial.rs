@@ -3,6 +3,7 @@
 mod behind;
 mod epochs;
 mod places;
+mod readers;
 mod recovered;
 mod removal;
 mod silence;

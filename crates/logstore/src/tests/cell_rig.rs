@@ -327,7 +327,7 @@ impl CellRig {
         self.streets.stores.lock().values().cloned().collect()
     }
 
-    /// A gateway's messages are lost in both directions.
+    /// A gateway's messages are lost in both directions, and it gets no lease any more.
     pub fn cut(&self, gateway: LogStore) {
         self.streets.cut.lock().insert(gateway.inner.me);
     }
@@ -512,14 +512,15 @@ impl CellRig {
 }
 
 impl Streets {
-    /// Grants every gateway a lease of the view that it has.
+    /// Grants every gateway a lease of the view that it has, unless it is cut off.
     fn lend(&self) {
         let lease = *self.lease.lock();
         if lease.is_zero() {
             return;
         }
         let now = ClockReading { nanos: self.env.now().as_nanos() };
-        for store in self.stores.lock().values() {
+        let cut = self.cut.lock().clone();
+        for store in self.stores.lock().values().filter(|store| !cut.contains(&store.inner.me)) {
             let view = store.member_status().unwrap().view;
             store.renew_lease(HeldLease::granted(&LeaseTerms::new(lease, 0), view, now));
         }

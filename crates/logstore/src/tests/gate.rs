@@ -5,13 +5,17 @@ use device::{AppendClass, AppendDone, AppendError, Appended, Device, LogVector, 
 use format::frame::FrameView;
 use net::BoxFuture;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{pending, ready};
 use std::sync::Arc;
+use std::time::Duration;
 use target::{
     FrameRead, LocalTarget, LogAppend, LogTarget, LogWalk, PieceRead, ReadFailure, TargetFailure, WalkRange, append_wait,
 };
 use types::{Activation, DeviceId, ErrorKind, GatewayId, Place, ZoneIndex};
+
+/// How often a read that is held looks whether it may go on.
+const HOLD_LOOK: Duration = Duration::from_millis(1);
 
 /// What becomes of a gateway's appends to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct Gates {
     rules: Mutex<BTreeMap<(GatewayId, DeviceId), Rule>>,
     waiting: Mutex<Vec<Waiting>>,
     walks: Mutex<Vec<(GatewayId, DeviceId, WalkRange)>>,
+    /// Whose reads wait.
+    reads: Mutex<BTreeSet<(GatewayId, DeviceId)>>,
 }
 
 enum Waiting {
@@ -64,6 +70,17 @@ impl Gates {
             Some(rule) => drop(self.rules.lock().insert(way, rule)),
             None => drop(self.rules.lock().remove(&way)),
         }
+    }
+
+    /// From here on this gateway's reads of records on this device wait on their way there, or go on.
+    pub fn hold_reads(&self, gateway: &crate::LogStore, device: DeviceId, is_held: bool) {
+        let way = (gateway.inner.me, device);
+        let mut reads = self.reads.lock();
+        if is_held {
+            reads.insert(way)
+        } else {
+            reads.remove(&way)
+        };
     }
 
     /// Where this gateway's walks of whole logs began since this was asked last.
@@ -113,6 +130,16 @@ impl Gate {
 
     fn rule(&self) -> Option<Rule> {
         self.gates.rules.lock().get(&self.way()).copied()
+    }
+
+    fn holds_reads(&self) -> bool {
+        self.gates.reads.lock().contains(&self.way())
+    }
+
+    async fn reads_go_on(&self) {
+        while self.holds_reads() {
+            tokio::time::sleep(HOLD_LOOK).await;
+        }
     }
 
     fn stop(&self, class: AppendClass, frame: Bytes, tell: Option<Tell>) {
@@ -179,18 +206,24 @@ impl LogTarget for Gate {
     }
 
     fn try_read(&self, place: Place, buf: &mut [u8]) -> Option<FrameView> {
-        self.local.try_read(place, buf)
+        (!self.holds_reads()).then(|| self.local.try_read(place, buf)).flatten()
     }
 
     fn read(&self, place: Place, expected_bytes: usize) -> BoxFuture<'_, Result<FrameRead, ReadFailure>> {
         if self.rule() == Some(Rule::Silent) {
             return Box::pin(pending());
         }
-        self.local.read(place, expected_bytes)
+        Box::pin(async move {
+            self.reads_go_on().await;
+            self.local.read(place, expected_bytes).await
+        })
     }
 
     fn read_piece(&self, place: Place, wanted: PieceOfFrame) -> BoxFuture<'_, Result<PieceRead, ReadFailure>> {
-        self.local.read_piece(place, wanted)
+        Box::pin(async move {
+            self.reads_go_on().await;
+            self.local.read_piece(place, wanted).await
+        })
     }
 
     fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {

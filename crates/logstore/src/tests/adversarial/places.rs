@@ -18,11 +18,11 @@ use types::{Epoch, KeyHash, Place};
 /// Each of two members has as many to tell: together more than may wait.
 const MOVES: usize = 2100;
 
-fn hash_of(name: &str) -> KeyHash {
+pub(super) fn hash_of(name: &str) -> KeyHash {
     LogStore::object_hash(&key(name))
 }
 
-fn newest(store: &LogStore, name: &str) -> Located {
+pub(super) fn newest(store: &LogStore, name: &str) -> Located {
     let hash = hash_of(name);
     store.inner.shard(&hash).lock().index().newest(&hash).expect("it is known")
 }
