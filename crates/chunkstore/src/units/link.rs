@@ -86,7 +86,8 @@ impl Waiting {
             if self.0.iter().any(|waiting| is_snapshot(waiting) && place_of(waiting) > place) {
                 return true;
             }
-            self.0.retain(|waiting| place_of(waiting) > place);
+            // Its place is that of the update that follows it.
+            self.0.retain(|waiting| place_of(waiting) >= place && !is_snapshot(waiting));
             self.0.push_front(update);
             self.0.truncate(MAX_UPDATES_WAITING);
             return true;
@@ -155,9 +156,9 @@ mod tests {
         assert!(!waiting.push(keyed(MAX_UPDATES_WAITING as u64)), "it is full");
         let last = MAX_UPDATES_WAITING as u64;
         for number in [last, last + 1] {
-            assert!(waiting.push(snapshot(number)) && waiting.push(keyed(number + 1)));
+            assert!(waiting.push(snapshot(number)) && waiting.push(keyed(number)));
         }
-        assert_eq!(waiting.0, [snapshot(last + 1), keyed(last + 2)]);
+        assert_eq!(waiting.0, [snapshot(last + 1), keyed(last + 1)]);
     }
 
     /// It is made under a lock, and sent when that is free again: a new stream could begin in between, and the host never got its first snapshot.
@@ -170,12 +171,12 @@ mod tests {
         };
         let snapshot = |generation, number| of(generation, number, LookupChange::Snapshot(vec![1]));
         let keyed = |generation, number| of(generation, number, LookupChange::Keyed(Vec::new()));
-        assert!(waiting.push(keyed(0, 5)) && waiting.push(snapshot(1, 0)) && waiting.push(keyed(1, 1)));
+        assert!(waiting.push(keyed(0, 5)) && waiting.push(snapshot(1, 0)) && waiting.push(keyed(1, 0)));
         assert!(waiting.push(snapshot(0, 5)));
-        assert_eq!(waiting.0, [snapshot(1, 0), keyed(1, 1)]);
-        assert!(waiting.push(keyed(1, 2)) && waiting.push(snapshot(1, 1)));
-        assert_eq!(waiting.0, [snapshot(1, 1), keyed(1, 2)], "what is newer follows it");
-        for number in 3..2 * MAX_UPDATES_WAITING as u64 {
+        assert_eq!(waiting.0, [snapshot(1, 0), keyed(1, 0)]);
+        assert!(waiting.push(keyed(1, 1)) && waiting.push(snapshot(1, 1)));
+        assert_eq!(waiting.0, [snapshot(1, 1), keyed(1, 1)], "what it has not follows it");
+        for number in 2..2 * MAX_UPDATES_WAITING as u64 {
             waiting.push(keyed(1, number));
         }
         assert!(waiting.push(snapshot(1, 1)));
