@@ -45,9 +45,9 @@ use format::chunk_id::{ChunkId, ShardId};
 use tokio::sync::{Notify, Semaphore};
 use types::DeviceId;
 
-use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
+use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::StorageNode;
-use ailing::{Ailing, Copy};
+use ailing::Ailing;
 use fences::Fences;
 use heat::Heat;
 use limits::MAX_READS;
@@ -84,24 +84,16 @@ impl BlockStore {
             return Err(BlocksError::TooSmall { device, bytes, least: volume_bytes(1) });
         }
         let loaded = load::load(&volume, block_count).await?;
-        let doubted: Vec<Copy> = loaded
-            .headers
-            .iter()
-            .filter(|header| loaded.fallen_back.contains(&header.block))
-            .flat_map(ailing::live_copies)
-            .collect();
         let machine = StorageNode::new(volume.device_uuid(), block_count, loaded.headers, loaded.fences.clone());
         let counters = Counters::default();
         counters.blocks_damaged.add((loaded.damaged.len() + loaded.condemned.len()) as u64);
-        counters.headers_fallen_back.add(loaded.fallen_back.len() as u64);
-        let ailing = Ailing::new(loaded.damaged, loaded.condemned);
-        ailing.doubt(doubted);
+        counters.headers_fallen_back.add(loaded.fallen_back);
         let inner = Inner {
             env: env.clone(),
             fences: Fences::new(volume.clone(), loaded.fences, loaded.sequence),
             volume,
             block_count,
-            ailing,
+            ailing: Ailing::new(loaded.damaged, loaded.condemned),
             work: parking_lot::Mutex::new(Work::new(machine, loaded.reserved)),
             idle: Notify::new(),
             reads: Semaphore::new(MAX_READS),
@@ -118,20 +110,18 @@ impl BlockStore {
         inner.counters.requests.add(1);
         inner.heat.note(id, block);
         let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
-        let is_mending = matches!(request, NodeRequest::Mend { .. });
-        let settled = if let NodeRequest::Settle(mark) = &request { Some(*mark) } else { None };
+        let mended = if let NodeRequest::Mend { version, .. } = &request { Some(Mark::Live(*version)) } else { None };
         let answer = match (inner.ailing.is_damaged(block), request.only_reads()) {
             (true, true) => NodeAnswer::Damaged,
             (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
             (false, true) => inner.read(block, id, &request).await,
             (false, false) => inner.change(block, id, request).await,
         };
-        let is_mended = is_mending && matches!(answer, NodeAnswer::Done(_));
-        if is_mended {
-            inner.ailing.forget_rotten(id, block);
-        }
-        if is_mended || settled.is_some_and(|mark| answer == NodeAnswer::Done(Some(mark))) {
-            inner.ailing.trust((id, block));
+        // What it has may be newer than what was brought, and stays as it was.
+        let is_mended = mended.is_some_and(|mark| answer == NodeAnswer::Done(Some(mark)));
+        // What can't be read and is doubted as well is mended twice: the first time may only have made it what it was.
+        if is_mended && !inner.ailing.forget_rotten(id, block) {
+            inner.work.lock().machine.trust(block, id);
         }
         inner.counters.count_answer(&answer);
         if let (Some(bytes), NodeAnswer::Done(_)) = (brought_bytes, &answer) {

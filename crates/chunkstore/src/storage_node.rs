@@ -13,7 +13,9 @@
 //! ```
 //!
 //! Invariants:
-//! - What is in `entries` stands in the newest durable header, but for `is_settled`, which is a hint and may be lost.
+//! - What is in `entries` stands in the newest durable header, but for `is_settled`, which is a hint and may be lost, and the end of a doubt, after which the copy
+//!   is doubted once more.
+//! - A copy that is doubted is not settled, whatever clients say: it may have fallen back to what they had written before something newer.
 //! - Every request is about the entry with the full id. There is no request about a place alone.
 //! - An entry is forgotten after the fence that keeps it from coming back is durable.
 
@@ -146,6 +148,19 @@ impl StorageNode {
         self.noted.half_written(shard).filter(is_idle)
     }
 
+    /// Copies of a shard that may be older than what was answered, and their blocks.
+    pub fn doubted(&self, shard: ShardId) -> impl Iterator<Item = (ChunkId, u32)> {
+        self.noted.doubted(shard)
+    }
+
+    /// A copy was compared with the others, and has the newest that they have.
+    pub fn trust(&mut self, block: u32, id: ChunkId) {
+        if let Some(entry) = self.blocks.get_mut(&block).and_then(|room| room.entry_mut(id)) {
+            entry.is_doubted = false;
+            self.noted.trust((id, block));
+        }
+    }
+
     /// The copies in a block.
     pub fn entries_of(&self, block: u32) -> impl Iterator<Item = &BlockEntry> {
         self.blocks.get(&block).into_iter().flat_map(Block::entries)
@@ -186,7 +201,7 @@ impl StorageNode {
             }
             (NodeRequest::Settle(mark), Some(entry)) => {
                 let held = mark_of(entry);
-                entry.is_settled |= held == *mark;
+                entry.is_settled |= held == *mark && !entry.is_doubted;
                 NodeAnswer::Done(Some(held))
             }
             (NodeRequest::Query, Some(entry)) => describe(entry),

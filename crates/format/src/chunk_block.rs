@@ -34,10 +34,10 @@
 //! | 40 | 8 | `counter` | of its newest write |
 //! | 48 | 8 | `writer` | of its newest write |
 //! | 56 | 1 | `state` | [`CopyState`] |
-//! | 57 | 1 | `settled` | 1: all copies have this version |
+//! | 57 | 1 | `settled` | 1: all copies have this version; 2: the copy is doubted, live or being overwritten: a header that was newer may have been lost |
 //! | 58 | 6 | reserved | zero |
 //!
-//! Invariants: a condemned block has no entries; ids differ; contents lie in the data area and do not overlap. Whoever places them begins each at a multiple of
+//! Invariants: a condemned block has no entries; what is doubted is not settled; ids differ; contents lie in the data area and do not overlap. Whoever places them begins each at a multiple of
 //! [`CONTENT_ALIGNMENT`] and leaves it [`room_of`] its capacity, so that no two share what a device writes at once.
 
 use crc_fast::crc32_iscsi;
@@ -67,6 +67,9 @@ const MAGIC: [u8; 4] = *b"TcBh";
 const HEAD_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 64;
 const CRC_BYTES: usize = 4;
+/// In the field `settled`.
+const SETTLED: u8 = 1;
+const DOUBTED: u8 = 2;
 const HEADER: &str = "block header";
 
 const _: () = assert!(MAX_BLOCK_ENTRIES == 255);
@@ -150,6 +153,8 @@ pub struct BlockEntry {
     pub version: ChunkVersion,
     pub state: CopyState,
     pub is_settled: bool,
+    /// It may be older than what was answered: only its unit's leader ends that.
+    pub is_doubted: bool,
 }
 
 /// A whole header.
@@ -219,7 +224,7 @@ impl BlockEntry {
             counter: self.version.counter.into(),
             writer: self.version.writer.into(),
             state: self.state as u8,
-            settled: u8::from(self.is_settled),
+            settled: if self.is_doubted { DOUBTED } else { u8::from(self.is_settled) },
             reserved: [0; 6],
         }
     }
@@ -235,7 +240,11 @@ impl BlockEntry {
             4 => CopyState::Dead,
             found => return refuse(56, "state", u64::from(found)),
         };
-        if layout.settled > 1 {
+        let is_known = match layout.settled {
+            DOUBTED => matches!(state, CopyState::Live | CopyState::Overwriting),
+            settled => settled <= SETTLED,
+        };
+        if !is_known {
             return refuse(57, "settled", u64::from(layout.settled));
         }
         if layout.reserved != [0; 6] {
@@ -261,7 +270,8 @@ impl BlockEntry {
             era: Era(layout.era.get()),
             version: ChunkVersion { counter: layout.counter.get(), writer: layout.writer.get() },
             state,
-            is_settled: layout.settled == 1,
+            is_settled: layout.settled == SETTLED,
+            is_doubted: layout.settled == DOUBTED,
         })
     }
 }
@@ -274,10 +284,12 @@ impl BlockHeader {
 
     /// The bytes of a slot, up to the last entry.
     ///
-    /// Panics when there are more than [`MAX_BLOCK_ENTRIES`], or any in a condemned block.
+    /// Panics when there are more than [`MAX_BLOCK_ENTRIES`], any in a condemned block, or one that is both settled and doubted.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.entries.len() <= MAX_BLOCK_ENTRIES, "{} entries", self.entries.len());
         assert!(!self.is_condemned || self.entries.is_empty(), "{} entries of a condemned block", self.entries.len());
+        let is_both = self.entries.iter().any(|entry| entry.is_settled && entry.is_doubted);
+        assert!(!is_both, "a copy is settled and doubted");
         let head = HeadLayout {
             crc: U32::ZERO,
             magic: MAGIC,

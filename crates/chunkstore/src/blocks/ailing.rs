@@ -1,8 +1,9 @@
 //! What is not as it was written: copies whose content has rotted or was being replaced at a power cut, and blocks whose header is lost.
 //!
 //! And what may not be: a block one of whose headers was torn or has rotted has its copies as the other one says. If that is the older one, they may be older
-//! than what was answered. They are *doubted*: told of like rotten ones, though they are read as ever, until the unit's leader has written again what other copies
-//! have, or all copies have been said to have the same. A write is not enough: one that comes late may be older than what was lost.
+//! than what was answered. They are *doubted*, which their block's headers say from then on ([`load`]): told of like rotten ones, though they are read as ever, until
+//! the unit's leader has written again what other copies have. A write is not enough, nor is it that all copies are said to have had it: what comes late may be older
+//! than what was lost.
 //!
 //! A block is left alone until the unit that owns it has it *condemned*, because all its chunks have copies elsewhere: then a header says in both
 //! slots that nothing of it counts any more. Without that its copies might be readable again one day, behind those that were
@@ -31,8 +32,6 @@ pub(super) struct Ailing {
     /// Those among them that count as lost for good.
     condemned: Mutex<BTreeSet<u32>>,
     rotten: Mutex<BTreeSet<Rotten>>,
-    /// No more of them than there are copies.
-    doubted: Mutex<BTreeSet<Copy>>,
     /// Held by who condemns a block.
     condemning: Arc<tokio::sync::Mutex<()>>,
 }
@@ -53,7 +52,7 @@ impl Ailing {
     pub fn new(mut damaged: BTreeSet<u32>, condemned: BTreeSet<u32>) -> Ailing {
         damaged.extend(&condemned);
         let (damaged, condemned) = (Mutex::new(damaged), Mutex::new(condemned));
-        Ailing { damaged, condemned, rotten: Mutex::default(), doubted: Mutex::default(), condemning: Arc::default() }
+        Ailing { damaged, condemned, rotten: Mutex::default(), condemning: Arc::default() }
     }
 
     pub fn is_damaged(&self, block: u32) -> bool {
@@ -73,37 +72,13 @@ impl Ailing {
         drop(self.condemning.lock().await);
     }
 
-    /// It was written again. If it still can't be read, that is found anew.
-    pub fn forget_rotten(&self, id: ChunkId, block: u32) {
-        self.rotten.lock().retain(|rotten| (rotten.id, rotten.block) != (id, block));
+    /// It was written again. If it still can't be read, that is found anew. Whether it was known to be rotten.
+    pub fn forget_rotten(&self, id: ChunkId, block: u32) -> bool {
+        let mut rotten = self.rotten.lock();
+        let before = rotten.len();
+        rotten.retain(|rotten| (rotten.id, rotten.block) != (id, block));
+        rotten.len() < before
     }
-
-    /// These may be older than they were.
-    pub fn doubt(&self, copies: impl IntoIterator<Item = Copy>) {
-        self.doubted.lock().extend(copies);
-    }
-
-    /// It has what the others have.
-    pub fn trust(&self, copy: Copy) {
-        self.doubted.lock().remove(&copy);
-    }
-
-    /// Doubted copies of a shard. What is not live any more is told of otherwise.
-    fn doubted(&self, shard: ShardId, node: &StorageNode) -> Vec<Copy> {
-        let mut doubted = self.doubted.lock();
-        let first = (ChunkId { shard, ..ChunkId::default() }, 0);
-        let copies: Vec<Copy> = doubted.range(first..).take_while(|(id, _)| id.shard == shard).copied().collect();
-        let is_live = |(id, block): &Copy| node.entry(*block, *id).is_some_and(|entry| entry.state == CopyState::Live);
-        let (live, gone): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(is_live);
-        gone.iter().for_each(|copy| _ = doubted.remove(copy));
-        live
-    }
-}
-
-/// Copies that a header has.
-pub(super) fn live_copies(header: &BlockHeader) -> impl Iterator<Item = Copy> {
-    let live = header.entries.iter().filter(|entry| entry.state == CopyState::Live);
-    live.map(|entry| (entry.id, header.block))
 }
 
 impl Rotten {
@@ -134,8 +109,8 @@ impl BlockStore {
         rotten.retain(|copy| copy.is_held(&work.machine));
         let found = rotten.iter().filter(|copy| copy.id.shard == shard).map(|copy| (copy.id, copy.block));
         let is_behind = |copy: &Copy| behind.is_none_or(|behind| *copy > behind);
-        let doubted = self.inner.ailing.doubted(shard, &work.machine);
-        let found: BTreeSet<Copy> = found.chain(work.machine.half_written(shard)).chain(doubted).filter(is_behind).collect();
+        let found = found.chain(work.machine.half_written(shard)).chain(work.machine.doubted(shard));
+        let found: BTreeSet<Copy> = found.filter(is_behind).collect();
         found.into_iter().take(limit).collect()
     }
 
@@ -205,13 +180,10 @@ impl Inner {
     /// Whether it was condemned. Its header was looked for once, when the store was opened: a disk that fails reads for a moment then must not cost what
     /// stands on it. What can be read by now counts as after another start; nothing was written to the block, or answered from it, in between.
     async fn condemn_if_damaged(self: &Arc<Self>, block: u32) -> Result<bool, WriteError> {
-        let Some((header, has_fallen_back)) = load::believed(&self.volume, block).await? else {
+        let Some(header) = load::believed(&self.volume, block).await? else {
             self.write_condemned(block).await?;
             return Ok(true);
         };
-        if has_fallen_back {
-            self.ailing.doubt(live_copies(&header));
-        }
         self.work.lock().machine.adopt(header);
         self.ailing.damaged.lock().remove(&block);
         Ok(false)

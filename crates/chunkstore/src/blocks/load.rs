@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use device::{Volume, VolumeError};
 use disk::{AlignedBuf, BLOCK_BYTES, DiskErrorKind};
-use format::chunk_block::{BlockHeader, HEADER_SLOTS};
+use format::chunk_block::{BlockHeader, CopyState, HEADER_SLOTS};
 use format::chunk_fences::{ChunkFences, FENCES_AREA_BYTES, FENCES_SLOT_BYTES, FENCES_SLOTS};
 use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -18,6 +18,9 @@ use super::error::{BlocksError, WriteError};
 use super::fences::{self, FenceTable};
 use super::layout::slot_start;
 use super::limits::LOAD_READS;
+
+/// Of the first header of a block.
+const FIRST_SERIAL: u64 = 1;
 
 pub struct Loaded {
     pub headers: Vec<BlockHeader>,
@@ -31,7 +34,7 @@ pub struct Loaded {
     /// Blocks that have been written to.
     pub reserved: BTreeSet<u32>,
     /// Blocks of which one slot was torn or damaged, so that the other counts.
-    pub fallen_back: BTreeSet<u32>,
+    pub fallen_back: u64,
 }
 
 /// One slot of a block's header.
@@ -62,7 +65,7 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         damaged: BTreeSet::new(),
         condemned: BTreeSet::new(),
         reserved: BTreeSet::new(),
-        fallen_back: BTreeSet::new(),
+        fallen_back: 0,
     };
     let blocks =
         stream::iter(0..block_count).map(|block| async move { Ok::<_, VolumeError>((block, find(volume, block).await?)) });
@@ -71,9 +74,7 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         match found {
             Found::Nothing => continue,
             Found::Header { header, has_fallen_back } => {
-                if has_fallen_back {
-                    loaded.fallen_back.insert(block);
-                }
+                loaded.fallen_back += u64::from(has_fallen_back);
                 loaded.headers.push(header);
             }
             Found::Damaged => drop(loaded.damaged.insert(block)),
@@ -84,8 +85,8 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
     if fences.is_none() {
         begin(volume, &mut loaded).await?;
     }
-    if !loaded.fallen_back.is_empty() {
-        let (device, blocks) = (volume.device().0, loaded.fallen_back.len());
+    if loaded.fallen_back > 0 {
+        let (device, blocks) = (volume.device().0, loaded.fallen_back);
         tracing::info!(
             device,
             blocks,
@@ -147,28 +148,34 @@ async fn find(volume: &Volume, block: u32) -> Result<Found, VolumeError> {
             let header = if first.serial > second.serial { first } else { second };
             Found::Header { header, has_fallen_back: false }
         }
-        (Slot::Believed(header), Slot::Zeros) | (Slot::Zeros, Slot::Believed(header)) => {
+        // A block's first header has nothing beside it. Zeros where the second one was look the same: no start can tell.
+        (Slot::Believed(header), Slot::Zeros) | (Slot::Zeros, Slot::Believed(header)) if header.serial <= FIRST_SERIAL => {
             Found::Header { header, has_fallen_back: false }
         }
-        (Slot::Believed(header), Slot::Damaged) | (Slot::Damaged, Slot::Believed(header)) => {
+        // Beside a later one there was another: zeros are damage there.
+        (Slot::Believed(header), Slot::Damaged | Slot::Zeros) | (Slot::Damaged | Slot::Zeros, Slot::Believed(header)) => {
             Found::Header { header: doubted(header), has_fallen_back: true }
         }
         (Slot::Damaged, Slot::Damaged | Slot::Zeros) | (Slot::Zeros, Slot::Damaged) => Found::Damaged,
     })
 }
 
-/// The header of a block that counts now, if one can be believed that does not condemn it; and whether the other slot is damaged.
-pub async fn believed(volume: &Volume, block: u32) -> Result<Option<(BlockHeader, bool)>, VolumeError> {
+/// The header of a block that counts now, if one can be believed that does not condemn it.
+pub async fn believed(volume: &Volume, block: u32) -> Result<Option<BlockHeader>, VolumeError> {
     match find(volume, block).await? {
-        Found::Header { header, has_fallen_back } => Ok(Some((header, has_fallen_back))),
+        Found::Header { header, .. } => Ok(Some(header)),
         Found::Nothing | Found::Damaged | Found::Condemned => Ok(None),
     }
 }
 
 /// A header that may not be the newest: the other slot was torn, or what was newer has rotted there. So nothing counts as settled, and whoever reads
-/// a copy asks the others; so does the unit's leader, which is told of these copies.
+/// a copy asks the others; so does the unit's leader, which is told of these copies. Each header says so from now on: the next one is written to the slot that
+/// is damaged now, which is all that there is to tell by.
 fn doubted(mut header: BlockHeader) -> BlockHeader {
-    header.entries.iter_mut().for_each(|entry| entry.is_settled = false);
+    for entry in &mut header.entries {
+        entry.is_settled = false;
+        entry.is_doubted = matches!(entry.state, CopyState::Live | CopyState::Overwriting);
+    }
     header
 }
 

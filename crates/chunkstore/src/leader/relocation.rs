@@ -166,6 +166,7 @@ impl Driver {
             (MoveStep::Take, NodeAnswer::Live(copy)) if self.taken.is_none() => self.take(copy, place, lost),
             // Another copy must do.
             (MoveStep::Take, NodeAnswer::Damaged | NodeAnswer::Absent) => _ = self.empty.insert(place),
+            (MoveStep::Take, NodeAnswer::OtherEra) => return self.fell_back(place),
             (MoveStep::Bring, NodeAnswer::Done(_)) => (self.is_brought, self.taken) = (true, None),
             (MoveStep::Bring, NodeAnswer::Refused(NodeRefusal::Full | NodeRefusal::Failed)) => {
                 self.let_go();
@@ -175,6 +176,20 @@ impl Driver {
             _ => return Vec::new(),
         }
         self.orders(lost)
+    }
+
+    /// A copy is of a former era though it was raised, or has departed: the header that said so has rotted. At the next tick it is asked for that again, not at once:
+    /// where this relocation is over, and nobody has heard of that here, it is of a later one.
+    fn fell_back(&mut self, place: BlockPlace) -> Vec<Order> {
+        if Some(place) == self.asked.to {
+            // Nothing of this relocation is there.
+            self.is_target_empty = true;
+        } else if Some(place) == self.asked.from {
+            self.has_departed = false;
+        } else {
+            self.raised.remove(&place);
+        }
+        Vec::new()
     }
 
     /// Takes a copy, unless another one is newer.

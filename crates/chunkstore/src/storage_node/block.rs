@@ -35,12 +35,14 @@ impl Block {
         self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// A header is durable; returns what stood in the one before. What was settled meanwhile stays so, if it is the same write.
+    /// A header is durable; returns what stood in the one before. What was settled meanwhile stays so, if it is the same write, and what was trusted.
     pub fn install(&mut self, mut entries: Vec<BlockEntry>, serial: u64) -> Vec<BlockEntry> {
         for entry in &mut entries {
             let same = |known: &&BlockEntry| (known.state, known.version) == (entry.state, entry.version);
             let was_settled = self.entry(entry.id).filter(same).is_some_and(|known| known.is_settled);
             entry.is_settled |= was_settled;
+            // A doubt begins when the block is read, and never later.
+            entry.is_doubted &= self.entry(entry.id).is_some_and(|known| known.is_doubted);
         }
         self.serial = serial;
         std::mem::replace(&mut self.entries, entries)

@@ -54,6 +54,11 @@ fn header(block: &Block, entry: BlockEntry, answer: NodeAnswer) -> Planned {
     Ok(Plan { parts: vec![Part::Header(block.with(entry.id, Some(entry)))], answer })
 }
 
+/// Nothing is newer than this: a doubt ends with the copy.
+fn dead(entry: BlockEntry) -> BlockEntry {
+    BlockEntry { state: CopyState::Dead, is_settled: false, is_doubted: false, ..entry }
+}
+
 /// A copy that is to be made.
 struct New {
     era: Era,
@@ -82,7 +87,8 @@ fn create(block: &Block, id: ChunkId, known: Option<BlockEntry>, is_over: bool, 
     let Some(length) = length else { return refuse(NodeRefusal::TooLong) };
     let Some(offset) = block.gap(capacity).filter(|_| block.has_entry_room()) else { return refuse(NodeRefusal::Full) };
     let checksum = crc32_iscsi(&content);
-    let entry = BlockEntry { id, offset, capacity, length, checksum, era, version, state: CopyState::Live, is_settled };
+    let (state, is_doubted) = (CopyState::Live, false);
+    let entry = BlockEntry { id, offset, capacity, length, checksum, era, version, state, is_settled, is_doubted };
     let parts = vec![Part::Data { offset, content }, Part::Header(block.with(id, Some(entry)))];
     Ok(Plan { parts, answer: done(Mark::Live(version)) })
 }
@@ -102,7 +108,7 @@ fn write(block: &Block, known: Option<BlockEntry>, era: Era, change: Change) -> 
         return Err(done(mark_of(&entry)));
     }
     match change {
-        Change::End => header(block, BlockEntry { state: CopyState::Dead, is_settled: false, ..entry }, done(Mark::Dead)),
+        Change::End => header(block, dead(entry), done(Mark::Dead)),
         Change::Content { version, content } => overwrite(block, entry, version, content),
     }
 }
@@ -150,13 +156,12 @@ fn erase(block: &Block, id: ChunkId, known: Option<BlockEntry>, is_over: bool, e
         let version = ChunkVersion::default();
         let (offset, capacity, length, checksum) = (0, 0, 0, 0);
         let state = CopyState::Dead;
-        let mark = BlockEntry { id, offset, capacity, length, checksum, era, version, state, is_settled: false };
+        let mark =
+            BlockEntry { id, offset, capacity, length, checksum, era, version, state, is_settled: false, is_doubted: false };
         return header(block, mark, NodeAnswer::Done(Some(Mark::Dead)));
     };
     match entry.state {
-        CopyState::Live | CopyState::Overwriting => {
-            header(block, BlockEntry { state: CopyState::Dead, is_settled: false, ..entry }, done(Mark::Dead))
-        }
+        CopyState::Live | CopyState::Overwriting => header(block, dead(entry), done(Mark::Dead)),
         // As a dead copy it would count for a delete that goes by the former places.
         CopyState::Departed | CopyState::Dead => Err(done(Mark::Dead)),
     }
@@ -185,7 +190,7 @@ fn depart(block: &Block, known: Option<BlockEntry>, era: Era) -> Planned {
         CopyState::Departed => Err(NodeAnswer::Departed),
         CopyState::Live | CopyState::Overwriting if entry.era >= era => Err(NodeAnswer::OtherEra),
         CopyState::Live | CopyState::Overwriting => {
-            header(block, BlockEntry { state: CopyState::Departed, ..entry }, NodeAnswer::Departed)
+            header(block, BlockEntry { state: CopyState::Departed, is_doubted: false, ..entry }, NodeAnswer::Departed)
         }
     }
 }

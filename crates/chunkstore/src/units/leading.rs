@@ -6,12 +6,12 @@ mod compaction;
 mod condemning;
 pub mod contents;
 pub mod crowding;
-mod doubtful;
 pub mod errands;
 #[cfg(test)]
 pub mod fixture;
 mod growing;
 pub mod healing;
+pub mod mends;
 mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,14 +2,28 @@
 
 use std::sync::Arc;
 
+use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_place::BlockPlace;
 
-use super::leading::healing::{Healing, Mend};
+use super::leading::healing::Healing;
+use super::leading::mends::Mend;
 use super::member::{UnitMember, with_leader};
 use crate::asking::{ask_block, ask_to_condemn};
 use crate::leader::Errand;
 use crate::limits::ERRAND_PATIENCE;
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRequest, ToNode};
+
+/// How new a copy is: a write of former places that comes late counts for nothing, whatever its version.
+type Age = (Era, ChunkVersion);
+
+/// What became of a mend.
+#[derive(PartialEq, Eq)]
+enum Mended {
+    Done,
+    /// The copy has something newer than was brought: that is what can't be read, or is doubted.
+    IsNewer,
+    Not,
+}
 
 impl UnitMember {
     pub(super) fn mend_all(self: &Arc<Self>, healing: Healing) {
@@ -32,14 +46,9 @@ impl UnitMember {
         let Some((permit, node)) = self.begin_errand(key) else { return };
         let member = self.clone();
         self.env.spawn(async move {
-            let mut is_mended = false;
-            let others = if mend.is_doubtful { member.newest_of(&mend).await } else { mend.others.clone() };
-            for other in others {
-                is_mended = member.mend_from(&mend, other).await;
-                if is_mended {
-                    tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
-                    break;
-                }
+            let is_mended = member.mend_by_newest(&mend).await;
+            if is_mended {
+                tracing::info!(id = %mend.id, device = mend.rotten.device().0, "a chunk's copy has its content again");
             }
             with_leader(&Arc::downgrade(&member), |leading| {
                 leading.errands.end(node, &key);
@@ -52,38 +61,71 @@ impl UnitMember {
         });
     }
 
-    /// Those of the copies that have the newest version, as all of them say; none if one says nothing: it may have a newer one.
-    async fn newest_of(&self, mend: &Mend) -> Vec<BlockPlace> {
-        let (mut newest, mut version) = (Vec::new(), None);
+    async fn mend_by_newest(&self, mend: &Mend) -> bool {
+        let Some((newest, age)) = self.newest_of(mend).await else { return false };
+        let mut is_newest = newest.is_empty();
+        for place in newest {
+            match self.mend_from(mend, place, age).await {
+                Mended::Done => return true,
+                Mended::IsNewer => is_newest = true,
+                Mended::Not => {}
+            }
+        }
+        // Merely doubted, it gets what it has.
+        is_newest && self.mend_from(mend, mend.rotten, age).await == Mended::Done
+    }
+
+    /// Those of the other copies that have the newest version, and that; none if it may not do.
+    ///
+    /// It does if all of them have answered, or one that did is settled: nobody was told anything newer then. Else one that says nothing may have
+    /// something newer, and only what the copy itself had makes it no older than it was.
+    async fn newest_of(&self, mend: &Mend) -> Option<(Vec<BlockPlace>, Option<Age>)> {
+        let (mut heard, mut is_whole, mut is_any_settled) = (Vec::new(), mend.is_whole, false);
         for place in mend.others.iter().copied() {
-            let to = ToNode { place, id: mend.id, request: NodeRequest::Query };
-            match ask_block(&self.env, &*self.reach, to, ERRAND_PATIENCE).await {
+            match self.ask_of(mend, place, NodeRequest::Query).await {
                 Some(NodeAnswer::Live(copy)) => {
-                    let its = Some((copy.era, copy.version));
-                    if its > version {
-                        (newest, version) = (Vec::new(), its);
-                    }
-                    if its == version {
-                        newest.push(place);
-                    }
+                    heard.push((place, (copy.era, copy.version)));
+                    is_any_settled |= copy.is_settled;
                 }
                 // It is not there; or it was being overwritten, and others have what was answered.
                 Some(NodeAnswer::Absent | NodeAnswer::Departed | NodeAnswer::Damaged) => {}
-                _ => return Vec::new(),
+                _ => is_whole = false,
             }
         }
-        newest
+        let age = match is_whole || is_any_settled {
+            true => heard.iter().map(|(_, age)| *age).max(),
+            false => Some(self.age_of_unreadable(mend).await?),
+        };
+        let newest = heard.into_iter().filter(|(_, its)| Some(*its) == age).map(|(place, _)| place).collect();
+        Some((newest, age))
     }
 
-    async fn mend_from(&self, mend: &Mend, other: BlockPlace) -> bool {
-        let id = mend.id;
-        let ask = |place, request| ask_block(&self.env, &*self.reach, ToNode { place, id, request }, ERRAND_PATIENCE);
-        let found = ask(other, NodeRequest::Read).await;
-        let Some(NodeAnswer::Live(LiveCopy { version, era, content: Some(content), .. })) = found else { return false };
-        match ask(mend.rotten, NodeRequest::Mend { era, version, content }).await {
-            // It has something newer, and that is what can't be read.
-            Some(NodeAnswer::Done(Some(Mark::Live(held)))) => held <= version,
-            answer => matches!(answer, Some(NodeAnswer::Done(_))),
+    /// What the copy was, if its content can't be read: that was not what it is doubted for.
+    async fn age_of_unreadable(&self, mend: &Mend) -> Option<Age> {
+        if self.ask_of(mend, mend.rotten, NodeRequest::Read).await != Some(NodeAnswer::Damaged) {
+            return None;
         }
+        match self.ask_of(mend, mend.rotten, NodeRequest::Query).await {
+            Some(NodeAnswer::Live(copy)) => Some((copy.era, copy.version)),
+            _ => None,
+        }
+    }
+
+    /// By what is there, if that is not older than this.
+    async fn mend_from(&self, mend: &Mend, place: BlockPlace, least: Option<Age>) -> Mended {
+        let found = self.ask_of(mend, place, NodeRequest::Read).await;
+        let Some(NodeAnswer::Live(LiveCopy { version, era, content: Some(content), .. })) = found else { return Mended::Not };
+        if Some((era, version)) < least {
+            return Mended::Not;
+        }
+        match self.ask_of(mend, mend.rotten, NodeRequest::Mend { era, version, content }).await {
+            Some(NodeAnswer::Done(Some(Mark::Live(held)))) if held > version => Mended::IsNewer,
+            Some(NodeAnswer::Done(_)) => Mended::Done,
+            _ => Mended::Not,
+        }
+    }
+
+    async fn ask_of(&self, mend: &Mend, place: BlockPlace, request: NodeRequest) -> Option<NodeAnswer> {
+        ask_block(&self.env, &*self.reach, ToNode { place, id: mend.id, request }, ERRAND_PATIENCE).await
     }
 }

@@ -17,6 +17,7 @@ fn entry(number: u64, offset: u32, capacity: u32) -> BlockEntry {
         version: ChunkVersion { counter: 4, writer: 5 },
         state: CopyState::Overwriting,
         is_settled: true,
+        is_doubted: false,
     }
 }
 
@@ -124,6 +125,24 @@ fn reseal(bytes: &mut [u8]) {
 }
 
 #[test]
+fn a_copy_is_settled_or_doubted_or_neither() {
+    let settled = 64 + 57;
+    for (is_settled, is_doubted, byte) in [(false, false, 0), (true, false, 1), (false, true, 2)] {
+        let written = header(1, vec![BlockEntry { is_settled, is_doubted, ..entry(1, 0, 8) }]);
+        let bytes = written.encode();
+        assert_eq!((bytes[settled], BlockHeader::decode(&bytes)), (byte, Ok(written)));
+    }
+    // Of what has departed or is dead nobody asks whether it is the newest.
+    let dead = BlockEntry { state: CopyState::Dead, ..entry(1, 0, 8) };
+    for (held, byte) in [(entry(1, 0, 8), 3), (dead, 2)] {
+        let mut bytes = header(1, vec![held]).encode();
+        bytes[settled] = byte;
+        reseal(&mut bytes);
+        assert_eq!(BlockHeader::decode(&bytes).expect_err("none of these").field, "settled");
+    }
+}
+
+#[test]
 fn a_condemned_block_says_so() {
     let written = BlockHeader { is_condemned: true, ..header(4, Vec::new()) };
     let mut bytes = written.encode();
@@ -136,16 +155,17 @@ fn a_condemned_block_says_so() {
 proptest! {
     #[test]
     fn round_trip(
-        sizes in prop::collection::vec((any::<u64>(), 0_u32..16_000, any::<u32>(), any::<u64>(), any::<bool>(), 0_usize..4), 0..60),
+        sizes in prop::collection::vec((any::<u64>(), 0_u32..16_000, any::<u32>(), any::<u64>(), 0_u8..3, 0_usize..4), 0..60),
         block: u32, serial: u64, uuid: [u8; 16],
     ) {
         let states = [CopyState::Live, CopyState::Overwriting, CopyState::Departed, CopyState::Dead];
         let mut offset = 0;
         let mut entries = Vec::new();
-        for (number, (nonce, capacity, checksum, counter, is_settled, state)) in sizes.into_iter().enumerate() {
+        for (number, (nonce, capacity, checksum, counter, settled, state)) in sizes.into_iter().enumerate() {
             let version = ChunkVersion { counter, writer: nonce };
             let base = entry(number as u64, offset, capacity);
-            entries.push(BlockEntry { checksum, version, is_settled, state: states[state], ..base });
+            let (is_settled, is_doubted) = (settled == 1, settled == 2 && state < 2);
+            entries.push(BlockEntry { checksum, version, is_settled, is_doubted, state: states[state], ..base });
             offset += capacity;
         }
         let written = BlockHeader { device_uuid: DeviceUuid(uuid), block, serial, is_condemned: false, entries };

@@ -252,6 +252,8 @@ async fn what_another_copy_has_mends_a_rotten_one() {
     let before = rig.store.stats();
     assert_eq!(rig.ask(0, id(1), mend(1, "sec0nd")).await, NodeAnswer::Damaged, "that is not what was written");
     assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0)]);
+    assert_eq!(rig.ask(0, id(1), mend(0, "first")).await, done(live(1)), "that is older");
+    assert_eq!(rig.store.rotten(SHARD, 10), [(id(1), 0)], "and it can be read no more than before");
     assert_eq!(rig.ask(0, id(1), mend(1, "second")).await, done(live(1)));
     assert_eq!(rig.store.stats().header_writes, before.header_writes, "the header says it already");
     assert!(rig.store.rotten(SHARD, 10).is_empty());

@@ -187,6 +187,22 @@ fn copies_that_cannot_be_read_are_asked_again_where_others_are_lost() {
     assert!(driver.has_nothing_for(asked(false).id));
 }
 
+/// The header in which its era was raised, or in which it departed, has rotted since: it was asked for its content for as long as this leader led.
+#[test]
+fn a_copy_that_is_of_its_former_era_again_is_raised_or_departs_again() {
+    let lost = Lost::default();
+    let (mut driver, _) = gathered(true, &NodeAnswer::Absent, [7, 8]);
+    assert_eq!(driver.answered(MoveStep::Take, place(2), &NodeAnswer::OtherEra, &lost), []);
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 2)]);
+    let orders = driver.answered(MoveStep::Raise, place(2), &raised(6), &lost);
+    assert_eq!(steps(&orders), [(MoveStep::Take, 1)], "the other one is newer by now");
+    let (mut driver, _) = gathered(false, &NodeAnswer::Departed, [7, 7]);
+    assert_eq!(driver.answered(MoveStep::Take, place(0), &NodeAnswer::OtherEra, &lost), []);
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Depart, 0)]);
+    let orders = driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
+    assert_eq!(steps(&orders), [(MoveStep::Take, 0)]);
+}
+
 /// One of the others is away for a while: the chunk could not be read, though nothing was wrong with its source.
 #[test]
 fn a_source_departs_when_all_others_have_answered() {

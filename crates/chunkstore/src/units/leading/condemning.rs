@@ -12,8 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use env::Instant;
 use format::chunk_block::MAX_BLOCK_ENTRIES;
 use format::chunk_place::BlockPlace;
+use manager::Snapshot;
 
+use super::Leading;
+use super::ailing::Found;
 use crate::limits::{CONDEMN_LOOK, LOST_LOOK, MAX_CONDEMN_TRIES, MAX_SOUGHT_BLOCKS, MAX_SWEPT};
+use crate::maintenance::{Duty, MaintenanceUnit, Move};
 
 /// Whatever is in them, there is room for the rows of their chunks.
 const _: () = assert!(MAX_SOUGHT_BLOCKS * MAX_BLOCK_ENTRIES <= MAX_SWEPT / 2);
@@ -64,6 +68,49 @@ impl Condemning {
             self.rests.extend(std::mem::take(&mut self.sought).into_iter().map(|place| (place, now)));
         }
         condemned
+    }
+}
+
+impl Leading {
+    /// Damaged blocks whose chunks all have another copy that is to be had: what its node does not say to be there may be gone, and a damaged block may be
+    /// readable after the next start. Looks at all chunks, when those in pages that have copies there came into the state.
+    pub(super) fn condemnable(
+        &mut self,
+        now: Instant,
+        state: &Snapshot,
+        unit: &MaintenanceUnit,
+        found: &Found,
+    ) -> Vec<BlockPlace> {
+        let sought = self.condemning.sought();
+        let shard = unit.shard();
+        if !self.condemning.is_due(now) || !self.sweep.has_found(unit, sought) || self.is_unheard(now, state, shard) {
+            return Vec::new();
+        }
+        let (mut last_copies, mut kept) = (0_u64, BTreeSet::new());
+        for (id, places) in unit.index() {
+            // What ends is wanted by nobody; what is pending may yet be committed.
+            let is_touched = places.iter().any(|place| sought.contains(&place)) && !unit.is_ending(id);
+            if !is_touched {
+                continue;
+            }
+            let sound: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
+            last_copies += u64::from(sound.is_empty());
+            if !sound.iter().any(|place| self.is_heard(now, state, shard, *place)) {
+                kept.extend(places.iter().filter(|place| sought.contains(place)));
+            }
+        }
+        for duty in unit.duties() {
+            let Duty::Move(Move { id, from, to: Some(to), .. }) = duty else { continue };
+            // What was brought there is all that there is when the source is forgotten, or is lost.
+            let mut stay = self.sound_copies(state, unit, found, id).filter(|place| Some(*place) != from);
+            if sought.contains(&to) && !stay.any(|place| self.is_heard(now, state, shard, place)) {
+                kept.insert(to);
+            }
+        }
+        if last_copies > 0 {
+            tracing::error!(shard = shard.0, last_copies, "chunks have their last copy in blocks whose headers were lost");
+        }
+        self.condemning.decide(now, &kept)
     }
 }
 

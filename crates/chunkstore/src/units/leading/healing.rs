@@ -19,10 +19,10 @@ use manager::{DeviceRecord, DeviceState, Snapshot};
 use types::DeviceId;
 
 use super::ailing::Found;
-use super::doubtful::doubtful_mends;
+use super::mends::Mend;
 use super::{Leading, Leaving, node_of};
 use crate::leader::{Lost, Order};
-use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_HEALING, MAX_MOVING, MAX_REPAIRS, MAX_WAITING, MEND_PATIENCE};
+use crate::limits::{LOSS_WAIT, LOST_LOOK, MAX_HEALING, MAX_MOVING, MAX_REPAIRS, MAX_WAITING};
 use crate::maintenance::{Duty, MaintenanceUnit, Move};
 use crate::placement::Random;
 
@@ -42,7 +42,7 @@ pub(super) struct Looked {
     /// Relocations under way of chunks none of whose copies is left: they end only if their targets have the content already.
     stranded: usize,
     /// Rotten copies, since when they are to be written again.
-    rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
+    pub(super) rotten: BTreeMap<(ChunkId, BlockPlace), Instant>,
 }
 
 /// Relocations that may be begun now.
@@ -59,15 +59,6 @@ pub struct Healing {
     pub orders: Vec<Order>,
     pub condemn: Vec<BlockPlace>,
     pub mend: Vec<Mend>,
-}
-
-/// A copy that is to get the content that another one has.
-pub struct Mend {
-    pub id: ChunkId,
-    pub rotten: BlockPlace,
-    pub others: Vec<BlockPlace>,
-    /// Something is known against these as well, and it is one of them: the newest is to be found out first.
-    pub is_doubtful: bool,
 }
 
 impl Leading {
@@ -260,37 +251,6 @@ impl Leading {
         }
     }
 
-    /// Rotten copies that are to be written again, some at a time; and those with which that was tried for too long.
-    fn mend(
-        &mut self,
-        now: Instant,
-        state: &Snapshot,
-        unit: &MaintenanceUnit,
-        found: &Found,
-        random: &mut Random<'_>,
-    ) -> (Vec<Mend>, Vec<(ChunkId, BlockPlace)>) {
-        self.looked.rotten.retain(|copy, _| found.rotten.contains(copy));
-        let (mut mend, mut hopeless, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
-        for copy in found.rotten.iter().copied().filter(|copy| is_in_place(unit, copy)) {
-            let (id, rotten) = copy;
-            let others: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
-            let since = self.looked.rotten.get(&copy).copied();
-            match since.is_none_or(|since| now.saturating_duration_since(since) < MEND_PATIENCE) {
-                _ if others.is_empty() => doubtful.push(copy),
-                true if mend.len() < MAX_REPAIRS => {
-                    // Not before: what had no turn yet can still be written again.
-                    self.looked.rotten.entry(copy).or_insert(now);
-                    mend.push(Mend { id, rotten, others, is_doubtful: false });
-                }
-                true => {}
-                false => hopeless.push(copy),
-            }
-        }
-        let readable = |id| self.readable_copies(now, state, unit, found, id);
-        mend.extend(doubtful_mends(doubtful, readable, random).take(MAX_REPAIRS - mend.len()));
-        (mend, hopeless)
-    }
-
     /// Copies that are not there, and those that can't be written again, where another one is sound; some at a time.
     fn heal_missing(
         &mut self,
@@ -360,7 +320,7 @@ impl Leading {
     }
 
     /// A chunk's copies against which nothing is known.
-    fn sound_copies(
+    pub(super) fn sound_copies(
         &self,
         state: &Snapshot,
         unit: &MaintenanceUnit,
@@ -376,33 +336,6 @@ impl Leading {
         places
             .into_iter()
             .filter(move |place| is_there(*place) && !self.leader.lost().holds(*place) && found.is_sound(id, *place))
-    }
-
-    /// Damaged blocks whose chunks all have another copy that is to be had: what its node does not say to be there may be gone, and a damaged block may be
-    /// readable after the next start. Looks at all chunks, when those in pages that have copies there came into the state.
-    fn condemnable(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit, found: &Found) -> Vec<BlockPlace> {
-        let sought = self.condemning.sought();
-        let shard = unit.shard();
-        if !self.condemning.is_due(now) || !self.sweep.has_found(unit, sought) || self.is_unheard(now, state, shard) {
-            return Vec::new();
-        }
-        let (mut last_copies, mut kept) = (0_u64, BTreeSet::new());
-        for (id, places) in unit.index() {
-            // What ends is wanted by nobody; what is pending may yet be committed.
-            let is_touched = places.iter().any(|place| sought.contains(&place)) && !unit.is_ending(id);
-            if !is_touched {
-                continue;
-            }
-            let sound: Vec<BlockPlace> = self.sound_copies(state, unit, found, id).collect();
-            last_copies += u64::from(sound.is_empty());
-            if !sound.iter().any(|place| self.is_heard(now, state, shard, *place)) {
-                kept.extend(places.iter().filter(|place| sought.contains(place)));
-            }
-        }
-        if last_copies > 0 {
-            tracing::error!(shard = shard.0, last_copies, "chunks have their last copy in blocks whose headers were lost");
-        }
-        self.condemning.decide(now, &kept)
     }
 }
 
@@ -475,7 +408,7 @@ fn has_content(device: &DeviceRecord) -> bool {
 }
 
 /// Whether nothing is under way with a chunk that is to have this copy.
-fn is_in_place(unit: &MaintenanceUnit, (id, place): &(ChunkId, BlockPlace)) -> bool {
+pub(super) fn is_in_place(unit: &MaintenanceUnit, (id, place): &(ChunkId, BlockPlace)) -> bool {
     unit.is_at_rest(*id) && unit.places_of(*id).is_some_and(|places| places.contains(*place))
 }
 

@@ -296,6 +296,24 @@ async fn a_chunk_that_ends_keeps_no_damaged_block() {
     assert!(cluster.unit.is_at_rest(double[0]));
 }
 
+/// It may have been brought there already: its source is forgotten then, or was lost before.
+#[tokio::test(start_paused = true)]
+async fn a_block_is_not_condemned_that_a_last_copy_moves_to() {
+    for (from, is_condemned) in [(&[0][..], false), (&[0, 1], true)] {
+        let mut cluster = Cluster::new().await;
+        let moving = cluster.put(from, 100, 1);
+        cluster.begin_moves(&moving);
+        let mut leading = cluster.leading(&[1, 2, 3, 4]);
+        // Device 3 is that of node 4.
+        let place = BlockPlace::new(DeviceId(3), 0).expect("a place");
+        cluster.now = cluster.now + 2 * LOST_LOOK;
+        (1..4).for_each(|node| _ = leading.reported(cluster.now, report(node, Vec::new(), Vec::new())));
+        leading.reported(cluster.now, report(4, Vec::new(), vec![DamagedBlock { place, is_condemned: false }]));
+        let healing = leading.heal(cluster.now, &cluster.manager.snapshot(), &cluster.unit, &mut || 1);
+        assert_eq!(healing.condemn, if is_condemned { vec![place] } else { Vec::new() });
+    }
+}
+
 /// A node that had not been heard counted as having its copy: what could have been read after another start was destroyed, and its copy was gone.
 #[tokio::test(start_paused = true)]
 async fn a_block_is_not_condemned_for_copies_on_nodes_that_are_silent() {
