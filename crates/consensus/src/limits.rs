@@ -48,6 +48,8 @@ pub const EARLY_SNAPSHOT_BYTES: usize = 64 * 1024;
 pub const FULL_SNAPSHOT_BYTES: usize = 4 * 1024;
 /// How often the log is looked after when nobody asks.
 pub const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a node that stops waits for the mark behind its log.
+pub(crate) const LAST_MARK_LIMIT: Duration = Duration::from_millis(500);
 
 /// A group makes a snapshot after so many entries ...
 pub const SNAPSHOT_AFTER_ENTRIES: u64 = 4096;

@@ -214,6 +214,7 @@ impl Node {
         self.inner.log.close();
         self.inner.tasks.lock().drain(..).for_each(|task| task.abort());
         join_all(members.iter().map(|member| member.core.stop())).await;
+        self.inner.log.end_with_mark().await;
     }
 }
 

@@ -17,7 +17,7 @@ use wal::{AppendError, Lsn};
 
 use super::{BaseError, GroupLog, SharedLog};
 use crate::id::GroupId;
-use crate::limits::HOUSEKEEPING_INTERVAL;
+use crate::limits::{HOUSEKEEPING_INTERVAL, LAST_MARK_LIMIT};
 use crate::record::Change;
 
 /// The log could not be tidied up; it goes on growing.
@@ -65,6 +65,13 @@ impl SharedLog {
         let mark = self.append(GroupId::default(), Change::Mark).await?.await?;
         // With others before it, it may stand in their frame.
         Ok((mark == last.next()).then_some(mark))
+    }
+
+    /// The same when its node stops, which may be for long. Not if the disk does not write it in time, or the log has ended.
+    pub(crate) async fn end_with_mark(&self) {
+        if let Ok(Err(error)) = tokio::time::timeout(LAST_MARK_LIMIT, self.follow_up(None)).await {
+            tracing::debug!(%error, "nothing stands behind the consensus log's last record");
+        }
     }
 
     /// Gives up what nobody needs, and as many of the oldest segments as the log has too many.

@@ -76,6 +76,16 @@ async fn a_member_that_rotted_where_it_had_acknowledged_something_does_not_forge
     cluster.shut_down().await;
 }
 
+/// It may be off for long, or be the only one. Caught: a frame that was its last one for as long.
+#[tokio::test(start_paused = true)]
+async fn a_log_is_marked_when_its_node_stops() {
+    let env = Env::simulated(44);
+    let (mut cluster, other, command) = written(&env).await;
+    assert_eq!(frames(&cluster, other).last(), Some(&command), "no mark is behind it yet");
+    cluster.shut_down().await;
+    assert_ne!(frames(&cluster, other).last(), Some(&command));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_quiet_log_is_marked_once() {
     let env = Env::simulated(43);
