@@ -32,6 +32,7 @@ pub(crate) use unreleased::Unreleased;
 
 use crate::store::Inner;
 use engine::EngineError;
+use env::Instant;
 use format::zone_header::ZONE_DATA_START;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,8 +59,9 @@ struct Victim {
     activation: Activation,
     /// Bytes that were written in it.
     written_bytes: u64,
-    /// Its headers were lost: what stands in it only those tell who name it.
+    /// Its headers were lost: what stands in it only what names it tells.
     is_unknown: bool,
+    since: Instant,
 }
 
 impl Victim {
@@ -220,7 +222,10 @@ impl Inner {
 
     /// For a while the next cycles try others first.
     fn note_setback(&self, victim: &Victim) {
-        self.targets.note_setback(victim.device.id(), victim.zone, self.env.now());
+        let now = self.env.now();
+        // Others of its cycle took their part of that: a known zone has its turn again by its count of tries alone.
+        let took = if victim.is_unknown { now.saturating_duration_since(victim.since) } else { Duration::ZERO };
+        self.targets.note_setback(victim.device.id(), victim.zone, took, now);
     }
 
     /// One zone that can't be emptied, or a device that does not answer, must not keep the others from it.

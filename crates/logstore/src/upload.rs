@@ -8,6 +8,7 @@
 //! upload's turn: one that lands while its upload ends is cleaned up by whoever finds it.
 
 mod ending;
+mod open;
 
 use crate::append::Unnamed;
 use crate::index::Located;
@@ -22,14 +23,12 @@ use crate::write::{Draft, TurnGuard, WriteOp};
 use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef, Waiter};
 use format::attributes::Attributes;
 use format::chunk_ref::ChunkRef;
-use format::entry::EntryState;
-use format::name_entry::NameEntry;
 use format::record::{EntryName, Record, RecordKind, Space, split_compound};
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
+use types::UploadId;
 use types::limits::MAX_PARTS;
-use types::{KeyHash, UploadId};
 
 /// Parts of an upload that are looked up side by side: in a cell each may take a call to another node.
 const PARTS_AT_A_TIME: usize = 32;
@@ -43,35 +42,6 @@ fn part_name(upload: &UploadRef, number: u16) -> EntryName {
 }
 
 impl Inner {
-    /// Keeps the table of open uploads.
-    pub(crate) fn note_open_upload(&self, name: &NameEntry) {
-        if name.name.space != Space::Upload {
-            return;
-        }
-        let Ok((_, suffix)) = split_compound(Space::Upload, &name.name.name) else { return };
-        let upload = UploadId(suffix.try_into().expect("split_compound checked the length"));
-        let mut open = self.open_uploads.lock();
-        match name.entry.state {
-            EntryState::Live => drop(open.insert(upload, name.name.clone())),
-            EntryState::Tombstone | EntryState::DeleteMarker => {
-                open.remove(&upload);
-                self.background.upload_ended(&name.name);
-            }
-        }
-    }
-
-    /// Who joins hears of the end of an upload also before it reads in a run that it is open.
-    pub(crate) fn forget_ended_uploads(&self) {
-        // Not under the table's lock: a shard's is held where the table is told of something.
-        let open: Vec<(UploadId, KeyHash)> = self.open_uploads.lock().iter().map(|(id, name)| (*id, name.hash())).collect();
-        for (upload, hash) in open {
-            let keys = self.shard(&hash).lock();
-            if keys.index().newest(&hash).is_none_or(|newest| !newest.is_live()) {
-                self.open_uploads.lock().remove(&upload);
-            }
-        }
-    }
-
     pub(crate) async fn create_upload(
         self: &Arc<Self>,
         key: &ObjectKey,

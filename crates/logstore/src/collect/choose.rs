@@ -62,7 +62,7 @@ impl Inner {
 
     /// The zones with the least live data on devices that run short of free ones, and one of which nothing is known.
     pub(super) fn choose(&self) -> Vec<Victim> {
-        let mut victims = self.candidates(best);
+        let mut victims = self.candidates(|zones| best(with_one_unknown(zones)));
         let mut unknown = 0;
         victims.retain(|victim| {
             unknown += usize::from(victim.is_unknown);
@@ -95,6 +95,7 @@ impl Inner {
                 activation: candidate.zone.activation,
                 written_bytes: candidate.zone.written_bytes,
                 is_unknown: candidate.is_unknown(),
+                since: now,
             };
             victims.extend(choose(zones).into_iter().map(victim));
         }
@@ -128,6 +129,14 @@ impl Inner {
             .filter(|zone| !self.unreleased.holds(device.id(), zone.zone.zone))
             .collect()
     }
+}
+
+/// The best zones, of which the one of which nothing is known that was not tried for longest leaves the others room.
+fn with_one_unknown(mut zones: Vec<Candidate>) -> Vec<Candidate> {
+    let unknown = zones.iter().filter(|zone| zone.is_unknown());
+    let next = unknown.min_by_key(|zone| zone.tried).map(|zone| zone.zone.zone);
+    zones.retain(|zone| !zone.is_unknown() || Some(zone.zone.zone) == next);
+    zones
 }
 
 /// The best of a device's zones, of which some were tried in vain before. Of those the one that has waited longest is among them, or it might wait for ever: those that

@@ -32,12 +32,16 @@ pub(super) struct LiveBytes {
     setbacks: AtomicU32,
     /// When that was last: the environment's clock, in nanoseconds.
     set_back_at: AtomicU64,
+    /// How long that try took, in nanoseconds.
+    took: AtomicU64,
 }
 
 /// How long a zone that could not be emptied comes behind others; it doubles.
 const FIRST_SETBACK: Duration = Duration::from_secs(2);
 /// How often it doubles at most.
 const MOST_SETBACK_DOUBLINGS: u32 = 16;
+/// The least, by how long the try took: collection has more to do than that.
+const SETBACK_BY_TRY: u32 = 4;
 
 /// Collection could not empty a zone, and has not since.
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +49,13 @@ pub(crate) struct Setback {
     pub last: Instant,
     /// From the last one on.
     lasts: Duration,
+    took: Duration,
 }
 
 impl Setback {
-    /// Whether others come first now; not for longer than this.
+    /// Whether others come first now; not for longer than this, unless tries take long.
     pub fn is_on(&self, now: Instant, longest: Duration) -> bool {
-        now < self.last + self.lasts.min(longest)
+        now < self.last + self.lasts.min(longest).max(self.took * SETBACK_BY_TRY)
     }
 }
 
@@ -204,13 +209,15 @@ impl Targets {
             live.chunks.store(0, Ordering::Relaxed);
             live.setbacks.store(0, Ordering::Relaxed);
             live.set_back_at.store(0, Ordering::Relaxed);
+            live.took.store(0, Ordering::Relaxed);
         }
     }
 
     /// Collection could not empty the zone. For a while: zones with copies of what hardly ever dies are always at hand, and it would move those round and round.
-    pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex, now: Instant) {
+    pub fn note_setback(&self, device: DeviceId, zone: ZoneIndex, took: Duration, now: Instant) {
         if let Some(live) = self.zone(device, zone) {
             live.set_back_at.store(now.as_nanos(), Ordering::Relaxed);
+            live.took.store(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
             live.setbacks.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -226,7 +233,8 @@ impl Targets {
         let live = self.zone(device, zone)?;
         let doublings = live.setbacks.load(Ordering::Relaxed).checked_sub(1)?;
         let last = Instant::from_nanos(live.set_back_at.load(Ordering::Relaxed));
-        Some(Setback { last, lasts: FIRST_SETBACK * (1 << doublings.min(MOST_SETBACK_DOUBLINGS)) })
+        let lasts = FIRST_SETBACK * (1 << doublings.min(MOST_SETBACK_DOUBLINGS));
+        Some(Setback { last, lasts, took: Duration::from_nanos(live.took.load(Ordering::Relaxed)) })
     }
 
     /// Live bytes of a zone's chunks, by what is known.

@@ -71,7 +71,7 @@ fn a_zone_that_was_set_back_has_its_turn_again() {
         let finished = device.zones().into_iter().filter(|zone| zone.state == Some(device::ZoneState::Finished));
         let dead = finished.min_by_key(|zone| zone.activation).unwrap();
         assert_eq!(store.inner.targets.live_bytes(device.id(), dead.zone), 0);
-        store.inner.targets.note_setback(device.id(), dead.zone, rig.env.now());
+        store.inner.targets.note_setback(device.id(), dead.zone, Duration::ZERO, rig.env.now());
         let is_there = || device.zones()[dead.zone.0 as usize].activation == dead.activation;
         store.inner.collect().await.unwrap();
         assert!(is_there(), "others come first");
@@ -105,7 +105,7 @@ fn zones_that_could_not_be_emptied_leave_room_for_others() {
         let finished: Vec<_> = device.zones().into_iter().filter(is_finished).map(|zone| zone.zone).collect();
         let (dead, full): (Vec<_>, Vec<_>) = finished.into_iter().partition(|zone| live(*zone) == 0);
         assert!(dead.len() == TRIED && full.len() > TRIED, "{dead:?} {full:?}");
-        let set_back = |zone| store.inner.targets.note_setback(device.id(), zone, rig.env.now());
+        let set_back = |zone| store.inner.targets.note_setback(device.id(), zone, Duration::ZERO, rig.env.now());
         let tried = || store.inner.chosen().iter().filter(|(_, zone)| dead.contains(zone)).count();
         assert_eq!(tried(), 4, "none was tried before");
         dead.iter().for_each(|zone| set_back(*zone));

@@ -86,7 +86,7 @@ fn a_lost_zone_that_could_not_be_emptied_is_left_alone_for_longer_and_longer() {
             store.inner.background.stop().await;
             cover(&store).await;
             let is_chosen = || store.inner.chosen().contains(&at);
-            let set_back = || store.inner.targets.note_setback(at.0, at.1, rig.env.now());
+            let set_back = || store.inner.targets.note_setback(at.0, at.1, Duration::ZERO, rig.env.now());
             assert!(is_chosen());
             set_back();
             assert!(!is_chosen());
@@ -97,6 +97,12 @@ fn a_lost_zone_that_could_not_be_emptied_is_left_alone_for_longer_and_longer() {
             assert!(!is_chosen(), "of a device with {below_free_percent}");
             rig.env.sleep(SECOND).await;
             assert!(is_chosen(), "of a device with {below_free_percent}");
+            // Caught: a try of minutes that was made every minute.
+            store.inner.targets.note_setback(at.0, at.1, 1000 * SECOND, rig.env.now());
+            rig.env.sleep(3999 * SECOND).await;
+            assert!(!is_chosen());
+            rig.env.sleep(SECOND).await;
+            assert!(is_chosen());
         }
     });
 }
