@@ -61,6 +61,7 @@ pub enum Errand {
 /// Steps of a relocation, in their order; those of different copies that stay go side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MoveStep {
+    Discard,
     Raise,
     Depart,
     Take,
@@ -259,7 +260,8 @@ impl Leader {
                 Duty::Discard { copy, era, resolved } => orders.push(discard(copy, era, resolved)),
                 Duty::Move(asked) => {
                     moving.insert(asked.relocation);
-                    let driver = self.moves.entry(asked.relocation).or_insert_with(|| Driver::new(asked));
+                    let begin = || Driver::new(asked, unit.left_behind(asked.id));
+                    let driver = self.moves.entry(asked.relocation).or_insert_with(begin);
                     driver.hear(asked, &self.lost);
                     orders.extend(driver.orders(&self.lost));
                 }

@@ -23,7 +23,7 @@ mod rows;
 mod space;
 
 pub use chunk::Refusal;
-pub use duty::{Duty, Move};
+pub use duty::{Duty, GivenUp, Move};
 pub use image::{IMAGE_VERSION, ImageError};
 pub use pages::{DuePage, PageRef};
 
@@ -64,6 +64,8 @@ pub struct MaintenanceUnit {
     copies: Reserve<CopyKey, Held>,
     /// Where relocations go.
     targets: Reserve<CopyKey, Held>,
+    /// Former targets that are in limbo.
+    given_up: BTreeSet<CopyKey>,
     /// Relocations under way, by their numbers.
     moves: BTreeMap<u64, ChunkNumber>,
     next_move: u64,
@@ -117,6 +119,7 @@ impl MaintenanceUnit {
             calls: BTreeMap::new(),
             copies: Reserve::new(MAX_PENDING_COPIES),
             targets: Reserve::new(MAX_MOVING),
+            given_up: BTreeSet::new(),
             moves: BTreeMap::new(),
             next_move: 0,
             space: Space::default(),

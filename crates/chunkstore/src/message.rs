@@ -79,6 +79,12 @@ pub enum NodeRequest {
     Depart {
         era: Era,
     },
+    /// Of a relocation, to a target that was given up for its own: a copy of this era, that may have been brought there by one with a number below
+    /// `moves`, answers nobody, and none is made any more.
+    Discard {
+        era: Era,
+        moves: u64,
+    },
     /// Of a relocation: the copy belongs to the new places.
     Raise {
         era: Era,
@@ -114,6 +120,7 @@ impl NodeRequest {
             | NodeRequest::Erase { .. }
             | NodeRequest::Forget { .. }
             | NodeRequest::Depart { .. }
+            | NodeRequest::Discard { .. }
             | NodeRequest::Raise { .. }
             | NodeRequest::Bring { .. }
             | NodeRequest::Mend { .. } => false,

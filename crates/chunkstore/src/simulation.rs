@@ -1,7 +1,7 @@
 //! Seeded runs of everything in this crate together: clients, hosts, nodes and a unit, over a network and disks that fail.
 //!
 //! The network drops, delays, duplicates and reorders; nodes crash and lose or tear what was not durable; hosts forget everything; leaders
-//! change with proposals under way; a device is lost for good; chunks are relocated; some are put with two copies of three, some have a lost place given up,
+//! change with proposals under way; a device is lost for good, or its leader hears nothing of it though others do; chunks are relocated, also to where they once stood; some are put with two copies of three, some have a lost place given up,
 //! and all of them get a third one. The unit itself is replicated by others, so here it is
 //! one state that outlives its leaders, and a second one that is told the same through the records.
 //!
@@ -21,14 +21,27 @@ const SEEDS: u64 = 60;
 /// Seeds of a long run.
 const SOAK_SEEDS: u64 = 5_000;
 
-const CALM: Faults =
-    Faults { drop: 0, repeat: 0, crash: 0, host_crash: 0, leader: 0, relocate: 3, loses_device: false, few: 0, give_up: 0 };
+const CALM: Faults = Faults {
+    drop: 0,
+    repeat: 0,
+    crash: 0,
+    host_crash: 0,
+    leader: 0,
+    relocate: 3,
+    loses_device: false,
+    few: 0,
+    give_up: 0,
+    returns: 0,
+    cut: 0,
+    lag: 0,
+};
 const LOSSY: Faults = Faults { drop: 8, repeat: 8, host_crash: 1, leader: 1, ..CALM };
 const CRASHES: Faults = Faults { drop: 2, repeat: 4, crash: 3, host_crash: 2, leader: 2, ..CALM };
 const LOSS: Faults = Faults { drop: 2, repeat: 4, crash: 1, host_crash: 1, leader: 2, relocate: 4, loses_device: true, ..CALM };
 const FEW: Faults = Faults { drop: 4, repeat: 8, few: 60, give_up: 10, ..CRASHES };
 const FEW_AND_LOSS: Faults = Faults { few: 40, give_up: 40, ..LOSS };
-const ALL: [Faults; 6] = [CALM, LOSSY, CRASHES, LOSS, FEW, FEW_AND_LOSS];
+const RETURNS: Faults = Faults { leader: 1, relocate: 8, few: 20, give_up: 10, returns: 60, cut: 10, lag: 95, ..CALM };
+const ALL: [Faults; 7] = [CALM, LOSSY, CRASHES, LOSS, FEW, FEW_AND_LOSS, RETURNS];
 
 fn run(seed: u64, faults: Faults) -> String {
     println!("seed {seed}, {faults:?}");

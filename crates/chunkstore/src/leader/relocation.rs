@@ -3,11 +3,15 @@
 //! ```text
 //!   raise ─► others ─ all ─► depart ─► source ─► take (source; if that has nothing, the newest of the others) ─► bring ─► target ─► moved
 //!
+//!   after another target was given up:  discard ─► that target ─► raise
 //!   without a source nobody departs;  without a target: raised, and at least one is there ─► moved
 //! ```
 //!
 //! Until the others have answered the source is what it was: gets go on where one of them is away. A write needs all copies in one era: what is completed
 //! meanwhile is of the old one, and the source has it when it departs.
+//!
+//! What was brought to a target that was given up answers as any copy does, and who has an old map of a chunk's places may be led to it. In the new era writes are
+//! completed without it: so it answers nobody before a copy is of that era.
 //!
 //! A copy that is to stay and is not there takes no write, of the old era or of the new one: the relocation goes on without it, and it is found
 //! missing afterwards, as any other. A dead copy stops it: the unit hears of that from the node, and ends the chunk.
@@ -20,11 +24,13 @@ use format::chunk_place::BlockPlace;
 
 use super::{Errand, Lost, MoveStep, Order};
 use crate::limits::BRING_REST_TICKS;
-use crate::maintenance::Move;
+use crate::maintenance::{GivenUp, Move};
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest, ToNode};
 
 pub(super) struct Driver {
     asked: Move,
+    /// Targets that were given up before, and may answer somebody.
+    left_behind: Vec<GivenUp>,
     /// Copies that belong to the new era, and what they had then: nothing is written to them but in that era.
     raised: BTreeMap<BlockPlace, Mark>,
     /// Copies that stay, and are not there: they were asked to raise their era.
@@ -44,10 +50,11 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub fn new(asked: Move) -> Self {
+    pub fn new(asked: Move, left_behind: Vec<GivenUp>) -> Self {
         let (raised, missing, empty) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let mut driver = Driver {
             asked,
+            left_behind,
             raised,
             missing,
             has_departed: false,
@@ -106,6 +113,11 @@ impl Driver {
         if self.is_brought {
             return vec![Order::Propose(ChunkCommand::Moved { id, relocation })];
         }
+        let left_behind = self.left_behind.iter().filter(|left| !lost.holds(left.place));
+        let discards: Vec<Order> = left_behind.map(|left| self.discard(left)).collect();
+        if !discards.is_empty() {
+            return discards;
+        }
         if let Some(LiveCopy { version, capacity, is_settled, content: Some(content), .. }) = self.taken.clone()
             && let Some(to) = to
         {
@@ -149,6 +161,7 @@ impl Driver {
 
     pub fn answered(&mut self, step: MoveStep, place: BlockPlace, answer: &NodeAnswer, lost: &Lost) -> Vec<Order> {
         match (step, answer) {
+            (MoveStep::Discard, NodeAnswer::Departed) => self.left_behind.retain(|left| left.place != place),
             (MoveStep::Depart, NodeAnswer::Departed) => self.has_departed = true,
             (MoveStep::Depart, NodeAnswer::Absent) => {
                 self.has_departed = true;
@@ -206,6 +219,11 @@ impl Driver {
     /// The copies that stay.
     fn survivors<'a>(&'a self, lost: &'a Lost) -> impl Iterator<Item = BlockPlace> + 'a {
         self.asked.places.iter().filter(|place| Some(*place) != self.asked.from && !lost.holds(*place))
+    }
+
+    fn discard(&self, left: &GivenUp) -> Order {
+        let GivenUp { place, era, moves } = *left;
+        self.order(MoveStep::Discard, place, NodeRequest::Discard { era, moves })
     }
 
     fn order(&self, step: MoveStep, place: BlockPlace, request: NodeRequest) -> Order {

@@ -2,11 +2,11 @@
 
 use format::chunk_block::Era;
 use format::chunk_command::CopyOf;
-use format::chunk_id::ChunkId;
+use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 
 use super::MaintenanceUnit;
-use super::chunk::Work;
+use super::chunk::{Held, Row, Work};
 use crate::message::Resolved;
 
 /// One thing to do.
@@ -37,7 +37,33 @@ pub struct Move {
     pub era: Era,
 }
 
+/// A target that was given up for the next one: its copy may be there, or may come late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    pub place: BlockPlace,
+    /// Of the copy.
+    pub era: Era,
+    /// The relocation that brought it has a lower number.
+    pub moves: u64,
+}
+
 impl MaintenanceUnit {
+    /// Targets of a chunk's relocation that were given up before its present one, and to which somebody may be led who knows where the chunk once stood.
+    pub fn left_behind(&self, id: ChunkId) -> Vec<GivenUp> {
+        // Nobody was ever told other places of one that has not moved yet.
+        let is_led_there = |row: &&Row| row.era != Era::first(row.places.as_slice().len());
+        let Some(row) = self.row(id).filter(is_led_there) else { return Vec::new() };
+        // Those of relocations that are over departed before that, if anybody is led to them.
+        let given_up = self.given_up_of(id.number).into_iter().filter(|(_, held)| held.era > row.era);
+        given_up.map(|(place, held)| GivenUp { place, era: held.era, moves: held.after_move }).collect()
+    }
+
+    pub(super) fn given_up_of(&self, number: ChunkNumber) -> Vec<(BlockPlace, Held)> {
+        let first = BlockPlace::from_bits(0).expect("the first block of the first device");
+        let keys = self.given_up.range((number, first)..).take_while(|key| key.0 == number);
+        keys.map(|key| (key.1, *self.copies.in_limbo(*key).expect("what was given up is in limbo"))).collect()
+    }
+
     /// All there is to do now.
     pub fn duties(&self) -> impl Iterator<Item = Duty> {
         let resolved = self.resolved();

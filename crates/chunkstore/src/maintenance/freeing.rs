@@ -42,6 +42,14 @@ impl MaintenanceUnit {
             None => {}
         }
         ending.extend(row.places.iter().map(|place| (place, held)));
+        // What was brought to a target that was given up must not outlive the chunk, of which nobody hears any more by then.
+        for (place, held) in self.given_up_of(number) {
+            self.copies.drained((number, place));
+            self.given_up.remove(&(number, place));
+            // A late word that it was forgotten before is not about its end; and an end in nobody's era counts for no delete.
+            let era = held.era.just_after();
+            ending.push((place, Held { era, after_move, is_discarded: false, ..held }));
+        }
         // A source that has departed is in limbo already, and ends by itself.
         for (place, held) in &ending {
             self.copies.release((number, *place), *held).expect("a published copy is not in limbo");
@@ -77,6 +85,7 @@ impl MaintenanceUnit {
             let is_meant = |held: &Held| held.era == *era && self.is_forgettable(key, held);
             let is_due = id.shard == self.shard && self.copies.in_limbo(key).is_some_and(is_meant);
             if is_due && let Some(held) = self.copies.drained(key) {
+                self.given_up.remove(&key);
                 self.space.give_back(*place, &held);
             }
         }
@@ -84,10 +93,12 @@ impl MaintenanceUnit {
     }
 
     /// Whether nothing is left to decide about a copy in limbo.
-    pub(super) fn is_forgettable(&self, (number, _): CopyKey, held: &Held) -> bool {
-        // A source that has departed is older than its chunk's copies, and waits for those no more than a discarded target.
-        let is_freeing = matches!(self.work.get(&number), Some(Work::Freeing { .. }));
-        let is_ending = is_freeing && !held.is_discarded && held.era >= self.rows[&number].era;
+    pub(super) fn is_forgettable(&self, (number, place): CopyKey, held: &Held) -> bool {
+        // A source that has departed does not wait for its chunk's copies.
+        let is_ending = match self.work.get(&number) {
+            Some(Work::Freeing { copies }) => copies.iter().any(|(at, _)| *at == place),
+            _ => false,
+        };
         let resolved = self.resolved();
         !is_ending && number < resolved.puts && held.after_move <= resolved.moves
     }

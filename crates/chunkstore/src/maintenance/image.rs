@@ -19,7 +19,7 @@
 //! | use by chunks in pages | [runs of blocks](uses) |
 //!
 //! A place has 8 bytes, all bits of which are set where there is none; a held copy is number u64, place, nonce u64, bytes u32, era u32, `after_move` u64, discarded u8. What follows from these
-//! (space in use by what is here, calls, relocations by number) is not written but derived, so that an image can't contradict itself there.
+//! (space in use by what is here, calls, relocations by number, targets that were given up) is not written but derived, so that an image can't contradict itself there.
 
 mod pages;
 mod uses;
@@ -166,6 +166,7 @@ impl MaintenanceUnit {
                 Work::Freeing { .. } => {}
             }
         }
+        self.given_up = self.copies.limbo().filter(|(_, held)| held.is_discarded).map(|(key, _)| key).collect();
         let held: Vec<(BlockPlace, u32)> = self.held().collect();
         for (place, bytes) in held {
             self.space.check(place, bytes).map_err(|_| ImageError::Impossible("a block that holds more than it can"))?;

@@ -17,7 +17,7 @@ use format::chunk_place::{BlockPlace, ChunkPlaces};
 
 use super::chunk::{Held, Refusal, Row, Work};
 use super::{Answer, IndexChange, MaintenanceUnit};
-use crate::limits::MAX_MOVING;
+use crate::limits::{MAX_GIVEN_UP, MAX_MOVING};
 
 impl MaintenanceUnit {
     /// Begins a relocation, or gives one that is under way another target. There is no way back but the end of the chunk: the source may
@@ -35,6 +35,9 @@ impl MaintenanceUnit {
                     return Ok(Answer::Done);
                 }
                 self.check_change(&asked)?;
+                if self.given_up_of(id.number).len() >= MAX_GIVEN_UP {
+                    return Err(Refusal::Busy);
+                }
                 self.discard(id, relocation, own_to);
                 self.begin_move(&asked, era)
             }
@@ -76,6 +79,7 @@ impl MaintenanceUnit {
         let held = self.targets.commit((id.number, target)).expect("a relocation holds its target");
         let held = Held { is_discarded: true, ..held };
         self.copies.release((id.number, target), held).expect("a target is not in limbo");
+        self.given_up.insert((id.number, target));
     }
 
     /// `after` is the newest era that a copy may have.

@@ -15,7 +15,7 @@ use super::workload::{Workload, registration};
 use crate::client::{Event, Round, Send};
 use crate::leader::{CommitTag, Errand, Host, Leader, Order, SnapshotPlace};
 use crate::lookup::{LookupHost, Received};
-use crate::maintenance::{Answer, Duty, MaintenanceUnit, Move, Sought};
+use crate::maintenance::{Answer, Duty, IndexChange, MaintenanceUnit, Move, Sought};
 use crate::message::{Found, Located, NodeAnswer, NodeRequest, ToNode};
 use crate::publisher::Begins;
 use crate::storage_node::{JobId, Step, StorageNode, Tag};
@@ -50,6 +50,12 @@ pub struct Faults {
     pub few: usize,
     /// Looks at which a target that is being made, or a lost place, is given up.
     pub give_up: usize,
+    /// Relocations to where the chunk once stood.
+    pub returns: usize,
+    /// Ticks at which the leader begins to hear nothing of a device for a while, which others do.
+    pub cut: usize,
+    /// What is lost of what the first host is told.
+    pub lag: usize,
 }
 
 /// Names a call of the workload.
@@ -150,6 +156,10 @@ pub struct World {
     term: u64,
     commits: BTreeMap<CommitTag, (CallNumber, Round)>,
     devices: Vec<Device>,
+    /// The device of which the leader hears nothing, and until when.
+    cut: Option<(DeviceId, u64)>,
+    /// Where chunks stood before.
+    former: BTreeMap<ChunkId, Vec<BlockPlace>>,
     pub hosts: Vec<LookupHost>,
     pub workload: Workload,
     log: String,
@@ -181,6 +191,8 @@ impl World {
             term: 0,
             commits: BTreeMap::new(),
             devices: (0..DEVICES).map(device).collect(),
+            cut: None,
+            former: BTreeMap::new(),
             hosts: (0..HOSTS).map(|_| LookupHost::new()).collect(),
             workload: Workload::default(),
             log: String::new(),
@@ -382,6 +394,11 @@ impl World {
 
     fn commit(&mut self, proposer: Option<(u64, CallNumber, Round)>, command: &ChunkCommand) {
         let applied = self.apply(command);
+        for change in &applied.changes {
+            if let IndexChange::Changed { id, from, to } = change {
+                self.former.entry(*id).or_default().extend(from.iter().filter(|place| !to.contains(*place)));
+            }
+        }
         let Some(leader) = &mut self.leader else { return };
         let orders = leader.applied(&applied).expect("the table follows the state");
         self.carry_out(orders);
@@ -425,7 +442,10 @@ impl World {
                         let snapshot = (update.stream, update.number);
                         self.at(self.now_ms + SNAPSHOT_MS, Happening::SnapshotOver { term, host, snapshot });
                     }
-                    self.send(Happening::Update { term, host, update: recoded(&update) });
+                    let is_told = host > 0 || !self.is_faulty() || !self.choose.percent(self.faults.lag);
+                    if is_told {
+                        self.send(Happening::Update { term, host, update: recoded(&update) });
+                    }
                 }
                 Order::Committed(tag) => {
                     let (call, round) = self.commits.remove(&tag).expect("a commit is answered once");
@@ -489,9 +509,15 @@ impl World {
                 self.client(call, Event::Routed { round, places, place, answer });
             }
             ReplyTo::Call { call, round, routed: None } => self.client(call, Event::Node { round, place, answer }),
+            ReplyTo::Leader { .. } if self.is_cut(place) => {}
             ReplyTo::Leader { term, errand } => self.lead(term, |leader| leader.answered(errand, id, place, &answer)),
             ReplyTo::Nobody => {}
         }
+    }
+
+    /// Whether the leader hears nothing of a place's device.
+    fn is_cut(&self, place: BlockPlace) -> bool {
+        self.is_faulty() && self.cut.is_some_and(|(device, until)| device == place.device() && self.now_ms < until)
     }
 
     fn written(&mut self, number: u32, life: u64, job: JobId) {
@@ -583,6 +609,10 @@ impl World {
             let at = self.now_ms + 1 + self.choose.below(DOWN_MS) as u64;
             self.at(at, Happening::Lead);
         }
+        if self.choose.percent(self.faults.cut) {
+            let until = self.now_ms + 1 + self.choose.below(4 * DOWN_MS) as u64;
+            self.cut = Some((DeviceId(self.choose.below(DEVICES as usize) as u32), until));
+        }
         if self.choose.percent(10 * self.faults.relocate) {
             self.relocate();
         }
@@ -605,7 +635,9 @@ impl World {
     }
 
     fn relocate_to_any(&mut self, id: ChunkId, from: Option<BlockPlace>, is_lost: bool) {
-        let to = place(self.choose.below(DEVICES as usize) as u32, self.choose.below(BLOCKS as usize) as u32);
+        let any = place(self.choose.below(DEVICES as usize) as u32, self.choose.below(BLOCKS as usize) as u32);
+        let former = self.former.get(&id).filter(|former| !former.is_empty() && self.choose.percent(self.faults.returns));
+        let to = former.map_or(any, |former| former[self.choose.below(former.len())]);
         if !self.is_lost(to) {
             self.propose(None, ChunkCommand::Relocate(Relocation { id, from, to: Some(to), is_lost }));
         }
@@ -644,7 +676,9 @@ impl World {
                 (Some(asked), _) if gives_up && asked.to.is_some() && (asked.from.is_none() || asked.is_lost) => {
                     self.give_up(id, asked.from);
                 }
-                (Some(asked), _) if asked.to.is_some_and(|to| self.is_lost(to)) => {
+                (Some(asked), _)
+                    if asked.to.is_some_and(|to| self.is_lost(to) || (self.is_cut(to) && self.choose.percent(20))) =>
+                {
                     self.relocate_to_any(id, asked.from, asked.is_lost);
                 }
                 (Some(asked), Some(from)) if asked.from == Some(from) && !asked.is_lost => {

@@ -34,6 +34,8 @@ pub(super) fn plan(block: &Block, fence: Fence, id: ChunkId, request: NodeReques
         }
         NodeRequest::Forget { era, .. } => forget(block, fence, id, known, era),
         NodeRequest::Depart { era } => depart(block, known, era),
+        // Of the durable fence, as above.
+        NodeRequest::Discard { era, moves } => discard(block, id, known, moves <= fence.durable.moves, era),
         NodeRequest::Raise { era } => raise(block, known, era),
         NodeRequest::Read | NodeRequest::Query | NodeRequest::Settle(_) | NodeRequest::Take { .. } => {
             unreachable!("these do not wait")
@@ -152,19 +154,20 @@ fn erase(block: &Block, id: ChunkId, known: Option<BlockEntry>, is_over: bool, e
         if !block.has_entry_room() {
             return refuse(NodeRefusal::Full);
         }
-        // A mark without content: what comes late meets it.
-        let version = ChunkVersion::default();
-        let (offset, capacity, length, checksum) = (0, 0, 0, 0);
-        let state = CopyState::Dead;
-        let mark =
-            BlockEntry { id, offset, capacity, length, checksum, era, version, state, is_settled: false, is_doubted: false };
-        return header(block, mark, NodeAnswer::Done(Some(Mark::Dead)));
+        return header(block, mark(id, era, CopyState::Dead), NodeAnswer::Done(Some(Mark::Dead)));
     };
     match entry.state {
         CopyState::Live | CopyState::Overwriting => header(block, dead(entry), done(Mark::Dead)),
         // As a dead copy it would count for a delete that goes by the former places.
         CopyState::Departed | CopyState::Dead => Err(done(Mark::Dead)),
     }
+}
+
+/// An entry without content: what comes late meets it.
+fn mark(id: ChunkId, era: Era, state: CopyState) -> BlockEntry {
+    let version = ChunkVersion::default();
+    let (offset, capacity, length, checksum) = (0, 0, 0, 0);
+    BlockEntry { id, offset, capacity, length, checksum, era, version, state, is_settled: false, is_doubted: false }
 }
 
 fn forget(block: &Block, fence: Fence, id: ChunkId, known: Option<BlockEntry>, era: Era) -> Planned {
@@ -192,6 +195,16 @@ fn depart(block: &Block, known: Option<BlockEntry>, era: Era) -> Planned {
         CopyState::Live | CopyState::Overwriting => {
             header(block, BlockEntry { state: CopyState::Departed, is_doubted: false, ..entry }, NodeAnswer::Departed)
         }
+    }
+}
+
+fn discard(block: &Block, id: ChunkId, known: Option<BlockEntry>, is_over: bool, era: Era) -> Planned {
+    match known {
+        Some(_) => depart(block, known, era.just_after()),
+        // It was forgotten. Nobody would have a mark forgotten that a repeated request left.
+        None if is_over => Err(NodeAnswer::Departed),
+        None if !block.has_entry_room() => refuse(NodeRefusal::Full),
+        None => header(block, mark(id, era, CopyState::Departed), NodeAnswer::Departed),
     }
 }
 

@@ -82,7 +82,7 @@ impl Wire for NodeRequest {
                 change.put(out);
             }
             NodeRequest::Settle(mark) => mark.put(out),
-            NodeRequest::Erase { era, moves } => {
+            NodeRequest::Erase { era, moves } | NodeRequest::Discard { era, moves } => {
                 era.put(out);
                 out.put_u64_le(*moves);
             }
@@ -127,6 +127,7 @@ impl Wire for NodeRequest {
                 let (era, version) = (Era::take(input)?, ChunkVersion::take(input)?);
                 NodeRequest::Mend { era, version, content: take_content(input)? }
             }
+            13 => NodeRequest::Discard { era: Era::take(input)?, moves: input.u64("moves")? },
             found => return Err(input.unknown("request", found)),
         })
     }
@@ -146,6 +147,7 @@ fn number(request: &NodeRequest) -> u8 {
         NodeRequest::Take { .. } => 10,
         NodeRequest::Bring { .. } => 11,
         NodeRequest::Mend { .. } => 12,
+        NodeRequest::Discard { .. } => 13,
     }
 }
 

@@ -8,12 +8,13 @@
 //! ```
 //!
 //! States: the unit's record of the chunk (replicated, so that its leader may be lost at any step: what a leader does are actions that may
-//! happen late or never, and what it had in mind is a *flight* that goes on after the unit has decided otherwise); three places, of which the
+//! happen late or never, and what it had in mind is a *flight* that goes on after the unit has decided otherwise); four places, of which the
 //! chunk uses one to three at a time; calls of clients. A lookup host is as far behind the unit as it likes: it answers with any update there ever was,
 //! or says that it does not know the chunk yet. There are no messages: a request and its answer are one step at a node, and a request may
 //! land any time after it was made, more than once, and after its client died.
 //!
 //! Places change by *moves*: one for another, one more, or a lost one less (RFD 18). Each has an era, which says how many places there are after it.
+//! A move may be *given up* for the next one, and its target may be a place where the chunk once stood: hosts that lag lead there.
 //!
 //! Versions stand in their order: nothing, the put, modifications by (counter, writer), dead. *Seen* is what was acknowledged or returned.
 //!
@@ -35,7 +36,7 @@ use super::explore;
 use moves::{MOVES, Moves};
 use stateright::{Model, Property};
 
-const PLACES: usize = 3;
+const PLACES: usize = 4;
 /// Where the copies of a put go first.
 const FIRST_PLACES: usize = 2;
 /// A put is acknowledged with fewer copies than are wanted, but not with fewer than this.
@@ -140,6 +141,12 @@ enum Wrong {
     GivesUpTheSilent,
     /// One copy is enough.
     AcksOneCopy,
+    /// A move goes on while the target of the one that was given up for it may answer.
+    LeavesTheGivenUp,
+    /// The same, and what is brought is unsettled, whatever its source was.
+    BringsUnsettled,
+    /// A chunk ends without the targets that were given up.
+    ErasesNoGivenUp,
 }
 
 /// The bounds.
@@ -318,7 +325,7 @@ enum Action {
     },
     Copy(usize),
     Swap(usize),
-    /// What was brought to a place that was given up departs.
+    /// What was, or may yet be, brought to a place that was given up departs.
     Discard(Place),
 }
 
@@ -427,6 +434,7 @@ impl Model for ChunkStore {
             let put = Attempt { places, era, version: PUT, landed: 0 };
             state.calls[0] = Call { step: Step::Done, attempts: vec![put], ..state.calls[0].clone() };
             state.unit.stage = Stage::Live;
+            state.updates.extend(self.moves.former_places().map(Places::of));
             state.updates.push(places);
             places.iter().for_each(|place| state.copies[place] = Copy::Live { version: PUT, settled: true, era });
             state.floor = PUT;

@@ -10,7 +10,7 @@ use types::DeviceId;
 use super::Driver;
 use crate::leader::{Errand, Lost, MoveStep, Order};
 use crate::limits::BRING_REST_TICKS;
-use crate::maintenance::Move;
+use crate::maintenance::{GivenUp, Move};
 use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRefusal, NodeRequest};
 
 fn place(device: u32) -> BlockPlace {
@@ -43,7 +43,7 @@ fn content(counter: u64) -> NodeAnswer {
 
 /// A driver whose source has answered that it departs, and whose other copies have these versions.
 fn gathered(is_lost: bool, source: &NodeAnswer, others: [u64; 2]) -> (Driver, Vec<Order>) {
-    let mut driver = Driver::new(asked(is_lost));
+    let mut driver = Driver::new(asked(is_lost), Vec::new());
     let lost = Lost::default();
     driver.answered(MoveStep::Raise, place(1), &raised(others[0]), &lost);
     let mut orders = driver.answered(MoveStep::Raise, place(2), &raised(others[1]), &lost);
@@ -141,7 +141,7 @@ fn a_target_that_takes_no_writes_is_replaced() {
 #[test]
 fn a_copy_that_stays_and_is_not_there_holds_nothing_up() {
     for gone in [NodeAnswer::Absent, NodeAnswer::Departed] {
-        let (mut driver, lost) = (Driver::new(asked(false)), Lost::default());
+        let (mut driver, lost) = (Driver::new(asked(false), Vec::new()), Lost::default());
         driver.answered(MoveStep::Raise, place(1), &gone, &lost);
         assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 2)], "it is asked once");
         driver.answered(MoveStep::Raise, place(2), &raised(7), &lost);
@@ -156,7 +156,7 @@ fn a_copy_that_stays_and_is_not_there_holds_nothing_up() {
 
 #[test]
 fn a_target_is_brought_nothing_before_the_others_are_raised() {
-    let (mut driver, lost) = (Driver::new(asked(false)), Lost::default());
+    let (mut driver, lost) = (Driver::new(asked(false), Vec::new()), Lost::default());
     driver.answered(MoveStep::Raise, place(1), &NodeAnswer::Absent, &lost);
     driver.answered(MoveStep::Raise, place(2), &NodeAnswer::Refused(NodeRefusal::Busy), &lost);
     let orders = driver.answered(MoveStep::Depart, place(0), &NodeAnswer::Departed, &lost);
@@ -168,7 +168,7 @@ fn a_target_is_brought_nothing_before_the_others_are_raised() {
 fn what_is_at_the_target_already_is_not_lost_with_the_other_copies() {
     let mut lost = Lost::default();
     (0..3).for_each(|device| _ = lost.add_device(DeviceId(device)));
-    let begun = || Driver::new(asked(true));
+    let begun = || Driver::new(asked(true), Vec::new());
     assert_eq!(steps(&begun().orders(&lost)), [(MoveStep::Take, 9)]);
     assert_eq!(begun().answered(MoveStep::Take, place(9), &content(7), &lost), [moved()]);
     let mut driver = begun();
@@ -206,7 +206,7 @@ fn a_copy_that_is_of_its_former_era_again_is_raised_or_departs_again() {
 /// One of the others is away for a while: the chunk could not be read, though nothing was wrong with its source.
 #[test]
 fn a_source_departs_when_all_others_have_answered() {
-    let (mut driver, mut lost) = (Driver::new(asked(false)), Lost::default());
+    let (mut driver, mut lost) = (Driver::new(asked(false), Vec::new()), Lost::default());
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
     let orders = driver.answered(MoveStep::Raise, place(1), &raised(7), &lost);
     assert_eq!(steps(&orders), [(MoveStep::Raise, 2)]);
@@ -219,7 +219,7 @@ fn a_source_departs_when_all_others_have_answered() {
 /// Nobody departs: all three are raised, and one of them is read.
 #[test]
 fn a_copy_that_is_added_is_that_of_one_that_stays() {
-    let (mut driver, lost) = (Driver::new(Move { from: None, ..asked(false) }), Lost::default());
+    let (mut driver, lost) = (Driver::new(Move { from: None, ..asked(false) }, Vec::new()), Lost::default());
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 0), (MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
     driver.answered(MoveStep::Raise, place(0), &raised(7), &lost);
     driver.answered(MoveStep::Raise, place(1), &raised(8), &lost);
@@ -232,11 +232,11 @@ fn a_copy_that_is_added_is_that_of_one_that_stays() {
 
 #[test]
 fn a_lost_place_is_given_up_when_the_others_are_raised() {
-    let (mut driver, lost) = (Driver::new(Move { to: None, ..asked(true) }), Lost::default());
+    let (mut driver, lost) = (Driver::new(Move { to: None, ..asked(true) }, Vec::new()), Lost::default());
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
     assert_eq!(steps(&driver.answered(MoveStep::Raise, place(1), &raised(7), &lost)), [(MoveStep::Raise, 2)]);
     assert_eq!(driver.answered(MoveStep::Raise, place(2), &raised(7), &lost), [moved()]);
-    let mut driver = Driver::new(Move { to: None, ..asked(true) });
+    let mut driver = Driver::new(Move { to: None, ..asked(true) }, Vec::new());
     driver.answered(MoveStep::Raise, place(1), &NodeAnswer::Absent, &lost);
     assert_eq!(driver.answered(MoveStep::Raise, place(2), &raised(7), &lost), [moved()], "one is enough");
 }
@@ -244,7 +244,7 @@ fn a_lost_place_is_given_up_when_the_others_are_raised() {
 /// The copies may be behind a header that could not be read this time.
 #[test]
 fn a_place_is_not_given_up_where_no_copy_is_left() {
-    let (mut driver, lost) = (Driver::new(Move { to: None, ..asked(true) }), Lost::default());
+    let (mut driver, lost) = (Driver::new(Move { to: None, ..asked(true) }, Vec::new()), Lost::default());
     for device in [1, 2] {
         driver.answered(MoveStep::Raise, place(device), &NodeAnswer::Absent, &lost);
     }
@@ -257,7 +257,7 @@ fn a_place_is_not_given_up_where_no_copy_is_left() {
 #[test]
 fn a_growth_that_is_given_up_raises_the_copies_again() {
     let given_up = Move { from: None, to: None, ..asked(false) };
-    let (mut driver, lost) = (Driver::new(given_up), Lost::default());
+    let (mut driver, lost) = (Driver::new(given_up, Vec::new()), Lost::default());
     assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 0), (MoveStep::Raise, 1), (MoveStep::Raise, 2)]);
     for device in [0, 1] {
         driver.answered(MoveStep::Raise, place(device), &raised(7), &lost);
@@ -288,4 +288,21 @@ fn a_content_that_is_not_taken_is_let_go_and_asked_for_again_after_a_rest() {
         let orders = driver.answered(MoveStep::Bring, place(9), &NodeAnswer::Done(None), &lost);
         assert_eq!((orders, driver.holds_content()), (vec![moved()], false));
     }
+}
+
+/// A host that lags led to what had been brought there, which was settled, and older than what had been written since to the other places.
+#[test]
+fn nothing_is_of_the_new_era_before_a_target_that_was_given_up_has_departed() {
+    let left = |device| GivenUp { place: place(device), era: Era(4), moves: 4 };
+    let (mut driver, mut lost) = (Driver::new(asked(false), vec![left(7), left(8)]), Lost::default());
+    let discards = [(MoveStep::Discard, 7), (MoveStep::Discard, 8)];
+    assert_eq!(steps(&driver.orders(&lost)), discards);
+    for answer in [NodeAnswer::Refused(NodeRefusal::Failed), NodeAnswer::OtherEra] {
+        driver.answered(MoveStep::Discard, place(7), &answer, &lost);
+        assert_eq!(steps(&driver.orders(&lost)), discards, "{answer:?}");
+    }
+    let orders = driver.answered(MoveStep::Discard, place(7), &NodeAnswer::Departed, &lost);
+    assert_eq!(steps(&orders), [(MoveStep::Discard, 8)]);
+    assert!(lost.add_device(DeviceId(8)));
+    assert_eq!(steps(&driver.orders(&lost)), [(MoveStep::Raise, 1), (MoveStep::Raise, 2)], "nobody waits for what is lost");
 }

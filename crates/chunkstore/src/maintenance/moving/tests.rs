@@ -4,8 +4,8 @@ use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use types::DeviceId;
 
-use crate::limits::MAX_MOVING;
-use crate::maintenance::{Answer, Duty, IndexChange, MaintenanceUnit, Move, Refusal};
+use crate::limits::{MAX_GIVEN_UP, MAX_MOVING};
+use crate::maintenance::{Answer, Duty, GivenUp, IndexChange, MaintenanceUnit, Move, Refusal};
 
 const BLOCKS: u32 = 8;
 
@@ -191,4 +191,85 @@ fn a_relocation_of_a_lost_copy_can_be_given_up_with_its_place() {
     change(&mut unit, id, Some(0), None, true).expect("now it is");
     end(&mut unit, id);
     assert_eq!(devices(&unit, id), [1, 2]);
+}
+
+fn forget(unit: &mut MaintenanceUnit, id: ChunkId, device: u32, era: Era) {
+    let copy = CopyOf { id, place: place(device, 0) };
+    unit.apply(&ChunkCommand::Forgotten(vec![FormerCopy { copy, era }])).answer.expect("told");
+}
+
+/// A chunk on devices 1, 2 and 3 that stood on device 0 as well, and is moved there again and then to device 4 in that one's stead: the number and the era of the
+/// relocation that was given up.
+fn returned() -> (MaintenanceUnit, ChunkId, u64, Era) {
+    let (mut unit, id) = unit_of(3);
+    unit.apply(&ChunkCommand::Grant { device: DeviceId(4), first_block: 0, blocks: BLOCKS }).answer.expect("new");
+    change(&mut unit, id, Some(0), Some(3), false).expect("it is there");
+    end(&mut unit, id);
+    forget(&mut unit, id, 0, Era::first(3));
+    change(&mut unit, id, Some(1), Some(0), false).expect("it was forgotten there");
+    let Move { relocation, era, .. } = under_way(&unit);
+    change(&mut unit, id, Some(1), Some(4), false).expect("another target");
+    (unit, id, relocation, era)
+}
+
+#[test]
+fn a_target_that_was_given_up_is_left_behind_until_it_is_forgotten_or_the_relocation_is_over() {
+    let (mut unit, id, relocation, era) = returned();
+    let left = [GivenUp { place: place(0, 0), era, moves: relocation + 1 }];
+    assert_eq!(unit.left_behind(id), left);
+    let read = MaintenanceUnit::from_image(&unit.to_image()).expect("an image of one's own");
+    assert_eq!((read.left_behind(id), read == unit), (left.to_vec(), true));
+    let mut ended = unit.clone();
+    end(&mut ended, id);
+    assert_eq!(ended.left_behind(id), [], "it has departed by then");
+    forget(&mut unit, id, 0, era);
+    assert_eq!(unit.left_behind(id), []);
+}
+
+/// Its relocations wait for no target that is away.
+#[test]
+fn nobody_is_led_to_a_target_of_a_chunk_that_has_never_moved() {
+    let (mut unit, id) = unit_of(2);
+    change(&mut unit, id, None, Some(3), false).expect("one is lacking");
+    change(&mut unit, id, None, None, false).expect("a growth is under way");
+    assert_eq!(unit.left_behind(id), []);
+}
+
+/// It outlived its chunk: who was led there read what had been deleted.
+#[test]
+fn a_chunk_ends_at_targets_that_were_given_up_as_well() {
+    let (mut unit, id, _, era) = returned();
+    unit.apply(&ChunkCommand::Freed(vec![id]));
+    let erased = |unit: &MaintenanceUnit| {
+        let copies = unit.duties().filter_map(|duty| if let Duty::Erase { copy, .. } = duty { Some(copy) } else { None });
+        let mut copies: Vec<CopyOf> = copies.collect();
+        copies.sort_unstable_by_key(|copy| copy.place);
+        copies
+    };
+    let copies = erased(&unit);
+    let devices: Vec<u32> = copies.iter().map(|copy| copy.place.device().0).collect();
+    assert_eq!(devices, [0, 1, 2, 3, 4]);
+    unit.apply(&ChunkCommand::Erased(copies[1..].to_vec()));
+    assert!(unit.is_ending(id) && erased(&unit) == copies[..1], "not without the one at device 0");
+    assert!(unit.apply(&ChunkCommand::Erased(copies)).changes.contains(&IndexChange::Removed(id)));
+    forget(&mut unit, id, 0, era);
+    assert_eq!(unit.duties().count(), 5, "that it was forgotten before says nothing of the mark that its end left there");
+    assert_eq!(MaintenanceUnit::from_image(&unit.to_image()), Ok(unit));
+}
+
+#[test]
+fn a_target_is_replaced_so_many_times_and_then_waits_for_those_before() {
+    let (mut unit, id) = unit_of(2);
+    let target = |unit: &mut MaintenanceUnit, block: u32| {
+        let to = BlockPlace::new(DeviceId(3), block);
+        unit.apply(&ChunkCommand::Relocate(Relocation { id, from: None, to, is_lost: false })).answer
+    };
+    unit.apply(&ChunkCommand::Grant { device: DeviceId(3), first_block: BLOCKS, blocks: 100 }).answer.expect("new");
+    for block in 0..=MAX_GIVEN_UP as u32 {
+        target(&mut unit, block).expect("another target");
+    }
+    let next = MAX_GIVEN_UP as u32 + 1;
+    assert_eq!(target(&mut unit, next), Err(Refusal::Busy));
+    forget(&mut unit, id, 3, Era::first(2).next(3));
+    target(&mut unit, next).expect("one is forgotten");
 }

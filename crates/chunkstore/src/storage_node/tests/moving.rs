@@ -1,8 +1,9 @@
 //! Relocations, as a source, one that stays, and a target see them.
 
 use super::rig::{Rig, Wrote, bring, done, end, id, live, put, write};
-use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
+use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved};
 use format::chunk_block::{BLOCK_DATA_BYTES, Era};
+use format::chunk_id::ChunkNumber;
 
 fn depart(era: u32) -> NodeRequest {
     NodeRequest::Depart { era: Era(era) }
@@ -10,6 +11,14 @@ fn depart(era: u32) -> NodeRequest {
 
 fn raise(era: u32) -> NodeRequest {
     NodeRequest::Raise { era: Era(era) }
+}
+
+fn discard(era: u32, moves: u64) -> NodeRequest {
+    NodeRequest::Discard { era: Era(era), moves }
+}
+
+fn forget(era: u32, moves: u64) -> NodeRequest {
+    NodeRequest::Forget { era: Era(era), resolved: Resolved { puts: ChunkNumber(9), moves } }
 }
 
 fn take(era: u32) -> NodeRequest {
@@ -108,4 +117,29 @@ fn a_half_overwritten_copy_departs_and_gives_nothing() {
     rig.restart();
     assert_eq!(rig.answer(id(1), take(0)), NodeAnswer::Damaged);
     assert_eq!(rig.ask(id(1), depart(1)), (vec![Wrote::Header], NodeAnswer::Departed));
+}
+
+/// Its answer was lost, the relocation went elsewhere, and the copy went on being read by whoever was led there.
+#[test]
+fn what_was_brought_to_a_target_that_was_given_up_answers_nobody() {
+    let mut rig = Rig::new();
+    rig.ask(id(1), bring(0, 2, "moved"));
+    assert_eq!(rig.ask(id(1), discard(2, 1)), (vec![Wrote::Header], NodeAnswer::Departed));
+    rig.restart();
+    assert_eq!(rig.answer(id(1), NodeRequest::Read), NodeAnswer::Departed);
+    assert_eq!(rig.answer(id(1), discard(2, 1)), NodeAnswer::Departed, "a repeated request");
+}
+
+#[test]
+fn nothing_is_brought_late_to_a_target_that_was_given_up() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask(id(1), discard(2, 1)), (vec![Wrote::Header], NodeAnswer::Departed));
+    rig.restart();
+    assert_eq!(rig.answer(id(1), bring(0, 2, "late")), NodeAnswer::Departed);
+    rig.ask(id(1), forget(2, 1));
+    assert_eq!(rig.answer(id(1), bring(0, 2, "late")), NodeAnswer::Refused(NodeRefusal::Resolved));
+    assert_eq!(rig.answer(id(1), discard(2, 1)), NodeAnswer::Departed, "nothing is left that nobody would have forgotten");
+    assert_eq!(rig.answer(id(1), NodeRequest::Query), NodeAnswer::Absent);
+    rig.ask(id(1), bring(1, 3, "again"));
+    assert_eq!(rig.answer(id(1), discard(2, 1)), NodeAnswer::OtherEra, "a later relocation's");
 }

@@ -80,6 +80,7 @@ fn requests_to_blocks() {
         (NodeRequest::Depart { era: ERA }, format!("08 {ERA_HEX}")),
         (NodeRequest::Raise { era: ERA }, format!("09 {ERA_HEX}")),
         (NodeRequest::Take { era: ERA }, format!("0a {ERA_HEX}")),
+        (NodeRequest::Discard { era: ERA, moves: 10 }, format!("0d {ERA_HEX} 0a00000000000000")),
         (mend, format!("0c {ERA_HEX} {VERSION} {CONTENT}")),
         (bring, format!("0b 0b00000000000000 {ERA_HEX} 07000000 {VERSION} 01 {CONTENT}")),
     ];

@@ -86,6 +86,7 @@ fn request() -> impl Strategy<Value = NodeRequest> {
             NodeRequest::Forget { era, resolved: Resolved { puts: ChunkNumber(puts), moves } }
         }),
         era().prop_map(|era| NodeRequest::Depart { era }),
+        (era(), any::<u64>()).prop_map(|(era, moves)| NodeRequest::Discard { era, moves }),
         era().prop_map(|era| NodeRequest::Raise { era }),
         era().prop_map(|era| NodeRequest::Take { era }),
         bring(),

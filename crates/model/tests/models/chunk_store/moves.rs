@@ -1,6 +1,6 @@
 //! How the chunk's places change: what the unit decides, and what its leaders do.
 
-use super::{ChunkStore, Copy, Era, Flight, Mask, Place, Places, Stage, State, Wrong, bit, has};
+use super::{ChunkStore, Copy, Era, Flight, Mask, NOTHING, Place, Places, Stage, State, Wrong, bit, has};
 
 /// Most moves of a run.
 pub(super) const MOVES: usize = 2;
@@ -18,6 +18,10 @@ pub(super) enum Moves {
     GrowsThird,
     /// The same, and the target is given up while it is being made.
     GivesUp,
+    /// The same, at a place where the chunk once stood.
+    GivesUpFormer,
+    /// The first copy is moved to where the chunk once stood, and then to another place in that one's stead.
+    Retargets,
     /// The first copy's node is lost, and there is no other one; later there is.
     Shrinks,
     ShrinksAndGrows,
@@ -32,13 +36,16 @@ pub(super) struct Move {
     /// Places that stay.
     stays: &'static [Place],
     number: u8,
+    /// The target of the move that is given up for this one.
+    pub given_up: Option<Place>,
 }
 
-const RELOCATION: Move = Move { from: Some(0), to: Some(2), is_lost: false, stays: &[1], number: 1 };
+const RELOCATION: Move = Move { from: Some(0), to: Some(2), is_lost: false, stays: &[1], number: 1, given_up: None };
 const REPAIR: Move = Move { is_lost: true, ..RELOCATION };
 const GROWTH: Move = Move { from: None, ..RELOCATION };
 const GROWTH_TO_THREE: Move = Move { stays: &[0, 1], ..GROWTH };
-const GIVEN_UP: Move = Move { from: None, to: None, is_lost: false, stays: &[1], number: 2 };
+const GIVEN_UP: Move = Move { to: None, number: 2, given_up: Some(2), ..GROWTH };
+const RETARGETED: Move = Move { to: Some(3), number: 2, given_up: Some(2), ..RELOCATION };
 const SHRINKING: Move = Move { to: None, ..REPAIR };
 const GROWTH_AFTER: Move = Move { number: 2, ..GROWTH };
 
@@ -50,7 +57,8 @@ impl Moves {
             Moves::Repairs => &[REPAIR],
             Moves::Grows => &[GROWTH],
             Moves::GrowsThird => &[GROWTH_TO_THREE],
-            Moves::GivesUp => &[GROWTH, GIVEN_UP],
+            Moves::GivesUp | Moves::GivesUpFormer => &[GROWTH, GIVEN_UP],
+            Moves::Retargets => &[RELOCATION, RETARGETED],
             Moves::Shrinks => &[SHRINKING],
             Moves::ShrinksAndGrows => &[SHRINKING, GROWTH_AFTER],
         }
@@ -58,8 +66,17 @@ impl Moves {
 
     pub fn first_places(self) -> &'static [Place] {
         match self {
-            Moves::Grows | Moves::GivesUp => &[1],
+            Moves::Grows | Moves::GivesUp | Moves::GivesUpFormer => &[1],
             _ => &[0, 1],
+        }
+    }
+
+    /// Where the chunk stood before that, if it has moved; a host may not have heard yet that it does no more.
+    pub fn former_places(self) -> Option<&'static [Place]> {
+        match self {
+            Moves::GivesUpFormer => Some(&[1, 2]),
+            Moves::Retargets => Some(&[2, 1]),
+            _ => None,
         }
     }
 }
@@ -92,8 +109,7 @@ impl ChunkStore {
     /// The next move. A target is given up only while it is one.
     pub(super) fn begin_move(&self, state: &mut State) -> Option<()> {
         let next = self.moves.script().get(state.unit.moves_begun)?;
-        let gives_up = next.from.is_none() && next.to.is_none();
-        (state.unit.stage == Stage::Live && state.unit.is_moving == gives_up).then_some(())?;
+        (state.unit.stage == Stage::Live && state.unit.is_moving == next.given_up.is_some()).then_some(())?;
         state.unit.is_moving = true;
         state.unit.moves_begun += 1;
         Some(())
@@ -116,15 +132,20 @@ impl ChunkStore {
         let made = self.made(state, number).filter(|made| !made.is_lost)?;
         (state.flights[number].raised == made.staying()).then_some(())?;
         let source = made.from?;
-        let Copy::Live { version, settled, .. } = state.copies[source] else { return None };
+        let (Copy::Live { version, settled, .. } | Copy::Departed { version, settled }) = state.copies[source] else {
+            return None;
+        };
         state.copies[source] = Copy::Departed { version, settled };
         state.flights[number].has_departed = true;
         Some(())
     }
 
-    /// A copy that stays refuses writes that were begun before.
+    /// A copy that stays refuses writes that were begun before. In the new era writes are completed without a target that was given up: it answers
+    /// nobody by then.
     pub(super) fn raise(&self, state: &mut State, number: usize, place: Place) -> Option<()> {
         let made = self.made(state, number).filter(|made| made.stays.contains(&place))?;
+        let may_answer = made.given_up.is_some_and(|given_up| self.may_answer(state, given_up));
+        (!may_answer).then_some(())?;
         match &mut state.copies[place] {
             Copy::Live { era, .. } => *era = made.era().max(*era),
             _ => return None,
@@ -162,10 +183,22 @@ impl ChunkStore {
         let target = made.to?;
         let (version, settled) = state.flights[number].content?;
         if state.copies[target] == Copy::Absent && !has(state.fenced, target) {
+            let settled = settled && self.wrong != Wrong::BringsUnsettled;
             state.copies[target] = Copy::Live { version, settled, era: made.era() };
         }
         state.flights[number].is_copied |= matches!(state.copies[target], Copy::Live { .. });
         Some(())
+    }
+
+    /// Whether somebody may be led to a target that was given up, and find a copy there, now or later.
+    fn may_answer(&self, state: &State, given_up: Place) -> bool {
+        let is_led_there = self.moves.former_places().is_some();
+        let is_over = match state.copies[given_up] {
+            Copy::Departed { .. } | Copy::Lost => true,
+            Copy::Absent => has(state.fenced, given_up),
+            Copy::Live { .. } | Copy::Dead { .. } => false,
+        };
+        is_led_there && !is_over && !matches!(self.wrong, Wrong::LeavesTheGivenUp | Wrong::BringsUnsettled)
     }
 
     /// The unit's compare-and-swap.
@@ -185,13 +218,17 @@ impl ChunkStore {
         Some(())
     }
 
-    /// A target that was given up may have its copy: that answers nobody from now on, and can be forgotten.
+    /// A target that was given up may have its copy, or get it late: that answers nobody from now on, and can be forgotten.
     pub(super) fn discard(&self, state: &mut State, place: Place) -> Option<()> {
-        let unit = &state.unit;
-        let is_given_up = unit.stage == Stage::Live && unit.moves_begun == MOVES && !unit.places.contains(place);
+        let begun = &self.moves.script()[..state.unit.moves_begun];
+        let is_given_up = state.unit.stage == Stage::Live && begun.iter().any(|made| made.given_up == Some(place));
         let is_used = self.used(state).any(|used| used == place);
-        (self.moves == Moves::GivesUp && is_given_up && is_used).then_some(())?;
-        let Copy::Live { version, settled, .. } = state.copies[place] else { return None };
+        (is_given_up && is_used).then_some(())?;
+        let (version, settled) = match state.copies[place] {
+            Copy::Live { version, settled, .. } => (version, settled),
+            Copy::Absent => (NOTHING, false),
+            Copy::Departed { .. } | Copy::Dead { .. } | Copy::Lost => return None,
+        };
         state.copies[place] = Copy::Departed { version, settled };
         Some(())
     }

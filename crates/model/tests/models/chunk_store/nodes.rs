@@ -67,7 +67,10 @@ impl ChunkStore {
         }
         state.unit.erased |= bit(place);
         let erased = state.unit.erased;
-        if self.used(state).all(|used| has(erased, used)) {
+        let needs_no_end = |place: Place| {
+            self.wrong == Wrong::ErasesNoGivenUp && self.moves.script().iter().any(|made| made.given_up == Some(place))
+        };
+        if self.used(state).all(|used| has(erased, used) || needs_no_end(used)) {
             state.unit.stage = Stage::Limbo;
         }
         Some(())

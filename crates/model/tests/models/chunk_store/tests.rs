@@ -70,7 +70,7 @@ fn a_relocation_beside_others() {
 
 #[test]
 fn growing_and_shrinking_beside_others() {
-    for moves in [Moves::Grows, Moves::GivesUp, Moves::Shrinks] {
+    for moves in [Moves::Grows, Moves::GivesUp, Moves::GivesUpFormer, Moves::Shrinks] {
         assert_sound(&format!("{moves:?} beside modify, get"), moving(dying(stored(&[Modify, Get])), moves));
         assert_sound(&format!("{moves:?} beside delete, get"), moving(stored(&[Delete, Get]), moves));
         if soaking() {
@@ -88,6 +88,23 @@ fn growing_and_shrinking_beside_others() {
             assert_sound(&format!("{moves:?} beside modify, get, get"), moving(stored(&[Modify, Get, Get]), moves));
         }
     }
+}
+
+/// A host that lags leads there, since the chunk once stood there; what was brought is settled, or becomes so, and is older than what is written to the
+/// other places after it.
+#[test]
+fn a_target_that_was_given_up_must_answer_nobody() {
+    broken(moving(stored(&[Modify, Get]), Moves::GivesUpFormer), Wrong::LeavesTheGivenUp, "newest");
+    if soaking() {
+        broken(moving(stored(&[Get, Modify, Get]), Moves::GivesUpFormer), Wrong::BringsUnsettled, "newest");
+        broken(moving(stored(&[Modify, Get]), Moves::Retargets), Wrong::LeavesTheGivenUp, "newest");
+        assert_sound("Retargets beside modify", moving(stored(&[Modify]), Moves::Retargets));
+    }
+}
+
+#[test]
+fn a_chunk_ends_at_targets_that_were_given_up_as_well() {
+    broken(moving(stored(&[Delete, Get]), Moves::GivesUpFormer), Wrong::ErasesNoGivenUp, "newest");
 }
 
 #[test]
