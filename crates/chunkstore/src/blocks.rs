@@ -110,18 +110,16 @@ impl BlockStore {
         inner.counters.requests.add(1);
         inner.heat.note(id, block);
         let brought_bytes = matches!(request, NodeRequest::Bring { .. }).then(|| request.content_bytes() as u64);
-        let mended = if let NodeRequest::Mend { version, .. } = &request { Some(Mark::Live(*version)) } else { None };
+        let mended =
+            if let NodeRequest::Mend { version, is_compared, .. } = request { Some((version, is_compared)) } else { None };
         let answer = match (inner.ailing.is_damaged(block), request.only_reads()) {
             (true, true) => NodeAnswer::Damaged,
             (true, false) => NodeAnswer::Refused(NodeRefusal::Failed),
             (false, true) => inner.read(block, id, &request).await,
             (false, false) => inner.change(block, id, request).await,
         };
-        // What it has may be newer than what was brought, and stays as it was.
-        let is_mended = mended.is_some_and(|mark| answer == NodeAnswer::Done(Some(mark)));
-        // What can't be read and is doubted as well is mended twice: the first time may only have made it what it was.
-        if is_mended && !inner.ailing.forget_rotten(id, block) {
-            inner.work.lock().machine.trust(block, id);
+        if let (Some((version, is_compared)), NodeAnswer::Done(Some(Mark::Live(held)))) = (mended, &answer) {
+            inner.was_mended((block, id), version, *held, is_compared);
         }
         inner.counters.count_answer(&answer);
         if let (Some(bytes), NodeAnswer::Done(_)) = (brought_bytes, &answer) {

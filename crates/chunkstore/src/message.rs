@@ -106,6 +106,8 @@ pub enum NodeRequest {
     Mend {
         era: Era,
         version: ChunkVersion,
+        /// No copy has something newer that anybody was told of: with this one it is not doubted any more.
+        is_compared: bool,
         content: Bytes,
     },
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use format::chunk_block::{BlockEntry, BlockHeader, CopyState, HEADER_SLOTS};
+use format::chunk_block::{BlockEntry, BlockHeader, ChunkVersion, CopyState, HEADER_SLOTS};
 use format::chunk_id::{ChunkId, ShardId};
 use parking_lot::Mutex;
 
@@ -72,12 +72,9 @@ impl Ailing {
         drop(self.condemning.lock().await);
     }
 
-    /// It was written again. If it still can't be read, that is found anew. Whether it was known to be rotten.
-    pub fn forget_rotten(&self, id: ChunkId, block: u32) -> bool {
-        let mut rotten = self.rotten.lock();
-        let before = rotten.len();
-        rotten.retain(|rotten| (rotten.id, rotten.block) != (id, block));
-        rotten.len() < before
+    /// It was written again. If it still can't be read, that is found anew.
+    fn forget_rotten(&self, id: ChunkId, block: u32) {
+        self.rotten.lock().retain(|rotten| (rotten.id, rotten.block) != (id, block));
     }
 }
 
@@ -144,6 +141,17 @@ impl BlockStore {
 }
 
 impl Inner {
+    /// A mend has brought this version to a copy, which has that one now.
+    pub fn was_mended(&self, (block, id): (u32, ChunkId), brought: ChunkVersion, held: ChunkVersion, is_compared: bool) {
+        if held == brought {
+            self.ailing.forget_rotten(id, block);
+        }
+        // What it has may be newer than what was brought, and unreadable as before; but it is not older than what the others had.
+        if is_compared && held >= brought {
+            self.work.lock().machine.trust(block, id);
+        }
+    }
+
     async fn condemn(self: &Arc<Self>, block: u32) -> NodeAnswer {
         if !self.ailing.is_damaged(block) {
             return NodeAnswer::Refused(NodeRefusal::InUse);

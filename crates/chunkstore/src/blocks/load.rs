@@ -2,8 +2,8 @@
 //!
 //! A volume region may begin with anything: what an earlier owner of the disk left there. So the fences are written, in both slots, before
 //! the first block is used, and before them the headers of all blocks are made zeros where they are not. From then on a header
-//! that is neither zeros nor believed is damage: the first header of a block has one entry, which is whole or not there, and later ones leave the
-//! other slot.
+//! that is neither zeros nor believed is damage, and so are zeros beside a later one than a block's first: the first header of a block has one entry, which is whole or not
+//! there, and later ones leave the other slot.
 
 use std::collections::BTreeSet;
 

@@ -26,7 +26,7 @@ pub(super) fn plan(block: &Block, fence: Fence, id: ChunkId, request: NodeReques
             create(block, id, known, is_over, New { era, version, capacity, is_settled, content })
         }
         NodeRequest::Write { era, change } => write(block, known, era, change),
-        NodeRequest::Mend { era, version, content } => mend(block, known, era, version, content),
+        NodeRequest::Mend { era, version, content, .. } => mend(block, known, era, version, content),
         NodeRequest::Erase { era, moves } => {
             // Of the fence that outlives a crash: after one, what comes late must meet that, or the mark.
             let is_over = id.number < fence.durable.puts && moves <= fence.durable.moves;

@@ -16,12 +16,22 @@ use crate::message::{LiveCopy, Mark, NodeAnswer, NodeRequest, ToNode};
 /// How new a copy is: a write of former places that comes late counts for nothing, whatever its version.
 type Age = (Era, ChunkVersion);
 
+/// What a copy is to become.
+struct Newest {
+    /// Where it is to be had; nowhere if only the copy itself may have it.
+    places: Vec<BlockPlace>,
+    /// None if no other copy has anything.
+    age: Option<Age>,
+    /// No copy has something newer that anybody was told of.
+    is_compared: bool,
+}
+
 /// What became of a mend.
 #[derive(PartialEq, Eq)]
 enum Mended {
     Done,
-    /// The copy has something newer than was brought: that is what can't be read, or is doubted.
-    IsNewer,
+    /// The copy has something newer than was brought, or belongs to other places: that is what can't be read, or is doubted.
+    IsOther,
     Not,
 }
 
@@ -62,24 +72,24 @@ impl UnitMember {
     }
 
     async fn mend_by_newest(&self, mend: &Mend) -> bool {
-        let Some((newest, age)) = self.newest_of(mend).await else { return false };
-        let mut is_newest = newest.is_empty();
-        for place in newest {
-            match self.mend_from(mend, place, age).await {
+        let Some(newest) = self.newest_of(mend).await else { return false };
+        let mut is_other = newest.places.is_empty();
+        for place in newest.places.iter().copied() {
+            match self.mend_from(mend, place, &newest).await {
                 Mended::Done => return true,
-                Mended::IsNewer => is_newest = true,
+                Mended::IsOther => is_other = true,
                 Mended::Not => {}
             }
         }
         // Merely doubted, it gets what it has.
-        is_newest && self.mend_from(mend, mend.rotten, age).await == Mended::Done
+        is_other && self.mend_from(mend, mend.rotten, &newest).await == Mended::Done
     }
 
-    /// Those of the other copies that have the newest version, and that; none if it may not do.
+    /// What the other copies have; none if that may not do.
     ///
     /// It does if all of them have answered, or one that did is settled: nobody was told anything newer then. Else one that says nothing may have
     /// something newer, and only what the copy itself had makes it no older than it was.
-    async fn newest_of(&self, mend: &Mend) -> Option<(Vec<BlockPlace>, Option<Age>)> {
+    async fn newest_of(&self, mend: &Mend) -> Option<Newest> {
         let (mut heard, mut is_whole, mut is_any_settled) = (Vec::new(), mend.is_whole, false);
         for place in mend.others.iter().copied() {
             match self.ask_of(mend, place, NodeRequest::Query).await {
@@ -92,12 +102,13 @@ impl UnitMember {
                 _ => is_whole = false,
             }
         }
-        let age = match is_whole || is_any_settled {
+        let is_compared = is_whole || is_any_settled;
+        let age = match is_compared {
             true => heard.iter().map(|(_, age)| *age).max(),
             false => Some(self.age_of_unreadable(mend).await?),
         };
-        let newest = heard.into_iter().filter(|(_, its)| Some(*its) == age).map(|(place, _)| place).collect();
-        Some((newest, age))
+        let places = heard.into_iter().filter(|(_, its)| Some(*its) == age).map(|(place, _)| place).collect();
+        Some(Newest { places, age, is_compared })
     }
 
     /// What the copy was, if its content can't be read: that was not what it is doubted for.
@@ -112,14 +123,16 @@ impl UnitMember {
     }
 
     /// By what is there, if that is not older than this.
-    async fn mend_from(&self, mend: &Mend, place: BlockPlace, least: Option<Age>) -> Mended {
+    async fn mend_from(&self, mend: &Mend, place: BlockPlace, newest: &Newest) -> Mended {
         let found = self.ask_of(mend, place, NodeRequest::Read).await;
         let Some(NodeAnswer::Live(LiveCopy { version, era, content: Some(content), .. })) = found else { return Mended::Not };
-        if Some((era, version)) < least {
+        if Some((era, version)) < newest.age {
             return Mended::Not;
         }
-        match self.ask_of(mend, mend.rotten, NodeRequest::Mend { era, version, content }).await {
-            Some(NodeAnswer::Done(Some(Mark::Live(held)))) if held > version => Mended::IsNewer,
+        let is_compared = newest.is_compared;
+        match self.ask_of(mend, mend.rotten, NodeRequest::Mend { era, version, is_compared, content }).await {
+            Some(NodeAnswer::OtherEra) => Mended::IsOther,
+            Some(NodeAnswer::Done(Some(Mark::Live(held)))) if held > version => Mended::IsOther,
             Some(NodeAnswer::Done(_)) => Mended::Done,
             _ => Mended::Not,
         }

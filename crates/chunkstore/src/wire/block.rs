@@ -99,9 +99,10 @@ impl Wire for NodeRequest {
                 put_flag(*is_settled, out);
                 put_content(content, out);
             }
-            NodeRequest::Mend { era, version, content } => {
+            NodeRequest::Mend { era, version, is_compared, content } => {
                 era.put(out);
                 version.put(out);
+                put_flag(*is_compared, out);
                 put_content(content, out);
             }
         }
@@ -124,8 +125,8 @@ impl Wire for NodeRequest {
             10 => NodeRequest::Take { era: Era::take(input)? },
             11 => take_bring(input)?,
             12 => {
-                let (era, version) = (Era::take(input)?, ChunkVersion::take(input)?);
-                NodeRequest::Mend { era, version, content: take_content(input)? }
+                let (era, version, is_compared) = (Era::take(input)?, ChunkVersion::take(input)?, input.flag("is_compared")?);
+                NodeRequest::Mend { era, version, is_compared, content: take_content(input)? }
             }
             13 => NodeRequest::Discard { era: Era::take(input)?, moves: input.u64("moves")? },
             found => return Err(input.unknown("request", found)),

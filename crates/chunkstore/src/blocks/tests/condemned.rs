@@ -239,7 +239,7 @@ async fn damaged_blocks_are_told_in_turn() {
 }
 
 fn mend(counter: u64, content: &str) -> NodeRequest {
-    NodeRequest::Mend { era: Era(0), version: version(counter), content: text(content) }
+    NodeRequest::Mend { era: Era(0), version: version(counter), is_compared: true, content: text(content) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +261,7 @@ async fn what_another_copy_has_mends_a_rotten_one() {
     assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"second");
     assert_eq!(rig.ask(0, id(1), mend(2, "third")).await, done(live(2)), "another copy may be further");
     assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"third");
-    let of_other_era = NodeRequest::Mend { era: Era(1), version: version(2), content: text("third") };
+    let of_other_era = NodeRequest::Mend { era: Era(1), version: version(2), is_compared: true, content: text("third") };
     assert_eq!(rig.ask(0, id(1), of_other_era).await, NodeAnswer::OtherEra);
     assert_eq!(rig.ask(0, id(9), mend(2, "third")).await, NodeAnswer::Absent);
     rig.ask(0, id(1), end(0)).await;

@@ -116,7 +116,7 @@ async fn fallen_back() -> Rig {
 }
 
 fn mend(version: ChunkVersion, content: &str) -> NodeRequest {
-    NodeRequest::Mend { era: Era::default(), version, content: text(content) }
+    NodeRequest::Mend { era: Era::default(), version, is_compared: true, content: text(content) }
 }
 
 /// One of them had an older version for ever, and counted as sound: what was acknowledged was lost with the other copy.
@@ -141,12 +141,24 @@ async fn a_doubted_copy_that_cannot_be_read_is_doubted_after_it_was_mended() {
     let told = |rig: &Rig| rig.store.rotten(SHARD, 9).contains(&(id(1), 0));
     flip(&rig.disk, rig.content_place(0, id(1)), 0).await;
     assert_eq!(rig.content(0, id(1)).await, Err(NodeAnswer::Damaged));
-    let again = || mend(ChunkVersion::default(), "first");
-    assert_eq!(rig.ask(0, id(1), again()).await, done(live(0)));
-    assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"first");
-    assert!(told(&rig), "it may be older than it was");
-    assert_eq!(rig.ask(0, id(1), again()).await, done(live(0)));
+    let (era, version) = (Era::default(), ChunkVersion::default());
+    let again = |is_compared| NodeRequest::Mend { era, version, is_compared, content: text("first") };
+    for _ in 0..2 {
+        assert_eq!(rig.ask(0, id(1), again(false)).await, done(live(0)));
+        assert_eq!(rig.content(0, id(1)).await.expect("sound"), b"first");
+        assert!(told(&rig), "it may be older than it was");
+    }
+    assert_eq!(rig.ask(0, id(1), again(true)).await, done(live(0)));
     assert!(!told(&rig));
+}
+
+/// It was written to while the others were asked. Caught: a copy that was compared again and again, and was moved in the end, as long as somebody wrote to it.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_newer_than_the_others_were_is_not_doubted() {
+    let rig = fallen_back().await;
+    assert_eq!(rig.ask(0, id(1), write(0, 2, "third")).await, done(live(2)));
+    assert_eq!(rig.ask(0, id(1), mend(version(1), "second")).await, done(live(2)));
+    assert_eq!(rig.store.rotten(SHARD, 9), [(id(2), 0)]);
 }
 
 /// Clients may have said so before something newer was lost here, and be heard late. Caught: a copy that was settled, and read without a question to others, by what

@@ -22,7 +22,7 @@ pub struct Mend {
     pub rotten: BlockPlace,
     /// Other copies that can be asked what they have.
     pub others: Vec<BlockPlace>,
-    /// These are all; otherwise one may have something newer, and is silent.
+    /// These are all, and its own node is there; otherwise one may have something newer, and is silent.
     pub is_whole: bool,
 }
 
@@ -80,8 +80,9 @@ impl Leading {
         // Nobody has had the time to report to a new leader.
         let is_up = |node| self.is_new(now) || !self.is_silent(now, state, id.shard, node);
         let left = unit.places_of(id).into_iter().flat_map(|places| places.iter().filter(is_left).collect::<Vec<_>>());
-        let (others, silent): (Vec<_>, Vec<_>) = left.partition(|place| node_of(state, *place).is_some_and(is_up));
-        Mend { id, rotten, others, is_whole: silent.is_empty() }
+        let is_there = |place: &BlockPlace| node_of(state, *place).is_some_and(is_up);
+        let (others, silent): (Vec<_>, Vec<_>) = left.partition(is_there);
+        Mend { id, rotten, others, is_whole: silent.is_empty() && is_there(&rotten) }
     }
 }
 

@@ -66,7 +66,7 @@ fn requests_to_blocks() {
     let resolved = Resolved { puts: ChunkNumber(9), moves: 10 };
     let bring =
         NodeRequest::Bring { relocation: 11, era: ERA, capacity: 7, version: version(), is_settled: true, content: content() };
-    let mend = NodeRequest::Mend { era: ERA, version: version(), content: content() };
+    let mend = NodeRequest::Mend { era: ERA, version: version(), is_compared: true, content: content() };
     let rows = [
         (NodeRequest::Put { era: ERA, capacity: 7, content: content() }, format!("01 {ERA_HEX} 07000000 {CONTENT}")),
         (NodeRequest::Read, "02".to_owned()),
@@ -81,7 +81,7 @@ fn requests_to_blocks() {
         (NodeRequest::Raise { era: ERA }, format!("09 {ERA_HEX}")),
         (NodeRequest::Take { era: ERA }, format!("0a {ERA_HEX}")),
         (NodeRequest::Discard { era: ERA, moves: 10 }, format!("0d {ERA_HEX} 0a00000000000000")),
-        (mend, format!("0c {ERA_HEX} {VERSION} {CONTENT}")),
+        (mend, format!("0c {ERA_HEX} {VERSION} 01 {CONTENT}")),
         (bring, format!("0b 0b00000000000000 {ERA_HEX} 07000000 {VERSION} 01 {CONTENT}")),
     ];
     for (request, expected) in rows {

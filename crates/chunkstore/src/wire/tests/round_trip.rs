@@ -90,7 +90,12 @@ fn request() -> impl Strategy<Value = NodeRequest> {
         era().prop_map(|era| NodeRequest::Raise { era }),
         era().prop_map(|era| NodeRequest::Take { era }),
         bring(),
-        (era(), version(), content()).prop_map(|(era, version, content)| NodeRequest::Mend { era, version, content }),
+        (era(), version(), any::<bool>(), content()).prop_map(|(era, version, is_compared, content)| NodeRequest::Mend {
+            era,
+            version,
+            is_compared,
+            content
+        }),
     ]
 }
 

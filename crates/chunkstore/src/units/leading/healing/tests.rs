@@ -227,7 +227,8 @@ async fn rotten_copies_are_not_given_up_before_they_had_a_turn() {
     let heal = |leading: &mut Leading, now| leading.heal(now, &cluster.manager.snapshot(), &cluster.unit, &mut || 1);
     assert_eq!(mended(heal(&mut leading, cluster.now)), rotten[..MAX_REPAIRS]);
     let later = cluster.now + MEND_PATIENCE;
-    [2, 3, 4].into_iter().for_each(|node| _ = leading.reported(later, report(node, Vec::new(), Vec::new())));
+    leading.reported(later, report(1, rotten.iter().map(copy).collect(), Vec::new()));
+    (2..=4).for_each(|node| _ = leading.reported(later, report(node, Vec::new(), Vec::new())));
     let healing = heal(&mut leading, later);
     assert_eq!(healing.orders.len(), MAX_REPAIRS, "these are made elsewhere");
     assert_eq!(mended(healing), rotten[MAX_REPAIRS..]);

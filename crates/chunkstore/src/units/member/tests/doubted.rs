@@ -1,6 +1,6 @@
 //! Copies that can't be read, or may be older than they were: they get the newest that there is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,13 +26,14 @@ const THIRD: NodeId = NodeId(3);
 #[derive(Clone, Copy)]
 struct Held {
     counter: u64,
+    era: u32,
     is_settled: bool,
     is_readable: bool,
 }
 
 /// Not settled: of these more is asked.
 fn held(counter: u64) -> Held {
-    Held { counter, is_settled: false, is_readable: true }
+    Held { counter, era: 0, is_settled: false, is_readable: true }
 }
 
 #[derive(Clone, Default)]
@@ -40,25 +41,31 @@ struct Copies {
     held: Arc<Mutex<BTreeMap<u32, Held>>>,
     /// What was written again: device and counter.
     mended: Arc<Mutex<Vec<(u32, u64)>>>,
+    /// Devices of which a copy was said to be as new as any other.
+    trusted: Arc<Mutex<BTreeSet<u32>>>,
 }
 
 impl Copies {
     fn of(held: impl IntoIterator<Item = (u32, Held)>) -> Copies {
-        Copies { held: Arc::new(Mutex::new(held.into_iter().collect())), mended: Arc::default() }
+        Copies { held: Arc::new(Mutex::new(held.into_iter().collect())), ..Copies::default() }
     }
 
     fn answer(&self, ToNode { place, request, .. }: ToNode) -> Option<NodeAnswer> {
         let device = place.device().0;
         let mut held = self.held.lock();
-        let Held { counter, is_settled, is_readable } = held.get_mut(&device)?;
+        let Held { counter, era, is_settled, is_readable } = held.get_mut(&device)?;
         let version = |counter| ChunkVersion { counter, writer: 0 };
         let copy =
-            |content| LiveCopy { version: version(*counter), era: Era(0), capacity: 100, is_settled: *is_settled, content };
+            |content| LiveCopy { version: version(*counter), era: Era(*era), capacity: 100, is_settled: *is_settled, content };
         match request {
             NodeRequest::Query => Some(NodeAnswer::Live(copy(None))),
             NodeRequest::Read if !*is_readable => Some(NodeAnswer::Damaged),
             NodeRequest::Read => Some(NodeAnswer::Live(copy(Some(Bytes::from_static(b"content"))))),
-            NodeRequest::Mend { version: brought, .. } => {
+            NodeRequest::Mend { era: brought, .. } if brought != Era(*era) => Some(NodeAnswer::OtherEra),
+            NodeRequest::Mend { version: brought, is_compared, .. } => {
+                if is_compared {
+                    self.trusted.lock().insert(device);
+                }
                 if brought.counter >= *counter {
                     self.mended.lock().push((device, brought.counter));
                     (*counter, *is_readable) = (brought.counter, true);
@@ -210,6 +217,7 @@ async fn what_is_settled_mends_while_another_node_is_silent() {
     let id = with_a_rotten_one(&mut rig).await;
     wait_for(&rig, id, MEND_PATIENCE).await;
     assert_eq!(copies.take_mended(), [(1, 6)]);
+    assert!(copies.trusted.lock().contains(&1));
 }
 
 /// A node that is away, perhaps for long, kept nobody from making a copy more of a content that can be read once.
@@ -225,4 +233,22 @@ async fn what_cannot_be_read_becomes_what_it_was_while_another_node_is_silent() 
     copies.held.lock().insert(2, held(6));
     wait_for(&rig, id, 2 * STOCK_AGE).await;
     assert_eq!(copies.take_mended(), [(1, 6)]);
+    assert!(copies.trusted.lock().is_empty(), "there may be something newer");
+}
+
+/// One of them is of the era before the last relocation, and neither counts as sound. Caught: two that could not be brought each other's content, and were doubted for
+/// ever.
+#[tokio::test(start_paused = true)]
+async fn of_two_eras_the_copy_of_the_newer_one_is_trusted() {
+    let copies = Copies::of([(1, Held { era: 1, ..held(6) }), (2, held(7))]);
+    let rig = &mut copies.cluster(48).await;
+    let id = rig.chunk_at(&[place(1, 0), place(2, 0)]).await;
+    for _ in 0..MEND_PATIENCE.as_secs() {
+        for (node, device) in [(OWN, 1), (OTHER, 2)] {
+            tell(rig, node, copy_of(id, place(device, 0))).await;
+        }
+        rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
+    }
+    assert_eq!(copies.take_mended(), [(1, 6)], "by what it has");
+    assert!(copies.trusted.lock().contains(&1));
 }
