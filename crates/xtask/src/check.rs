@@ -105,7 +105,7 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
             ..cargo_step("clippy", &lint, Duration::from_secs(15 * 60))
         },
         // Building everything at once resolves features once; a later `cargo test` finds all of it done.
-        cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(20 * 60)),
+        cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(30 * 60)),
         Step {
             environment: test_environment(),
             ..cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60))

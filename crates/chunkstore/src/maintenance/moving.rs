@@ -35,7 +35,8 @@ impl MaintenanceUnit {
                     return Ok(Answer::Done);
                 }
                 self.check_change(&asked)?;
-                if self.given_up_of(id.number).len() >= MAX_GIVEN_UP {
+                let adds_another = own_to.is_some() && to.is_some();
+                if adds_another && self.given_up_of(id.number).len() >= MAX_GIVEN_UP {
                     return Err(Refusal::Busy);
                 }
                 self.discard(id, relocation, own_to);

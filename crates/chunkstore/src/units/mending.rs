@@ -129,7 +129,8 @@ impl UnitMember {
         if Some((era, version)) < newest.age {
             return Mended::Not;
         }
-        let is_compared = newest.is_compared;
+        // In a relocation that has begun meanwhile copies are raised, and depart: the others may have been asked in its middle.
+        let is_compared = newest.is_compared && Some(era) == mend.era;
         match self.ask_of(mend, mend.rotten, NodeRequest::Mend { era, version, is_compared, content }).await {
             Some(NodeAnswer::OtherEra) => Mended::IsOther,
             Some(NodeAnswer::Done(Some(Mark::Live(held)))) if held > version => Mended::IsOther,

@@ -53,7 +53,7 @@ async fn rig_with_objects(seed: u64, below_free_percent: u8) -> (Rig, Vec<Place>
     store.close().await;
     drop(store);
     rig.restart();
-    rig.config.collect_below_free_percent = below_free_percent.into();
+    rig.config.collect_below_free_percent = below_free_percent;
     (rig, places)
 }
 

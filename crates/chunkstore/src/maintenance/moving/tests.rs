@@ -270,6 +270,9 @@ fn a_target_is_replaced_so_many_times_and_then_waits_for_those_before() {
     }
     let next = MAX_GIVEN_UP as u32 + 1;
     assert_eq!(target(&mut unit, next), Err(Refusal::Busy));
+    let mut ended = unit.clone();
+    change(&mut ended, id, None, None, false).expect("without a target it ends");
+    assert_eq!(MaintenanceUnit::from_image(&ended.to_image()), Ok(ended));
     forget(&mut unit, id, 3, Era::first(2).next(3));
     target(&mut unit, next).expect("one is forgotten");
 }

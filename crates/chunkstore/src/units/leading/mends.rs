@@ -5,6 +5,7 @@
 //! silent, which may have the newest, some can be mended and others wait for it, until it is back or its devices are lost.
 
 use env::Instant;
+use format::chunk_block::Era;
 use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
 use manager::Snapshot;
@@ -20,6 +21,8 @@ use crate::placement::Random;
 pub struct Mend {
     pub id: ChunkId,
     pub rotten: BlockPlace,
+    /// Of the chunk, when this was found to be done.
+    pub era: Option<Era>,
     /// Other copies that can be asked what they have.
     pub others: Vec<BlockPlace>,
     /// These are all, and its own node is there; otherwise one may have something newer, and is silent.
@@ -82,7 +85,7 @@ impl Leading {
         let left = unit.places_of(id).into_iter().flat_map(|places| places.iter().filter(is_left).collect::<Vec<_>>());
         let is_there = |place: &BlockPlace| node_of(state, *place).is_some_and(is_up);
         let (others, silent): (Vec<_>, Vec<_>) = left.partition(is_there);
-        Mend { id, rotten, others, is_whole: silent.is_empty() && is_there(&rotten) }
+        Mend { id, rotten, era: unit.era_of(id), others, is_whole: silent.is_empty() && is_there(&rotten) }
     }
 }
 

@@ -154,19 +154,29 @@ impl ChunkStore {
         Some(())
     }
 
-    /// What the driver will copy: the source's last state, or that of one that stays, which is at least what anybody was told.
+    /// What the driver will copy: the source's last state, or that of one that stays, which is at least what anybody was told. After another target was given up it is the
+    /// newest of these.
     pub(super) fn capture(&self, state: &mut State, number: usize, place: Place) -> Option<()> {
         let made = self.made(state, number)?;
         let from = made.from.filter(|source| state.copies[*source] != Copy::Lost);
         let is_good = from.map_or(made.stays.contains(&place), |source| source == place);
         let may_read = is_good && self.is_closed(made, &state.flights[number]) && state.flights[number].content.is_none();
         may_read.then_some(())?;
-        match state.copies[place] {
-            Copy::Live { version, settled, .. } | Copy::Departed { version, settled } => {
-                state.flights[number].content = Some((version, settled));
+        let (Copy::Live { version, settled, .. } | Copy::Departed { version, settled }) = state.copies[place] else {
+            return None;
+        };
+        let mut content = (version, settled);
+        if made.given_up.is_some() {
+            // In the era of the move before this one writes may have been completed without the source, which had departed.
+            for stays in made.stays {
+                if let Copy::Live { version, settled, .. } = state.copies[*stays]
+                    && version > content.0
+                {
+                    content = (version, settled);
+                }
             }
-            _ => return None,
         }
+        state.flights[number].content = Some(content);
         Some(())
     }
 
