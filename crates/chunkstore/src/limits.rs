@@ -8,8 +8,8 @@ use crate::placement::Permille;
 pub const MAX_PENDING_COPIES: usize = 3 * 65_536;
 /// Relocations of one unit that may be under way.
 pub const MAX_MOVING: usize = 1_024;
-/// Targets of one chunk's relocations that were given up and are not forgotten yet, but for the one with which its growth ends: more wait for these. A unit's image counts the copies of a chunk that ends
-/// by a byte.
+/// Targets of one chunk's relocations that were given up and are not forgotten yet: no other target is taken before one of these is forgotten. Giving up a growth
+/// may add one more. A unit's image counts the copies of a chunk that ends by a byte.
 pub const MAX_GIVEN_UP: usize = 64;
 /// Blocks of one grant: a bulk of 1 GiB.
 pub const MAX_GRANT_BLOCKS: u32 = 256;

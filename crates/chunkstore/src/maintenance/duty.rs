@@ -50,7 +50,7 @@ pub struct GivenUp {
 impl MaintenanceUnit {
     /// Targets of a chunk's relocation that were given up before its present one, and to which somebody may be led who knows where the chunk once stood.
     pub fn left_behind(&self, id: ChunkId) -> Vec<GivenUp> {
-        // Nobody was ever told other places of one that has not moved yet. (Nor where a growth was given up, which changes the era as well.)
+        // Nobody was ever told other places of one that has not moved yet. (One whose growth was given up has another era as well, and counts as moved.)
         let is_led_there = |row: &&Row| row.era != Era::first(row.places.as_slice().len());
         let Some(row) = self.row(id).filter(is_led_there) else { return Vec::new() };
         // Those of relocations that are over departed before that, if anybody is led to them.

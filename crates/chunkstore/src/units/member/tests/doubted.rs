@@ -125,18 +125,23 @@ async fn wait_for(rig: &Rig, id: ChunkId, time: Duration) {
     }
 }
 
+/// The copies on devices 1 and 2 are told to be doubted, for as long as others are mended.
+async fn are_both_doubted(rig: &Rig, id: ChunkId) {
+    for _ in 0..MEND_PATIENCE.as_secs() {
+        for (node, device) in [(OWN, 1), (OTHER, 2)] {
+            tell(rig, node, copy_of(id, place(device, 0))).await;
+        }
+        rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
+    }
+}
+
 /// The power went everywhere, and each of their headers was torn.
 #[tokio::test(start_paused = true)]
 async fn copies_that_are_all_doubted_get_the_newest_of_them() {
     let copies = Copies::of([(1, held(6))]);
     let mut rig = copies.cluster(40).await;
     let id = rig.chunk_at(&[place(1, 0), place(2, 0)]).await;
-    for _ in 0..MEND_PATIENCE.as_secs() {
-        for (node, device) in [(OWN, 1), (OTHER, 2)] {
-            tell(&rig, node, copy_of(id, place(device, 0))).await;
-        }
-        rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
-    }
+    are_both_doubted(&rig, id).await;
     assert_eq!(copies.take_mended(), [], "what does not answer may be newer");
     copies.held.lock().insert(2, held(7));
     rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
@@ -241,12 +246,7 @@ async fn both_doubted(seed: u64, own: Held, other: Held) -> Copies {
     let copies = Copies::of([(1, own), (2, other)]);
     let mut rig = copies.cluster(seed).await;
     let id = rig.chunk_at(&[place(1, 0), place(2, 0)]).await;
-    for _ in 0..MEND_PATIENCE.as_secs() {
-        for (node, device) in [(OWN, 1), (OTHER, 2)] {
-            tell(&rig, node, copy_of(id, place(device, 0))).await;
-        }
-        rig.env.sleep(STOCK_AGE + LEADER_TICK).await;
-    }
+    are_both_doubted(&rig, id).await;
     copies
 }
 
