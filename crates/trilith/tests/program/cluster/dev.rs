@@ -32,7 +32,7 @@ fn a_cluster_to_try_runs_and_stops_as_one() {
         await_some(DEV_PATIENCE, "a node to serve", || {
             let answer = Connection::open(&at(node, 9001)).ok()?.get("/status").ok()?;
             let status: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
-            (status["cell"]["gateways"] == 3).then_some(())
+            (status["ready"] == true && status["cell"]["gateways"] == 3).then_some(())
         });
     }
     assert!(said().contains("access key somebody"), "{}", said());
