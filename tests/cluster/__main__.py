@@ -83,8 +83,8 @@ def one_fault(cluster, clients, fault, seconds):
     try:
         undo = fault.make(scene)
         time.sleep(seconds)
-    except faults.Skipped as reason:
-        scene.note(f"not made: {reason}")
+    except faults.NotMade as reason:
+        scene.check(False, f"not made: {reason}")
     finally:
         ends = time.monotonic()
         if undo:
