@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants:
-//! - Finish before advance (zstore.md, decision 3): a zone takes no bytes once its stream's next zone has taken some.
+//! - Finish before advance (RFD 2, decision 3): a zone takes no bytes once its stream's next zone has taken some.
 //! - Within a stream activations ascend with time, so positions do.
 //! - A zone is in exactly one state, so nobody writes zeros into a zone that takes appends.
 //! - An activation number is handed out once, and is greater than every one ever seen on the device.

@@ -1,4 +1,4 @@
-//! The append combiner: group commit without a timer, a channel or a task (performance.md, "The hot path").
+//! The append combiner: group commit without a timer, a channel or a task.
 //!
 //! Each core has one combiner for each class. An append composes its frame straight into the combiner's aligned batch, under a
 //! lock that nobody but this core and its completions take. If no write of this combiner is in flight, the batch is submitted

@@ -287,7 +287,7 @@ impl Device {
         Usage::of(&mut zones.book, &self.inner)
     }
 
-    /// Makes a finished zone free, durably. The caller guarantees that nothing in it is wanted by anybody (zstore.md, decision
+    /// Makes a finished zone free, durably. The caller guarantees that nothing in it is wanted by anybody (RFD 2, decision
     /// 12). Waits for a header or a frame of the zone that is still being written.
     pub async fn reset(&self, zone: ZoneIndex) -> Result<(), ResetError> {
         // What was written instead of the zone's frames must be durable before the zone goes, in every mode. Copies are, wherever they are; what

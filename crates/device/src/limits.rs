@@ -19,7 +19,7 @@ pub const MAX_LARGE_IN_FLIGHT: usize = 16;
 /// Most large frames of a device that wait; then they are refused as busy.
 pub const MAX_LARGE_QUEUED: usize = 64;
 
-/// Free zones that data leaves for relocation (zstore.md, decision 22): without them a full device could not be collected.
+/// Free zones that data leaves for relocation (RFD 2, decision 22): without them a full device could not be collected.
 pub const RESERVE_RELOCATION_ZONES: usize = 2;
 /// Of those, the ones that tombstones and meta appends leave too: to copy into. Tombstones may have the other one, because what they
 /// fill is free again after a checkpoint, without a copy.

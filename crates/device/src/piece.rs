@@ -1,4 +1,4 @@
-//! Reading a piece of one frame's payload: the header and the blocks that cover the piece, no more (zstore.md, decision 1).
+//! Reading a piece of one frame's payload: the header and the blocks that cover the piece, no more (RFD 2, decision 1).
 //!
 //! ```text
 //! 0         header_bytes

@@ -1,4 +1,4 @@
-//! The walk: every frame of some zones, in order, found by what it proves about itself (zstore.md, decision 1).
+//! The walk: every frame of some zones, in order, found by what it proves about itself (RFD 2, decision 1).
 //!
 //! Files and conventional devices have no write pointer. A walk goes to the end of what was reserved (of an open zone of a dead
 //! process: to the zone's end) and never stops at a hole: batches of several cores are written at once and may become durable

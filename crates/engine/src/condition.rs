@@ -1,4 +1,4 @@
-//! Conditions of a write, evaluated by the engine under the key's freeze (zstore.md, decision 18).
+//! Conditions of a write, evaluated by the engine under the key's freeze (RFD 2, decision 18).
 
 use format::attributes::ETag;
 

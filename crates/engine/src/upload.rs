@@ -1,4 +1,4 @@
-//! Multipart uploads (zstore.md, decision 15).
+//! Multipart uploads (RFD 2, decision 15).
 
 use crate::key::ObjectKey;
 use crate::object::Payload;

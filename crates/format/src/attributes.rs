@@ -1,5 +1,5 @@
 //! What a person stores with an object, and what the engine notes beside it: the TLV area that ends a record header
-//! (zstore.md, required 5 and decision 1).
+//! (RFD 2, decision 1).
 //!
 //! ```text
 //! tag (1 byte) │ length (2 bytes) │ value … repeated to the end of the area
@@ -75,11 +75,11 @@ pub struct Attributes {
     pub upload: Option<UploadId>,
     pub owner: Option<Bytes>,
     pub permissions: Option<Bytes>,
-    /// The version that a conditional write saw and replaced.
+    /// In the tombstone of a completed upload: the order of the object that Complete made.
     pub expected: Option<Order>,
-    /// Places of another write, made durable here before that one is acknowledged (zstore.md, required 16).
+    /// Places of another write, made durable here before that one is acknowledged (RFD 3, "Rejected"). Nothing writes it today.
     pub piggyback: Option<Box<Entry>>,
-    /// Writes of the same key that were outstanding at the same time (zstore.md, decision 9). At most [`MAX_OVERLAPPED`].
+    /// Writes of the same key that were outstanding at the same time (RFD 3, "Rejected"). At most [`MAX_OVERLAPPED`]. Nothing writes it today.
     pub overlapped: Vec<WriteId>,
     /// Number of parts, of an object that was made by parts.
     pub part_count: Option<u16>,

@@ -1,4 +1,4 @@
-//! Lists of chunks: the payload of a descriptor, of a descriptor node and of a large part (zstore.md, required 6).
+//! Lists of chunks: the payload of a descriptor, of a descriptor node and of a large part (ZStore, section 3.1, figure 3).
 //!
 //! ```text
 //! 0        8            8+w               8+2w

@@ -1,4 +1,4 @@
-//! The index entry: what a gateway's maps, notices and runs say of a name (zstore.md, required 4).
+//! The index entry: what a gateway's maps, notices and runs say of a name (RFD 2, decisions 2 and 10).
 //!
 //! `order` is where the operation stood in its primary's log when it was written; `places` is where the copies are now.
 //! Relocation changes places, never the order, and only orders are compared.

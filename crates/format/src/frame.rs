@@ -1,4 +1,4 @@
-//! The frame: what a device appends to a zone and finds again on a walk (zstore.md, decisions 1 and 23).
+//! The frame: what a device appends to a zone and finds again on a walk (RFD 2, decisions 1 and 23).
 //!
 //! A device knows frames, not objects. The engine's own header and its payload are bytes to it; what it adds is the proof
 //! that these bytes are whole and stand where they were put.

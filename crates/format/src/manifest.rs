@@ -1,4 +1,4 @@
-//! A cell's checkpoint: what is persisted, and from where recovery walks (zstore.md, required 12 and decision 11).
+//! A cell's checkpoint: what is persisted, and from where recovery walks (RFD 2, decision 11).
 //!
 //! A manager record, copied into superblocks too, so it carries a checksum of its own.
 //!

@@ -1,4 +1,4 @@
-//! One name of the key list, with its index entry: a row of a sorted run (zstore.md, decisions 14 and 20).
+//! One name of the key list, with its index entry: a row of a sorted run (RFD 2, decisions 14 and 20).
 //!
 //! A run serves as key list and as map, so a row holds what a list says of a name (length, tag, time) and what a read
 //! needs (places, order), and the hash once.

@@ -1,4 +1,4 @@
-//! The log engine's header of a record (zstore.md, required 5 and decision 1).
+//! The log engine's header of a record (RFD 2, decision 1).
 //!
 //! It stands in a frame between the frame's fixed header and its payload CRCs; the frame proves that the bytes are whole and
 //! stand where they were put, this header says what they are. The frame's class byte repeats the kind.
@@ -85,7 +85,7 @@ pub enum RecordKind {
     RunBlock = 8,
     /// The index of a sorted run, or a piece of it.
     RunIndex = 9,
-    /// After the current version was deleted: names its successor (zstore.md, decision 20).
+    /// After the current version was deleted: names its successor (RFD 2, decision 20).
     HeadChange = 10,
 }
 
@@ -99,7 +99,7 @@ pub struct WriteId {
 /// What is said of a record as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFlags {
-    /// The write overlapped another of its key (zstore.md, decision 9).
+    /// The write overlapped another of its key (RFD 2, decision 9).
     pub conflict: bool,
     /// The copy was moved: it carries its original order.
     pub relocated: bool,
@@ -107,7 +107,7 @@ pub struct RecordFlags {
     pub delete_marker: bool,
 }
 
-/// To what a chunk belongs (zstore.md, decision 15): collection asks the owner's descriptor whether it is live.
+/// To what a chunk belongs (RFD 2, decision 15): collection asks the owner's descriptor whether it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkOwner {
     /// Hash of the object's entry.

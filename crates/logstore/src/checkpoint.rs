@@ -1,5 +1,5 @@
 //! Checkpoints: writing down what one epoch added, so that a start need not walk the log from its beginning (paper section 3.4;
-//! zstore.md, decisions 11, 13, 21).
+//! RFD 2, decisions 11, 13, 21).
 //!
 //! ```text
 //!   note where each log may grow next ─► advance the epoch ─► wait until the old one drained

@@ -1,5 +1,5 @@
 //! Garbage collection: copies what is live out of the zone with the least of it, then resets the zone (paper section 3.5;
-//! zstore.md, required 13 and decisions 10, 12, 15, 22).
+//! RFD 2, decisions 10, 12, 15, 22).
 //!
 //! ```text
 //!   choose ─┬─► copy what is live ─► checkpoint ─► wait for readers from before ─► look again: nothing live? ─► reset

@@ -1,4 +1,4 @@
-//! Which epoch a write belongs to, and when an epoch is over (paper section 3.4; zstore.md, decision 11).
+//! Which epoch a write belongs to, and when an epoch is over (paper section 3.4; RFD 2, decision 11).
 //!
 //! Every operation that puts an entry into the index (a write, a relocation) enters the present epoch when it is dispatched and
 //! leaves it when its entry is published or given up. A checkpoint advances the epoch and waits until nobody is left in the

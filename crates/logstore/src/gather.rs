@@ -50,7 +50,7 @@ impl Gather {
         self.missing == 0
     }
 
-    /// What became of the record. Its order is the primary's position (zstore.md, decision 2), unless it was given one.
+    /// What became of the record. Its order is the primary's position (RFD 2, decision 2), unless it was given one.
     pub fn outcome(&self, generation: Generation, order: Option<Order>) -> Gathered {
         assert!(self.missing == 0, "copies are still on their way");
         let outcomes = || self.outcomes[..self.copies].iter().flatten();

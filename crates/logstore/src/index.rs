@@ -133,7 +133,7 @@ impl ShardIndex {
         Ok(known.filter(|_| !is_stale))
     }
 
-    /// Changes a record's places if it is still the newest and still stands where it was (zstore.md, decision 10). `entry`
+    /// Changes a record's places if it is still the newest and still stands where it was (RFD 2, decision 10). `entry`
     /// carries the new places; it becomes unsaved, so that the next checkpoint writes it down.
     pub fn relocate(&mut self, old_places: &Places, entry: Entry) -> bool {
         match self.newest(&entry.hash) {
@@ -176,7 +176,7 @@ impl ShardIndex {
         }
     }
 
-    /// Forgets a tombstone that nothing older can follow any more (zstore.md, decision 13).
+    /// Forgets a tombstone that nothing older can follow any more (RFD 2, decision 13).
     pub fn forget_tombstone(&mut self, hash: &KeyHash, order: Order) {
         let Some(known) = self.saved.exact().get(hash) else { return };
         if known.order == order && !known.is_live() && !self.current.contains_key(hash) {

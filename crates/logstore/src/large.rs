@@ -1,4 +1,4 @@
-//! Large objects: chunks, and the tree of descriptors over them (paper section 3.1, figure 3; zstore.md, required 6).
+//! Large objects: chunks, and the tree of descriptors over them (ZStore, section 3.1, figure 3).
 //!
 //! ```text
 //!   height 1                       height 2

@@ -1,4 +1,4 @@
-//! Lists: names of one bucket in byte order, merged over the layers of the key list (zstore.md, required 11 and decision 14).
+//! Lists: names of one bucket in byte order, merged over the layers of the key list (RFD 2, decision 14; RFD 7, decision 3).
 
 use crate::names::{Layers, Merged, Merger, Missing, ScanBlocks};
 use crate::store::Inner;

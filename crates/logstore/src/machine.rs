@@ -1,5 +1,5 @@
 //! The gateway's protocol, without I/O: who may write a key when, when a write is acknowledged and published, and which reads
-//! can be answered here (paper section 3.2; zstore.md, decisions 4, 5, 9, 18).
+//! can be answered here (paper section 3.2; RFD 2, decisions 4, 5, 9, 18).
 //!
 //! A gateway's keys are cut into shards, each a state machine of its own behind a short lock, so that a read never queues behind a
 //! task. Inputs are method calls; what is to be done comes back as [`Output`]s, in order. Nothing here waits, allocates ids

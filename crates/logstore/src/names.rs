@@ -1,4 +1,4 @@
-//! The key list: every name with what a list says of it, newest layer first (paper section 3.3; zstore.md, decision 14).
+//! The key list: every name with what a list says of it, newest layer first (paper section 3.3; RFD 2, decision 14).
 //!
 //! ```text
 //!   memtable of the present epoch      written by every publication

@@ -1,4 +1,4 @@
-//! Who may still need what garbage collection moved away (zstore.md, decisions 12 and 15).
+//! Who may still need what garbage collection moved away (RFD 2, decisions 12 and 15).
 //!
 //! A pin is taken by whoever holds the places of chunks for longer than one read: a reader, or a Complete between looking its parts up
 //! and publishing the object over them. A zone whose live records have been copied away is reset only when every pin that

@@ -1,4 +1,4 @@
-//! Reading: find the newest record, read one copy of it, prove that it is the one (paper section 3.2; zstore.md, decisions 1, 12).
+//! Reading: find the newest record, read one copy of it, prove that it is the one (paper section 3.2; RFD 2, decisions 1, 12).
 //!
 //! A lookup and the read after it are not atomic: the record may be relocated and its zone reset in between. What is read there
 //! is then another record, or nothing, and never passes for the one that was looked up, because the record carries its name;

@@ -1,4 +1,4 @@
-//! Cold start: every start of a single process is the recovery from the simultaneous failure of everything (zstore.md,
+//! Cold start: every start of a single process is the recovery from the simultaneous failure of everything (RFD 2,
 //! decision 21).
 //!
 //! ```text

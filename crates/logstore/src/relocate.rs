@@ -1,6 +1,6 @@
 //! Copying records elsewhere while they keep their order: for collection, and for copies that a crash left missing.
 //!
-//! Order and place are two things (zstore.md, required 4): a copy made here carries its order in its header, and only the index's
+//! Order and place are two things (RFD 2, decisions 2 and 10): a copy made here carries its order in its header, and only the index's
 //! places change, by compare-and-swap against what they were (decision 10).
 
 use crate::collect::COPY_EXTRA_BYTES;

@@ -1,4 +1,4 @@
-//! Waiting for room (zstore.md, decision 22): a write that a full device refuses waits for collection as long as that gets
+//! Waiting for room (RFD 2, decision 22): a write that a full device refuses waits for collection as long as that gets
 //! anywhere, and is refused when it does not.
 //!
 //! The background works in rounds and counts what they free. Who waits asks for a round of its own: one that had begun before may

@@ -64,7 +64,7 @@ pub(crate) struct Inner {
     /// Pins beside records of these objects of which it is not known whether they stand, with their last epoch.
     pub unknown_pins: Mutex<BTreeMap<KeyHash, (Epoch, Pin)>>,
     pub stats: LogStoreStats,
-    /// What missing devices make undecidable (zstore.md, decision 21); empty in normal life.
+    /// What missing devices make undecidable (RFD 2, decision 21); empty in normal life.
     pub undecidable: Undecidable,
     /// The epoch that this start began with: a checkpoint that has it has what the start decided.
     pub first_epoch: Epoch,

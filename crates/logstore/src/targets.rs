@@ -190,7 +190,7 @@ impl Targets {
         self.failures.subscribe()
     }
 
-    /// The table without the devices that have failed, under the next generation (zstore.md, decision 2). None if none has, or
+    /// The table without the devices that have failed, under the next generation (RFD 2, decision 2). None if none has, or
     /// no other is left: then the table stays, and every write says why it fails.
     pub fn next_table(&self) -> Option<ReplicaTable> {
         let table = self.table();

@@ -1,4 +1,4 @@
-//! Multipart uploads (zstore.md, decision 15).
+//! Multipart uploads (RFD 2, decision 15).
 //!
 //! An open upload is an entry that names the object to come and its attributes; each part is an entry of its own. Completing
 //! appends one descriptor over the parts' chunks: that append is the commit, and the descriptor names the upload, so that a

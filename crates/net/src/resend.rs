@@ -1,4 +1,4 @@
-//! Numbered streams that survive reconnects (zstore.md, decision 19): every item sent on one stream arrives once and in order, as
+//! Numbered streams that survive reconnects (RFD 2, decision 19): every item sent on one stream arrives once and in order, as
 //! long as both ends live, however often the connection between them is lost.
 //!
 //! ```text

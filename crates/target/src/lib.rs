@@ -2,7 +2,7 @@
 //!
 //! A writer is named by a fence key (a gateway of a cell, a placement group, ...) and shows the token under which it writes.
 //! Raising a fence to a token refuses every older one from then on, durably, before the raise is acknowledged. Recovery of a
-//! writer is: raise its fence, drain, walk (zstore.md, decision 7); [`Target::fence_and_drain`] does the first two.
+//! writer is: raise its fence, drain, walk (RFD 2, decision 7); [`Target::fence_and_drain`] does the first two.
 //!
 //! Invariants:
 //! - An append is checked against its fence after it has been counted as admitted. So once a raise and a drain that started
@@ -250,7 +250,7 @@ impl Target {
         self.admissions.drain().await;
     }
 
-    /// What comes before the walk of dead writers' logs (zstore.md, decision 7). What they wrote changes no more then, wherever open zones go on
+    /// What comes before the walk of dead writers' logs (RFD 2, decision 7). What they wrote changes no more then, wherever open zones go on
     /// growing: none is ended early (docs/rfd/0005, rule 4).
     pub async fn fence_and_drain(&self, fences: &[(FenceKey, Token)]) -> Result<(), FenceError> {
         self.raise_fences(fences).await?;

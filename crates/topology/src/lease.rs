@@ -1,4 +1,4 @@
-//! Serve leases: the right to answer reads under a view, for a while (zstore.md, decision 4).
+//! Serve leases: the right to answer reads under a view, for a while (RFD 2, decision 4).
 //!
 //! A gateway that is cut off must stop answering before the others go on without it. Clocks of two machines are never compared; both
 //! sides measure a duration on their own clock, and they start measuring at moments whose order is known:

@@ -1,4 +1,4 @@
-//! The table of replica sets (zstore.md, required 2; paper section 3.7, "Consistent hash").
+//! The table of replica sets (ZStore, section 3.7, "Consistent hash").
 //!
 //! A key's hash picks a slot; the slot names the devices that a write of that key goes to, primary first. It decides where
 //! writes go and never where reads look, so a new table moves no data. The primary's log orders the writes of a key, so two

@@ -1,4 +1,4 @@
-//! The members of a cell, numbered (zstore.md, decision 4).
+//! The members of a cell, numbered (RFD 2, decision 4).
 //!
 //! A view selects who takes part: whose notices a write waits for, and which member serialises the freezes of a key. It permits nothing by
 //! itself: reads are permitted by leases, writes by tokens.

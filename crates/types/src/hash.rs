@@ -1,4 +1,4 @@
-//! The 160-bit name of an index entry (zstore.md, decision 16).
+//! The 160-bit name of an index entry (RFD 2, decision 16).
 
 use std::fmt;
 

@@ -73,7 +73,7 @@ number!(
     NodeId(u32)
 );
 number!(
-    /// One incarnation of a bucket: a bucket deleted and made again has another id (zstore.md, decision 16).
+    /// One incarnation of a bucket: a bucket deleted and made again has another id (RFD 2, decision 16).
     BucketId(u64)
 );
 number!(
@@ -85,7 +85,7 @@ number!(
     Sequence(u64)
 );
 number!(
-    /// Generation of the replica-set table (zstore.md, decision 2).
+    /// Generation of the replica-set table (RFD 2, decision 2).
     Generation(u32)
 );
 number!(

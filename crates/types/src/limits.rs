@@ -1,7 +1,7 @@
 //! The limits that more than one crate must agree on. Each crate names its own limits itself.
 
 /// Offsets in a zone count units of this many bytes, so that small records do not pay for block alignment
-/// (zstore.md, decision 23).
+/// (RFD 2, decision 23).
 pub const UNIT_BYTES: usize = 64;
 
 /// Writes to a device are whole blocks of this many bytes; payload checksums cover this many.
@@ -10,7 +10,7 @@ pub const BLOCK_BYTES: usize = 4096;
 /// Longest object key, in bytes of UTF-8 (S3).
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// Largest object whose bytes stand in the same record as its metadata (zstore.md, required 6).
+/// Largest object whose bytes stand in the same record as its metadata (RFD 2, "What is taken from the paper").
 pub const MAX_SMALL_BYTES: usize = 128 * 1024;
 
 /// Bytes of one chunk of a large object; the last chunk may be shorter.

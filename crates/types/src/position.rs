@@ -1,4 +1,4 @@
-//! Where bytes are, and in which order they were written: two separate things (zstore.md, required 4).
+//! Where bytes are, and in which order they were written: two separate things (RFD 2, decisions 2 and 10).
 //!
 //! A [`Position`] orders appends on one device and survives the reuse of zones, because activations only count upwards.
 //! An [`Order`] is the position at which an operation stood in its primary's log when it was written, under the generation of
@@ -41,7 +41,7 @@ pub struct Position {
     pub offset: ZoneOffset,
 }
 
-/// The order of an operation among all operations of its key (zstore.md, decision 2). Field order is comparison order.
+/// The order of an operation among all operations of its key (RFD 2, decision 2). Field order is comparison order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Order {
     pub generation: Generation,

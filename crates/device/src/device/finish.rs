@@ -13,7 +13,7 @@ use crate::zone_io;
 
 impl Device {
     /// Finishes the zones that are open, durably; later appends open others. What was placed before has ended when this
-    /// returns. For a recovery that wants a sealed log to walk (zstore.md, decision 7).
+    /// returns. For a recovery that wants a sealed log to walk (RFD 2, decision 7).
     pub async fn finish_open_zones(&self) -> Result<(), Arc<DiskError>> {
         let (plan, settling) = {
             let mut zones = self.inner.zones.lock();

@@ -85,7 +85,7 @@ async fn what_queues_during_a_write_goes_with_the_next_one() {
     assert_eq!(device.stats().batches.get(), 3);
     let places: Vec<u64> = answers.landed().values().map(|appended| appended.place.offset.bytes()).collect();
     assert_eq!(places.len(), 9);
-    // Within a batch frames stand unit by unit; only the batch is padded to a block (zstore.md, decision 23).
+    // Within a batch frames stand unit by unit; only the batch is padded to a block (RFD 2, decision 23).
     assert_eq!(places[2] - places[1], frame_bytes(8, 300) as u64);
     disk.set_order(CompletionOrder::Inline);
     let (found, damaged) = walked(&device, &LogVector::START);

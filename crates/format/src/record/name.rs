@@ -1,4 +1,4 @@
-//! Names of index entries, and their hash (zstore.md, decision 16).
+//! Names of index entries, and their hash (RFD 2, decision 16).
 //!
 //! Objects are named by their key. Versions, uploads and parts are named by the key and a suffix, joined so that names sort
 //! as (key, suffix): each zero byte of the key becomes `00 FF`, and `00 00` ends the key. Without the escape a key that holds

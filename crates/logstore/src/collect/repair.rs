@@ -1,4 +1,4 @@
-//! Making copies of what was written while fewer devices took writes (zstore.md, decision 21: growing to more copies is a new
+//! Making copies of what was written while fewer devices took writes (RFD 2, decision 21: growing to more copies is a new
 //! generation and copying in the background).
 //!
 //! The leader looks through the index, a shard at a time, and then at the runs, whenever a view brings another table, or a device is

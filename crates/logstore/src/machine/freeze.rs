@@ -1,4 +1,4 @@
-//! Key freezes: how a condition is evaluated while no gateway writes the key (zstore.md, decision 18).
+//! Key freezes: how a condition is evaluated while no gateway writes the key (RFD 2, decision 18).
 //!
 //! ```text
 //!   requester            home of the key            every member

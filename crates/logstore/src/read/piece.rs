@@ -1,4 +1,4 @@
-//! Reading a range of a chunk: its header and the blocks that cover the range, no more (zstore.md, decision 1).
+//! Reading a range of a chunk: its header and the blocks that cover the range, no more (RFD 2, decision 1).
 //!
 //! Damage elsewhere in the chunk is neither met nor told here: whole reads, scrubs and `fsck` find it.
 

@@ -1,4 +1,4 @@
-//! Deciding what was under way: roll forward, discard, or wait for a missing device (zstore.md, decision 8).
+//! Deciding what was under way: roll forward, discard, or wait for a missing device (RFD 2, decision 8).
 //!
 //! A gateway has at most one outstanding write of a key, and numbers its writes. So of one gateway's writes of a key that no
 //! checkpoint covers the one with the highest sequence is the newest, whatever is known of its order, and the others don't matter.
@@ -250,7 +250,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends the uploads whose objects were committed, and drops the parts of those that ended (zstore.md, decision 15).
+    /// Ends the uploads whose objects were committed, and drops the parts of those that ended (RFD 2, decision 15).
     pub(crate) async fn finish_uploads(
         self: &Arc<Self>,
         committed: impl Iterator<Item = &FoundWrite>,

@@ -1,4 +1,4 @@
-//! Which keys a start can't decide: devices that may hold their newest version are missing (zstore.md, decision 21;
+//! Which keys a start can't decide: devices that may hold their newest version are missing (RFD 2, decision 21;
 //! docs/rfd/0004).
 //!
 //! | what is missing                                              | what can't be answered                 | what still can      |

@@ -1,4 +1,4 @@
-//! A full pool, and gateways that are lost while it is: recovery's checkpoint finds room, and so does what deletes (zstore.md, decision
+//! A full pool, and gateways that are lost while it is: recovery's checkpoint finds room, and so does what deletes (RFD 2, decision
 //! 22).
 
 use super::cell_rig::CellRig;

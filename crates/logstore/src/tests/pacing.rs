@@ -1,4 +1,4 @@
-//! The share of bandwidth that collection and the repair of copies keep to, on the simulated clock (zstore.md, required 14).
+//! The share of bandwidth that collection and the repair of copies keep to, on the simulated clock (`background_rate`).
 
 use super::cell_rig::CellRig;
 use super::support::{Rig, attributes, key, simulate};
