@@ -42,6 +42,20 @@ fn unsafe_is_allowed_in_disk_only() {
 }
 
 #[test]
+fn one_file_of_fuse_may_hold_unsafe_and_its_root_denies_it() {
+    let fuse = |root: &str, path: &str| {
+        let sources =
+            [("crates/x/src/lib.rs", GOOD_ROOT), ("crates/fuse/src/lib.rs", root), (path, "fn f() { unsafe { g() } }")];
+        findings(&sources).len()
+    };
+    let denying = "//! Doc.\n#![deny(unsafe_code)]\n";
+    assert_eq!(fuse(denying, "crates/fuse/src/clone_ioctl.rs"), 0);
+    assert_eq!(fuse(denying, "crates/fuse/src/device.rs"), 1, "no other file");
+    assert_eq!(fuse("//! Doc.\n", "crates/fuse/src/clone_ioctl.rs"), 1, "the root says nothing");
+    assert_eq!(findings(&[("crates/x/src/lib.rs", denying)]).len(), 1, "other crates forbid it");
+}
+
+#[test]
 fn globs_are_refused_outside_tests() {
     assert_eq!(with_root("crates/x/src/a.rs", "use std::io::*;").len(), 1);
     assert_eq!(with_root("crates/x/src/a.rs", "use std::{\n    io::*,\n    fmt,\n};").len(), 1);
