@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fuse::abi;
 use fuse::reply::{
-    AttributeValue, Copied, Created, Data, DirectoryEntry, Found, Listing, Opened, PlusListing, Position, Written,
+    AttributeValue, Body, Copied, Created, Data, DirectoryEntry, Found, Listing, Opened, PlusListing, Position, Written,
 };
 use fuse::request::{
     CopyFileRange, Create, Fallocate, Flush, Forget, Fsync, GetAttributes, GetExtendedAttribute, GetLock, Link,
@@ -48,6 +48,12 @@ impl MemFs {
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock()
+    }
+
+    /// Answers when the tree is free again: the write of an answer wakes the caller, which may run at once on this core.
+    fn answer<T: Body>(&self, reply: Reply<T>, work: impl FnOnce(&mut Tree) -> Result<T, Errno>) {
+        let answer = work(&mut self.tree());
+        reply.send(answer);
     }
 }
 
@@ -322,99 +328,104 @@ impl FileSystem for MemFs {
     }
 
     fn lookup(&self, _caller: &Caller, request: Lookup<'_>, reply: Reply<Found>) {
-        let mut tree = self.tree();
-        let found = tree.find(request.parent, request.name.as_bytes());
-        reply.send(found.and_then(|node| tree.entry(node)).map(Found::Entry));
+        self.answer(reply, |tree| {
+            let node = tree.find(request.parent, request.name.as_bytes())?;
+            tree.entry(node).map(Found::Entry)
+        });
     }
 
     fn getattr(&self, _caller: &Caller, request: GetAttributes, reply: Reply<AttributesFor>) {
-        reply.send(self.tree().attributes(request.node));
+        self.answer(reply, |tree| tree.attributes(request.node));
     }
 
     fn statx(&self, _caller: &Caller, request: Statx, reply: Reply<StatxAttributes>) {
-        let mut tree = self.tree();
-        let valid = tree.valid;
-        reply.send(tree.inode(request.node).map(|inode| StatxAttributes {
-            attributes: inode.attributes(request.node.0),
-            created: inode.created,
-            valid,
-        }));
+        self.answer(reply, |tree| {
+            let valid = tree.valid;
+            let inode = tree.inode(request.node)?;
+            Ok(StatxAttributes { attributes: inode.attributes(request.node.0), created: inode.created, valid })
+        });
     }
 
     fn setattr(&self, _caller: &Caller, request: SetAttributes, reply: Reply<AttributesFor>) {
-        reply.send(self.tree().set_attributes(&request));
+        self.answer(reply, |tree| tree.set_attributes(&request));
     }
 
     fn readlink(&self, _caller: &Caller, request: ReadLink, reply: Reply<Data>) {
-        reply.send(self.tree().inode(request.node).and_then(|inode| match &inode.kind {
-            Kind::Symlink(target) => Ok(Data(target.clone())),
-            _ => Err(Errno::INVAL),
-        }));
+        self.answer(reply, |tree| {
+            tree.inode(request.node).and_then(|inode| match &inode.kind {
+                Kind::Symlink(target) => Ok(Data(target.clone())),
+                _ => Err(Errno::INVAL),
+            })
+        });
     }
 
     fn symlink(&self, caller: &Caller, request: Symlink<'_>, reply: Reply<Entry>) {
         let kind = Kind::Symlink(request.target.to_vec());
         let new = New { caller, mode: SYMLINK | 0o777, umask: 0, rdev: 0, kind };
-        reply.send(self.tree().make(request.parent, request.name, new));
+        self.answer(reply, |tree| tree.make(request.parent, request.name, new));
     }
 
     fn mknod(&self, caller: &Caller, request: MakeNode<'_>, reply: Reply<Entry>) {
         let kind = if request.mode & TYPE == FILE { Kind::File(Pages::default()) } else { Kind::Special };
         let new = New { caller, mode: request.mode, umask: request.umask, rdev: request.rdev, kind };
-        reply.send(self.tree().make(request.parent, request.name, new));
+        self.answer(reply, |tree| tree.make(request.parent, request.name, new));
     }
 
     fn mkdir(&self, caller: &Caller, request: MakeDirectory<'_>, reply: Reply<Entry>) {
         let mode = request.mode & !TYPE | DIRECTORY;
         let new = New { caller, mode, umask: request.umask, rdev: 0, kind: directory(request.parent.0) };
-        reply.send(self.tree().make(request.parent, request.name, new));
+        self.answer(reply, |tree| tree.make(request.parent, request.name, new));
     }
 
     fn unlink(&self, _caller: &Caller, request: Remove<'_>, reply: Reply<()>) {
-        reply.send(self.tree().remove(&request, false));
+        self.answer(reply, |tree| tree.remove(&request, false));
     }
 
     fn rmdir(&self, _caller: &Caller, request: Remove<'_>, reply: Reply<()>) {
-        reply.send(self.tree().remove(&request, true));
+        self.answer(reply, |tree| tree.remove(&request, true));
     }
 
     fn rename(&self, caller: &Caller, request: Rename<'_>, reply: Reply<()>) {
-        reply.send(self.tree().rename(caller, &request));
+        self.answer(reply, |tree| tree.rename(caller, &request));
     }
 
     fn link(&self, _caller: &Caller, request: Link<'_>, reply: Reply<Entry>) {
-        reply.send(self.tree().link(&request));
+        self.answer(reply, |tree| tree.link(&request));
     }
 
     fn open(&self, _caller: &Caller, request: Open, reply: Reply<Opened>) {
-        let truncated = self.tree().truncate_at_open(request.node, request.flags, request.kill_suidgid);
-        reply.send(truncated.map(|()| opened()));
+        self.answer(reply, |tree| {
+            tree.truncate_at_open(request.node, request.flags, request.kill_suidgid)?;
+            Ok(opened())
+        });
     }
 
     fn create(&self, caller: &Caller, request: Create<'_>, reply: Reply<Created>) {
-        reply.send(self.tree().create_file(caller, &request));
+        self.answer(reply, |tree| tree.create_file(caller, &request));
     }
 
     fn tmpfile(&self, caller: &Caller, request: TemporaryFile, reply: Reply<Created>) {
-        let mut tree = self.tree();
         let kind = Kind::File(Pages::default());
         let new = New { caller, mode: request.mode & !TYPE | FILE, umask: request.umask, rdev: 0, kind };
-        let made = tree.create(request.parent, new).and_then(|node| tree.entry(node));
-        reply.send(made.map(|entry| Created { entry, opened: opened() }));
+        self.answer(reply, |tree| {
+            let node = tree.create(request.parent, new)?;
+            Ok(Created { entry: tree.entry(node)?, opened: opened() })
+        });
     }
 
     fn read(&self, _caller: &Caller, request: Read, reply: Reply<Data>) {
-        let data = self.tree().read(&request);
-        reply.send(data.map(Data));
+        self.answer(reply, |tree| tree.read(&request).map(Data));
     }
 
     fn write(&self, _caller: &Caller, request: Write<'_>, reply: Reply<Written>) {
-        reply.send(self.tree().write(&request));
+        self.answer(reply, |tree| tree.write(&request));
     }
 
     fn flush(&self, _caller: &Caller, request: Flush, reply: Reply<()>) {
-        let mut tree = self.tree();
-        reply.send(tree.inode(request.node).map(|inode| inode.locks.release(request.lock_owner, false)));
+        self.answer(reply, |tree| {
+            tree.inode(request.node)?.locks.release(request.lock_owner, false);
+            Ok(())
+        });
     }
 
     fn release(&self, _caller: &Caller, request: Release, reply: Reply<()>) {
@@ -429,17 +440,19 @@ impl FileSystem for MemFs {
     }
 
     fn opendir(&self, _caller: &Caller, request: Open, reply: Reply<Opened>) {
-        reply.send(self.tree().directory(request.node).map(|_| Opened::new(FileHandle(0))));
+        self.answer(reply, |tree| tree.directory(request.node).map(|_| Opened::new(FileHandle(0))));
     }
 
     fn readdir(&self, _caller: &Caller, request: ReadDirectory, reply: Reply<Listing>) {
         let mut listing = Listing::new(&request);
-        let listed = self.tree().list(&request, |_, entry, _| Ok(listing.push(entry)));
-        reply.send(listed.map(|()| listing));
+        self.answer(reply, |tree| {
+            tree.list(&request, |_, entry, _| Ok(listing.push(entry)))?;
+            Ok(listing)
+        });
     }
 
     fn readdirplus(&self, _caller: &Caller, request: ReadDirectory, reply: Reply<PlusListing>) {
-        reply.send(self.tree().list_plus(&request));
+        self.answer(reply, |tree| tree.list_plus(&request));
     }
 
     fn releasedir(&self, _caller: &Caller, _request: Release, reply: Reply<()>) {
@@ -451,44 +464,42 @@ impl FileSystem for MemFs {
     }
 
     fn statfs(&self, _caller: &Caller, _request: Statfs, reply: Reply<FileSystemState>) {
-        reply.ok(self.tree().state());
+        self.answer(reply, |tree| Ok(tree.state()));
     }
 
     fn setxattr(&self, _caller: &Caller, request: SetExtendedAttribute<'_>, reply: Reply<()>) {
-        reply.send(self.tree().set_xattr(&request));
+        self.answer(reply, |tree| tree.set_xattr(&request));
     }
 
     fn getxattr(&self, _caller: &Caller, request: GetExtendedAttribute<'_>, reply: Reply<AttributeValue>) {
-        let mut tree = self.tree();
-        let value = tree.inode(request.node).and_then(|inode| {
-            let found = inode.xattrs.get(request.name.as_bytes());
-            found.cloned().ok_or(Errno::NODATA)
+        self.answer(reply, |tree| {
+            let found = tree.inode(request.node)?.xattrs.get(request.name.as_bytes());
+            found.cloned().map(AttributeValue).ok_or(Errno::NODATA)
         });
-        reply.send(value.map(AttributeValue));
     }
 
     fn listxattr(&self, _caller: &Caller, request: ListExtendedAttributes, reply: Reply<AttributeValue>) {
         let names =
             |xattrs: &BTreeMap<Vec<u8>, Vec<u8>>| xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect();
-        reply.send(self.tree().inode(request.node).map(|inode| AttributeValue(names(&inode.xattrs))));
+        self.answer(reply, |tree| tree.inode(request.node).map(|inode| AttributeValue(names(&inode.xattrs))));
     }
 
     fn removexattr(&self, _caller: &Caller, request: RemoveExtendedAttribute<'_>, reply: Reply<()>) {
-        let mut tree = self.tree();
-        let now = tree.now();
-        reply.send(tree.inode(request.node).and_then(|inode| {
+        self.answer(reply, |tree| {
+            let now = tree.now();
+            let inode = tree.inode(request.node)?;
             inode.xattrs.remove(request.name.as_bytes()).ok_or(Errno::NODATA)?;
             inode.ctime = now;
             Ok(())
-        }));
+        });
     }
 
     fn getlk(&self, _caller: &Caller, request: GetLock, reply: Reply<Lock>) {
         let free = Lock { kind: LockKind::Unlock, ..request.lock };
-        let mut tree = self.tree();
-        reply.send(
-            tree.inode(request.node).map(|inode| inode.locks.conflict(request.owner, false, &request.lock).unwrap_or(free)),
-        );
+        self.answer(reply, |tree| {
+            let conflict = tree.inode(request.node)?.locks.conflict(request.owner, false, &request.lock);
+            Ok(conflict.unwrap_or(free))
+        });
     }
 
     fn setlk(&self, _caller: &Caller, request: SetLock, reply: Reply<()>) {
@@ -499,19 +510,21 @@ impl FileSystem for MemFs {
     }
 
     fn fallocate(&self, _caller: &Caller, request: Fallocate, reply: Reply<()>) {
-        reply.send(self.tree().fallocate(&request));
+        self.answer(reply, |tree| tree.fallocate(&request));
     }
 
     fn lseek(&self, _caller: &Caller, request: Seek, reply: Reply<Position>) {
-        reply.send(self.tree().file(request.node).and_then(|file| {
-            let inside = request.offset < file.size;
-            let found = if inside { file.seek(request.offset, request.data) } else { None };
-            found.map(Position).ok_or(Errno::NXIO)
-        }));
+        self.answer(reply, |tree| {
+            tree.file(request.node).and_then(|file| {
+                let inside = request.offset < file.size;
+                let found = if inside { file.seek(request.offset, request.data) } else { None };
+                found.map(Position).ok_or(Errno::NXIO)
+            })
+        });
     }
 
     fn copy_file_range(&self, _caller: &Caller, request: CopyFileRange, reply: Reply<Copied>) {
-        reply.send(self.tree().copy(&request));
+        self.answer(reply, |tree| tree.copy(&request));
     }
 
     fn syncfs(&self, _caller: &Caller, _request: SyncFileSystem, reply: Reply<()>) {

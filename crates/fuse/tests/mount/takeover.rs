@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::sync_channel;
 
 use fuse::{Mount, Session, Unmount};
 
-use crate::harness::{PATIENCE, options, skipped};
+use crate::harness::{PATIENCE, eventually, options, skipped};
 use crate::serve::{SOCKET_VARIABLE, Waiting};
 
 /// Starts a process that serves the mount: it takes the mount from the keeper's socket, or makes it and sends it there.
@@ -34,7 +35,7 @@ fn a_blocked_call_goes_on_after_the_process_that_served_it_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (point, socket_path) = (folder.path().join("mount"), folder.path().join("keeper"));
     fs::create_dir(&point).unwrap();
-    let keeper = std::os::unix::net::UnixListener::bind(&socket_path).unwrap();
+    let keeper = UnixListener::bind(&socket_path).unwrap();
     let (mut first, mut says) = start("serve::never_answers", point.to_str().unwrap(), socket_path.to_str().unwrap());
     let (socket, _) = keeper.accept().unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -93,15 +94,22 @@ fn a_kept_mount_that_is_not_served_can_be_aborted() {
     let folder = tempfile::tempdir().unwrap();
     let (point, socket_path) = (folder.path().join("mount"), folder.path().join("keeper"));
     fs::create_dir(&point).unwrap();
-    let keeper = std::os::unix::net::UnixListener::bind(&socket_path).unwrap();
+    let keeper = UnixListener::bind(&socket_path).unwrap();
     let (mut first, _says) = start("serve::never_answers", point.to_str().unwrap(), socket_path.to_str().unwrap());
     let (socket, _) = keeper.accept().unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let kept = Mount::receive(&socket).unwrap();
     first.kill().unwrap();
     first.wait().unwrap();
-    let call = std::thread::spawn(move || fs::metadata(point.join("f")));
-    std::thread::sleep(Duration::from_millis(100));
+    let (sender, thread) = sync_channel(1);
+    let call = std::thread::spawn(move || {
+        sender.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
+        fs::metadata(point.join("f")).unwrap_err()
+    });
+    // Where the kernel's code has put the thread to sleep.
+    let sleeps_in = Path::new("/proc").join(thread.recv().unwrap()).join("wchan");
+    eventually(|| fs::read_to_string(&sleeps_in).unwrap().contains("request_wait_answer"));
     kept.unmount(Unmount::Abort).unwrap();
-    assert!(call.join().unwrap().is_err());
+    let error = call.join().unwrap();
+    assert_eq!(error.raw_os_error(), Some(103), "ECONNABORTED: {error}");
 }
