@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::ObjectEngine;
+use engine::{EngineError, ListQuery, ObjectEngine, ObjectKey, UploadPage, UploadQuery, UploadRef};
 use hashbrown::HashMap;
 use manager::{
     BucketEngine, BucketError, BucketRecord, BucketState, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket,
     ProposeError, Removal,
 };
-use types::BucketId;
+use types::{BucketId, UploadId};
 
 use crate::directory::{Bucket, Directory};
 use crate::error::ObjectError;
 use crate::gate::{CloseError, Closed};
+use crate::list::MAX_LIST_ITEMS;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::principal::{Action, Principal};
@@ -77,15 +78,16 @@ impl ObjectService {
         Ok(records.map(|record| ListedBucket { name: record.name.clone(), created_ms: record.created_ms }).collect())
     }
 
-    /// Removes a bucket that holds nothing: stop writes at every node, wait for those under way, verify that it is empty, remove it. Writes
-    /// that come meanwhile wait for the outcome, at other nodes they are refused. Once begun it goes on to its end, also when the caller
-    /// goes away. Returns when no node shows the bucket any more. What an interrupted removal has left is finished here too.
+    /// Removes a bucket that holds no objects: stop writes at every node, wait for those under way, verify that there are none, end the open
+    /// uploads, remove it. Writes that come meanwhile wait for the outcome, at other nodes they are refused. Once begun it goes on to its
+    /// end, also when the caller goes away. Returns when no node shows the bucket any more. What an interrupted removal has left is finished
+    /// here too.
     pub async fn delete_bucket(&self, principal: &Principal, name: &str) -> Result<(), ObjectError> {
         let bucket = self.bucket(principal, Action::DeleteBucket, name)?;
         let engine = self.engine_of(&bucket)?;
         // The common mistake is answered without stopping anybody. A bucket that is stopped is to come back into use.
         let is_in_use = self.directory.state_of(&bucket) == Some(BucketState::Active);
-        if is_in_use && !engine.is_empty(bucket.id()).await? {
+        if is_in_use && has_objects(&**engine, bucket.id()).await? {
             return Err(ObjectError::BucketNotEmpty);
         }
         let removing = remove_if_empty(self.removing(&bucket)?);
@@ -216,16 +218,19 @@ async fn remove_if_empty(removing: Removing) -> Result<(), ObjectError> {
 }
 
 impl Removing {
-    /// Removes the bucket if it is empty, or takes it back into use. Several nodes may do this at once for one removal: each step is refused
-    /// once another one has ended it, and while the removal stands nothing is written, so that what one has verified holds.
+    /// Removes the bucket if it has no objects, or takes it back into use. Several nodes may do this at once for one removal: each step is
+    /// refused once another one has ended it, and while the removal stands nothing is written, so that what one has verified holds.
+    ///
+    /// Open uploads end before the bucket is gone: afterwards nobody would know that their parts belong to nothing. A crash in between leaves
+    /// the removal, and the node that finishes it ends the rest of them.
     ///
     /// This node shows the removal, and the writes that it had let in before have ended. `closed` is its gate, if it is closed.
     async fn end(&self, removal: Removal, closed: Option<Closed>) -> Result<(), ObjectError> {
-        let Removing { directory, peers, engine, bucket } = self;
+        let Removing { directory, peers, bucket, .. } = self;
         let (manager, name, id) = (directory.manager(), bucket.name(), bucket.id());
         // A write that another node has let in ends, acknowledged or not, before anybody looks whether there is one.
         let is_empty = match settle(directory, &**peers, Some(id)).await {
-            Ok(()) => engine.is_empty(id).await.map_err(ObjectError::from),
+            Ok(()) => self.clear(removal).await,
             Err(unsettled) => Err(unsettled),
         };
         let ended = match is_empty {
@@ -246,6 +251,54 @@ impl Removing {
         directory.forget(id);
         settle(directory, &**peers, None).await
     }
+
+    /// Whether the bucket is empty, after its open uploads were ended if it has no objects.
+    async fn clear(&self, removal: Removal) -> Result<bool, ObjectError> {
+        let (engine, id) = (&self.engine, self.bucket.id());
+        if has_objects(&**engine, id).await? {
+            return Ok(false);
+        }
+        let mut after = None;
+        loop {
+            let UploadPage { uploads, truncated, .. } = engine.uploads(&uploads_after(id, after)).await?;
+            after = uploads.last().map(|last| (last.key.clone(), Some(last.upload)));
+            if !uploads.is_empty() {
+                // Another node may have taken the bucket back into use, and these may have been opened since.
+                self.check_stands(removal).await?;
+            }
+            for upload in uploads {
+                let upload = UploadRef { key: ObjectKey::new(id, upload.key)?, upload: upload.upload };
+                match engine.abort(&upload).await {
+                    // The other one: another node has ended it.
+                    Ok(()) | Err(EngineError::NoSuchUpload) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if !truncated {
+                return Ok(engine.is_empty(id).await?);
+            }
+        }
+    }
+
+    /// Whether the removal stands at this moment, by the manager's leader. What was listed before this moment was opened before the removal began.
+    async fn check_stands(&self, removal: Removal) -> Result<(), ObjectError> {
+        let fresh = self.directory.manager().fresh().await;
+        fresh.map_err(|error| ObjectError::ServiceUnavailable { reason: error.to_string() })?;
+        match self.directory.state_of(&self.bucket) {
+            Some(BucketState::Deleting(present)) if present == removal => Ok(()),
+            _ => Err(ObjectError::Conflict { reason: "another node has ended this removal of the bucket".to_owned() }),
+        }
+    }
+}
+
+async fn has_objects(engine: &dyn ObjectEngine, bucket: BucketId) -> Result<bool, EngineError> {
+    let none = Bytes::new;
+    let first = ListQuery { bucket, prefix: none(), start_after: none(), delimiter: none(), max_items: 1 };
+    Ok(!engine.list(&first).await?.items.is_empty())
+}
+
+fn uploads_after(bucket: BucketId, after: Option<(Bytes, Option<UploadId>)>) -> UploadQuery {
+    UploadQuery { bucket, prefix: Bytes::new(), after, delimiter: Bytes::new(), max_items: MAX_LIST_ITEMS }
 }
 
 impl From<ManagerError<CreateBucketError>> for ObjectError {

@@ -24,7 +24,7 @@ pub enum ObjectError {
     BucketAlreadyExists,
     #[error("the bucket is yours already")]
     BucketAlreadyOwnedByYou,
-    #[error("the bucket still holds objects or open uploads")]
+    #[error("the bucket still holds objects")]
     BucketNotEmpty,
     #[error("invalid bucket name: {0}")]
     InvalidBucketName(#[from] InvalidBucketName),

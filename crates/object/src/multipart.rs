@@ -25,7 +25,8 @@ pub use part::{CopyPartRequest, WrittenPart};
 pub struct UploadName<'a> {
     pub bucket: &'a str,
     pub key: &'a str,
-    pub upload: UploadId,
+    /// None if what the request names is no id, and so is no upload's. That is said after what is wrong with the bucket and the key.
+    pub upload: Option<UploadId>,
 }
 
 impl ObjectService {
@@ -63,6 +64,7 @@ impl ObjectService {
     ) -> Result<(Arc<Bucket>, UploadRef), ObjectError> {
         let bucket = self.bucket(principal, action, name.bucket)?;
         let key: ObjectKey = object_key(&bucket, name.key)?;
-        Ok((bucket, UploadRef { key, upload: name.upload }))
+        let upload = name.upload.ok_or(ObjectError::NoSuchUpload)?;
+        Ok((bucket, UploadRef { key, upload }))
     }
 }

@@ -16,9 +16,11 @@ pub enum ByteRange {
 }
 
 impl ByteRange {
-    /// The bytes of an object of this length that are meant: cut to its end, never empty.
+    /// The bytes of an object of this length that are meant: cut to its end. They are none only for the last ones of an empty object, which
+    /// are all that it has.
     pub fn resolve(self, length: u64) -> Result<Range<u64>, ObjectError> {
         let range = match self {
+            ByteRange::Last(1..) if length == 0 => return Ok(0..0),
             ByteRange::Between(first, last) => first..last.saturating_add(1).min(length),
             ByteRange::From(first) => first..length,
             ByteRange::Last(count) => length.saturating_sub(count)..length,

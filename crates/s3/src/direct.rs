@@ -7,6 +7,7 @@
 //!            └─ everything else ──▶ the library verifies ──▶ route ─┘
 //! ```
 
+mod copy;
 mod delete;
 mod list;
 mod read;
@@ -31,6 +32,8 @@ pub enum Direct {
     PutObject,
     DeleteObject,
     UploadPart,
+    CopyObject,
+    UploadPartCopy,
     ListObjects,
     ListObjectsV2,
 }
@@ -80,6 +83,11 @@ const SUBRESOURCES: &[&str] = &[
     "website",
 ];
 
+/// Whether a request is about a part of a bucket or object, and not about the bucket or object.
+pub fn names_subresource(query: &Query<'_>) -> bool {
+    query.has_any(SUBRESOURCES)
+}
+
 /// One request for such an operation, from somebody who is known.
 pub struct Call<'a> {
     pub service: &'a ObjectService,
@@ -100,7 +108,7 @@ pub struct Content<P> {
 impl Direct {
     /// Which operation a request asks for; `None` for one that is the library's to sort out.
     pub fn of(head: &Parts, target: &Target<'_>, query: &Query<'_>) -> Option<Direct> {
-        if target.bucket.is_empty() || query.has_any(SUBRESOURCES) {
+        if target.bucket.is_empty() || names_subresource(query) {
             return None;
         }
         if target.key.is_empty() {
@@ -115,9 +123,13 @@ impl Direct {
             Method::GET if !has_upload => Some(Direct::GetObject),
             Method::HEAD if !has_upload => Some(Direct::HeadObject),
             Method::DELETE if !has_upload => Some(Direct::DeleteObject),
-            Method::PUT if head.headers.contains_key("x-amz-copy-source") => None,
-            Method::PUT if has_upload && has_part => Some(Direct::UploadPart),
-            Method::PUT if !has_upload && !has_part => Some(Direct::PutObject),
+            Method::PUT => match (head.headers.contains_key(copy::COPY_SOURCE), has_upload, has_part) {
+                (false, true, true) => Some(Direct::UploadPart),
+                (false, false, false) => Some(Direct::PutObject),
+                (true, true, true) => Some(Direct::UploadPartCopy),
+                (true, false, false) => Some(Direct::CopyObject),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -134,6 +146,8 @@ impl Direct {
             Direct::GetObject => read::get(call).await,
             Direct::HeadObject => read::head(call).await,
             Direct::DeleteObject => delete::delete(call).await,
+            Direct::CopyObject => copy::copy(call).await,
+            Direct::UploadPartCopy => copy::copy_part(call).await,
             Direct::ListObjects => list::list_v1(call).await,
             Direct::ListObjectsV2 => list::list_v2(call).await,
             Direct::PutObject | Direct::UploadPart => unreachable!("these take content"),

@@ -8,7 +8,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::response::ResponseBody;
 use crate::xml::Xml;
@@ -29,6 +29,8 @@ pub struct Failure {
     message: Option<Cow<'static, str>>,
     /// Elements beside Code and Message.
     details: Vec<(&'static str, String)>,
+    /// Headers of the answer, beside those of every error.
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 macro_rules! codes {
@@ -52,6 +54,7 @@ codes! {
     ENTITY_TOO_LARGE = "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed object size.";
     ENTITY_TOO_SMALL = "EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed object size.";
     EXPIRED_TOKEN = "ExpiredToken", 400, "The provided token has expired.";
+    HTTP_VERSION_NOT_SUPPORTED = "HttpVersionNotSupported", 505, "This server speaks HTTP/1.1, and the client has begun to speak HTTP/2: set the client to HTTP/1.1 (curl: --http1.1).";
     ILLEGAL_LOCATION_CONSTRAINT = "IllegalLocationConstraintException", 400, "The specified location constraint is not this server's region.";
     INCOMPLETE_BODY = "IncompleteBody", 400, "You did not provide the number of bytes specified by the Content-Length HTTP header.";
     INTERNAL_ERROR = "InternalError", 500, "We encountered an internal error. Please try again.";
@@ -117,17 +120,23 @@ impl Code {
 
 impl Failure {
     pub const fn new(code: &'static Code) -> Failure {
-        Failure { code, message: None, details: Vec::new() }
+        Failure { code, message: None, details: Vec::new(), headers: Vec::new() }
     }
 
     /// With words of its own.
     pub fn with(code: &'static Code, message: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { code, message: Some(message.into()), details: Vec::new() }
+        Failure { code, message: Some(message.into()), details: Vec::new(), headers: Vec::new() }
     }
 
     /// With one more element in its XML.
     pub fn detail(mut self, name: &'static str, value: impl Into<String>) -> Failure {
         self.details.push((name, value.into()));
+        self
+    }
+
+    /// With one more header in its answer.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Failure {
+        self.headers.push((name, value));
         self
     }
 
@@ -142,14 +151,15 @@ impl Failure {
     /// The answer that says so. `resource` is the request's path; HEAD answers carry no body.
     pub fn response(&self, resource: &str, request_id: &str, is_head: bool) -> Response<ResponseBody> {
         let status = self.status();
-        if is_head || status == StatusCode::NOT_MODIFIED {
-            let mut response = Response::new(ResponseBody::Empty);
-            *response.status_mut() = status;
-            return response;
-        }
         let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-        let mut response = Response::new(ResponseBody::whole(self.xml(resource, request_id)));
+        headers.extend(self.headers.iter().cloned());
+        let body = if is_head || status == StatusCode::NOT_MODIFIED {
+            ResponseBody::Empty
+        } else {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+            ResponseBody::whole(self.xml(resource, request_id))
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response

@@ -4,14 +4,18 @@
 //! Authorization header only after it has looked at the path. Each of these lets two readers of one request disagree about
 //! what was signed. So: such requests end here.
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use types::limits::MAX_PUT_BYTES;
 
 use crate::auth::{CONTENT_SHA256, payload_claim};
 use crate::config::S3Config;
-use crate::failure::{ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_ARGUMENT, INVALID_REQUEST, NOT_IMPLEMENTED};
+use crate::direct::names_subresource;
+use crate::failure::{
+    ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_ARGUMENT, INVALID_REQUEST, METHOD_NOT_ALLOWED, MISSING_CONTENT_LENGTH,
+    NOT_IMPLEMENTED, PRECONDITION_FAILED,
+};
 use crate::query::Query;
 use crate::sigv4::{Claim, claim_of};
 use crate::target::Target;
@@ -33,13 +37,16 @@ pub fn admit<'a>(head: &'a Parts, moved: &[HeaderName], config: &S3Config) -> Re
     check_host(head)?;
     let target = Target::of(head.uri.path(), &head.headers, config.domain.as_deref())?;
     let query = Query::parse(head.uri.query())?;
+    check_method(&head.method, &target, &query)?;
     let claim = claim_of(&head.headers, &query, &config.region)?;
     if let Some(claim) = &claim {
         check_all_signed(&head.headers, moved, claim)?;
+        check_signed_length(&head.headers, claim)?;
     }
     check_payload_kind(&head.headers)?;
     check_length(&head.headers)?;
     check_form(head)?;
+    check_post_to_bucket(&head.method, &target, &query)?;
     Ok(Admitted { target, claim, query })
 }
 
@@ -73,7 +80,7 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
         return Err(Failure::with(INVALID_REQUEST, "The Host header is missing."));
     }
     if head.uri.authority().is_some()
-        && head.headers.get(HOST).map(http::HeaderValue::as_bytes) != head.uri.authority().map(|name| name.as_str().as_bytes())
+        && head.headers.get(HOST).map(HeaderValue::as_bytes) != head.uri.authority().map(|name| name.as_str().as_bytes())
     {
         return Err(Failure::with(INVALID_REQUEST, "The request target and the Host header name different hosts."));
     }
@@ -105,6 +112,42 @@ fn check_all_signed(headers: &HeaderMap, moved: &[HeaderName], claim: &Claim<'_>
     Ok(())
 }
 
+/// RFC 9112, section 6.3: `Transfer-Encoding` takes the place of `Content-Length`, and the HTTP library drops the latter. A signature that
+/// covers it can't be verified then.
+fn check_signed_length(headers: &HeaderMap, claim: &Claim<'_>) -> Result<(), Failure> {
+    let is_signed = claim.signed_headers.split(';').any(|signed| CONTENT_LENGTH == signed);
+    if is_signed && !headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING) {
+        let message = "The signature covers the Content-Length header, and Transfer-Encoding takes the place of that header: send the one that is \
+                       signed alone.";
+        return Err(Failure::with(MISSING_CONTENT_LENGTH, message));
+    }
+    Ok(())
+}
+
+/// Query parameters of a POST that is about a key.
+const POSTS_OF_KEYS: [&str; 4] = ["restore", "select", "uploadId", "uploads"];
+
+/// Refuses methods that nothing here has (RFC 9110, section 15.5.6). `OPTIONS` is left to what sorts out the rest.
+fn check_method(method: &Method, target: &Target<'_>, query: &Query<'_>) -> Result<(), Failure> {
+    let (resource, allowed) = match (target.bucket.is_empty(), target.key.is_empty()) {
+        (true, _) => ("SERVICE", "GET"),
+        (false, true) => ("BUCKET", "GET, HEAD, PUT, POST, DELETE"),
+        (false, false) => ("OBJECT", "GET, HEAD, PUT, DELETE"),
+    };
+    let is_allowed = match *method {
+        Method::OPTIONS => true,
+        Method::POST if resource == "OBJECT" => query.has_any(&POSTS_OF_KEYS),
+        _ => allowed.split(", ").any(|allowed| method == allowed),
+    };
+    if is_allowed {
+        return Ok(());
+    }
+    Err(Failure::new(METHOD_NOT_ALLOWED)
+        .detail("Method", method.as_str())
+        .detail("ResourceType", resource)
+        .header(ALLOW, HeaderValue::from_static(allowed)))
+}
+
 /// The library takes a kind of payload that it does not know for a wrong signature.
 fn check_payload_kind(headers: &HeaderMap) -> Result<(), Failure> {
     if !headers.contains_key(CONTENT_SHA256) || payload_claim(headers).is_some() {
@@ -131,6 +174,16 @@ fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// What `aws-chunked` framing may add to the largest object: 90 bytes for each chunk of 8 KiB, the smallest that S3 allows.
 const CHUNK_FRAMING_BYTES: u64 = MAX_PUT_BYTES / 8192 * 90;
+
+/// A POST to a bucket that is about no part of it can only be an upload by form (S3 answers so).
+fn check_post_to_bucket(method: &Method, target: &Target<'_>, query: &Query<'_>) -> Result<(), Failure> {
+    let is_of_bucket = !target.bucket.is_empty() && target.key.is_empty();
+    if method == Method::POST && is_of_bucket && !names_subresource(query) {
+        return Err(Failure::new(PRECONDITION_FAILED)
+            .detail("Condition", "Bucket POST must be of the enclosure-type multipart/form-data"));
+    }
+    Ok(())
+}
 
 /// Uploads by HTML form (POST policies) are not there yet, and the library would check Version 2 signatures in them.
 fn check_form(head: &Parts) -> Result<(), Failure> {

@@ -28,7 +28,7 @@ use tracing::instrument::WithSubscriber;
 use crate::auth::Authenticator;
 use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_DOCUMENT_MS, MAX_XML_BODY_BYTES, S3Config};
 use crate::direct::Direct;
-use crate::failure::{Code, Failure, INTERNAL_ERROR};
+use crate::failure::{Code, Failure, INTERNAL_ERROR, MISSING_CONTENT_LENGTH};
 use crate::response::ResponseBody;
 use crate::server::RequestBody;
 use crate::xml;
@@ -151,6 +151,8 @@ async fn failure_of(response: Response<s3s::Body>) -> Failure {
     let text = String::from_utf8_lossy(&text);
     let (code, message) = (element(&text, "Code"), element(&text, "Message"));
     match code.and_then(Code::named) {
+        // The library names a header of its own choice.
+        Some(code) if code == MISSING_CONTENT_LENGTH => Failure::new(code),
         Some(code) => match message {
             Some(message) => Failure::with(code, unescape(message)),
             None => Failure::new(code),

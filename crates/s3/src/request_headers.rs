@@ -212,20 +212,27 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
     seconds_of_http_date(headers.get(name)?.to_str().ok()?)
 }
 
-/// The range that is asked for. What is no range of bytes is ignored, as is a list of ranges (RFC 9110, section 14.2).
+/// The range that is asked for. What is no range of bytes is ignored, as is a list of several (RFC 9110, section 14.2).
 pub fn range(headers: &HeaderMap) -> Option<ByteRange> {
     parse_range(headers.get(RANGE)?.to_str().ok()?)
 }
 
-/// `bytes=a-b`, `bytes=a-`, `bytes=-n`.
+/// `bytes=a-b`, `bytes=a-`, `bytes=-n`. The unit may be written in any case, and empty elements of the list count for nothing (RFC 9110,
+/// sections 14.1 and 5.6.1).
 pub fn parse_range(text: &str) -> Option<ByteRange> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let (unit, ranges) = text.split_once('=')?;
+    if !unit.eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let mut ranges = ranges.split(',').map(|range| range.trim_matches([' ', '\t'])).filter(|range| !range.is_empty());
+    let (Some(range), None) = (ranges.next(), ranges.next()) else { return None };
+    let (first, last) = range.split_once('-')?;
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
         // A number beyond 64 bits is beyond every object, too.
         is_number.then(|| text.parse().unwrap_or(u64::MAX))
     };
-    match (first.trim(), last.trim()) {
+    match (first, last) {
         ("", last) => number(last).map(ByteRange::Last),
         (first, "") => number(first).map(ByteRange::From),
         (first, last) => {

@@ -147,7 +147,7 @@ fn index_of(answered: &Answered) -> usize {
         Some(Direct::ListObjects | Direct::ListObjectsV2) => 4,
         Some(Direct::UploadPart) => 5,
         None if answered.was_refused => REFUSED,
-        None => OTHER,
+        None | Some(Direct::CopyObject | Direct::UploadPartCopy) => OTHER,
     }
 }
 

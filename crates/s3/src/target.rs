@@ -58,7 +58,8 @@ pub fn bucket_of_name<'a>(host: &'a str, domain: &str) -> Option<&'a str> {
     bucket.strip_suffix('.').filter(|bucket| !bucket.is_empty())
 }
 
-fn decode(path: &str) -> Result<Cow<'_, str>, Failure> {
+/// Percent-decoded text, in which every `%` must begin an escape.
+pub fn decode(path: &str) -> Result<Cow<'_, str>, Failure> {
     if !path.contains('%') {
         return Ok(Cow::Borrowed(path));
     }

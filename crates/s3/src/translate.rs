@@ -1,5 +1,7 @@
 //! The service's errors as S3's.
 
+use http::HeaderValue;
+use http::header::CONTENT_RANGE;
 use object::ObjectError;
 use types::limits::{MAX_KEY_BYTES, MAX_USER_METADATA_BYTES, MIN_PART_BYTES};
 
@@ -67,7 +69,8 @@ fn of_content(error: ObjectError) -> Failure {
         ObjectError::PreconditionFailed { condition } => Failure::new(code::PRECONDITION_FAILED).detail("Condition", condition),
         ObjectError::NotModified(_) => code::NOT_MODIFIED.into(),
         ObjectError::InvalidRange { length } => {
-            Failure::new(code::INVALID_RANGE).detail("ActualObjectSize", length.to_string())
+            let unsatisfied = HeaderValue::try_from(format!("bytes */{length}")).expect("digits");
+            Failure::new(code::INVALID_RANGE).detail("ActualObjectSize", length.to_string()).header(CONTENT_RANGE, unsatisfied)
         }
         ObjectError::Conflict { .. } => code::OPERATION_ABORTED.into(),
         ObjectError::InvalidArgument { .. } => say(code::INVALID_ARGUMENT, &error),
@@ -96,7 +99,9 @@ pub fn of_payload(error: &PayloadError) -> Failure {
         PayloadError::Chunk(error @ ChunkError::TooLong { .. }) => {
             Failure::with(code::INVALID_REQUEST, sentence(&error.to_string()))
         }
-        PayloadError::Chunk(ChunkError::Framing(_)) => Failure::with(code::INVALID_REQUEST, BROKEN_FRAMING),
+        PayloadError::Chunk(error @ ChunkError::Framing(_)) => {
+            Failure::with(code::INCOMPLETE_BODY, sentence(&error.to_string()))
+        }
         PayloadError::Library(error) => of_library_text(&error.to_string()),
     }
 }
@@ -115,14 +120,10 @@ fn of_library_text(text: &str) -> Failure {
         code::SIGNATURE_DOES_NOT_MATCH.into()
     } else if text.contains("Sha256Mismatch") {
         code::X_AMZ_CONTENT_SHA256_MISMATCH.into()
-    } else if text.contains("Incomplete") {
-        code::INCOMPLETE_BODY.into()
     } else {
-        Failure::with(code::INVALID_REQUEST, BROKEN_FRAMING)
+        code::INCOMPLETE_BODY.into()
     }
 }
-
-const BROKEN_FRAMING: &str = "The aws-chunked framing of the body is broken.";
 
 /// With a capital letter and a full stop.
 fn sentence(text: &str) -> String {

@@ -254,7 +254,7 @@ impl Client {
         let (value, bytes) = self.new_content(most_bytes, upload_tag);
         let (service, root, name) = (self.shared.service.clone(), self.root.clone(), name(key));
         let upload = match service.create_upload(&root, BUCKET, &name, Attributes::default(), None).await {
-            Ok(upload) => UploadName { bucket: BUCKET, key: &name, upload },
+            Ok(upload) => UploadName { bucket: BUCKET, key: &name, upload: Some(upload) },
             Err(error) => return self.refused("uploads refused", key, &error),
         };
         let part = match service.put_part(&root, upload, 1, Upload::whole(bytes)).await {

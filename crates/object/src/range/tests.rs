@@ -25,9 +25,10 @@ fn ranges_that_select_nothing_are_unsatisfiable() {
     for range in [ByteRange::Between(100, 100), ByteRange::From(100), ByteRange::From(u64::MAX), ByteRange::Last(0)] {
         assert!(is_unsatisfiable(range, 100), "{range:?}");
     }
-    for range in [ByteRange::Between(0, 0), ByteRange::From(0), ByteRange::Last(1)] {
+    for range in [ByteRange::Between(0, 0), ByteRange::From(0), ByteRange::Last(0)] {
         assert!(is_unsatisfiable(range, 0), "{range:?} of an empty object");
     }
+    assert_eq!(ByteRange::Last(5).resolve(0).expect("a suffix that is not empty"), 0..0);
 }
 
 #[test]

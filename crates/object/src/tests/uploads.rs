@@ -15,7 +15,7 @@ use crate::{
 const MIN: usize = MIN_PART_BYTES as usize;
 
 fn name(upload: UploadId) -> UploadName<'static> {
-    UploadName { bucket: "box", key: "key", upload }
+    UploadName { bucket: "box", key: "key", upload: Some(upload) }
 }
 
 fn named(number: u32, part: &WrittenPart) -> NamedPart {

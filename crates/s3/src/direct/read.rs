@@ -44,7 +44,7 @@ pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     };
     let mut response = Response::new(body);
     let head = Head { info, range, parts };
-    *response.status_mut() = status(&request.select);
+    *response.status_mut() = status(&head, &request.select);
     *response.headers_mut() = headers(&call, &head, &request.select, overrides);
     Ok(response)
 }
@@ -98,7 +98,7 @@ pub async fn head(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
         Err(error) => return Err(error.into()),
     };
     let mut response = Response::new(ResponseBody::Empty);
-    *response.status_mut() = status(&request.select);
+    *response.status_mut() = status(&head, &request.select);
     let mut headers = headers(&call, &head, &request.select, overrides);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(head.range.end - head.range.start));
     *response.headers_mut() = headers;
@@ -158,18 +158,20 @@ fn overrides(query: &Query<'_>, principal: &Principal) -> Result<Option<HeaderMa
     Ok(overrides)
 }
 
-fn status(select: &Select) -> StatusCode {
-    match select {
-        Select::All => StatusCode::OK,
-        Select::Range(_) | Select::Part(_) => StatusCode::PARTIAL_CONTENT,
-    }
+/// Whether the answer is a piece of the object, and says which. An empty object has no pieces: its answer is the whole of it.
+fn is_partial(head: &Head, select: &Select) -> bool {
+    *select != Select::All && !head.range.is_empty()
+}
+
+fn status(head: &Head, select: &Select) -> StatusCode {
+    if is_partial(head, select) { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }
 }
 
 fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<HeaderMap>) -> HeaderMap {
     let Head { info, range, parts } = head;
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     describe(info, &mut headers);
-    if *select != Select::All && !range.is_empty() {
+    if is_partial(head, select) {
         let text = format!("bytes {}-{}/{}", range.start, range.end - 1, info.length);
         headers.insert(CONTENT_RANGE, HeaderValue::try_from(text).expect("digits"));
     }

@@ -14,7 +14,7 @@ use types::limits::{MAX_PUT_BYTES, MAX_SMALL_BYTES};
 
 use super::{Call, Content};
 use crate::answer_headers::{USUAL_HEADERS, describe_checksum, etag};
-use crate::failure::{ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, MISSING_CONTENT_LENGTH, NO_SUCH_UPLOAD};
+use crate::failure::{ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, MISSING_CONTENT_LENGTH};
 use crate::payload::{Pieces, Trailers, into_stream};
 use crate::query::Query;
 use crate::request_headers::{self, CHECKSUM_HEADERS, parse_checksum};
@@ -31,17 +31,16 @@ pub async fn put<P: Pieces>(call: Call<'_>, content: Content<P>) -> Result<Respo
 }
 
 pub async fn put_part<P: Pieces>(call: Call<'_>, content: Content<P>) -> Result<Response<ResponseBody>, Failure> {
-    let upload_id = upload_id(call.query)?;
     let number = call.query.number("partNumber")?.unwrap_or_default();
     let content = upload(&call.head.headers, content).await?;
-    let name = UploadName { bucket: &call.target.bucket, key: &call.target.key, upload: upload_id };
+    let name = UploadName { bucket: &call.target.bucket, key: &call.target.key, upload: upload_id(call.query) };
     let written = call.service.put_part(call.principal, name, number, content).await?;
     Ok(answer(&written.etag, written.checksum.as_ref()))
 }
 
-/// An upload id that is none of ours names no upload.
-fn upload_id(query: &Query<'_>) -> Result<UploadId, Failure> {
-    query.get("uploadId").unwrap_or_default().parse().map_err(|_| Failure::new(NO_SUCH_UPLOAD))
+/// The upload that is asked for; none if that is no id.
+pub fn upload_id(query: &Query<'_>) -> Option<UploadId> {
+    query.get("uploadId")?.parse().ok()
 }
 
 fn answer(tag: &ETag, checksum: Option<&Checksum>) -> Response<ResponseBody> {

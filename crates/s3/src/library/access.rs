@@ -5,10 +5,12 @@ mod tests;
 
 use std::sync::Arc;
 
-use http::Extensions;
+use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::{Extensions, HeaderMap, HeaderValue};
 use object::ObjectService;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
+use s3s::dto::ETagCondition;
 use s3s::host::{S3Host, VirtualHost};
 use s3s::path::S3Path;
 use s3s::validation::NameValidation;
@@ -18,7 +20,7 @@ use super::FailureSlot;
 use super::document::Allowance;
 use crate::auth::Authenticator;
 use crate::expected_owner;
-use crate::failure::{Failure, NOT_IMPLEMENTED};
+use crate::failure::{Failure, NOT_IMPLEMENTED, PRECONDITION_FAILED};
 use crate::query::Query;
 use crate::sigv4::Claim;
 use crate::target::bucket_of_name;
@@ -57,10 +59,9 @@ pub fn check_claimed(extensions: &Extensions, found: Option<&str>) -> S3Result<(
 pub struct Access(pub Arc<ObjectService>);
 
 /// Operations that the object service authorises itself.
-const AUTHORISED_BELOW: [&str; 13] = [
+const AUTHORISED_BELOW: [&str; 11] = [
     "AbortMultipartUpload",
     "CompleteMultipartUpload",
-    "CopyObject",
     "CreateMultipartUpload",
     "DeleteObjects",
     "GetBucketLocation",
@@ -69,7 +70,6 @@ const AUTHORISED_BELOW: [&str; 13] = [
     "ListMultipartUploads",
     "ListObjectVersions",
     "ListParts",
-    "UploadPartCopy",
     "PutBucketPolicy",
 ];
 
@@ -100,9 +100,31 @@ impl Access {
         }
         match cx.s3_path() {
             S3Path::Root => Ok(()),
-            S3Path::Bucket { bucket } | S3Path::Object { bucket, .. } => expected_owner::check(&self.0, cx.headers(), bucket),
+            S3Path::Bucket { bucket } => expected_owner::check(&self.0, cx.headers(), bucket),
+            S3Path::Object { bucket, .. } => {
+                expected_owner::check(&self.0, cx.headers(), bucket)?;
+                if cx.s3_op().name() == "CompleteMultipartUpload" {
+                    self.0.find_bucket(bucket)?;
+                    check_readable(cx.headers())?;
+                }
+                Ok(())
+            }
         }
     }
+}
+
+/// Answers conditions that the library can't read, which it would refuse as malformed: what is no ETag matches nothing.
+fn check_readable(headers: &HeaderMap) -> Result<(), Failure> {
+    let is_unreadable =
+        |name| headers.get(name).is_some_and(|value| ETagCondition::parse_http_header(HeaderValue::as_bytes(value)).is_err());
+    if is_unreadable(IF_MATCH) {
+        return Err(Failure::new(PRECONDITION_FAILED).detail("Condition", "If-Match"));
+    }
+    if is_unreadable(IF_NONE_MATCH) {
+        return Err(Failure::with(NOT_IMPLEMENTED, "The end of an upload takes only * for If-None-Match.")
+            .detail("Header", "If-None-Match"));
+    }
+    Ok(())
 }
 
 /// What the library takes any PUT or DELETE of a bucket's path for that asks for nothing it knows.

@@ -3,7 +3,6 @@
 
 mod buckets;
 mod convert;
-mod copy;
 mod delete;
 mod multipart;
 mod settings;
@@ -77,8 +76,6 @@ operations! {
     buckets::get_bucket_policy(GetBucketPolicyInput) -> GetBucketPolicyOutput;
     buckets::put_bucket_policy(PutBucketPolicyInput) -> PutBucketPolicyOutput;
     buckets::delete_bucket_policy(DeleteBucketPolicyInput) -> DeleteBucketPolicyOutput;
-    copy::copy_object(CopyObjectInput) -> CopyObjectOutput;
-    copy::upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput;
     delete::delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput;
     multipart::create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput;
     multipart::complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput;

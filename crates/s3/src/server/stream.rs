@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -14,6 +15,7 @@ use super::pulse::{Order, Registration};
 use super::unparsed::Unparsed;
 use crate::app::App;
 use crate::config::MAX_LINGER_BYTES;
+use crate::failure::{Failure, HTTP_VERSION_NOT_SUPPORTED};
 
 /// The socket of one connection.
 pub struct Stream {
@@ -23,18 +25,32 @@ pub struct Stream {
     registration: Arc<Registration>,
     /// What is said of a request that could not be read, once there was one.
     unparsed: Option<Unparsed>,
+    /// Whether the client has sent something.
+    has_received: bool,
+    /// What is said when the HTTP library has ended the connection without a word.
+    parting: Bytes,
 }
+
+/// What an HTTP/2 client sends first, as far as it is a line (RFC 9113, section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// Bytes of the buffer into which a lingering connection reads.
 const LINGER_BUFFER_BYTES: usize = 16 * 1024;
 
 impl Stream {
     pub fn new(socket: TcpStream, app: Arc<App>, registration: Arc<Registration>) -> Stream {
-        Stream { socket: Some(socket), app, registration, unparsed: None }
+        Stream { socket: Some(socket), app, registration, unparsed: None, has_received: false, parting: Bytes::new() }
     }
 
     fn socket(&mut self) -> Pin<&mut TcpStream> {
         Pin::new(self.socket.as_mut().expect("there until it is dropped"))
+    }
+
+    /// Looks at the first bytes of the connection. The HTTP library ends one that begins with [`HTTP2_PREFACE`], and says nothing.
+    fn look_at_first(&mut self, bytes: &[u8]) {
+        if !std::mem::replace(&mut self.has_received, true) && bytes.starts_with(HTTP2_PREFACE) {
+            self.parting = self.app.refuse_unparsed(&Failure::new(HTTP_VERSION_NOT_SUPPORTED));
+        }
     }
 
     fn note_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -75,16 +91,17 @@ impl Drop for Stream {
         if let Some(socket) = self.socket.take()
             && self.registration.connection.must_linger()
         {
-            tokio::spawn(linger(socket, self.registration.clone()));
+            tokio::spawn(linger(socket, std::mem::take(&mut self.parting), self.registration.clone()));
         }
     }
 }
 
 /// Ends our side and takes what the client still sends, so that it finds our answer before it finds the connection reset. Ends
 /// when the client ends too, or has sent too much, or the clockwork says that it took too long.
-async fn linger(mut socket: TcpStream, registration: Arc<Registration>) {
+async fn linger(mut socket: TcpStream, parting: Bytes, registration: Arc<Registration>) {
     registration.connection.lingering(registration.now());
-    if socket.shutdown().await.is_err() {
+    // It fits the socket's empty buffer: nothing was sent before.
+    if socket.write_all(&parting).await.is_err() || socket.shutdown().await.is_err() {
         return;
     }
     let mut space = [0u8; LINGER_BUFFER_BYTES];
@@ -109,6 +126,7 @@ impl AsyncRead for Stream {
         let read = self.socket().poll_read(cx, buf);
         if buf.filled().len() > before {
             self.registration.connection.received(self.registration.now());
+            self.look_at_first(&buf.filled()[before..]);
         }
         read
     }

@@ -323,7 +323,7 @@ fn signed_chunks() {
     let (head, body) = streamed(&odd, 11, |put, seed| chunks(put, seed, &[b"hello world", b""]));
     assert_eq!(both(&server, &head, &body).status, 200);
     let (head, body) = streamed(&bad, 11, |_, _| b"xyz\r\nhello world\r\n0\r\n\r\n".to_vec());
-    refused(&server, "broken framing", &head, &body, (400, "InvalidRequest"));
+    refused(&server, "broken framing", &head, &body, (400, "IncompleteBody"));
     assert_eq!(both(&server, &Request::new("HEAD", &bad).signed().0, b"").status, 404, "nothing was written");
     server.stop();
 }

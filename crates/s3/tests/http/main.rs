@@ -6,6 +6,7 @@ mod client;
 mod connections;
 mod copies;
 mod documents;
+mod foreign;
 mod full;
 mod not_http;
 mod objects;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use manager::EtagMode;
-use object::BucketOptions;
+use object::{BucketOptions, ObjectError};
 use s3s::dto::{
     Bucket, BucketLocationConstraint, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
     DeleteBucketPolicyInput, DeleteBucketPolicyOutput, GetBucketLocationInput, GetBucketLocationOutput, GetBucketPolicyInput,
@@ -14,7 +14,7 @@ use s3s::{S3Request, S3Response};
 
 use super::convert::{owner, timestamp};
 use super::{Answer, Operations};
-use crate::failure::{Failure, ILLEGAL_LOCATION_CONSTRAINT, INVALID_ARGUMENT, NOT_IMPLEMENTED};
+use crate::failure::{BUCKET_ALREADY_OWNED_BY_YOU, Failure, ILLEGAL_LOCATION_CONSTRAINT, INVALID_ARGUMENT, NOT_IMPLEMENTED};
 use crate::request_headers;
 
 /// Region whose buckets have no location constraint.
@@ -72,8 +72,28 @@ pub async fn create_bucket(operations: &Operations, request: S3Request<CreateBuc
         return Err(Failure::with(ILLEGAL_LOCATION_CONSTRAINT, message));
     }
     let options = options(&request.headers)?;
-    operations.service.create_bucket(&principal, &bucket, options).await?;
+    match operations.service.create_bucket(&principal, &bucket, options).await {
+        Ok(_) => {}
+        Err(ObjectError::BucketAlreadyOwnedByYou) => make_again(operations, &bucket, &request.headers)?,
+        Err(error) => return Err(error.into()),
+    }
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
+}
+
+/// In the first region S3 says that all is well to an owner who makes a bucket again, and elsewhere that it is there. It is not well here
+/// either if another mode of ETags is asked for: a bucket keeps its own.
+fn make_again(operations: &Operations, name: &str, headers: &HeaderMap) -> Result<(), Failure> {
+    if operations.region != FIRST_REGION {
+        return Err(BUCKET_ALREADY_OWNED_BY_YOU.into());
+    }
+    let is_other =
+        headers.contains_key(ETAG_MODE_HEADER) && operations.service.find_bucket(name)?.etag_mode() != options(headers)?.etag;
+    if is_other {
+        let message =
+            format!("The bucket is yours already, and its ETags are of another kind than {ETAG_MODE_HEADER} asks for.");
+        return Err(Failure::with(BUCKET_ALREADY_OWNED_BY_YOU, message));
+    }
+    Ok(())
 }
 
 fn options(headers: &HeaderMap) -> Result<BucketOptions, Failure> {

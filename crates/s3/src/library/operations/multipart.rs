@@ -9,19 +9,13 @@ use s3s::dto::{
     ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
 };
 use s3s::{S3Request, S3Response};
-use types::UploadId;
 use types::limits::MAX_PARTS;
 
 use super::convert::{Checksums, Names, algorithm, escape, etag, owner, storage_class, timestamp};
 use super::{Answer, Operations};
-use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, MALFORMED_XML, NO_SUCH_UPLOAD};
+use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, MALFORMED_XML};
 use crate::owner::canonical_id;
 use crate::request_headers::{self, checksum_algorithm, parse_checksum, parse_etag};
-
-/// An id that is none of ours names no upload.
-pub fn upload_id(text: &str) -> Result<UploadId, Failure> {
-    text.parse().map_err(|_| Failure::new(NO_SUCH_UPLOAD))
-}
 
 pub async fn create_multipart_upload(
     operations: &Operations,
@@ -86,7 +80,7 @@ pub async fn complete_multipart_upload(
         length: request.input.mpu_object_size.and_then(|bytes| u64::try_from(bytes).ok()),
     };
     let CompleteMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
-    let name = UploadName { bucket, key, upload: upload_id(id)? };
+    let name = UploadName { bucket, key, upload: id.parse().ok() };
     let completed = operations.service.complete_upload(&principal, name, complete).await?;
     let checksums = Checksums::of(completed.checksum.as_ref());
     let host = request_headers::text(headers, "host").unwrap_or_default();
@@ -128,7 +122,7 @@ pub async fn abort_multipart_upload(
 ) -> Answer<AbortMultipartUploadOutput> {
     let principal = operations.principal(&request)?;
     let AbortMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
-    let name = UploadName { bucket, key, upload: upload_id(id)? };
+    let name = UploadName { bucket, key, upload: id.parse().ok() };
     operations.service.abort_upload(&principal, name).await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }
@@ -140,7 +134,7 @@ pub async fn list_parts(operations: &Operations, request: S3Request<ListPartsInp
     let after = input.part_number_marker.map_or(Ok(0), |marker| {
         u16::try_from(marker).map_err(|_| Failure::with(INVALID_ARGUMENT, "part-number-marker is not a part number"))
     })?;
-    let name = UploadName { bucket: &input.bucket, key: &input.key, upload: upload_id(&input.upload_id)? };
+    let name = UploadName { bucket: &input.bucket, key: &input.key, upload: input.upload_id.parse().ok() };
     let page = operations.service.list_parts(&principal, name, after, most).await?;
     let bucket = operations.service.find_bucket(&input.bucket)?;
     let last = page.parts.last().map_or(after, |part| part.number);
