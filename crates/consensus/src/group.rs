@@ -184,6 +184,16 @@ impl<S: StateMachine> Group<S> {
         self.core.add_voter(node).await
     }
 
+    /// Gives the only member another address. Refused where there are others: they would go on calling it at the address before.
+    pub async fn move_sole_member(&self, address: &str) -> Result<(), MemberError> {
+        check_address(address)?;
+        let members = self.core.status().membership.members;
+        let [(node, _)] = members[..] else {
+            return Err(MemberError::Refused { reason: format!("the group has {} members; only a sole one moves", members.len()) });
+        };
+        self.core.set_address(node, address.to_owned()).await
+    }
+
     /// Takes one voter out of the group; the others stay.
     pub async fn remove_voter(&self, node: NodeId) -> Result<(), MemberError> {
         self.core.remove_voter(node).await

@@ -128,7 +128,7 @@ impl Inner {
     fn count_out(&self, run: Option<&Run>) {
         let Some(run) = run else { return };
         let names_it = |newest: Manifest| newest.runs.iter().any(|named| named.run == run.id());
-        if !self.is_alone() || !self.newest_manifest().ok().flatten().is_some_and(names_it) {
+        if self.member.is_some() || !self.newest_manifest().ok().flatten().is_some_and(names_it) {
             self.release_run(run);
         }
     }

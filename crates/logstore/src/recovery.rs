@@ -122,7 +122,7 @@ impl LogStore {
         missing: &[DeviceId],
         setup: Option<MemberSetup>,
     ) -> Result<LogStore, OpenError> {
-        if setup.is_some() {
+        if setup.as_ref().is_some_and(|setup| !setup.is_sole) {
             check_form(&config)?;
         }
         let manifest = load_manifest(&config, &*manifests)?;
@@ -167,8 +167,9 @@ impl LogStore {
         let has_checkpoint = !manifest.start.is_empty() || manifest.epoch == Epoch(0);
         found.check_read(has_checkpoint.then_some(&uncovered[..]))?;
         let undecidable = Undecidable::find(&found, uncovered, missing, config.gateway);
-        let copies = table.copies().max(found.most_copies).max(most_copies(&manifest));
         let known: BTreeSet<DeviceId> = devices.iter().map(|device| device.id()).chain(missing.iter().copied()).collect();
+        // Of a cell's devices any may come back into the table.
+        let copies = known.len().max(table.copies()).max(found.most_copies).max(most_copies(&manifest));
         let parts = Parts { manifest, config, env, manifests, devices, table, undecidable, incarnation, epoch, copies, setup };
         let inner = parts.assemble(false, !missing.is_empty())?;
         let holds_back = inner.remembered.holds_back();
@@ -180,7 +181,7 @@ impl LogStore {
             inner.undecidable.set_unreadable(&error);
             return Ok(LogStore { inner });
         }
-        if inner.is_alone() {
+        if inner.member.is_none() {
             inner.remembered.record(&inner.targets.table()).await.map_err(OpenError::Record)?;
             inner.env.spawn(remembered::keep_tables(Arc::downgrade(&inner), inner.targets.failures()));
         }
@@ -283,8 +284,9 @@ impl Parts {
         let undecided: Vec<GatewayId> = setup.iter().flat_map(|setup| &setup.first.undecided).copied().collect();
         let cell = Arc::new(Cell::new(me, view).writing(config.consistency));
         let sequences = Arc::new(SequenceSource::starting_at(incarnation * SEQUENCES_PER_INCARNATION));
-        // The devices of a cell, and with them the copies, grow and shrink while the index lives.
-        let copies = if setup.is_some() { MAX_REPLICAS } else { copies.min(MAX_REPLICAS) };
+        // The devices of a cell that others join, and with them the copies, grow and shrink while the index lives.
+        let grows = setup.as_ref().is_some_and(|setup| !setup.is_sole);
+        let copies = if grows { MAX_REPLICAS } else { copies.min(MAX_REPLICAS) };
         let form = config.index;
         let shard = || {
             let index = ShardIndex::new(form, copies);

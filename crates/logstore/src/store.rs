@@ -96,9 +96,9 @@ impl Inner {
         &self.shards[shard_of(hash)]
     }
 
-    /// Whether this gateway is no member of a cell: nobody else ever writes.
+    /// Whether no other gateway writes while this one lives.
     pub fn is_alone(&self) -> bool {
-        self.member.is_none()
+        self.member.as_ref().is_none_or(|member| member.is_sole)
     }
 
     /// A write id for records that no turn precedes: chunks.

@@ -357,9 +357,9 @@ impl Inner {
             let Some(known) = self.live_large(&object).filter(|_| self.check_decidable(&name.hash()).is_ok()) else { continue };
             let upload = UploadRef { key, upload: id };
             // Who founds a cell has no lease yet, and is not to wait for one: nobody else writes.
-            let outcome = match self.is_alone() {
-                true => self.outcome_of_object(&upload).await.ok(),
-                false => {
+            let outcome = match self.member {
+                None => self.outcome_of_object(&upload).await.ok(),
+                Some(_) => {
                     self.read_copies(&known).await.ok().flatten().and_then(|frame| outcome_in(&frame.record, &known, &upload))
                 }
             };

@@ -138,3 +138,14 @@ pub enum ImportError {
     #[error(transparent)]
     Open(#[from] OpenError),
 }
+
+/// A manager could not be made from a copy of a state.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportReplicatedError {
+    #[error("the copy can't be used")]
+    Copy(#[from] DecodeExportError),
+    #[error(transparent)]
+    Open(#[from] OpenReplicatedError),
+    #[error("the manager's group can't be formed")]
+    Form(#[from] MembershipError),
+}

@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use disk::{SimDisk, SimOptions};
 use env::Env;
@@ -23,7 +24,7 @@ use types::DeviceId;
 use wal::{FolderStore, Lsn, RegionStore, SegmentStore};
 
 use crate::alone::Alone;
-use crate::error::{ImportError, ManagerError, OpenError, OpenReplicatedError, ProposeError};
+use crate::error::{ImportError, ImportReplicatedError, ManagerError, OpenError, OpenReplicatedError, ProposeError};
 use crate::export::DecodeExportError;
 use crate::limits::LOG_SEGMENT_BYTES;
 use crate::operation::Operation;
@@ -36,6 +37,9 @@ use crate::table;
 /// Folders within the manager's folder.
 const LOG_FOLDER: &str = "log";
 const STATE_FOLDER: &str = "state";
+
+/// How often a member looks whether it leads.
+const LEAD_LOOK: Duration = Duration::from_millis(10);
 
 /// Permissions of the manager's folder.
 const OWNER_ONLY: u32 = 0o700;
@@ -127,10 +131,33 @@ impl Manager {
         node: &consensus::Node,
         options: ReplicatedOptions,
     ) -> Result<Manager, OpenReplicatedError> {
-        let replicated = Replicated::open(env, node, options).await?;
+        Ok(Manager::of_group(env, Replicated::open(env, node, options, Snapshot::default()).await?))
+    }
+
+    /// Makes a manager of one member on a node whose log is empty, from a copy of a state ([`Snapshot::export`]). Returns when a start of
+    /// that node finds the state in its log.
+    pub async fn import_replicated(
+        env: &Env,
+        node: &consensus::Node,
+        options: ReplicatedOptions,
+        address: &str,
+        copy: &[u8],
+    ) -> Result<Manager, ImportReplicatedError> {
+        let state = Snapshot::from_export(copy)?.skip_lost().map_err(DecodeExportError::from)?;
+        let replicated = Replicated::open(env, node, options, state).await?;
+        replicated.form(&[(node.id(), address.to_owned())].into()).await?;
+        let manager = Manager::of_group(env, Arc::clone(&replicated));
+        while manager.fresh().await.is_err() {
+            env.sleep(LEAD_LOOK).await;
+        }
+        replicated.snapshot_now().await;
+        Ok(manager)
+    }
+
+    fn of_group(env: &Env, replicated: Arc<Replicated>) -> Manager {
         let published = Arc::clone(replicated.published());
         let inner = Inner { env: env.clone(), published, backing: Backing::Replicated(replicated), asked: Asked::default() };
-        Ok(Manager { inner: Arc::new(inner) })
+        Manager { inner: Arc::new(inner) }
     }
 
     fn alone(env: &Env, alone: Arc<Alone>) -> Manager {

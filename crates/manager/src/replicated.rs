@@ -31,6 +31,7 @@ mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use consensus::{Group, GroupId, Node, Transport};
 use env::Env;
@@ -43,6 +44,7 @@ pub(crate) use crate::replicated::members::{MemberChange, has_vote};
 use crate::replicated::replica::Replica;
 pub(crate) use crate::replicated::serve::ManagerService;
 use crate::replicated::waiting::Waiting;
+use crate::snapshot::Snapshot;
 
 #[cfg(test)]
 pub(crate) use proposal::{Content, Proposal, ProposalError, ProposalId};
@@ -50,6 +52,9 @@ pub(crate) use proposal::{Content, Proposal, ProposalError, ProposalId};
 pub(crate) use wire::{Answer, Ask, decode, encode};
 #[cfg(test)]
 pub(crate) use {assembly::Assemblies, image::Image, sessions::Sessions};
+
+/// How often it is looked whether a snapshot is made.
+const SNAPSHOT_LOOK: Duration = Duration::from_millis(10);
 
 /// The group of the managers, on every node.
 pub const MANAGER_GROUP: GroupId = GroupId(1);
@@ -85,14 +90,16 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
+    /// `first`: the state with which a new group begins; for one that stands in the log, the one with which it began.
     pub(crate) async fn open(
         env: &Env,
         node: &Node,
         options: ReplicatedOptions,
+        first: Snapshot,
     ) -> Result<Arc<Replicated>, OpenReplicatedError> {
         let proposer = env.random_u64();
         let waiting = Arc::new(Waiting::new());
-        let replica = Replica::new(proposer, Arc::clone(&waiting));
+        let replica = Replica::new(first, proposer, Arc::clone(&waiting));
         let published = Arc::clone(replica.published());
         let group = node.start_group(options.group, replica).await?;
         Ok(Arc::new(Replicated {
@@ -113,6 +120,14 @@ impl Replicated {
     /// What readers see.
     pub(crate) fn published(&self) -> &Arc<Published> {
         &self.published
+    }
+
+    /// Makes a snapshot, and returns when it is durable.
+    pub(crate) async fn snapshot_now(&self) {
+        self.group.make_snapshot().await;
+        while self.group.status().snapshot.is_none() {
+            self.env.sleep(SNAPSHOT_LOOK).await;
+        }
     }
 
     /// Asks for a snapshot, so that the log can be shortened; it is made later.

@@ -30,6 +30,7 @@ mod router;
 mod server;
 mod simulated;
 mod tls;
+mod unix;
 
 pub use call::{BoxFuture, CallError, Caller, Refusal, Request, Service};
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, FrameKind, MAX_PAYLOAD_BYTES};
@@ -43,6 +44,7 @@ pub use router::{Router, ServiceTag};
 pub use server::{MAX_CONNECTIONS, MAX_REQUESTS_PER_CONNECTION, serve};
 pub use simulated::{LinkWeather, SimulatedNetwork};
 pub use tls::{Authority, CERTIFICATE_VALIDITY, CLOCK_SKEW, CertificateError, HANDSHAKE_LIMIT, RENEW_AFTER, TlsNetwork};
+pub use unix::{LONE_ADDRESS, UnixNetwork};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::CELL;
 use crate::node::{Inner, Node};
 use device::Device;
 use env::Env;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use manager::overseer::LEAST_HOSTS;
 use manager::{MemberRole, member_id};
 use std::collections::BTreeSet;
@@ -23,6 +23,8 @@ const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
 const MEMBER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the cell may take to write to the devices of other nodes only. After that this node is missed, which takes about as long.
 const TABLE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the last copy of the manager's state may take. The one before is at most a second old.
+const NOTES_PATIENCE: Duration = Duration::from_secs(2);
 /// Nothing is written to a device any more if nothing was for so long.
 const QUIET: Duration = Duration::from_millis(300);
 /// How often it is looked at whether this node leads no more, and whether its devices are written to.
@@ -33,16 +35,35 @@ impl Node {
     /// seals its devices.
     pub async fn close(self: Arc<Node>, devices: &[Arc<Device>]) {
         let env = self.inner.env.clone();
+        self.write_down().await;
         self.leave().await;
         self.inner.leave_table().await;
         self.inner.hand_over_lead().await;
         self.inner.chunks.units().stop_leading().await;
         self.fall_silent().await;
-        let chunks = self.inner.chunks.clone();
+        let (chunks, notes) = (self.inner.chunks.clone(), self.inner.notes.clone());
         // With it what writes to its devices.
         drop(self);
         join_all(devices.iter().map(|device| in_time(&env, device, chunks.close_of(device.id())))).await;
         join_all(devices.iter().map(|device| seal(&env, device))).await;
+        tokio::select! {
+            biased;
+            () = notes.write() => {}
+            () = env.sleep(NOTES_PATIENCE) => tracing::warn!("the manager's state was not copied to the devices in time"),
+        }
+    }
+
+    /// A sole gateway writes a last checkpoint, so that the next start has little to walk. Other nodes would have the maps of a gateway that leaves
+    /// them.
+    async fn write_down(&self) {
+        let Some(store) = self.store().filter(|_| self.inner.is_sole) else { return };
+        let devices = self.inner.targets.iter().map(|target| target.device());
+        let hangs = select_all_or_never(devices.map(|device| Box::pin(device.hung())));
+        tokio::select! {
+            biased;
+            () = store.close() => {}
+            () = hangs => tracing::warn!("a disk hangs: the next start walks the logs"),
+        }
     }
 
     /// From here on nobody hears of this node.
@@ -112,6 +133,15 @@ impl Inner {
             () = leads_no_more => {}
             () = self.env.sleep(HAND_OVER_PATIENCE) => tracing::info!("no other node has taken the manager's lead yet"),
         }
+    }
+}
+
+/// The end of the first of these; never, if there are none.
+async fn select_all_or_never<F: Future<Output = ()> + Unpin>(works: impl Iterator<Item = F>) {
+    let works: Vec<F> = works.collect();
+    match works.is_empty() {
+        true => std::future::pending().await,
+        false => drop(select_all(works).await),
     }
 }
 

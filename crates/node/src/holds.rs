@@ -25,7 +25,9 @@ impl Inner {
     /// A hold on a device.
     pub(crate) async fn hold(&self, device: DeviceId, writer: Writer) -> Result<Arc<dyn LogTarget>, TargetFailure> {
         if let Some(target) = self.targets.iter().find(|target| target.device().id() == device) {
-            return Ok(Arc::new(LocalTarget::new(target.clone(), writer)));
+            let is_only = self.is_sole && self.targets.len() == 1;
+            let hold = if is_only { LocalTarget::patient } else { LocalTarget::new };
+            return Ok(Arc::new(hold(target.clone(), writer)));
         }
         Ok(Arc::new(RemoteTarget::connect(&self.env, self.ways.to(device), device, writer).await?))
     }

@@ -239,9 +239,9 @@ impl Inner {
     fn parts(&self, registered: Registered, first: CellView) -> (LogStoreConfig, Arc<CellManifests>, MemberSetup) {
         let gateway = registered.gateway;
         let config = LogStoreConfig { cell: CELL, gateway, ..self.config.clone() };
-        let manifests = Arc::new(CellManifests { manager: self.manager.clone(), gateway });
+        let manifests = Arc::new(CellManifests { manager: self.manager.clone(), gateway, notes: self.notes.clone() });
         let directory = Arc::new(Gateways { manager: self.manager.clone(), callers: self.callers.clone() });
-        (config, manifests, MemberSetup { directory, first })
+        (config, manifests, MemberSetup { directory, first, is_sole: self.is_sole })
     }
 
     /// As leader of the view: decides what removed gateways left, once for each view.

@@ -30,6 +30,7 @@ mod incarnation;
 mod inquiry;
 mod manifests;
 mod node;
+mod notes;
 mod oversee;
 mod ping;
 mod placed;

@@ -1,6 +1,7 @@
 //! The cell's manifest, with the manager. Only the leader of the cell's view replaces it: one that was deposed is refused.
 
 use crate::CELL;
+use crate::notes::Notes;
 use engine::{EngineError, EngineFuture};
 use format::manifest::Manifest;
 use logstore::Manifests;
@@ -12,6 +13,7 @@ use types::{Epoch, GatewayId, Generation};
 pub(crate) struct CellManifests {
     pub manager: Arc<Manager>,
     pub gateway: GatewayId,
+    pub notes: Arc<Notes>,
 }
 
 impl Manifests for CellManifests {
@@ -24,6 +26,8 @@ impl Manifests for CellManifests {
             let covered = covered_below(&manifest);
             let installed = self.manager.install_cell_manifest(CELL, self.gateway, expected, epoch, manifest).await;
             installed.map_err(|error| EngineError::Unavailable { reason: format!("installing a checkpoint: {error}") })?;
+            // Collection resets zones after this, which the manifest before may need.
+            self.notes.write().await;
             if let Some(below) = covered {
                 self.forget_tables(below).await;
             }

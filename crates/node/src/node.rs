@@ -6,6 +6,7 @@ use crate::device_way::Ways;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, Told, inquire, refuse_twin, was_removed};
+use crate::notes::Notes;
 use crate::oversee::{HeartbeatService, Oversight};
 use crate::placed::Having;
 use crate::remove::RemovalService;
@@ -49,6 +50,8 @@ pub struct NodeOptions {
     pub roles: Roles,
     /// Addresses of members that it joins through; none for the first node of a cluster.
     pub via: Vec<String>,
+    /// No other node reaches it: it is the only one of its cluster while it runs.
+    pub is_sole: bool,
 }
 
 /// A node that takes part in the manager, and has no devices yet.
@@ -62,6 +65,7 @@ pub struct OpenNode {
     member: consensus::Node,
     id: NodeId,
     pub(crate) told: Told,
+    is_sole: bool,
     /// What it does from its opening on.
     tasks: Vec<Ending>,
     chunk_settings: ChunkSettings,
@@ -108,6 +112,9 @@ pub(crate) struct Inner {
     pub engine: Arc<CellEngine>,
     pub vitals: Vitals,
     pub lease_terms: LeaseTerms,
+    pub notes: Arc<Notes>,
+    /// No other node is in the cluster while this one runs.
+    pub is_sole: bool,
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
     pub chunks: Arc<Chunks>,
@@ -152,7 +159,7 @@ impl Node {
         options: NodeOptions,
         note: impl FnOnce() -> Result<(), String> + Send,
     ) -> Result<OpenNode, NodeError> {
-        let NodeOptions { network, identity, log, register, roles, via } = options;
+        let NodeOptions { network, identity, log, register, roles, via, is_sole } = options;
         let me = member_id(register.identity);
         let framed: Arc<dyn Transport> = Arc::new(FramedTransport::new(env, network.clone(), identity));
         let tagged = |tag| -> Arc<dyn Transport> { Arc::new(TaggedTransport::new(framed.clone(), tag)) };
@@ -189,7 +196,7 @@ impl Node {
         let id = register_node(env, &manager, &register, &via, &to).await?;
         let chunk_settings = ChunkSettings::default();
         let env = env.clone();
-        Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, tasks, chunk_settings })
+        Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, is_sole, tasks, chunk_settings })
     }
 }
 
@@ -244,7 +251,24 @@ pub(crate) async fn take_part(
             env.sleep(RETRY_PAUSE).await;
         }
     }
+    follow_address(env, manager, me, address).await?;
     must_be_found(manager, me, address)
+}
+
+/// A sole member that listens elsewhere than before says so: what joins it is told the address that the group has.
+async fn follow_address(env: &Env, manager: &Manager, me: MemberId, address: &str) -> Result<(), NodeError> {
+    let stays_behind = || {
+        let members = manager.replication().map_or_else(Vec::new, |replication| replication.members);
+        members.len() == 1 && members.iter().any(|member| member.node == me && member.address != address)
+    };
+    while stays_behind() {
+        must_run(manager)?;
+        if let Err(error) = manager.add_member(me, address).await {
+            tracing::warn!(%error, address, "the manager has not taken this node's new address yet");
+            env.sleep(RETRY_PAUSE).await;
+        }
+    }
+    Ok(())
 }
 
 /// Members call each other at the addresses that the group has for them. A voter's stays; a node that listened elsewhere would hear of no leader,
@@ -306,7 +330,8 @@ impl OpenNode {
 
     /// Serves these devices and runs a gateway, as far as its roles go.
     pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, roles, services, member, id, told, mut tasks, chunk_settings } = self;
+        let OpenNode { env, callers, manager, register, roles, services, member, id, told, is_sole, mut tasks, chunk_settings } =
+            self;
         assert!(devices.is_empty() || roles.has(Role::Target), "devices are a target's");
         let mut targets = Vec::new();
         for device in devices.iter().cloned() {
@@ -335,6 +360,7 @@ impl OpenNode {
         };
         let chunks::Started { chunks, services: of_chunks, tasks: chunk_tasks } = chunks::start(around, &devices).await?;
         let lease_terms = LeaseTerms::default();
+        let notes = Notes::new(manager.clone(), devices.clone());
         let inner = Arc::new(Inner {
             env: env.clone(),
             id,
@@ -345,6 +371,8 @@ impl OpenNode {
             engine: Arc::default(),
             vitals: Vitals::default(),
             lease_terms,
+            notes: notes.clone(),
+            is_sole,
             config,
             drain: DrainSlot::default(),
             chunks,
@@ -363,6 +391,7 @@ impl OpenNode {
         assert!(services.0.set(late).is_ok(), "a node starts once");
         devices.iter().for_each(|device| told.haves.note(device.uuid(), Having::Serves));
         tasks.extend([
+            Ending(env.spawn(notes.keep(env.clone()))),
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().watch_disks())),
             Ending(env.spawn(inner.clone().send_heartbeats())),

@@ -226,7 +226,8 @@ impl Inner {
             return Ok(());
         }
         let store = self.engine.serving().ok_or(DOES_NOT_SERVE)?;
-        let loss = store.would_lose(devices).await.map_err(failed("what would be lost can't be told"))?;
+        let untold = format!("what would be lost can't be told; {all_the_same} removes it whatever is lost");
+        let loss = store.would_lose(devices).await.map_err(failed(&untold))?;
         if loss.is_nothing() {
             self.check_others_served(devices, all_the_same).await?;
             return self.check_no_chunk_lost(whose, devices, all_the_same).await;
@@ -338,7 +339,7 @@ fn gateway_of(state: &Snapshot, node: &NodeRecord) -> Option<GatewayId> {
     members.find(|gateway| cell.members.get(gateway).is_some_and(|member| member.node == node.id))
 }
 
-fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> String {
+fn failed<E: Display>(what: &str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 

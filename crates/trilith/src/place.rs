@@ -1,9 +1,15 @@
-//! A node's place in a cluster: the file `cluster.toml` in the data folder, written by `trilith cluster init` and `join`. Without it
-//! `trilith serve` is a server of its own.
+//! A node's place in its cluster: the file `cluster.toml` in the data folder.
+//!
+//! | written by | the node |
+//! |---|---|
+//! | `trilith serve` in an empty folder | is *lone*: the only one of its cluster, reached from its own machine through a socket in the folder |
+//! | `trilith cluster open` in the folder of a lone one | listens at an address, and lets others in |
+//! | `trilith cluster init` | the same, from its first start on |
+//! | `trilith cluster join` | joins others |
 
 use anyhow::{Context, bail};
 use env::Env;
-use net::{Authority, Network, TcpNetwork, TlsNetwork};
+use net::{Authority, LONE_ADDRESS, Network, TcpNetwork, TlsNetwork, UnixNetwork};
 use node::{Role, Roles};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -15,6 +21,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use types::{ClusterId, NodeIdentity};
 
+/// The folder of the consensus log within the data folder.
+pub const CONSENSUS_FOLDER: &str = "consensus";
 /// The file in the data folder, readable by its owner only: it holds the cluster's secret.
 const FILE: &str = "cluster.toml";
 /// Marks a token of a cluster whose connections are plain.
@@ -33,7 +41,7 @@ pub struct Place {
     /// This node's own identity. Two folders never have the same.
     pub identity: String,
     pub name: String,
-    /// Where this node listens for the others.
+    /// Where this node listens for the others; [`LONE_ADDRESS`] if it is lone.
     pub address: String,
     /// The machine: what fails together with this node.
     pub host: String,
@@ -116,6 +124,45 @@ impl FromStr for Token {
 }
 
 impl Place {
+    /// The place of a lone node: the first of a new cluster, all roles in one process.
+    pub fn lone(env: &Env) -> Place {
+        let token = Token::new(env, false);
+        let mut identity = NodeIdentity::default();
+        env.fill_random(&mut identity.0);
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = if machine.is_empty() { "node-1".to_owned() } else { machine };
+        Place {
+            cluster: token.cluster.to_string(),
+            secret: hex::encode(token.secret),
+            identity: identity.to_string(),
+            host: name.clone(),
+            name,
+            address: LONE_ADDRESS.to_owned(),
+            rack: String::new(),
+            zone: String::new(),
+            via: Vec::new(),
+            tls: false,
+            trust_network: false,
+            is_member: false,
+            roles: all_roles(),
+        }
+    }
+
+    /// The place that a server's folder has; an empty folder gets that of a lone node.
+    pub fn of_server(env: &Env, data: &Path) -> anyhow::Result<Place> {
+        if let Some(place) = Place::read(data)? {
+            return Ok(place);
+        }
+        let place = Place::lone(env);
+        place.write(data)?;
+        Ok(place)
+    }
+
+    /// Whether no other node reaches it.
+    pub fn is_lone(&self) -> bool {
+        self.address == LONE_ADDRESS
+    }
+
     /// The place that a data folder has, if any.
     pub fn read(data: &Path) -> anyhow::Result<Option<Place>> {
         let path = data.join(FILE);
@@ -133,12 +180,21 @@ impl Place {
     /// Gives an empty data folder its place. One that has data, or a place, is refused.
     pub fn write(&self, data: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(data).with_context(|| format!("making the data folder {}", data.display()))?;
-        if data.join("manager").exists() {
-            bail!("{} holds a server of its own: a node of a cluster begins with an empty folder", data.display());
-        }
         let path = data.join(FILE);
         if path.exists() {
-            bail!("{} says that this folder is a node of a cluster already", path.display());
+            bail!(
+                "{} says that this folder is a node of a cluster already; `trilith cluster open` lets others in",
+                path.display()
+            );
+        }
+        let kept = data.join(CONSENSUS_FOLDER);
+        if kept.exists() {
+            bail!(
+                "{} is there, and no {FILE} beside it: what the folder holds can't be told. Put {FILE} back; if it is lost, move {} away, and \
+                 `trilith fsck --rebuild` makes both anew from the devices",
+                kept.display(),
+                kept.display()
+            );
         }
         self.put(data)
     }
@@ -160,6 +216,14 @@ impl Place {
     pub fn is_member(&self) -> bool {
         // Of first nodes older versions noted only this.
         self.is_member || self.via == [self.address.clone()]
+    }
+
+    /// Gives a lone node an address, at which others are let in.
+    pub fn open(&mut self, data: &Path, opened: Place) -> anyhow::Result<()> {
+        let (cluster, secret, identity) = (self.cluster.clone(), self.secret.clone(), self.identity.clone());
+        let via = if self.is_member { vec![opened.address.clone()] } else { Vec::new() };
+        *self = Place { cluster, secret, identity, via, is_member: self.is_member, ..opened };
+        self.put(data)
     }
 
     /// Writes the file.
@@ -188,8 +252,11 @@ impl Place {
         Ok(self.token()?.identity(self.node_identity()?))
     }
 
-    /// The network on which this node reaches others and they reach it.
-    pub fn network(&self, env: &Env) -> anyhow::Result<Arc<dyn Network>> {
+    /// The network on which this node, whose data is in `data`, reaches others and they reach it.
+    pub fn network(&self, env: &Env, data: &Path) -> anyhow::Result<Arc<dyn Network>> {
+        if self.is_lone() {
+            return Ok(Arc::new(UnixNetwork::new(data)));
+        }
         if !self.tls {
             return Ok(Arc::new(TcpNetwork));
         }
@@ -201,7 +268,7 @@ impl Place {
     /// Refuses plain connections beyond this machine unless they were asked for.
     pub fn check_exposure(&self) -> anyhow::Result<()> {
         let is_local = self.address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
-        if self.tls || is_local || self.trust_network {
+        if self.tls || is_local || self.is_lone() || self.trust_network {
             return Ok(());
         }
         bail!(

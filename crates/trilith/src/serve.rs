@@ -12,11 +12,10 @@ mod chunk_metrics;
 mod descriptors;
 pub mod devices;
 mod failed_manager;
-pub mod manifests;
 mod member;
-pub mod notes;
 mod peers;
 mod pid;
+mod secrets;
 mod s3_metrics;
 mod signals;
 mod threads;
@@ -25,20 +24,13 @@ use crate::credentials::{self, Origin};
 use crate::place::Place;
 use crate::say::say;
 use crate::settings::{ServeArgs, Settings, SyncMode};
-use ::device::Device;
-use admin::{Admin, AdminServer, Sources, Surroundings, Warning};
+use admin::{AdminServer, Warning};
 use anyhow::{Context, bail};
 use env::Env;
-use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use logstore::{IndexForm, LogStore};
+use logstore::IndexForm;
 use manager::{BucketEngine, CreateBucketError, EtagMode, Manager, ManagerError, NewBucket, ROOT_USER};
-use object::{Engines, ObjectService};
-use signals::Signals;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
-use types::DeviceId;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -50,23 +42,15 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(settings.cores + 1);
     env::set_core_index(settings.cores);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let place = Place::read(&settings.data)?;
+    let place = Place::of_server(&env, &settings.data)?;
     runtime.block_on(async move {
         let _ring = disk::install_ring()
             .inspect_err(|error| tracing::info!(%error, "no io_uring: disk requests go through threads, which costs speed"))
             .ok();
-        match place {
-            Some(_) if settings.engine.index != IndexForm::Full => {
-                bail!("index: a node of a cluster keeps the full index; `ludo` is for a server of its own")
-            }
-            Some(place) => member::serve(settings, env, place).await,
-            None if settings.chunk_space > 0 => bail!(
-                "chunk_space: chunks need a cluster. Make this folder its first node (`trilith cluster init --data {}`), or try one: \
-                 `trilith cluster dev --chunk-space 4GiB`",
-                settings.data.display()
-            ),
-            None => serve(settings, env).await,
+        if !place.is_lone() && settings.engine.index != IndexForm::Full {
+            bail!("index: a node that others reach keeps the full index; `ludo` is for a server of its own")
         }
+        member::serve(settings, env, place).await
     })
 }
 
@@ -92,120 +76,6 @@ fn end_with_any_panic() {
         tell(panic);
         std::process::abort();
     }));
-}
-
-async fn serve(settings: Settings, env: Env) -> anyhow::Result<()> {
-    let mut signals = Signals::listen()?;
-    let started = signals.unless_told(start(&settings, &env)).await;
-    let Some(mut running) = started.map_err(|error| failed_manager::explain(error, &settings.data))? else { return Ok(()) };
-    let end = tokio::select! {
-        () = signals.told() => Ok(()),
-        // What was acknowledged is safe, and a part of the port is served by nobody.
-        why = running.server.failed() => return Err(why),
-        why = failed_manager::ends(&env, &running.manager, &settings.data) => Err(why),
-    };
-    running.stop().await?;
-    end
-}
-
-/// A server that serves.
-struct Running {
-    admin: Admin,
-    admin_server: AdminServer,
-    manager: Arc<Manager>,
-    server: threads::Threads,
-    store: LogStore,
-    opened: devices::Opened,
-    notes: Arc<notes::Notes>,
-    _pid: pid::PidFile,
-}
-
-async fn start(settings: &Settings, env: &Env) -> anyhow::Result<Running> {
-    // The lock on the data is the devices': taken first, so that a second server on the same data stops here.
-    let disks = devices::open_disks(env, settings).await?;
-    let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
-    let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let manager = Arc::new(Manager::open(env, &settings.data.join("manager")).await.context("opening the manager's state")?);
-    let pid = pid::PidFile::write(&settings.data);
-    let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
-    let opened = devices::open(env, settings, &manager, cluster.id, disks).await?;
-    let (root, origin) = credentials::root(env, &settings.data, settings.root.as_ref())?;
-    manager.set_root_credential(&root.user, &root.password).await?;
-
-    let config = settings.engine.clone();
-    let notes = notes::Notes::new(manager.clone(), opened.devices.clone());
-    let manifests = Arc::new(manifests::ManagerManifests::new(manager.clone(), Some(notes.clone()), config.cell));
-    let store = LogStore::open(config, env.clone(), manifests, opened.devices.clone(), &opened.missing).await;
-    let store = store.context("starting the log engine")?;
-    env.spawn(notes.clone().keep(env.clone()));
-    let service = Arc::new(ObjectService::new(manager.clone(), Engines::log(Arc::new(store.clone())), env.clone()));
-    if store.waits_for().is_empty() {
-        service.finish_removals().await.context("finishing bucket removals that a crash cut short")?;
-    }
-    service.look_after_removals();
-    make_default_buckets(&manager, &settings.default_buckets).await?;
-
-    let server = threads::start(settings, service, manager.clone(), env, threads::MainThread::Apart)?;
-    s3_metrics::register(admin.registry(), server.app());
-    admin.attach(Sources {
-        manager: manager.clone(),
-        devices: opened.devices.clone(),
-        missing: opened.missing.clone(),
-        store: {
-            let store = store.clone();
-            Arc::new(move || Some(store.clone()))
-        },
-        may_answer: Arc::new(|| true),
-        s3_address: Arc::new(OnceLock::from(server.address())),
-        chunks: Vec::new(),
-        surroundings: Arc::new(Surroundings::default),
-        notices: notices(settings),
-    });
-    admin.set_ready(true);
-    greet(settings, Some(server.address()), &admin_server, &origin, &root)?;
-    Ok(Running { admin, admin_server, manager, server, store, opened, notes, _pid: pid })
-}
-
-impl Running {
-    async fn stop(self) -> anyhow::Result<()> {
-        let Running { admin, admin_server, server, store, opened, notes, .. } = self;
-        tracing::info!("stopping: finishing the requests in hand");
-        admin.set_ready(false);
-        server.stop().await?;
-        close(&store, &opened.devices, &notes).await;
-        admin_server.stop();
-        tracing::info!("stopped");
-        Ok(())
-    }
-}
-
-/// Makes the next start quick: a last checkpoint, and sealed devices. It is no more than that, so nothing of it is waited for beside a disk that hangs.
-async fn close(store: &LogStore, devices: &[Arc<Device>], notes: &notes::Notes) {
-    let closing = async {
-        store.close().await;
-        for device in devices {
-            if let Err(error) = device.seal().await {
-                tracing::warn!(device = device.id().0, %error, "the device could not be sealed; the next start walks its log");
-            }
-        }
-        notes.write().await;
-    };
-    tokio::select! {
-        biased;
-        () = closing => {}
-        device = one_hangs(devices) => {
-            tracing::warn!(device = device.0, "the disk of this device hangs: the next start walks the logs");
-        }
-    }
-}
-
-/// Waits until the disk of one of these devices hangs.
-async fn one_hangs(devices: &[Arc<Device>]) -> DeviceId {
-    let mut hung: FuturesUnordered<_> = devices.iter().map(|device| device.hung().map(|()| device.id())).collect();
-    match hung.next().await {
-        Some(device) => device,
-        None => std::future::pending().await,
-    }
 }
 
 /// What a person who starts the server, or looks at its status, should know of the settings.

@@ -43,7 +43,7 @@ impl Inner {
     /// As leader, when all of an epoch is known: goes on from the manifest that the manager has. Who led before may have been removed
     /// before it told anybody of it, or the manager's answer was lost.
     pub(super) async fn take_over(self: &Arc<Self>, state: &mut CheckpointState) -> Result<(), EngineError> {
-        if self.is_alone() {
+        if self.member.is_none() {
             return Ok(());
         }
         let Some(manifest) = self.newest_manifest()?.filter(|newest| version(newest) > version(&state.manifest)) else {
@@ -63,7 +63,7 @@ impl Inner {
         if self.remembered.is_in_doubt() {
             return Ok(false);
         }
-        if self.is_alone() {
+        if self.member.is_none() {
             // Nobody else installs any.
             return Ok(true);
         }

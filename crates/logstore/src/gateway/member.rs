@@ -28,6 +28,8 @@ pub struct MemberSetup {
     pub directory: Arc<dyn Directory>,
     /// The view in which it begins.
     pub first: CellView,
+    /// No other gateway can join its cell while it lives.
+    pub is_sole: bool,
 }
 
 /// What a gateway says of itself in its heartbeats.
@@ -63,6 +65,8 @@ impl LogStore {
 
 /// The membership.
 pub(crate) struct Member {
+    /// No other gateway can join while this one lives.
+    pub is_sole: bool,
     pub directory: Arc<dyn Directory>,
     cell: ArcSwap<Cell>,
     links: ArcSwap<BTreeMap<GatewayId, Arc<Link>>>,
@@ -150,6 +154,7 @@ impl Member {
         let (following, followed) = mpsc::unbounded_channel();
         let view = cell.number();
         Member {
+            is_sole: setup.is_sole,
             directory: setup.directory,
             hearings: Hearings::new(cell.view().clone()),
             cell: ArcSwap::new(cell),

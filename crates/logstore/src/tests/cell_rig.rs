@@ -237,7 +237,7 @@ impl CellRig {
 
     fn setup(&self, first: CellView) -> MemberSetup {
         let to = GatewayId(0);
-        MemberSetup { directory: Arc::new(Way { streets: self.streets.clone(), to }), first }
+        MemberSetup { directory: Arc::new(Way { streets: self.streets.clone(), to }), first, is_sole: false }
     }
 
     fn config_of(&self, gateway: GatewayId) -> LogStoreConfig {

@@ -253,6 +253,12 @@ pub(super) fn is_ready(watch: &Watch, device: DeviceId, now: ClockReading) -> bo
     last.is_some_and(|heartbeat| heartbeat.serves(device) && heartbeat.fences >= watch.view() && !heartbeat.leaves)
 }
 
+/// Whether a device's node lists it among its own.
+fn is_served(watch: &Watch, device: DeviceId, now: ClockReading) -> bool {
+    let last = watch.facts.node_of(device).and_then(|node| watch.heard.last(node, now));
+    last.is_some_and(|heartbeat| heartbeat.devices.iter().any(|report| report.device == device))
+}
+
 fn finish_founding(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let cell = &watch.facts.cell;
     let gateway = cell.installed.as_ref().filter(|installed| installed.founding)?.leader;
@@ -316,7 +322,8 @@ fn founder(watch: &Watch, now: ClockReading) -> Option<GatewayId> {
     watch.facts.cell.learners().map(|(gateway, _)| gateway).find(lives)
 }
 
-/// Nobody of the view lives and follows: a learner begins anew with all devices, or with those that are well after a while. First it is made sure that
+/// Nobody of the view lives and follows: a learner begins anew with all devices, or with those that are well after a while, or at once where the
+/// nodes of the others say that they lack them. First it is made sure that
 /// nobody's lease is renewed, should somebody come back.
 fn found(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let cell = &watch.facts.cell;
@@ -327,7 +334,10 @@ fn found(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let all: BTreeSet<DeviceId> = watch.facts.devices.keys().copied().collect();
     let ready: BTreeSet<DeviceId> = all.iter().copied().filter(|device| is_ready(watch, *device, now)).collect();
     let has_waited = watch.orphaned_since.is_some_and(|since| elapsed_ms(since, now) >= FOUNDING_WAIT_MS);
-    if ready.is_empty() || (ready != all && !has_waited) {
+    // Its node has opened its devices, and this one is not among them: to wait for it brings nothing.
+    let is_told_to_lack = |device: &DeviceId| is_spoken_for(watch, *device, now) && !ready.contains(device) && !is_served(watch, *device, now);
+    let all_told = all.iter().all(|device| ready.contains(device) || is_told_to_lack(device));
+    if ready.is_empty() || (ready != all && !has_waited && !all_told) {
         return None;
     }
     let remaining: BTreeSet<GatewayId> = staying(watch).collect();

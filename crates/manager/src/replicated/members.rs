@@ -107,6 +107,9 @@ pub(crate) enum MemberChange {
 async fn let_in(group: &Group<Replica>, node: NodeId, address: &str, role: MemberRole) -> Result<(), Answer> {
     let status = one_set(group).await?;
     if status.addresses.get(&node).is_some_and(|known| known != address) {
+        if status.addresses.len() == 1 {
+            return group.move_sole_member(address).await.map_err(member_answer);
+        }
         if has_vote(&status, node) {
             return Err(Answer::Refused { reason: format!("node {node} is a member at another address") });
         }

@@ -10,7 +10,7 @@ use crate::published::Published;
 use crate::replicated::image::Image;
 use crate::replicated::proposal::{Content, Proposal, ProposalId};
 use crate::replicated::waiting::Waiting;
-use crate::snapshot::CommandIndex;
+use crate::snapshot::{CommandIndex, Snapshot};
 
 /// One member's replicated state, and those of its own process who wait for it.
 pub(super) struct Replica {
@@ -31,8 +31,9 @@ pub(super) enum Taken {
 }
 
 impl Replica {
-    pub(super) fn new(proposer: u64, waiting: Arc<Waiting>) -> Replica {
-        let image = Image::default();
+    /// The first state of a group, which its log brings to where it was.
+    pub(super) fn new(first: Snapshot, proposer: u64, waiting: Arc<Waiting>) -> Replica {
+        let image = Image { state: first, ..Image::default() };
         let published = Arc::new(Published::new(&image.state));
         Replica { image, published, proposer, waiting }
     }

@@ -106,6 +106,7 @@ impl Machine {
             register: self.register(),
             roles: self.roles.clone(),
             via,
+            is_sole: false,
         }
     }
 

@@ -151,6 +151,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
             register,
             roles: host.roles.clone(),
             via,
+            is_sole: false,
         };
         let (devices, ids) = (host.devices.clone(), host.ids.clone());
         let (topology, scrub_period) = (world.scenario.topology, world.scenario.faults.scrub_period);

@@ -18,25 +18,28 @@ use crate::{AppendCall, AppendRefused, Target};
 pub struct LocalTarget {
     target: Arc<Target>,
     writer: Writer,
+    /// What a disk does not answer is waited for: no other device takes writes meanwhile, and no other process answers.
+    is_patient: bool,
 }
 
 impl LocalTarget {
+    /// What a disk does not answer is given up after a while: the cell goes on with other devices.
     pub fn new(target: Arc<Target>, writer: Writer) -> LocalTarget {
-        LocalTarget { target, writer }
+        LocalTarget { target, writer, is_patient: false }
+    }
+
+    /// For the only device of a cell: what its disk does not answer is waited for.
+    pub fn patient(target: Arc<Target>, writer: Writer) -> LocalTarget {
+        LocalTarget { target, writer, is_patient: true }
     }
 
     /// For a process that is the only one that ever writes to this device.
     pub fn alone(device: Arc<Device>, env: &Env) -> LocalTarget {
-        LocalTarget::new(Arc::new(Target::unfenced(device, env)), Writer::ALONE)
+        LocalTarget::patient(Arc::new(Target::unfenced(device, env)), Writer::ALONE)
     }
 
     fn device(&self) -> &Arc<Device> {
         self.target.device()
-    }
-
-    /// Nobody else could answer, nor write to other devices meanwhile: what a disk does not answer is waited for.
-    fn is_alone(&self) -> bool {
-        self.writer == Writer::ALONE
     }
 
     /// [`Target::append`], given up when the disk hangs ([`Target::give_up_own_appends`]).
@@ -55,7 +58,7 @@ impl LocalTarget {
     /// What ends in any case, when nobody waits for it any more too: a reset that is on its way is not taken back. Waited for as long as at another node's
     /// target.
     async fn apart(&self, work: impl Future<Output = Result<(), TargetFailure>> + Send + 'static) -> Result<(), TargetFailure> {
-        if self.is_alone() {
+        if self.is_patient {
             return work.await;
         }
         let working = self.target.env.spawn(work);
@@ -71,7 +74,7 @@ impl LocalTarget {
 
     /// A read that takes no longer than one from another node may. What the page cache has is there at the first look, and no timer is set for it.
     async fn in_time<T>(&self, reading: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadFailure> {
-        if self.is_alone() {
+        if self.is_patient {
             return Ok(reading.await?);
         }
         tokio::select! {
@@ -98,7 +101,7 @@ impl LogTarget for LocalTarget {
         let LogAppend { class, frame_bytes, done, tag } = append;
         let Writer { key, token } = self.writer;
         let call = AppendCall { class, frame_bytes, writer: key, token, deadline: None, done, tag };
-        let appended = if self.is_alone() { self.target.append(call, compose) } else { self.append_in_time(call, compose) };
+        let appended = if self.is_patient { self.target.append(call, compose) } else { self.append_in_time(call, compose) };
         appended.map_err(|refused| match refused {
             AppendRefused::Device(error) => error,
             refused => AppendError::Refused { device: self.id(), kind: refused.kind(), reason: refused.to_string().into() },
@@ -130,7 +133,7 @@ impl LogTarget for LocalTarget {
 
     fn walk(&self, range: WalkRange, verify_payload: bool) -> LogWalk {
         let walk = range.start(self.device(), verify_payload);
-        if self.is_alone() { LogWalk::local(walk) } else { LogWalk::local_in_time(walk, &self.target) }
+        if self.is_patient { LogWalk::local(walk) } else { LogWalk::local_in_time(walk, &self.target) }
     }
 
     fn log_floor(&self) -> BoxFuture<'_, Result<LogVector, TargetFailure>> {
@@ -150,7 +153,7 @@ impl LogTarget for LocalTarget {
     }
 
     fn is_writable(&self) -> bool {
-        self.device().poisoned_by().is_none() && (self.is_alone() || !self.device().hangs())
+        self.device().poisoned_by().is_none() && (self.is_patient || !self.device().hangs())
     }
 
     fn reset(&self, zone: ZoneIndex, activation: Activation) -> BoxFuture<'_, Result<(), TargetFailure>> {

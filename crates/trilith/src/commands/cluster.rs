@@ -20,6 +20,8 @@ const MAX_DEV_NODES: i64 = 12;
 pub enum ClusterCommand {
     /// Make this data folder the first node of a new cluster; prints the token that lets others in
     Init(InitArgs),
+    /// Give the server of this data folder an address at which other nodes reach it, and let them in
+    Open(InitArgs),
     /// Make this data folder a node of an existing cluster
     Join(JoinArgs),
     /// Print the token that lets nodes into this folder's cluster
@@ -174,6 +176,7 @@ fn patience(text: &str) -> Result<Duration, String> {
 pub fn run(command: &ClusterCommand) -> anyhow::Result<ExitCode> {
     match command {
         ClusterCommand::Init(args) => place::init(args).map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Open(args) => place::open(args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Join(args) => place::join(args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Token(args) => place::token(args).map(|()| ExitCode::SUCCESS),
         ClusterCommand::Status(args) => status::run(args),

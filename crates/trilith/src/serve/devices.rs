@@ -14,22 +14,16 @@ use ::device::{Device, DeviceConfig, FormatOptions, OpenError};
 use anyhow::{Context, bail};
 use disk::{Disk, FileDisk, LOCK_PATIENCE, OpenOptions, apart};
 use env::Env;
-use manager::{DeviceState, Manager};
+use manager::Manager;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{CellId, ClusterId, DeviceId, DeviceUuid};
+use types::{CellId, ClusterId, DeviceUuid};
 
 /// The file that stands in for a disk when no device is named.
 const DEFAULT_DEVICE: &str = "device-0.trilith";
 /// How much of the free space a file may take unless told otherwise, in percent.
 const FREE_SPACE_PERCENT: u64 = 80;
-
-/// The devices that can be used, and those of the cell that can't.
-pub struct Opened {
-    pub devices: Vec<Arc<Device>>,
-    pub missing: Vec<DeviceId>,
-}
 
 /// A disk that the settings name.
 pub struct NamedDisk {
@@ -104,45 +98,9 @@ async fn lock(env: &Env, settings: &Settings, path: &Path, patience: Duration) -
     let options = apart(options).await??;
     let disk = FileDisk::open_waiting(env, path, &options, patience).await?;
     let here = path.to_owned();
-    let hidden = apart(move || super::notes::hide_from_others(&here)).await?;
+    let hidden = apart(move || super::secrets::hide_from_others(&here)).await?;
     hidden.with_context(|| format!("setting the permissions of {}", path.display()))?;
     Ok(Arc::new(disk))
-}
-
-/// Opens every device, formats the empty ones, and lists the cell's devices that no disk holds.
-pub async fn open(
-    env: &Env,
-    settings: &Settings,
-    manager: &Manager,
-    cluster: ClusterId,
-    disks: Vec<NamedDisk>,
-) -> anyhow::Result<Opened> {
-    // Before anything is written to one of them.
-    let (here, mut devices) = (identities(&disks).await?, Vec::new());
-    for named in disks {
-        let path = &named.path;
-        if named.is_empty() {
-            refuse_if_missed(manager, path, &here)?;
-        }
-        let disk = named.made(env, settings).await?;
-        let config = DeviceConfig { sync: settings.sync, cluster: Some(cluster), ..DeviceConfig::default() };
-        let prepared = crate::prepared::prepared(&*disk).await.with_context(|| format!("reading {}", path.display()))?;
-        if disk.size_bytes() == 0 || prepared.is_some() {
-            format_as(env, settings, manager, (cluster, false), path, &disk, prepared).await?;
-        }
-        let device = open_device(env, path, &disk, config).await?;
-        register(manager, &device, path).await?;
-        devices.push(Arc::new(device));
-    }
-    let is_open = |id: DeviceId| devices.iter().any(|device| device.id() == id);
-    let missing: Vec<DeviceId> = manager.snapshot().devices().map(|record| record.id).filter(|id| !is_open(*id)).collect();
-    for id in &missing {
-        tracing::error!(
-            device = id.0,
-            "a device of this cluster is missing: name it with --devices, or objects may be unavailable"
-        );
-    }
-    Ok(Opened { devices, missing })
 }
 
 /// The devices that are on these disks. A disk and a copy of it are refused: both would take writes under one number, and each would lack
@@ -224,42 +182,6 @@ async fn format_as(
     Device::format(&**disk, env, &options).await.with_context(|| format!("formatting {}", path.display()))?;
     tracing::info!(path = %path.display(), "formatted a new device");
     Ok(())
-}
-
-/// Makes the manager know the device, under the number that it was formatted with. One with another number is refused, and the
-/// manager is asked for nothing: what it knew at the next start would be taken for this device.
-async fn register(manager: &Manager, device: &Device, path: &Path) -> anyhow::Result<()> {
-    let snapshot = manager.snapshot();
-    let capacity_bytes = device.usage().capacity_bytes;
-    let path_text = path.display().to_string();
-    let anew = format!("`trilith device format --overwrite {path_text}` makes it a new one");
-    match snapshot.devices().find(|record| record.uuid == device.uuid()) {
-        Some(record) if record.id != device.id() => bail!(
-            "{path_text} was formatted as device {}, and the manager has it as device {id}, by mistake. If it was forgotten \
-             before: {anew}; then `trilith device forget {id}`",
-            device.id(),
-            id = record.id
-        ),
-        Some(record) => {
-            if record.path != path_text || record.capacity_bytes != capacity_bytes {
-                manager.update_device(record.id, &path_text, capacity_bytes).await?;
-            }
-            if record.state == DeviceState::Failed {
-                tracing::warn!(device = record.id.0, "a device that had failed is back");
-            }
-            Ok(())
-        }
-        None if device.id() != snapshot.next_device() => bail!(
-            "{path_text} was formatted as device {}, which the manager does not know. If it was forgotten, or has never served: \
-             {anew}. If the manager's folder is an older copy: put the newest back, or `trilith fsck --rebuild`",
-            device.id()
-        ),
-        None => {
-            let record = manager.add_device(device.uuid(), &path_text, capacity_bytes).await?;
-            assert_eq!(record.id, device.id(), "nobody else asks this manager for numbers");
-            Ok(())
-        }
-    }
 }
 
 /// How far a new file may grow.

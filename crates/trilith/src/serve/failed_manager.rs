@@ -1,37 +1,22 @@
-//! The end of a server of its own whose manager has failed: its state takes nothing more until it is opened anew. The server ends, as a node does whose part of
-//! the manager has stopped, and the next start finds all that was acknowledged.
+//! A data folder whose file system has no room: the manager's part of a node takes nothing more, and the node ends with it.
 //!
-//! A start needs room in the file system of the manager's folder. If there is none, which is then the likely cause, the server goes on until there is some:
-//! objects are served meanwhile, and would not be by a start that finds no room.
+//! A start needs room in that file system. A lone node goes on until there is some: objects are served meanwhile, and would not be by a start
+//! that finds no room.
 
 use env::Env;
-use manager::Manager;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often it is looked at whether the manager has failed, or there is room again.
+/// How often it is looked at whether there is room again.
 const LOOK: Duration = Duration::from_secs(1);
 /// Free bytes of a file system that is not full: some segments of the manager's log, and its state.
 const ROOM_BYTES: u64 = 64 << 20;
 
-/// Waits until the manager has failed and another start would do better; what to say of it.
-pub async fn ends(env: &Env, manager: &Manager, data: &Path) -> anyhow::Error {
-    let failure = loop {
-        match manager.failure() {
-            Some(failure) => break anyhow::Error::from(failure),
-            None => env.sleep(LOOK).await,
-        }
-    };
-    tracing::error!(
-        failure = format!("{failure:#}"),
-        "the manager takes nothing more: buckets can't be changed, and deletes give no space back"
-    );
+/// Waits until another start would do better than this one, whose manager has ended for this reason.
+pub async fn wait_for_room_to_start(env: &Env, data: &Path, reason: &str) {
+    tracing::error!(reason, "the manager takes nothing more: buckets can't be changed, and deletes give no space back");
     wait_for_room(env, || has_room(data), data).await;
-    failure.context(
-        "the manager has failed, and the server ends with it. What was acknowledged is safe. Start it again; if that does not help, look at the disk that holds \
-         its data folder",
-    )
 }
 
 /// Says what to do about a start that found no room.

@@ -1,10 +1,13 @@
-//! `trilith serve` in a data folder that has a place in a cluster: the same services over one node's part of it.
+//! A node that serves: its part of the manager, its devices and its gateway, then S3.
+//!
+//! A lone node that is given an address (`trilith cluster open`) closes in order, and its process executes the program anew: nothing that
+//! held a lock is left then.
 
 use super::peers::{ClientsWrites, OtherNodes};
 use super::signals::Signals;
-use super::{chunk_metrics, devices, greet, make_default_buckets, notices, s3_metrics, threads};
+use super::{chunk_metrics, devices, failed_manager, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
-use crate::place::Place;
+use crate::place::{CONSENSUS_FOLDER, Place};
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
@@ -16,51 +19,88 @@ use net::{Network, RemoteCaller};
 use node::{Node, NodeOptions, OpenNode, Role, Roles};
 use object::{Engines, ObjectService};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use topology::MAX_CELL_GATEWAYS;
 
-/// The folder of the consensus log within the data folder.
-const CONSENSUS_FOLDER: &str = "consensus";
 /// Where the node listened for the others at its last start.
 const ADDRESS_FILE: &str = "last-address";
 /// How often a start looks whether the gateway serves.
 const SERVING_LOOK: Duration = Duration::from_millis(20);
+/// How often a lone node looks whether it was given an address.
+const PLACE_LOOK: Duration = Duration::from_millis(500);
 
 /// Runs a node until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings, env: Env, place: Place) -> anyhow::Result<()> {
+    let Some(opened) = serve_as(&settings, &env, place).await? else { return Ok(()) };
+    tracing::info!(address = opened.address, "this node was given an address: it starts again with it");
+    let failed = std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).exec();
+    Err(failed).context("starting again; what was acknowledged is safe: start it by hand")
+}
+
+/// Serves with this place. Returns the next one if the node was given another, none if it was told to stop.
+async fn serve_as(settings: &Settings, env: &Env, place: Place) -> anyhow::Result<Option<Place>> {
     place.check_exposure()?;
-    let roles = place.roles()?;
+    let (roles, is_lone) = (place.roles()?, place.is_lone());
     let mut signals = Signals::listen()?;
-    let Some(started) = signals.unless_told(start(&settings, &env, place, &roles)).await? else { return Ok(()) };
+    let started = signals.unless_told(start(settings, env, place, &roles)).await;
+    let Some(started) = started.map_err(|error| failed_manager::explain(error, &settings.data))? else { return Ok(None) };
+    let opened = || place_given(env, &settings.data, is_lone);
     if !roles.has(Role::Gateway) {
         tracing::info!(%roles, "this node serves what these roles do; S3 is served by others");
         started.admin.set_ready(true);
-        started.greet(&settings, None)?;
+        started.greet(settings, None)?;
         tokio::select! {
             () = signals.told() => {}
             reason = started.node.stopped() => return Err(half_alive(reason)),
         }
         started.admin.set_ready(false);
-        return started.close().await;
+        return started.close().await.map(|()| None);
     }
     tokio::select! {
-        () = signals.told() => return started.close().await,
-        reason = started.node.stopped() => return Err(half_alive(reason)),
-        () = wait_for_a_place(&env, &started.node) => {}
+        () = signals.told() => return started.close().await.map(|()| None),
+        why = ended(env, settings, &started.node, is_lone) => return Err(why),
+        () = wait_for_a_place(env, &started.node) => {}
     }
-    let Some(mut server) = signals.unless_told(started.open_s3(&settings, &env)).await? else { return started.close().await };
-    tokio::select! {
-        () = signals.told() => {}
-        reason = started.node.stopped() => return Err(half_alive(reason)),
-        // Others hold what was acknowledged, and a part of the port is served by nobody.
+    let opening = signals.unless_told(started.open_s3(settings, env, is_lone)).await?;
+    let Some(mut server) = opening else { return started.close().await.map(|()| None) };
+    let next = tokio::select! {
+        () = signals.told() => None,
+        why = ended(env, settings, &started.node, is_lone) => return Err(why),
+        // What was acknowledged is safe, and a part of the port is served by no thread.
         why = server.failed() => return Err(why),
-    }
+        place = opened() => Some(place),
+    };
     tracing::info!("stopping: finishing the requests in hand");
     started.admin.set_ready(false);
     server.stop().await?;
-    started.close().await
+    started.close().await.map(|()| next)
+}
+
+/// Waits until this node's part of the manager has ended; why. A lone node, which no other one replaces, stays until a start would find room.
+async fn ended(env: &Env, settings: &Settings, node: &Node, is_lone: bool) -> anyhow::Error {
+    let reason = node.stopped().await;
+    if is_lone {
+        failed_manager::wait_for_room_to_start(env, &settings.data, &reason).await;
+    }
+    half_alive(reason)
+}
+
+/// Waits until a lone node was given an address; its place then.
+async fn place_given(env: &Env, data: &Path, is_lone: bool) -> Place {
+    if !is_lone {
+        return std::future::pending().await;
+    }
+    loop {
+        env.sleep(PLACE_LOOK).await;
+        match Place::read(data) {
+            Ok(Some(place)) if !place.is_lone() => return place,
+            Ok(_) => {}
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "this node's place can't be read"),
+        }
+    }
 }
 
 /// A node that takes part in its cluster. Its S3 port is not open yet.
@@ -84,7 +124,7 @@ struct Member {
 }
 
 async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) -> anyhow::Result<Started> {
-    let is_member = place.is_member();
+    let (is_member, is_lone) = (place.is_member(), place.is_lone());
     let (disks, member) = (open_disks(settings, env, roles), take_part(settings, env, &mut place, roles));
     let (disks, member) = match is_member {
         // The others count on its vote, also while one of its disks hangs.
@@ -96,7 +136,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
     let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
-    let found = devices::open_of_node(env, settings, &opened, cluster.id, disks).await?;
+    let found = devices::open_of_node(env, settings, &opened, cluster.id, disks, is_lone).await?;
     let opened = opened.with_chunk_settings(settings.chunks);
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
     let root = root_of(env, settings, &manager).await?;
@@ -133,11 +173,14 @@ async fn take_part(settings: &Settings, env: &Env, place: &mut Place, roles: &Ro
     let pid = super::pid::PidFile::write(&settings.data);
     let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
-    let (identity, network) = (place.identity()?, place.network(env)?);
-    tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
+    let (identity, network) = (place.identity()?, place.network(env, &settings.data)?);
+    if !place.is_lone() {
+        tracing::info!(tls = place.tls, "connections between the nodes of the cluster");
+    }
     refuse_copy(settings, env, place, network.clone()).await?;
     let register = register(settings, env, place, roles)?;
-    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via: place.via.clone() };
+    let (via, is_sole) = (place.via.clone(), place.is_lone());
+    let options = NodeOptions { network, identity, log, register, roles: roles.clone(), via, is_sole };
     let note = || place.note_member(&settings.data).map_err(|error| format!("{error:#}"));
     let node = Node::open_noting(env, options, note).await?;
     Ok(Member { node, admin, admin_server, pid })
@@ -145,11 +188,13 @@ async fn take_part(settings: &Settings, env: &Env, place: &mut Place, roles: &Ro
 
 impl Started {
     /// Serves clients. The node's gateway is in the cell's view.
-    async fn open_s3(&self, settings: &Settings, env: &Env) -> anyhow::Result<threads::Threads> {
+    async fn open_s3(&self, settings: &Settings, env: &Env, is_lone: bool) -> anyhow::Result<threads::Threads> {
         let manager = self.node.manager();
         self.service.look_after_removals();
         make_default_buckets(manager, &settings.default_buckets).await?;
-        let server = threads::start(settings, self.service.clone(), manager.clone(), env, threads::MainThread::Serves)?;
+        // Messages to other nodes come and go on the main thread.
+        let main = if is_lone { threads::MainThread::Apart } else { threads::MainThread::Serves };
+        let server = threads::start(settings, self.service.clone(), manager.clone(), env, main)?;
         s3_metrics::register(self.admin.registry(), server.app());
         self.s3_address.set(server.address()).ok();
         self.admin.set_ready(true);
@@ -176,8 +221,8 @@ impl Started {
 /// A process that knows of nothing new must not go on: whoever started it sees that it has ended, and starts it again.
 fn half_alive(reason: String) -> anyhow::Error {
     anyhow::anyhow!(
-        "this node's part of the manager has stopped, and the node ends with it: {reason}. What was acknowledged is safe at the others. Look at the disk that \
-         holds its data folder, then start it again"
+        "this node's part of the manager has stopped, and the node ends with it: {reason}. What was acknowledged is safe. Look at the disk that holds \
+         its data folder, then start it again"
     )
 }
 

@@ -40,7 +40,7 @@ fn health_status_and_metrics_follow_what_happens() {
     server.make_open_bucket("bucket");
     let before = metric(&server, "trilith_gateway_writes_total");
     let appends = metric(&server, "trilith_target_appends_total{device=\"0\"}");
-    let manager = contents(&home.data().join("manager"));
+    let manager = contents(&home.data().join("consensus"));
     assert!(!manager.is_empty());
     let mut s3 = Connection::open(&server.s3).unwrap();
     for index in 0..5 {
@@ -48,7 +48,7 @@ fn health_status_and_metrics_follow_what_happens() {
     }
     assert_eq!(metric(&server, "trilith_gateway_writes_total"), before + 5.0);
     assert_eq!(metric(&server, "trilith_target_appends_total{device=\"0\"}"), appends + 5.0, "one append a small put");
-    assert!(manager == contents(&home.data().join("manager")), "a small put touches nothing of the manager's");
+    assert!(manager == contents(&home.data().join("consensus")), "a small put touches nothing of the manager's");
     assert_eq!(metric(&server, "trilith_manager_buckets"), 1.0);
     assert_eq!(metric(&server, "trilith_target_read_only_state{device=\"0\"}"), 0.0);
     let status: serde_json::Value = serde_json::from_slice(&get(&server, "/status").body).unwrap();

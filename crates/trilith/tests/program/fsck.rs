@@ -77,16 +77,17 @@ fn wait_for_copy(device: &Path, bucket: &str) {
 
 fn files_below(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
             files_below(&entry.path(), found);
-        } else {
+        } else if kind.is_file() {
             found.insert(entry.path(), std::fs::read(entry.path()).unwrap());
         }
     }
 }
 
 #[test]
-fn a_lost_manager_folder_is_rebuilt_byte_for_byte() {
+fn a_lost_consensus_log_is_rebuilt_byte_for_byte() {
     for end in [Server::stop as fn(Server), Server::kill] {
         let home = Home::new();
         let both = devices(&home, &["one", "two"]);
@@ -94,7 +95,7 @@ fn a_lost_manager_folder_is_rebuilt_byte_for_byte() {
         let content = fill(&server);
         wait_for_copy(&home.path("one"), "papers");
         end(server);
-        std::fs::remove_dir_all(home.data().join("manager")).unwrap();
+        std::fs::remove_dir_all(home.data().join("consensus")).unwrap();
         assert!(wrong(&fsck(&home, &both, &[])).contains("trilith fsck --rebuild"));
         let alone = wrong(&fsck(&home, &devices(&home, &["one"]), &["--rebuild"]));
         assert!(alone.contains("device 1") && alone.contains("--without 1"), "{alone}");
@@ -119,7 +120,7 @@ fn a_rebuild_without_a_device_that_is_gone() {
     let server = home.serve(&["--devices", &devices(&home, &["one", "two"])]);
     let content = fill(&server);
     server.stop();
-    std::fs::remove_dir_all(home.data().join("manager")).unwrap();
+    std::fs::remove_dir_all(home.data().join("consensus")).unwrap();
     std::fs::remove_file(home.path("two")).unwrap();
     let one = devices(&home, &["one"]);
     let unknown = wrong(&fsck(&home, &one, &["--rebuild", "--without", "1", "--without", "5"]));

@@ -87,7 +87,7 @@ fn a_json_log_is_an_object_a_line() {
     let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let last = lines.last().expect("something is logged");
     assert_eq!(last["fields"]["message"], "stopped");
-    assert_eq!((&last["level"], &last["target"]), (&"INFO".into(), &"trilith::serve".into()));
+    assert_eq!((&last["level"], &last["target"]), (&"INFO".into(), &"trilith::serve::member".into()));
     assert!(lines.iter().all(|line| line["timestamp"].is_string()), "{log}");
 }
 

@@ -82,6 +82,13 @@ impl Core {
         self.written(self.raft.change_membership(change, false)).await.map(drop)
     }
 
+    /// Notes another address of a member.
+    pub(crate) async fn set_address(&self, node: NodeId, address: String) -> Result<(), MemberError> {
+        let _turn = self.turn().await?;
+        let change: Change = ChangeMembers::SetNodes([(node.0, address)].into());
+        self.written(self.raft.change_membership(change, false)).await.map(drop)
+    }
+
     /// Waits for its turn, and ends the exchange of voters that it finds in the middle, if any.
     pub(crate) async fn finish_exchange(&self) -> Result<(), MemberError> {
         self.turn().await.map(drop)

@@ -175,7 +175,7 @@ impl World {
         let manifests = Arc::new(CellManifests { manager: self.manager.clone(), gateway, life: life.clone(), lag });
         let directory = Arc::new(Ways { streets: self.streets.clone(), from: gateway, life });
         let first = self.manager.state.lock().cell_view();
-        (LogStoreConfig { gateway, ..self.config.clone() }, manifests, logs, MemberSetup { directory, first })
+        (LogStoreConfig { gateway, ..self.config.clone() }, manifests, logs, MemberSetup { directory, first, is_sole: false })
     }
 
     fn put_up(self: &Arc<Self>, process: &Arc<Process>, store: &LogStore) {

@@ -9,7 +9,7 @@ use chunkstore::outside::Outside;
 use chunkstore::protocol::DELIVERIES;
 use env::Env;
 use format::chunk_id::ChunkId;
-use net::Router;
+use net::{Router, UnixNetwork};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +19,15 @@ use types::DeviceId;
 /// How often is looked whether a copy has moved, and for how long.
 const MOVE_LOOK: Duration = Duration::from_millis(50);
 const MOVE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where a node's answers to this program are awaited.
+fn reply_address(env: &Env, place: &Place) -> anyhow::Result<String> {
+    if place.is_lone() {
+        return Ok(UnixNetwork::address_of(&format!("{:016x}", env.random_u64())));
+    }
+    let here: SocketAddr = place.address.parse().with_context(|| format!("the node's address {}", place.address))?;
+    Ok(SocketAddr::new(here.ip(), 0).to_string())
+}
 
 /// An open client.
 pub struct Session {
@@ -36,11 +45,10 @@ impl Session {
             );
         };
         let env = Env::real_with_cores(1);
-        let (network, identity) = (place.network(&env)?, place.identity()?);
+        let (network, identity) = (place.network(&env, data)?, place.identity()?);
         // Nodes answer gets here: at a port of its own on the address from which the node of this folder is reached.
-        let here: SocketAddr = place.address.parse().with_context(|| format!("the node's address {}", place.address))?;
-        let listening = network.listen(&SocketAddr::new(here.ip(), 0).to_string()).await;
-        let listener = listening.with_context(|| format!("listening on {}", here.ip()))?;
+        let here = reply_address(&env, &place)?;
+        let listener = network.listen(&here).await.with_context(|| format!("listening on {here}"))?;
         let deliveries = Deliveries::new(&env);
         let router = Router::new().with(DELIVERIES, deliveries.clone());
         let reply_address = listener.address();

@@ -8,6 +8,7 @@ use net::RemoteCaller;
 use node::Role;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use types::NodeIdentity;
 
 /// `trilith cluster init`.
@@ -25,6 +26,28 @@ pub fn init(args: &InitArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// `trilith cluster open`. A server that runs takes it up by itself.
+pub fn open(args: &InitArgs) -> anyhow::Result<()> {
+    let data = &args.node.data.data;
+    let Some(mut known) = Place::read(data)? else {
+        bail!("{} holds no server yet: `trilith cluster init` makes it the first node of a cluster", data.display());
+    };
+    if !known.is_lone() {
+        bail!("{} is reached at {} already", data.display(), known.address);
+    }
+    let env = Env::real_with_cores(1);
+    let is_local = address(&args.node)?.ip().is_loopback();
+    let tls = args.tls || !(is_local || args.node.trust_network);
+    let opened = place(&env, &args.node, &Token { tls, ..known.token()? }, Vec::new())?;
+    known.open(data, opened)?;
+    let connections = if tls { "TLS" } else { "plain TCP" };
+    println!("{} listens for other nodes at {}, by {connections}.", data.display(), known.address);
+    println!("  a server that runs takes it up within some seconds, in which it answers no client");
+    println!("  let others in  trilith cluster join - --via {}", known.address);
+    println!("                 it asks for the token, a secret, which `trilith cluster token --data {}` prints", data.display());
+    Ok(())
+}
+
 /// `trilith cluster join`. Changes nothing unless a node of the cluster says that the token is right.
 pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
@@ -33,7 +56,7 @@ pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
         token => token.parse()?,
     };
     let place = place(&env, &args.node, &token, args.via.clone())?;
-    crate::commands::run(check(&env, &place))?;
+    crate::commands::run(check(&env, &place, &args.node.data.data))?;
     place.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
     println!("{data} is a node of cluster {}. Start it: trilith serve --data {data}", token.cluster);
@@ -54,6 +77,9 @@ pub fn token(args: &DataArgs) -> anyhow::Result<()> {
     let Some(place) = Place::read(&args.data)? else {
         bail!("{} is no node of a cluster: trilith cluster init makes it one", args.data.display());
     };
+    if place.is_lone() {
+        bail!("{} is reached by no other node: `trilith cluster open` gives it an address", args.data.display());
+    }
     println!("{}", place.token()?);
     Ok(())
 }
@@ -99,8 +125,8 @@ fn address(args: &NodeArgs) -> anyhow::Result<SocketAddr> {
 }
 
 /// Whether a node of the cluster takes the token, and would take this node.
-async fn check(env: &Env, place: &Place) -> anyhow::Result<()> {
-    let (mut last, network) = (None, place.network(env)?);
+async fn check(env: &Env, place: &Place, data: &Path) -> anyhow::Result<()> {
+    let (mut last, network) = (None, place.network(env, data)?);
     for address in &place.via {
         let caller = RemoteCaller::new(env, network.clone(), address, place.identity()?);
         let applicant = node::Applicant::new(env, place.node_identity()?, &place.name, &place.address);

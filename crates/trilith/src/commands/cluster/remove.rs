@@ -22,7 +22,7 @@ pub fn run(args: &RemoveArgs) -> anyhow::Result<()> {
 /// Has the server of this folder, which has this place in a cluster, remove something.
 pub async fn ask(data: &Path, place: &Place, what: &Removed, force: bool) -> anyhow::Result<()> {
     let env = Env::real_with_cores(1);
-    let caller = RemoteCaller::new(&env, place.network(&env)?, &place.address, place.identity()?);
+    let caller = RemoteCaller::new(&env, place.network(&env, data)?, &place.address, place.identity()?);
     match node::remove(&env, &caller, what, force).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => bail!("{reason}"),

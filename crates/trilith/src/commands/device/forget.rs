@@ -3,20 +3,26 @@
 
 use super::ForgetArgs;
 use crate::commands::cluster::remove;
-use crate::place::Place;
+use crate::commands::fsck::kept::Kept;
+use crate::place::{CONSENSUS_FOLDER, Place};
 use crate::serve::devices::paths;
 use anyhow::{Context, bail};
 use device::{Device, OpenError};
 use disk::{FileDisk, OpenOptions};
 use env::Env;
-use manager::{DeviceRecord, DeviceState, Manager};
+use manager::{DeviceRecord, DeviceState};
+use net::RemoteCaller;
 use node::Removed;
 use std::path::{Path, PathBuf};
 use types::DeviceId;
 
 pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     let settings = args.place.settle()?;
-    if let Some(place) = Place::read(&settings.data)? {
+    let env = Env::real_with_cores(1);
+    let Some(place) = Place::read(&settings.data)? else {
+        bail!("there is no server in {}: is --data right?", settings.data.display());
+    };
+    if !place.is_lone() || is_running(&env, &settings.data, &place).await? {
         remove::ask(&settings.data, &place, &Removed::Device(DeviceId(args.id)), args.yes).await?;
         println!(
             "Device {} is forgotten, and what had copies on it gets others. Its disk is taken again only after `trilith device format`.",
@@ -24,11 +30,12 @@ pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let folder = settings.data.join("manager");
+    let folder = settings.data.join(CONSENSUS_FOLDER);
     if !folder.is_dir() {
-        bail!("there is no {}: is --data right?", folder.display());
+        bail!("there is no {}: trilith fsck --rebuild makes it anew from the devices", folder.display());
     }
-    let manager = Manager::open(&Env::real_with_cores(1), &folder).await.context("the server must be stopped")?;
+    let kept = Kept::open(&env, &folder, &place).await?;
+    let manager = &kept.manager;
     let state = manager.snapshot();
     let id = DeviceId(args.id);
     let known: Vec<String> = state.devices().map(|record| record.id.to_string()).collect();
@@ -50,12 +57,18 @@ pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     }
     manager.set_device_state(id, DeviceState::Failed).await?;
     manager.remove_device(id).await?;
-    manager.persist().await?;
+    kept.close().await;
     println!(
         "Device {id} is forgotten. The next start waits for it no longer, and what had copies on it gets others; the disk is taken again only \
          after `trilith device format`."
     );
     Ok(())
+}
+
+/// Whether the server of a lone node answers.
+async fn is_running(env: &Env, data: &Path, place: &Place) -> anyhow::Result<bool> {
+    let caller = RemoteCaller::new(env, place.network(env, data)?, &place.address, place.identity()?);
+    Ok(node::answers_as(env, &caller, place.node_identity()?).await)
 }
 
 async fn refuse_if_here(record: &DeviceRecord, path: &Path) -> anyhow::Result<()> {

@@ -1,16 +1,18 @@
 //! Reading everything: the manager's state, the devices, and through the engine every copy of every object.
 
 use super::folder_copy::FolderCopy;
+use super::kept::Kept;
 use super::look::{Looked, manager_copy};
+use super::manifests::ManagerManifests;
 use crate::commands::size::human;
-use crate::serve::manifests::ManagerManifests;
+use crate::place::Place;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use device::Device;
 use engine::{ListItem, ListQuery, ObjectEngine};
 use env::Env;
 use logstore::{CheckFinding, CheckReport, LogStore, LogStoreConfig};
-use manager::{BucketRecord, Manager, Snapshot};
+use manager::{BucketRecord, Snapshot};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +24,21 @@ const LIST_PAGE: usize = 1000;
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Checks everything, tells what it finds, and whether all is well. Changes nothing.
-pub async fn run(env: &Env, folder: &Path, disks: &[Looked]) -> anyhow::Result<bool> {
+pub async fn run(env: &Env, folder: &Path, place: &Place, disks: &[Looked]) -> anyhow::Result<bool> {
     if !folder.is_dir() {
         bail!("there is no {}: trilith fsck --rebuild makes it anew from the devices", folder.display());
     }
     let copy = FolderCopy::of(folder)?;
-    let opened = Manager::open(env, copy.path())
+    let opened = Kept::open(env, copy.path(), place)
         .await
         .with_context(|| format!("{} can't be used; move it away and run: trilith fsck --rebuild", folder.display()))?;
-    let manager = Arc::new(opened);
+    let manager = opened.manager.clone();
     let state = manager.snapshot();
     let (buckets, devices) = (state.buckets(), state.devices().count());
     println!("manager   state {} with {} buckets and {devices} devices", state.applied().0, buckets.len());
     let mut problems = Problems::default();
     let (opened, missing) = open_devices(env, &state, disks, &mut problems).await?;
-    let manifests = Arc::new(ManagerManifests::new(manager, None, LogStoreConfig::default().cell));
+    let manifests = Arc::new(ManagerManifests::new(manager, LogStoreConfig::default().cell));
     let store = match LogStore::open(quiet(), env.clone(), manifests, opened, &missing).await {
         Ok(store) => store,
         Err(error) => {

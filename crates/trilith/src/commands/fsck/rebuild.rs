@@ -1,18 +1,27 @@
-//! Making the manager's folder anew of the copies that the devices hold.
+//! Making the consensus log of a lone server anew of the copies that the devices hold.
 //!
 //! The newest copy counts. It is not older than the last checkpoint, because a checkpoint is copied before anything relies on it; what
 //! was written after it is found in the logs, by the same walk as after a crash.
 
+use super::kept::Kept;
 use super::look::{Looked, manager_copy};
+use crate::place::{CONSENSUS_FOLDER, Place};
 use anyhow::{Context, bail};
 use env::Env;
-use manager::{DeviceState, Manager, Snapshot};
+use manager::{DeviceState, Snapshot};
 use std::fs;
 use std::path::Path;
 use types::DeviceId;
 
-/// Makes `folder`, which must not exist.
-pub async fn run(env: &Env, folder: &Path, disks: &[Looked], without: &[u32]) -> anyhow::Result<()> {
+/// Makes the consensus log, which must not exist, and `cluster.toml` if that is lost, too.
+pub async fn run(
+    env: &Env,
+    data: &Path,
+    place: Option<Place>,
+    disks: &[Looked],
+    without: &[u32],
+) -> anyhow::Result<Place> {
+    let folder = data.join(CONSENSUS_FOLDER);
     if folder.exists() {
         bail!(
             "{0} is there, and a copy may be older than it is. Only if it can't be used: move it away (mv {0} {0}.broken) and try again",
@@ -21,6 +30,10 @@ pub async fn run(env: &Env, folder: &Path, disks: &[Looked], without: &[u32]) ->
     }
     let (copy, state, from) = newest_copy(env, disks).await?;
     check_presence(&state, disks, without)?;
+    let mut place = match place {
+        Some(place) => place,
+        None => lost_place(env, &state)?,
+    };
     println!("rebuilding {} from the copy of state {} on device {from}", folder.display(), state.applied().0);
     // Under another name until it is whole.
     let unfinished = folder.with_extension("rebuilding");
@@ -28,17 +41,25 @@ pub async fn run(env: &Env, folder: &Path, disks: &[Looked], without: &[u32]) ->
         fs::remove_dir_all(&unfinished)
             .with_context(|| format!("removing what is left of an earlier rebuilding in {}", unfinished.display()))?;
     }
-    let manager = Manager::import(env, &unfinished, &copy).await?;
+    let kept = Kept::import(env, &unfinished, &place, &copy).await?;
     for id in without {
-        manager.set_device_state(DeviceId(*id), DeviceState::Failed).await?;
-        manager.remove_device(DeviceId(*id)).await?;
+        kept.manager.set_device_state(DeviceId(*id), DeviceState::Failed).await?;
+        kept.manager.remove_device(DeviceId(*id)).await?;
     }
-    manager.persist().await?;
-    drop(manager);
-    fs::rename(&unfinished, folder).with_context(|| format!("renaming {} to {}", unfinished.display(), folder.display()))?;
-    let parent = folder.parent().context("the manager's folder is in the data folder")?;
-    fs::File::open(parent)?.sync_all()?;
-    Ok(())
+    kept.close().await;
+    fs::rename(&unfinished, &folder).with_context(|| format!("renaming {} to {}", unfinished.display(), folder.display()))?;
+    fs::File::open(data)?.sync_all()?;
+    place.note_member(data)?;
+    Ok(place)
+}
+
+/// The place of a server whose `cluster.toml` is lost: the same node, under new keys, which no other process had.
+fn lost_place(env: &Env, state: &Snapshot) -> anyhow::Result<Place> {
+    let nodes: Vec<_> = state.nodes().collect();
+    let [node] = nodes[..] else {
+        bail!("the devices are those of a cluster of {} nodes: bring back the `cluster.toml` of this one", nodes.len());
+    };
+    Ok(Place { identity: node.identity.to_string(), name: node.name.clone(), host: node.host.clone(), ..Place::lone(env) })
 }
 
 async fn newest_copy(env: &Env, disks: &[Looked]) -> anyhow::Result<(Vec<u8>, Snapshot, DeviceId)> {

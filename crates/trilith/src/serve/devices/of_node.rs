@@ -1,6 +1,6 @@
 //! The devices of a cluster's node. Numbers come from the cluster's manager, which other nodes ask too.
 
-use super::{NamedDisk, format_as, identities, open_device};
+use super::{NamedDisk, format_as, identities, open_device, refuse_if_missed};
 use crate::prepared::{Prepared, prepared};
 use crate::settings::Settings;
 use ::device::{Device, DeviceConfig};
@@ -13,19 +13,24 @@ use std::path::Path;
 use std::sync::Arc;
 use types::{ClusterId, DeviceId, DeviceUuid, NodeId};
 
-/// Opens the devices of a cluster's node, and formats the empty ones: the person who put these there has given up what was in
-/// their places. Other nodes have devices of their own.
+/// Opens the devices of a node, and formats the empty ones. In a cluster of several nodes the person who put these there has given up what
+/// was in their places.
 pub async fn open_of_node(
     env: &Env,
     settings: &Settings,
     node: &OpenNode,
     cluster: ClusterId,
     disks: Vec<NamedDisk>,
+    is_lone: bool,
 ) -> anyhow::Result<Vec<Arc<Device>>> {
     // Before anything is written to one of them.
     let here = identities(&disks).await?;
     node.claim(&here).await?;
     let (manager, mut devices) = (node.manager(), Vec::new());
+    // Other nodes may have copies of what was in an empty one's place. A lone node is the only one that has it.
+    for named in disks.iter().filter(|named| is_lone && named.is_empty()) {
+        refuse_if_missed(manager, &named.path, &here)?;
+    }
     for (named, prepared) in new_ones_last(disks).await? {
         let (path, disk) = (&named.path, named.made(env, settings).await?);
         let place = Place { node: node.id(), path, here: &here };

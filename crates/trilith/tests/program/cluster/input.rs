@@ -67,8 +67,8 @@ fn joins_that_are_wrong_change_nothing() {
     let own = Home::new();
     own.serve(&[]).stop();
     let before = files(&own.data());
-    assert!(join(&cluster.token, &own.data()).contains("server of its own"));
-    assert!(refused(cluster.init(1, show(&own.data()))).contains("server of its own"));
+    assert!(join(&cluster.token, &own.data()).contains("already"));
+    assert!(refused(cluster.init(1, show(&own.data()))).contains("already"));
     assert_eq!(files(&own.data()), before);
     assert!(join(&cluster.token, &other.data(0)).contains("already"));
     let mut command = program();
@@ -91,11 +91,13 @@ fn joins_that_are_wrong_change_nothing() {
 }
 
 #[test]
-fn a_server_of_its_own_has_no_cluster_status() {
+fn a_lone_server_is_a_cluster_of_one_node() {
     let home = Home::new();
     let server = home.serve(&[]);
-    let complaint = server.fail(&["cluster", "status"]);
-    assert!(complaint.contains("a server of its own"), "{complaint}");
+    let told = server.run(&["cluster", "status"]);
+    assert!(told.contains("view     1 of 1 gateways") && told.contains("this-machine"), "{told}");
+    let token = program().args(["cluster", "token", "--data"]).arg(home.data()).output().unwrap();
+    assert!(refused(token).contains("trilith cluster open"), "no other node reaches it yet");
 }
 
 /// Nodes that the cluster can't take: an address or a name that is taken, a disk of another cluster.

@@ -1,6 +1,5 @@
-//! The log engine's manifests, kept by the manager and copied to the devices before they count.
+//! The log engine's manifests, as a copy of the manager's state has them.
 
-use super::notes::Notes;
 use engine::{EngineError, EngineFuture};
 use logstore::Manifests;
 use manager::Manager;
@@ -10,14 +9,12 @@ use types::{CellId, Epoch};
 /// One cell's manifest with the manager of this process.
 pub struct ManagerManifests {
     manager: Arc<Manager>,
-    /// None where nothing is to be copied: somebody only looks.
-    notes: Option<Arc<Notes>>,
     cell: CellId,
 }
 
 impl ManagerManifests {
-    pub fn new(manager: Arc<Manager>, notes: Option<Arc<Notes>>, cell: CellId) -> Self {
-        ManagerManifests { manager, notes, cell }
+    pub fn new(manager: Arc<Manager>, cell: CellId) -> Self {
+        ManagerManifests { manager, cell }
     }
 }
 
@@ -29,12 +26,7 @@ impl Manifests for ManagerManifests {
     fn install(&self, expected: Epoch, epoch: Epoch, manifest: Vec<u8>) -> EngineFuture<'_, ()> {
         Box::pin(async move {
             let installed = self.manager.install_manifest(self.cell, expected, epoch, manifest).await;
-            installed.map_err(|error| EngineError::Unavailable { reason: format!("installing a checkpoint: {error}") })?;
-            // Collection resets zones after this, which the manifest before may need.
-            if let Some(notes) = &self.notes {
-                notes.write().await;
-            }
-            Ok(())
+            installed.map_err(|error| EngineError::Unavailable { reason: format!("installing a checkpoint: {error}") })
         })
     }
 

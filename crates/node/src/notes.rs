@@ -1,4 +1,4 @@
-//! The manager's state, copied to every device: a lost manager folder is rebuilt from there (`trilith fsck --rebuild`).
+//! The manager's state, copied to every device of this node: a lost consensus log is made anew from there (`trilith fsck --rebuild`).
 //!
 //! ```text
 //!   a change of the state ─► copied at once, then at most every NOTES_INTERVAL      bucket made, credential added, ...
@@ -6,25 +6,22 @@
 //! ```
 //!
 //! Invariants:
-//! - Clients never wait for a copy; checkpoints and starts do.
+//! - Clients never wait for a copy; checkpoints and starts do, but not for a disk that hangs.
 //! - A copy on a device is whole: it goes to the one of two slots that holds the older one.
 //! - The copies hold secret keys, so a file that stands in for a disk is readable by its owner only.
 
 use device::{Device, NotesKind};
 use env::Env;
 use manager::{CommandIndex, Manager};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// Least time between copies that nobody waits for.
 const NOTES_INTERVAL: Duration = Duration::from_secs(1);
-/// Group and others.
-const OTHERS: u32 = 0o077;
 
 /// Writes the manager's state to the devices.
-pub struct Notes {
+pub(crate) struct Notes {
     manager: Arc<Manager>,
     devices: Vec<Arc<Device>>,
     written: Mutex<CommandIndex>,
@@ -45,10 +42,15 @@ impl Notes {
         }
         let copy = state.export();
         for device in &self.devices {
-            if let Err(error) = device.write_notes(NotesKind::Manager, &copy).await {
+            let written = tokio::select! {
+                biased;
+                written = device.write_notes(NotesKind::Manager, &copy) => written.map_err(|error| error.to_string()),
+                () = device.hung() => Err("its disk hangs".to_owned()),
+            };
+            if let Err(error) = written {
                 tracing::error!(
-                    device = device.id().0, %error,
-                    "the manager's state could not be copied to a device; keep a copy of the manager's folder elsewhere"
+                    device = device.id().0, error,
+                    "the manager's state could not be copied to a device; keep a copy of the folder `consensus` elsewhere"
                 );
             }
         }
@@ -66,16 +68,4 @@ impl Notes {
             }
         }
     }
-}
-
-/// Takes a file's secrets from the eyes of others. A disk's permissions are the system's business.
-pub fn hide_from_others(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let found = std::fs::metadata(path)?;
-    let mode = found.permissions().mode();
-    if found.is_file() && mode & OTHERS != 0 {
-        tracing::warn!(path = %path.display(), "others could read this device, which holds secret keys: now its owner alone can");
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & !OTHERS))?;
-    }
-    Ok(())
 }
