@@ -19,6 +19,7 @@ mod objects;
 mod random;
 mod restart;
 mod support;
+mod tags;
 mod uploads_listing;
 
 use std::future::Future;
@@ -58,6 +59,9 @@ const TESTS: &[(&str, Test)] = tests![
     objects::buckets_are_apart,
     objects::attributes_come_back,
     objects::orders_grow,
+    tags::leave_the_rest,
+    tags::leave_the_parts,
+    tags::never_bring_content_back,
     conditions::absent,
     conditions::matching,
     conditions::none_matching,

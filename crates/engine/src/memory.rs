@@ -181,6 +181,17 @@ impl ObjectEngine for MemoryEngine {
         })
     }
 
+    fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed> {
+        Box::pin(async move {
+            let mut state = self.state.lock();
+            let order = state.next_order();
+            let info = &mut state.objects.get_mut(key).ok_or(EngineError::NotFound)?.info;
+            info.attributes.tags = tags;
+            info.order = order;
+            Ok(Committed { etag: info.attributes.etag, order, modified_ms: info.attributes.modified_ms })
+        })
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             let mut state = self.state.lock();

@@ -55,6 +55,10 @@ pub trait ObjectEngine: Send + Sync + 'static {
         condition: Condition,
     ) -> EngineFuture<'a, Committed>;
 
+    /// Replaces an object's tags: content, parts, tag, time and all other attributes stay, whatever is written beside it. Errors: `NotFound`,
+    /// `Full`, `Unavailable`, `Busy`.
+    fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed>;
+
     /// Deletes an object; an absent one is no error. Errors: `PreconditionFailed`, `NotFound` (a match on an absent key).
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()>;
 

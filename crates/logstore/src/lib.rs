@@ -42,6 +42,7 @@ mod sealing;
 mod stats;
 mod store;
 mod synthetic;
+mod tags;
 mod targets;
 mod upload;
 mod visit;

@@ -144,7 +144,7 @@ impl Inner {
     }
 
     /// Refuses writes of a gateway that can't write anything.
-    fn check_serves(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_serves(&self) -> Result<(), EngineError> {
         self.check_deposed()?;
         self.undecidable.check_readable()
     }

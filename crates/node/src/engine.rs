@@ -99,6 +99,10 @@ impl ObjectEngine for CellEngine {
         Box::pin(async move { self.store()?.commit(key, staged, attributes, condition).await })
     }
 
+    fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed> {
+        Box::pin(async move { self.store()?.set_tags(key, tags).await })
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move { self.store()?.delete(key, condition).await })
     }

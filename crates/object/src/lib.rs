@@ -33,6 +33,7 @@ mod range;
 mod read;
 mod read_ahead;
 mod stream;
+mod tagging;
 
 mod multipart;
 

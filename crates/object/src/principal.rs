@@ -20,6 +20,8 @@ pub enum Action {
     GetObject,
     PutObject,
     DeleteObject,
+    GetObjectTagging,
+    PutObjectTagging,
     AbortMultipartUpload,
     ListMultipartUploadParts,
     ListBucket,

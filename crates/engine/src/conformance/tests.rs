@@ -103,6 +103,10 @@ impl ObjectEngine for FlawedEngine {
         self.inner.commit(key, staged, attributes, condition)
     }
 
+    fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed> {
+        self.inner.set_tags(key, tags)
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             match self.flaw {

@@ -104,6 +104,10 @@ impl ObjectEngine for LogStore {
         })
     }
 
+    fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed> {
+        Box::pin(self.inner.in_touch(self.inner.set_tags(key, tags)))
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         Box::pin(async move {
             let attributes = Attributes { modified_ms: self.inner.env.wall_clock_ms(), ..Attributes::default() };

@@ -595,6 +595,10 @@ impl ObjectEngine for RoundRobin {
         self.of(key).commit(key, staged, attributes, condition)
     }
 
+    fn set_tags<'a>(&'a self, key: &'a ObjectKey, tags: Vec<(Bytes, Bytes)>) -> EngineFuture<'a, Committed> {
+        self.any().set_tags(key, tags)
+    }
+
     fn delete<'a>(&'a self, key: &'a ObjectKey, condition: Condition) -> EngineFuture<'a, ()> {
         self.any().delete(key, condition)
     }
