@@ -15,8 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| String::from("127.0.0.1:9000")).parse()?;
     let cores = arguments.next().map_or(Ok(2), |cores| cores.parse())?;
-    let mut config = S3Config::new(address);
-    config.short_way = arguments.next().as_deref() != Some("long");
+    let config = S3Config::new(address);
     let runtime = tokio::runtime::Runtime::new()?;
     let app = runtime.block_on(async {
         let env = Env::real();

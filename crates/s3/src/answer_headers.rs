@@ -16,6 +16,9 @@ use crate::dates::http_date;
 /// Headers that most answers have room for without growing.
 pub const USUAL_HEADERS: usize = 12;
 
+/// How many tags an object has, for those who may see them.
+pub const TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
+
 const DEFAULT_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("binary/octet-stream");
 const BYTES: HeaderValue = HeaderValue::from_static("bytes");
 
@@ -51,7 +54,7 @@ fn describe_rarely_set(attributes: &Attributes, headers: &mut HeaderMap) {
         headers.insert("x-amz-storage-class", HeaderValue::from_static(attributes.storage_class.name()));
     }
     if !attributes.tags.is_empty() {
-        headers.insert("x-amz-tagging-count", HeaderValue::from(attributes.tags.len()));
+        headers.insert(TAGGING_COUNT, HeaderValue::from(attributes.tags.len()));
     }
     for (name, value) in &attributes.metadata {
         let mut full = Vec::with_capacity(11 + name.len());

@@ -1,4 +1,4 @@
-//! What answers requests: the guard, then the short way, then the S3 library.
+//! What answers requests: the guard, the check of the signature, then the operation itself or the S3 library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,18 @@ use http_body::Body;
 use manager::Manager;
 use object::{ObjectService, Principal};
 
-use crate::auth::{Authenticator, PayloadClaim, payload_claim};
+use crate::auth::{Authenticator, PayloadClaim, Verified};
 use crate::config::S3Config;
 use crate::dates::http_date;
+use crate::details;
 use crate::direct::{Call, Content, Direct};
-use crate::failure::{Failure, INVALID_BUCKET_NAME, NO_SUCH_BUCKET};
+use crate::failure::{Failure, INVALID_BUCKET_NAME, MISSING_CONTENT_LENGTH, NO_SUCH_BUCKET};
 use crate::guard::{self, Admitted};
 use crate::hearsay;
-use crate::library::{Claimed, Library};
-use crate::payload::{Chunked, FromRequest, Hashed, Pieces};
+use crate::library::Library;
+use crate::payload::{ChunkSigning, Chunked, FromRequest, Hashed, Pieces};
 use crate::presigned;
+use crate::repeated;
 use crate::request_id::{RequestId, RequestIds};
 use crate::response::ResponseBody;
 use crate::server::{BodyFailure, RequestBody};
@@ -36,25 +38,28 @@ pub struct App {
     config: S3Config,
     service: Arc<ObjectService>,
     manager: Arc<Manager>,
-    authenticator: Arc<Authenticator>,
+    authenticator: Authenticator,
     library: Library,
     ids: RequestIds,
     counters: Counters,
     env: Env,
 }
 
-/// What became of a request on the short way.
-enum Short {
+/// What became of a request before the S3 library saw it.
+enum Taken {
     Refused(Failure),
     Answered(Direct, Result<Response<ResponseBody>, Failure>),
-    /// It is for the library, which asks back for what is direct.
-    Passed(RequestBody, Option<Direct>, Claimed),
+    /// It is for the library, with what it may have to read.
+    Passed(Document, Principal),
 }
+
+/// The content of a request that the library sorts out.
+type Document = Content<Box<dyn Pieces>>;
 
 impl App {
     pub fn new(config: S3Config, service: Arc<ObjectService>, manager: Arc<Manager>, env: &Env) -> Arc<App> {
-        let authenticator = Arc::new(Authenticator::new(manager.clone(), env.clone()));
-        let library = Library::new(&config, service.clone(), authenticator.clone());
+        let authenticator = Authenticator::new(manager.clone(), env.clone());
+        let library = Library::new(&config, service.clone());
         Arc::new(App {
             config,
             service,
@@ -87,19 +92,19 @@ impl App {
         let (mut head, body) = request.into_parts();
         let received_bytes = body.announced().unwrap_or_default();
         let (mut direct, mut was_refused) = (None, false);
-        let short = match presigned::move_to_headers(&mut head) {
-            Ok(moved) => self.take_short_way(&head, &moved, body).await,
-            Err(failure) => Short::Refused(failure),
+        let taken = match readable(&mut head) {
+            Ok(moved) => self.take(&head, &moved, body).await,
+            Err(failure) => Taken::Refused(failure),
         };
-        let mut response = match short {
-            Short::Passed(body, direct, claimed) => self.ask_library(head, body, direct, claimed, &id).await,
-            Short::Refused(failure) => {
+        let mut response = match taken {
+            Taken::Passed(document, principal) => self.ask_library(head, document, principal, &id).await,
+            Taken::Refused(failure) => {
                 was_refused = true;
-                self.refuse(&failure, &Asked::of(&head), &id)
+                self.refuse(failure, &Asked::of(&head), &id)
             }
-            Short::Answered(done, answer) => {
+            Taken::Answered(done, answer) => {
                 direct = Some(done);
-                answer.unwrap_or_else(|failure| self.refuse(&failure, &Asked::of(&head), &id))
+                answer.unwrap_or_else(|failure| self.refuse(failure, &Asked::of(&head), &id))
             }
         };
         response.headers_mut().insert(REQUEST_ID, id.header());
@@ -139,79 +144,73 @@ impl App {
         Bytes::from(answer)
     }
 
-    async fn take_short_way(&self, head: &Parts, moved: &[HeaderName], body: RequestBody) -> Short {
+    /// Who asks is verified before anything of the body is read, and whether they may before anything of it is believed.
+    async fn take(&self, head: &Parts, moved: &[HeaderName], body: RequestBody) -> Taken {
         let admitted = match guard::admit(head, moved, &self.config) {
             Ok(admitted) => admitted,
-            Err(failure) => return Short::Refused(failure),
+            Err(failure) => return Taken::Refused(failure),
         };
         if let Err(failure) = hearsay::hear_of(&self.manager, head, &admitted).await {
-            return Short::Refused(failure);
+            return Taken::Refused(failure);
         }
+        let verified = match &admitted.claim {
+            None => Verified::anonymous(&head.headers),
+            Some(claim) => match self.authenticator.verify(head, &admitted.query, claim) {
+                Ok(verified) => verified,
+                Err(failure) => return Taken::Refused(failure),
+            },
+        };
         match Direct::of(head, &admitted.target, &admitted.query) {
-            Some(direct) if self.config.short_way => self.do_directly(direct, head, &admitted, body).await,
-            direct => Short::Passed(body, direct, Claimed::of(admitted.claim.as_ref())),
+            Some(direct) => Taken::Answered(direct, self.do_directly(direct, head, &admitted, verified, body).await),
+            None => match document(head, verified.payload, verified.signing, body) {
+                Ok(document) => Taken::Passed(document, verified.principal),
+                Err(failure) => Taken::Refused(failure),
+            },
         }
     }
 
-    async fn do_directly(&self, direct: Direct, head: &Parts, admitted: &Admitted<'_>, body: RequestBody) -> Short {
+    async fn do_directly(
+        &self,
+        direct: Direct,
+        head: &Parts,
+        admitted: &Admitted<'_>,
+        verified: Verified<'_>,
+        body: RequestBody,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let Admitted { target, query, .. } = admitted;
-        let call = |principal| Call { service: &self.service, principal, target, head, query };
-        let Some(claim) = &admitted.claim else {
-            let payload = payload_claim(&head.headers).unwrap_or(PayloadClaim::Unsigned);
-            let call = call(&Principal::Anonymous);
-            let answer = match payload {
-                _ if !direct.takes_content() => direct.run(call).await,
-                PayloadClaim::Chunked { has_trailers, .. } => run_chunked(direct, call, FromRequest(body), has_trailers).await,
-                PayloadClaim::Unsigned => direct.run_with(call, plain(&head.headers, FromRequest(body))).await,
-                PayloadClaim::Sha256(hash) => {
-                    direct.run_with(call, plain(&head.headers, Hashed::new(FromRequest(body), hash))).await
-                }
-            };
-            return Short::Answered(direct, answer);
-        };
-        let Some(verified) = self.authenticator.verify(head, claim) else {
-            return Short::Passed(body, Some(direct), Claimed::of(Some(claim)));
-        };
-        let call = call(&verified.principal);
-        let answer = match verified.payload {
+        let Verified { principal, payload, signing } = verified;
+        let call = Call { service: &self.service, principal: &principal, target, head, query };
+        direct.check(&call)?;
+        let pieces = FromRequest(body);
+        match payload {
             _ if !direct.takes_content() => direct.run(call).await,
-            PayloadClaim::Unsigned => direct.run_with(call, plain(&head.headers, FromRequest(body))).await,
-            PayloadClaim::Sha256(hash) => {
-                direct.run_with(call, plain(&head.headers, Hashed::new(FromRequest(body), hash))).await
+            PayloadClaim::Unsigned => direct.run_with(call, plain(&head.headers, pieces)).await,
+            PayloadClaim::Sha256(hash) => direct.run_with(call, plain(&head.headers, Hashed::new(pieces, hash))).await,
+            PayloadClaim::Chunked { has_trailers, .. } => {
+                direct.run_with(call, chunked(&head.headers, pieces, signing, has_trailers)?).await
             }
-            PayloadClaim::Chunked { is_signed, has_trailers } => {
-                let Some(length) = decoded_length(&head.headers) else {
-                    return Short::Passed(body, Some(direct), Claimed::of(Some(claim)));
-                };
-                let signing = is_signed.then(|| verified.chunk_signing(claim));
-                let (pieces, trailers) = Chunked::new(FromRequest(body), signing, length, has_trailers);
-                direct.run_with(call, Content { pieces, length: Some(length), trailers: Some(trailers) }).await
-            }
-        };
-        Short::Answered(direct, answer)
+        }
     }
 
     async fn ask_library(
         &self,
-        mut head: Parts,
-        body: RequestBody,
-        direct: Option<Direct>,
-        claimed: Claimed,
+        head: Parts,
+        document: Document,
+        principal: Principal,
         id: &RequestId,
     ) -> Response<ResponseBody> {
         let asked = Asked::of(&head);
-        head.extensions.insert(claimed);
-        match self.library.answer(head, body, direct).await {
+        match self.library.answer(head, document, principal).await {
             Ok(response) => response,
-            Err(failure) => self.refuse(&failure, &asked, id),
+            Err(failure) => self.refuse(failure, &asked, id),
         }
     }
 
-    fn refuse(&self, failure: &Failure, asked: &Asked, id: &RequestId) -> Response<ResponseBody> {
+    fn refuse(&self, failure: Failure, asked: &Asked, id: &RequestId) -> Response<ResponseBody> {
         let is_head = asked.method == Method::HEAD;
-        if failure.code == NO_SUCH_BUCKET && self.names_impossible_bucket(asked) {
-            return Failure::new(INVALID_BUCKET_NAME).response(asked.uri.path(), id.as_str(), is_head);
-        }
+        let impossible = failure.code == NO_SUCH_BUCKET && self.names_impossible_bucket(asked);
+        let failure = if impossible { Failure::new(INVALID_BUCKET_NAME) } else { failure };
+        let failure = details::complete(failure, &asked.method, &asked.uri, &asked.host, self.config.domain.as_deref());
         failure.response(asked.uri.path(), id.as_str(), is_head)
     }
 
@@ -237,28 +236,45 @@ impl Asked {
     }
 }
 
+/// Brings headers into the form in which everything else reads them; the names of those that a presigned query has added.
+fn readable(head: &mut Parts) -> Result<Vec<HeaderName>, Failure> {
+    repeated::join(&mut head.headers)?;
+    presigned::move_to_headers(head)
+}
+
+fn document(
+    head: &Parts,
+    payload: PayloadClaim<'_>,
+    signing: Option<ChunkSigning>,
+    body: RequestBody,
+) -> Result<Document, Failure> {
+    let length = body.announced();
+    let pieces = FromRequest(body);
+    Ok(match payload {
+        PayloadClaim::Unsigned => Content { pieces: Box::new(pieces), length, trailers: None },
+        PayloadClaim::Sha256(hash) => Content { pieces: Box::new(Hashed::new(pieces, hash)), length, trailers: None },
+        PayloadClaim::Chunked { has_trailers, .. } => {
+            let Content { pieces, length, trailers } = chunked(&head.headers, pieces, signing, has_trailers)?;
+            Content { pieces: Box::new(pieces), length, trailers }
+        }
+    })
+}
+
 /// A body that is the content.
-pub fn plain<P: Pieces>(headers: &HeaderMap, pieces: P) -> Content<P> {
+fn plain<P: Pieces>(headers: &HeaderMap, pieces: P) -> Content<P> {
     Content { pieces, length: number(headers.get(CONTENT_LENGTH)), trailers: None }
 }
 
-/// An anonymous request in chunks, which nobody has signed.
-pub async fn run_chunked<P: Pieces>(
-    direct: Direct,
-    call: Call<'_>,
+/// A body that holds the content in chunks.
+fn chunked<P: Pieces>(
+    headers: &HeaderMap,
     pieces: P,
+    signing: Option<ChunkSigning>,
     has_trailers: bool,
-) -> Result<Response<ResponseBody>, Failure> {
-    let Some(length) = decoded_length(&call.head.headers) else {
-        return Err(crate::failure::MISSING_CONTENT_LENGTH.into());
-    };
-    let (pieces, trailers) = Chunked::new(pieces, None, length, has_trailers);
-    direct.run_with(call, Content { pieces, length: Some(length), trailers: Some(trailers) }).await
-}
-
-/// Bytes of content in a chunked body.
-pub fn decoded_length(headers: &HeaderMap) -> Option<u64> {
-    number(headers.get("x-amz-decoded-content-length"))
+) -> Result<Content<Chunked<P>>, Failure> {
+    let Some(length) = number(headers.get("x-amz-decoded-content-length")) else { return Err(MISSING_CONTENT_LENGTH.into()) };
+    let (pieces, trailers) = Chunked::new(pieces, signing, length, has_trailers);
+    Ok(Content { pieces, length: Some(length), trailers: Some(trailers) })
 }
 
 fn number(value: Option<&HeaderValue>) -> Option<u64> {

@@ -9,8 +9,13 @@ use manager::Manager;
 use object::Principal;
 
 use crate::config::MAX_CLOCK_SKEW_SECONDS;
+use crate::dates::iso8601;
+use crate::failure::{
+    ACCESS_DENIED, Failure, INVALID_ACCESS_KEY_ID, INVALID_REQUEST, REQUEST_TIME_TOO_SKEWED, SIGNATURE_DOES_NOT_MATCH,
+};
 use crate::payload::ChunkSigning;
-use crate::sigv4::{Canonical, Claim, Payload, SigningKey, SigningKeys, seconds_of_basic_time};
+use crate::query::Query;
+use crate::sigv4::{Canonical, Claim, Payload, SigningKeys, Written, forms, seconds_of_basic_time};
 
 /// Verifies signatures against the manager's credentials. Lookups take no lock.
 pub struct Authenticator {
@@ -19,12 +24,12 @@ pub struct Authenticator {
     env: Env,
 }
 
-/// A request whose signature is right.
+/// A request of which it is known who asks: nobody in particular, or a user whose signature is right.
 pub struct Verified<'a> {
     pub principal: Principal,
     pub payload: PayloadClaim<'a>,
-    key: SigningKey,
-    signature: [u8; 64],
+    /// What the signatures of chunks are checked with.
+    pub signing: Option<ChunkSigning>,
 }
 
 /// What `x-amz-content-sha256` says of a body.
@@ -38,65 +43,101 @@ pub enum PayloadClaim<'a> {
     Chunked { is_signed: bool, has_trailers: bool },
 }
 
+impl Verified<'_> {
+    /// A request that nobody has signed. Its hash still counts; signatures of chunks have nothing to begin with.
+    pub fn anonymous(headers: &HeaderMap) -> Verified<'_> {
+        let payload = payload_claim(headers).unwrap_or(PayloadClaim::Unsigned);
+        Verified { principal: Principal::Anonymous, payload, signing: None }
+    }
+}
+
 impl Authenticator {
     pub fn new(manager: Arc<Manager>, env: Env) -> Authenticator {
         Authenticator { manager, keys: SigningKeys::new(), env }
     }
 
-    /// The user behind an access key.
-    pub fn principal(&self, access_key: &str) -> Option<Principal> {
+    /// Checks a claim: its time, then its access key, then its signature.
+    pub fn verify<'a>(&self, head: &'a Parts, query: &Query<'_>, claim: &Claim<'_>) -> Result<Verified<'a>, Failure> {
+        self.check_time(claim)?;
+        let payload = match payload_claim(&head.headers) {
+            Some(payload) => payload,
+            None if claim.presigned.is_some() => PayloadClaim::Unsigned,
+            None => return Err(Failure::with(INVALID_REQUEST, MISSING_HASH).detail("MissingHeaderName", CONTENT_SHA256)),
+        };
         let snapshot = self.manager.snapshot();
-        let credential = snapshot.credential(access_key)?;
-        Some(Principal::User { name: Arc::from(credential.user.as_str()), is_root: credential.is_root })
-    }
-
-    /// The secret of an access key.
-    pub fn secret(&self, access_key: &str) -> Option<String> {
-        self.manager.snapshot().credential(access_key).map(|credential| credential.secret.clone())
-    }
-
-    /// Checks a claim. `None` means only that this way cannot say yes: the library then finds the reason, or a way.
-    pub fn verify<'a>(&self, head: &'a Parts, claim: &Claim<'_>) -> Option<Verified<'a>> {
-        let payload = payload_claim(&head.headers).or_else(|| claim.presigned.map(|_| PayloadClaim::Unsigned))?;
-        if !self.is_timely(claim) {
-            return None;
-        }
-        let snapshot = self.manager.snapshot();
-        let credential = snapshot.credential(&claim.access_key)?;
+        let Some(credential) = snapshot.credential(&claim.access_key) else {
+            return Err(Failure::new(INVALID_ACCESS_KEY_ID).detail("AWSAccessKeyId", claim.access_key.clone()));
+        };
         let key = self.keys.get(&claim.access_key, &credential.secret, &claim.day, &claim.region);
         let canonical =
             Canonical { method: &head.method, path: head.uri.path(), query: head.uri.query(), headers: &head.headers };
-        let signed = Payload(content_sha256(&head.headers).unwrap_or("UNSIGNED-PAYLOAD"));
-        let signature = canonical.signature(claim, signed, &key).ok()?;
-        if !is_equal(&signature, claim.signature.as_bytes()) {
-            return None;
+        let signed = content_sha256(&head.headers).map_or(Payload::UNSIGNED, Payload);
+        let is_right = |signature: &[u8; 64]| is_equal(signature, claim.signature.as_bytes());
+        let as_it_stands = canonical.signature(claim, signed, &key);
+        if !as_it_stands.is_ok_and(|signature| is_right(&signature)) {
+            let mut written = forms(&canonical, query, claim, signed);
+            let asked_for = written.next().expect("there is one form at least");
+            if !is_right(&asked_for.signature(&key)) && !written.any(|form| is_right(&form.signature(&key))) {
+                return Err(mismatch(claim, &asked_for));
+            }
         }
+        let signing = matches!(payload, PayloadClaim::Chunked { is_signed: true, .. }).then(|| ChunkSigning {
+            key,
+            time: claim.time.to_string(),
+            day: claim.day.to_string(),
+            region: claim.region.to_string(),
+            // The right one, so it has as many bytes.
+            previous: claim.signature.as_bytes().try_into().expect("64 hexadecimal digits"),
+        });
         let principal = Principal::User { name: Arc::from(credential.user.as_str()), is_root: credential.is_root };
-        Some(Verified { principal, payload, key, signature })
+        Ok(Verified { principal, payload, signing })
     }
 
-    fn is_timely(&self, claim: &Claim<'_>) -> bool {
-        let Some(signed_at) = claim.time.as_deref().and_then(seconds_of_basic_time) else { return false };
-        let now = self.env.wall_clock_ms() / 1000;
-        if signed_at > now + MAX_CLOCK_SKEW_SECONDS {
-            return false;
+    /// A presigned URL lives from its time on for as long as it says; any other request is as old as clocks may differ.
+    fn check_time(&self, claim: &Claim<'_>) -> Result<(), Failure> {
+        let signed_at = seconds_of_basic_time(&claim.time).expect("the claim was checked for form");
+        let now_ms = self.env.wall_clock_ms();
+        let now = now_ms / 1000;
+        let is_early = signed_at > now + MAX_CLOCK_SKEW_SECONDS;
+        if is_early || (claim.presigned.is_none() && now > signed_at + MAX_CLOCK_SKEW_SECONDS) {
+            return Err(Failure::new(REQUEST_TIME_TOO_SKEWED)
+                .detail("RequestTime", claim.time.clone())
+                .detail("ServerTime", shown(now_ms))
+                .detail("MaxAllowedSkewMilliseconds", (MAX_CLOCK_SKEW_SECONDS * 1000).to_string()));
         }
-        let life = claim.presigned.map_or(MAX_CLOCK_SKEW_SECONDS, |presigned| presigned.expires_seconds);
-        now <= signed_at + life
+        match claim.presigned {
+            Some(presigned) if now >= signed_at + presigned.expires_seconds => {
+                Err(Failure::with(ACCESS_DENIED, "Request has expired")
+                    .detail("X-Amz-Expires", presigned.expires_seconds.to_string())
+                    .detail("Expires", shown((signed_at + presigned.expires_seconds) * 1000))
+                    .detail("ServerTime", shown(now_ms)))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-impl Verified<'_> {
-    /// What the signatures of chunks are checked with.
-    pub fn chunk_signing(&self, claim: &Claim<'_>) -> ChunkSigning {
-        ChunkSigning {
-            key: self.key.clone(),
-            time: claim.time.as_deref().unwrap_or_default().to_owned(),
-            day: claim.day.to_string(),
-            region: claim.region.to_string(),
-            previous: self.signature,
-        }
-    }
+const MISSING_HASH: &str = "Missing required header for this request: x-amz-content-sha256";
+
+fn shown(ms_since_1970: u64) -> String {
+    String::from_utf8_lossy(&iso8601(ms_since_1970)).into_owned()
+}
+
+/// What the server would have signed, so that a client's author can compare.
+fn mismatch(claim: &Claim<'_>, written: &Written) -> Failure {
+    Failure::new(SIGNATURE_DOES_NOT_MATCH)
+        .detail("AWSAccessKeyId", claim.access_key.clone())
+        .detail("StringToSign", written.to_sign.clone())
+        .detail("SignatureProvided", claim.signature.clone())
+        .detail("StringToSignBytes", bytes_of(written.to_sign.as_bytes()))
+        .detail("CanonicalRequest", String::from_utf8_lossy(&written.canonical))
+        .detail("CanonicalRequestBytes", bytes_of(&written.canonical))
+}
+
+/// Hexadecimal digits of each byte, with spaces between, as S3 shows them.
+fn bytes_of(text: &[u8]) -> String {
+    let digits: Vec<String> = text.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.join(" ")
 }
 
 /// The header that says what was signed of the payload.

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Most bytes of a request line and its headers together; S3 allows 8 KiB, gateways and browsers add their own.
 pub const MAX_HEAD_BYTES: usize = 32 * 1024;
 
+/// Most lines of headers. Bytes are what is limited: 8 KiB, as many as S3 takes, hold 512 lines of 16 bytes, and `x-amz-meta-a: b` has 17.
+pub const MAX_HEADER_LINES: usize = 512;
+
 /// Most bytes that one connection buffers in each direction between the socket and the reader of a body.
 pub const MAX_CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -64,8 +67,6 @@ pub struct S3Config {
     /// Base domain of virtual-host style requests (`bucket.domain`), without a port; path style works always.
     pub domain: Option<String>,
     pub timeouts: Timeouts,
-    /// Whether plain requests may take the short way past the S3 library. Off in tests that compare the two ways.
-    pub short_way: bool,
 }
 
 /// How long a connection may be silent, and how slow. Checked once per [`Timeouts::TICK`].
@@ -94,7 +95,7 @@ pub struct MinimumPace {
 impl S3Config {
     /// The defaults, on this address.
     pub fn new(address: SocketAddr) -> S3Config {
-        S3Config { address, region: String::from("us-east-1"), domain: None, timeouts: Timeouts::default(), short_way: true }
+        S3Config { address, region: String::from("us-east-1"), domain: None, timeouts: Timeouts::default() }
     }
 }
 

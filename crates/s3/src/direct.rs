@@ -1,11 +1,5 @@
 //! The operations that this crate does itself, from the request's head to the answer: those that clients do most, and those
-//! whose answers are large. They are reached in two ways that end in the same code:
-//!
-//! ```text
-//!            ┌─ anonymous, or signed and verified here ─────────────┐
-//!   guard ───┤                                                      ├──▶ Direct::run
-//!            └─ everything else ──▶ the library verifies ──▶ route ─┘
-//! ```
+//! whose answers are large.
 
 mod copy;
 mod delete;
@@ -13,15 +7,19 @@ mod list;
 mod read;
 mod write;
 
+pub use read::check_version;
+
 use http::request::Parts;
 use http::{Method, Response};
-use object::{ObjectService, Principal};
+use object::{Action, ObjectService, Principal};
 
 use crate::expected_owner;
 use crate::failure::Failure;
 use crate::payload::{Pieces, Trailers};
 use crate::query::Query;
+use crate::refusals;
 use crate::response::ResponseBody;
+use crate::tags;
 use crate::target::Target;
 
 /// An operation that this crate does itself.
@@ -88,6 +86,9 @@ pub fn names_subresource(query: &Query<'_>) -> bool {
     query.has_any(SUBRESOURCES)
 }
 
+/// What a write or a delete of an object may say in its query.
+const OF_WRITES: [&str; 3] = ["partNumber", "uploadId", "versionId"];
+
 /// One request for such an operation, from somebody who is known.
 pub struct Call<'a> {
     pub service: &'a ObjectService,
@@ -139,9 +140,35 @@ impl Direct {
         matches!(self, Direct::PutObject | Direct::UploadPart)
     }
 
+    /// Whether the request is allowed, and asks for nothing that is not there. Asked before anything of its body is read.
+    pub fn check(self, call: &Call<'_>) -> Result<(), Failure> {
+        let Call { service, principal, target, head, query } = call;
+        let bucket = service.find_bucket(&target.bucket)?;
+        bucket.authorize(principal, self.action())?;
+        if matches!(self, Direct::PutObject | Direct::CopyObject) {
+            tags::authorize(&head.headers, &bucket, principal)?;
+        }
+        expected_owner::check(service, &head.headers, &target.bucket)?;
+        if head.method == Method::PUT {
+            refusals::check_no_version(query)?;
+        }
+        if head.method == Method::PUT || head.method == Method::DELETE {
+            refusals::check_query(query, &OF_WRITES)?;
+        }
+        refusals::check(&head.method, &head.headers)
+    }
+
+    fn action(self) -> Action {
+        match self {
+            Direct::GetObject | Direct::HeadObject => Action::GetObject,
+            Direct::PutObject | Direct::UploadPart | Direct::CopyObject | Direct::UploadPartCopy => Action::PutObject,
+            Direct::DeleteObject => Action::DeleteObject,
+            Direct::ListObjects | Direct::ListObjectsV2 => Action::ListBucket,
+        }
+    }
+
     /// Does an operation that takes no content.
     pub async fn run(self, call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
-        expected_owner::check(call.service, &call.head.headers, &call.target.bucket)?;
         match self {
             Direct::GetObject => read::get(call).await,
             Direct::HeadObject => read::head(call).await,
@@ -156,7 +183,6 @@ impl Direct {
 
     /// Does an operation that takes content.
     pub async fn run_with<P: Pieces>(self, call: Call<'_>, content: Content<P>) -> Result<Response<ResponseBody>, Failure> {
-        expected_owner::check(call.service, &call.head.headers, &call.target.bucket)?;
         match self {
             Direct::PutObject => write::put(call, content).await,
             Direct::UploadPart => write::put_part(call, content).await,

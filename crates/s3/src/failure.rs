@@ -42,6 +42,7 @@ macro_rules! codes {
 }
 
 codes! {
+    ACL_NOT_SUPPORTED = "AccessControlListNotSupported", 400, "The bucket does not allow ACLs";
     ACCESS_DENIED = "AccessDenied", 403, "Access Denied";
     AUTHORIZATION_HEADER_MALFORMED = "AuthorizationHeaderMalformed", 400, "The authorization header that you provided is not valid.";
     AUTHORIZATION_QUERY_PARAMETERS_ERROR = "AuthorizationQueryParametersError", 400, "The authorization query parameters that you provided are not valid.";
@@ -67,9 +68,11 @@ codes! {
     INVALID_PART_NUMBER = "InvalidPartNumber", 416, "The requested partnumber is not satisfiable.";
     INVALID_PART_ORDER = "InvalidPartOrder", 400, "The list of parts was not in ascending order. The parts list must be specified in order by part number.";
     INVALID_RANGE = "InvalidRange", 416, "The requested range is not satisfiable";
+    INVALID_REDIRECT_LOCATION = "InvalidRedirectLocation", 400, "The website redirect location is not valid.";
     INVALID_REQUEST = "InvalidRequest", 400, "Invalid Request";
     INVALID_STORAGE_CLASS = "InvalidStorageClass", 400, "The storage class that you specified is not valid.";
     INVALID_TAG = "InvalidTag", 400, "The tag provided was not a valid tag.";
+    INVALID_TOKEN = "InvalidToken", 400, "The provided token is malformed or otherwise invalid.";
     INVALID_URI = "InvalidURI", 400, "Couldn't parse the specified URI.";
     KEY_TOO_LONG = "KeyTooLongError", 400, "Your key is too long.";
     MALFORMED_ACL = "MalformedACLError", 400, "The XML that you provided was not well formed or did not validate against our published schema.";
@@ -126,6 +129,16 @@ impl Failure {
     /// With words of its own.
     pub fn with(code: &'static Code, message: impl Into<Cow<'static, str>>) -> Failure {
         Failure { code, message: Some(message.into()), details: Vec::new(), headers: Vec::new() }
+    }
+
+    /// An argument that is wrong, in words of its own.
+    pub fn argument(message: impl Into<Cow<'static, str>>, name: impl Into<String>, value: impl Into<String>) -> Failure {
+        Failure::with(INVALID_ARGUMENT, message).detail("ArgumentName", name).detail("ArgumentValue", value)
+    }
+
+    /// The same as [`Failure::detail`] for an element that may be there already.
+    pub fn detail_unless_there(self, name: &'static str, value: impl Into<String>) -> Failure {
+        if self.details.iter().any(|(found, _)| *found == name) { self } else { self.detail(name, value) }
     }
 
     /// With one more element in its XML.

@@ -1,20 +1,19 @@
 //! What every request must satisfy before anything else looks at it.
 //!
-//! The S3 library at the pinned version takes the first of repeated headers, accepts Signature Version 2, and reads the
-//! Authorization header only after it has looked at the path. Each of these lets two readers of one request disagree about
-//! what was signed. So: such requests end here.
+//! No two readers of one request may disagree about what was signed, so what could be read in two ways ends here.
 
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use smallvec::SmallVec;
 use types::limits::MAX_PUT_BYTES;
 
 use crate::auth::{CONTENT_SHA256, payload_claim};
 use crate::config::S3Config;
 use crate::direct::names_subresource;
 use crate::failure::{
-    ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_ARGUMENT, INVALID_REQUEST, METHOD_NOT_ALLOWED, MISSING_CONTENT_LENGTH,
-    NOT_IMPLEMENTED, PRECONDITION_FAILED,
+    ACCESS_DENIED, ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, METHOD_NOT_ALLOWED, MISSING_CONTENT_LENGTH, NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
 };
 use crate::query::Query;
 use crate::sigv4::{Claim, claim_of};
@@ -33,7 +32,6 @@ pub struct Admitted<'a> {
 
 /// Checks a request's head. What was `moved` among its headers from a presigned query is covered by the signature of that.
 pub fn admit<'a>(head: &'a Parts, moved: &[HeaderName], config: &S3Config) -> Result<Admitted<'a>, Failure> {
-    check_repeated(&head.headers)?;
     check_host(head)?;
     let target = Target::of(head.uri.path(), &head.headers, config.domain.as_deref())?;
     let query = Query::parse(head.uri.query())?;
@@ -50,38 +48,13 @@ pub fn admit<'a>(head: &'a Parts, moved: &[HeaderName], config: &S3Config) -> Re
     Ok(Admitted { target, claim, query })
 }
 
-/// Headers that say who asks for what may stand once.
-fn check_repeated(headers: &HeaderMap) -> Result<(), Failure> {
-    if headers.len() == headers.keys_len() {
-        return Ok(());
-    }
-    for name in headers.keys() {
-        if must_stand_once(name) && headers.get_all(name).iter().nth(1).is_some() {
-            return Err(Failure::with(INVALID_REQUEST, format!("The header {name} is repeated.")));
-        }
-    }
-    Ok(())
-}
-
-fn must_stand_once(name: &HeaderName) -> bool {
-    *name == HOST
-        || *name == AUTHORIZATION
-        || *name == CONTENT_TYPE
-        || *name == CONTENT_LENGTH
-        || *name == http::header::RANGE
-        || *name == http::header::EXPECT
-        || name.as_str() == "content-md5"
-        || name.as_str().starts_with(AMZ)
-}
-
 fn check_host(head: &Parts) -> Result<(), Failure> {
     // RFC 9112, section 3.2. An absolute request target would name another host than the one that is signed.
     if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
         return Err(Failure::with(INVALID_REQUEST, "The Host header is missing."));
     }
-    if head.uri.authority().is_some()
-        && head.headers.get(HOST).map(HeaderValue::as_bytes) != head.uri.authority().map(|name| name.as_str().as_bytes())
-    {
+    let host = head.headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
+    if head.uri.authority().is_some_and(|name| !name.as_str().as_bytes().eq_ignore_ascii_case(host)) {
         return Err(Failure::with(INVALID_REQUEST, "The request target and the Host header name different hosts."));
     }
     Ok(())
@@ -89,27 +62,18 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
 
 /// A signature covers the host and every `x-amz-` header, or somebody could add one on the way.
 fn check_all_signed(headers: &HeaderMap, moved: &[HeaderName], claim: &Claim<'_>) -> Result<(), Failure> {
-    let is_signed = |name: &str| claim.signed_headers.split(';').any(|signed| signed == name);
-    let unsigned = |name: &str| {
-        Err(Failure::with(ACCESS_DENIED, "There were headers present in the request which were not signed")
-            .detail("HeadersNotSigned", name))
-    };
-    if !is_signed(HOST.as_str()) {
-        return unsigned(HOST.as_str());
+    let mut signed: SmallVec<[&str; 16]> = claim.signed_headers.split(';').collect();
+    signed.sort_unstable();
+    let is_covered = |name: &HeaderName| signed.binary_search(&name.as_str()).is_ok() || moved.contains(name);
+    let must_be_covered = |name: &&HeaderName| **name == HOST || name.as_str().starts_with(AMZ);
+    let mut left_out: Vec<&str> =
+        headers.keys().filter(must_be_covered).filter(|name| !is_covered(name)).map(HeaderName::as_str).collect();
+    if left_out.is_empty() {
+        return Ok(());
     }
-    // A signature covers one value of each header that it names; a second one would be read without being covered.
-    let is_repeated = |name: &&str| headers.get_all(*name).iter().nth(1).is_some();
-    if headers.len() != headers.keys_len()
-        && let Some(name) = claim.signed_headers.split(';').find(is_repeated)
-    {
-        return Err(Failure::with(INVALID_REQUEST, format!("The signed header {name} is repeated.")));
-    }
-    for name in headers.keys() {
-        if name.as_str().starts_with(AMZ) && !is_signed(name.as_str()) && !moved.contains(name) {
-            return unsigned(name.as_str());
-        }
-    }
-    Ok(())
+    left_out.sort_unstable();
+    Err(Failure::with(ACCESS_DENIED, "There were headers present in the request which were not signed")
+        .detail("HeadersNotSigned", left_out.join(", ")))
 }
 
 /// RFC 9112, section 6.3: `Transfer-Encoding` takes the place of `Content-Length`, and the HTTP library drops the latter. A signature that
@@ -148,7 +112,7 @@ fn check_method(method: &Method, target: &Target<'_>, query: &Query<'_>) -> Resu
         .header(ALLOW, HeaderValue::from_static(allowed)))
 }
 
-/// The library takes a kind of payload that it does not know for a wrong signature.
+/// A kind of payload that is not known can't be verified.
 fn check_payload_kind(headers: &HeaderMap) -> Result<(), Failure> {
     if !headers.contains_key(CONTENT_SHA256) || payload_claim(headers).is_some() {
         return Ok(());
@@ -157,7 +121,8 @@ fn check_payload_kind(headers: &HeaderMap) -> Result<(), Failure> {
     let message = format!(
         "The header {name} must be UNSIGNED-PAYLOAD, a STREAMING kind of HMAC-SHA256, or a SHA-256 in lower-case hexadecimal."
     );
-    Err(Failure::with(INVALID_ARGUMENT, message).detail("ArgumentName", name))
+    let given = String::from_utf8_lossy(headers[name].as_bytes()).into_owned();
+    Err(Failure::argument(message, name, given))
 }
 
 fn check_length(headers: &HeaderMap) -> Result<(), Failure> {
@@ -185,7 +150,7 @@ fn check_post_to_bucket(method: &Method, target: &Target<'_>, query: &Query<'_>)
     Ok(())
 }
 
-/// Uploads by HTML form (POST policies) are not there yet, and the library would check Version 2 signatures in them.
+/// Uploads by HTML form (POST policies) are not there yet.
 fn check_form(head: &Parts) -> Result<(), Failure> {
     const FORM: &[u8] = b"multipart/form-data";
     let is_form = head.method == Method::POST

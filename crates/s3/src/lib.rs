@@ -1,14 +1,13 @@
 //! The S3 interface over HTTP: translates requests into operations of the object service, and nothing else.
 //!
 //! ```text
-//!   socket ─▶ server ─▶ App ─▶ guard ─┬─▶ direct ─────────────┬─▶ object::ObjectService
-//!                                     └─▶ library (s3s) ──────┘
+//!   socket ─▶ server ─▶ App ─▶ guard ─▶ auth ─┬─▶ direct ─────────────┬─▶ object::ObjectService
+//!                                             └─▶ library (s3s) ──────┘
 //! ```
 //!
 //! Invariants
-//! - Nothing looks at a request before the guard has let it pass; nothing of it is believed before its signature is verified.
-//! - An operation has one implementation, however its request was verified: both ways end in `direct` or in the library's
-//!   operations, and answers are compared byte for byte in tests.
+//! - Nothing looks at a request before the guard has let it pass; nothing of it is believed, and nothing of its body read, before its
+//!   signature is verified. There is one verification: the library never sees a signature.
 //! - After an answer a connection is at the first byte of the next request, or it ends.
 //! - Content becomes visible only after all of it was verified.
 //! - No type of the S3 library leaves `library` and the bodies it makes.
@@ -24,6 +23,8 @@ mod hearsay;
 mod payload;
 mod presigned;
 mod query;
+mod refusals;
+mod repeated;
 mod sigv4;
 mod target;
 
@@ -32,6 +33,7 @@ mod library;
 
 mod answer_headers;
 mod dates;
+mod details;
 mod expected_owner;
 mod failure;
 mod owner;
@@ -39,6 +41,7 @@ mod request_headers;
 mod request_id;
 mod response;
 mod stats;
+mod tags;
 mod translate;
 mod xml;
 

@@ -1,36 +1,32 @@
-//! The S3 library behind the rest: it sorts out requests, verifies signatures and reads and writes XML for every operation that
-//! [`crate::direct`] does not do itself. No type of the library leaves this module and those below it, except in bodies.
+//! The S3 library behind the rest: it sorts out requests, and reads and writes XML for every operation that [`crate::direct`] does not do
+//! itself. Signatures are verified before, and taken away: no request has two readers of what was signed. No type of the library leaves this module and those below it, except in bodies.
 
 mod access;
 mod document;
-mod framed;
 mod operations;
-mod route;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use access::Claimed;
 use bytes::Bytes;
 use document::{Document, Room};
-use framed::Framed;
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Limited};
-use object::ObjectService;
+use object::{ObjectService, Principal};
 use parking_lot::Mutex;
 use s3s::config::{S3Config as LibraryConfig, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-use crate::auth::Authenticator;
-use crate::config::{MAX_CLOCK_SKEW_SECONDS, MAX_DOCUMENT_MS, MAX_XML_BODY_BYTES, S3Config};
-use crate::direct::Direct;
+use crate::config::{MAX_DOCUMENT_MS, MAX_XML_BODY_BYTES, S3Config};
+use crate::direct::Content;
 use crate::failure::{Code, Failure, INTERNAL_ERROR, MISSING_CONTENT_LENGTH};
+use crate::payload::Pieces;
+use crate::presigned;
 use crate::response::ResponseBody;
-use crate::server::RequestBody;
 use crate::xml;
 
 /// Most bytes of an error that the library writes.
@@ -51,43 +47,43 @@ pub(crate) struct FailureSlot(Arc<Mutex<Option<Failure>>>);
 pub(crate) struct Log(pub Dispatch);
 
 impl Library {
-    pub fn new(config: &S3Config, service: Arc<ObjectService>, authenticator: Arc<Authenticator>) -> Library {
-        let operations = operations::Operations::new(config, service.clone(), authenticator.clone());
+    pub fn new(config: &S3Config, service: Arc<ObjectService>) -> Library {
+        let operations = operations::Operations::new(config, service.clone());
         let mut builder = S3ServiceBuilder::new(operations);
-        builder.set_auth(access::Secrets(authenticator.clone()));
-        builder.set_access(access::Access(service.clone()));
+        builder.set_auth(access::NoSecrets);
+        builder.set_access(access::Access(service));
         builder.set_validation(access::AnyName);
-        builder.set_route(route::Route { service, authenticator, domain: config.domain.clone() });
         if let Some(domain) = &config.domain {
             builder.set_host(access::Domain(domain.clone()));
         }
         let mut limits = LibraryConfig::default();
         limits.xml_max_body_size = MAX_XML_BODY_BYTES;
-        limits.presigned_url_max_skew_time_secs = MAX_CLOCK_SKEW_SECONDS as u32;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
         Library { service: builder.build(), documents: Room::new(Duration::from_millis(MAX_DOCUMENT_MS)) }
     }
 
-    /// Answers a request that the guard has let pass, with what it [`Claimed`] among its extensions. What is `direct` verifies its content itself.
+    /// Answers a request of somebody who was verified, with the content of its body.
     pub async fn answer(
         &self,
         mut head: Parts,
-        body: RequestBody,
-        direct: Option<Direct>,
+        document: Content<Box<dyn Pieces>>,
+        principal: Principal,
     ) -> Result<Response<ResponseBody>, Failure> {
         let slot = FailureSlot::default();
         head.extensions.insert(slot.clone());
         head.extensions.insert(Log::default());
         // Held until the answer is there, with what the document has of the room for all.
-        let allowance = self.documents.allowance();
+        let allowance = self.documents.allowance(principal != Principal::Anonymous);
         head.extensions.insert(allowance.clone());
-        let body = match direct {
-            Some(_) => match Framed::framing_of(&head.headers) {
-                Some(framing) => s3s::Body::http_body_unsync(Framed::new(body, framing, slot.clone())),
-                None => s3s::Body::http_body_unsync(body),
-            },
-            None => s3s::Body::http_body_unsync(Document::new(body, &head, allowance.clone(), slot.clone())?),
-        };
+        head.extensions.insert(principal);
+        head.headers.remove(AUTHORIZATION);
+        head.uri = presigned::without_signature(&head.uri)?;
+        if let Some(length) = document.length
+            && head.headers.contains_key(CONTENT_LENGTH)
+        {
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let body = s3s::Body::http_body_unsync(Document::new(document, &head, allowance, slot.clone())?);
         let request = Request::from_parts(head, body);
         // The library logs every request that it refuses as an error, and a malformed document as a whole: strangers could fill the disk.
         let response = self.service.call(request).with_subscriber(Dispatch::none()).await.map_err(|error| {
@@ -100,9 +96,7 @@ impl Library {
         if response.status().is_client_error() || response.status().is_server_error() {
             return Err(failure_of(response).await);
         }
-        // What is direct may be an object, of any type.
-        let is_document =
-            direct.is_none() && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
+        let is_document = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
         Ok(response.map(if is_document { readable } else { ResponseBody::Library }))
     }
 }

@@ -19,7 +19,7 @@ use http_body::Body;
 use object::BodyError;
 use sha2::{Digest, Sha256};
 
-pub use chunked::{ChunkError, ChunkSigning, Chunked, Framing};
+pub use chunked::{ChunkError, ChunkSigning, Chunked};
 pub use trailer::Trailers;
 
 use crate::server::{BodyFailure, RequestBody};
@@ -29,16 +29,14 @@ use crate::server::{BodyFailure, RequestBody};
 pub enum PayloadError {
     #[error(transparent)]
     Body(#[from] BodyFailure),
-    #[error("the content's SHA-256 is not the x-amz-content-sha256 that was signed")]
-    Sha256Mismatch,
+    /// Both in hexadecimal digits.
+    #[error("the content's SHA-256 is {computed}, x-amz-content-sha256 says {given}")]
+    Sha256Mismatch { given: String, computed: String },
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// Found by the S3 library, whose types for it are not public.
-    #[error("{0}")]
-    Library(s3s::StdError),
 }
 
-/// Pieces of a body as they come from the socket or the library.
+/// Pieces of a body as they come from the socket, or out of its framing.
 pub trait Pieces: Stream<Item = Result<Bytes, PayloadError>> + Send + Unpin + 'static {}
 
 impl<S: Stream<Item = Result<Bytes, PayloadError>> + Send + Unpin + 'static> Pieces for S {}
@@ -63,25 +61,6 @@ impl Stream for FromRequest {
                 }
             }
         }
-    }
-}
-
-/// A body that the library has verified and unpacked.
-pub struct FromLibrary(pub s3s::Body);
-
-impl Stream for FromLibrary {
-    type Item = Result<Bytes, PayloadError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(cx).map_err(from_library)
-    }
-}
-
-/// A body that failed below the library keeps its own error.
-fn from_library(error: s3s::StdError) -> PayloadError {
-    match error.downcast::<BodyFailure>() {
-        Ok(failure) => PayloadError::Body(*failure),
-        Err(error) => PayloadError::Library(error),
     }
 }
 
@@ -113,19 +92,16 @@ impl<S: Pieces> Stream for Hashed<S> {
             Poll::Ready(None) => {
                 self.is_over = true;
                 let hash = std::mem::take(&mut self.hash);
-                if !is_sha256(&hash.finalize().into(), &self.expected) {
-                    return Poll::Ready(Some(Err(PayloadError::Sha256Mismatch)));
+                let computed = String::from_utf8_lossy(&hex_of(&hash.finalize().into())).into_owned();
+                if computed != self.expected {
+                    let given = std::mem::take(&mut self.expected);
+                    return Poll::Ready(Some(Err(PayloadError::Sha256Mismatch { given, computed })));
                 }
             }
             Poll::Pending | Poll::Ready(Some(Err(_))) => {}
         }
         next
     }
-}
-
-/// Whether these bytes are what the hexadecimal digits say.
-pub fn is_sha256(found: &[u8; 32], expected: &str) -> bool {
-    hex_of(found) == expected.as_bytes()
 }
 
 pub(crate) fn hex_of(bytes: &[u8; 32]) -> [u8; 64] {

@@ -5,10 +5,13 @@
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
 
-use crate::failure::{Failure, INVALID_ARGUMENT};
+use crate::failure::{Failure, INVALID_URI};
 use crate::query::Query;
+use crate::repeated;
 use crate::request_headers::CHECKSUM_HEADERS;
 use crate::sigv4::is_claim;
 
@@ -29,18 +32,37 @@ const OF_SIGNATURE: [&str; 8] = [
 /// SDKs add it, and a checksum of the empty content that they know when they presign, to every URL; S3 passes both over.
 const SDK_CHECKSUM: &str = "x-amz-sdk-checksum-algorithm";
 
-/// Moves what a presigned URL says into its request's headers; their names, which the signature covers as parts of the query. A header that
-/// stands there already is then repeated, and refused as such.
+/// Moves what a presigned URL says into its request's headers; their names, which the signature covers as parts of the query. What stands
+/// in both, or twice in the query, is refused: the signature covers the query's value alone.
 pub fn move_to_headers(head: &mut Parts) -> Result<Vec<HeaderName>, Failure> {
     if head.uri.query().is_none() || head.headers.contains_key(AUTHORIZATION) {
         return Ok(Vec::new());
     }
     let moved = headers_of(&Query::parse(head.uri.query())?)?;
-    let names = moved.keys().cloned().collect();
-    for (name, value) in &moved {
-        head.headers.append(name, value.clone());
+    let names: Vec<HeaderName> = moved.keys().cloned().collect();
+    for (name, value) in moved {
+        let name = name.expect("no name stands twice");
+        if head.headers.contains_key(&name) {
+            return Err(repeated::refuse(&name));
+        }
+        head.headers.insert(name, value);
     }
     Ok(names)
+}
+
+/// The address without its signature, for a reader that must not look for one.
+pub fn without_signature(uri: &Uri) -> Result<Uri, Failure> {
+    let Some(query) = uri.query() else { return Ok(uri.clone()) };
+    let is_of_signature = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
+        OF_SIGNATURE.contains(&name.as_str())
+    };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !is_of_signature(pair)).collect();
+    let target = if kept.is_empty() { uri.path().to_owned() } else { format!("{}?{}", uri.path(), kept.join("&")) };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(target).map_err(|_| Failure::new(INVALID_URI))?);
+    Uri::from_parts(parts).map_err(|_| INVALID_URI.into())
 }
 
 fn headers_of(query: &Query<'_>) -> Result<HeaderMap, Failure> {
@@ -53,12 +75,13 @@ fn headers_of(query: &Query<'_>) -> Result<HeaderMap, Failure> {
         if !is_a_header(&name) {
             continue;
         }
-        let refuse = || {
-            Failure::with(INVALID_ARGUMENT, format!("The query parameter {parameter} is not a header."))
-                .detail("ArgumentName", parameter.to_string())
-        };
+        let refuse =
+            || Failure::argument(format!("The query parameter {parameter} is not a header."), parameter.clone(), value.clone());
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse())?;
-        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| refuse())?);
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| refuse())?;
+        if headers.insert(&name, value).is_some() {
+            return Err(repeated::refuse(&name));
+        }
     }
     Ok(headers)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_URI};
+use crate::failure::{Failure, INVALID_URI};
 
 /// Parameters in the order given. Of a repeated one the first counts.
 #[derive(Debug, Default)]
@@ -43,11 +43,7 @@ impl<'a> Query<'a> {
     pub fn number(&self, name: &str) -> Result<Option<u32>, Failure> {
         let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         let number = text.parse::<u32>().ok().filter(|number| i32::try_from(*number).is_ok());
-        let refuse = || {
-            Failure::with(INVALID_ARGUMENT, format!("Provided {name} not an integer or within integer range"))
-                .detail("ArgumentName", name)
-                .detail("ArgumentValue", text)
-        };
+        let refuse = || Failure::argument(format!("Provided {name} not an integer or within integer range"), name, text);
         number.map(Some).ok_or_else(refuse)
     }
 

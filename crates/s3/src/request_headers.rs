@@ -11,38 +11,17 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use object::{ByteRange, ReadConditions};
-use percent_encoding::percent_decode_str;
 
 use crate::dates::seconds_of_http_date;
 use crate::failure::{
-    Failure, INVALID_ARGUMENT, INVALID_DIGEST, INVALID_REQUEST, INVALID_STORAGE_CLASS, INVALID_TAG, NOT_IMPLEMENTED,
+    Failure, INVALID_DIGEST, INVALID_REDIRECT_LOCATION, INVALID_REQUEST, INVALID_STORAGE_CLASS, NOT_IMPLEMENTED,
 };
+use crate::tags;
 
 const METADATA: &str = "x-amz-meta-";
 pub const STORAGE_CLASS: &str = "x-amz-storage-class";
-const TAGGING: &str = "x-amz-tagging";
 const WEBSITE_REDIRECT: &str = "x-amz-website-redirect-location";
 const AWS_CHUNKED: &str = "aws-chunked";
-
-/// Most tags of an object (S3).
-const MAX_TAGS: usize = 10;
-
-/// Most characters of a tag's key and value (S3).
-const MAX_TAG_KEY_CHARACTERS: usize = 128;
-const MAX_TAG_VALUE_CHARACTERS: usize = 256;
-
-/// Headers that ask for what is not there. Storing the object without it would be a lie.
-const NOT_THERE: [&str; 9] = [
-    "x-amz-server-side-encryption",
-    "x-amz-server-side-encryption-aws-kms-key-id",
-    "x-amz-server-side-encryption-customer-algorithm",
-    "x-amz-server-side-encryption-customer-key",
-    "x-amz-copy-source-server-side-encryption-customer-algorithm",
-    "x-amz-object-lock-mode",
-    "x-amz-object-lock-retain-until-date",
-    "x-amz-object-lock-legal-hold",
-    "x-amz-write-offset-bytes",
-];
 
 /// Names of the checksum headers and their algorithms.
 pub const CHECKSUM_HEADERS: [(&str, ChecksumAlgorithm); 5] = [
@@ -69,23 +48,24 @@ pub fn attributes(headers: &HeaderMap) -> Result<Attributes, Failure> {
             attributes.metadata.push((Bytes::copy_from_slice(name.as_bytes()), bytes_of(value)));
         } else if name == STORAGE_CLASS {
             attributes.storage_class = storage_class(value)?;
-        } else if name == TAGGING {
-            attributes.tags = tags(value)?;
+        } else if name == tags::HEADER {
+            attributes.tags = tags::of_header(value)?;
         } else if name == WEBSITE_REDIRECT {
-            attributes.website_redirect = Some(bytes_of(value));
-        } else {
-            refuse_not_there(name)?;
+            attributes.website_redirect = Some(website_redirect(value)?);
         }
     }
     attributes.content_encoding = attributes.content_encoding.and_then(without_aws_chunked);
     Ok(attributes)
 }
 
-fn refuse_not_there(name: &str) -> Result<(), Failure> {
-    if NOT_THERE.contains(&name) {
-        return Err(Failure::with(NOT_IMPLEMENTED, format!("The header {name} asks for what is not implemented.")));
+/// Where a website would send a reader: a key of the bucket, or another site.
+fn website_redirect(value: &HeaderValue) -> Result<Bytes, Failure> {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    if ["/", "http://", "https://"].iter().any(|start| text.starts_with(start)) {
+        return Ok(bytes_of(value));
     }
-    Ok(())
+    let message = "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.";
+    Err(Failure::with(INVALID_REDIRECT_LOCATION, message))
 }
 
 fn content_header<'a>(attributes: &'a mut Attributes, name: &HeaderName) -> Option<&'a mut Option<Bytes>> {
@@ -114,42 +94,18 @@ fn bytes_of(value: &HeaderValue) -> Bytes {
 /// `aws-chunked` is how the request was framed, not what the object is.
 fn without_aws_chunked(encoding: Bytes) -> Option<Bytes> {
     let Ok(text) = std::str::from_utf8(&encoding) else { return Some(encoding) };
-    if !text.contains(AWS_CHUNKED) {
+    let is_framing = |coding: &str| coding.eq_ignore_ascii_case(AWS_CHUNKED);
+    if !text.split(',').any(|coding| is_framing(coding.trim())) {
         return Some(encoding);
     }
-    let rest: Vec<&str> =
-        text.split(',').map(str::trim).filter(|coding| *coding != AWS_CHUNKED && !coding.is_empty()).collect();
+    let rest: Vec<&str> = text.split(',').map(str::trim).filter(|coding| !is_framing(coding) && !coding.is_empty()).collect();
     if rest.is_empty() { None } else { Some(Bytes::from(rest.join(","))) }
 }
 
 fn storage_class(value: &HeaderValue) -> Result<StorageClass, Failure> {
-    value.to_str().ok().and_then(StorageClass::from_name).ok_or_else(|| INVALID_STORAGE_CLASS.into())
-}
-
-/// Tags as a query string.
-fn tags(value: &HeaderValue) -> Result<Vec<(Bytes, Bytes)>, Failure> {
-    let text = value.to_str().map_err(|_| Failure::new(INVALID_TAG))?;
-    let mut tags: Vec<(Bytes, Bytes)> = Vec::new();
-    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (key, value) = (decode_tag(key)?, decode_tag(value)?);
-        if key.is_empty() || key.chars().count() > MAX_TAG_KEY_CHARACTERS || value.chars().count() > MAX_TAG_VALUE_CHARACTERS {
-            return Err(INVALID_TAG.into());
-        }
-        if tags.iter().any(|(other, _)| *other == key.as_bytes()) {
-            return Err(Failure::with(INVALID_TAG, "Cannot provide multiple Tags with the same key"));
-        }
-        tags.push((Bytes::from(key), Bytes::from(value)));
-    }
-    if tags.len() > MAX_TAGS {
-        return Err(Failure::with(INVALID_TAG, "Object tags cannot be greater than 10"));
-    }
-    Ok(tags)
-}
-
-fn decode_tag(text: &str) -> Result<String, Failure> {
-    let text = text.replace('+', " ");
-    percent_decode_str(&text).decode_utf8().map(|text| text.into_owned()).map_err(|_| INVALID_TAG.into())
+    let refuse =
+        || Failure::new(INVALID_STORAGE_CLASS).detail("StorageClassRequested", String::from_utf8_lossy(value.as_bytes()));
+    value.to_str().ok().and_then(StorageClass::from_name).ok_or_else(refuse)
 }
 
 /// The condition of a write: `If-Match`, `If-None-Match`.
@@ -191,7 +147,11 @@ fn etags(headers: &HeaderMap, name: HeaderName) -> Result<Option<ETagMatch>, Fai
     let mut is_given = false;
     for value in headers.get_all(&name) {
         is_given = true;
-        let text = value.to_str().map_err(|_| Failure::with(INVALID_ARGUMENT, format!("The header {name} is not ASCII.")))?;
+        let refuse = |_| {
+            let given = String::from_utf8_lossy(value.as_bytes());
+            Failure::argument(format!("The header {name} is not ASCII."), name.as_str(), given)
+        };
+        let text = value.to_str().map_err(refuse)?;
         if text.trim() == "*" {
             return Ok(Some(ETagMatch::Any));
         }

@@ -1,9 +1,7 @@
 //! Signature Version 4: reading what a request claims, and checking it.
 //!
-//! The S3 library verifies signatures as well, and derives the signing key anew for each request (five HMACs). This module
-//! is for the requests that take the short way: it keeps signing keys for their day, hashes the canonical request without
-//! building it, and handles only requests whose path and query are already written canonically. Everything else, and every
-//! signature that does not match, is left to the library, whose answer is then the answer.
+//! Signing keys are kept for their day, and the canonical request of a request that is written canonically is hashed without building it.
+//! Any other request, and one whose signature does not match so, is written out in the forms that clients sign ([`forms`]).
 //!
 //! Source: Amazon S3 API reference, "Authenticating Requests (AWS Signature Version 4)"; its example requests are the tests.
 
@@ -11,6 +9,7 @@ mod canonical;
 mod claim;
 mod keys;
 mod time;
+mod written;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +18,7 @@ pub use canonical::{Canonical, Payload};
 pub use claim::{Claim, claim_of, is_claim};
 pub use keys::{SigningKey, SigningKeys};
 pub use time::seconds_of_basic_time;
+pub use written::{Written, forms};
 
 /// What a request signed by header names its algorithm.
 pub const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -23,7 +23,7 @@ impl<'a> Target<'a> {
         let path = decode(path)?;
         let bucket = domain.and_then(|domain| bucket_of_host(headers, domain));
         let target = match bucket {
-            Some(bucket) => Target { bucket: Cow::Borrowed(bucket), key: without_slash(path)? },
+            Some(bucket) => Target { bucket, key: without_slash(path)? },
             None => split(without_slash(path)?),
         };
         if target.key.len() > MAX_KEY_BYTES {
@@ -37,12 +37,12 @@ impl<'a> Target<'a> {
 
 /// The bucket that a host name means: what stands before `.domain`. Names that are not below the domain, and addresses, mean
 /// no bucket.
-pub fn bucket_of_host<'a>(headers: &'a HeaderMap, domain: &str) -> Option<&'a str> {
+pub fn bucket_of_host<'a>(headers: &'a HeaderMap, domain: &str) -> Option<Cow<'a, str>> {
     bucket_of_name(headers.get(HOST)?.to_str().ok()?, domain)
 }
 
 /// As [`bucket_of_host`], for the text of a Host header.
-pub fn bucket_of_name<'a>(host: &'a str, domain: &str) -> Option<&'a str> {
+pub fn bucket_of_name<'a>(host: &'a str, domain: &str) -> Option<Cow<'a, str>> {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => host,
@@ -55,7 +55,10 @@ pub fn bucket_of_name<'a>(host: &'a str, domain: &str) -> Option<&'a str> {
     if !tail.eq_ignore_ascii_case(domain) {
         return None;
     }
-    bucket.strip_suffix('.').filter(|bucket| !bucket.is_empty())
+    let bucket = bucket.strip_suffix('.').filter(|bucket| !bucket.is_empty())?;
+    // Names of hosts have no case, and names of buckets no capitals.
+    let has_capitals = bucket.bytes().any(|letter| letter.is_ascii_uppercase());
+    Some(if has_capitals { Cow::Owned(bucket.to_ascii_lowercase()) } else { Cow::Borrowed(bucket) })
 }
 
 /// Percent-decoded text, in which every `%` must begin an escape.

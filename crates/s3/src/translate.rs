@@ -59,9 +59,7 @@ fn of_content(error: ObjectError) -> Failure {
         ObjectError::InvalidPart { number } => Failure::new(code::INVALID_PART).detail("PartNumber", number.to_string()),
         ObjectError::InvalidPartOrder => code::INVALID_PART_ORDER.into(),
         ObjectError::InvalidPartNumber { number } => {
-            Failure::with(code::INVALID_ARGUMENT, "Part number must be an integer between 1 and 10000, inclusive")
-                .detail("ArgumentName", "partNumber")
-                .detail("ArgumentValue", number.to_string())
+            Failure::argument("Part number must be an integer between 1 and 10000, inclusive", "partNumber", number.to_string())
         }
         ObjectError::NoSuchPart { number } => {
             Failure::new(code::INVALID_PART_NUMBER).detail("PartNumberRequested", number.to_string())
@@ -93,16 +91,14 @@ fn of_content(error: ObjectError) -> Failure {
 pub fn of_payload(error: &PayloadError) -> Failure {
     match error {
         PayloadError::Body(failure) => of_body(*failure),
-        PayloadError::Sha256Mismatch => code::X_AMZ_CONTENT_SHA256_MISMATCH.into(),
+        PayloadError::Sha256Mismatch { given, computed } => Failure::new(code::X_AMZ_CONTENT_SHA256_MISMATCH)
+            .detail("ClientComputedContentSHA256", given.clone())
+            .detail("S3ComputedContentSHA256", computed.clone()),
         PayloadError::Chunk(ChunkError::Signature) => code::SIGNATURE_DOES_NOT_MATCH.into(),
         PayloadError::Chunk(ChunkError::Incomplete | ChunkError::Length { .. }) => code::INCOMPLETE_BODY.into(),
-        PayloadError::Chunk(error @ ChunkError::TooLong { .. }) => {
-            Failure::with(code::INVALID_REQUEST, sentence(&error.to_string()))
-        }
         PayloadError::Chunk(error @ ChunkError::Framing(_)) => {
             Failure::with(code::INCOMPLETE_BODY, sentence(&error.to_string()))
         }
-        PayloadError::Library(error) => of_library_text(&error.to_string()),
     }
 }
 
@@ -111,17 +107,6 @@ pub fn of_body(failure: BodyFailure) -> Failure {
     match failure {
         BodyFailure::Stalled => code::REQUEST_TIMEOUT.into(),
         BodyFailure::Broken => code::INCOMPLETE_BODY.into(),
-    }
-}
-
-/// The library's errors of bodies have no public types, only words.
-fn of_library_text(text: &str) -> Failure {
-    if text.contains("SignatureMismatch") {
-        code::SIGNATURE_DOES_NOT_MATCH.into()
-    } else if text.contains("Sha256Mismatch") {
-        code::X_AMZ_CONTENT_SHA256_MISMATCH.into()
-    } else {
-        code::INCOMPLETE_BODY.into()
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use format::attributes::{Checksum, ETag};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
-use object::{ByteRange, CopyPartRequest, CopyRequest, CopySource, MetadataDirective, OwnAttributes, UploadName};
+use object::{ByteRange, CopyPartRequest, CopyRequest, CopySource, MetadataDirective, ObjectError, OwnAttributes, UploadName};
 use percent_encoding::percent_decode_str;
 
 use super::Call;
@@ -13,7 +13,7 @@ use super::write::upload_id;
 use crate::answer_headers::{checksum_name, checksum_text, checksum_type, quoted};
 use crate::dates::iso8601;
 use crate::expected_owner;
-use crate::failure::{Failure, INVALID_ARGUMENT, NO_SUCH_VERSION, NOT_IMPLEMENTED};
+use crate::failure::{Failure, NO_SUCH_KEY, NO_SUCH_VERSION, NOT_IMPLEMENTED};
 use crate::request_headers::{self, STORAGE_CLASS, checksum_algorithm};
 use crate::response::ResponseBody;
 use crate::target::decode;
@@ -37,16 +37,21 @@ pub async fn copy(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     let (metadata, own) = metadata(headers)?;
     let checksum = request_headers::text(headers, "x-amz-checksum-algorithm").map(checksum_algorithm).transpose()?;
     let condition = request_headers::write_condition(headers)?;
+    let source_key = source.key.clone();
     let copy = CopyRequest { source, metadata, condition, checksum, own };
-    let written = call.service.copy(call.principal, &call.target.bucket, &call.target.key, copy).await?;
+    let written = call.service.copy(call.principal, &call.target.bucket, &call.target.key, copy).await;
+    let written = written.map_err(|error| of_source(error, &source_key))?;
     Ok(answer(OBJECT_RESULT, &written.etag, written.modified_ms, written.checksum.as_ref()))
 }
 
 pub async fn copy_part(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     let number = call.query.number("partNumber")?.unwrap_or_default();
-    let copy = CopyPartRequest { source: source(&call)?, range: range(&call.head.headers)? };
+    let source = source(&call)?;
+    let source_key = source.key.clone();
+    let copy = CopyPartRequest { source, range: range(&call.head.headers)? };
     let name = UploadName { bucket: &call.target.bucket, key: &call.target.key, upload: upload_id(call.query) };
-    let written = call.service.copy_part(call.principal, name, number, copy).await?;
+    let written = call.service.copy_part(call.principal, name, number, copy).await;
+    let written = written.map_err(|error| of_source(error, &source_key))?;
     Ok(answer("CopyPartResult", &written.etag, written.modified_ms, written.checksum.as_ref()))
 }
 
@@ -87,8 +92,10 @@ fn source(call: &Call<'_>) -> Result<CopySource, Failure> {
         return Err(bad_source("Invalid copy source object key.", value));
     }
     if let Some(version) = version.map(text_of).filter(|version| version != "null") {
-        return Err(Failure::new(NO_SUCH_VERSION).detail("VersionId", version));
+        return Err(Failure::new(NO_SUCH_VERSION).detail("Key", key).detail("VersionId", version));
     }
+    // Whose name is missing is said here: later, only the target's is known.
+    call.service.find_bucket(bucket).map_err(|error| Failure::from(error).detail("BucketName", bucket))?;
     expected_owner::check_source(call.service, headers, bucket)?;
     let conditions = request_headers::source_conditions(headers)?;
     Ok(CopySource { bucket: bucket.to_owned(), key: key.to_owned(), conditions })
@@ -99,9 +106,13 @@ fn text_of(version: &str) -> Cow<'_, str> {
 }
 
 fn bad_source(message: &'static str, value: &[u8]) -> Failure {
-    Failure::with(INVALID_ARGUMENT, message)
-        .detail("ArgumentName", COPY_SOURCE)
-        .detail("ArgumentValue", String::from_utf8_lossy(value))
+    Failure::argument(message, COPY_SOURCE, String::from_utf8_lossy(value))
+}
+
+/// An object that is not there is the source.
+fn of_source(error: ObjectError, source: &str) -> Failure {
+    let failure = Failure::from(error);
+    if failure.code == NO_SUCH_KEY { failure.detail("Key", source) } else { failure }
 }
 
 /// The bytes of the source that become a part. They are named by both of their ends.
@@ -110,12 +121,11 @@ fn range(headers: &HeaderMap) -> Result<Option<ByteRange>, Failure> {
     let range = value.to_str().ok().and_then(request_headers::parse_range);
     match range {
         Some(range @ ByteRange::Between(..)) => Ok(Some(range)),
-        _ => Err(Failure::with(
-            INVALID_ARGUMENT,
+        _ => Err(Failure::argument(
             "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
-        )
-        .detail("ArgumentName", COPY_SOURCE_RANGE)
-        .detail("ArgumentValue", String::from_utf8_lossy(value.as_bytes()))),
+            COPY_SOURCE_RANGE,
+            String::from_utf8_lossy(value.as_bytes()),
+        )),
     }
 }
 
@@ -125,7 +135,7 @@ fn metadata(headers: &HeaderMap) -> Result<(MetadataDirective, OwnAttributes), F
     let replaces = |name: &str| match request_headers::text(headers, name) {
         None | Some("COPY") => Ok(false),
         Some("REPLACE") => Ok(true),
-        Some(_) => Err(Failure::with(INVALID_ARGUMENT, format!("Unknown {name}."))),
+        Some(other) => Err(Failure::argument(format!("Unknown {name}."), name, other)),
     };
     let (replaces_metadata, replaces_tags) = (replaces("x-amz-metadata-directive")?, replaces("x-amz-tagging-directive")?);
     let given = request_headers::attributes(headers)?;

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::Call;
 use crate::answer_headers::quoted;
 use crate::dates::iso8601;
-use crate::failure::{Failure, INVALID_ARGUMENT};
+use crate::failure::Failure;
 use crate::owner::canonical_id;
 use crate::query::Query;
 use crate::response::ResponseBody;
@@ -51,7 +51,7 @@ pub async fn list_v2(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> 
     let token = query.get("continuation-token");
     let start_after = query.get("start-after");
     let from = match token {
-        Some("") => return Err(Failure::with(INVALID_ARGUMENT, "The continuation token provided is incorrect")),
+        Some("") => return Err(wrong_token("")),
         Some(token) => name_of_token(token)?,
         None => start_after.unwrap_or_default().to_owned(),
     };
@@ -96,9 +96,7 @@ fn question(query: &Query<'_>, start_after: String) -> Result<Question, Failure>
         None | Some("") => Encoding::Plain,
         Some("url") => Encoding::Url,
         Some(other) => {
-            return Err(Failure::with(INVALID_ARGUMENT, "Invalid Encoding Method specified in Request")
-                .detail("ArgumentName", "encoding-type")
-                .detail("ArgumentValue", other));
+            return Err(Failure::argument("Invalid Encoding Method specified in Request", "encoding-type", other));
         }
     };
     let max_keys = query.number("max-keys")?.map_or(MAX_LIST_ITEMS, |number| number as usize).min(MAX_LIST_ITEMS);
@@ -110,7 +108,11 @@ fn question(query: &Query<'_>, start_after: String) -> Result<Question, Failure>
 /// A continuation token is the last name of the page before; clients are told that it means nothing.
 fn name_of_token(token: &str) -> Result<String, Failure> {
     let name = BASE64.decode(token).ok().and_then(|name| String::from_utf8(name).ok());
-    name.ok_or_else(|| Failure::with(INVALID_ARGUMENT, "The continuation token provided is incorrect"))
+    name.ok_or_else(|| wrong_token(token))
+}
+
+fn wrong_token(token: &str) -> Failure {
+    Failure::argument("The continuation token provided is incorrect", "continuation-token", token)
 }
 
 fn owner_of(call: &Call<'_>) -> Result<String, Failure> {

@@ -6,12 +6,12 @@ use http::header::{
     EXPIRES, IF_RANGE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use object::{Head, ObjectError, Principal, Read, ReadBody, ReadConditions, ReadRequest, Select};
+use object::{Action, Head, ObjectError, Principal, Read, ReadBody, ReadConditions, ReadRequest, Select};
 
 use super::Call;
-use crate::answer_headers::{USUAL_HEADERS, describe, describe_checksum};
+use crate::answer_headers::{TAGGING_COUNT, USUAL_HEADERS, describe, describe_checksum};
 use crate::dates::seconds_of_http_date;
-use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, NO_SUCH_VERSION};
+use crate::failure::{Failure, INVALID_REQUEST, NO_SUCH_VERSION};
 use crate::query::Query;
 use crate::request_headers::{self, parse_etag};
 use crate::response::ResponseBody;
@@ -124,7 +124,7 @@ fn read_request(call: &Call<'_>) -> Result<ReadRequest, Failure> {
 pub fn check_version(query: &Query<'_>) -> Result<(), Failure> {
     match query.get("versionId") {
         None | Some("null") => Ok(()),
-        Some("") => Err(Failure::with(INVALID_ARGUMENT, "Version id cannot be the empty string")),
+        Some("") => Err(Failure::argument("Version id cannot be the empty string", "versionId", "")),
         Some(version) => Err(Failure::new(NO_SUCH_VERSION).detail("VersionId", version)),
     }
 }
@@ -132,11 +132,7 @@ pub fn check_version(query: &Query<'_>) -> Result<(), Failure> {
 fn part_number(query: &Query<'_>) -> Result<Option<u16>, Failure> {
     let Some(text) = query.get("partNumber") else { return Ok(None) };
     let number = text.parse::<u16>().ok().filter(|number| (1..=types::limits::MAX_PARTS).contains(number));
-    let refuse = || {
-        Failure::with(INVALID_ARGUMENT, "Part number must be an integer between 1 and 10000, inclusive")
-            .detail("ArgumentName", "partNumber")
-            .detail("ArgumentValue", text)
-    };
+    let refuse = || Failure::argument("Part number must be an integer between 1 and 10000, inclusive", "partNumber", text);
     number.map(Some).ok_or_else(refuse)
 }
 
@@ -152,7 +148,7 @@ fn overrides(query: &Query<'_>, principal: &Principal) -> Result<Option<HeaderMa
             ));
         }
         let value = HeaderValue::from_bytes(text.as_bytes());
-        let value = value.map_err(|_| Failure::with(INVALID_ARGUMENT, format!("{parameter} is not a header's value")))?;
+        let value = value.map_err(|_| Failure::argument(format!("{parameter} is not a header's value"), parameter, text))?;
         overrides.get_or_insert_with(HeaderMap::new).insert(name, value);
     }
     Ok(overrides)
@@ -171,6 +167,9 @@ fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<Head
     let Head { info, range, parts } = head;
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     describe(info, &mut headers);
+    if !info.attributes.tags.is_empty() && !may_see_tags(call) {
+        headers.remove(TAGGING_COUNT);
+    }
     if is_partial(head, select) {
         let text = format!("bytes {}-{}/{}", range.start, range.end - 1, info.length);
         headers.insert(CONTENT_RANGE, HeaderValue::try_from(text).expect("digits"));
@@ -189,6 +188,11 @@ fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<Head
         headers.extend(overrides);
     }
     headers
+}
+
+fn may_see_tags(call: &Call<'_>) -> bool {
+    let bucket = call.service.find_bucket(&call.target.bucket);
+    bucket.is_ok_and(|bucket| bucket.authorize(call.principal, Action::GetObjectTagging).is_ok())
 }
 
 /// What a client that has the object already must still be told (RFC 9110, section 15.4.5).

@@ -1,13 +1,10 @@
 //! What the library asks about credentials, access, host names and bucket names.
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{Extensions, HeaderMap, HeaderValue};
-use object::ObjectService;
+use object::{Action, ObjectService, Principal};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::ETagCondition;
@@ -17,76 +14,57 @@ use s3s::validation::NameValidation;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::FailureSlot;
-use super::document::Allowance;
-use crate::auth::Authenticator;
+use crate::direct::check_version;
 use crate::expected_owner;
-use crate::failure::{Failure, NOT_IMPLEMENTED, PRECONDITION_FAILED};
+use crate::failure::{ACCESS_DENIED, Failure, NOT_IMPLEMENTED, PRECONDITION_FAILED};
 use crate::query::Query;
-use crate::sigv4::Claim;
+use crate::refusals;
+use crate::tags;
 use crate::target::bucket_of_name;
 
-/// Secrets of access keys.
-pub struct Secrets(pub Arc<Authenticator>);
+/// The library asks [`Access`] only where it could verify signatures. It is shown none, and has no secret to check one with.
+pub struct NoSecrets;
 
 #[async_trait::async_trait]
-impl S3Auth for Secrets {
-    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let secret = self.0.secret(access_key);
-        secret.map(SecretKey::from).ok_or_else(|| S3Error::new(S3ErrorCode::InvalidAccessKeyId))
+impl S3Auth for NoSecrets {
+    async fn get_secret_key(&self, _: &str) -> S3Result<SecretKey> {
+        Err(S3Error::new(S3ErrorCode::AccessDenied))
     }
 }
 
-/// The access key that the guard has read in a request, if there is one.
-#[derive(Debug, Clone)]
-pub(crate) struct Claimed(Option<Arc<str>>);
-
-impl Claimed {
-    pub fn of(claim: Option<&Claim<'_>>) -> Claimed {
-        Claimed(claim.map(|claim| Arc::from(claim.access_key.as_ref())))
-    }
+/// Who asks, as it was verified before the library saw the request.
+pub fn principal(extensions: &Extensions) -> Principal {
+    extensions.get().cloned().unwrap_or(Principal::Anonymous)
 }
 
-/// Refuses a request in which the library has found another signature than the guard: nobody has asked what that covers.
-pub fn check_claimed(extensions: &Extensions, found: Option<&str>) -> S3Result<()> {
-    match extensions.get::<Claimed>() {
-        Some(Claimed(claimed)) if claimed.as_deref() == found => Ok(()),
-        _ => Err(S3Error::new(S3ErrorCode::AccessDenied)),
-    }
-}
-
-/// Who may call which operation. The object service decides for each bucket and object; what it does not see is for those who
+/// Who may call which operation. The object service decides again for each bucket and object; what it does not see is for those who
 /// are known.
 pub struct Access(pub Arc<ObjectService>);
 
-/// Operations that the object service authorises itself.
-const AUTHORISED_BELOW: [&str; 11] = [
-    "AbortMultipartUpload",
-    "CompleteMultipartUpload",
-    "CreateMultipartUpload",
-    "DeleteObjects",
-    "GetBucketLocation",
-    "GetBucketPolicy",
-    "HeadBucket",
-    "ListMultipartUploads",
-    "ListObjectVersions",
-    "ListParts",
-    "PutBucketPolicy",
+/// Operations that need not be of somebody who is known, and what they do to their bucket.
+const OPEN_TO_POLICIES: [(&str, Action); 11] = [
+    ("AbortMultipartUpload", Action::AbortMultipartUpload),
+    ("CompleteMultipartUpload", Action::PutObject),
+    ("CreateMultipartUpload", Action::PutObject),
+    ("DeleteObjects", Action::DeleteObject),
+    ("GetBucketLocation", Action::GetBucketLocation),
+    ("GetBucketPolicy", Action::GetBucketPolicy),
+    ("HeadBucket", Action::ListBucket),
+    ("ListMultipartUploads", Action::ListBucketMultipartUploads),
+    ("ListObjectVersions", Action::ListBucket),
+    ("ListParts", Action::ListMultipartUploadParts),
+    ("PutBucketPolicy", Action::PutBucketPolicy),
 ];
+
+/// Operations on one version of an object.
+const OF_VERSIONS: [&str; 6] =
+    ["DeleteObjectTagging", "GetObjectAcl", "GetObjectAttributes", "GetObjectTagging", "PutObjectAcl", "PutObjectTagging"];
 
 #[async_trait::async_trait]
 impl S3Access for Access {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let found = cx.credentials().map(|found| found.access_key.clone());
-        check_claimed(cx.extensions_mut(), found.as_deref())?;
-        if found.is_none() && !AUTHORISED_BELOW.contains(&cx.s3_op().name()) {
-            return Err(S3Error::new(S3ErrorCode::AccessDenied));
-        }
-        if found.is_some()
-            && let Some(allowance) = cx.extensions_mut().get::<Allowance>()
-        {
-            allowance.verified();
-        }
-        self.check_request(cx).map_err(|failure| match cx.extensions_mut().get::<FailureSlot>() {
+        let principal = principal(cx.extensions_mut());
+        self.check_request(cx, &principal).map_err(|failure| match cx.extensions_mut().get::<FailureSlot>() {
             Some(slot) => slot.put(failure),
             None => S3Error::new(S3ErrorCode::AccessDenied),
         })
@@ -94,22 +72,48 @@ impl S3Access for Access {
 }
 
 impl Access {
-    fn check_request(&self, cx: &S3AccessContext<'_>) -> Result<(), Failure> {
-        if OF_BUCKETS.contains(&cx.s3_op().name()) {
-            check_nothing_else_asked(&Query::parse(cx.uri().query())?)?;
+    /// Asked before anything of the body is read.
+    fn check_request(&self, cx: &S3AccessContext<'_>, principal: &Principal) -> Result<(), Failure> {
+        let operation = cx.s3_op().name();
+        if cx.credentials().is_some() {
+            // It has found a signature that nobody has asked about.
+            return Err(ACCESS_DENIED.into());
         }
-        match cx.s3_path() {
-            S3Path::Root => Ok(()),
-            S3Path::Bucket { bucket } => expected_owner::check(&self.0, cx.headers(), bucket),
-            S3Path::Object { bucket, .. } => {
-                expected_owner::check(&self.0, cx.headers(), bucket)?;
-                if cx.s3_op().name() == "CompleteMultipartUpload" {
-                    self.0.find_bucket(bucket)?;
-                    check_readable(cx.headers())?;
-                }
-                Ok(())
-            }
+        let bucket = match cx.s3_path() {
+            S3Path::Root => None,
+            S3Path::Bucket { bucket } | S3Path::Object { bucket, .. } => Some(bucket),
+        };
+        if *principal == Principal::Anonymous {
+            let open = OPEN_TO_POLICIES.iter().find(|(name, _)| *name == operation);
+            let (Some((_, action)), Some(bucket)) = (open, bucket) else { return Err(ACCESS_DENIED.into()) };
+            self.0.find_bucket(bucket)?.authorize(principal, *action)?;
         }
+        if let Some(bucket) = bucket
+            && operation == "CreateMultipartUpload"
+        {
+            let bucket = self.0.find_bucket(bucket)?;
+            tags::authorize(cx.headers(), &bucket, principal)?;
+        }
+        let query = Query::parse(cx.uri().query())?;
+        if OF_BUCKETS.contains(&operation) {
+            refusals::check_query(&query, &[])?;
+        }
+        if OF_VERSIONS.contains(&operation) {
+            check_version(&query)?
+        } else {
+            refusals::check_no_version(&query)?
+        }
+        if let Some(bucket) = bucket {
+            expected_owner::check(&self.0, cx.headers(), bucket)?;
+        }
+        refusals::check(cx.method(), cx.headers())?;
+        if let Some(bucket) = bucket
+            && operation == "CompleteMultipartUpload"
+        {
+            self.0.find_bucket(bucket)?;
+            check_readable(cx.headers())?;
+        }
+        Ok(())
     }
 }
 
@@ -129,19 +133,6 @@ fn check_readable(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// What the library takes any PUT or DELETE of a bucket's path for that asks for nothing it knows.
 const OF_BUCKETS: [&str; 2] = ["CreateBucket", "DeleteBucket"];
-
-/// Refuses what is about a part of a bucket that nobody here has heard of: `DELETE /bucket?metadataConfiguration` is not about the
-/// bucket. S3 adds such parts each year, so whatever is not known is one.
-fn check_nothing_else_asked(query: &Query<'_>) -> Result<(), Failure> {
-    let is_harmless = |name: &str| name == "x-id" || name.get(..6).is_some_and(|amz| amz.eq_ignore_ascii_case("x-amz-"));
-    match query.pairs().iter().find(|(name, _)| !is_harmless(name)) {
-        None => Ok(()),
-        Some((name, _)) => {
-            let message = format!("The query parameter {name} implies functionality that is not implemented.");
-            Err(Failure::with(NOT_IMPLEMENTED, message))
-        }
-    }
-}
 
 /// Takes any name: a bucket that is not there says why.
 pub struct AnyName;

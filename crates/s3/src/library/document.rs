@@ -10,21 +10,31 @@ use std::task::{Context, Poll, ready};
 
 pub use admission::{Allowance, Room};
 use bytes::Bytes;
+use futures_core::Stream;
 use http::request::Parts;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame};
 
 use self::admission::Admission;
 use self::digest::Digests;
 use self::markup::Markup;
 use super::FailureSlot;
 use crate::config::MAX_UNVERIFIED_DOCUMENT_BYTES;
+use crate::direct::Content;
 use crate::failure::{BAD_DIGEST, Failure, MISSING_CONTENT_LENGTH};
+use crate::payload::Pieces;
 use crate::query::Query;
-use crate::server::{BodyFailure, RequestBody};
+use crate::refusals;
+use crate::server::BodyFailure;
+use crate::translate;
+
+/// Announces trailing headers, which would have to be compared.
+const TRAILER: &str = "x-amz-trailer";
 
 /// A document's body. If it may not come or is not what its client meant, the body breaks off and the failure lies in the slot.
 pub struct Document {
-    body: RequestBody,
+    pieces: Box<dyn Pieces>,
+    /// All of it has come, and was compared.
+    is_over: bool,
     admission: Admission,
     /// Bytes that may still come of a document that did not say how many; `None` for one that did.
     unannounced: Option<usize>,
@@ -36,15 +46,24 @@ pub struct Document {
 
 impl Document {
     /// The body of a request with this head.
-    pub fn new(body: RequestBody, head: &Parts, allowance: Allowance, slot: FailureSlot) -> Result<Document, Failure> {
+    pub fn new(
+        content: Content<Box<dyn Pieces>>,
+        head: &Parts,
+        allowance: Allowance,
+        slot: FailureSlot,
+    ) -> Result<Document, Failure> {
         let query = Query::parse(head.uri.query())?;
-        let announced = body.announced();
+        let announced = content.length;
+        if content.trailers.is_some() && head.headers.contains_key(TRAILER) {
+            return Err(refusals::not_there(TRAILER));
+        }
         Ok(Document {
             admission: Admission::new(allowance, announced),
             unannounced: announced.is_none().then_some(MAX_UNVERIFIED_DOCUMENT_BYTES),
-            markup: (!query.has("policy")).then(Markup::default),
+            markup: (!query.has("policy")).then(|| Markup::of(head, &query)),
             digests: Digests::of(head, &query)?,
-            body,
+            pieces: content.pieces,
+            is_over: false,
             slot,
         })
     }
@@ -57,16 +76,6 @@ impl Document {
             markup.take(bytes)?;
         }
         self.digests.update(bytes);
-        Ok(())
-    }
-
-    fn look_at(&mut self, data: Option<&Bytes>, is_over: bool) -> Result<(), Failure> {
-        if let Some(data) = data {
-            self.take(data)?;
-        }
-        if is_over && !self.digests.are_right() {
-            return Err(BAD_DIGEST.into());
-        }
         Ok(())
     }
 
@@ -85,25 +94,24 @@ impl Body for Document {
         if let Err(failure) = ready!(this.admission.poll_piece(cx)) {
             return this.refuse(failure);
         }
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        let data = match &frame {
-            Poll::Ready(Some(Ok(frame))) => frame.data_ref(),
-            Poll::Ready(None) => None,
-            Poll::Pending | Poll::Ready(Some(Err(_))) => return frame,
+        let looked_at = match ready!(Pin::new(&mut this.pieces).poll_next(cx)) {
+            Some(Ok(bytes)) => this.take(&bytes).map(|()| Some(bytes)),
+            Some(Err(error)) => Err(translate::of_payload(&error)),
+            None if this.digests.are_right() => Ok(None),
+            None => Err(BAD_DIGEST.into()),
         };
-        let is_over = this.body.is_end_stream();
-        match this.look_at(data, is_over) {
-            Ok(()) => frame,
+        match looked_at {
+            Ok(Some(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Ok(None) => {
+                this.is_over = true;
+                Poll::Ready(None)
+            }
             Err(failure) => this.refuse(failure),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         // Not before the digests were compared.
-        self.body.is_end_stream() && self.digests.are_compared()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.is_over
     }
 }

@@ -6,6 +6,7 @@ mod convert;
 mod delete;
 mod multipart;
 mod settings;
+mod tagging;
 mod versions;
 
 use std::sync::Arc;
@@ -15,15 +16,13 @@ use s3s::dto;
 use s3s::{S3, S3Request, S3Response, S3Result};
 use tracing::instrument::WithSubscriber;
 
-use super::{FailureSlot, Log};
-use crate::auth::Authenticator;
+use super::{FailureSlot, Log, access};
 use crate::config::S3Config;
-use crate::failure::{ACCESS_DENIED, Failure};
+use crate::failure::Failure;
 
 /// The service as the library calls it.
 pub struct Operations {
     service: Arc<ObjectService>,
-    authenticator: Arc<Authenticator>,
     region: String,
 }
 
@@ -31,21 +30,18 @@ pub struct Operations {
 type Answer<T> = Result<S3Response<T>, Failure>;
 
 impl Operations {
-    pub fn new(config: &S3Config, service: Arc<ObjectService>, authenticator: Arc<Authenticator>) -> Operations {
-        Operations { service, authenticator, region: config.region.clone() }
+    pub fn new(config: &S3Config, service: Arc<ObjectService>) -> Operations {
+        Operations { service, region: config.region.clone() }
     }
 
     /// Who asks.
-    fn principal<T>(&self, request: &S3Request<T>) -> Result<Principal, Failure> {
-        match &request.credentials {
-            None => Ok(Principal::Anonymous),
-            Some(known) => self.authenticator.principal(&known.access_key).ok_or(Failure::new(ACCESS_DENIED)),
-        }
+    fn principal<T>(&self, request: &S3Request<T>) -> Principal {
+        access::principal(&request.extensions)
     }
 
     /// A bucket whose settings the asker may see: those of its owner and of root.
     fn settings_of<T>(&self, request: &S3Request<T>, bucket: &str) -> Result<Arc<Bucket>, Failure> {
-        let principal = self.principal(request)?;
+        let principal = self.principal(request);
         let bucket = self.service.find_bucket(bucket)?;
         bucket.authorize(&principal, object::Action::GetBucketPolicy)?;
         Ok(bucket)
@@ -86,7 +82,11 @@ operations! {
     settings::get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput;
     settings::get_bucket_acl(GetBucketAclInput) -> GetBucketAclOutput;
     settings::get_object_acl(GetObjectAclInput) -> GetObjectAclOutput;
-    settings::get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput;
+    settings::put_bucket_acl(PutBucketAclInput) -> PutBucketAclOutput;
+    settings::put_object_acl(PutObjectAclInput) -> PutObjectAclOutput;
+    tagging::get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput;
+    tagging::put_object_tagging(PutObjectTaggingInput) -> PutObjectTaggingOutput;
+    tagging::delete_object_tagging(DeleteObjectTaggingInput) -> DeleteObjectTaggingOutput;
     settings::get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput;
     settings::get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput;
     settings::get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput;

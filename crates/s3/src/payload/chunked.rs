@@ -22,16 +22,11 @@ use futures_core::Stream;
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use super::trailer::OwnTrailers;
 use super::{PayloadError, Pieces, Trailers, hex_of};
 use crate::sigv4::{EMPTY_SHA256, SigningKey};
 
 /// Most bytes of a chunk's head, or of one trailing header.
 const MAX_LINE_BYTES: usize = 1024;
-
-/// Most content of a chunk that somebody else unpacks: the library keeps all of it in memory before it hands out the first byte. Clients that sign chunks make
-/// them of 8 KiB to 1 MiB.
-const MAX_WHOLE_CHUNK_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Most bytes of all trailing headers.
 const MAX_TRAILER_BYTES: usize = 8 * 1024;
@@ -47,10 +42,6 @@ pub enum ChunkError {
     Signature,
     #[error("the body ended within a chunk")]
     Incomplete,
-    #[error(
-        "a chunk has {found} bytes; of a request whose path or query is not percent-encoded as signatures want it, a chunk has {most} at most"
-    )]
-    TooLong { found: u64, most: u64 },
     #[error("the content has {found} bytes, x-amz-decoded-content-length says {declared}")]
     Length { declared: u64, found: u64 },
 }
@@ -75,9 +66,6 @@ pub struct Chunked<S> {
     is_over: bool,
 }
 
-/// The framing of content that somebody else unpacks: proves that it is whole, and knows no signatures.
-pub struct Framing(Decoder);
-
 struct Decoder {
     state: State,
     /// A line that has not ended yet.
@@ -87,10 +75,8 @@ struct Decoder {
     chunk_signature: [u8; 64],
     /// Trailing headers as they are signed.
     signed_trailers: Vec<u8>,
-    trailers: OwnTrailers,
+    trailers: Trailers,
     has_trailers: bool,
-    /// Most content of one chunk.
-    longest: u64,
     declared: u64,
     found: u64,
 }
@@ -107,27 +93,9 @@ enum State {
 impl<S: Pieces> Chunked<S> {
     /// Reads `pieces`, which hold `declared` bytes of content; with trailing headers if `has_trailers`.
     pub fn new(pieces: S, signing: Option<ChunkSigning>, declared: u64, has_trailers: bool) -> (Chunked<S>, Trailers) {
-        let decoder = Decoder::new(signing, u64::MAX, declared, has_trailers);
-        let trailers = Trailers::Own(decoder.trailers.clone());
+        let decoder = Decoder::new(signing, declared, has_trailers);
+        let trailers = decoder.trailers.clone();
         (Chunked { pieces, decoder, input: Bytes::new(), is_over: false }, trailers)
-    }
-}
-
-impl Framing {
-    /// Of `declared` bytes of content, with trailing headers if `has_trailers`.
-    pub fn new(declared: u64, has_trailers: bool) -> Framing {
-        Framing(Decoder::new(None, MAX_WHOLE_CHUNK_BYTES, declared, has_trailers))
-    }
-
-    /// The next bytes of the body.
-    pub fn take(&mut self, mut bytes: Bytes) -> Result<(), ChunkError> {
-        while self.0.step(&mut bytes)?.is_some() {}
-        Ok(())
-    }
-
-    /// The body has ended.
-    pub fn finish(&mut self) -> Result<(), ChunkError> {
-        self.0.finish()
     }
 }
 
@@ -165,7 +133,7 @@ impl<S: Pieces> Stream for Chunked<S> {
 }
 
 impl Decoder {
-    fn new(signing: Option<ChunkSigning>, longest: u64, declared: u64, has_trailers: bool) -> Decoder {
+    fn new(signing: Option<ChunkSigning>, declared: u64, has_trailers: bool) -> Decoder {
         Decoder {
             state: State::Head,
             line: BytesMut::new(),
@@ -173,9 +141,8 @@ impl Decoder {
             chunk_hash: Sha256::new(),
             chunk_signature: [0; 64],
             signed_trailers: Vec::new(),
-            trailers: OwnTrailers::default(),
+            trailers: Trailers::default(),
             has_trailers,
-            longest,
             declared,
             found: 0,
         }
@@ -253,9 +220,6 @@ impl Decoder {
             return Err(ChunkError::Framing("a chunk's length is not a hexadecimal number"));
         }
         let length = u64::from_str_radix(length, 16).map_err(|_| ChunkError::Framing("a chunk's length is too large"))?;
-        if length > self.longest {
-            return Err(ChunkError::TooLong { found: length, most: self.longest });
-        }
         if self.signing.is_some() {
             let signature = extension.strip_prefix("chunk-signature=").map(str::as_bytes).and_then(|text| text.try_into().ok());
             self.chunk_signature = signature.ok_or(ChunkError::Framing("a chunk has no signature"))?;

@@ -9,29 +9,12 @@ use parking_lot::Mutex;
 const MAX_TRAILERS: usize = 16;
 
 /// The trailing headers of one body; empty until it has ended.
-#[derive(Debug, Clone)]
-pub enum Trailers {
-    Own(OwnTrailers),
-    /// Read by the S3 library.
-    Library(s3s::TrailingHeaders),
-}
-
-/// Trailing headers that this crate reads.
 #[derive(Debug, Clone, Default)]
-pub struct OwnTrailers(Arc<Mutex<HeaderMap>>);
+pub struct Trailers(Arc<Mutex<HeaderMap>>);
 
 impl Trailers {
     /// A header's value, once the body has ended.
     pub fn get(&self, name: &str) -> Option<HeaderValue> {
-        match self {
-            Trailers::Own(own) => own.get(name),
-            Trailers::Library(library) => library.read(|headers| headers.get(name).cloned())?,
-        }
-    }
-}
-
-impl OwnTrailers {
-    pub(super) fn get(&self, name: &str) -> Option<HeaderValue> {
         self.0.lock().get(name).cloned()
     }
 

@@ -26,7 +26,7 @@ use super::body::RequestBody;
 use super::pulse::{BodyOutcome, Order, Registration};
 use super::stream::Stream;
 use crate::app::App;
-use crate::config::{MAX_CONNECTION_BUFFER_BYTES, MAX_DISCARD_BYTES, MAX_HEAD_BYTES};
+use crate::config::{MAX_CONNECTION_BUFFER_BYTES, MAX_DISCARD_BYTES, MAX_HEAD_BYTES, MAX_HEADER_LINES};
 
 /// Serves requests until the client or an order ends the connection.
 pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registration>) {
@@ -35,7 +35,8 @@ pub async fn run(socket: TcpStream, app: Arc<App>, registration: Arc<Registratio
     let mut builder = http1::Builder::new();
     // Silence is watched by the pulse, without a timer per request. No `pipeline_flush`: it keeps an answer back while bytes of
     // the next request are there, also when that one never comes, or when they are what the answer complains about.
-    builder.header_read_timeout(None).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_CONNECTION_BUFFER_BYTES);
+    builder.header_read_timeout(None).max_header_size(MAX_HEAD_BYTES).max_headers(MAX_HEADER_LINES);
+    builder.max_buf_size(MAX_CONNECTION_BUFFER_BYTES);
     let service = service_fn(|request| serve(&app, registration.clone(), request));
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = poll_fn(|cx| {

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, DATE};
 use http::{HeaderMap, HeaderValue};
 
 use super::ALGORITHM;
-use super::time::{BASIC_TIME_BYTES, seconds_of_basic_time};
+use super::time::{basic_time_of, seconds_of_basic_time};
 use crate::config::MAX_PRESIGNED_SECONDS;
+use crate::dates::seconds_of_http_date;
 use crate::failure::{
-    AUTHORIZATION_HEADER_MALFORMED, AUTHORIZATION_QUERY_PARAMETERS_ERROR, Failure, INVALID_ARGUMENT, INVALID_REQUEST,
+    ACCESS_DENIED, AUTHORIZATION_HEADER_MALFORMED, AUTHORIZATION_QUERY_PARAMETERS_ERROR, Failure, INVALID_REQUEST,
 };
 use crate::query::Query;
 
@@ -24,8 +25,8 @@ pub struct Claim<'a> {
     pub signed_headers: Cow<'a, str>,
     /// 64 hexadecimal digits.
     pub signature: Cow<'a, str>,
-    /// `YYYYMMDDThhmmssZ`; absent when a header-signed request has no `x-amz-date`.
-    pub time: Option<Cow<'a, str>>,
+    /// `YYYYMMDDThhmmssZ`.
+    pub time: Cow<'a, str>,
     pub presigned: Option<Presigned>,
 }
 
@@ -37,6 +38,7 @@ pub struct Presigned {
 
 const SIGV2_REFUSED: &str = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
 const TWO_MECHANISMS: &str = "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string parameter or the Authorization header should be specified";
+const NO_DATE: &str = "AWS authentication requires a valid Date or x-amz-date header";
 /// Query parameters with which a query is a claim; the last two are of Signature Version 2.
 const CLAIMING: [&str; 4] = ["X-Amz-Algorithm", "X-Amz-Signature", "Signature", "AWSAccessKeyId"];
 const SERVICE: &str = "s3";
@@ -50,7 +52,7 @@ pub fn claim_of<'a>(headers: &'a HeaderMap, query: &Query<'a>, region: &str) -> 
     let header = headers.get(AUTHORIZATION);
     match (header, is_claim(query)) {
         (None, false) => Ok(None),
-        (Some(_), true) => Err(Failure::with(INVALID_ARGUMENT, TWO_MECHANISMS)),
+        (Some(header), true) => Err(Failure::argument(TWO_MECHANISMS, "Authorization", kind_of(header))),
         (Some(header), false) => from_header(header, headers, region).map(Some),
         (None, true) => from_query(query, region).map(Some),
     }
@@ -71,7 +73,7 @@ fn from_header<'a>(header: &'a HeaderValue, headers: &'a HeaderMap, region: &str
         return Err(Failure::with(INVALID_REQUEST, SIGV2_REFUSED));
     }
     let Some(fields) = text.strip_prefix(ALGORITHM) else {
-        return Err(Failure::with(INVALID_ARGUMENT, "Unsupported Authorization Type"));
+        return Err(Failure::argument("Unsupported Authorization Type", "Authorization", kind_of(header)));
     };
     let (mut credential, mut signed_headers, mut signature) = (None, None, None);
     for field in fields.split(',') {
@@ -93,20 +95,23 @@ fn from_header<'a>(header: &'a HeaderValue, headers: &'a HeaderMap, region: &str
     if !is_signature(signature) {
         return Err(malformed("the Signature is not 64 hexadecimal digits."));
     }
-    let time = match headers.get("x-amz-date") {
-        None => None,
-        Some(value) => Some(value.to_str().map_err(|_| malformed("x-amz-date is not ASCII."))?),
-    };
-    check_time(time, &scope.day).map_err(malformed)?;
+    let time = time_of(headers).ok_or(Failure::with(ACCESS_DENIED, NO_DATE))?;
+    check_day(&time, &scope.day).map_err(malformed)?;
     Ok(Claim {
         access_key: scope.access_key,
         day: scope.day,
         region: scope.region,
         signed_headers: Cow::Borrowed(signed_headers),
         signature: Cow::Borrowed(signature),
-        time: time.map(Cow::Borrowed),
+        time,
         presigned: None,
     })
+}
+
+/// The mechanism that a header names, without what it carries.
+fn kind_of(header: &HeaderValue) -> String {
+    let text = String::from_utf8_lossy(header.as_bytes());
+    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 fn from_query<'a>(query: &Query<'a>, region: &str) -> Result<Claim<'a>, Failure> {
@@ -151,14 +156,17 @@ fn from_query<'a>(query: &Query<'a>, region: &str) -> Result<Claim<'a>, Failure>
     if !is_signature(&signature) {
         return Err(malformed("X-Amz-Signature is not 64 hexadecimal digits."));
     }
-    check_time(Some(&date), &scope.day).map_err(malformed)?;
+    if seconds_of_basic_time(&date).is_none() {
+        return Err(malformed("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""));
+    }
+    check_day(&date, &scope.day).map_err(malformed)?;
     Ok(Claim {
         access_key: scope.access_key,
         day: scope.day,
         region: scope.region,
         signed_headers,
         signature,
-        time: Some(date),
+        time: date,
         presigned: Some(Presigned { expires_seconds }),
     })
 }
@@ -254,11 +262,22 @@ fn is_signature(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn check_time(time: Option<&str>, day: &str) -> Result<(), &'static str> {
-    let Some(time) = time else { return Ok(()) };
-    if time.len() != BASIC_TIME_BYTES || seconds_of_basic_time(time).is_none() {
-        return Err("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"");
-    }
+/// When a request says that it was signed: `x-amz-date`, or else `Date`, in the same form or as an HTTP date.
+fn time_of(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let text = match headers.get("x-amz-date") {
+        Some(value) => value.to_str().ok()?,
+        None => {
+            let date = headers.get(DATE)?.to_str().ok()?;
+            if let Some(seconds) = seconds_of_http_date(date) {
+                return Some(Cow::Owned(basic_time_of(seconds)));
+            }
+            date
+        }
+    };
+    seconds_of_basic_time(text).map(|_| Cow::Borrowed(text))
+}
+
+fn check_day(time: &str, day: &str) -> Result<(), &'static str> {
     if !time.starts_with(day) {
         return Err("Invalid credential date. Date is not the same as X-Amz-Date.");
     }

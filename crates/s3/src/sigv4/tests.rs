@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::canonical::NotCanonical;
-use super::{Canonical, Claim, EMPTY_SHA256, Payload, SigningKey, SigningKeys, claim_of, seconds_of_basic_time};
+use super::time::basic_time_of;
+use super::{Canonical, Claim, EMPTY_SHA256, Payload, SigningKey, SigningKeys, claim_of, forms, seconds_of_basic_time};
 use crate::query::Query;
 
 const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -48,6 +49,8 @@ fn check(method: Method, path: &str, query: Option<&str>, pairs: &[(&str, &str)]
     let key = SigningKeys::new().get(ACCESS_KEY, SECRET, &claim.day, &claim.region);
     let signature = canonical.signature(&claim, Payload(payload), &key).expect("canonical");
     assert_eq!(std::str::from_utf8(&signature), Ok(expected));
+    let written = forms(&canonical, &parsed(query), &claim, Payload(payload)).next().expect("a form");
+    assert_eq!(written.signature(&key), signature, "written out");
     assert_eq!(claim.signature, expected);
 }
 
@@ -131,7 +134,7 @@ fn what_would_have_to_be_rewritten_is_left_alone() {
         region: Cow::Borrowed(REGION),
         signed_headers: Cow::Borrowed(signed),
         signature: Cow::Borrowed(""),
-        time: Some(Cow::Borrowed("20130524T000000Z")),
+        time: Cow::Borrowed("20130524T000000Z"),
         presigned: None,
     };
     let sign = |path: &str, query: Option<&str>, signed: &'static str| {
@@ -218,7 +221,61 @@ fn malformed_claims_are_refused_with_the_code_of_s3() {
 }
 
 #[test]
+fn dates_of_claims() {
+    let claimed = |name: &str, value: &str| {
+        let authorization = authorization("host", &"0".repeat(64));
+        let headers = headers(&[HOST, (name, value), ("authorization", &authorization)]);
+        let claim = claim_of(&headers, &Query::default(), REGION).map_err(|failure| failure.code.name)?;
+        Ok(claim.expect("signed").time.into_owned())
+    };
+    let expected = Ok(String::from("20130524T000000Z"));
+    assert_eq!(claimed("x-amz-date", "20130524T000000Z"), expected);
+    assert_eq!(claimed("date", "20130524T000000Z"), expected);
+    assert_eq!(claimed("date", "Fri, 24 May 2013 00:00:00 GMT"), expected);
+    assert_eq!(claimed("x-amz-date", "20130525T000000Z"), Err("AuthorizationHeaderMalformed"));
+    for (name, value) in [
+        ("x-amz-date", "Fri, 24 May 2013 00:00:00 GMT"),
+        ("x-amz-date", ""),
+        ("date", "yesterday"),
+        ("x-amz-other", "20130524T000000Z"),
+    ] {
+        assert_eq!(claimed(name, value), Err("AccessDenied"), "{name}: {value}");
+    }
+}
+
+/// Each is signed as another client would: as it is sent, or as it should be.
+#[test]
+fn forms_that_clients_sign() {
+    let claim = Claim {
+        access_key: Cow::Borrowed(ACCESS_KEY),
+        day: Cow::Borrowed("20130524"),
+        region: Cow::Borrowed(REGION),
+        signed_headers: Cow::Borrowed("host;x-amz-meta-a;x-amz-meta-gone"),
+        signature: Cow::Borrowed(""),
+        time: Cow::Borrowed("20130524T000000Z"),
+        presigned: None,
+    };
+    let texts = |path: &str, query: &str, host: &str| -> Vec<String> {
+        let headers = headers(&[("host", host), ("x-amz-meta-a", "two   words")]);
+        let canonical = Canonical { method: &Method::GET, path, query: Some(query), headers: &headers };
+        let query = parsed(Some(query));
+        let forms = forms(&canonical, &query, &claim, Payload::UNSIGNED);
+        forms.map(|form| String::from_utf8(form.canonical).expect("text")).collect()
+    };
+    let rest = "x-amz-meta-a:two words\nx-amz-meta-gone:\n\nhost;x-amz-meta-a;x-amz-meta-gone\nUNSIGNED-PAYLOAD";
+    assert_eq!(texts("/a%20b", "z=1&a=b/c", "example.org"), [format!("GET\n/a%20b\na=b%2Fc&z=1\nhost:example.org\n{rest}")]);
+    let odd = texts("/a(1)", "", "Example.org:443");
+    let all = ["/a%281%29", "/a(1)"].into_iter().flat_map(|path| {
+        let hosts = ["Example.org:443", "example.org:443", "Example.org", "example.org"];
+        hosts.map(|host| format!("GET\n{path}\n\nhost:{host}\n{rest}"))
+    });
+    assert_eq!(odd, all.collect::<Vec<_>>());
+}
+
+#[test]
 fn times() {
+    assert_eq!(basic_time_of(1_369_353_600), "20130524T000000Z");
+    assert_eq!(basic_time_of(1_709_251_199), "20240229T235959Z");
     assert_eq!(seconds_of_basic_time("19700101T000000Z"), Some(0));
     assert_eq!(seconds_of_basic_time("20130524T000000Z"), Some(1_369_353_600));
     assert_eq!(seconds_of_basic_time("20240229T235959Z"), Some(1_709_251_199));

@@ -1,7 +1,9 @@
 //! Times as signatures carry them: `20130524T000000Z`.
 
+use crate::dates::iso8601;
+
 /// Bytes of such a time.
-pub const BASIC_TIME_BYTES: usize = 16;
+const BASIC_TIME_BYTES: usize = 16;
 
 /// Seconds since 1970; `None` when the text is not such a time.
 pub fn seconds_of_basic_time(text: &str) -> Option<u64> {
@@ -18,6 +20,13 @@ pub fn seconds_of_basic_time(text: &str) -> Option<u64> {
         return None;
     }
     Some(days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// Such a time from seconds since 1970.
+pub fn basic_time_of(seconds: u64) -> String {
+    let long = iso8601(seconds * 1000);
+    let digits = long.iter().filter(|byte| !matches!(byte, b'-' | b':')).take(BASIC_TIME_BYTES - 1);
+    digits.map(|byte| char::from(*byte)).chain(['Z']).collect()
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

@@ -28,22 +28,21 @@ const BRISK: Timeouts = Timeouts {
 #[test]
 fn one_connection_serves_many_requests_and_errors() {
     let server = Server::start();
-    for address in [server.address(), server.long_address()] {
-        let mut client = Client::connect(address);
-        let path = format!("/{PUBLIC}/kept");
-        for round in 0..3 {
-            let put = Request::new("PUT", &path).body(format!("round {round}"));
-            client.send(format!("{}\r\n\r\nround {round}", put.anonymous()).as_bytes());
-            assert_eq!(client.answer().status, 200);
-            let denied = Request::new("PUT", &format!("/{BUCKET}/denied")).body("ignored");
-            client.send(format!("{}\r\n\r\nignored", denied.anonymous()).as_bytes());
-            assert_eq!(client.answer().status, 403, "the body of a refused request is skipped");
-            let missing = Request::new("HEAD", &format!("/{PUBLIC}/missing"));
-            client.send(format!("{}\r\n\r\n", missing.anonymous()).as_bytes());
-            assert_eq!(client.answer_to("HEAD").status, 404);
-            client.send(format!("{}\r\n\r\n", Request::new("GET", &path).anonymous()).as_bytes());
-            assert_eq!(client.answer().text(), format!("round {round}"));
-        }
+    let address = server.address();
+    let mut client = Client::connect(address);
+    let path = format!("/{PUBLIC}/kept");
+    for round in 0..3 {
+        let put = Request::new("PUT", &path).body(format!("round {round}"));
+        client.send(format!("{}\r\n\r\nround {round}", put.anonymous()).as_bytes());
+        assert_eq!(client.answer().status, 200);
+        let denied = Request::new("PUT", &format!("/{BUCKET}/denied")).body("ignored");
+        client.send(format!("{}\r\n\r\nignored", denied.anonymous()).as_bytes());
+        assert_eq!(client.answer().status, 403, "the body of a refused request is skipped");
+        let missing = Request::new("HEAD", &format!("/{PUBLIC}/missing"));
+        client.send(format!("{}\r\n\r\n", missing.anonymous()).as_bytes());
+        assert_eq!(client.answer_to("HEAD").status, 404);
+        client.send(format!("{}\r\n\r\n", Request::new("GET", &path).anonymous()).as_bytes());
+        assert_eq!(client.answer().text(), format!("round {round}"));
     }
     server.stop();
 }
@@ -51,43 +50,41 @@ fn one_connection_serves_many_requests_and_errors() {
 #[test]
 fn a_large_body_that_is_refused_ends_the_connection() {
     let server = Server::start();
-    for address in [server.address(), server.long_address()] {
-        let mut client = Client::connect(address);
-        let body = vec![0; 3_000_000];
-        let put = Request::new("PUT", &format!("/{BUCKET}/denied")).body(body.clone());
-        client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
-        client.send(&body);
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("connection")), (403, Some("close")), "the client reads the answer");
-        client.end_sending();
-        assert!(client.is_at_end());
-    }
+    let address = server.address();
+    let mut client = Client::connect(address);
+    let body = vec![0; 3_000_000];
+    let put = Request::new("PUT", &format!("/{BUCKET}/denied")).body(body.clone());
+    client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
+    client.send(&body);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (403, Some("close")), "the client reads the answer");
+    client.end_sending();
+    assert!(client.is_at_end());
     server.stop();
 }
 
 #[test]
 fn expect_continue() {
     let server = Server::start();
-    for address in [server.address(), server.long_address()] {
-        let mut client = Client::connect(address);
-        let body = vec![1; 300_000];
-        let put = Request::new("PUT", &format!("/{PUBLIC}/expected")).header("expect", "100-continue").body(body.clone());
-        client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
-        assert_eq!(client.answer().status, 100);
-        client.send(&body);
-        assert_eq!(client.answer().status, 200);
-        let mut other = Client::connect(address);
-        let empty = Request::new("PUT", &format!("/{PUBLIC}/empty")).header("expect", "100-continue");
-        other.send(format!("{}\r\n\r\n", empty.anonymous()).as_bytes());
-        let answer = other.answer();
-        assert_eq!((answer.status, answer.header("connection")), (200, Some("close")), "answered without a 100");
-        let denied = Request::new("PUT", &format!("/{BUCKET}/denied")).header("expect", "100-continue").body(body.clone());
-        client.send(format!("{}\r\n\r\n", denied.anonymous()).as_bytes());
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("connection")), (403, Some("close")), "refused before the body is sent");
-        client.end_sending();
-        assert!(client.is_at_end());
-    }
+    let address = server.address();
+    let mut client = Client::connect(address);
+    let body = vec![1; 300_000];
+    let put = Request::new("PUT", &format!("/{PUBLIC}/expected")).header("expect", "100-continue").body(body.clone());
+    client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
+    assert_eq!(client.answer().status, 100);
+    client.send(&body);
+    assert_eq!(client.answer().status, 200);
+    let mut other = Client::connect(address);
+    let empty = Request::new("PUT", &format!("/{PUBLIC}/empty")).header("expect", "100-continue");
+    other.send(format!("{}\r\n\r\n", empty.anonymous()).as_bytes());
+    let answer = other.answer();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")), "answered without a 100");
+    let denied = Request::new("PUT", &format!("/{BUCKET}/denied")).header("expect", "100-continue").body(body.clone());
+    client.send(format!("{}\r\n\r\n", denied.anonymous()).as_bytes());
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (403, Some("close")), "refused before the body is sent");
+    client.end_sending();
+    assert!(client.is_at_end());
     server.stop();
 }
 
@@ -110,19 +107,18 @@ fn http_1_0_and_close() {
 #[test]
 fn silence_and_slowness_are_ended() {
     let server = Server::start_with(SHORT);
-    for address in [server.address(), server.long_address()] {
-        let mut idle = Client::connect(address);
-        let mut slow_head = Client::connect(address);
-        slow_head.send(b"GET / HTTP/1.1\r\nhost: a\r\n");
-        let mut slow_body = Client::connect(address);
-        let put = Request::new("PUT", &format!("/{PUBLIC}/slow")).header("content-length", "100");
-        slow_body.send(format!("{}\r\n\r\nfirst", put.anonymous()).as_bytes());
-        let answer = slow_body.answer();
-        assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("RequestTimeout")), "{}", answer.text());
-        assert!(slow_body.is_at_end());
-        assert!(slow_head.is_at_end(), "headers that do not end");
-        assert!(idle.is_at_end(), "no request at all");
-    }
+    let address = server.address();
+    let mut idle = Client::connect(address);
+    let mut slow_head = Client::connect(address);
+    slow_head.send(b"GET / HTTP/1.1\r\nhost: a\r\n");
+    let mut slow_body = Client::connect(address);
+    let put = Request::new("PUT", &format!("/{PUBLIC}/slow")).header("content-length", "100");
+    slow_body.send(format!("{}\r\n\r\nfirst", put.anonymous()).as_bytes());
+    let answer = slow_body.answer();
+    assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("RequestTimeout")), "{}", answer.text());
+    assert!(slow_body.is_at_end());
+    assert!(slow_head.is_at_end(), "headers that do not end");
+    assert!(idle.is_at_end(), "no request at all");
     server.stop();
 }
 
@@ -144,20 +140,19 @@ fn a_reader_that_does_not_read_is_cut() {
 fn a_sender_that_trickles_is_ended() {
     let server = Server::start_with(BRISK);
     let path = format!("/{PUBLIC}/trickled");
-    for address in [server.address(), server.long_address()] {
-        let mut client = Client::connect(address);
-        let put = Request::new("PUT", &path).header("content-length", "1000000");
-        client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
-        let mut sender = client.sender();
-        let trickling = std::thread::spawn(move || while sender.try_send(b"x") && pause(20) {});
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("RequestTimeout")), "{}", answer.text());
-        let message = "Your socket connection to the server was not read from or written to within the timeout period.";
-        assert!(answer.element("Message").is_some_and(|found| found.starts_with(message)), "{}", answer.text());
-        assert_eq!(answer.header("connection"), Some("close"));
-        assert!(client.is_at_end());
-        trickling.join().expect("the sender finds the connection ended");
-    }
+    let address = server.address();
+    let mut client = Client::connect(address);
+    let put = Request::new("PUT", &path).header("content-length", "1000000");
+    client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
+    let mut sender = client.sender();
+    let trickling = std::thread::spawn(move || while sender.try_send(b"x") && pause(20) {});
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.element("Code").as_deref()), (400, Some("RequestTimeout")), "{}", answer.text());
+    let message = "Your socket connection to the server was not read from or written to within the timeout period.";
+    assert!(answer.element("Message").is_some_and(|found| found.starts_with(message)), "{}", answer.text());
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(client.is_at_end());
+    trickling.join().expect("the sender finds the connection ended");
     let head = Request::new("HEAD", &path);
     assert_eq!(crate::client::request(server.address(), &head.anonymous(), b"").status, 404, "half a body is no object");
     server.stop();
@@ -166,18 +161,17 @@ fn a_sender_that_trickles_is_ended() {
 #[test]
 fn a_sender_that_is_slow_but_fast_enough_is_served() {
     let server = Server::start_with(BRISK);
-    for address in [server.address(), server.long_address()] {
-        let mut client = Client::connect(address);
-        // Three windows at more than three times the least pace.
-        let (piece, pieces) = (vec![7; 20_000], 60);
-        let put = Request::new("PUT", &format!("/{PUBLIC}/slow")).header("content-length", "1200000");
-        client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
-        for _ in 0..pieces {
-            client.send(&piece);
-            pause(50);
-        }
-        assert_eq!(client.answer().status, 200);
+    let address = server.address();
+    let mut client = Client::connect(address);
+    // Three windows at more than three times the least pace.
+    let (piece, pieces) = (vec![7; 20_000], 60);
+    let put = Request::new("PUT", &format!("/{PUBLIC}/slow")).header("content-length", "1200000");
+    client.send(format!("{}\r\n\r\n", put.anonymous()).as_bytes());
+    for _ in 0..pieces {
+        client.send(&piece);
+        pause(50);
     }
+    assert_eq!(client.answer().status, 200);
     server.stop();
 }
 

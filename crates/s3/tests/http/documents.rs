@@ -3,7 +3,6 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::both_ways::both;
 use crate::client::{Answer, Client, request};
 use crate::server::{BUCKET, PUBLIC, Server};
 use crate::signing::Request;
@@ -34,27 +33,27 @@ fn large_ones_only_from_who_is_known() {
     let server = Server::start();
     assert_eq!(signed(&server, &Request::new("PUT", &format!("/{PUBLIC}/gone")).body("x")).status, 200);
     let too_long = deleting(PUBLIC, SMALL + 1);
-    is_refused(&both(&server, &too_long.anonymous(), &too_long.body), 400, "MaxMessageLengthExceeded");
+    is_refused(&request(server.address(), &too_long.anonymous(), &too_long.body), 400, "MaxMessageLengthExceeded");
     let chunked = deleting(PUBLIC, SMALL + 1);
     let head = chunked.anonymous().replace(&format!("content-length: {}", chunked.body.len()), "transfer-encoding: chunked");
     let body = format!("{:x}\r\n{}\r\n0\r\n\r\n", chunked.body.len(), String::from_utf8_lossy(&chunked.body));
-    is_refused(&both(&server, &head, body.as_bytes()), 411, "MissingContentLength");
+    is_refused(&request(server.address(), &head, body.as_bytes()), 411, "MissingContentLength");
     // Nothing of these is sent, and nothing of them is waited for.
     let stranger = Request { secret: String::from("wrong"), ..deleting(PUBLIC, LONG) };
     let unknown = Request { access_key: String::from("nobody"), ..deleting(PUBLIC, LONG) };
-    is_refused(&both(&server, &deleting(PUBLIC, LONG).anonymous(), b""), 400, "MaxMessageLengthExceeded");
-    is_refused(&both(&server, &stranger.signed().0, b""), 403, "SignatureDoesNotMatch");
-    is_refused(&both(&server, &unknown.signed().0, b""), 403, "InvalidAccessKeyId");
+    is_refused(&request(server.address(), &deleting(PUBLIC, LONG).anonymous(), b""), 400, "MaxMessageLengthExceeded");
+    is_refused(&request(server.address(), &stranger.signed().0, b""), 403, "SignatureDoesNotMatch");
+    is_refused(&request(server.address(), &unknown.signed().0, b""), 403, "InvalidAccessKeyId");
     let beyond = deleting(PUBLIC, LARGEST + 1);
-    is_refused(&both(&server, &beyond.signed().0, b""), 400, "MaxMessageLengthExceeded");
+    is_refused(&request(server.address(), &beyond.signed().0, b""), 400, "MaxMessageLengthExceeded");
     assert_eq!(signed(&server, &Request::new("GET", &format!("/{PUBLIC}/gone"))).text(), "x", "nothing was deleted");
 
     let small = deleting(PUBLIC, SMALL);
-    let answer = both(&server, &small.anonymous(), &small.body);
+    let answer = request(server.address(), &small.anonymous(), &small.body);
     assert_eq!((answer.status, answer.elements("Key")), (200, vec![String::from("gone")]), "{}", answer.text());
     let large = deleting(PUBLIC, LONG);
-    assert_eq!(both(&server, &large.signed().0, &large.body).elements("Key"), ["gone"]);
-    assert_eq!(both(&server, &large.presigned(60), &large.body).elements("Key"), ["gone"]);
+    assert_eq!(request(server.address(), &large.signed().0, &large.body).elements("Key"), ["gone"]);
+    assert_eq!(request(server.address(), &large.presigned(60), &large.body).elements("Key"), ["gone"]);
     server.stop();
 }
 
@@ -97,7 +96,7 @@ fn cdata_is_refused() {
     }
     for document in ["<Delete><Object><Key>a<![CDATA[b]]></Key></Object></Delete>", "<Delete><![CDATA[x]]></Delete>"] {
         let asked = Request::new("POST", &format!("/{BUCKET}")).query("delete").body(document);
-        is_refused(&both(&server, &asked.signed().0, &asked.body), 400, "MalformedXML");
+        is_refused(&request(server.address(), &asked.signed().0, &asked.body), 400, "MalformedXML");
     }
     for key in ["a", "ab"] {
         assert_eq!(signed(&server, &Request::new("GET", &format!("/{BUCKET}/{key}"))).text(), key);
@@ -114,7 +113,7 @@ fn more_tags_than_any_document_needs() {
     let body = format!("<Delete>{}</Delete>", "<X/>".repeat(1 << 18));
     let asked = Request::new("POST", &format!("/{BUCKET}")).query("delete").body(body);
     // The library passes over what it does not know, and would complain about the keys.
-    is_refused(&both(&server, &asked.signed().0, &asked.body), 400, "MalformedXML");
+    is_refused(&request(server.address(), &asked.signed().0, &asked.body), 400, "MalformedXML");
     server.stop();
 }
 
@@ -144,6 +143,6 @@ fn control_characters_are_written_as_references() {
     assert_eq!(signed(&server, &Request::new("GET", &format!("/{BUCKET}")).query("policy")).text(), policy);
     let xml = Request::new("PUT", &format!("/{BUCKET}/xml")).header("content-type", "application/xml").body("<a>\r\u{1}</a>");
     assert_eq!(signed(&server, &xml).status, 200);
-    assert_eq!(both(&server, &Request::new("GET", &format!("/{BUCKET}/xml")).signed().0, b"").body, xml.body);
+    assert_eq!(request(server.address(), &Request::new("GET", &format!("/{BUCKET}/xml")).signed().0, b"").body, xml.body);
     server.stop();
 }

@@ -1,7 +1,6 @@
 //! The S3 interface over real sockets, spoken to in raw HTTP.
 
 mod bad_input;
-mod both_ways;
 mod client;
 mod connections;
 mod copies;
@@ -16,3 +15,5 @@ mod quiet;
 mod server;
 mod signing;
 mod subresources;
+mod sweep;
+mod tagging;

@@ -16,7 +16,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a bad header name", b"GET / HTTP/1.1\r\nho st: a\r\n\r\n".to_vec(), "BadRequest"),
         ("a bad length", format!("PUT /{PUBLIC}/k HTTP/1.1\r\n{host}content-length: -1\r\n\r\n").into_bytes(), "BadRequest"),
         ("a head without end", format!("GET / HTTP/1.1\r\n{host}x: {}", long(40_000)).into_bytes(), too_large),
-        ("too many headers", format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200)).into_bytes(), too_large),
+        ("too many headers", format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(600)).into_bytes(), too_large),
         ("a very long target", format!("GET /{} HTTP/1.1\r\n{host}\r\n", long(70_000)).into_bytes(), too_large),
     ]
 }
@@ -39,12 +39,11 @@ fn head(method: &str, key: &str, length: usize) -> String {
 #[test]
 fn what_cannot_be_read_gets_the_error_of_s3() {
     let server = Server::start();
-    for address in [server.address(), server.long_address()] {
-        for (case, bytes, code) in cases() {
-            let mut client = Client::connect(address);
-            client.try_send(&bytes);
-            assert_refused(case, &mut client, code);
-        }
+    let address = server.address();
+    for (case, bytes, code) in cases() {
+        let mut client = Client::connect(address);
+        client.try_send(&bytes);
+        assert_refused(case, &mut client, code);
     }
     server.stop();
 }

@@ -8,7 +8,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::client::request;
 use crate::full::SmallEngine;
-use crate::server::{BUCKET, Server};
+use crate::server::{BUCKET, PUBLIC, Server};
 use crate::signing::Request;
 
 static OF_LIBRARY: AtomicUsize = AtomicUsize::new(0);
@@ -50,17 +50,17 @@ fn the_library_is_silent_and_our_own_code_is_not() {
     tracing::subscriber::set_global_default(Counting).expect("the only one of this program");
     let engine = Arc::new(SmallEngine::new(1_000));
     let server = Server::start_over(engine.clone());
-    let malformed = Request::new("POST", &format!("/{BUCKET}")).query("delete").body("no XML");
+    let malformed = Request::new("POST", &format!("/{PUBLIC}")).query("delete").body("no XML");
     assert_eq!(request(server.address(), &malformed.anonymous(), &malformed.body).status, 400);
     let put = Request::new("PUT", &format!("/{BUCKET}/key")).body("x");
     assert_eq!(request(server.address(), &put.signed().0, &put.body).status, 200);
     engine.is_broken.store(true, Ordering::Relaxed);
     for (way, asked) in [
         ("an operation", Request::new("GET", &format!("/{BUCKET}/key")).query("tagging")),
-        ("a route", Request::new("HEAD", &format!("/{BUCKET}/key"))),
+        ("a direct operation", Request::new("HEAD", &format!("/{BUCKET}/key"))),
     ] {
         let before = OURS.load(Ordering::Relaxed);
-        assert_eq!(request(server.long_address(), &asked.signed().0, b"").status, 500, "{way}");
+        assert_eq!(request(server.address(), &asked.signed().0, b"").status, 500, "{way}");
         assert!(OURS.load(Ordering::Relaxed) > before, "{way}");
     }
     assert_eq!(OF_LIBRARY.load(Ordering::Relaxed), 0);

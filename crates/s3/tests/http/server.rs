@@ -17,10 +17,9 @@ pub const BUCKET: &str = "bucket";
 pub const PUBLIC: &str = "public";
 pub const DOMAIN: &str = "s3.example.org";
 
-/// Two servers over the same objects: one takes plain requests the short way, one asks the library for all.
+/// A server over objects of its own.
 pub struct Server {
-    short: S3Server,
-    long: S3Server,
+    http: S3Server,
     /// The manager's tasks run here.
     runtime: tokio::runtime::Runtime,
 }
@@ -41,37 +40,26 @@ impl Server {
 
     fn start_as(timeouts: Timeouts, engine: Arc<dyn ObjectEngine>) -> Server {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let (short, long) = runtime.block_on(apps(timeouts, SocketAddr::from(([127, 0, 0, 1], 0)), engine));
-        Server {
-            short: S3Server::start(short, 1).expect("a free port"),
-            long: S3Server::start(long, 1).expect("a free port"),
-            runtime,
-        }
+        let app = runtime.block_on(app(timeouts, SocketAddr::from(([127, 0, 0, 1], 0)), engine));
+        Server { http: S3Server::start(app, 1).expect("a free port"), runtime }
     }
 
-    /// Where plain requests take the short way.
     pub fn address(&self) -> SocketAddr {
-        self.short.address()
-    }
-
-    /// Where the library does everything.
-    pub fn long_address(&self) -> SocketAddr {
-        self.long.address()
+        self.http.address()
     }
 
     /// What a second server would need, on this address.
     pub fn another_app(&self, address: SocketAddr) -> Arc<App> {
-        self.runtime.block_on(apps(Timeouts::default(), address, Arc::new(MemoryEngine::new()))).0
+        self.runtime.block_on(app(Timeouts::default(), address, Arc::new(MemoryEngine::new())))
     }
 
-    /// Stops it; returns when both have ended.
+    /// Stops it; returns when it has ended.
     pub fn stop(self) {
-        self.short.stop().expect("the server ends");
-        self.long.stop().expect("the server ends");
+        self.http.stop().expect("the server ends");
     }
 }
 
-async fn apps(timeouts: Timeouts, address: SocketAddr, engine: Arc<dyn ObjectEngine>) -> (Arc<App>, Arc<App>) {
+async fn app(timeouts: Timeouts, address: SocketAddr, engine: Arc<dyn ObjectEngine>) -> Arc<App> {
     let env = Env::real();
     let manager = Arc::new(Manager::open_in_memory(&env).await.expect("a manager"));
     manager.set_root_credential(ACCESS_KEY, SECRET).await.expect("a root");
@@ -88,12 +76,8 @@ async fn apps(timeouts: Timeouts, address: SocketAddr, engine: Arc<dyn ObjectEng
             {{"Effect":"Allow","Principal":"*","Action":"s3:ListBucket","Resource":"arn:aws:s3:::{PUBLIC}"}}]}}"#
     );
     service.put_bucket_policy(&root, PUBLIC, policy.into()).await.expect("a policy");
-    let app = |short_way| {
-        let mut config = S3Config::new(address);
-        config.short_way = short_way;
-        config.timeouts = timeouts;
-        config.domain = Some(DOMAIN.to_owned());
-        App::new(config, service.clone(), manager.clone(), &env)
-    };
-    (app(true), app(false))
+    let mut config = S3Config::new(address);
+    config.timeouts = timeouts;
+    config.domain = Some(DOMAIN.to_owned());
+    App::new(config, service, manager, &env)
 }

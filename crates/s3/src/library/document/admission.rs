@@ -13,7 +13,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -32,14 +31,14 @@ pub struct Room {
     patience: Duration,
 }
 
-/// What one request's document may have: its document asks, what verifies the request says so, and whoever answers it holds on to
-/// it until the answer is there.
+/// What one request's document may have: its document asks, and whoever answers it holds on to it until the answer is there.
 #[derive(Clone)]
 pub struct Allowance(Arc<State>);
 
 struct State {
     room: Room,
-    is_verified: AtomicBool,
+    /// The request's signature is right.
+    is_verified: bool,
     share: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -62,17 +61,10 @@ impl Room {
         Room { bytes: Arc::new(Semaphore::new(MAX_DOCUMENTS_BYTES)), patience }
     }
 
-    /// For one request.
-    pub fn allowance(&self) -> Allowance {
-        let state = State { room: self.clone(), is_verified: AtomicBool::new(false), share: Mutex::new(None) };
+    /// For one request, whose asker is verified or not.
+    pub fn allowance(&self, is_verified: bool) -> Allowance {
+        let state = State { room: self.clone(), is_verified, share: Mutex::new(None) };
         Allowance(Arc::new(state))
-    }
-}
-
-impl Allowance {
-    /// The request's signature is right.
-    pub fn verified(&self) {
-        self.0.is_verified.store(true, Ordering::Release);
     }
 }
 
@@ -110,7 +102,7 @@ impl Admission {
             return Ok(Stage::Let(None));
         }
         let State { room, is_verified, .. } = &*self.allowance.0;
-        let most = if is_verified.load(Ordering::Acquire) { MAX_XML_BODY_BYTES } else { MAX_UNVERIFIED_DOCUMENT_BYTES };
+        let most = if *is_verified { MAX_XML_BODY_BYTES } else { MAX_UNVERIFIED_DOCUMENT_BYTES };
         if bytes > most as u64 {
             return Err(Failure::new(MAX_MESSAGE_LENGTH_EXCEEDED).detail("MaxMessageLengthBytes", most.to_string()));
         }

@@ -51,11 +51,6 @@ impl Digests {
         let is_checksum = self.checksum.take().is_none_or(|(running, given)| running.is(given.value()));
         is_md5 && is_checksum
     }
-
-    /// Whether all that was given has been compared.
-    pub fn are_compared(&self) -> bool {
-        self.md5.is_none() && self.checksum.is_none()
-    }
 }
 
 impl Running {

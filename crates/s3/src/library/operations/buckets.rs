@@ -14,7 +14,7 @@ use s3s::{S3Request, S3Response};
 
 use super::convert::{owner, timestamp};
 use super::{Answer, Operations};
-use crate::failure::{BUCKET_ALREADY_OWNED_BY_YOU, Failure, ILLEGAL_LOCATION_CONSTRAINT, INVALID_ARGUMENT, NOT_IMPLEMENTED};
+use crate::failure::{BUCKET_ALREADY_OWNED_BY_YOU, Failure, ILLEGAL_LOCATION_CONSTRAINT};
 use crate::request_headers;
 
 /// Region whose buckets have no location constraint.
@@ -27,12 +27,15 @@ const MAX_LISTED_BUCKETS: usize = 10_000;
 const ETAG_MODE_HEADER: &str = "x-trilith-etag";
 
 pub async fn list_buckets(operations: &Operations, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let ListBucketsInput { bucket_region, continuation_token, max_buckets, prefix } = request.input;
     let most = match max_buckets {
         None => MAX_LISTED_BUCKETS,
         Some(count @ 1..=10_000) => count as usize,
-        Some(_) => return Err(Failure::with(INVALID_ARGUMENT, "Argument max-buckets must be an integer between 1 and 10000")),
+        Some(count) => {
+            let message = "Argument max-buckets must be an integer between 1 and 10000";
+            return Err(Failure::argument(message, "max-buckets", count.to_string()));
+        }
     };
     let is_here = bucket_region.is_none_or(|region| region == operations.region);
     let after = continuation_token.unwrap_or_default();
@@ -55,11 +58,8 @@ pub async fn list_buckets(operations: &Operations, request: S3Request<ListBucket
 }
 
 pub async fn create_bucket(operations: &Operations, request: S3Request<CreateBucketInput>) -> Answer<CreateBucketOutput> {
-    let principal = operations.principal(&request)?;
-    let CreateBucketInput { bucket, create_bucket_configuration, object_lock_enabled_for_bucket, .. } = request.input;
-    if object_lock_enabled_for_bucket == Some(true) {
-        return Err(Failure::with(NOT_IMPLEMENTED, "Object lock is not implemented."));
-    }
+    let principal = operations.principal(&request);
+    let CreateBucketInput { bucket, create_bucket_configuration, .. } = request.input;
     let wanted = create_bucket_configuration.and_then(|configuration| configuration.location_constraint);
     if let Some(wanted) = wanted
         && !wanted.as_str().is_empty()
@@ -100,13 +100,13 @@ fn options(headers: &HeaderMap) -> Result<BucketOptions, Failure> {
     let etag = match request_headers::text(headers, ETAG_MODE_HEADER) {
         None | Some("md5") => EtagMode::Md5,
         Some("fast") => EtagMode::Fast,
-        Some(_) => return Err(Failure::with(INVALID_ARGUMENT, format!("{ETAG_MODE_HEADER} is md5 or fast"))),
+        Some(other) => return Err(Failure::argument(format!("{ETAG_MODE_HEADER} is md5 or fast"), ETAG_MODE_HEADER, other)),
     };
     Ok(BucketOptions { etag, ..BucketOptions::default() })
 }
 
 pub async fn head_bucket(operations: &Operations, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     operations.service.head_bucket(&principal, &request.input.bucket)?;
     let mut response = S3Response::new(HeadBucketOutput::default());
     if let Ok(region) = HeaderValue::from_str(&operations.region) {
@@ -116,7 +116,7 @@ pub async fn head_bucket(operations: &Operations, request: S3Request<HeadBucketI
 }
 
 pub async fn delete_bucket(operations: &Operations, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     operations.service.delete_bucket(&principal, &request.input.bucket).await?;
     Ok(S3Response::new(DeleteBucketOutput::default()))
 }
@@ -125,7 +125,7 @@ pub async fn get_bucket_location(
     operations: &Operations,
     request: S3Request<GetBucketLocationInput>,
 ) -> Answer<GetBucketLocationOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     operations.service.bucket_location(&principal, &request.input.bucket)?;
     let region = (operations.region != FIRST_REGION).then(|| BucketLocationConstraint::from(operations.region.clone()));
     Ok(S3Response::new(GetBucketLocationOutput { location_constraint: region }))
@@ -135,7 +135,7 @@ pub async fn get_bucket_policy(
     operations: &Operations,
     request: S3Request<GetBucketPolicyInput>,
 ) -> Answer<GetBucketPolicyOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let document = operations.service.bucket_policy(&principal, &request.input.bucket)?;
     let mut response = S3Response::new(GetBucketPolicyOutput { policy: Some(String::from_utf8_lossy(&document).into_owned()) });
     response.headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -146,7 +146,7 @@ pub async fn put_bucket_policy(
     operations: &Operations,
     request: S3Request<PutBucketPolicyInput>,
 ) -> Answer<PutBucketPolicyOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let PutBucketPolicyInput { bucket, policy, .. } = request.input;
     operations.service.put_bucket_policy(&principal, &bucket, Bytes::from(policy)).await?;
     Ok(S3Response::new(PutBucketPolicyOutput::default()))
@@ -156,7 +156,7 @@ pub async fn delete_bucket_policy(
     operations: &Operations,
     request: S3Request<DeleteBucketPolicyInput>,
 ) -> Answer<DeleteBucketPolicyOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     operations.service.delete_bucket_policy(&principal, &request.input.bucket).await?;
     Ok(S3Response::new(DeleteBucketPolicyOutput::default()))
 }

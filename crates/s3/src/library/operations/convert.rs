@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 
 use crate::answer_headers::{checksum_name, checksum_text, checksum_type};
-use crate::failure::{Failure, INVALID_ARGUMENT};
+use crate::failure::Failure;
 use crate::owner::canonical_id;
 
 /// What `encoding-type=url` escapes, and URLs.
@@ -25,7 +25,7 @@ impl Names {
         match encoding.map(dto::EncodingType::as_str) {
             None | Some("") => Ok(Names::Plain),
             Some("url") => Ok(Names::Url),
-            Some(_) => Err(Failure::with(INVALID_ARGUMENT, "Invalid Encoding Method specified in Request")),
+            Some(other) => Err(Failure::argument("Invalid Encoding Method specified in Request", "encoding-type", other)),
         }
     }
 

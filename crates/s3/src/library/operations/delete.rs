@@ -10,7 +10,7 @@ use crate::failure::{Failure, MALFORMED_XML, NO_SUCH_KEY, NO_SUCH_VERSION, NOT_I
 use crate::request_headers::parse_etag;
 
 pub async fn delete_objects(operations: &Operations, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let DeleteObjectsInput { bucket, delete, .. } = request.input;
     if delete.objects.is_empty() || delete.objects.len() > MAX_DELETE_KEYS {
         return Err(MALFORMED_XML.into());

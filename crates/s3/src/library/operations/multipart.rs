@@ -13,7 +13,7 @@ use types::limits::MAX_PARTS;
 
 use super::convert::{Checksums, Names, algorithm, escape, etag, owner, storage_class, timestamp};
 use super::{Answer, Operations};
-use crate::failure::{Failure, INVALID_ARGUMENT, INVALID_REQUEST, MALFORMED_XML};
+use crate::failure::{Failure, INVALID_REQUEST, MALFORMED_XML};
 use crate::owner::canonical_id;
 use crate::request_headers::{self, checksum_algorithm, parse_checksum, parse_etag};
 
@@ -21,7 +21,7 @@ pub async fn create_multipart_upload(
     operations: &Operations,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> Answer<CreateMultipartUploadOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let attributes = request_headers::attributes(&request.headers)?;
     let checksum = upload_checksum(&request.headers)?;
     let CreateMultipartUploadInput { bucket, key, .. } = request.input;
@@ -66,7 +66,7 @@ pub async fn complete_multipart_upload(
     operations: &Operations,
     mut request: S3Request<CompleteMultipartUploadInput>,
 ) -> Answer<CompleteMultipartUploadOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let parts = request.input.multipart_upload.take().and_then(|upload| upload.parts).unwrap_or_default();
     if parts.is_empty() || parts.len() > usize::from(MAX_PARTS) {
         return Err(MALFORMED_XML.into());
@@ -102,9 +102,7 @@ pub async fn complete_multipart_upload(
 fn named_part(part: CompletedPart) -> Result<NamedPart, Failure> {
     let (Some(number), Some(tag)) = (part.part_number, part.e_tag) else { return Err(MALFORMED_XML.into()) };
     let number = u32::try_from(number).map_err(|_| {
-        Failure::with(INVALID_ARGUMENT, "Part number must be an integer between 1 and 10000, inclusive")
-            .detail("ArgumentName", "partNumber")
-            .detail("ArgumentValue", number.to_string())
+        Failure::argument("Part number must be an integer between 1 and 10000, inclusive", "partNumber", number.to_string())
     })?;
     let given = [part.checksum_crc32, part.checksum_crc32c, part.checksum_crc64nvme, part.checksum_sha1, part.checksum_sha256];
     let mut checksum: Option<Checksum> = None;
@@ -120,7 +118,7 @@ pub async fn abort_multipart_upload(
     operations: &Operations,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> Answer<AbortMultipartUploadOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let AbortMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
     let name = UploadName { bucket, key, upload: id.parse().ok() };
     operations.service.abort_upload(&principal, name).await?;
@@ -128,11 +126,12 @@ pub async fn abort_multipart_upload(
 }
 
 pub async fn list_parts(operations: &Operations, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let input = request.input;
     let most = page_size("max-parts", input.max_parts)?;
     let after = input.part_number_marker.map_or(Ok(0), |marker| {
-        u16::try_from(marker).map_err(|_| Failure::with(INVALID_ARGUMENT, "part-number-marker is not a part number"))
+        let refuse = |_| Failure::argument("part-number-marker is not a part number", "part-number-marker", marker.to_string());
+        u16::try_from(marker).map_err(refuse)
     })?;
     let name = UploadName { bucket: &input.bucket, key: &input.key, upload: input.upload_id.parse().ok() };
     let page = operations.service.list_parts(&principal, name, after, most).await?;
@@ -174,9 +173,8 @@ pub async fn list_parts(operations: &Operations, request: S3Request<ListPartsInp
 pub fn page_size(name: &'static str, asked: Option<i32>) -> Result<usize, Failure> {
     let Some(asked) = asked else { return Ok(MAX_LIST_ITEMS) };
     let most = usize::try_from(asked).map_err(|_| {
-        Failure::with(INVALID_ARGUMENT, format!("Argument {name} must be an integer between 0 and 2147483647"))
-            .detail("ArgumentName", name)
-            .detail("ArgumentValue", asked.to_string())
+        let message = format!("Argument {name} must be an integer between 0 and 2147483647");
+        Failure::argument(message, name, asked.to_string())
     })?;
     Ok(most.min(MAX_LIST_ITEMS))
 }
@@ -189,7 +187,7 @@ pub async fn list_multipart_uploads(
     operations: &Operations,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> Answer<ListMultipartUploadsOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let input = request.input;
     let most = page_size("max-uploads", input.max_uploads)?;
     let names = Names::of(input.encoding_type.as_ref())?;
@@ -234,7 +232,7 @@ fn mark(key: Option<&str>, upload: Option<&str>) -> Result<Option<UploadMark>, F
     let upload = match upload.filter(|upload| !upload.is_empty()) {
         None => None,
         Some(upload) => {
-            let refuse = |_| Failure::with(INVALID_ARGUMENT, "Invalid uploadId marker");
+            let refuse = |_| Failure::argument("Invalid uploadId marker", "upload-id-marker", upload);
             Some(upload.parse().map_err(refuse)?)
         }
     };

@@ -10,18 +10,18 @@ use s3s::dto::{
     GetBucketReplicationOutput, GetBucketRequestPaymentInput, GetBucketRequestPaymentOutput, GetBucketTaggingInput,
     GetBucketTaggingOutput, GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput, GetBucketWebsiteOutput,
     GetObjectAclInput, GetObjectAclOutput, GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectAttributesParts,
-    GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
-    GetPublicAccessBlockInput, GetPublicAccessBlockOutput, Grant, Grantee, ObjectAttributes, Payer, Permission, PolicyStatus,
-    Tag, Type,
+    GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, GetPublicAccessBlockInput, GetPublicAccessBlockOutput,
+    Grant, Grantee, ObjectAttributes, Payer, Permission, PolicyStatus, PutBucketAclInput, PutBucketAclOutput,
+    PutObjectAclInput, PutObjectAclOutput, Type,
 };
 use s3s::{S3Request, S3Response};
 
 use super::convert::{Checksums, etag, owner, storage_class, timestamp};
 use super::{Answer, Operations};
 use crate::failure::{
-    Code, NO_SUCH_CORS_CONFIGURATION, NO_SUCH_ENCRYPTION_CONFIGURATION, NO_SUCH_LIFECYCLE_CONFIGURATION,
-    NO_SUCH_OBJECT_LOCK_CONFIGURATION, NO_SUCH_OWNERSHIP_CONTROLS, NO_SUCH_PUBLIC_ACCESS_BLOCK,
-    NO_SUCH_REPLICATION_CONFIGURATION, NO_SUCH_TAG_SET, NO_SUCH_WEBSITE_CONFIGURATION,
+    ACL_NOT_SUPPORTED, Code, Failure, MISSING_SECURITY_HEADER, NO_SUCH_CORS_CONFIGURATION, NO_SUCH_ENCRYPTION_CONFIGURATION,
+    NO_SUCH_LIFECYCLE_CONFIGURATION, NO_SUCH_OBJECT_LOCK_CONFIGURATION, NO_SUCH_OWNERSHIP_CONTROLS,
+    NO_SUCH_PUBLIC_ACCESS_BLOCK, NO_SUCH_REPLICATION_CONFIGURATION, NO_SUCH_TAG_SET, NO_SUCH_WEBSITE_CONFIGURATION,
 };
 
 macro_rules! never_set {
@@ -46,7 +46,7 @@ never_set! {
     get_public_access_block(GetPublicAccessBlockInput) -> GetPublicAccessBlockOutput: NO_SUCH_PUBLIC_ACCESS_BLOCK;
 }
 
-fn never_set<T>(operations: &Operations, request: &S3Request<T>, bucket: &str, code: &'static Code) -> crate::failure::Failure {
+fn never_set<T>(operations: &Operations, request: &S3Request<T>, bucket: &str, code: &'static Code) -> Failure {
     match operations.settings_of(request, bucket) {
         Ok(_) => code.into(),
         Err(failure) => failure,
@@ -99,13 +99,39 @@ pub async fn get_bucket_acl(operations: &Operations, request: S3Request<GetBucke
 
 pub async fn get_object_acl(operations: &Operations, request: S3Request<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
     let bucket = operations.settings_of(&request, &request.input.bucket)?;
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     operations.service.head(&principal, bucket.name(), &request.input.key, &ReadRequest::default()).await?;
     Ok(S3Response::new(GetObjectAclOutput {
         grants: Some(vec![full_control(bucket.owner())]),
         owner: Some(owner(bucket.owner())),
         request_charged: None,
     }))
+}
+
+/// Takes a list by name that says what holds anyway; the headers were looked at before.
+pub async fn put_bucket_acl(operations: &Operations, request: S3Request<PutBucketAclInput>) -> Answer<PutBucketAclOutput> {
+    operations.settings_of(&request, &request.input.bucket)?;
+    let PutBucketAclInput { acl, access_control_policy, .. } = request.input;
+    check_named(acl.is_some(), access_control_policy.is_some())?;
+    Ok(S3Response::new(PutBucketAclOutput::default()))
+}
+
+/// The same of an object.
+pub async fn put_object_acl(operations: &Operations, request: S3Request<PutObjectAclInput>) -> Answer<PutObjectAclOutput> {
+    let bucket = operations.settings_of(&request, &request.input.bucket)?;
+    let principal = operations.principal(&request);
+    operations.service.head(&principal, bucket.name(), &request.input.key, &ReadRequest::default()).await?;
+    let PutObjectAclInput { acl, access_control_policy, .. } = request.input;
+    check_named(acl.is_some(), access_control_policy.is_some())?;
+    Ok(S3Response::new(PutObjectAclOutput::default()))
+}
+
+fn check_named(is_named: bool, is_written: bool) -> Result<(), Failure> {
+    match (is_named, is_written) {
+        (_, true) => Err(ACL_NOT_SUPPORTED.into()),
+        (true, false) => Ok(()),
+        (false, false) => Err(Failure::new(MISSING_SECURITY_HEADER).detail("MissingHeaderName", "x-amz-acl")),
+    }
 }
 
 /// Ownership is the only access control list there is.
@@ -123,18 +149,6 @@ fn full_control(user: &str) -> Grant {
     }
 }
 
-pub async fn get_object_tagging(
-    operations: &Operations,
-    request: S3Request<GetObjectTaggingInput>,
-) -> Answer<GetObjectTaggingOutput> {
-    let principal = operations.principal(&request)?;
-    let GetObjectTaggingInput { bucket, key, .. } = &request.input;
-    let head = operations.service.head(&principal, bucket, key, &ReadRequest::default()).await?;
-    let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
-    let tags = head.info.attributes.tags.iter().map(|(key, value)| Tag { key: text(key), value: text(value) });
-    Ok(S3Response::new(GetObjectTaggingOutput { tag_set: tags.collect(), version_id: None }))
-}
-
 /// How many there are. S3 lists those alone whose checksums it keeps, whatever page is asked for; here none are kept once the parts are one object.
 fn parts_of(count: u16) -> GetObjectAttributesParts {
     GetObjectAttributesParts { total_parts_count: Some(i32::from(count)), ..GetObjectAttributesParts::default() }
@@ -144,7 +158,7 @@ pub async fn get_object_attributes(
     operations: &Operations,
     request: S3Request<GetObjectAttributesInput>,
 ) -> Answer<GetObjectAttributesOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let GetObjectAttributesInput { bucket, key, object_attributes, .. } = &request.input;
     let info = operations.service.head(&principal, bucket, key, &ReadRequest::default()).await?.info;
     // The library leaves a list in one header as it is.

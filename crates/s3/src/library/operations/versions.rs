@@ -8,7 +8,7 @@ use s3s::{S3Request, S3Response};
 use super::convert::{Names, etag, owner, timestamp};
 use super::multipart::page_size;
 use super::{Answer, Operations};
-use crate::failure::{Failure, INVALID_ARGUMENT};
+use crate::failure::Failure;
 
 /// The version id of an object in a bucket without versions.
 const NULL_VERSION: &str = "null";
@@ -17,13 +17,16 @@ pub async fn list_object_versions(
     operations: &Operations,
     request: S3Request<ListObjectVersionsInput>,
 ) -> Answer<ListObjectVersionsOutput> {
-    let principal = operations.principal(&request)?;
+    let principal = operations.principal(&request);
     let input = request.input;
     let most = page_size("max-keys", input.max_keys)?;
     let names = Names::of(input.encoding_type.as_ref())?;
     let key_marker = input.key_marker.unwrap_or_default();
-    if input.version_id_marker.as_deref().is_some_and(|marker| !marker.is_empty()) && key_marker.is_empty() {
-        return Err(Failure::with(INVALID_ARGUMENT, "A version-id marker cannot be specified without a key marker."));
+    if let Some(marker) = input.version_id_marker.as_deref().filter(|marker| !marker.is_empty())
+        && key_marker.is_empty()
+    {
+        let message = "A version-id marker cannot be specified without a key marker.";
+        return Err(Failure::argument(message, "version-id-marker", marker));
     }
     let asked = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),

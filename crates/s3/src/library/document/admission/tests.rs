@@ -9,9 +9,7 @@ use crate::failure::{Failure, MAX_MESSAGE_LENGTH_EXCEEDED, REQUEST_TIMEOUT};
 const LONG: Duration = Duration::from_secs(3600);
 
 fn verified(room: &Room) -> Allowance {
-    let allowance = room.allowance();
-    allowance.verified();
-    allowance
+    room.allowance(true)
 }
 
 fn look(admission: &mut Admission) -> Poll<Result<(), Failure>> {
@@ -30,9 +28,9 @@ fn is_too_long(admission: &mut Admission) -> bool {
 async fn who_may_bring_how_much() {
     let room = Room::new(LONG);
     let (small, large) = (MAX_UNVERIFIED_DOCUMENT_BYTES as u64, MAX_XML_BODY_BYTES as u64);
-    assert!(is_let_in(&mut Admission::new(room.allowance(), Some(small))));
-    assert!(is_let_in(&mut Admission::new(room.allowance(), None)), "counted while it comes");
-    assert!(is_too_long(&mut Admission::new(room.allowance(), Some(small + 1))));
+    assert!(is_let_in(&mut Admission::new(room.allowance(false), Some(small))));
+    assert!(is_let_in(&mut Admission::new(room.allowance(false), None)), "counted while it comes");
+    assert!(is_too_long(&mut Admission::new(room.allowance(false), Some(small + 1))));
     assert!(is_let_in(&mut Admission::new(verified(&room), Some(large))));
     assert!(is_too_long(&mut Admission::new(verified(&room), Some(large + 1))));
 }
@@ -52,7 +50,7 @@ async fn large_ones_wait_for_room() {
     }
     let mut next = Admission::new(verified(&room), Some(MAX_UNVERIFIED_DOCUMENT_BYTES as u64 + 1));
     assert!(look(&mut next).is_pending(), "no room");
-    assert!(is_let_in(&mut Admission::new(room.allowance(), Some(9))), "small ones wait for nobody");
+    assert!(is_let_in(&mut Admission::new(room.allowance(false), Some(9))), "small ones wait for nobody");
     inside.pop();
     assert!(poll_fn(|cx| next.poll_piece(cx)).await.is_ok());
     drop((next, inside));
