@@ -33,5 +33,7 @@ pub use metrics::register;
 pub use registry::{MAX_SERIES, Registry};
 pub use scrub::{ScrubStatus, ScrubStep};
 pub use server::{Admin, AdminServer, BindError, MAX_CONNECTIONS};
-pub use sources::{MayAnswer, Sources, StoreSource, Surroundings, SurroundingsSource};
-pub use status::{CellDevice, CellNode, CellStatus, DeviceStatus, EngineStatus, NodeGateway, Severity, Status, Warning};
+pub use sources::{MayAnswer, Sources, StoreSource, Surroundings, SurroundingsSource, UploadsSource};
+pub use status::{
+    CellDevice, CellNode, CellStatus, DeviceStatus, EngineStatus, NodeGateway, Severity, Status, UploadsStatus, Warning,
+};

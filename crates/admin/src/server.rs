@@ -4,7 +4,7 @@ use crate::metrics;
 use crate::registry::Registry;
 use crate::scrub;
 use crate::sources::Sources;
-use crate::status::{Status, Warning};
+use crate::status::{Status, UploadsStatus, Warning};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -98,6 +98,7 @@ impl Admin {
             copies: 0,
             devices: Vec::new(),
             engine: None,
+            uploads: UploadsStatus::default(),
             cell: None,
             warnings: Vec::new(),
         };

@@ -1,6 +1,6 @@
 //! Where a status comes from: the roles of this process, asked when somebody wants to know.
 
-use crate::status::{DeviceStatus, EngineStatus, Status, Warning};
+use crate::status::{DeviceStatus, EngineStatus, Status, UploadsStatus, Warning};
 use chunkstore::blocks::BlockStore;
 use device::{Device, Usage};
 use logstore::LogStore;
@@ -22,6 +22,9 @@ pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What a node of a cluster has found out that stands in no record. A server of its own finds out nothing.
 pub type SurroundingsSource = Arc<dyn Fn() -> Surroundings + Send + Sync>;
+
+/// The memory of uploads in hand, at the moment.
+pub type UploadsSource = Arc<dyn Fn() -> UploadsStatus + Send + Sync>;
 
 /// What a node of a cluster knows of the others, and of its own place among them.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +49,7 @@ pub struct Sources {
     pub may_answer: MayAnswer,
     /// The chunks of those devices, where there is a chunk store.
     pub chunks: Vec<Arc<BlockStore>>,
+    pub uploads: UploadsSource,
     pub surroundings: SurroundingsSource,
     /// Set when the port is open: a node of a cluster may wait for long.
     pub s3_address: Arc<OnceLock<SocketAddr>>,
@@ -61,6 +65,7 @@ impl Sources {
         status.s3_address = self.s3_address.get().map(SocketAddr::to_string);
         status.buckets = snapshot.buckets().len() as u64;
         status.devices = self.devices(&snapshot);
+        status.uploads = (self.uploads)();
         status.engine = (self.store)().as_ref().map(engine_of);
         status.cell = crate::cell::describe(&self.manager, &(self.surroundings)());
         let written = self.devices.iter().filter(|device| device.poisoned_by().is_none()).count();

@@ -20,6 +20,8 @@ pub struct Status {
     pub copies: u64,
     pub devices: Vec<DeviceStatus>,
     pub engine: Option<EngineStatus>,
+    #[serde(default)]
+    pub uploads: UploadsStatus,
     /// The cell of the cluster that the server belongs to; none of a server of its own.
     #[serde(default)]
     pub cell: Option<CellStatus>,
@@ -187,6 +189,17 @@ pub struct EngineStatus {
     pub suspect_copies: u64,
     /// Keys that can't be answered while a device is missing.
     pub undecidable_keys: u64,
+}
+
+/// The memory of uploads in hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadsStatus {
+    pub memory_limit_bytes: u64,
+    pub memory_used_bytes: u64,
+    /// Uploads that wait for memory.
+    pub waiting: u64,
+    /// Uploads that were told to slow down since the start.
+    pub refused: u64,
 }
 
 /// Something that deserves attention.

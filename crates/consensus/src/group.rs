@@ -189,7 +189,9 @@ impl<S: StateMachine> Group<S> {
         check_address(address)?;
         let members = self.core.status().membership.members;
         let [(node, _)] = members[..] else {
-            return Err(MemberError::Refused { reason: format!("the group has {} members; only a sole one moves", members.len()) });
+            return Err(MemberError::Refused {
+                reason: format!("the group has {} members; only a sole one moves", members.len()),
+            });
         };
         self.core.set_address(node, address.to_owned()).await
     }

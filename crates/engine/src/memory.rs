@@ -142,7 +142,7 @@ impl ObjectEngine for MemoryEngine {
         condition: Condition,
     ) -> EngineFuture<'a, Committed> {
         Box::pin(async move {
-            let bytes = joined(&payload);
+            let bytes = copied(&payload);
             if bytes.len() > MAX_SMALL_BYTES {
                 return Err(too_long_to_put(bytes.len()));
             }
@@ -157,8 +157,9 @@ impl ObjectEngine for MemoryEngine {
         StagedChunks { length: 0, inner: Box::new(MemoryStaged::default()) }
     }
 
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
         Box::pin(async move {
+            let bytes = copied(&chunk);
             staged.length += bytes.len() as u64;
             MemoryStaged::of_mut(staged)?.push(bytes)
         })
@@ -297,7 +298,7 @@ fn upload_key(upload: &UploadRef) -> (ObjectKey, UploadId) {
 fn part_pieces(content: PartContent) -> Result<Vec<Bytes>, EngineError> {
     match content {
         PartContent::Whole(payload) => {
-            let bytes = joined(&payload);
+            let bytes = copied(&payload);
             if bytes.len() > MAX_SMALL_BYTES {
                 return Err(too_long_to_put(bytes.len()));
             }
@@ -321,11 +322,9 @@ fn join_parts(upload: &StoredUpload, parts: &[CompletePart]) -> Result<MemoryCon
     Ok(MemoryContent::of_parts(joined))
 }
 
-fn joined(payload: &Payload) -> Bytes {
-    match payload.as_slice() {
-        [single] => single.clone(),
-        pieces => pieces.concat().into(),
-    }
+/// The bytes in memory of their own: the payload's may be counted.
+fn copied(payload: &Payload) -> Bytes {
+    payload.concat().into()
 }
 
 fn too_long_to_put(bytes: usize) -> EngineError {

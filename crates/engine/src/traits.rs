@@ -9,6 +9,7 @@ use crate::staging::StagedChunks;
 use crate::upload::{CompletePart, PartContent, PartInfo, UploadPage, UploadQuery, UploadRef};
 use bytes::Bytes;
 use format::attributes::Attributes;
+use smallvec::smallvec;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -43,8 +44,15 @@ pub trait ObjectEngine: Send + Sync + 'static {
     /// Begins a large object under this key; `upload` and `part` say that it is a part.
     fn stage(&self, key: &ObjectKey, part: Option<(UploadId, u16)>) -> StagedChunks;
 
-    /// Appends the next bytes, at most [`types::limits::CHUNK_BYTES`]. All chunks but the last have exactly that length.
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()>;
+    /// Appends the next bytes as one chunk, at most [`types::limits::CHUNK_BYTES`]. Short chunks are for memory that is needed, and for the end:
+    /// each one costs a place in the object's tree. The engine keeps the payload no longer than until it is durable: it may be memory that is
+    /// counted.
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()>;
+
+    /// As [`ObjectEngine::stage_pieces`], of bytes in one piece.
+    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+        self.stage_pieces(staged, smallvec![bytes])
+    }
 
     /// Waits for the staged chunks and makes them the object. Errors as [`ObjectEngine::put`].
     fn commit<'a>(

@@ -29,7 +29,7 @@ use rand::RngCore;
 use tokio::task::JoinHandle;
 
 pub use crate::instant::Instant;
-pub use crate::machine::{MachineMeter, MachineUse};
+pub use crate::machine::{MachineMeter, MachineUse, memory_bytes};
 pub use crate::marks::{keep_marks, mark, take_marks};
 pub use crate::process::Process;
 pub use crate::runtime_core::{core_index, set_core_index};

@@ -106,13 +106,23 @@ fn cpu_time(text: &str) -> Option<CpuTime> {
     Some(CpuTime { busy: all - idle, all })
 }
 
+/// Bytes of memory that this process may have: the machine's, or what its control group is limited to. Zero if that can't be read.
+pub fn memory_bytes() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| meminfo_kilobytes(&text, "MemTotal")).unwrap_or(0) * 1024;
+    // In a container the file system shows the container's own group there; without a limit it says `max`.
+    let group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    group.map_or(machine, |group: u64| group.min(machine))
+}
+
+fn meminfo_kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// What of `/proc/meminfo` is not available.
 fn used_memory(text: &str) -> Option<u16> {
-    let kilobytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    let (total, available) = (kilobytes("MemTotal")?, kilobytes("MemAvailable")?);
+    let (total, available) = (meminfo_kilobytes(text, "MemTotal")?, meminfo_kilobytes(text, "MemAvailable")?);
     Some(permille(total.saturating_sub(available) as f64, total as f64))
 }
 

@@ -8,10 +8,11 @@ use crate::targets::LiveCount;
 use crate::write::failure;
 use bytes::Bytes;
 use device::{AppendClass, AppendDone, AppendError, Appended};
-use engine::EngineError;
+use engine::{EngineError, Payload};
 use format::record::{ChunkOwner, EntryName, Record, RecordFlags, RecordKind, WriteId};
 use format::replicas::{Places, ReplicaDevices};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ struct OnItsWay {
 
 struct Progress {
     gather: Gather,
+    /// For another try, until it is durable.
+    payload: Payload,
     frame_bytes: u32,
     outcome: Option<Result<Landed, EngineError>>,
     /// Whoever waited knows the outcome, and answers for what landed.
@@ -64,7 +67,7 @@ struct Progress {
 }
 
 impl LooseAppend {
-    pub fn start(inner: &Arc<Inner>, loose: LooseRecord, class: AppendClass, payload: Bytes) -> Self {
+    pub fn start(inner: &Arc<Inner>, loose: LooseRecord, class: AppendClass, payload: Payload) -> Self {
         let table = inner.targets.table();
         let devices = ReplicaDevices::new(table.set_of(&loose.hash).devices()).expect("a replica set has one to three devices");
         let mut record = Record {
@@ -85,11 +88,12 @@ impl LooseAppend {
         };
         let append = Arc::new(OnItsWay {
             inner: inner.clone(),
-            payload_bytes: payload.len() as u32,
+            payload_bytes: payload.iter().map(Bytes::len).sum::<usize>() as u32,
             count: if loose.chunk.is_some() { LiveCount::Chunks } else { LiveCount::Records },
             generation: record.generation,
             progress: Mutex::new(Progress {
                 gather: Gather::new(&devices),
+                payload: payload.clone(),
                 frame_bytes: 0,
                 outcome: None,
                 is_told: false,
@@ -97,10 +101,11 @@ impl LooseAppend {
                 waker: None,
             }),
         });
+        let pieces: SmallVec<[&[u8]; 16]> = payload.iter().map(Bytes::as_ref).collect();
         for (index, device) in devices.as_slice().iter().enumerate() {
             record.replica_index = index as u8;
             let done: Arc<dyn AppendDone> = append.clone();
-            if let Err(error) = inner.targets.append(*device, class, &record, &[&payload], done, index as u64) {
+            if let Err(error) = inner.targets.append(*device, class, &record, &pieces, done, index as u64) {
                 append.note(index, Err(failure(&error)), 0);
             }
         }
@@ -109,6 +114,11 @@ impl LooseAppend {
 
     pub fn payload_bytes(&self) -> u32 {
         self.0.payload_bytes
+    }
+
+    /// What is written, for another try; empty once it is durable.
+    pub fn payload(&self) -> Payload {
+        self.0.progress.lock().payload.clone()
     }
 
     /// Waits until every copy is durable. After a failure also until appends go around the device that failed.
@@ -153,15 +163,19 @@ impl Drop for LooseAppend {
 
 impl OnItsWay {
     fn note(&self, replica: usize, copy: CopyResult, frame_bytes: u32) {
-        let waker = {
+        let (waker, written) = {
             let mut progress = self.progress.lock();
             progress.frame_bytes = progress.frame_bytes.max(frame_bytes);
             if !progress.gather.note(replica, copy) {
                 return;
             }
-            progress.outcome = Some(self.outcome(&progress));
-            progress.waker.take()
+            let outcome = self.outcome(&progress);
+            let written = if outcome.is_ok() { std::mem::take(&mut progress.payload) } else { Payload::new() };
+            progress.outcome = Some(outcome);
+            (progress.waker.take(), written)
         };
+        // Uploads may wait for this memory, also while the client of this one is silent.
+        drop(written);
         if let Some(waker) = waker {
             waker.wake();
         }

@@ -26,6 +26,7 @@ use format::chunk_ref::ChunkRef;
 use format::record::{EntryName, Record, RecordKind, Space, split_compound};
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use smallvec::smallvec;
 use std::sync::Arc;
 use types::UploadId;
 use types::limits::MAX_PARTS;
@@ -403,7 +404,7 @@ impl Inner {
             // A small part's bytes stand in its own record, which ends with the upload: they get a chunk of their own.
             let owner = LogStore::object_hash(&upload.key);
             let mut staged = LogStaged::beside_pin(self, owner, Some((upload.upload, part.number)));
-            staged.push(frame.payload.clone()).await?;
+            staged.push(smallvec![frame.payload.clone()]).await?;
             staged.into_refs().await?
         };
         if let Some(first) = refs.first_mut() {

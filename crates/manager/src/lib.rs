@@ -32,7 +32,9 @@ mod tests;
 
 pub use api::NewBucket;
 pub use command::{COMMAND_VERSION, Command, CommandError, apply};
-pub use error::{FreshError, ImportError, ImportReplicatedError, ManagerError, MembershipError, OpenError, OpenReplicatedError, ProposeError};
+pub use error::{
+    FreshError, ImportError, ImportReplicatedError, ManagerError, MembershipError, OpenError, OpenReplicatedError, ProposeError,
+};
 pub use export::{
     DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS,
     IMPORT_SKIPPED_DEVICES, IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_NODES, IMPORT_SKIPPED_SHARDS,

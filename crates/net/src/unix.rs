@@ -53,9 +53,8 @@ impl UnixNetwork {
 
 /// The name of an address's socket.
 fn socket_of(address: &str) -> io::Result<String> {
-    let is_name = |name: &str| {
-        (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    };
+    let is_name =
+        |name: &str| (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match address.strip_prefix(LONE_ADDRESS).map(|rest| rest.strip_prefix('/').ok_or(rest)) {
         Some(Err("")) => Ok(NODE_SOCKET.to_owned()),
         Some(Ok(name)) if is_name(name) => Ok(format!("client-{name}.sock")),

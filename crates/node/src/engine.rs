@@ -85,8 +85,8 @@ impl ObjectEngine for CellEngine {
         }
     }
 
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
-        Box::pin(async move { self.store()?.stage_chunk(staged, bytes).await })
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
+        Box::pin(async move { self.store()?.stage_pieces(staged, chunk).await })
     }
 
     fn commit<'a>(

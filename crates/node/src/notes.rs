@@ -49,7 +49,8 @@ impl Notes {
             };
             if let Err(error) = written {
                 tracing::error!(
-                    device = device.id().0, error,
+                    device = device.id().0,
+                    error,
                     "the manager's state could not be copied to a device; keep a copy of the folder `consensus` elsewhere"
                 );
             }

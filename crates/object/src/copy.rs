@@ -97,6 +97,7 @@ impl ObjectService {
             key: &target_key,
             part: None,
             tag: copied_tag(target.etag_mode(), &found.info),
+            memory: &self.upload_memory,
         };
         let received = receive_copy(intake, found, wanted, &self.read_ahead).await?;
         self.store(&target, &target_key, received, attributes, condition).await

@@ -81,6 +81,13 @@ impl Digests {
         }
     }
 
+    /// Hashes all that came, so that no handle on it is kept.
+    pub(crate) async fn catch_up(&mut self) {
+        if let Some(md5) = &mut self.md5 {
+            md5.catch_up().await;
+        }
+    }
+
     /// Ends the digests and compares them with what the client gave.
     pub(crate) async fn finish(self, given_md5: Option<[u8; 16]>, wish: ChecksumWish) -> Result<Digested, ObjectError> {
         let md5 = match self.md5 {

@@ -1,16 +1,39 @@
-//! Receives a body: small content is gathered in the pieces in which it came, larger content is cut into chunks and staged
-//! while it still arrives.
+//! Receives a body: cut into chunks and staged while it still arrives; what ends as small content stays whole.
+//!
+//! What is buffered is taken from the memory of all uploads ([`crate::upload_memory`]). The upload waits at three places, and at
+//! each it can be asked to hand over its unfinished chunk:
+//!
+//! | waits for | asked there |
+//! |---|---|
+//! | the client | stages the chunk as it is |
+//! | memory | stages the chunk as it is, and goes on to wait |
+//! | the engine | has handed over already |
+//!
+//! While it waits for its client, an upload holds no more than its unfinished chunk: what was handed over has been hashed too.
 
-use bytes::{Bytes, BytesMut};
-use engine::{ObjectEngine, ObjectKey, PartContent, Payload, StagedChunks};
-use futures_util::StreamExt;
+mod segment;
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use engine::{ObjectEngine, ObjectKey, PartContent, StagedChunks};
+use futures_util::stream;
 use smallvec::smallvec;
 use types::UploadId;
 use types::limits::{CHUNK_BYTES, MAX_PUT_BYTES, MAX_SMALL_BYTES};
 
-use crate::body::{Body, BodyStream, ChecksumWish, Upload};
+use self::segment::{MOST_SEGMENT_BYTES, Segment, Unfinished, keep};
+use crate::body::{Body, BodyError, BodyStream, Upload};
 use crate::digest::{Digested, Digests, TagSource};
 use crate::error::ObjectError;
+use crate::upload_memory::{Holder, Lent, Taken, UploadMemory};
+
+/// Chunks that an upload may stage before they are full, however small they are.
+const FREE_EARLY_CHUNKS: u64 = 16;
+/// Further ones must have this many bytes on average; otherwise the upload is refused. It bounds what a client that sends crumbs
+/// makes of its object: 81,936 chunks of the largest.
+const EARLY_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// What was received, complete and verified, but part of nothing yet.
 pub(crate) struct Received {
@@ -26,6 +49,7 @@ pub(crate) struct Intake<'a> {
     pub(crate) key: &'a ObjectKey,
     pub(crate) part: Option<(UploadId, u16)>,
     pub(crate) tag: TagSource,
+    pub(crate) memory: &'a UploadMemory,
 }
 
 impl Intake<'_> {
@@ -37,47 +61,17 @@ impl Intake<'_> {
         }
         let mut digests = Digests::new(self.tag, md5.is_some(), checksum.algorithm());
         let (content, length) = match body {
-            Body::Whole(bytes) => self.take_whole(bytes, declared, &mut digests).await?,
+            Body::Whole(bytes) if bytes.len() <= MAX_SMALL_BYTES => {
+                let length = bytes.len() as u64;
+                check_length(declared, length)?;
+                digests.update(bytes.clone()).await;
+                (PartContent::Whole(smallvec![bytes]), length)
+            }
+            Body::Whole(bytes) => self.take_stream(Box::pin(stream::iter([Ok(bytes)])), declared, &mut digests).await?,
             Body::Stream(stream) => self.take_stream(stream, declared, &mut digests).await?,
         };
-        self.conclude(content, length, digests, md5, checksum).await
-    }
-
-    async fn conclude(
-        self,
-        content: PartContent,
-        length: u64,
-        digests: Digests,
-        md5: Option<[u8; 16]>,
-        checksum: ChecksumWish,
-    ) -> Result<Received, ObjectError> {
         let digested = digests.finish(md5, checksum).await?;
         Ok(Received { content, length, digested })
-    }
-
-    async fn take_whole(
-        self,
-        bytes: Bytes,
-        declared: Option<u64>,
-        digests: &mut Digests,
-    ) -> Result<(PartContent, u64), ObjectError> {
-        let length = bytes.len() as u64;
-        check_length(declared, length)?;
-        if length > MAX_PUT_BYTES {
-            return Err(ObjectError::EntityTooLarge { limit: MAX_PUT_BYTES });
-        }
-        if bytes.len() <= MAX_SMALL_BYTES {
-            digests.update(bytes.clone()).await;
-            return Ok((PartContent::Whole(smallvec![bytes]), length));
-        }
-        let mut cutter = Cutter::new(self, Some(length));
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
-            digests.update(chunk.clone()).await;
-            cutter.push(chunk).await?;
-        }
-        Ok((PartContent::Staged(cutter.finish().await?), length))
     }
 
     async fn take_stream(
@@ -86,68 +80,27 @@ impl Intake<'_> {
         declared: Option<u64>,
         digests: &mut Digests,
     ) -> Result<(PartContent, u64), ObjectError> {
-        let is_large = declared.is_some_and(|declared| declared > MAX_SMALL_BYTES as u64);
-        let mut gathered = Gathered::default();
-        let mut cutter = is_large.then(|| Cutter::new(self, declared));
         let limit = declared.unwrap_or(MAX_PUT_BYTES);
+        let mut cutter = Cutter::new(self, declared, digests);
         let mut length = 0;
-        while let Some(piece) = stream.next().await {
-            let piece = piece?;
+        loop {
+            let piece = match poll_fn(|cx| cutter.poll_arrival(&mut stream, cx)).await {
+                Arrival::Piece(piece) => piece?,
+                Arrival::Asked => {
+                    cutter.stage_early().await?;
+                    continue;
+                }
+                Arrival::End => break,
+            };
             length += piece.len() as u64;
             if length > limit {
                 check_length(declared, length)?;
                 return Err(ObjectError::EntityTooLarge { limit });
             }
-            digests.update(piece.clone()).await;
-            match &mut cutter {
-                Some(cutter) => cutter.push(piece).await?,
-                None => gathered.push(piece),
-            }
-            if cutter.is_none() && length > MAX_SMALL_BYTES as u64 {
-                let mut begun = Cutter::new(self, declared);
-                for piece in std::mem::take(&mut gathered).into_payload() {
-                    begun.push(piece).await?;
-                }
-                cutter = Some(begun);
-            }
+            cutter.push(piece).await?;
         }
         check_length(declared, length)?;
-        let content = match cutter {
-            Some(cutter) => PartContent::Staged(cutter.finish().await?),
-            None => PartContent::Whole(gathered.into_payload()),
-        };
-        Ok((content, length))
-    }
-}
-
-/// Small content on its way in. Pieces stay as they came; only from a client that sends crumbs, what follows the first
-/// [`MAX_PAYLOAD_PIECES`] is copied together, so that a piece's own cost is bounded too.
-#[derive(Default)]
-struct Gathered {
-    pieces: Payload,
-    crumbs: BytesMut,
-}
-
-/// Most pieces that are kept apart.
-const MAX_PAYLOAD_PIECES: usize = 32;
-
-impl Gathered {
-    fn push(&mut self, piece: Bytes) {
-        if piece.is_empty() {
-            return;
-        }
-        if self.pieces.len() < MAX_PAYLOAD_PIECES {
-            self.pieces.push(piece);
-        } else {
-            self.crumbs.extend_from_slice(&piece);
-        }
-    }
-
-    fn into_payload(mut self) -> Payload {
-        if !self.crumbs.is_empty() {
-            self.pieces.push(self.crumbs.freeze());
-        }
-        self.pieces
+        Ok((cutter.finish().await?, length))
     }
 }
 
@@ -158,64 +111,146 @@ fn check_length(declared: Option<u64>, found: u64) -> Result<(), ObjectError> {
     }
 }
 
-/// Joins pieces to chunks and stages each as soon as it is full. The engine says how many chunks are under way at once: it
-/// takes the next one only when it has room.
-pub(crate) struct Cutter<'a> {
-    engine: &'a dyn ObjectEngine,
-    staged: StagedChunks,
-    filling: BytesMut,
-    /// Bytes that are still to come, where that is known: the last chunk's buffer need not be a whole chunk's.
-    expected: Option<u64>,
+/// What an upload that waits for its client comes to know.
+enum Arrival {
+    Piece(Result<Bytes, BodyError>),
+    End,
+    /// Memory is short: the unfinished chunk must be handed over.
+    Asked,
 }
 
-impl<'a> Cutter<'a> {
-    pub(crate) fn new(intake: Intake<'a>, expected: Option<u64>) -> Self {
-        let staged = intake.engine.stage(intake.key, intake.part);
-        Cutter { engine: intake.engine, staged, filling: BytesMut::new(), expected }
+/// Joins pieces to chunks and stages each as soon as it is full. The engine says how many chunks are under way at once: it
+/// takes the next one only when it has room.
+struct Cutter<'a, 'd> {
+    intake: Intake<'a>,
+    digests: &'d mut Digests,
+    holder: Holder,
+    /// From the first chunk on.
+    staged: Option<StagedChunks>,
+    unfinished: Unfinished,
+    segment: Option<Segment>,
+    /// Bytes that are still to come, where that is known.
+    expected: Option<u64>,
+    early_chunks: u64,
+    early_bytes: u64,
+}
+
+impl<'a, 'd> Cutter<'a, 'd> {
+    fn new(intake: Intake<'a>, expected: Option<u64>, digests: &'d mut Digests) -> Self {
+        Cutter {
+            intake,
+            digests,
+            holder: intake.memory.holder(),
+            staged: None,
+            unfinished: Unfinished::default(),
+            segment: None,
+            expected,
+            early_chunks: 0,
+            early_bytes: 0,
+        }
     }
 
-    pub(crate) async fn push(&mut self, piece: Bytes) -> Result<(), ObjectError> {
-        let mut rest = piece;
-        while !rest.is_empty() {
-            if self.filling.is_empty() && self.is_chunk(rest.len()) {
-                let chunk = rest.split_to(rest.len().min(CHUNK_BYTES));
-                self.stage(chunk).await?;
+    fn poll_arrival(&mut self, stream: &mut BodyStream, cx: &mut Context<'_>) -> Poll<Arrival> {
+        match stream.as_mut().poll_next(cx) {
+            Poll::Ready(Some(piece)) => Poll::Ready(Arrival::Piece(piece)),
+            Poll::Ready(None) => Poll::Ready(Arrival::End),
+            Poll::Pending => self.holder.poll_asked(cx).map(|()| Arrival::Asked),
+        }
+    }
+
+    async fn push(&mut self, mut piece: Bytes) -> Result<(), ObjectError> {
+        while !piece.is_empty() {
+            if self.is_chunk(piece.len()) {
+                let chunk = piece.split_to(piece.len().min(CHUNK_BYTES));
+                let lent = self.take(chunk.len()).await?;
+                self.add(keep(chunk, lent)).await;
+                self.stage().await?;
                 continue;
             }
-            if self.filling.capacity() == 0 {
-                self.filling.reserve(self.next_chunk_bytes());
+            let mut segment = match self.segment.take() {
+                Some(segment) => segment,
+                None => Segment::new(self.take_segment(piece.len()).await?),
+            };
+            segment.fill(&mut piece);
+            match segment.is_full() {
+                true => self.add(segment.seal()).await,
+                false => self.segment = Some(segment),
             }
-            let taken = rest.split_to(rest.len().min(CHUNK_BYTES - self.filling.len()));
-            self.filling.extend_from_slice(&taken);
-            if self.filling.len() == CHUNK_BYTES {
-                let chunk = std::mem::take(&mut self.filling).freeze();
-                self.stage(chunk).await?;
+            if self.unfinished.bytes() == CHUNK_BYTES {
+                self.stage().await?;
             }
         }
         Ok(())
     }
 
-    /// Stages what is left.
-    pub(crate) async fn finish(mut self) -> Result<StagedChunks, ObjectError> {
-        if !self.filling.is_empty() {
-            let chunk = std::mem::take(&mut self.filling).freeze();
-            self.stage(chunk).await?;
-        }
-        Ok(self.staged)
-    }
-
-    /// Whether a piece of this length, or its beginning, is the next chunk as it is: no copy then.
+    /// Whether a piece of this length, or its beginning, is the next chunk as it is: no copy then. Copies of objects come so.
     fn is_chunk(&self, bytes: usize) -> bool {
-        bytes >= CHUNK_BYTES || self.expected == Some(bytes as u64)
+        let is_last = bytes > MOST_SEGMENT_BYTES && self.expected == Some(bytes as u64);
+        self.segment.is_none() && self.unfinished.bytes() == 0 && (bytes >= CHUNK_BYTES || is_last)
     }
 
-    fn next_chunk_bytes(&self) -> usize {
-        self.expected.map_or(CHUNK_BYTES, |expected| expected.min(CHUNK_BYTES as u64) as usize)
+    /// Memory for the next segment of the unfinished chunk, of which so many bytes have arrived.
+    async fn take_segment(&mut self, arrived: usize) -> Result<Lent, ObjectError> {
+        let room = CHUNK_BYTES - self.unfinished.bytes();
+        let room = self.expected.map_or(room, |expected| room.min(usize::try_from(expected).unwrap_or(room)));
+        self.take(self.unfinished.next_segment_bytes(arrived, room)).await
     }
 
-    async fn stage(&mut self, chunk: Bytes) -> Result<(), ObjectError> {
-        self.expected = self.expected.map(|expected| expected.saturating_sub(chunk.len() as u64));
-        Ok(self.engine.stage_chunk(&mut self.staged, chunk).await?)
+    async fn take(&mut self, bytes: usize) -> Result<Lent, ObjectError> {
+        loop {
+            match self.holder.take(bytes).await? {
+                Taken::Lent(lent) => return Ok(lent),
+                Taken::Asked => self.stage_early().await?,
+            }
+        }
+    }
+
+    async fn add(&mut self, sealed: Bytes) {
+        self.expected = self.expected.map(|expected| expected.saturating_sub(sealed.len() as u64));
+        self.digests.update(sealed.clone()).await;
+        self.unfinished.push(sealed);
+    }
+
+    async fn seal(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            self.add(segment.seal()).await;
+        }
+    }
+
+    /// Stages the unfinished chunk.
+    async fn stage(&mut self) -> Result<(), ObjectError> {
+        let Intake { engine, key, part, .. } = self.intake;
+        let staged = self.staged.get_or_insert_with(|| engine.stage(key, part));
+        self.holder.hand_over();
+        engine.stage_pieces(staged, self.unfinished.take()).await?;
+        // Handles of what waits to be hashed keep its memory. The engine writes meanwhile.
+        self.digests.catch_up().await;
+        Ok(())
+    }
+
+    /// Stages the unfinished chunk before it is full, unless that would make crumbs of the object.
+    async fn stage_early(&mut self) -> Result<(), ObjectError> {
+        self.seal().await;
+        self.early_chunks += 1;
+        self.early_bytes += self.unfinished.bytes() as u64;
+        if self.early_chunks > FREE_EARLY_CHUNKS + self.early_bytes / EARLY_CHUNK_BYTES {
+            return Err(self.holder.refused());
+        }
+        self.holder.note_early_chunk();
+        self.stage().await
+    }
+
+    /// All has arrived: small content is whole, of larger content the rest is staged.
+    async fn finish(mut self) -> Result<PartContent, ObjectError> {
+        self.seal().await;
+        if self.staged.is_none() && self.unfinished.bytes() <= MAX_SMALL_BYTES {
+            self.holder.hand_over();
+            return Ok(PartContent::Whole(self.unfinished.take()));
+        }
+        if self.unfinished.bytes() > 0 {
+            self.stage().await?;
+        }
+        Ok(PartContent::Staged(self.staged.expect("what is not small was staged")))
     }
 }
 

@@ -26,6 +26,7 @@ mod digest;
 mod intake;
 mod lanes;
 mod put;
+mod upload_memory;
 
 mod conditions;
 mod list;
@@ -57,6 +58,7 @@ pub use range::ByteRange;
 pub use read::{Head, Read, ReadBody, ReadRequest, Select};
 pub use service::{Engines, MAX_CONTENT_HEADER_BYTES, ObjectService};
 pub use stream::{ChunkStream, READ_AHEAD_CHUNKS};
+pub use upload_memory::{LEAST_UPLOAD_MEMORY, ROOM_PATIENCE, UploadMemory, UploadMemoryStats};
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,7 @@ impl ObjectService {
         if is_large && !request.condition.is_blind() {
             check_beforehand(engine, &key, &request.condition).await?;
         }
-        let intake = Intake { engine, key: &key, part: None, tag: bucket.etag_mode().into() };
+        let intake = Intake { engine, key: &key, part: None, tag: bucket.etag_mode().into(), memory: &self.upload_memory };
         let received = intake.receive(request.content).await?;
         self.store(&bucket, &key, received, request.attributes, request.condition).await
     }

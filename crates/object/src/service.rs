@@ -19,6 +19,7 @@ use crate::gate::{Entered, Removed};
 use crate::peers::{NoPeers, Peers, Unsettled};
 use crate::principal::{Action, Principal};
 use crate::read_ahead::ReadAhead;
+use crate::upload_memory::{LEAST_UPLOAD_MEMORY, UploadMemory};
 
 /// How long a request waits for its write. In a cell that has lost its majority a write ends when that is back.
 const WRITE_PATIENCE: Duration = Duration::from_secs(20);
@@ -31,6 +32,7 @@ pub struct ObjectService {
     pub(crate) env: Env,
     pub(crate) peers: Arc<dyn Peers>,
     pub(crate) read_ahead: ReadAhead,
+    pub(crate) upload_memory: UploadMemory,
 }
 
 /// The engines that this process runs.
@@ -42,7 +44,19 @@ pub struct Engines {
 impl ObjectService {
     pub fn new(manager: Arc<Manager>, engines: Engines, env: Env) -> Self {
         let (directory, peers) = (Arc::new(Directory::new(manager)), Arc::new(NoPeers));
-        ObjectService { directory, engines, env, peers, read_ahead: ReadAhead::default() }
+        let upload_memory = UploadMemory::new(LEAST_UPLOAD_MEMORY, &env);
+        ObjectService { directory, engines, env, peers, read_ahead: ReadAhead::default(), upload_memory }
+    }
+
+    /// The same service whose uploads have so much memory together.
+    pub fn with_upload_memory(self, limit_bytes: usize) -> Self {
+        let upload_memory = UploadMemory::new(limit_bytes, &self.env);
+        ObjectService { upload_memory, ..self }
+    }
+
+    /// What uploads hold and may hold.
+    pub fn upload_memory(&self) -> &UploadMemory {
+        &self.upload_memory
     }
 
     /// The same service on a node of a cluster.

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body::Body;
 use manager::Manager;
-use object::{ObjectService, Principal};
+use object::{ObjectService, Principal, UploadMemory};
 
 use crate::auth::{Authenticator, PayloadClaim, Verified};
 use crate::config::S3Config;
@@ -79,6 +79,11 @@ impl App {
     /// What was asked and answered so far.
     pub fn stats(&self) -> S3Stats {
         self.counters.stats()
+    }
+
+    /// What uploads hold and may hold.
+    pub fn upload_memory(&self) -> &UploadMemory {
+        self.service.upload_memory()
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -9,11 +9,15 @@ pub const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Most lines of headers. Bytes are what is limited: 8 KiB, as many as S3 takes, hold 512 lines of 16 bytes, and `x-amz-meta-a: b` has 17.
 pub const MAX_HEADER_LINES: usize = 512;
 
-/// Most bytes that one connection buffers in each direction between the socket and the reader of a body.
-pub const MAX_CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
+/// Most bytes that one connection buffers between the socket and the reader of a body, and of heads of answers. It begins with 8 KiB and
+/// grows only under a client that sends fast.
+pub const MAX_CONNECTION_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Most connections open on one core; the next ones wait in the kernel's queue until one ends.
 pub const MAX_CONNECTIONS_PER_CORE: usize = 8192;
+
+/// Most bytes that the connections of one core buffer together, beside the memory of uploads.
+pub const MAX_CONNECTION_BUFFERS_BYTES_PER_CORE: usize = MAX_CONNECTIONS_PER_CORE * MAX_CONNECTION_BUFFER_BYTES;
 
 /// Connections that may wait to be accepted, per core.
 pub const ACCEPT_BACKLOG: i32 = 1024;

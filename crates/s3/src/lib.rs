@@ -46,6 +46,6 @@ mod translate;
 mod xml;
 
 pub use app::App;
-pub use config::{MinimumPace, S3Config, Timeouts};
+pub use config::{MAX_CONNECTION_BUFFERS_BYTES_PER_CORE, MinimumPace, S3Config, Timeouts};
 pub use server::{ListenError, S3Server, listen, serve_core};
 pub use stats::{OPERATIONS, OperationStats, S3Stats};

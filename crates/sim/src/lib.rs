@@ -30,6 +30,7 @@
 //!
 //! Reading order: `scenario`, `table`, `run`, `machine`, `power`, `client`, `record`, `trace`, `coverage`, `draw`; then `cluster`.
 #![forbid(unsafe_code)]
+#![recursion_limit = "256"]
 
 pub mod scenario;
 pub mod table;

@@ -12,11 +12,12 @@ mod chunk_metrics;
 mod descriptors;
 pub mod devices;
 mod failed_manager;
+mod lean;
 mod member;
 mod peers;
 mod pid;
-mod secrets;
 mod s3_metrics;
+mod secrets;
 mod signals;
 mod threads;
 

@@ -9,6 +9,7 @@ use chunkstore::settings::ChunkSettings;
 use clap::Args;
 use logstore::{Consistency, IndexForm, LogStoreConfig, LudoForm};
 use manager::limits::MAX_SHARD_CHUNKS;
+use object::{LEAST_UPLOAD_MEMORY, UploadMemory};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -98,6 +99,10 @@ pub struct ServeArgs {
     /// its own only [default: full]
     #[arg(long, env = "TRILITH_INDEX")]
     pub index: Option<String>,
+    /// How much memory all uploads in hand have together, e.g. 1GiB; 64MiB or more. Uploads beyond it wait
+    /// [default: an eighth of the memory, from 64MiB to 512MiB]
+    #[arg(long, env = "TRILITH_UPLOAD_MEMORY")]
+    pub upload_memory: Option<String>,
     /// Threads that serve requests [default: one per processor]
     #[arg(long, env = "TRILITH_CORES")]
     pub cores: Option<String>,
@@ -132,6 +137,8 @@ pub struct Settings {
     pub sync: SyncMode,
     /// What a person can set of the log engine; cell and gateway are its own.
     pub engine: LogStoreConfig,
+    /// Bytes that all uploads in hand have together.
+    pub upload_memory: usize,
     pub cores: usize,
     pub log: String,
     pub log_json: bool,
@@ -168,6 +175,7 @@ impl ServeArgs {
             )?,
             sync: sync_mode(pick(&self.sync, "sync").as_deref().unwrap_or("always"))?,
             engine: engine(|flag, key| pick(flag, key), self)?,
+            upload_memory: upload_memory(pick(&self.upload_memory, "upload_memory").as_deref())?,
             cores: cores(pick(&self.cores, "cores"))?,
             log: pick(&self.log, "log").unwrap_or_else(|| DEFAULT_LOG.to_owned()),
             log_json: match log_format.as_str() {
@@ -201,6 +209,7 @@ const KEYS: &[&str] = &[
     "scrub_period",
     "checkpoint_entries",
     "index",
+    "upload_memory",
     "cores",
     "log",
     "log_format",
@@ -322,6 +331,14 @@ fn cores(text: Option<String>) -> anyhow::Result<usize> {
     }
 }
 
+fn upload_memory(text: Option<&str>) -> anyhow::Result<usize> {
+    let Some(text) = text else { return Ok(UploadMemory::default_bytes(env::memory_bytes())) };
+    match usize::try_from(size("upload_memory", text)?) {
+        Ok(bytes) if bytes >= LEAST_UPLOAD_MEMORY => Ok(bytes),
+        _ => bail!("upload_memory is {} MiB or more, not `{text}`", LEAST_UPLOAD_MEMORY >> 20),
+    }
+}
+
 fn sync_mode(text: &str) -> anyhow::Result<SyncMode> {
     if let Some(milliseconds) = text.strip_prefix("batch:") {
         let flush_interval_ms = milliseconds.parse().ok().filter(|ms| *ms > 0);
@@ -432,7 +449,7 @@ mod tests {
             folder.path().join(CONFIG_FILE),
             "region = \"eu-1\"\ns3_addr = \"127.0.0.1:7\"\ndefault_buckets = [\"a\", \"b\"]\ncores = 3\n\
              consistency = \"read-after-write\"\nbackground_rate = \"1MiB\"\ncheckpoint_entries = 9\n\
-             scrub_period = \"36h\"\nindex = \"ludo\"\nshard_chunks = 500\nchunk_placer = \"mapx\"\n",
+             scrub_period = \"36h\"\nupload_memory = \"1GiB\"\nindex = \"ludo\"\nshard_chunks = 500\nchunk_placer = \"mapx\"\n",
         )
         .unwrap();
         let args =
@@ -441,7 +458,7 @@ mod tests {
         assert_eq!(settings.s3_address.port(), 8);
         assert_eq!(settings.region, "eu-1");
         assert_eq!(settings.default_buckets, ["a", "b"]);
-        assert_eq!(settings.cores, 3);
+        assert_eq!((settings.cores, settings.upload_memory), (3, 1 << 30));
         assert_eq!(settings.engine.consistency, Consistency::ReadAfterWrite);
         assert_eq!((settings.engine.collect_bytes_per_second, settings.engine.checkpoint_entries), (1 << 20, 9));
         assert_eq!(settings.engine.scrub_period, Duration::from_secs(36 * 3600));
@@ -478,6 +495,8 @@ mod tests {
             assert!(chunks(Some(wrong.to_owned()), None, None).unwrap_err().to_string().contains("from 1 to"), "{wrong}");
         }
         assert!(format!("{:#}", chunks(None, Some("hash".to_owned()), None).unwrap_err()).contains("`crush`"));
+        assert!(upload_memory(Some("63MiB")).unwrap_err().to_string().contains("64 MiB or more"));
+        assert!(upload_memory(None).unwrap() >= LEAST_UPLOAD_MEMORY);
         assert!(index(Some("hash")).unwrap_err().to_string().contains("`ludo`"));
         assert!(address("s3_addr", Some("9000".to_owned()), DEFAULT_S3_ADDRESS).is_err());
     }

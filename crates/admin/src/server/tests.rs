@@ -1,5 +1,5 @@
 use super::{Admin, AdminServer};
-use crate::{Sources, Surroundings};
+use crate::{Sources, Surroundings, UploadsStatus};
 use env::Env;
 use manager::Manager;
 use std::net::SocketAddr;
@@ -45,6 +45,7 @@ async fn out_of_the_cell(folder: &Path) -> Sources {
         store: Arc::new(|| None),
         may_answer: Arc::new(|| false),
         chunks: Vec::new(),
+        uploads: Arc::new(UploadsStatus::default),
         surroundings: Arc::new(Surroundings::default),
         s3_address: Arc::default(),
         notices: Vec::new(),

@@ -89,8 +89,8 @@ impl ObjectEngine for FlawedEngine {
         self.inner.stage(key, part)
     }
 
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
-        self.inner.stage_chunk(staged, bytes)
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
+        self.inner.stage_pieces(staged, chunk)
     }
 
     fn commit<'a>(

@@ -89,9 +89,8 @@ impl MemoryStaged {
     }
 
     pub(super) fn push(&mut self, bytes: Bytes) -> Result<(), EngineError> {
-        let after_the_last = self.pieces.last().is_some_and(|piece| piece.len() < CHUNK_BYTES);
-        if bytes.len() > CHUNK_BYTES || after_the_last {
-            return Err(EngineError::Invalid { reason: format!("all chunks but the last have {CHUNK_BYTES} bytes") });
+        if bytes.is_empty() || bytes.len() > CHUNK_BYTES {
+            return Err(EngineError::Invalid { reason: format!("a chunk has 1 to {CHUNK_BYTES} bytes, not {}", bytes.len()) });
         }
         self.pieces.push(bytes);
         Ok(())

@@ -11,6 +11,7 @@ use device::AppendClass;
 use engine::{EngineError, Payload, Staged};
 use format::chunk_ref::ChunkRef;
 use format::record::{ChunkOwner, EntryName, RecordKind, Space, WriteId};
+use smallvec::smallvec;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,11 +44,10 @@ pub(crate) struct LogStaged {
     waits_for_room: bool,
 }
 
-/// A chunk or a node on its way. The bytes are kept until it has landed, for another try where a device is full.
+/// A chunk or a node on its way.
 struct Chunk {
     kind: RecordKind,
     index: u32,
-    bytes: Bytes,
     /// Of the content that it holds, or that the node is above.
     length: u64,
     append: LooseAppend,
@@ -202,16 +202,16 @@ impl LogStaged {
     }
 
     /// Appends the next chunk; waits for an earlier one when enough are on their way.
-    pub async fn push(&mut self, bytes: Bytes) -> Result<(), EngineError> {
-        if bytes.is_empty() || bytes.len() > CHUNK_BYTES {
-            return Err(EngineError::Invalid { reason: format!("a chunk has 1 to {CHUNK_BYTES} bytes, not {}", bytes.len()) });
+    pub async fn push(&mut self, chunk: Payload) -> Result<(), EngineError> {
+        let length: usize = chunk.iter().map(Bytes::len).sum();
+        if length == 0 || length > CHUNK_BYTES {
+            return Err(EngineError::Invalid { reason: format!("a chunk has 1 to {CHUNK_BYTES} bytes, not {length}") });
         }
         while self.in_flight.len() >= MAX_CHUNKS_IN_FLIGHT {
             self.settle_one().await?;
         }
-        self.length += bytes.len() as u64;
-        let length = bytes.len() as u32;
-        self.append(RecordKind::Chunk, bytes, length as u64);
+        self.length += length as u64;
+        self.append(RecordKind::Chunk, chunk, length as u64);
         Ok(())
     }
 
@@ -244,19 +244,19 @@ impl LogStaged {
     /// Appends an inner node of the tree and waits for it. `covers` is the length of the content below it.
     pub async fn push_node(&mut self, payload: Bytes, covers: u64) -> Result<ChunkRef, EngineError> {
         assert!(self.in_flight.is_empty(), "nodes follow their chunks");
-        self.append(RecordKind::DescriptorNode, payload, covers);
+        self.append(RecordKind::DescriptorNode, smallvec![payload], covers);
         self.settle_one().await?;
         Ok(self.refs.pop().expect("the node just settled"))
     }
 
-    fn append(&mut self, kind: RecordKind, bytes: Bytes, length: u64) {
+    fn append(&mut self, kind: RecordKind, payload: Payload, length: u64) {
         let index = self.next_index;
         self.next_index += 1;
-        let append = self.start(kind, index, bytes.clone(), length);
-        self.in_flight.push_back(Chunk { kind, index, bytes, length, append });
+        let append = self.start(kind, index, payload, length);
+        self.in_flight.push_back(Chunk { kind, index, length, append });
     }
 
-    fn start(&self, kind: RecordKind, index: u32, bytes: Bytes, length: u64) -> LooseAppend {
+    fn start(&self, kind: RecordKind, index: u32, payload: Payload, length: u64) -> LooseAppend {
         // Chunks of one object spread over all devices: each is placed by a hash of its own.
         let record = LooseRecord {
             kind,
@@ -271,7 +271,7 @@ impl LogStaged {
                 put: self.put,
             }),
         };
-        LooseAppend::start(&self.inner, record, self.class, bytes)
+        LooseAppend::start(&self.inner, record, self.class, payload)
     }
 
     async fn settle_one(&mut self) -> Result<(), EngineError> {
@@ -286,7 +286,7 @@ impl LogStaged {
                     return Ok(());
                 }
                 Err(EngineError::Full) if self.waits_for_room && patience.wait(&self.inner).await => {
-                    let again = self.start(oldest.kind, oldest.index, oldest.bytes.clone(), oldest.length);
+                    let again = self.start(oldest.kind, oldest.index, oldest.append.payload(), oldest.length);
                     self.in_flight.front_mut().expect("looked at above").append = again;
                 }
                 Err(error) => return Err(error),

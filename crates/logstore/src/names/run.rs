@@ -13,6 +13,7 @@ use format::record::{RecordKind, WriteId};
 use format::replicas::Places;
 use format::run_block::{RunBlock, RunBlockBuilder};
 use format::run_index::{BlockRef, RunHeader, RunId, RunIndex, RunIndexBuilder};
+use smallvec::smallvec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use types::limits::MAX_SMALL_BYTES;
@@ -229,7 +230,7 @@ impl RunWriter {
         let hash = frame_hash(self.header.run, self.next_frame);
         self.next_frame += 1;
         let record = LooseRecord { kind, write: self.write, hash, length: payload.len() as u64, chunk: None };
-        LooseAppend::start(&self.inner, record, self.class, payload)
+        LooseAppend::start(&self.inner, record, self.class, smallvec![payload])
     }
 }
 

@@ -72,12 +72,12 @@ impl ObjectEngine for LogStore {
         StagedChunks { length: 0, inner: Box::new(LogStaged::new(&self.inner, owner, part)) }
     }
 
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
         Box::pin(async move {
-            let length = bytes.len() as u64;
+            let length = chunk.iter().map(|piece| piece.len() as u64).sum::<u64>();
             let own = staged.inner.as_any_mut().downcast_mut::<LogStaged>().ok_or_else(foreign)?;
             own.check_engine(&self.inner)?;
-            own.push(bytes).await?;
+            own.push(chunk).await?;
             staged.length += length;
             Ok(())
         })

@@ -581,8 +581,8 @@ impl ObjectEngine for RoundRobin {
         self.of(key).stage(key, part)
     }
 
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
-        self.any().stage_chunk(staged, bytes)
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
+        self.any().stage_pieces(staged, chunk)
     }
 
     fn commit<'a>(

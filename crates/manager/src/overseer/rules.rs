@@ -335,7 +335,8 @@ fn found(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     let ready: BTreeSet<DeviceId> = all.iter().copied().filter(|device| is_ready(watch, *device, now)).collect();
     let has_waited = watch.orphaned_since.is_some_and(|since| elapsed_ms(since, now) >= FOUNDING_WAIT_MS);
     // Its node has opened its devices, and this one is not among them: to wait for it brings nothing.
-    let is_told_to_lack = |device: &DeviceId| is_spoken_for(watch, *device, now) && !ready.contains(device) && !is_served(watch, *device, now);
+    let is_told_to_lack =
+        |device: &DeviceId| is_spoken_for(watch, *device, now) && !ready.contains(device) && !is_served(watch, *device, now);
     let all_told = all.iter().all(|device| ready.contains(device) || is_told_to_lack(device));
     if ready.is_empty() || (ready != all && !has_waited && !all_told) {
         return None;

@@ -1,17 +1,25 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use engine::memory::MemoryEngine;
 use engine::{Condition, Content, ObjectEngine, ObjectKey, PartContent};
-use format::attributes::Attributes;
+use env::Env;
+use format::attributes::{Attributes, ETag};
 use futures_util::stream;
+use md5::{Digest as _, Md5};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, proptest};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use types::BucketId;
 use types::limits::{CHUNK_BYTES, MAX_PUT_BYTES, MAX_SMALL_BYTES};
 
-use super::{Intake, MAX_PAYLOAD_PIECES, Received};
+use super::segment::LEAST_SEGMENT_BYTES;
+use super::{FREE_EARLY_CHUNKS, Intake, Received};
 use crate::body::{Body, BodyError, ChecksumWish, Upload};
 use crate::digest::TagSource;
 use crate::error::ObjectError;
+use crate::upload_memory::UploadMemory;
 
 fn object() -> ObjectKey {
     ObjectKey::new(BucketId(1), Bytes::from_static(b"key")).expect("a valid key")
@@ -38,9 +46,18 @@ fn upload(pieces: Vec<Result<Bytes, BodyError>>, length: Option<u64>) -> Upload 
     Upload { body: Body::Stream(Box::pin(stream::iter(pieces))), length, md5: None, checksum: ChecksumWish::None }
 }
 
-async fn receive(engine: &MemoryEngine, upload: Upload) -> Result<Received, ObjectError> {
+/// Memory for two chunks.
+fn memory() -> UploadMemory {
+    UploadMemory::new(2 * CHUNK_BYTES, &Env::simulated(3))
+}
+
+async fn receive(engine: &dyn ObjectEngine, upload: Upload) -> Result<Received, ObjectError> {
+    receive_in(engine, upload, &memory()).await
+}
+
+async fn receive_in(engine: &dyn ObjectEngine, upload: Upload, memory: &UploadMemory) -> Result<Received, ObjectError> {
     let key = object();
-    Intake { engine, key: &key, part: None, tag: TagSource::Md5 }.receive(upload).await
+    Intake { engine, key: &key, part: None, tag: TagSource::Md5, memory }.receive(upload).await
 }
 
 /// Stores what was received and reads it back.
@@ -51,20 +68,28 @@ async fn stored(engine: &MemoryEngine, received: Received) -> Vec<u8> {
         PartContent::Staged(staged) => engine.commit(&key, staged, Attributes::default(), Condition::None).await,
     };
     outcome.expect("stored");
-    let found = engine.open(&key).await.expect("there");
-    let mut bytes = Vec::new();
+    let (bytes, chunks) = read(engine).await;
+    // The oracle gives back what it was staged in.
+    let full = chunks.len().saturating_sub(1);
+    assert!(chunks[..full].iter().all(|chunk| *chunk == CHUNK_BYTES), "whole chunks, and a last one: {chunks:?}");
+    bytes
+}
+
+/// The object's bytes, and the lengths of its chunks.
+async fn read(engine: &MemoryEngine) -> (Vec<u8>, Vec<usize>) {
+    let found = engine.open(&object()).await.expect("there");
+    let (mut bytes, mut chunks) = (Vec::new(), Vec::new());
     match found.content {
         Content::Whole(whole) => bytes.extend_from_slice(&whole),
         Content::Chunked(reader) => {
             while (bytes.len() as u64) < found.info.length {
                 let piece = reader.read(bytes.len() as u64..found.info.length).await.expect("read");
-                // The engine's rule: whole chunks, and a last one. The oracle gives back what it was staged in.
-                assert!(piece.len() == CHUNK_BYTES || (bytes.len() + piece.len()) as u64 == found.info.length);
+                chunks.push(piece.len());
                 bytes.extend_from_slice(&piece);
             }
         }
     }
-    bytes
+    (bytes, chunks)
 }
 
 fn is_small(received: &Received) -> bool {
@@ -118,11 +143,118 @@ async fn crumbs_are_gathered() {
     let bytes = content(50_000);
     let received = receive(&engine, upload(pieces_of(&bytes, &[1]), None)).await.expect("received");
     let PartContent::Whole(payload) = &received.content else { panic!("50,000 bytes are small") };
-    assert_eq!(payload.len(), MAX_PAYLOAD_PIECES + 1);
+    let lengths: Vec<usize> = payload.iter().map(Bytes::len).collect();
+    let least = LEAST_SEGMENT_BYTES;
+    assert_eq!(lengths, [least, least, 2 * least, 4 * least, 50_000 - 8 * least]);
     assert!(stored(&engine, received).await == bytes);
     let bytes = content(MAX_SMALL_BYTES + 10);
     let received = receive(&engine, upload(pieces_of(&bytes, &[1]), None)).await.expect("received");
     assert!(stored(&engine, received).await == bytes, "also when it turns out to be large");
+}
+
+/// An upload that is fed by hand.
+struct Fed {
+    feed: mpsc::Sender<Result<Bytes, BodyError>>,
+    receiving: JoinHandle<Result<Received, ObjectError>>,
+}
+
+impl Fed {
+    fn start(engine: &Arc<MemoryEngine>, memory: &UploadMemory, length: usize) -> Fed {
+        let (feed, mut fed) = mpsc::channel(1);
+        let stream = Body::Stream(Box::pin(stream::poll_fn(move |cx| fed.poll_recv(cx))));
+        let upload = Upload { body: stream, length: Some(length as u64), md5: None, checksum: ChecksumWish::None };
+        let (engine, memory) = (engine.clone(), memory.clone());
+        let receiving = tokio::spawn(async move { receive_in(&*engine, upload, &memory).await });
+        Fed { feed, receiving }
+    }
+
+    async fn send(&self, bytes: Bytes) {
+        self.feed.send(Ok(bytes)).await.expect("the upload goes on");
+        turns().await;
+    }
+
+    async fn end(self) -> Result<Received, ObjectError> {
+        drop(self.feed);
+        self.receiving.await.expect("no panic")
+    }
+}
+
+/// Lets all others do what they can.
+async fn turns() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_grows_with_what_came() {
+    let (engine, memory) = (Arc::new(MemoryEngine::new()), memory());
+    let fed = Fed::start(&engine, &memory, 10 * CHUNK_BYTES);
+    for (sent, most) in [(1000, 4096), (7000, 16_384), (100_000, 262_144), (600_000, CHUNK_BYTES)] {
+        fed.send(content(sent)).await;
+        let used = memory.stats().used_bytes as usize;
+        assert!(sent <= used && used <= most, "{used} bytes are held after {sent}");
+    }
+    fed.send(content(9 * CHUNK_BYTES)).await;
+    let used = memory.stats().used_bytes as usize;
+    assert!(used <= CHUNK_BYTES, "{used} bytes are held beside what is staged");
+    assert!(fed.end().await.is_err(), "it was not all");
+    assert_eq!(memory.stats().used_bytes, 0);
+}
+
+/// Two silent clients have all the memory; a third one is served, and what the silent ones have sent is not lost.
+#[tokio::test(start_paused = true)]
+async fn silent_uploads_make_room_and_go_on() {
+    let (engine, memory) = (Arc::new(MemoryEngine::new()), memory());
+    let part = content(CHUNK_BYTES - 1);
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        let fed = Fed::start(&engine, &memory, 3 * part.len());
+        fed.send(part.clone()).await;
+        silent.push(fed);
+    }
+    assert!(memory.stats().used_bytes as usize > 2 * part.len() - 1);
+    let bytes = content(10 * CHUNK_BYTES);
+    let beside = upload(pieces_of(&bytes, &[65_536]), Some(bytes.len() as u64));
+    let received = receive_in(&*engine, beside, &memory).await.expect("there is room");
+    assert!(stored(&engine, received).await == bytes);
+    assert!(memory.stats().early_chunks >= 1, "room was made");
+    for fed in silent {
+        fed.send(part.clone()).await;
+        fed.send(part.clone()).await;
+        let Received { content, length, digested } = fed.end().await.expect("received");
+        assert_eq!(length as usize, 3 * part.len());
+        let whole = [part.clone(), part.clone(), part.clone()].concat();
+        assert_eq!(digested.etag, ETag::Md5(Md5::digest(&whole).into()));
+        let PartContent::Staged(staged) = content else { panic!("it is large") };
+        let committed = engine.commit(&object(), staged, Attributes::default(), Condition::None).await;
+        committed.expect("committed");
+        assert!(read(&engine).await.0 == whole);
+    }
+    let stats = memory.stats();
+    assert_eq!((stats.used_bytes, stats.waiting, stats.refused), (0, 0, 0));
+    assert!(stats.peak_bytes <= stats.limit_bytes);
+}
+
+/// A client that sends a byte whenever its chunk was staged early would make an object of crumbs.
+#[tokio::test(start_paused = true)]
+async fn crumbs_under_pressure_are_refused() {
+    let engine = Arc::new(MemoryEngine::new());
+    let memory = UploadMemory::new(CHUNK_BYTES, &Env::simulated(4));
+    let crumbs = Fed::start(&engine, &memory, CHUNK_BYTES);
+    for round in 0..FREE_EARLY_CHUNKS {
+        crumbs.send(content(1)).await;
+        // Takes all of the memory in one piece.
+        let copy = upload(vec![Ok(content(CHUNK_BYTES))], Some(CHUNK_BYTES as u64));
+        receive_in(&*engine, copy, &memory).await.expect("room is made");
+        assert_eq!(memory.stats().early_chunks, round + 1);
+    }
+    crumbs.send(content(1)).await;
+    let copy = upload(vec![Ok(content(CHUNK_BYTES))], Some(CHUNK_BYTES as u64));
+    receive_in(&*engine, copy, &memory).await.expect("room is made");
+    let outcome = crumbs.end().await.map(|received| received.length);
+    assert!(matches!(outcome, Err(ObjectError::SlowDown { .. })), "{outcome:?}");
+    assert_eq!((memory.stats().used_bytes, memory.stats().refused), (0, 1));
 }
 
 #[tokio::test]

@@ -63,6 +63,13 @@ impl Md5Content {
         self.hash_down_to(slot, MAX_WAITING_BYTES).await;
     }
 
+    /// Waits until nothing is left to hash but for less than a block.
+    pub(crate) async fn catch_up(&mut self) {
+        if let Some(slot) = self.slot {
+            self.hash_down_to(slot, 0).await;
+        }
+    }
+
     pub(crate) async fn finish(mut self) -> [u8; 16] {
         let slot = self.slot.expect("finished only here");
         self.hash_down_to(slot, 0).await;

@@ -52,6 +52,7 @@ impl ObjectService {
             key: &upload.key,
             part: Some((upload.upload, number)),
             tag: bucket.etag_mode().into(),
+            memory: &self.upload_memory,
         };
         let received = intake.receive(content).await?;
         self.store_part(&bucket, &upload, number, received).await
@@ -86,6 +87,7 @@ impl ObjectService {
             key: &upload.key,
             part: Some((upload.upload, number)),
             tag: bucket.etag_mode().into(),
+            memory: &self.upload_memory,
         };
         let received = intake.receive(content).await?;
         self.store_part(&bucket, &upload, number, received).await

@@ -113,10 +113,11 @@ impl ObjectEngine for SmallEngine {
         self.memory.stage(key, part)
     }
 
-    fn stage_chunk<'a>(&'a self, staged: &'a mut StagedChunks, bytes: Bytes) -> EngineFuture<'a, ()> {
+    fn stage_pieces<'a>(&'a self, staged: &'a mut StagedChunks, chunk: Payload) -> EngineFuture<'a, ()> {
         Box::pin(async move {
-            self.check_room(staged.length + bytes.len() as u64)?;
-            self.memory.stage_chunk(staged, bytes).await
+            let bytes: u64 = chunk.iter().map(|piece| piece.len() as u64).sum();
+            self.check_room(staged.length + bytes)?;
+            self.memory.stage_pieces(staged, chunk).await
         })
     }
 

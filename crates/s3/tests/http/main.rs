@@ -14,6 +14,7 @@ mod presigned;
 mod quiet;
 mod server;
 mod signing;
+mod slow_uploads;
 mod subresources;
 mod sweep;
 mod tagging;

@@ -74,7 +74,9 @@ async fn fsck(settings: &Settings, args: &FsckArgs) -> anyhow::Result<bool> {
     let place = match (args.rebuild, place) {
         (true, place) => rebuild::run(&env, &settings.data, place, &disks, &args.without).await?,
         (false, Some(place)) => place,
-        (false, None) => bail!("there is no server in {}: trilith fsck --rebuild makes it anew from the devices", settings.data.display()),
+        (false, None) => {
+            bail!("there is no server in {}: trilith fsck --rebuild makes it anew from the devices", settings.data.display())
+        }
     };
     check::run(&env, &folder, &place, &disks).await
 }

@@ -58,6 +58,14 @@ fn print(status: &Status) {
     println!("  state    {}, up {}", if status.ready { "ready" } else { "not ready" }, duration(status.uptime_ms));
     println!("  buckets  {}", status.buckets);
     println!("  copies   {} of each object", status.copies);
+    let uploads = &status.uploads;
+    println!(
+        "  uploads  {} of {} of memory in use, {} wait, {} refused",
+        human(uploads.memory_used_bytes),
+        human(uploads.memory_limit_bytes),
+        uploads.waiting,
+        uploads.refused
+    );
     if let Some(engine) = &status.engine {
         println!(
             "  index    {} keys in {}, {} names since the last checkpoint",

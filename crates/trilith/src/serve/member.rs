@@ -142,6 +142,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     let root = root_of(env, settings, &manager).await?;
 
     let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
+    let service = service.with_upload_memory(settings.upload_memory);
     let service = Arc::new(service.with_peers(Arc::new(OtherNodes(Arc::downgrade(&node)))));
     node.set_drain(Arc::new(ClientsWrites(Arc::downgrade(&service))));
     let (serving, s3_address) = (Arc::downgrade(&node), Arc::new(OnceLock::new()));
@@ -152,6 +153,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
         may_answer: may_answer(&node),
         chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
+        uploads: s3_metrics::uploads(service.upload_memory()),
         surroundings: surroundings(&node),
         s3_address: s3_address.clone(),
         notices: notices(settings),

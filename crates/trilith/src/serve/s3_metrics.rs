@@ -1,6 +1,7 @@
 //! What the S3 interface counts, as metrics.
 
-use admin::Registry;
+use admin::{Registry, UploadsSource, UploadsStatus};
+use object::{UploadMemory, UploadMemoryStats};
 use s3::{App, OPERATIONS, OperationStats};
 use std::sync::Arc;
 
@@ -18,6 +19,30 @@ const COUNTERS: &[(&str, &str, Pick)] = &[
     }),
 ];
 
+type PickUploads = fn(&UploadMemoryStats) -> u64;
+
+/// Name after `trilith_gateway_upload_memory_`, help, and which figure.
+const UPLOAD_GAUGES: &[(&str, &str, PickUploads)] = &[
+    ("limit_bytes", "Memory that all uploads in hand may have together", |stats| stats.limit_bytes),
+    ("used_bytes", "Memory that uploads have: not yet staged, or on its way to the devices", |stats| stats.used_bytes),
+    ("peak_bytes", "Most of it that was used at once since the start", |stats| stats.peak_bytes),
+    ("waiting_uploads", "Uploads whose clients are not read because there is no memory for them", |stats| stats.waiting),
+];
+
+const UPLOAD_COUNTERS: &[(&str, &str, PickUploads)] = &[
+    ("early_chunks", "Chunks staged before they were full, because memory was short", |stats| stats.early_chunks),
+    ("refused_uploads", "Uploads refused with SlowDown, because there was no memory for too long", |stats| stats.refused),
+];
+
+/// What a status says of uploads.
+pub fn uploads(memory: &UploadMemory) -> UploadsSource {
+    let memory = memory.clone();
+    Arc::new(move || {
+        let UploadMemoryStats { limit_bytes, used_bytes, waiting, refused, .. } = memory.stats();
+        UploadsStatus { memory_limit_bytes: limit_bytes, memory_used_bytes: used_bytes, waiting, refused }
+    })
+}
+
 /// Registers them. Once per process.
 pub fn register(registry: &Registry, app: &Arc<App>) {
     for (index, operation) in OPERATIONS.into_iter().enumerate() {
@@ -26,6 +51,16 @@ pub fn register(registry: &Registry, app: &Arc<App>) {
             let name = format!("trilith_gateway_{name}_total");
             registry.counter(&name, help, &[("operation", operation)], move || pick(&app.stats().operations[index]));
         }
+    }
+    for (name, help, pick) in UPLOAD_GAUGES {
+        let app = app.clone();
+        let name = format!("trilith_gateway_upload_memory_{name}");
+        registry.gauge(&name, help, &[], move || pick(&app.upload_memory().stats()) as f64);
+    }
+    for (name, help, pick) in UPLOAD_COUNTERS {
+        let app = app.clone();
+        let name = format!("trilith_gateway_upload_memory_{name}_total");
+        registry.counter(&name, help, &[], move || pick(&app.upload_memory().stats()));
     }
     let (open, accepted) = (app.clone(), app.clone());
     registry

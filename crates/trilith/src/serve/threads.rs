@@ -3,6 +3,7 @@
 
 mod crew;
 
+use super::lean;
 use crate::settings::Settings;
 use anyhow::Context;
 use crew::Crew;
@@ -21,6 +22,8 @@ pub struct Threads {
     crew: Crew,
     /// The listener of the thread that started all.
     here: Option<tokio::task::JoinHandle<anyhow::Result<()>>>,
+    /// Gives memory back that the same thread has freed.
+    lean: tokio::task::JoinHandle<()>,
 }
 
 /// What the thread that starts the others does.
@@ -46,6 +49,7 @@ pub fn start(
     let (listeners, address) = s3::listen(settings.s3_address, settings.cores)?;
     let mut crew = Crew::new();
     let mut listeners = listeners.into_iter();
+    let lean = env.spawn(lean::keep(app.clone()));
     let own = if main == MainThread::Serves { listeners.next() } else { None };
     let here = own.map(|listener| {
         let (serving, ending) = (s3::serve_core(listener, app.clone(), crew.stopped()), crew.ending());
@@ -55,7 +59,7 @@ pub fn start(
         let (app, stopped) = (app.clone(), crew.stopped());
         crew.start(&format!("core-{core}"), move || run_core(core, listener, app, stopped))?;
     }
-    Ok(Threads { address, app, crew, here })
+    Ok(Threads { address, app, crew, here, lean })
 }
 
 fn run_core(core: usize, listener: TcpListener, app: Arc<App>, stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
@@ -63,7 +67,10 @@ fn run_core(core: usize, listener: TcpListener, app: Arc<App>, stopped: watch::R
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
         let _ring = disk::install_ring().ok();
-        s3::serve_core(listener, app, stopped).await
+        let lean = tokio::spawn(lean::keep(app.clone()));
+        let served = s3::serve_core(listener, app, stopped).await;
+        lean.abort();
+        served
     })?;
     Ok(())
 }
@@ -85,7 +92,8 @@ impl Threads {
 
     /// Finishes the requests in hand and ends the threads.
     pub async fn stop(self) -> anyhow::Result<()> {
-        let Threads { crew, here, .. } = self;
+        let Threads { crew, here, lean, .. } = self;
+        lean.abort();
         crew.tell_to_stop();
         if let Some(here) = here {
             here.await.context("the main thread's part of the server")??;

@@ -187,11 +187,7 @@ fn a_server_whose_manager_has_failed_ends() {
     let made: Vec<String> = (0..100).map(|number| format!("bucket-{number}")).take_while(|name| make(name)).collect();
     assert!(made.len() < 100, "nothing has failed");
     assert_eq!(server.ended().code(), Some(1), "{}", home.log());
-    assert!(
-        home.log().contains("this node's part of the manager has stopped, and the node ends with it"),
-        "{}",
-        home.log()
-    );
+    assert!(home.log().contains("this node's part of the manager has stopped, and the node ends with it"), "{}", home.log());
     let listed = home.serve(&[]).run(&["bucket", "ls"]);
     assert!(made.iter().all(|name| listed.contains(name)), "{made:?}: {listed}");
 }

@@ -44,7 +44,10 @@ pub fn open(args: &InitArgs) -> anyhow::Result<()> {
     println!("{} listens for other nodes at {}, by {connections}.", data.display(), known.address);
     println!("  a server that runs takes it up within some seconds, in which it answers no client");
     println!("  let others in  trilith cluster join - --via {}", known.address);
-    println!("                 it asks for the token, a secret, which `trilith cluster token --data {}` prints", data.display());
+    println!(
+        "                 it asks for the token, a secret, which `trilith cluster token --data {}` prints",
+        data.display()
+    );
     Ok(())
 }
 

@@ -14,13 +14,7 @@ use std::path::Path;
 use types::DeviceId;
 
 /// Makes the consensus log, which must not exist, and `cluster.toml` if that is lost, too.
-pub async fn run(
-    env: &Env,
-    data: &Path,
-    place: Option<Place>,
-    disks: &[Looked],
-    without: &[u32],
-) -> anyhow::Result<Place> {
+pub async fn run(env: &Env, data: &Path, place: Option<Place>, disks: &[Looked], without: &[u32]) -> anyhow::Result<Place> {
     let folder = data.join(CONSENSUS_FOLDER);
     if folder.exists() {
         bail!(
