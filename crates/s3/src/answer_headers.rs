@@ -16,7 +16,7 @@ use crate::dates::http_date;
 /// Headers that most answers have room for without growing.
 pub const USUAL_HEADERS: usize = 12;
 
-/// How many tags an object has, for those who may see them.
+/// How many tags an object has, for clients that may see them.
 pub const TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
 const DEFAULT_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("binary/octet-stream");

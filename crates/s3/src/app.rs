@@ -149,7 +149,7 @@ impl App {
         Bytes::from(answer)
     }
 
-    /// Who asks is verified before anything of the body is read, and whether they may before anything of it is believed.
+    /// Verifies the client before anything of the body is read, and its rights before anything of the body is believed.
     async fn take(&self, head: &Parts, moved: &[HeaderName], body: RequestBody) -> Taken {
         let admitted = match guard::admit(head, moved, &self.config) {
             Ok(admitted) => admitted,

@@ -24,7 +24,7 @@ pub struct Authenticator {
     env: Env,
 }
 
-/// A request of which it is known who asks: nobody in particular, or a user whose signature is right.
+/// A request of a known client: anonymous, or a user whose signature is right.
 pub struct Verified<'a> {
     pub principal: Principal,
     pub payload: PayloadClaim<'a>,
@@ -44,7 +44,7 @@ pub enum PayloadClaim<'a> {
 }
 
 impl Verified<'_> {
-    /// A request that nobody has signed. Its hash still counts; signatures of chunks have nothing to begin with.
+    /// A request without a signature. Its hash still counts; signatures of chunks have nothing to begin with.
     pub fn anonymous(headers: &HeaderMap) -> Verified<'_> {
         let payload = payload_claim(headers).unwrap_or(PayloadClaim::Unsigned);
         Verified { principal: Principal::Anonymous, payload, signing: None }

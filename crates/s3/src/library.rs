@@ -62,7 +62,7 @@ impl Library {
         Library { service: builder.build(), documents: Room::new(Duration::from_millis(MAX_DOCUMENT_MS)) }
     }
 
-    /// Answers a request of somebody who was verified, with the content of its body.
+    /// Answers a request of a verified client, with the content of its body.
     pub async fn answer(
         &self,
         mut head: Parts,

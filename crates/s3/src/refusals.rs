@@ -24,7 +24,7 @@ const OTHER_ACLS: [&str; 6] =
 /// Permissions that a grant header can name.
 const GRANTED: [&str; 5] = ["full-control", "read", "read-acp", "write", "write-acp"];
 
-/// How a grant names who gets it.
+/// How a grant names its grantee.
 const GRANTEES: [&str; 3] = ["id", "uri", "emailAddress"];
 
 /// Headers that only say something with some of their values.
@@ -185,8 +185,8 @@ fn check_acl(value: &str) -> Result<(), Failure> {
 /// `id="…", uri="…"`.
 fn check_grant(name: &str, value: &str) -> Result<(), Failure> {
     let is_grantee = |text: &str| {
-        let Some((kind, who)) = text.trim().split_once('=') else { return false };
-        GRANTEES.iter().any(|known| known.eq_ignore_ascii_case(kind.trim())) && !who.trim().trim_matches('"').is_empty()
+        let Some((kind, grantee)) = text.trim().split_once('=') else { return false };
+        GRANTEES.iter().any(|known| known.eq_ignore_ascii_case(kind.trim())) && !grantee.trim().trim_matches('"').is_empty()
     };
     if value.split(',').all(is_grantee) {
         return Err(ACL_NOT_SUPPORTED.into());

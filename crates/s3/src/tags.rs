@@ -27,7 +27,7 @@ pub const HEADER: &str = "x-amz-tagging";
 const MALFORMED: &str =
     "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.";
 
-/// Refuses tags from somebody who may write an object, and may not tag it.
+/// Refuses tags from a client that may write an object and may not tag it.
 pub fn authorize(headers: &HeaderMap, bucket: &Bucket, principal: &Principal) -> Result<(), Failure> {
     if headers.contains_key(HEADER) {
         bucket.authorize(principal, Action::PutObjectTagging)?;

@@ -32,16 +32,16 @@ impl S3Auth for NoSecrets {
     }
 }
 
-/// Who asks, as it was verified before the library saw the request.
+/// The client, as it was verified before the library saw the request.
 pub fn principal(extensions: &Extensions) -> Principal {
     extensions.get().cloned().unwrap_or(Principal::Anonymous)
 }
 
-/// Who may call which operation. The object service decides again for each bucket and object; what it does not see is for those who
-/// are known.
+/// Which client may call which operation. The object service decides again for each bucket and object; what it does not see is for known
+/// users.
 pub struct Access(pub Arc<ObjectService>);
 
-/// Operations that need not be of somebody who is known, and what they do to their bucket.
+/// Operations that a policy can open to anonymous clients, and what they do to their bucket.
 const OPEN_TO_POLICIES: [(&str, Action); 11] = [
     ("AbortMultipartUpload", Action::AbortMultipartUpload),
     ("CompleteMultipartUpload", Action::PutObject),
@@ -76,7 +76,7 @@ impl Access {
     fn check_request(&self, cx: &S3AccessContext<'_>, principal: &Principal) -> Result<(), Failure> {
         let operation = cx.s3_op().name();
         if cx.credentials().is_some() {
-            // It has found a signature that nobody has asked about.
+            // The library has found a signature that was not verified.
             return Err(ACCESS_DENIED.into());
         }
         let bucket = match cx.s3_path() {

@@ -4,7 +4,7 @@ use crate::client::{Answer, request};
 use crate::server::{BUCKET, DOMAIN, PUBLIC, Server};
 use crate::signing::{Request, now};
 
-/// Sends a request; its answer, which blames the client if anybody.
+/// Sends a request; its answer, which is no error of the server's.
 fn sweep(server: &Server, head: &str, body: &[u8]) -> Answer {
     let answer = request(server.address(), head, body);
     assert!(answer.status < 500 || answer.status == 501, "{} to\n{head}\n{}", answer.status, answer.text());

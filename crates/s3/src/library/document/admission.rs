@@ -31,7 +31,7 @@ pub struct Room {
     patience: Duration,
 }
 
-/// What one request's document may have: its document asks, and whoever answers it holds on to it until the answer is there.
+/// What one request's document may have: the document asks for it, and it is held until the answer is there.
 #[derive(Clone)]
 pub struct Allowance(Arc<State>);
 

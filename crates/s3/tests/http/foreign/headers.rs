@@ -385,9 +385,9 @@ fn who_asks_is_told_before_anything_is_read() {
         }
     }
     let known = nonsense("POST", &bucket, "delete");
-    check(&server, vec![row("who may is told more", &known, 400, "MalformedXML")]);
+    check(&server, vec![row("an owner is told more", &known, 400, "MalformedXML")]);
     let open = nonsense("POST", &format!("/{PUBLIC}"), "delete");
-    let open = Row { head: open.anonymous(), ..row("who may by policy", &open, 400, "MalformedXML") };
+    let open = Row { head: open.anonymous(), ..row("a client that may by policy", &open, 400, "MalformedXML") };
     check(&server, vec![open]);
     server.stop();
 }
@@ -443,7 +443,7 @@ fn errors_say_what_they_are_about() {
         ],
     );
     let unknown = request(server.address(), &nobody.signed().0, b"");
-    assert_eq!(unknown.element("CanonicalRequest"), None, "nothing is told to who is not known");
+    assert_eq!(unknown.element("CanonicalRequest"), None, "nothing is told to an unknown client");
     assert!(!refused.text().contains(SECRET));
     server.stop();
 }
