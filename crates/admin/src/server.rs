@@ -123,6 +123,7 @@ impl Admin {
 
     fn router(&self) -> Router {
         Router::new()
+            .route("/", get(front::page))
             .route("/metrics", get(scrape))
             .route("/health/live", get(async || "live\n"))
             .route("/health/ready", get(ready))
@@ -234,7 +235,7 @@ impl axum::serve::Listener for Limited {
         let permit = self.free.clone().acquire_owned().await.expect("the semaphore is never closed");
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => return (Held { stream, _permit: permit }, peer),
+                Ok((stream, peer)) => return (Held { stream, begun: held_io::Begun::NotYet, _permit: permit }, peer),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection on the admin port");
                     self.env.sleep(ACCEPT_RETRY).await;
@@ -251,9 +252,11 @@ impl axum::serve::Listener for Limited {
 /// A connection and its share of the limit.
 struct Held {
     stream: TcpStream,
+    begun: held_io::Begun,
     _permit: OwnedSemaphorePermit,
 }
 
+mod front;
 mod held_io;
 
 #[cfg(test)]

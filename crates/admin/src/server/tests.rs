@@ -10,8 +10,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 async fn get(server: &AdminServer, path: &str) -> String {
+    ask(server, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+}
+
+/// All that the port says to these bytes.
+async fn ask(server: &AdminServer, request: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -22,6 +26,30 @@ async fn start() -> (Admin, AdminServer) {
     let admin = Admin::new(&Env::real_with_cores(1), "9.9.9");
     let server = AdminServer::start("127.0.0.1:0".parse().unwrap(), &admin).await.unwrap();
     (admin, server)
+}
+
+#[tokio::test]
+async fn the_root_names_all_paths_to_people_and_to_browsers() {
+    let (admin, server) = start().await;
+    let plain = get(&server, "/").await;
+    let (head, body) = plain.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-type: text/plain"), "{head}");
+    let html = ask(&server, "GET / HTTP/1.1\r\nHost: x\r\nAccept: text/html,*/*\r\nConnection: close\r\n\r\n").await;
+    assert!(html.contains("content-type: text/html"), "{html}");
+    admin.set_ready(true);
+    for path in ["/status", "/metrics", "/health/live", "/health/ready", "/scrub"] {
+        assert!(body.contains(path) && html.contains(&format!("<a href=\"{path}\">")), "{path}");
+        assert!(!get(&server, path).await.starts_with("HTTP/1.1 404"), "{path}");
+    }
+}
+
+/// Caught: a connection that ended without a word.
+#[tokio::test]
+async fn http2_is_told_that_it_is_not_spoken() {
+    let (_admin, server) = start().await;
+    let answer = ask(&server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0").await;
+    assert!(answer.starts_with("HTTP/1.1 505") && answer.contains("speaks HTTP/1.1"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "one answer: {answer}");
 }
 
 #[tokio::test]
