@@ -70,7 +70,7 @@ impl Reporting {
             // To all at once; who misses it hears it when it is its turn.
             let is_news = before != told;
             if is_news {
-                tell_of_stuck(&before, &told);
+                tell_of_stuck(&before, &told, &self.blocks.stuck());
             }
             // Averages over a while: chunks stay where they are put.
             if self.env.now().saturating_duration_since(metered) >= LOAD_INTERVAL {
@@ -84,7 +84,7 @@ impl Reporting {
         }
     }
 
-    /// Devices of this node that take no writes now: those that say so, and those that could not be opened.
+    /// Devices of this node that take no chunks now: those that say so, those without space for them, and those that could not be opened.
     fn take_nothing(&self, map: &ChunkMap) -> BTreeSet<DeviceId> {
         let is_open = |device: DeviceId| self.blocks.stores().any(|(open, _)| open == device);
         let own = map.devices.iter().filter(|(_, node)| *node == self.me).map(|(device, _)| *device);
@@ -118,13 +118,18 @@ impl Reporting {
     }
 }
 
-fn tell_of_stuck(before: &BTreeSet<DeviceId>, now: &BTreeSet<DeviceId>) {
+/// `failing`: those that have space for chunks, and take no writes. The others are as they were made, or their start has told of them.
+fn tell_of_stuck(before: &BTreeSet<DeviceId>, now: &BTreeSet<DeviceId>, failing: &BTreeSet<DeviceId>) {
     for device in now.difference(before) {
         env::mark("chunks: a device that takes no writes");
-        tracing::warn!(
-            device = device.0,
-            "this device takes no writes, or hangs: chunks go to others until it takes them again"
-        );
+        if failing.contains(device) {
+            tracing::warn!(
+                device = device.0,
+                "this device takes no writes, or hangs: chunks go to others until it takes them again"
+            );
+        } else {
+            tracing::info!(device = device.0, "this device has no space for chunks that can be used: chunks go to others");
+        }
     }
     for device in before.difference(now) {
         tracing::info!(device = device.0, "this device takes chunks again");

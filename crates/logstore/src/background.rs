@@ -376,7 +376,11 @@ pub(crate) async fn run(inner: Weak<Inner>) {
                 () = env.sleep(LOOK_INTERVAL) => {}
             },
             Err(error) => {
-                tracing::warn!(%error, "background work failed and is tried again");
+                match &error {
+                    // Each change of a view does that, and what keeps a cell from having one is told where it is found.
+                    EngineError::Unavailable { .. } => tracing::info!(%error, "background work is tried again"),
+                    error => tracing::warn!(%error, "background work failed and is tried again"),
+                }
                 // Not woken by writes: each of them would try again what has just failed.
                 env.sleep(RETRY_PAUSE).await;
             }
