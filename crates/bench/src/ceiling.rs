@@ -22,6 +22,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 
 use crate::s3::mix::parse_size;
+use crate::tell;
 
 /// Connections that may wait to be accepted, per core.
 const ACCEPT_BACKLOG: i32 = 1024;
@@ -47,7 +48,7 @@ pub fn run(args: &CeilingArgs) -> anyhow::Result<()> {
     let threads = args.threads.map_or_else(cores, |threads| threads as usize);
     let server =
         Ceiling::start(args.address, args.size as usize, threads).with_context(|| format!("listening on {}", args.address))?;
-    println!("answering {} bytes on http://{} with {threads} threads", args.size, server.address());
+    tell!("answering {} bytes on http://{} with {threads} threads", args.size, server.address())?;
     server.join()
 }
 

@@ -23,6 +23,7 @@ pub use self::case::{Access, Case, Pattern, standard_cases};
 pub use self::report::{CaseReport, Report};
 use crate::s3::mix::parse_size;
 use crate::s3::parse_duration;
+use crate::{output, tell};
 
 /// The smallest file that is measured: room for 64 requests of 1 MiB in flight.
 pub const SMALLEST_SIZE_BYTES: u64 = 64 << 20;
@@ -71,9 +72,9 @@ pub struct DiskArgs {
 pub fn run(args: &DiskArgs) -> anyhow::Result<()> {
     let report = execute(args)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).context("writing the report as JSON")?);
+        tell!("{}", serde_json::to_string_pretty(&report).context("writing the report as JSON")?)?;
     } else {
-        print!("{report}");
+        output::print(format_args!("{report}"))?;
     }
     Ok(())
 }

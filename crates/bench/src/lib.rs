@@ -6,9 +6,10 @@
 //! - [`smash`] computes and simulates what the chunk store's placement and lookup cost, and measures the store with nodes as processes.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
-//! Nothing of the system depends on this crate, and the generator uses nothing of the system: it runs the same against
-//! every peer.
+//! Nothing of the system depends on this crate but the program that offers its commands. The generator uses nothing of the system: it runs
+//! the same against every peer.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 use chunkstore::chunk_client::ChunkClient;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub mod ceiling;
 pub mod clock;
 pub mod disk;
 pub mod latency;
+pub mod output;
 pub mod random;
 mod report;
 pub mod s3;

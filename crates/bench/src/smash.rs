@@ -37,6 +37,7 @@ pub use args::{Experiment, SmashArgs};
 use crate::EnterCluster;
 use crate::report::{Machine, Report};
 use crate::systems::Lab;
+use crate::tell;
 use anyhow::Context;
 
 /// A report and what its files are called.
@@ -50,12 +51,12 @@ pub fn run(args: &SmashArgs, enter: EnterCluster) -> anyhow::Result<()> {
     let lab = Lab::new(&args.lab)?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;
     for experiment in args.experiments() {
-        println!("{}: {}", experiment.name(), experiment.purpose());
+        tell!("{}: {}", experiment.name(), experiment.purpose())?;
         let remark = if experiment.is_measured() { "the clients on the same cores" } else { "computed, nothing is timed" };
         let machine = Machine::look(remark, args.quick)?;
         let mut write = |(name, report): Named| {
             report.write(&args.out, name, &machine)?;
-            println!("{}", report.text());
+            tell!("{}", report.text())?;
             anyhow::Ok(())
         };
         let ran = match experiment {

@@ -25,6 +25,7 @@ pub use args::{Experiment, ZstoreArgs};
 
 use crate::report::Machine;
 use crate::systems;
+use crate::tell;
 use anyhow::Context;
 use args::Scale;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub fn run(args: &ZstoreArgs) -> anyhow::Result<()> {
     let scale = Scale::of(args);
     std::fs::create_dir_all(&args.out).with_context(|| format!("making {}", args.out.display()))?;
     for experiment in args.experiments() {
-        println!("{}: {}", experiment.name(), experiment.purpose());
+        tell!("{}: {}", experiment.name(), experiment.purpose())?;
         let report = match experiment {
             Experiment::Pairs => pairs::run(&lab, &scale),
             Experiment::Index => index::run(&lab, &scale),
@@ -52,7 +53,7 @@ pub fn run(args: &ZstoreArgs) -> anyhow::Result<()> {
         };
         let report = report.with_context(|| format!("experiment {}", experiment.name()))?;
         report.write(&args.out, experiment.name(), &machine)?;
-        println!("{}", report.text());
+        tell!("{}", report.text())?;
     }
     Ok(())
 }

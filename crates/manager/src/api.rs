@@ -46,9 +46,31 @@ impl Manager {
     /// The cluster; a new one gets a random id and `format_version`, an older one `format_version`: from here on it is for no program that does not know these
     /// formats. One that writes newer formats is not for this program.
     pub async fn ensure_cluster(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
+        self.ensure_cluster_or(None, format_version).await
+    }
+
+    /// As [`Manager::ensure_cluster`], for nodes that know which cluster they are of: a new one gets this id, and another one is refused.
+    pub async fn ensure_this_cluster(
+        &self,
+        id: ClusterId,
+        format_version: u32,
+    ) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
+        let cluster = self.ensure_cluster_or(Some(id), format_version).await?;
+        match cluster.id == id {
+            true => Ok(cluster),
+            false => Err(ManagerError::Refused(ClusterError::AlreadyInitialised { found: cluster.id })),
+        }
+    }
+
+    /// The cluster; a new one has this id, or a random one.
+    async fn ensure_cluster_or(
+        &self,
+        id: Option<ClusterId>,
+        format_version: u32,
+    ) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
         let cluster = match self.snapshot().cluster() {
             Some(cluster) => Arc::clone(cluster),
-            None => self.init_cluster(format_version).await?,
+            None => self.init_cluster(id, format_version).await?,
         };
         match cluster.format_version.cmp(&format_version) {
             Ordering::Greater => Err(newer(cluster.format_version, format_version)),
@@ -60,11 +82,18 @@ impl Manager {
         }
     }
 
-    async fn init_cluster(&self, format_version: u32) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
-        let mut id = [0; 16];
-        self.inner.env.fill_random(&mut id);
+    async fn init_cluster(
+        &self,
+        id: Option<ClusterId>,
+        format_version: u32,
+    ) -> Result<Arc<ClusterRecord>, ManagerError<ClusterError>> {
+        let id = id.unwrap_or_else(|| {
+            let mut id = ClusterId([0; 16]);
+            self.inner.env.fill_random(&mut id.0);
+            id
+        });
         let created_ms = self.inner.env.wall_clock_ms();
-        match self.propose(InitCluster { id: ClusterId(id), format_version, created_ms }).await {
+        match self.propose(InitCluster { id, format_version, created_ms }).await {
             // Somebody else was first, between our look and our command.
             Err(ManagerError::Refused(error @ ClusterError::AlreadyInitialised { .. })) => {
                 self.snapshot().cluster().cloned().ok_or(ManagerError::Refused(error))

@@ -16,6 +16,7 @@ pub use args::ClientArgs;
 pub use content::Content;
 pub use error::S3Error;
 pub use http::{Answer, Http};
+pub use list::Listed;
 pub use xml::{element, elements};
 
 use ::http::{Method, Request};

@@ -1,11 +1,13 @@
 //! The `trilith` binary: one program for every role and every tool.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod credentials;
 mod settings;
 
 mod new_file;
 mod place;
+mod ports;
 mod prepared;
 mod say;
 mod serve;
@@ -13,6 +15,8 @@ mod serve;
 mod client;
 mod commands;
 
+use bench::complain;
+use bench::output::OutputError;
 use clap::{Parser, Subcommand};
 use commands::bucket::{self, BucketArgs};
 use commands::chunk::{self, ChunkCommand};
@@ -82,16 +86,11 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
+        // The reader of the output has seen enough (`trilith object ls ... | head`): there is nothing to complain about.
+        Err(error) if matches!(error.downcast_ref::<OutputError>(), Some(OutputError::Closed)) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("trilith: {error:#}");
+            complain!("trilith: {error:#}");
             ExitCode::FAILURE
         }
     }
-}
-
-/// Whoever read our output has seen enough (`trilith object ls ... | head`): nothing to complain about.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let is_it = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-    error.downcast_ref::<std::io::Error>().is_some_and(is_it)
 }

@@ -1,20 +1,17 @@
-//! What a server says to whoever started it.
-//!
-//! Unlike `println!`, which panics where nobody listens or the file that listens is on a full disk: neither may end a server.
+//! What a server says to the person or program that started it. Commands say it with [`bench::tell`] and end when nothing more can be said;
+//! a server goes on.
 
+use bench::output;
 use std::fmt::Arguments;
-use std::io::{Write, stdout};
 
 /// One line on the standard output, if it takes one.
 pub fn line(text: Arguments<'_>) {
-    let mut out = stdout().lock();
-    let written = out.write_fmt(text).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    if let Err(error) = written {
+    if let Err(error) = output::line(text) {
         tracing::warn!(%error, "the standard output takes nothing");
     }
 }
 
-/// As `println!`, for servers.
+/// As `tell!`, for servers.
 macro_rules! say {
     ($($words:tt)*) => { $crate::say::line(format_args!($($words)*)) };
 }

@@ -25,6 +25,7 @@ pub mod zipf;
 pub use args::S3Args;
 pub(crate) use args::parse_duration;
 
+use crate::{output, tell};
 use anyhow::{Context, ensure};
 
 /// Runs the load and prints what came of it. Fails when a phase before the measured one fails, when nothing succeeds, or
@@ -32,9 +33,9 @@ use anyhow::{Context, ensure};
 pub fn run(args: &S3Args) -> anyhow::Result<()> {
     let report = execute(args)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).context("writing the report as JSON")?);
+        tell!("{}", serde_json::to_string_pretty(&report).context("writing the report as JSON")?)?;
     } else {
-        print!("{report}");
+        output::print(format_args!("{report}"))?;
     }
     ensure!(report.wrong_data.is_empty(), "the server gave wrong data");
     ensure!(args.prepare_only || report.total.requests > 0, "no request succeeded");

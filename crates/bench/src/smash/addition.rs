@@ -14,6 +14,7 @@ use crate::EnterCluster;
 use crate::clock;
 use crate::report::{Report, Table, spread};
 use crate::systems::{Lab, System};
+use crate::tell;
 use anyhow::{Context, ensure};
 use chunkstore::chunk_client::ChunkClient;
 use chunkstore::protocol::ChunkMap;
@@ -59,9 +60,9 @@ struct Moved {
 
 pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -> anyhow::Result<()> {
     let (count, comers) = if args.quick { (QUICK_CHUNKS, 1) } else { (CHUNKS, COMERS) };
-    println!("  nodes come to the chunk store");
+    tell!("  nodes come to the chunk store")?;
     let (came, failed) = additions(lab, enter, count, comers)?;
-    println!("  a node comes to CRUSH");
+    tell!("  a node comes to CRUSH")?;
     let moved = crush(lab, enter, count)?;
     write(("addition", report(&came, failed, &moved)))
 }
@@ -124,7 +125,7 @@ fn addition(
     let moved_bytes = system.metrics("trilith_chunk_brought_bytes_total")? - brought_before;
     let copies = system.metric(number, "trilith_chunk_writes_total")?;
     let joined_ms = ms(first_put, started) - start.as_secs_f64() * 1e3;
-    println!("    {} of {}: {joined_ms:.1} ms", device, system.nodes[number].name);
+    tell!("    {} of {}: {joined_ms:.1} ms", device, system.nodes[number].name)?;
     Ok(Comer { nodes, start_ms: start.as_secs_f64() * 1e3, joined_ms, moved_bytes, copies })
 }
 

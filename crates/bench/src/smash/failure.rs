@@ -11,6 +11,7 @@ use crate::EnterCluster;
 use crate::clock;
 use crate::report::{Plot, Report, Series, Table};
 use crate::systems::{Lab, System};
+use crate::tell;
 use anyhow::{Context, ensure};
 use chunkstore::chunk_client::ChunkClient;
 use chunkstore::limits::LOSS_WAIT;
@@ -75,7 +76,7 @@ struct Sample {
 pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -> anyhow::Result<()> {
     let mut samples = Vec::new();
     for case in CASES.iter().take(if args.quick { 1 } else { CASES.len() }) {
-        println!("  {}", case.name);
+        tell!("  {}", case.name)?;
         samples.push(one(args, lab, enter, *case).with_context(|| case.name)?);
         write(("failure", report(&samples)))?;
     }

@@ -6,6 +6,7 @@ use super::layout::Layout;
 use super::{SmashArgs, Write};
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
+use crate::tell;
 use chunkstore::placement::Permille;
 use chunkstore::placement::heat::{HotChunk, Limits, Move, plan};
 use std::collections::BTreeMap;
@@ -106,7 +107,7 @@ pub fn run(args: &SmashArgs, write: Write<'_>) -> anyhow::Result<()> {
         summary.row(row);
         let x = if figure == "14a" { f64::from(case.objects * SCALE) / 1000.0 } else { f64::from(nodes) };
         lines.entry(figure).or_default().push((x, outcome.balanced[BUDGETS.len()]));
-        println!("  {figure}: {nodes} nodes, {} objects a node", case.objects);
+        tell!("  {figure}: {nodes} nodes, {} objects a node", case.objects)?;
     }
     let mut series = |names: &[(&'static str, &str)]| -> Vec<Series> {
         let line = |(figure, name): &(&'static str, &str)| {

@@ -12,6 +12,7 @@ use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
 use crate::s3::zipf::Zipf;
 use crate::systems::Lab;
+use crate::tell;
 use crate::{EnterCluster, latency::Latency};
 use anyhow::{Context, ensure};
 use chunkstore::chunk_client::ChunkClient;
@@ -83,7 +84,7 @@ pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -
     for size in sizes {
         let mut samples = Vec::new();
         for way in WAYS {
-            println!("  {}, {}", size.text, way.name);
+            tell!("  {}, {}", size.text, way.name)?;
             samples.push(sample(args, lab, enter, size, &way).with_context(|| format!("{}, {}", size.text, way.name))?);
         }
         write((size.file, report(size, &samples)))?;

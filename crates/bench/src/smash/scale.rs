@@ -8,6 +8,7 @@ use crate::clock;
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
 use crate::systems::Lab;
+use crate::tell;
 use anyhow::{Context, ensure};
 use chunkstore::chunk_client::ChunkClient;
 use hdrhistogram::Histogram;
@@ -67,7 +68,7 @@ struct Sample {
 pub fn run(args: &SmashArgs, lab: &Lab, enter: EnterCluster, write: Write<'_>) -> anyhow::Result<()> {
     let mut samples = Vec::new();
     for case in cases() {
-        println!("  {}, {}", case.operation.name(), case.name());
+        tell!("  {}, {}", case.operation.name(), case.name())?;
         samples.push(sample(args, lab, enter, case).with_context(|| case.name())?);
     }
     write(("scale", report(&samples)))

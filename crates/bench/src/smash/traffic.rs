@@ -4,6 +4,7 @@ use super::layout::Layout;
 use super::{SmashArgs, Write};
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
+use crate::tell;
 use chunkstore::placement::{Cluster, Crush, Locality, Made, Placer, Request};
 use topology::{Branch, Level, PlacementGroups};
 use types::NodeId;
@@ -139,7 +140,7 @@ pub fn run(args: &SmashArgs, write: Write<'_>) -> anyhow::Result<()> {
         if let (Demand::Roles, 1, Some(capacity)) = (case.demand, case.copies, case.capacity) {
             curves.iter_mut().zip(shares).for_each(|(curve, share)| curve.push((capacity, share * 100.0)));
         }
-        println!("  {clients}, {}", case.name());
+        tell!("  {clients}, {}", case.name())?;
     }
     let plot = Plot {
         title: "Flows by distance and capacity of a node, near placement (figure 13)".to_owned(),

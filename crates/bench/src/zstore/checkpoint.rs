@@ -5,6 +5,7 @@ use super::args::Scale;
 use super::engine::{self, Ground, Work};
 use crate::report::{Plot, Report, Series, Table};
 use crate::systems::Lab;
+use crate::tell;
 use crate::timeline::Timeline;
 use anyhow::Context;
 use logstore::LogStoreConfig;
@@ -36,7 +37,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
     let mut samples = Vec::new();
     for entries in sizes {
         for work in [Work::Put, Work::Get] {
-            println!("  {} beside a checkpoint of {entries} entries", work.name());
+            tell!("  {} beside a checkpoint of {entries} entries", work.name())?;
             samples.push(engine::run(async || one(lab, work, *entries).await)?);
         }
     }

@@ -6,6 +6,7 @@ use super::args::Scale;
 use super::engine::{self, Ground, Work};
 use crate::report::{Plot, Report, Series, Table};
 use crate::systems::Lab;
+use crate::tell;
 use crate::timeline::Timeline;
 use anyhow::Context;
 use logstore::LogStoreConfig;
@@ -76,7 +77,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
     let mut samples = Vec::new();
     for pace in paces {
         for work in [Work::New, Work::Get] {
-            println!("  {} beside collection: {}", work.name(), pace.name());
+            tell!("  {} beside collection: {}", work.name(), pace.name())?;
             let measured = if scale.quick { QUICK_MEASURED } else { MEASURED };
             let sample = engine::run(async || {
                 ground.reopen().await?;

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table};
 use crate::systems::{Lab, Setup, System};
+use crate::tell;
 use crate::timeline::Timeline;
 use anyhow::{Context, ensure};
 use std::sync::Arc;
@@ -63,7 +64,7 @@ struct Sample {
 pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
     let mut samples = Vec::new();
     for (name, rate) in RATES {
-        println!("  a node is killed and comes back, {name}");
+        tell!("  a node is killed and comes back, {name}")?;
         let settings =
             vec![("TRILITH_BACKGROUND_RATE", rate.to_owned()), ("TRILITH_CHECKPOINT_ENTRIES", CHECKPOINT_ENTRIES.to_owned())];
         let mut system = lab.cluster(Setup { name: "failing", settings, device_size: "24GiB", ..Setup::default() }, NODES)?;

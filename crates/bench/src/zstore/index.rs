@@ -8,6 +8,7 @@ use super::args::Scale;
 use super::load::{self, Spent};
 use crate::report::{Report, Table, median, spread};
 use crate::systems::{Lab, Setup, System};
+use crate::tell;
 use anyhow::{Context, ensure};
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
                 samples.push(Sample { connections, round, system, spent });
             }
         }
-        println!("  round {} of {}", round + 1, scale.rounds);
+        tell!("  round {} of {}", round + 1, scale.rounds)?;
     }
     Ok(report(&samples, &bytes, keys, scale))
 }

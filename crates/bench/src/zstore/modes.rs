@@ -11,6 +11,7 @@ use crate::clock;
 use crate::random::Random;
 use crate::report::{Plot, Report, Series, Table, median, spread};
 use crate::systems::{Lab, Setup, System};
+use crate::tell;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
@@ -83,7 +84,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
                 samples.push(Sample { share: *share, round, system, pairs, wall, cpu, slow_reads, get, put });
             }
         }
-        println!("  round {} of {}", round + 1, scale.rounds.min(MAX_ROUNDS));
+        tell!("  round {} of {}", round + 1, scale.rounds.min(MAX_ROUNDS))?;
     }
     Ok(report(&systems, shares, &samples, scale))
 }

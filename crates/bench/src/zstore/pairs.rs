@@ -5,6 +5,7 @@ use super::args::Scale;
 use super::load::{self, Spent};
 use crate::report::{Report, Table, median, spread};
 use crate::systems::{Lab, Setup, System};
+use crate::tell;
 use std::time::Duration;
 
 /// Objects that are read.
@@ -51,7 +52,7 @@ pub fn run(lab: &Lab, scale: &Scale) -> anyhow::Result<Report> {
                 }
             }
         }
-        println!("  round {} of {}", round + 1, scale.rounds);
+        tell!("  round {} of {}", round + 1, scale.rounds)?;
     }
     Ok(report(&systems, &samples, &idle, scale))
 }

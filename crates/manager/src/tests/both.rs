@@ -1,7 +1,7 @@
 //! What users of a manager count on, whatever lies beneath it: each test runs on a manager that is alone and on a replicated one.
 
 use env::Env;
-use types::{CellId, DeviceUuid, Epoch, ErrorKind, Token};
+use types::{CellId, ClusterId, DeviceUuid, Epoch, ErrorKind, Token};
 
 use super::nodes::node;
 use super::replicated::single_member;
@@ -110,8 +110,11 @@ async fn a_command_too_long_harms_nobody(_: &Env, manager: Manager) {
 }
 
 async fn the_cluster_keeps_its_identity(_: &Env, manager: Manager) {
-    let (one, other) = tokio::join!(manager.ensure_cluster(1), manager.ensure_cluster(1));
-    assert_eq!(one.unwrap().id, other.unwrap().id);
+    let known = ClusterId([7; 16]);
+    let (one, other) = tokio::join!(manager.ensure_this_cluster(known, 1), manager.ensure_this_cluster(known, 1));
+    assert_eq!((one.unwrap().id, other.unwrap().id, manager.ensure_cluster(1).await.unwrap().id), (known, known, known));
+    let other = manager.ensure_this_cluster(ClusterId([8; 16]), 1).await.unwrap_err();
+    assert_eq!(other, ManagerError::Refused(ClusterError::AlreadyInitialised { found: known }));
     let (two, again) = tokio::join!(manager.ensure_cluster(2), manager.ensure_cluster(2));
     assert_eq!((two.unwrap().format_version, again.unwrap().format_version), (2, 2), "a program that knows more has come");
     assert_eq!(manager.snapshot().cluster().unwrap().format_version, 2);

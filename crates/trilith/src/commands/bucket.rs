@@ -3,6 +3,7 @@
 mod policy;
 
 use crate::client::{Call, ClientArgs, Content, S3, element, elements};
+use bench::tell;
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
@@ -100,7 +101,7 @@ async fn make(s3: &S3, names: &[String], etag: Etag) -> anyhow::Result<()> {
             Etag::Fast => call.header(ETAG_MODE_HEADER, "fast"),
         };
         s3.call(call).await?.finish().await?;
-        println!("made {name}");
+        tell!("made {name}")?;
     }
     Ok(())
 }
@@ -109,7 +110,7 @@ async fn list(s3: &S3) -> anyhow::Result<()> {
     let xml = s3.call_for_text(Call::new(Method::GET, "", "")).await?;
     for bucket in elements(&xml, "Bucket") {
         let text = |name| element(bucket, name).unwrap_or_default();
-        println!("{}  {}", text("CreationDate"), text("Name"));
+        tell!("{}  {}", text("CreationDate"), text("Name"))?;
     }
     Ok(())
 }
@@ -117,13 +118,13 @@ async fn list(s3: &S3) -> anyhow::Result<()> {
 async fn remove(s3: &S3, names: &[String]) -> anyhow::Result<()> {
     for name in names {
         s3.call(Call::new(Method::DELETE, name, "")).await?.finish().await?;
-        println!("removed {name}");
+        tell!("removed {name}")?;
     }
     Ok(())
 }
 
 async fn print_policy(s3: &S3, name: &str) -> anyhow::Result<()> {
-    println!("{}", s3.call_for_text(Call::new(Method::GET, name, "").query("policy", "")).await?);
+    tell!("{}", s3.call_for_text(Call::new(Method::GET, name, "").query("policy", "")).await?)?;
     Ok(())
 }
 
@@ -135,12 +136,12 @@ async fn set_policy(s3: &S3, name: &str, policy: &str) -> anyhow::Result<()> {
     };
     let call = Call::new(Method::PUT, name, "").query("policy", "").content(Content::Memory(Bytes::from(document)));
     s3.call(call).await?.finish().await?;
-    println!("set the policy of {name}");
+    tell!("set the policy of {name}")?;
     Ok(())
 }
 
 async fn remove_policy(s3: &S3, name: &str) -> anyhow::Result<()> {
     s3.call(Call::new(Method::DELETE, name, "").query("policy", "")).await?.finish().await?;
-    println!("{name} is private");
+    tell!("{name} is private")?;
     Ok(())
 }

@@ -5,6 +5,7 @@ mod session;
 
 use crate::commands::cluster::DataArgs;
 use anyhow::{Context, bail};
+use bench::{output, tell};
 use bytes::Bytes;
 use chunkstore::chunk_client::ChunkClient;
 use clap::{Args, Subcommand};
@@ -13,7 +14,7 @@ use format::chunk_id::ChunkId;
 use format::chunk_place::MAX_CHUNK_COPIES;
 use outcome::{explain, show};
 use session::Session;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use types::DeviceId;
 
@@ -126,7 +127,7 @@ async fn put(args: &PutArgs) -> anyhow::Result<()> {
     let content = read(&args.file)?;
     let session = Session::open(&args.data.data).await?;
     let id = session.finish(async |client| client.put(content, args.copies).await).await?;
-    println!("{id}");
+    tell!("{id}")?;
     Ok(())
 }
 
@@ -135,7 +136,7 @@ async fn get(args: &GetArgs) -> anyhow::Result<()> {
     let content = session.finish(async |client| client.get(args.id).await).await.map_err(|error| explain(error, args.id))?;
     match &args.file {
         Some(path) => std::fs::write(path, &content).with_context(|| format!("writing {}", path.display())),
-        None => std::io::stdout().lock().write_all(&content).context("writing the chunk"),
+        None => Ok(output::bytes(&content)?),
     }
 }
 
@@ -166,7 +167,7 @@ async fn relocate(args: &RelocateArgs) -> anyhow::Result<()> {
 async fn locate(args: &LocateArgs) -> anyhow::Result<()> {
     let session = Session::open(&args.data.data).await?;
     let whereabouts = session.client().locate(args.id).await.map_err(|error| explain(error, args.id))?;
-    show(&whereabouts);
+    show(&whereabouts)?;
     Ok(())
 }
 

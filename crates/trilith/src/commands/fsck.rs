@@ -13,6 +13,7 @@ use crate::place::{CONSENSUS_FOLDER, Place};
 use crate::serve::devices::paths;
 use crate::settings::Settings;
 use anyhow::bail;
+use bench::tell;
 use clap::Args;
 use env::Env;
 use std::process::ExitCode;
@@ -52,7 +53,7 @@ pub fn run(args: &FsckArgs) -> anyhow::Result<ExitCode> {
     let settings = args.place.settle()?;
     super::run(async {
         let is_well = fsck(&settings, args).await?;
-        println!("\n{}", if is_well { "All is well." } else { "Something is wrong: see the lines that begin with WRONG." });
+        tell!("\n{}", if is_well { "All is well." } else { "Something is wrong: see the lines that begin with WRONG." })?;
         Ok(verdict(is_well))
     })
 }

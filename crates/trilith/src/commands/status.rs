@@ -5,6 +5,8 @@ use super::{table, verdict};
 use crate::client::{Content, Http};
 use admin::{Severity, Status};
 use anyhow::{Context, bail};
+use bench::output::Printed;
+use bench::tell;
 use clap::Args;
 use hyper::Request;
 use std::process::ExitCode;
@@ -33,9 +35,9 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status: Status =
         serde_json::from_str(&text).context("the admin port gave a status that this version does not understand")?;
     if args.json {
-        println!("{text}");
+        tell!("{text}")?;
     } else {
-        print(&status);
+        print(&status)?;
     }
     Ok(verdict(status.warnings.iter().all(|warning| warning.severity != Severity::Error)))
 }
@@ -50,37 +52,39 @@ pub async fn fetch(address: &str) -> anyhow::Result<String> {
     answer.text(MAX_STATUS_BYTES).await
 }
 
-fn print(status: &Status) {
+fn print(status: &Status) -> Printed {
     let unknown = || "-".to_owned();
-    println!("Trilith {}", status.version);
-    println!("  cluster  {}", status.cluster.clone().unwrap_or_else(unknown));
-    println!("  S3       {}", status.s3_address.as_ref().map_or_else(unknown, |address| format!("http://{address}")));
-    println!("  state    {}, up {}", if status.ready { "ready" } else { "not ready" }, duration(status.uptime_ms));
-    println!("  buckets  {}", status.buckets);
-    println!("  copies   {} of each object", status.copies);
+    tell!("Trilith {}", status.version)?;
+    tell!("  cluster  {}", status.cluster.clone().unwrap_or_else(unknown))?;
+    tell!("  S3       {}", status.s3_address.as_ref().map_or_else(unknown, |address| format!("http://{address}")))?;
+    tell!("  state    {}, up {}", if status.ready { "ready" } else { "not ready" }, duration(status.uptime_ms))?;
+    tell!("  buckets  {}", status.buckets)?;
+    tell!("  copies   {} of each object", status.copies)?;
     let uploads = &status.uploads;
-    println!(
+    tell!(
         "  uploads  {} of {} of memory in use, {} wait, {} refused",
         human(uploads.memory_used_bytes),
         human(uploads.memory_limit_bytes),
         uploads.waiting,
         uploads.refused
-    );
+    )?;
     if let Some(engine) = &status.engine {
-        println!(
+        tell!(
             "  index    {} keys in {}, {} names since the last checkpoint",
             engine.keys,
             human(engine.index_bytes),
             engine.unsaved_names
-        );
+        )?;
         if engine.damaged_copies + engine.healed_copies + engine.suspect_copies > 0 {
-            println!(
+            tell!(
                 "  damage   {} damaged copies found here, {} made again, {} wait",
-                engine.damaged_copies, engine.healed_copies, engine.suspect_copies
-            );
+                engine.damaged_copies,
+                engine.healed_copies,
+                engine.suspect_copies
+            )?;
         }
     }
-    println!();
+    tell!("")?;
     let rows: Vec<[String; 6]> = status
         .devices
         .iter()
@@ -89,15 +93,16 @@ fn print(status: &Status) {
             [device.device.to_string(), device.state.clone(), capacity, used, free, device.path.clone()]
         })
         .collect();
-    table::print(["device", "state", "capacity", "used", "free", "path"], &rows);
+    table::print(["device", "state", "capacity", "used", "free", "path"], &rows)?;
     for warning in &status.warnings {
         let mark = match warning.severity {
             Severity::Error => "WRONG",
             Severity::Notice => "note",
         };
-        println!("\n{mark}: {}\n  {}", warning.what, warning.advice);
+        tell!("\n{mark}: {}\n  {}", warning.what, warning.advice)?;
     }
     if status.warnings.is_empty() {
-        println!("\nAll is well.");
+        tell!("\nAll is well.")?;
     }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use super::signals::Signals;
 use super::{chunk_metrics, devices, failed_manager, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
 use crate::place::{CONSENSUS_FOLDER, Place};
+use crate::ports;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
@@ -124,7 +125,7 @@ struct Member {
 }
 
 async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) -> anyhow::Result<Started> {
-    let (is_member, is_lone) = (place.is_member(), place.is_lone());
+    let (is_member, is_lone, cluster) = (place.is_member(), place.is_lone(), place.token()?.cluster);
     let (disks, member) = (open_disks(settings, env, roles), take_part(settings, env, &mut place, roles));
     let (disks, member) = match is_member {
         // The others count on its vote, also while one of its disks hangs.
@@ -135,7 +136,8 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     let Member { node: opened, admin, admin_server, pid } = member;
     let manager = opened.manager().clone();
     manager.fresh().await.context("hearing the manager's leader")?;
-    let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await?;
+    let named = || format!("taking part in cluster {cluster}, which cluster.toml names");
+    let cluster = manager.ensure_this_cluster(cluster, format::FORMAT_VERSION).await.with_context(named)?;
     let found = devices::open_of_node(env, settings, &opened, cluster.id, disks, is_lone).await?;
     let opened = opened.with_chunk_settings(settings.chunks);
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
@@ -174,6 +176,8 @@ async fn take_part(settings: &Settings, env: &Env, place: &mut Place, roles: &Ro
     let log = open_log(env, settings, place).await?;
     let pid = super::pid::PidFile::write(&settings.data);
     let admin = Admin::new(env, env!("CARGO_PKG_VERSION"));
+    ports::check(settings, roles.has(Role::Gateway))?;
+    ports::check_cluster(&place.address)?;
     let admin_server = AdminServer::start(settings.admin_address, &admin).await?;
     let (identity, network) = (place.identity()?, place.network(env, &settings.data)?);
     if !place.is_lone() {

@@ -30,3 +30,14 @@ fn a_bucket_with_fast_etags_is_made_by_command() {
     let help = text(&program().args(["bucket", "make", "--help"]).output().unwrap().stdout);
     assert!(help.contains("--etag <ETAG>") && help.contains("--etag fast") && help.contains("no MD5"), "{help}");
 }
+
+/// As S3 has it in its first region. What can't be had is no success.
+#[test]
+fn a_bucket_may_be_made_again_as_it_is() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    for _ in 0..2 {
+        server.run(&["bucket", "make", "box"]);
+    }
+    assert!(server.fail(&["bucket", "make", "box", "--etag", "fast"]).contains("BucketAlreadyOwnedByYou"));
+}

@@ -15,6 +15,8 @@ mod linear;
 mod listing;
 mod objects;
 mod options;
+mod output;
+mod ports;
 mod remember;
 mod server;
 mod sync;

@@ -188,6 +188,55 @@ fn no_file_is_lost_to_one_that_comes() {
     assert_eq!(std::fs::read(folder.join("key.trilith-part")).unwrap(), b"somebody's");
 }
 
+/// Keys are any text. Caught: a command that ended with the first key that is no path, and left unfinished files.
+#[test]
+fn what_a_file_system_can_hold_is_fetched_and_the_rest_is_named() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    server.make_open_bucket("box");
+    let mut s3 = crate::http::Connection::open(&server.s3).unwrap();
+    let too_long = format!("l/{}", "n".repeat(300));
+    for key in ["g/a", "g/a-b", "g/a/b", "g/z", "h//x", "p/..", "s/sign/", "t/content/", &too_long] {
+        let content = if key == "s/sign/" { "" } else { key };
+        assert_eq!(s3.ask("PUT", &format!("/box/{key}"), &[], content.as_bytes()).unwrap().status, 200, "{key}");
+    }
+    let folder = home.path("folder");
+    let output = server.command(&["object", "get", "-r", "box", show(&folder)]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).contains("got 3 objects")), (Some(1), true), "{said}");
+    for left_out in ["g/a/b", "h//x", "p/..", "t/content/", "l/nnn"] {
+        assert!(said.lines().any(|line| line.starts_with(&format!("trilith: {left_out}"))), "{left_out}: {said}");
+    }
+    assert!(said.contains("5 objects were left out"), "{said}");
+    assert_eq!(names_below(&folder), ["g/a", "g/a-b", "g/z"]);
+    for key in ["g/a", "g/a-b", "g/z"] {
+        assert_eq!(std::fs::read(folder.join(key)).unwrap(), key.as_bytes());
+    }
+    // A folder that is there stands where a file is meant.
+    std::fs::remove_file(folder.join("g/a")).unwrap();
+    std::fs::create_dir(folder.join("g/a")).unwrap();
+    let said = server.fail(&["object", "get", "-r", "box/g", show(&folder.join("g"))]);
+    assert!(said.contains("trilith: g/a is left out") && said.contains("2 objects were left out"), "{said}");
+    assert_eq!(names_below(&folder), ["g/a-b", "g/z"]);
+}
+
+/// The files below a folder, in order.
+fn names_below(folder: &Path) -> Vec<String> {
+    let (mut folders, mut names) = (vec![folder.to_owned()], Vec::new());
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                names.push(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
 #[test]
 fn a_key_does_not_lead_out_of_the_folder_it_is_fetched_into() {
     let home = Home::new();

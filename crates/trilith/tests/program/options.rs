@@ -60,6 +60,8 @@ fn a_region_is_told_and_signatures_must_name_it() {
     let error = server.fail(&["bucket", "make", "photos"]);
     assert!(error.contains("AuthorizationHeaderMalformed") && error.contains("mars-1"), "{error}");
     server.run(&["bucket", "make", "photos", "--region", "mars-1"]);
+    let again = server.fail(&["bucket", "make", "photos", "--region", "mars-1"]);
+    assert!(again.contains("BucketAlreadyOwnedByYou"), "{again}");
     assert_eq!(region_of(&server, "photos"), "mars-1");
 }
 

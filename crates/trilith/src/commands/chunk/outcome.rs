@@ -1,5 +1,7 @@
 //! What people are told of chunks.
 
+use bench::output::Printed;
+use bench::tell;
 use chunkstore::chunk_client::{ChunkError, CopySeen, Whereabouts};
 use chunkstore::message::{Found, Located, NodeAnswer};
 use format::chunk_id::ChunkId;
@@ -11,7 +13,7 @@ pub fn explain(error: ChunkError, id: ChunkId) -> anyhow::Error {
 }
 
 /// Prints everything that is known of a chunk.
-pub fn show(whereabouts: &Whereabouts) {
+pub fn show(whereabouts: &Whereabouts) -> Printed {
     let unit = match &whereabouts.unit {
         Found::Unknown => "does not know it".to_owned(),
         Found::Pending(places) => format!("it is being put at {}", text(places)),
@@ -20,7 +22,7 @@ pub fn show(whereabouts: &Whereabouts) {
             _ => text(places),
         },
     };
-    println!("unit         {unit}");
+    tell!("unit         {unit}")?;
     for (node, located) in &whereabouts.hosts {
         let located = match located {
             Some(Located::At(places)) => text(places),
@@ -28,12 +30,12 @@ pub fn show(whereabouts: &Whereabouts) {
             Some(Located::Nowhere) => "has nothing".to_owned(),
             None => "does not answer".to_owned(),
         };
-        println!("host         node {node}: {located}");
+        tell!("host         node {node}: {located}")?;
     }
-    whereabouts.copies.iter().for_each(show_copy);
+    whereabouts.copies.iter().try_for_each(show_copy)
 }
 
-fn show_copy(copy: &CopySeen) {
+fn show_copy(copy: &CopySeen) -> Printed {
     let node = copy.node.map_or_else(|| "no node".to_owned(), |node| format!("node {node}"));
     let state = match &copy.answer {
         Some(NodeAnswer::Live(live)) => {
@@ -47,7 +49,7 @@ fn show_copy(copy: &CopySeen) {
         Some(other) => format!("{other:?}"),
         None => "does not answer".to_owned(),
     };
-    println!("copy         {node}, device {}, block {}: {state}", copy.place.device(), copy.place.block());
+    tell!("copy         {node}, device {}, block {}: {state}", copy.place.device(), copy.place.block())
 }
 
 fn text(places: &ChunkPlaces) -> String {

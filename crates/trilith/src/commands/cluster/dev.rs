@@ -3,12 +3,13 @@
 use super::{DataArgs, DevArgs, NodeArgs, place};
 use crate::credentials;
 use crate::place::{Place, Token};
+use crate::ports;
 use crate::say::say;
 use anyhow::{Context, bail};
 use env::Env;
 use node::Role;
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,6 +18,10 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use topology::MAX_CELL_GATEWAYS;
 
+/// Where every node listens, each at its own address.
+const S3_PORT: u16 = 9000;
+const ADMIN_PORT: u16 = 9001;
+const CLUSTER_PORT: u16 = 9002;
 /// How long the nodes may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// What each node is told of its own, by its file. The environment would win over that, and say the same to all of them.
@@ -51,6 +56,9 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     std::fs::create_dir_all(&args.data).with_context(|| format!("making {}", args.data.display()))?;
     let given = args.root_user.clone().zip(args.root_password.clone());
+    for number in 1..=args.nodes {
+        check_ports(args, number)?;
+    }
     let (root, _) = credentials::root(&env, &args.data, given.as_ref())?;
     let token = token_of(&env, args)?;
     let mut nodes = Vec::new();
@@ -64,7 +72,10 @@ async fn run_nodes(args: &DevArgs) -> anyhow::Result<()> {
     say!("A cluster of {} nodes, each a process of its own:", args.nodes);
     for node in &nodes {
         let (number, address) = (node.number, node.address);
-        say!("  node {number}  S3 http://{address}:9000  admin http://{address}:9001  log {}", log_of(&node.data).display());
+        say!(
+            "  node {number}  S3 http://{address}:{S3_PORT}  admin http://{address}:{ADMIN_PORT}  log {}",
+            log_of(&node.data).display()
+        );
     }
     if usize::from(args.nodes) > MAX_CELL_GATEWAYS {
         say!(
@@ -108,6 +119,16 @@ fn start_all(
     Ok(())
 }
 
+/// Refuses a node whose ports are taken: it would end with a word in its log.
+fn check_ports(args: &DevArgs, number: u8) -> anyhow::Result<()> {
+    for (port, what) in [(S3_PORT, "S3"), (ADMIN_PORT, "admin"), (CLUSTER_PORT, "cluster")] {
+        let address = SocketAddr::from((address_of(args, number), port));
+        let taken = format!("node {number} can't have its {what} port");
+        ports::check_free(address, "choose other addresses with --first-addr").context(taken)?;
+    }
+    Ok(())
+}
+
 /// Where a node listens.
 fn address_of(args: &DevArgs, number: u8) -> Ipv4Addr {
     Ipv4Addr::from_bits(args.first_addr.to_bits().saturating_add(u32::from(number) - 1))
@@ -139,7 +160,7 @@ fn prepare(
     if Place::read(data)?.is_none() {
         let node = NodeArgs {
             data: DataArgs { data: data.to_owned() },
-            cluster_addr: format!("{address}:9002"),
+            cluster_addr: format!("{address}:{CLUSTER_PORT}"),
             name: Some(format!("node-{number}")),
             host: None,
             rack: String::new(),
@@ -147,13 +168,13 @@ fn prepare(
             roles: Role::ALL.to_vec(),
             trust_network: false,
         };
-        let via = if number == 1 { Vec::new() } else { vec![format!("{}:9002", args.first_addr)] };
+        let via = if number == 1 { Vec::new() } else { vec![format!("{}:{CLUSTER_PORT}", args.first_addr)] };
         place::place(env, &node, token, via)?.write(data)?;
     }
     // So that `trilith serve --data` alone starts the node again.
     let chunk_space = args.chunk_space.as_ref().map_or_else(String::new, |size| format!("chunk_space = \"{size}\"\n"));
     let settings = format!(
-        "s3_addr = \"{address}:9000\"\nadmin_addr = \"{address}:9001\"\ndevice_size = \"{}\"\ncores = {}\n\
+        "s3_addr = \"{address}:{S3_PORT}\"\nadmin_addr = \"{address}:{ADMIN_PORT}\"\ndevice_size = \"{}\"\ncores = {}\n\
          root_user = \"{}\"\nroot_password = \"{}\"\n{chunk_space}",
         args.device_size, args.cores, root.user, root.password
     );

@@ -3,6 +3,7 @@
 use super::{DataArgs, InitArgs, JoinArgs, NodeArgs};
 use crate::place::{Place, Token};
 use anyhow::{Context, bail};
+use bench::{output, tell};
 use env::Env;
 use net::RemoteCaller;
 use node::Role;
@@ -19,10 +20,10 @@ pub fn init(args: &InitArgs) -> anyhow::Result<()> {
     place(&env, &args.node, &token, Vec::new())?.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
     let connections = if token.tls { "TLS" } else { "plain TCP" };
-    println!("{data} is the first node of a new cluster, {}. Its nodes are connected by {connections}.", token.cluster);
-    println!("  start it       trilith serve --data {data}");
-    println!("  let others in  trilith cluster join - --via {}", args.node.cluster_addr);
-    println!("                 it asks for the token, a secret, which `trilith cluster token --data {data}` prints");
+    tell!("{data} is the first node of a new cluster, {}. Its nodes are connected by {connections}.", token.cluster)?;
+    tell!("  start it       trilith serve --data {data}")?;
+    tell!("  let others in  trilith cluster join - --via {}", args.node.cluster_addr)?;
+    tell!("                 it asks for the token, a secret, which `trilith cluster token --data {data}` prints")?;
     Ok(())
 }
 
@@ -41,13 +42,10 @@ pub fn open(args: &InitArgs) -> anyhow::Result<()> {
     let opened = place(&env, &args.node, &Token { tls, ..known.token()? }, Vec::new())?;
     known.open(data, opened)?;
     let connections = if tls { "TLS" } else { "plain TCP" };
-    println!("{} listens for other nodes at {}, by {connections}.", data.display(), known.address);
-    println!("  a server that runs takes it up within some seconds, in which it answers no client");
-    println!("  let others in  trilith cluster join - --via {}", known.address);
-    println!(
-        "                 it asks for the token, a secret, which `trilith cluster token --data {}` prints",
-        data.display()
-    );
+    tell!("{} listens for other nodes at {}, by {connections}.", data.display(), known.address)?;
+    tell!("  a server that runs takes it up within some seconds, in which it answers no client")?;
+    tell!("  let others in  trilith cluster join - --via {}", known.address)?;
+    tell!("                 it asks for the token, a secret, which `trilith cluster token --data {}` prints", data.display())?;
     Ok(())
 }
 
@@ -62,13 +60,13 @@ pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
     crate::commands::run(check(&env, &place, &args.node.data.data))?;
     place.write(&args.node.data.data)?;
     let data = args.node.data.data.display();
-    println!("{data} is a node of cluster {}. Start it: trilith serve --data {data}", token.cluster);
+    tell!("{data} is a node of cluster {}. Start it: trilith serve --data {data}", token.cluster)?;
     Ok(())
 }
 
 fn token_of_input() -> anyhow::Result<String> {
     if io::stdin().is_terminal() {
-        eprint!("The cluster's token: ");
+        output::prompt(format_args!("The cluster's token: "));
     }
     let mut line = String::new();
     io::stdin().read_line(&mut line).context("reading the token from standard input")?;
@@ -83,7 +81,7 @@ pub fn token(args: &DataArgs) -> anyhow::Result<()> {
     if place.is_lone() {
         bail!("{} is reached by no other node: `trilith cluster open` gives it an address", args.data.display());
     }
-    println!("{}", place.token()?);
+    tell!("{}", place.token()?)?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use super::RemoveArgs;
 use crate::place::Place;
 use anyhow::bail;
+use bench::tell;
 use env::Env;
 use net::RemoteCaller;
 use node::Removed;
@@ -15,7 +16,7 @@ pub fn run(args: &RemoveArgs) -> anyhow::Result<()> {
         bail!("{} is no node of a cluster: run this on one that stays", data.display());
     };
     crate::commands::run(ask(data, &place, &Removed::Node(args.name.clone()), args.force))?;
-    println!("Node {} is no part of the cluster any more.", args.name);
+    tell!("Node {} is no part of the cluster any more.", args.name)?;
     Ok(())
 }
 

@@ -5,6 +5,8 @@ use crate::commands::size::human;
 use crate::commands::{status, table, verdict};
 use admin::{CellDevice, CellNode, CellStatus, NodeGateway, Status};
 use anyhow::{Context, bail};
+use bench::output::Printed;
+use bench::tell;
 use env::Env;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,9 +28,9 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     })?;
     let cell = cell_of(&status, &args.admin)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(cell)?);
+        tell!("{}", serde_json::to_string_pretty(cell)?)?;
     } else {
-        print(&status, cell);
+        print(&status, cell)?;
     }
     Ok(verdict(cell.nodes.iter().all(is_there) && cell.undecided.is_empty()))
 }
@@ -113,30 +115,34 @@ fn node_of(device: &CellDevice) -> String {
     device.node.clone().unwrap_or_else(|| "-".to_owned())
 }
 
-fn print(status: &Status, cell: &CellStatus) {
+fn print(status: &Status, cell: &CellStatus) -> Printed {
     let unknown = || "-".to_owned();
-    println!("Cluster {}", status.cluster.clone().unwrap_or_else(unknown));
-    println!("  view     {} of {} gateways, led by {}", cell.view, cell.gateways, cell.leader.clone().unwrap_or_else(unknown));
-    println!("  manager  led by {}", cell.manager_leader.clone().unwrap_or_else(unknown));
-    println!("  copies   {} of each object", cell.copies);
+    tell!("Cluster {}", status.cluster.clone().unwrap_or_else(unknown))?;
+    tell!("  view     {} of {} gateways, led by {}", cell.view, cell.gateways, cell.leader.clone().unwrap_or_else(unknown))?;
+    tell!("  manager  led by {}", cell.manager_leader.clone().unwrap_or_else(unknown))?;
+    tell!("  copies   {} of each object", cell.copies)?;
     if !cell.undecided.is_empty() {
-        println!("  recovering what gateways {:?} left", cell.undecided);
+        tell!("  recovering what gateways {:?} left", cell.undecided)?;
     }
     if let Some(parts) = cell.repair_left.filter(|parts| *parts > 0) {
-        println!("  {parts} parts of the index are to be looked through for copies that are missing");
+        tell!("  {parts} parts of the index are to be looked through for copies that are missing")?;
     }
     if !cell.alone.is_empty() {
-        println!("  written to devices {:?} alone: keep them up", cell.alone);
+        tell!("  written to devices {:?} alone: keep them up", cell.alone)?;
     }
     for address in &cell.unregistered {
-        println!("  {address} is joining; if it does not come: trilith cluster remove {address}");
+        tell!("  {address} is joining; if it does not come: trilith cluster remove {address}")?;
     }
     if cell.nodes.iter().any(|node| node.waits) {
-        println!("  {} gateways are as many as a cell may have: those that wait come in when one goes", cell.gateways);
+        tell!("  {} gateways are as many as a cell may have: those that wait come in when one goes", cell.gateways)?;
     }
-    cell.nodes.iter().filter_map(clock).for_each(|line| println!("  {line}"));
-    cell.devices.iter().filter(|device| device.state == "failed").for_each(|device| println!("  {}", unfinished(device)));
-    println!();
+    for line in cell.nodes.iter().filter_map(clock) {
+        tell!("  {line}")?;
+    }
+    for device in cell.devices.iter().filter(|device| device.state == "failed") {
+        tell!("  {}", unfinished(device))?;
+    }
+    tell!("")?;
     let rows: Vec<[String; 5]> = cell
         .nodes
         .iter()
@@ -145,8 +151,8 @@ fn print(status: &Status, cell: &CellStatus) {
             [node.name.clone(), node.address.clone(), node.gateway().to_string(), votes.to_owned(), node.version.clone()]
         })
         .collect();
-    table::print(["node", "address", "gateway", "manager", "version"], &rows);
-    println!();
+    table::print(["node", "address", "gateway", "manager", "version"], &rows)?;
+    tell!("")?;
     let rows: Vec<[String; 4]> = cell
         .devices
         .iter()
@@ -159,7 +165,7 @@ fn print(status: &Status, cell: &CellStatus) {
             [device.device.to_string(), node_of(device), state.to_owned(), human(device.capacity_bytes)]
         })
         .collect();
-    table::print(["device", "node", "state", "capacity"], &rows);
+    table::print(["device", "node", "state", "capacity"], &rows)
 }
 
 /// What is to be said of a node's clock.

@@ -7,6 +7,7 @@ use crate::commands::fsck::kept::Kept;
 use crate::place::{CONSENSUS_FOLDER, Place};
 use crate::serve::devices::paths;
 use anyhow::{Context, bail};
+use bench::tell;
 use device::{Device, OpenError};
 use disk::{FileDisk, OpenOptions};
 use env::Env;
@@ -24,10 +25,10 @@ pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     };
     if !place.is_lone() || is_running(&env, &settings.data, &place).await? {
         remove::ask(&settings.data, &place, &Removed::Device(DeviceId(args.id)), args.yes).await?;
-        println!(
+        tell!(
             "Device {} is forgotten, and what had copies on it gets others. Its disk is taken again only after `trilith device format`.",
             args.id
-        );
+        )?;
         return Ok(());
     }
     let folder = settings.data.join(CONSENSUS_FOLDER);
@@ -58,10 +59,10 @@ pub async fn run(args: &ForgetArgs) -> anyhow::Result<()> {
     manager.set_device_state(id, DeviceState::Failed).await?;
     manager.remove_device(id).await?;
     kept.close().await;
-    println!(
+    tell!(
         "Device {id} is forgotten. The next start waits for it no longer, and what had copies on it gets others; the disk is taken again only \
          after `trilith device format`."
-    );
+    )?;
     Ok(())
 }
 

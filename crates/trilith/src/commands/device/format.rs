@@ -6,6 +6,7 @@ use crate::new_file;
 use crate::prepared::{FOREIGN_BYTES, NO_CLUSTER, NO_DEVICE, clear_gaps, is_untouched};
 use crate::settings::{chunk_space, size};
 use anyhow::bail;
+use bench::tell;
 use device::{Device, FormatOptions, OpenError};
 use disk::{Disk, DiskExt, FileDisk, OpenOptions, ReadMode};
 use env::Env;
@@ -41,8 +42,8 @@ pub async fn run(args: &FormatArgs) -> anyhow::Result<()> {
     }
     let uuid = formatted?;
     let capacity = capacity_bytes.or(disk.capacity_bytes()).map_or_else(String::new, |bytes| format!(", {}", human(bytes)));
-    println!("{} is ready{capacity}. It belongs to nobody yet (its mark is {uuid}).", args.path.display());
-    println!("Let a server take it: trilith serve --devices ...,{}", args.path.display());
+    tell!("{} is ready{capacity}. It belongs to nobody yet (its mark is {uuid}).", args.path.display())?;
+    tell!("Let a server take it: trilith serve --devices ...,{}", args.path.display())?;
     Ok(())
 }
 

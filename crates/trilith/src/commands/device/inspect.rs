@@ -5,7 +5,9 @@ use crate::commands::size::human;
 use crate::commands::table;
 use crate::prepared::NO_CLUSTER;
 use anyhow::Context;
+use bench::output::Printed;
 use bench::s3::sigv4::Timestamp;
+use bench::tell;
 use device::{Device, ZoneState, ZoneStream};
 use disk::{Disk, DiskErrorKind, DiskExt, FileDisk, OpenOptions, ReadMode};
 use format::superblock::{Superblock, ZoneRegion};
@@ -22,21 +24,21 @@ pub async fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let options = OpenOptions { create: false, capacity_bytes: None, direct: true };
     let disk = FileDisk::open(&args.path, &options).context("a disk can only be looked at while no server uses it")?;
     let superblock = Device::identify(&disk).await?;
-    print_identity(&disk, &superblock);
+    print_identity(&disk, &superblock)?;
     if let Some(volume) = superblock.volume_region() {
-        println!("  volume      {} for chunks, from byte {}", human(volume.byte_count), volume.first_byte);
+        tell!("  volume      {} for chunks, from byte {}", human(volume.byte_count), volume.first_byte)?;
     }
     let Some(region) = superblock.zone_region() else {
-        println!("  it has no zones");
+        tell!("  it has no zones")?;
         return Ok(());
     };
     let mut zones = Vec::new();
     for index in (0..region.zone_count).map(ZoneIndex) {
         zones.push(Zone { index, header: read_header(&disk, &superblock, &region, index).await? });
     }
-    print_usage(&region, &zones);
+    print_usage(&region, &zones)?;
     if args.zones {
-        print_zones(&region, &zones);
+        print_zones(&region, &zones)?;
     }
     Ok(())
 }
@@ -56,42 +58,43 @@ async fn read_header(
     }
 }
 
-fn print_identity(disk: &FileDisk, superblock: &Superblock) {
-    println!("{}", disk.describe());
+fn print_identity(disk: &FileDisk, superblock: &Superblock) -> Printed {
+    tell!("{}", disk.describe())?;
     if superblock.cluster == NO_CLUSTER {
-        println!("  prepared by `trilith device format`; no server has taken it yet");
+        tell!("  prepared by `trilith device format`; no server has taken it yet")?;
     } else {
-        println!("  device      {}", superblock.device);
-        println!("  cluster     {}", superblock.cluster);
-        println!("  cell        {}", superblock.cell);
+        tell!("  device      {}", superblock.device)?;
+        tell!("  cluster     {}", superblock.cluster)?;
+        tell!("  cell        {}", superblock.cell)?;
     }
-    println!("  uuid        {}", superblock.device_uuid);
+    tell!("  uuid        {}", superblock.device_uuid)?;
     let made = Timestamp::from_unix(superblock.created_ms / 1000);
-    println!("  superblock  number {}, made {}", superblock.sequence, made.text());
-    println!("  size        {} of the disk or file now", human(disk.size_bytes()));
+    tell!("  superblock  number {}, made {}", superblock.sequence, made.text())?;
+    tell!("  size        {} of the disk or file now", human(disk.size_bytes()))
 }
 
-fn print_usage(region: &ZoneRegion, zones: &[Zone]) {
+fn print_usage(region: &ZoneRegion, zones: &[Zone]) -> Printed {
     let in_state = |wanted: ZoneState| zones.iter().filter(move |zone| zone.header.is_ok_and(|header| header.state == wanted));
     let never = zones.iter().filter(|zone| zone.header == Err(ZoneHeaderError::Absent)).count();
     let damaged = zones.iter().filter(|zone| zone.header.is_err()).count() - never;
     let finished: u64 = in_state(ZoneState::Finished).map(|zone| used_bytes(zone).unwrap_or(0)).sum();
     let (open, free) = (in_state(ZoneState::Open).count(), in_state(ZoneState::Free).count());
-    println!("  zones       {} of {}, from byte {}", region.zone_count, human(region.zone_bytes), region.first_byte);
-    println!(
+    tell!("  zones       {} of {}, from byte {}", region.zone_count, human(region.zone_bytes), region.first_byte)?;
+    tell!(
         "              {} finished with {}, {open} open, {free} free, {never} never used",
         in_state(ZoneState::Finished).count(),
         human(finished)
-    );
+    )?;
     if open > 0 {
-        println!("              it was not shut down in order: the next start walks the open zones to their ends");
+        tell!("              it was not shut down in order: the next start walks the open zones to their ends")?;
     }
     if damaged > 0 {
-        println!("              {damaged} with a header of another device or a damaged one: the next start looks into them");
+        tell!("              {damaged} with a header of another device or a damaged one: the next start looks into them")?;
     }
+    Ok(())
 }
 
-fn print_zones(region: &ZoneRegion, zones: &[Zone]) {
+fn print_zones(region: &ZoneRegion, zones: &[Zone]) -> Printed {
     let rows: Vec<[String; 5]> = zones
         .iter()
         .filter(|zone| zone.header != Err(ZoneHeaderError::Absent))
@@ -115,8 +118,8 @@ fn print_zones(region: &ZoneRegion, zones: &[Zone]) {
             }
         })
         .collect();
-    println!();
-    table::print(["zone", "state", "stream", "activation", "used"], &rows);
+    tell!("")?;
+    table::print(["zone", "state", "stream", "activation", "used"], &rows)
 }
 
 /// Bytes of a finished zone; none where the header can't say.

@@ -7,6 +7,8 @@ use crate::commands::table;
 use crate::settings::ServeArgs;
 use admin::{ScrubStatus, ScrubStep};
 use anyhow::{Context, bail};
+use bench::output::Printed;
+use bench::{complain, tell};
 use env::Env;
 use hyper::{Method, Request, StatusCode};
 use std::collections::BTreeMap;
@@ -31,15 +33,15 @@ pub async fn run(args: &ScrubArgs) -> anyhow::Result<()> {
     if !args.wait {
         let devices: Vec<String> = begun.iter().map(|scrub| scrub.device.to_string()).collect();
         let bytes = begun.iter().map(|scrub| scrub.bytes).sum();
-        println!(
+        tell!(
             "Device {} is being read, {} of it. Say it again with --wait to see how far it is.",
             devices.join(", "),
             human(bytes)
-        );
+        )?;
         return Ok(());
     }
     let ended = wait(&http, begun).await?;
-    print(&ended);
+    print(&ended)?;
     judge(&ended)
 }
 
@@ -78,7 +80,7 @@ async fn wait(http: &Http, begun: Vec<ScrubStatus>) -> anyhow::Result<Vec<ScrubS
         for scrub in &scrubs {
             let step = (scrub.state, percent(scrub) / STEP_PERCENT);
             if told.insert(scrub.device, step) != Some(step) {
-                eprintln!("{}", line(scrub));
+                complain!("{}", line(scrub));
             }
         }
         if scrubs.iter().all(ScrubStatus::is_over) {
@@ -109,7 +111,7 @@ fn line(scrub: &ScrubStatus) -> String {
     }
 }
 
-fn print(scrubs: &[ScrubStatus]) {
+fn print(scrubs: &[ScrubStatus]) -> Printed {
     let rows: Vec<[String; 6]> = scrubs
         .iter()
         .map(|scrub| {
@@ -119,7 +121,7 @@ fn print(scrubs: &[ScrubStatus]) {
             [scrub.device.to_string(), human(scrub.read_bytes), frames, copies, healed, left]
         })
         .collect();
-    table::print(["device", "read", "damaged frames", "damaged copies", "made again", "left"], &rows);
+    table::print(["device", "read", "damaged frames", "damaged copies", "made again", "left"], &rows)
 }
 
 /// An error if damage is left.
@@ -141,14 +143,14 @@ fn judge(scrubs: &[ScrubStatus]) -> anyhow::Result<()> {
     }
     let (frames, copies) =
         scrubs.iter().fold((0, 0), |(frames, copies), scrub| (frames + scrub.damaged_frames, copies + scrub.damaged_copies));
-    println!(
+    tell!(
         "\n{}",
         match (frames, copies) {
             (0, 0) => "All is well.",
             (_, 0) => "All is well: nothing needs the damaged frames, which a crash may have torn.",
             _ => "All is well again. If this disk gives damaged bytes again, replace it.",
         }
-    );
+    )?;
     Ok(())
 }
 

@@ -7,6 +7,8 @@ use super::manifests::ManagerManifests;
 use crate::commands::size::human;
 use crate::place::Place;
 use anyhow::{Context, bail};
+use bench::output::Printed;
+use bench::tell;
 use bytes::Bytes;
 use device::Device;
 use engine::{ListItem, ListQuery, ObjectEngine};
@@ -35,30 +37,29 @@ pub async fn run(env: &Env, folder: &Path, place: &Place, disks: &[Looked]) -> a
     let manager = opened.manager.clone();
     let state = manager.snapshot();
     let (buckets, devices) = (state.buckets(), state.devices().count());
-    println!("manager   state {} with {} buckets and {devices} devices", state.applied().0, buckets.len());
+    tell!("manager   state {} with {} buckets and {devices} devices", state.applied().0, buckets.len())?;
     let mut problems = Problems::default();
     let (opened, missing) = open_devices(env, &state, disks, &mut problems).await?;
     let manifests = Arc::new(ManagerManifests::new(manager, LogStoreConfig::default().cell));
     let store = match LogStore::open(quiet(), env.clone(), manifests, opened, &missing).await {
         Ok(store) => store,
         Err(error) => {
-            problems.tell(&format!("the log engine can't start: {error}"));
+            problems.tell(&format!("the log engine can't start: {error}"))?;
             return Ok(false);
         }
     };
     for device in store.waits_for() {
-        problems
-            .tell(&format!("some objects can't be answered until device {device} is back: their newest version may be there"));
+        problems.tell(&format!(
+            "some objects can't be answered until device {device} is back: their newest version may be there"
+        ))?;
     }
-    println!("logs      {} writes that no checkpoint has; a start takes them in", store.stats().recovered_records.get());
+    tell!("logs      {} writes that no checkpoint has; a start takes them in", store.stats().recovered_records.get())?;
     let made_again = store.stats().recopied.get();
     if made_again > 0 {
-        println!(
-            "note      {made_again} copies of those are torn, damaged or missing; a start makes them again from the others"
-        );
+        tell!("note      {made_again} copies of those are torn, damaged or missing; a start makes them again from the others")?;
     }
     let report = store.check().await;
-    tell_report(&report, &mut problems);
+    tell_report(&report, &mut problems)?;
     if store.waits_for().is_empty() {
         check_buckets(&store, &buckets, &report, &mut problems).await?;
     }
@@ -83,9 +84,9 @@ struct Problems {
 }
 
 impl Problems {
-    fn tell(&mut self, what: &str) {
-        println!("WRONG: {what}");
+    fn tell(&mut self, what: &str) -> Printed {
         self.count += 1;
+        tell!("WRONG: {what}")
     }
 }
 
@@ -103,13 +104,13 @@ async fn open_devices(
             problems.tell(&format!(
                 "{path} is device {} of cluster {}, and the manager of cluster {} does not know it",
                 disk.superblock.device, disk.superblock.cluster, cluster.id
-            ));
+            ))?;
             continue;
         };
         let device = match disk.device(env).await {
             Ok(device) => device,
             Err(error) => {
-                problems.tell(&format!("device {}: {error:#}", record.id));
+                problems.tell(&format!("device {}: {error:#}", record.id))?;
                 continue;
             }
         };
@@ -118,38 +119,39 @@ async fn open_devices(
             Ok(Some((_, copy))) => format!("a copy of the manager's state {}", copy.applied().0),
             Ok(None) => "no copy of the manager's state: the next start makes one".to_owned(),
             Err(error) => {
-                problems.tell(&format!("device {}: {error:#}", record.id));
+                problems.tell(&format!("device {}: {error:#}", record.id))?;
                 continue;
             }
         };
-        println!("device {}  {path}: {} in use, {copy}", record.id, human(device.usage().written_bytes));
+        tell!("device {}  {path}: {} in use, {copy}", record.id, human(device.usage().written_bytes))?;
         devices.push(Arc::new(device));
     }
     let is_open = |id: DeviceId| devices.iter().any(|device: &Arc<Device>| device.id() == id);
     let missing: Vec<_> = state.devices().filter(|record| !is_open(record.id)).collect();
     for record in &missing {
-        problems.tell(&format!("device {} ({}) is missing: name it with --devices", record.id, record.path));
+        problems.tell(&format!("device {} ({}) is missing: name it with --devices", record.id, record.path))?;
     }
     let missing = missing.iter().map(|record| record.id).collect();
     Ok((devices, missing))
 }
 
-fn tell_report(report: &CheckReport, problems: &mut Problems) {
-    println!("checked   {} records and {} chunks, {} in all copies", report.records, report.chunks, human(report.bytes));
+fn tell_report(report: &CheckReport, problems: &mut Problems) -> Printed {
+    tell!("checked   {} records and {} chunks, {} in all copies", report.records, report.chunks, human(report.bytes))?;
     if report.few_copies > 0 {
-        println!(
+        tell!(
             "note      {} of them have fewer good copies than new ones get: written while devices were away, or on devices that are gone",
             report.few_copies
-        );
+        )?;
     }
     for finding in &report.findings {
-        problems.tell(&describe(finding));
+        problems.tell(&describe(finding))?;
     }
     let told = report.findings.len() as u64;
     let all = report.lost + report.bad_copies;
     if all > told {
-        problems.tell(&format!("{} bad copies in all, and {} without a good one", report.bad_copies, report.lost));
+        problems.tell(&format!("{} bad copies in all, and {} without a good one", report.bad_copies, report.lost))?;
     }
+    Ok(())
 }
 
 fn describe(finding: &CheckFinding) -> String {
@@ -179,11 +181,11 @@ async fn check_buckets(
 ) -> anyhow::Result<()> {
     for bucket in buckets {
         let (objects, bytes) = report.objects.get(&bucket.id).copied().unwrap_or_default();
-        println!("bucket    {}: {objects} objects, {}", bucket.name, human(bytes));
+        tell!("bucket    {}: {objects} objects, {}", bucket.name, human(bytes))?;
         match listed(store, bucket.id).await {
             Ok(listed) if listed == objects => {}
-            Ok(listed) => problems.tell(&format!("bucket {}: a list names {listed} objects", bucket.name)),
-            Err(error) => problems.tell(&format!("bucket {}: listing it: {error}", bucket.name)),
+            Ok(listed) => problems.tell(&format!("bucket {}: a list names {listed} objects", bucket.name))?,
+            Err(error) => problems.tell(&format!("bucket {}: listing it: {error}", bucket.name))?,
         }
     }
     for (id, (objects, bytes)) in &report.objects {
@@ -192,7 +194,7 @@ async fn check_buckets(
                 "{objects} objects ({}) of bucket number {}, which the manager does not know",
                 human(*bytes),
                 id.0
-            ));
+            ))?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! A copy of the manager's folder: opening a manager replays its log, and whoever only looks must not.
 
 use anyhow::Context;
+use bench::complain;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ impl FolderCopy {
 impl Drop for FolderCopy {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            eprintln!("trilith: {} could not be removed ({error}): it holds secret keys", self.path.display());
+            complain!("trilith: {} could not be removed ({error}): it holds secret keys", self.path.display());
         }
     }
 }

@@ -7,6 +7,7 @@ use super::kept::Kept;
 use super::look::{Looked, manager_copy};
 use crate::place::{CONSENSUS_FOLDER, Place};
 use anyhow::{Context, bail};
+use bench::tell;
 use env::Env;
 use manager::{DeviceState, Snapshot};
 use std::fs;
@@ -28,7 +29,14 @@ pub async fn run(env: &Env, data: &Path, place: Option<Place>, disks: &[Looked],
         Some(place) => place,
         None => lost_place(env, &state)?,
     };
-    println!("rebuilding {} from the copy of state {} on device {from}", folder.display(), state.applied().0);
+    let cluster = cluster_of(&state)?;
+    if place.cluster != cluster {
+        bail!(
+            "cluster.toml is of cluster {}, and the devices are of cluster {cluster}. Move cluster.toml away: it is made anew, too",
+            place.cluster
+        );
+    }
+    tell!("rebuilding {} from the copy of state {} on device {from}", folder.display(), state.applied().0)?;
     // Under another name until it is whole.
     let unfinished = folder.with_extension("rebuilding");
     if unfinished.exists() {
@@ -53,7 +61,12 @@ fn lost_place(env: &Env, state: &Snapshot) -> anyhow::Result<Place> {
     let [node] = nodes[..] else {
         bail!("the devices are those of a cluster of {} nodes: bring back the `cluster.toml` of this one", nodes.len());
     };
-    Ok(Place { identity: node.identity.to_string(), name: node.name.clone(), host: node.host.clone(), ..Place::lone(env) })
+    let (cluster, identity) = (cluster_of(state)?, node.identity.to_string());
+    Ok(Place { cluster, identity, name: node.name.clone(), host: node.host.clone(), ..Place::lone(env) })
+}
+
+fn cluster_of(state: &Snapshot) -> anyhow::Result<String> {
+    Ok(state.cluster().context("the copy is of a server that has not started once")?.id.to_string())
 }
 
 async fn newest_copy(env: &Env, disks: &[Looked]) -> anyhow::Result<(Vec<u8>, Snapshot, DeviceId)> {
@@ -66,8 +79,8 @@ async fn newest_copy(env: &Env, disks: &[Looked]) -> anyhow::Result<(Vec<u8>, Sn
                     newest = Some((bytes, state, device.id()));
                 }
             }
-            Ok(None) => println!("device {} holds no copy of the manager's state", device.id()),
-            Err(error) => println!("device {}: {error:#}", device.id()),
+            Ok(None) => tell!("device {} holds no copy of the manager's state", device.id())?,
+            Err(error) => tell!("device {}: {error:#}", device.id())?,
         }
     }
     newest.context("no device holds a copy of the manager's state that can be used")

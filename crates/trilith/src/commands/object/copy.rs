@@ -3,6 +3,7 @@
 use crate::client::{Call, S3};
 use crate::commands::place::ObjectPlace;
 use bench::s3::sigv4::{encode_component, encode_path};
+use bench::tell;
 use hyper::Method;
 
 /// One object.
@@ -17,6 +18,6 @@ pub async fn one(s3: &S3, source: &str, target: &str) -> anyhow::Result<()> {
     from.push('/');
     encode_path(&source.key, &mut from);
     s3.call_for_text(Call::new(Method::PUT, &target.bucket, &target.key).header("x-amz-copy-source", from)).await?;
-    println!("copied {source} to {target}");
+    tell!("copied {source} to {target}")?;
     Ok(())
 }

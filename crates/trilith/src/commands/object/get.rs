@@ -1,15 +1,16 @@
 //! Objects into files.
 
-use super::TRANSFERS_AT_ONCE;
+mod below;
+
 use crate::client::{Answer, Call, S3};
 use crate::commands::place::ObjectPlace;
 use crate::commands::size::human;
 use crate::new_file::folder_of;
 use anyhow::{Context, bail};
-use futures_util::{StreamExt, TryStreamExt, stream};
+pub use below::folder;
+use bench::{output, tell};
 use hyper::Method;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -19,8 +20,10 @@ pub async fn one(s3: &S3, source: &str, target: Option<&Path>) -> anyhow::Result
     let place = ObjectPlace::object(source)?;
     if target == Some(Path::new("-")) {
         let mut answer = s3.call(Call::new(Method::GET, &place.bucket, &place.key)).await?;
-        let mut out = tokio::fs::File::from_std(std::io::stdout().as_fd().try_clone_to_owned()?.into());
-        return pour(&mut answer, &mut out).await.map(drop);
+        while let Some(piece) = answer.piece().await? {
+            output::bytes(&piece)?;
+        }
+        return Ok(());
     }
     let path = match target {
         Some(path) if path.is_dir() => path.join(safe_path(place.name())?),
@@ -28,37 +31,7 @@ pub async fn one(s3: &S3, source: &str, target: Option<&Path>) -> anyhow::Result
         None => safe_path(place.name())?,
     };
     let length = fetch(s3, &place.bucket, &place.key, &path).await?;
-    println!("got {} ({})", path.display(), human(length));
-    Ok(())
-}
-
-/// Every object below a prefix, into a folder.
-pub async fn folder(s3: &S3, source: &str, target: Option<&Path>) -> anyhow::Result<()> {
-    let place = ObjectPlace::any(source)?;
-    let prefix = if place.key.is_empty() || place.key.ends_with('/') { place.key.clone() } else { format!("{}/", place.key) };
-    let folder = target.context("--recursive needs a folder to write into")?;
-    let (mut count, mut bytes, mut next) = (0, 0, None);
-    loop {
-        let page = s3.list(&place.bucket, &prefix, "", next.as_deref()).await?;
-        // A key that ends in a slash is somebody's sign for a folder, and its name is none for a file.
-        let is_file = |key: &String| !key.ends_with('/');
-        let keys: Vec<String> = page.objects.into_iter().map(|object| object.key).filter(is_file).collect();
-        count += keys.len();
-        let fetches = keys.into_iter().map(|key| {
-            let (bucket, prefix) = (&place.bucket, &prefix);
-            async move {
-                let path = folder.join(safe_path(key.strip_prefix(prefix.as_str()).unwrap_or(&key))?);
-                fetch(s3, bucket, &key, &path).await
-            }
-        });
-        let add = async |sum: u64, length: u64| Ok(sum + length);
-        bytes += stream::iter(fetches).buffer_unordered(TRANSFERS_AT_ONCE).try_fold(0, add).await?;
-        next = page.next;
-        if next.is_none() {
-            break;
-        }
-    }
-    println!("got {count} objects into {} ({})", folder.display(), human(bytes));
+    tell!("got {} ({})", path.display(), human(length))?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use crate::client::S3;
 use crate::commands::place::ObjectPlace;
 use crate::commands::size::human;
 use anyhow::{Context, bail};
+use bench::{complain, tell};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub async fn one(s3: &S3, source: &Path, target: &str, headers: &[(&str, String)
         }
         s3.put_file(source, &place.bucket, &place.key, headers).await?
     };
-    println!("put {place} ({})", human(length));
+    tell!("put {place} ({})", human(length))?;
     Ok(())
 }
 
@@ -45,7 +46,7 @@ pub async fn folder(s3: &S3, source: &Path, target: &str, headers: &[(&str, Stri
     });
     let add = async |sum: u64, length: u64| Ok(sum + length);
     let bytes = stream::iter(puts).buffer_unordered(TRANSFERS_AT_ONCE).try_fold(0, add).await?;
-    println!("put {count} objects below {}/{prefix} ({})", place.bucket, human(bytes));
+    tell!("put {count} objects below {}/{prefix} ({})", place.bucket, human(bytes))?;
     Ok(())
 }
 
@@ -64,7 +65,7 @@ fn find_files(folder: &Path, prefix: &str, found: &mut Vec<(PathBuf, String)>) -
             } else if kind.is_file() {
                 found.push((path, key));
             } else {
-                eprintln!("trilith: {} is neither a file nor a folder and is left out", path.display());
+                complain!("trilith: {} is neither a file nor a folder and is left out", path.display());
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::TRANSFERS_AT_ONCE;
 use crate::client::{Call, S3};
 use crate::commands::place::ObjectPlace;
+use bench::tell;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hyper::Method;
 
@@ -11,7 +12,7 @@ pub async fn each(s3: &S3, targets: &[String]) -> anyhow::Result<()> {
     for target in targets {
         let place = ObjectPlace::object(target)?;
         remove(s3, &place.bucket, &place.key).await?;
-        println!("removed {place}");
+        tell!("removed {place}")?;
     }
     Ok(())
 }
@@ -31,7 +32,7 @@ pub async fn below(s3: &S3, targets: &[String]) -> anyhow::Result<()> {
                 break;
             }
         }
-        println!("removed {count} objects below {place}");
+        tell!("removed {count} objects below {place}")?;
     }
     Ok(())
 }

@@ -51,10 +51,48 @@ fn what_one_node_was_told_all_know() {
     conditions(&mut nodes);
     uploads_in_parts(&mut nodes);
     buckets_and_credentials(&cluster);
+    open_uploads_end_with_their_bucket(&cluster);
+    one_id_everywhere(&cluster);
     // Nothing is wrong: that a device is another node's is no reason to complain.
     for node in 0..NODES {
         let said = cluster.run(node, &["status"]);
         assert!(!said.contains("missing"), "{said}");
+        let log = cluster.log(node);
+        assert!(!log.contains("takes no writes"), "an ordinary start is no trouble of a disk: {log}");
+    }
+}
+
+/// Of a bucket that is removed at one node, of parts that others took.
+fn open_uploads_end_with_their_bucket(cluster: &Cluster) {
+    const REMOVED: &str = "half-way";
+    cluster.make_open_bucket(REMOVED);
+    let mut nodes = Nodes::of(cluster);
+    let mut ask = |node: usize, method: &str, path: &str, body: &[u8]| {
+        nodes.0[node].ask(method, &format!("/{REMOVED}/{path}"), &[], body).unwrap()
+    };
+    for node in 0..NODES {
+        let opened = ask(node, "POST", "key?uploads", b"").text();
+        let id = opened.split("<UploadId>").nth(1).and_then(|rest| rest.split('<').next()).unwrap().to_owned();
+        let part = ask((node + 1) % NODES, "PUT", &format!("key?partNumber=1&uploadId={id}"), &content(300_000, 7));
+        assert_eq!(part.status, 200, "{}", part.text());
+    }
+    cluster.run(1, &["bucket", "rm", REMOVED]);
+    cluster.make_open_bucket(REMOVED);
+    for node in 0..NODES {
+        let uploads = ask(node, "GET", "?uploads", b"");
+        assert!(uploads.status != 200 || !uploads.text().contains("<Upload>"), "at {node}: {}", uploads.text());
+    }
+}
+
+/// Caught: a token that named another cluster than the nodes' status did.
+fn one_id_everywhere(cluster: &Cluster) {
+    let id = cluster.token.split('.').nth(1).unwrap();
+    for node in 0..NODES {
+        assert_eq!(cluster.status(node).unwrap()["cluster"], id);
+        let place = std::fs::read_to_string(cluster.data(node).join("cluster.toml")).unwrap();
+        assert!(place.contains(&format!("cluster = \"{id}\"")), "{place}");
+        let said = cluster.run(node, &["cluster", "status"]);
+        assert!(said.starts_with(&format!("Cluster {id}\n")), "{said}");
     }
 }
 
