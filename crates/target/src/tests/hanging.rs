@@ -22,10 +22,9 @@ async fn hung(writer: Writer) -> (SimDisk, LocalTarget, ZoneIndex, Activation) {
     let env = Env::simulated(1);
     let (disk, target) = fresh(&env).await;
     let target = match writer == Writer::ALONE {
-        true => Target::unfenced(target.device().clone(), &env),
-        false => target,
+        true => LocalTarget::alone(target.device().clone(), &env),
+        false => LocalTarget::new(Arc::new(target), writer),
     };
-    let target = LocalTarget::new(Arc::new(target), writer);
     let zone = append(&target, AppendClass::Data, 1, 100).await.expect("appends").place.zone;
     target.finish_open_zones().await.expect("finishes");
     append(&target, AppendClass::Meta, 2, 100).await.expect("appends");
