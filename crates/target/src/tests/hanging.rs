@@ -12,7 +12,7 @@ use types::{Activation, DeviceId, ErrorKind, Token, ZoneIndex};
 use super::remote::{ADDRESS, CLUSTER, append, writer};
 use super::{GATEWAY, fresh, fresh_as, open_as};
 use crate::limits::{CALL_DEADLINE, READ_DEADLINE, WALK_DEADLINE};
-use crate::{Begin, FenceKey, LocalTarget, LogTarget, ReadFailure, RemoteTarget, Target, TargetService, WalkRange, Writer};
+use crate::{Begin, FenceKey, LocalTarget, LogTarget, ReadFailure, RemoteTarget, TargetService, WalkRange, Writer};
 
 const MEMBER: Writer = Writer { key: GATEWAY, token: Token(1) };
 const MOMENT: Duration = Duration::from_secs(1);
