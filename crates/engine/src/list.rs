@@ -1,7 +1,7 @@
 //! Listing: names in byte order, with prefixes rolled up at a delimiter.
 
 use bytes::Bytes;
-use format::attributes::{ETag, StorageClass};
+use format::attributes::{ChecksumScheme, ETag, StorageClass};
 use types::BucketId;
 
 /// One page's question. Names are compared as bytes.
@@ -42,4 +42,5 @@ pub struct ListedObject {
     pub etag: ETag,
     pub modified_ms: u64,
     pub storage_class: StorageClass,
+    pub checksum: Option<ChecksumScheme>,
 }

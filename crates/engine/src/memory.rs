@@ -12,6 +12,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use format::attributes::Attributes;
+use format::part_table::PartTable;
 use parking_lot::Mutex;
 use types::limits::{MAX_PARTS, MAX_SMALL_BYTES};
 use types::{Activation, BucketId, Generation, Order, UploadId, ZoneOffset};
@@ -313,13 +314,14 @@ fn join_parts(upload: &StoredUpload, parts: &[CompletePart]) -> Result<MemoryCon
     if parts.is_empty() || !parts.is_sorted_by(|left, right| left.number < right.number) {
         return Err(EngineError::Invalid { reason: "an upload is completed with one or more parts, ascending".to_owned() });
     }
-    let mut joined = Vec::with_capacity(parts.len());
+    let (mut joined, mut table) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
     for named in parts {
         let stored = upload.parts.get(&named.number).filter(|stored| stored.info.order == named.order);
         let stored = stored.ok_or(EngineError::InvalidPart { number: named.number })?;
         joined.push(stored.pieces.clone());
+        table.push((stored.info.length, stored.info.attributes.checksum));
     }
-    Ok(MemoryContent::of_parts(joined))
+    Ok(MemoryContent::of_parts(joined, PartTable::of(&table)))
 }
 
 /// The bytes in memory of their own: the payload's may be counted.

@@ -9,6 +9,7 @@ use crate::staging::StagedChunks;
 use crate::upload::{CompletePart, PartContent, PartInfo, UploadPage, UploadQuery, UploadRef};
 use bytes::Bytes;
 use format::attributes::Attributes;
+use format::part_table::PartTable;
 use smallvec::smallvec;
 use std::future::Future;
 use std::ops::Range;
@@ -119,7 +120,6 @@ pub trait ContentReader: Send + Sync {
     /// device gives. The caller asks again for the rest.
     fn read(&self, range: Range<u64>) -> EngineFuture<'_, Bytes>;
 
-    /// The byte range of the n-th part (from 1) of an object made by parts, and how many parts there are; `None` when
-    /// the object has no parts or fewer.
-    fn part(&self, number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>>;
+    /// The parts of an object that was made by parts, with their checksums if they have some of one algorithm.
+    fn parts(&self) -> Option<&PartTable>;
 }

@@ -4,7 +4,7 @@ use crate::key::ObjectKey;
 use crate::object::Payload;
 use crate::staging::StagedChunks;
 use bytes::Bytes;
-use format::attributes::Attributes;
+use format::attributes::{Attributes, ChecksumScheme, StorageClass};
 use types::{BucketId, Order, UploadId};
 
 /// An upload is named by its key and its id.
@@ -64,4 +64,7 @@ pub struct ListedUpload {
     pub key: Bytes,
     pub upload: UploadId,
     pub initiated_ms: u64,
+    /// Of the object to come, as the checksum.
+    pub storage_class: StorageClass,
+    pub checksum: Option<ChecksumScheme>,
 }

@@ -27,7 +27,7 @@ use crate::entry::Entry;
 use crate::record::{MAX_ATTRIBUTES_BYTES, OrderLayout, WriteId};
 use crate::version_id::VersionId;
 
-pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumType, MAX_CHECKSUM_BYTES, UploadChecksum};
+pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumScheme, ChecksumType, MAX_CHECKSUM_BYTES};
 pub use etag::{ETAG_BYTES, ETag, InvalidETag, MAX_ETAG_TEXT_BYTES};
 pub use policy::{Retention, RetentionMode, StorageClass};
 pub use tag::Tag;
@@ -84,7 +84,7 @@ pub struct Attributes {
     /// Number of parts, of an object that was made by parts.
     pub part_count: Option<u16>,
     /// The checksum that an open upload will carry.
-    pub upload_checksum: Option<UploadChecksum>,
+    pub upload_checksum: Option<ChecksumScheme>,
     /// Tags that this version of the program does not know, with their values.
     pub unknown: Vec<(u8, Bytes)>,
 }
@@ -97,6 +97,11 @@ pub struct AttributesTooLong {
 }
 
 impl Attributes {
+    /// What lists say of the checksum: the object's, or the one that an open upload will carry.
+    pub fn checksum_scheme(&self) -> Option<ChecksumScheme> {
+        self.checksum.as_ref().map(ChecksumScheme::of).or(self.upload_checksum)
+    }
+
     /// Whether a record can hold them. What clients send must pass this before it is encoded.
     pub fn check_length(&self) -> Result<(), AttributesTooLong> {
         match self.encoded_len() {
@@ -240,7 +245,7 @@ impl Attributes {
             Tag::Piggyback => self.piggyback = Some(Box::new(Entry::read(&mut reader)?)),
             Tag::Overlapped => self.overlapped = overlapped(&mut reader)?,
             Tag::PartCount => self.part_count = Some(reader.u16("part count")?),
-            Tag::UploadChecksum => self.upload_checksum = Some(UploadChecksum::decode(&mut reader)?),
+            Tag::UploadChecksum => self.upload_checksum = Some(ChecksumScheme::decode(&mut reader)?),
         }
         reader.finish()
     }

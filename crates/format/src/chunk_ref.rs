@@ -35,8 +35,7 @@ const HEAD_BYTES: usize = 4;
 const PAYLOAD_MASK: u32 = (1 << 24) - 1;
 const COUNT_SHIFT: u32 = 24;
 const COUNT_MASK: u32 = 3;
-const FIRST_OF_PART: u32 = 1 << 31;
-const KNOWN_BITS: u32 = PAYLOAD_MASK | COUNT_MASK << COUNT_SHIFT | FIRST_OF_PART;
+const KNOWN_BITS: u32 = PAYLOAD_MASK | COUNT_MASK << COUNT_SHIFT;
 
 const CHUNK_LIST: &str = "chunk list";
 
@@ -49,8 +48,6 @@ pub struct ChunkRef {
     pub places: Places,
     /// At most [`MAX_CHUNK_PAYLOAD_BYTES`].
     pub payload_bytes: u32,
-    /// The chunk begins a part of the upload from which the object was made.
-    pub first_of_part: bool,
 }
 
 /// A list of chunks as it stands on media.
@@ -83,10 +80,7 @@ pub fn encode_list(refs: &[ChunkRef], out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
     for one in refs {
         assert!(one.payload_bytes <= MAX_CHUNK_PAYLOAD_BYTES);
-        let mut word = one.payload_bytes | (one.places.len() as u32) << COUNT_SHIFT;
-        if one.first_of_part {
-            word |= FIRST_OF_PART;
-        }
+        let word = one.payload_bytes | (one.places.len() as u32) << COUNT_SHIFT;
         out.extend_from_slice(&word.to_le_bytes());
         out.extend_from_slice(PlaceLayout::pack(&one.places)[..widest].as_bytes());
     }
@@ -164,7 +158,6 @@ fn read_ref(one: &[u8]) -> ChunkRef {
     ChunkRef {
         places: PlaceLayout::unpack(places, (word >> COUNT_SHIFT & COUNT_MASK) as u8),
         payload_bytes: word & PAYLOAD_MASK,
-        first_of_part: word & FIRST_OF_PART != 0,
     }
 }
 

@@ -12,6 +12,7 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Chunk owner", crate::record::ChunkOwnerLayout::FIELDS),
     ("Entry", crate::entry::EntryLayout::FIELDS),
     ("Chunk list", crate::chunk_ref::ChunkListLayout::FIELDS),
+    ("Part table", crate::part_table::PartTableLayout::FIELDS),
     ("Run row", crate::name_entry::RowLayout::FIELDS),
     ("Run block", crate::run_block::RunBlockLayout::FIELDS),
     ("Run index", crate::run_index::RunIndexLayout::FIELDS),

@@ -23,6 +23,7 @@ mod hex;
 mod layout;
 pub mod manifest;
 pub mod name_entry;
+pub mod part_table;
 pub mod record;
 pub mod replicas;
 pub mod run_block;

@@ -15,7 +15,7 @@ use types::{BucketId, Epoch, GatewayId, KEY_HASH_BYTES, KeyHash, Order, Sequence
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::attributes::{ETag, StorageClass};
+use crate::attributes::{ChecksumScheme, ETag, StorageClass};
 use crate::decode::{DecodeError, Fault, Reader};
 use crate::entry::{COUNT_BITS, Entry, EntryState, LARGE};
 use crate::layout::fixed_layout;
@@ -45,6 +45,8 @@ pub struct NameEntry {
     pub etag: ETag,
     pub modified_ms: u64,
     pub storage_class: StorageClass,
+    /// Of the object, or of the object that an upload will make.
+    pub checksum: Option<ChecksumScheme>,
     pub version_id: Option<VersionId>,
 }
 
@@ -77,7 +79,8 @@ fixed_layout! {
         48 frame_bytes: U32,
         52 etag_parts: U16,
         54 storage_class: u8,
-        55 reserved: u8,
+        /// 0: none. Bits 0 to 6: algorithm. Bit 7: of the whole object, not of its parts' checksums.
+        55 checksum: u8,
         56 modified_ms: U64,
         64 etag_digest: [u8; 16],
         80 hash: [u8; KEY_HASH_BYTES],
@@ -132,7 +135,7 @@ impl NameEntry {
             frame_bytes: self.entry.frame_bytes.into(),
             etag_parts: etag_parts.into(),
             storage_class: self.storage_class as u8,
-            reserved: 0,
+            checksum: self.checksum.map_or(0, ChecksumScheme::to_byte),
             modified_ms: self.modified_ms.into(),
             etag_digest,
             hash: *self.entry.hash.as_bytes(),
@@ -277,6 +280,10 @@ impl<'a> Row<'a> {
         StorageClass::from_number(self.head.storage_class).expect("checked when the row was read")
     }
 
+    pub fn checksum(&self) -> Option<ChecksumScheme> {
+        ChecksumScheme::from_byte(self.head.checksum)
+    }
+
     pub fn version_id(&self) -> Option<VersionId> {
         match self.head.shape & HAS_VERSION {
             0 => None,
@@ -315,6 +322,7 @@ impl<'a> Row<'a> {
             etag: self.etag(),
             modified_ms: self.modified_ms(),
             storage_class: self.storage_class(),
+            checksum: self.checksum(),
             version_id: self.version_id(),
         }
     }
@@ -341,6 +349,9 @@ fn check(head: &RowLayout) -> Result<(), (usize, &'static str, Fault)> {
     check_count(head.shape & COUNT_BITS).map_err(|fault| (7, "number of places", fault))?;
     if StorageClass::from_number(head.storage_class).is_none() {
         return Err((54, "storage_class", unknown(head.storage_class)));
+    }
+    if head.checksum != 0 && ChecksumScheme::from_byte(head.checksum).is_none() {
+        return Err((55, "checksum", unknown(head.checksum)));
     }
     Ok(())
 }

@@ -150,6 +150,8 @@ impl Inner {
                     key: Bytes::copy_from_slice(&key),
                     upload: UploadId(suffix.try_into().expect("split_compound checked the length")),
                     initiated_ms: row.modified_ms,
+                    storage_class: row.storage_class,
+                    checksum: row.checksum,
                 }),
             }
             Step::Next
@@ -206,8 +208,8 @@ fn item_of(item: &[u8], rolled_up: bool, row: &Merged) -> ListItem {
     if rolled_up {
         return ListItem::Prefix(item);
     }
-    let Merged { length, etag, modified_ms, storage_class, .. } = *row;
-    ListItem::Object(ListedObject { key: item, length, etag, modified_ms, storage_class })
+    let Merged { length, etag, modified_ms, storage_class, checksum, .. } = *row;
+    ListItem::Object(ListedObject { key: item, length, etag, modified_ms, storage_class, checksum })
 }
 
 /// The part of a name up to and with the first delimiter after the prefix.

@@ -295,6 +295,7 @@ pub(crate) fn draft(kind: RecordKind, name: EntryName, attributes: &Attributes) 
         etag: attributes.etag,
         modified_ms: attributes.modified_ms,
         storage_class: attributes.storage_class,
+        checksum: attributes.checksum_scheme(),
         length: 0,
         tree_height: 0,
         payload: Payload::new(),

@@ -38,7 +38,8 @@ impl LogStore {
                     large: false,
                 };
                 let (etag, modified_ms, storage_class) = (attributes.etag, attributes.modified_ms, attributes.storage_class);
-                let told = NameEntry { name, entry, etag, modified_ms, storage_class, version_id: None };
+                let checksum = attributes.checksum_scheme();
+                let told = NameEntry { name, entry, etag, modified_ms, storage_class, checksum, version_id: None };
                 // A name that is there already keeps its entry.
                 let mut keys = inner.shard(&entry.hash).lock();
                 if keys.index_mut().publish(entry).is_ok() {

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::append::Unnamed;
-use crate::large::{LogStaged, read_tree};
+use crate::large::{LogStaged, Tree, read_tree};
 use crate::read::info_of;
 use crate::room::Patience;
 use crate::store::{Inner, LogStore, nobody_waits};
@@ -95,9 +95,9 @@ impl Inner {
             let draft = Draft { payload: smallvec![frame.payload], ..draft };
             return Ok(Rewrite { draft, replaces: located.order, shared: Vec::new() });
         };
-        let shared = read_tree(self, &frame.payload, frame.record.tree_height).await?.chunks;
+        let Tree { chunks: shared, parts, .. } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
         let unnamed = Unnamed::new(self, LiveCount::Chunks);
-        let staged = LogStaged::from_refs(self, name.hash(), shared.clone(), unnamed, pin);
+        let staged = LogStaged::from_refs(self, name.hash(), shared.clone(), unnamed, pin).with_parts(parts);
         let content = staged.into_content().await?;
         let draft = Draft {
             kind: RecordKind::Descriptor,

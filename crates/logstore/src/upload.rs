@@ -21,8 +21,9 @@ use crate::store::{Inner, LogStore, draft, nobody_waits, own_staged};
 use crate::targets::LiveCount;
 use crate::write::{Draft, TurnGuard, WriteOp};
 use engine::{Committed, CompletePart, Condition, EngineError, ObjectKey, PartContent, PartInfo, UploadRef, Waiter};
-use format::attributes::Attributes;
+use format::attributes::{Attributes, Checksum};
 use format::chunk_ref::ChunkRef;
+use format::part_table::PartTable;
 use format::record::{EntryName, Record, RecordKind, Space, split_compound};
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -219,6 +220,7 @@ impl Inner {
     ) -> Result<Committed, EngineError> {
         let pin = self.pins.pin();
         let (mut refs, mut shared, mut unnamed) = (Vec::new(), Vec::new(), Unnamed::new(self, LiveCount::Chunks));
+        let mut table = Vec::with_capacity(parts.len());
         let look_up = |part: CompletePart| {
             let (inner, upload, waiter) = (self.clone(), upload.clone(), waiter.clone());
             async move {
@@ -231,12 +233,14 @@ impl Inner {
         let mut looked_up = stream::iter(parts.iter().cloned().map(look_up)).buffered(PARTS_AT_A_TIME);
         while let Some(of_part) = looked_up.try_next().await? {
             unnamed.absorb(of_part.made);
+            table.push((of_part.length, of_part.checksum));
             refs.extend_from_slice(&of_part.refs);
             if of_part.are_shared {
                 shared.extend(of_part.refs);
             }
         }
         let staged = LogStaged::from_refs(self, LogStore::object_hash(&upload.key), refs, unnamed, pin);
+        let staged = staged.with_parts(Some(PartTable::of(&table)));
         let content = staged.into_content().await?;
         let draft = Draft {
             kind: RecordKind::Descriptor,
@@ -396,7 +400,8 @@ impl Inner {
         }
         let are_shared = frame.record.tree_height > 0;
         let none_made = || Unnamed::new(self, LiveCount::Chunks);
-        let (mut refs, made) = if are_shared {
+        let (length, checksum) = (frame.record.length, info_of(&frame.record, located.order)?.attributes.checksum);
+        let (refs, made) = if are_shared {
             (read_tree(self, &frame.payload, frame.record.tree_height).await?.chunks, none_made())
         } else if frame.payload.is_empty() {
             (Vec::new(), none_made())
@@ -407,16 +412,15 @@ impl Inner {
             staged.push(smallvec![frame.payload.clone()]).await?;
             staged.into_refs().await?
         };
-        if let Some(first) = refs.first_mut() {
-            first.first_of_part = true;
-        }
-        Ok(PartRefs { refs, are_shared, made })
+        Ok(PartRefs { refs, length, checksum, are_shared, made })
     }
 }
 
 /// The chunks of a part.
 struct PartRefs {
     refs: Vec<ChunkRef>,
+    length: u64,
+    checksum: Option<Checksum>,
     /// The part's own tree names them too.
     are_shared: bool,
     /// Those that no tree names yet.

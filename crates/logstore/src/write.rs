@@ -423,6 +423,7 @@ impl WriteOp {
             etag: self.draft.etag,
             modified_ms: self.draft.modified_ms,
             storage_class: self.draft.storage_class,
+            checksum: self.draft.checksum,
             version_id: None,
         }
     }

@@ -27,17 +27,31 @@ pub struct BodyError {
     cause: Arc<dyn Error + Send + Sync>,
 }
 
-/// Reads a trailing value, once the body has ended without an error; `None` when the client did not send it.
-pub type Trailer = Box<dyn FnOnce() -> Option<Checksum> + Send>;
+/// Reads a trailing value, once the body has ended without an error.
+pub type Trailer = Box<dyn FnOnce() -> Result<Checksum, TrailerFault> + Send>;
+
+/// Why there is no trailing value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrailerFault {
+    /// The client did not send it.
+    Missing,
+    /// It is none of the algorithm's values.
+    Invalid,
+}
+
+/// What an object carries for which its client wants nothing (S3 since December 2024).
+pub const DEFAULT_CHECKSUM: ChecksumAlgorithm = ChecksumAlgorithm::Crc64Nvme;
 
 /// The checksum that a client wants of its content.
 pub enum ChecksumWish {
-    /// None is stored.
+    /// The service's own is stored: [`DEFAULT_CHECKSUM`].
     None,
     /// Computed and stored.
     Compute(ChecksumAlgorithm),
     /// Must be this, and is stored.
     Given(Checksum),
+    /// Stored as it is: the content is a copy of stored content that carries it.
+    Known(Checksum),
     /// Must be what follows the body, and is stored.
     Trailing(ChecksumAlgorithm, Trailer),
 }
@@ -60,12 +74,12 @@ impl Upload {
 }
 
 impl ChecksumWish {
-    /// The algorithm to compute, if any.
+    /// The algorithm that the client names, if any.
     pub fn algorithm(&self) -> Option<ChecksumAlgorithm> {
         match self {
             ChecksumWish::None => None,
             ChecksumWish::Compute(algorithm) | ChecksumWish::Trailing(algorithm, _) => Some(*algorithm),
-            ChecksumWish::Given(checksum) => Some(checksum.algorithm()),
+            ChecksumWish::Given(checksum) | ChecksumWish::Known(checksum) => Some(checksum.algorithm()),
         }
     }
 }

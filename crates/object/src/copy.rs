@@ -132,17 +132,14 @@ async fn receive_copy(
         .attributes
         .checksum
         .filter(|checksum| checksum.kind() == ChecksumType::FullObject && wanted == Some(checksum.algorithm()));
-    let wish = match (wanted, carried) {
-        (Some(algorithm), None) => ChecksumWish::Compute(algorithm),
-        _ => ChecksumWish::None,
+    let wish = match (carried, wanted) {
+        (Some(carried), _) => ChecksumWish::Known(carried),
+        (None, Some(algorithm)) => ChecksumWish::Compute(algorithm),
+        (None, None) => ChecksumWish::None,
     };
     let body = stored_body(body_of(content, 0..info.length, ahead));
     let upload = Upload { body, length: Some(info.length), md5: None, checksum: wish };
-    let mut received = intake.receive(upload).await?;
-    if carried.is_some() {
-        received.digested.checksum = carried;
-    }
-    Ok(received)
+    intake.receive(upload).await
 }
 
 /// Stored bytes as a body that is written again.

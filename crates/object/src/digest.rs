@@ -8,13 +8,19 @@ use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, ETag};
 use manager::EtagMode;
+use md5::Md5;
 use sha1::Sha1;
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha512};
 use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh64::Xxh64;
 
-use crate::body::ChecksumWish;
+use crate::body::{ChecksumWish, DEFAULT_CHECKSUM, TrailerFault};
 use crate::error::ObjectError;
 use crate::lanes::Md5Content;
+
+const CRC32: CrcAlgorithm = CrcAlgorithm::Crc32IsoHdlc;
+const CRC32C: CrcAlgorithm = CrcAlgorithm::Crc32Iscsi;
+pub(crate) const CRC64NVME: CrcAlgorithm = CrcAlgorithm::Crc64Nvme;
 
 /// How the entity tag of some content comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +39,35 @@ pub(crate) struct Digests {
     tag: TagSource,
     md5: Option<Md5Content>,
     fast: Option<Box<Xxh3Default>>,
-    checksum: Option<ChecksumDigest>,
+    checksum: ChecksumSource,
+}
+
+/// Where the checksum comes from.
+enum ChecksumSource {
+    /// It is the MD5 that the tag, too, is made of.
+    Md5,
+    Own(Box<ChecksumDigest>),
+    /// The content is a copy, whose checksum is known.
+    Known(Checksum),
 }
 
 /// What became of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digested {
     pub(crate) etag: ETag,
-    pub(crate) checksum: Option<Checksum>,
+    pub(crate) checksum: Checksum,
 }
 
 /// One checksum under way.
-pub(crate) enum ChecksumDigest {
+pub enum ChecksumDigest {
     Crc(ChecksumAlgorithm, crc_fast::Digest),
     Sha1(Sha1),
     Sha256(Sha256),
+    Sha512(Box<Sha512>),
+    Md5(Md5),
+    XxHash64(Xxh64),
+    /// Of 64 or 128 bits.
+    XxHash3(ChecksumAlgorithm, Box<Xxh3Default>),
 }
 
 impl From<EtagMode> for TagSource {
@@ -60,12 +80,18 @@ impl From<EtagMode> for TagSource {
 }
 
 impl Digests {
-    pub(crate) fn new(tag: TagSource, verifies_md5: bool, checksum: Option<ChecksumAlgorithm>) -> Self {
+    pub(crate) fn new(tag: TagSource, verifies_md5: bool, wish: &ChecksumWish) -> Self {
+        let checksum = match (wish, wish.algorithm().unwrap_or(DEFAULT_CHECKSUM)) {
+            (ChecksumWish::Known(checksum), _) => ChecksumSource::Known(*checksum),
+            (_, ChecksumAlgorithm::Md5) => ChecksumSource::Md5,
+            (_, algorithm) => ChecksumSource::Own(Box::new(ChecksumDigest::new(algorithm))),
+        };
+        let needs_md5 = verifies_md5 || tag == TagSource::Md5 || matches!(checksum, ChecksumSource::Md5);
         Digests {
             tag,
-            md5: (verifies_md5 || tag == TagSource::Md5).then(Md5Content::new),
+            md5: needs_md5.then(Md5Content::new),
             fast: (tag == TagSource::Fast).then(|| Box::new(Xxh3Default::new())),
-            checksum: checksum.map(ChecksumDigest::new),
+            checksum,
         }
     }
 
@@ -73,7 +99,7 @@ impl Digests {
         if let Some(fast) = &mut self.fast {
             fast.update(&piece);
         }
-        if let Some(checksum) = &mut self.checksum {
+        if let ChecksumSource::Own(checksum) = &mut self.checksum {
             checksum.update(&piece);
         }
         if let Some(md5) = &mut self.md5 {
@@ -97,16 +123,18 @@ impl Digests {
         if given_md5.is_some() && given_md5 != md5 {
             return Err(ObjectError::BadDigest { what: "Content-MD5" });
         }
-        let checksum = self.checksum.map(ChecksumDigest::finish);
-        let given = match wish {
-            ChecksumWish::None | ChecksumWish::Compute(_) => None,
-            ChecksumWish::Given(given) => Some(given),
-            ChecksumWish::Trailing(algorithm, trailer) => Some(trailer().ok_or_else(|| missing_trailer(algorithm))?),
+        let checksum = match self.checksum {
+            ChecksumSource::Own(digest) => digest.finish(),
+            ChecksumSource::Md5 => md5_checksum(&md5.expect("made with the checksum's source")),
+            ChecksumSource::Known(checksum) => checksum,
         };
-        if let (Some(given), Some(found)) = (given, checksum)
-            && (given.algorithm(), given.value()) != (found.algorithm(), found.value())
-        {
-            return Err(ObjectError::BadDigest { what: name_of(found.algorithm()) });
+        let given = match wish {
+            ChecksumWish::None | ChecksumWish::Compute(_) | ChecksumWish::Known(_) => None,
+            ChecksumWish::Given(given) => Some(given),
+            ChecksumWish::Trailing(algorithm, trailer) => Some(trailer().map_err(|fault| of_trailer(algorithm, fault))?),
+        };
+        if given.is_some_and(|given| (given.algorithm(), given.value()) != (checksum.algorithm(), checksum.value())) {
+            return Err(ObjectError::BadDigest { what: checksum.algorithm().name() });
         }
         let etag = match self.tag {
             TagSource::Md5 => ETag::Md5(md5.expect("made with the tag's source")),
@@ -118,45 +146,69 @@ impl Digests {
 }
 
 impl ChecksumDigest {
-    pub(crate) fn new(algorithm: ChecksumAlgorithm) -> Self {
-        match crc_of(algorithm) {
-            Some(crc) => ChecksumDigest::Crc(algorithm, crc_fast::Digest::new(crc)),
-            None if algorithm == ChecksumAlgorithm::Sha1 => ChecksumDigest::Sha1(Sha1::new()),
-            None => ChecksumDigest::Sha256(Sha256::new()),
+    pub fn new(algorithm: ChecksumAlgorithm) -> Self {
+        let crc = |crc| ChecksumDigest::Crc(algorithm, crc_fast::Digest::new(crc));
+        match algorithm {
+            ChecksumAlgorithm::Crc32 => crc(CRC32),
+            ChecksumAlgorithm::Crc32c => crc(CRC32C),
+            ChecksumAlgorithm::Crc64Nvme => crc(CRC64NVME),
+            ChecksumAlgorithm::Sha1 => ChecksumDigest::Sha1(Sha1::new()),
+            ChecksumAlgorithm::Sha256 => ChecksumDigest::Sha256(Sha256::new()),
+            ChecksumAlgorithm::Sha512 => ChecksumDigest::Sha512(Box::new(Sha512::new())),
+            ChecksumAlgorithm::Md5 => ChecksumDigest::Md5(Md5::new()),
+            ChecksumAlgorithm::XxHash64 => ChecksumDigest::XxHash64(Xxh64::new(0)),
+            ChecksumAlgorithm::XxHash3 | ChecksumAlgorithm::XxHash128 => {
+                ChecksumDigest::XxHash3(algorithm, Box::new(Xxh3Default::new()))
+            }
         }
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         match self {
             ChecksumDigest::Crc(_, digest) => digest.update(bytes),
             ChecksumDigest::Sha1(digest) => digest.update(bytes),
             ChecksumDigest::Sha256(digest) => digest.update(bytes),
+            ChecksumDigest::Sha512(digest) => digest.update(bytes),
+            ChecksumDigest::Md5(digest) => digest.update(bytes),
+            ChecksumDigest::XxHash64(digest) => digest.update(bytes),
+            ChecksumDigest::XxHash3(_, digest) => digest.update(bytes),
         }
     }
 
     /// The checksum of a whole content.
-    pub(crate) fn finish(self) -> Checksum {
+    pub fn finish(self) -> Checksum {
         self.finish_as(ChecksumType::FullObject)
     }
 
     pub(crate) fn finish_as(self, kind: ChecksumType) -> Checksum {
-        let checksum = match self {
-            ChecksumDigest::Crc(algorithm, digest) => return crc_checksum(algorithm, kind, digest.finalize()),
-            ChecksumDigest::Sha1(digest) => Checksum::new(ChecksumAlgorithm::Sha1, kind, &digest.finalize()),
-            ChecksumDigest::Sha256(digest) => Checksum::new(ChecksumAlgorithm::Sha256, kind, &digest.finalize()),
-        };
-        checksum.expect("a digest has its algorithm's length")
+        let of = |algorithm, value: &[u8]| Checksum::new(algorithm, kind, value).expect("a digest has its algorithm's length");
+        match self {
+            ChecksumDigest::Crc(algorithm, digest) => crc_checksum(algorithm, kind, digest.finalize()),
+            ChecksumDigest::Sha1(digest) => of(ChecksumAlgorithm::Sha1, &digest.finalize()),
+            ChecksumDigest::Sha256(digest) => of(ChecksumAlgorithm::Sha256, &digest.finalize()),
+            ChecksumDigest::Sha512(digest) => of(ChecksumAlgorithm::Sha512, &digest.finalize()),
+            ChecksumDigest::Md5(digest) => of(ChecksumAlgorithm::Md5, &digest.finalize()),
+            ChecksumDigest::XxHash64(digest) => of(ChecksumAlgorithm::XxHash64, &digest.digest().to_be_bytes()),
+            ChecksumDigest::XxHash3(ChecksumAlgorithm::XxHash3, digest) => {
+                of(ChecksumAlgorithm::XxHash3, &digest.digest().to_be_bytes())
+            }
+            ChecksumDigest::XxHash3(algorithm, digest) => of(algorithm, &digest.digest128().to_be_bytes()),
+        }
     }
 }
 
-/// The CRC behind an algorithm; none for the SHAs.
+/// The CRC behind an algorithm; none for the others, which cannot be combined.
 pub(crate) fn crc_of(algorithm: ChecksumAlgorithm) -> Option<CrcAlgorithm> {
     match algorithm {
-        ChecksumAlgorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
-        ChecksumAlgorithm::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
-        ChecksumAlgorithm::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
-        ChecksumAlgorithm::Sha1 | ChecksumAlgorithm::Sha256 => None,
+        ChecksumAlgorithm::Crc32 => Some(CRC32),
+        ChecksumAlgorithm::Crc32c => Some(CRC32C),
+        ChecksumAlgorithm::Crc64Nvme => Some(CRC64NVME),
+        _ => None,
     }
+}
+
+fn md5_checksum(value: &[u8; 16]) -> Checksum {
+    Checksum::new(ChecksumAlgorithm::Md5, ChecksumType::FullObject, value).expect("MD5 has 16 bytes")
 }
 
 /// A CRC's value as S3 shows it, big endian in the algorithm's length.
@@ -170,19 +222,12 @@ pub(crate) fn crc_value(checksum: &Checksum) -> u64 {
     checksum.value().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// As clients write it.
-pub(crate) fn name_of(algorithm: ChecksumAlgorithm) -> &'static str {
-    match algorithm {
-        ChecksumAlgorithm::Crc32 => "CRC32 checksum",
-        ChecksumAlgorithm::Crc32c => "CRC32C checksum",
-        ChecksumAlgorithm::Crc64Nvme => "CRC64NVME checksum",
-        ChecksumAlgorithm::Sha1 => "SHA1 checksum",
-        ChecksumAlgorithm::Sha256 => "SHA256 checksum",
+fn of_trailer(algorithm: ChecksumAlgorithm, fault: TrailerFault) -> ObjectError {
+    let what = algorithm.name();
+    match fault {
+        TrailerFault::Missing => ObjectError::MissingTrailer { what },
+        TrailerFault::Invalid => ObjectError::InvalidTrailer { what },
     }
-}
-
-fn missing_trailer(algorithm: ChecksumAlgorithm) -> ObjectError {
-    ObjectError::InvalidRequest { reason: format!("the {} announced as a trailer did not follow the body", name_of(algorithm)) }
 }
 
 #[cfg(test)]

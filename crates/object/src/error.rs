@@ -48,6 +48,10 @@ pub enum ObjectError {
     BadDigest { what: &'static str },
     #[error("invalid digest: {reason}")]
     InvalidDigest { reason: String },
+    #[error("the {what} announced as a trailer did not follow the body")]
+    MissingTrailer { what: &'static str },
+    #[error("the {what} in the trailer is no such value")]
+    InvalidTrailer { what: &'static str },
     #[error("part {number} was not uploaded, or is not the part that was named")]
     InvalidPart { number: u16 },
     #[error("the parts are not in ascending order")]

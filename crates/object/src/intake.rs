@@ -59,7 +59,7 @@ impl Intake<'_> {
         if declared.is_some_and(|declared| declared > MAX_PUT_BYTES) {
             return Err(ObjectError::EntityTooLarge { limit: MAX_PUT_BYTES });
         }
-        let mut digests = Digests::new(self.tag, md5.is_some(), checksum.algorithm());
+        let mut digests = Digests::new(self.tag, md5.is_some(), &checksum);
         let (content, length) = match body {
             Body::Whole(bytes) if bytes.len() <= MAX_SMALL_BYTES => {
                 let length = bytes.len() as u64;

@@ -29,6 +29,7 @@ mod put;
 mod upload_memory;
 
 mod conditions;
+mod describe;
 mod list;
 mod range;
 mod read;
@@ -38,11 +39,13 @@ mod tagging;
 
 mod multipart;
 
-pub use body::{Body, BodyError, BodyStream, ChecksumWish, Trailer, Upload};
+pub use body::{Body, BodyError, BodyStream, ChecksumWish, DEFAULT_CHECKSUM, Trailer, TrailerFault, Upload};
 pub use buckets::{BucketOptions, ListedBucket};
 pub use conditions::ReadConditions;
 pub use copy::{CopyRequest, CopySource, MetadataDirective, OwnAttributes};
 pub use delete::{DeleteKey, MAX_DELETE_KEYS};
+pub use describe::{Described, ObjectParts, PartsQuery};
+pub use digest::ChecksumDigest;
 pub use directory::Bucket;
 pub use error::ObjectError;
 pub use list::{ListRequest, Listing, MAX_LIST_ITEMS};

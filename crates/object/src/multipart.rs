@@ -8,7 +8,7 @@ mod part;
 use std::sync::Arc;
 
 use engine::{ObjectKey, UploadRef};
-use format::attributes::{Attributes, UploadChecksum};
+use format::attributes::{Attributes, ChecksumScheme};
 use types::UploadId;
 
 use crate::directory::Bucket;
@@ -37,7 +37,7 @@ impl ObjectService {
         bucket: &str,
         key: &str,
         attributes: Attributes,
-        checksum: Option<UploadChecksum>,
+        checksum: Option<ChecksumScheme>,
     ) -> Result<UploadId, ObjectError> {
         let bucket = self.bucket(principal, Action::PutObject, bucket)?;
         let key = object_key(&bucket, key)?;

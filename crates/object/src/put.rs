@@ -26,7 +26,7 @@ pub struct PutRequest {
 pub struct Written {
     pub etag: ETag,
     pub modified_ms: u64,
-    pub checksum: Option<Checksum>,
+    pub checksum: Checksum,
     pub length: u64,
 }
 
@@ -63,7 +63,7 @@ impl ObjectService {
     ) -> Result<Written, ObjectError> {
         let Received { content, length, digested } = received;
         let attributes =
-            Attributes { etag: digested.etag, modified_ms: self.now_ms(), checksum: digested.checksum, ..attributes };
+            Attributes { etag: digested.etag, modified_ms: self.now_ms(), checksum: Some(digested.checksum), ..attributes };
         let key = key.clone();
         let write = |engine: Arc<dyn ObjectEngine>| -> EngineFuture<'static, Committed> {
             Box::pin(async move {

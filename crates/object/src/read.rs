@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Content, ContentReader, Found, ObjectInfo};
+use engine::{Content, Found, ObjectInfo};
+use format::attributes::Checksum;
+use format::part_table::TablePart;
 
 use crate::conditions::ReadConditions;
 use crate::directory::Bucket;
@@ -40,6 +42,8 @@ pub struct Read {
     pub range: Range<u64>,
     /// Number of parts, where a part was selected of an object that has parts.
     pub parts: Option<u16>,
+    /// Of the bytes that are read: the object's, or the selected part's; a range has none.
+    pub checksum: Option<Checksum>,
     pub body: ReadBody,
 }
 
@@ -56,6 +60,7 @@ pub struct Head {
     pub info: ObjectInfo,
     pub range: Range<u64>,
     pub parts: Option<u16>,
+    pub checksum: Option<Checksum>,
 }
 
 impl ObjectService {
@@ -100,7 +105,7 @@ impl ObjectService {
         let bucket = self.bucket(principal, Action::GetObject, bucket)?;
         let found = self.open(&bucket, principal, key).await?;
         match request.select {
-            Select::Part(number) => self.read_part(found, &request.conditions, number).await,
+            Select::Part(number) => self.read_part(found, &request.conditions, number),
             Select::All | Select::Range(_) => self.read_found(found, request),
         }
     }
@@ -116,15 +121,15 @@ impl ObjectService {
         let bucket = self.bucket(principal, Action::GetObject, bucket)?;
         if let Select::Part(number) = request.select {
             let found = self.open(&bucket, principal, key).await?;
-            let Read { info, range, parts, .. } = self.read_part(found, &request.conditions, number).await?;
-            return Ok(Head { info, range, parts });
+            let Read { info, range, parts, checksum, .. } = self.read_part(found, &request.conditions, number)?;
+            return Ok(Head { info, range, parts, checksum });
         }
         let key = object_key(&bucket, key)?;
         let info = self.engine(&bucket)?.info(&key).await;
         let info = info.map_err(|error| hide_absence(&bucket, principal, error.into()))?;
         request.conditions.check_read(&info)?;
         let range = selected(&request.select, info.length)?;
-        Ok(Head { info, range, parts: None })
+        Ok(Head { range, parts: None, checksum: checksum_of(&info, &request.select), info })
     }
 
     pub(crate) async fn open(&self, bucket: &Bucket, principal: &Principal, key: &str) -> Result<Found, ObjectError> {
@@ -137,18 +142,26 @@ impl ObjectService {
         let Found { info, content } = found;
         request.conditions.check_read(&info)?;
         let range = selected(&request.select, info.length)?;
-        Ok(Read { body: body_of(content, range.clone(), &self.read_ahead), info, range, parts: None })
+        let checksum = checksum_of(&info, &request.select);
+        Ok(Read { body: body_of(content, range.clone(), &self.read_ahead), info, range, parts: None, checksum })
     }
 
-    async fn read_part(&self, found: Found, conditions: &ReadConditions, number: u16) -> Result<Read, ObjectError> {
+    fn read_part(&self, found: Found, conditions: &ReadConditions, number: u16) -> Result<Read, ObjectError> {
         let Found { info, content } = found;
         conditions.check_read(&info)?;
-        let (range, parts) = match &content {
-            Content::Chunked(reader) => part_range(reader.as_ref(), number, info.length).await?,
-            Content::Whole(_) if number == 1 => (0..info.length, None),
-            Content::Whole(_) => return Err(ObjectError::NoSuchPart { number }),
+        let table = match &content {
+            Content::Chunked(reader) => reader.parts(),
+            Content::Whole(_) => None,
         };
-        Ok(Read { body: body_of(content, range.clone(), &self.read_ahead), info, range, parts })
+        let (part, parts) = match table {
+            Some(table) => (table.get(number), Some(table.count())),
+            None => {
+                let itself = TablePart { range: 0..info.length, checksum: info.attributes.checksum };
+                (Some(itself).filter(|_| number == 1), None)
+            }
+        };
+        let TablePart { range, checksum } = part.ok_or(ObjectError::NoSuchPart { number })?;
+        Ok(Read { body: body_of(content, range.clone(), &self.read_ahead), info, range, parts, checksum })
     }
 }
 
@@ -160,15 +173,8 @@ fn hide_absence(bucket: &Bucket, principal: &Principal, error: ObjectError) -> O
     }
 }
 
-async fn part_range(reader: &dyn ContentReader, number: u16, length: u64) -> Result<(Range<u64>, Option<u16>), ObjectError> {
-    if let Some((range, count)) = reader.part(number).await? {
-        return Ok((range, Some(count)));
-    }
-    let has_parts = number != 1 && reader.part(1).await?.is_some();
-    match number {
-        1 if !has_parts => Ok((0..length, None)),
-        _ => Err(ObjectError::NoSuchPart { number }),
-    }
+fn checksum_of(info: &ObjectInfo, select: &Select) -> Option<Checksum> {
+    info.attributes.checksum.filter(|_| *select == Select::All)
 }
 
 fn selected(select: &Select, length: u64) -> Result<Range<u64>, ObjectError> {

@@ -4,14 +4,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use engine::ObjectInfo;
-use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, MAX_ETAG_TEXT_BYTES, StorageClass};
+use format::attributes::{Attributes, Checksum, ChecksumScheme, ChecksumType, ETag, MAX_ETAG_TEXT_BYTES, StorageClass};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES,
     LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::checksum_headers::header_of;
 use crate::dates::http_date;
+use crate::xml::Xml;
 
 /// Headers that most answers have room for without growing.
 pub const USUAL_HEADERS: usize = 12;
@@ -124,10 +126,10 @@ pub fn last_modified(modified_ms: u64) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::copy_from_slice(&http_date(modified_ms))).expect("a date is ASCII")
 }
 
-/// Adds a checksum and what it covers.
-pub fn describe_checksum(checksum: &Checksum, headers: &mut HeaderMap) {
-    headers.insert(checksum_header(checksum.algorithm()), value_of(checksum_text(checksum)));
-    headers.insert("x-amz-checksum-type", HeaderValue::from_static(checksum_type(checksum.kind())));
+/// Adds a checksum, and what the object's covers.
+pub fn describe_checksum(checksum: &Checksum, of_object: ChecksumScheme, headers: &mut HeaderMap) {
+    headers.insert(header_of(checksum.algorithm()), value_of(checksum_text(checksum)));
+    headers.insert("x-amz-checksum-type", HeaderValue::from_static(checksum_type(of_object.full_object)));
 }
 
 /// A checksum as S3 shows it: base64, a composite one with its number of parts.
@@ -140,31 +142,13 @@ pub fn checksum_text(checksum: &Checksum) -> String {
     text
 }
 
-pub fn checksum_type(kind: ChecksumType) -> &'static str {
-    match kind {
-        ChecksumType::FullObject => "FULL_OBJECT",
-        ChecksumType::Composite { .. } => "COMPOSITE",
-    }
+/// A checksum as an element of a document that is written here.
+pub fn checksum_element(checksum: &Checksum, xml: &mut Xml) {
+    xml.element(&format!("Checksum{}", checksum.algorithm().name()), &checksum_text(checksum));
 }
 
-pub fn checksum_name(algorithm: ChecksumAlgorithm) -> &'static str {
-    match algorithm {
-        ChecksumAlgorithm::Crc32 => "CRC32",
-        ChecksumAlgorithm::Crc32c => "CRC32C",
-        ChecksumAlgorithm::Crc64Nvme => "CRC64NVME",
-        ChecksumAlgorithm::Sha1 => "SHA1",
-        ChecksumAlgorithm::Sha256 => "SHA256",
-    }
-}
-
-fn checksum_header(algorithm: ChecksumAlgorithm) -> HeaderName {
-    HeaderName::from_static(match algorithm {
-        ChecksumAlgorithm::Crc32 => "x-amz-checksum-crc32",
-        ChecksumAlgorithm::Crc32c => "x-amz-checksum-crc32c",
-        ChecksumAlgorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
-        ChecksumAlgorithm::Sha1 => "x-amz-checksum-sha1",
-        ChecksumAlgorithm::Sha256 => "x-amz-checksum-sha256",
-    })
+pub fn checksum_type(is_full_object: bool) -> &'static str {
+    if is_full_object { "FULL_OBJECT" } else { "COMPOSITE" }
 }
 
 fn value_of(text: String) -> HeaderValue {

@@ -21,7 +21,7 @@ use crate::failure::{Failure, INVALID_BUCKET_NAME, MISSING_CONTENT_LENGTH, NO_SU
 use crate::guard::{self, Admitted};
 use crate::hearsay;
 use crate::library::Library;
-use crate::payload::{ChunkSigning, Chunked, FromRequest, Hashed, Pieces};
+use crate::payload::{Announced, ChunkSigning, Chunked, FromRequest, Hashed, Pieces};
 use crate::presigned;
 use crate::repeated;
 use crate::request_id::{RequestId, RequestIds};
@@ -278,7 +278,7 @@ fn chunked<P: Pieces>(
     has_trailers: bool,
 ) -> Result<Content<Chunked<P>>, Failure> {
     let Some(length) = number(headers.get("x-amz-decoded-content-length")) else { return Err(MISSING_CONTENT_LENGTH.into()) };
-    let (pieces, trailers) = Chunked::new(pieces, signing, length, has_trailers);
+    let (pieces, trailers) = Chunked::new(pieces, signing, length, Announced::of(headers, has_trailers));
     Ok(Content { pieces, length: Some(length), trailers: Some(trailers) })
 }
 

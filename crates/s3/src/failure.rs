@@ -77,6 +77,7 @@ codes! {
     KEY_TOO_LONG = "KeyTooLongError", 400, "Your key is too long.";
     MALFORMED_ACL = "MalformedACLError", 400, "The XML that you provided was not well formed or did not validate against our published schema.";
     MALFORMED_POLICY = "MalformedPolicy", 400, "This policy contains invalid Json";
+    MALFORMED_TRAILER = "MalformedTrailerError", 400, "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MALFORMED_XML = "MalformedXML", 400, "The XML that you provided was not well formed or did not validate against our published schema.";
     MAX_MESSAGE_LENGTH_EXCEEDED = "MaxMessageLengthExceeded", 400, "Your request was too big.";
     METADATA_TOO_LARGE = "MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size.";

@@ -32,6 +32,7 @@ mod direct;
 mod library;
 
 mod answer_headers;
+mod checksum_headers;
 mod dates;
 mod details;
 mod expected_owner;

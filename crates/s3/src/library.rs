@@ -42,6 +42,10 @@ pub struct Library {
 #[derive(Clone, Default)]
 pub(crate) struct FailureSlot(Arc<Mutex<Option<Failure>>>);
 
+/// A document that stands in place of the one that the library writes.
+#[derive(Clone)]
+pub(crate) struct OwnDocument(pub Bytes);
+
 /// The log as it is where this is made: carries it past the library, which is kept silent, to our own code.
 #[derive(Clone, Default)]
 pub(crate) struct Log(pub Dispatch);
@@ -86,7 +90,7 @@ impl Library {
         let body = s3s::Body::http_body_unsync(Document::new(document, &head, allowance, slot.clone())?);
         let request = Request::from_parts(head, body);
         // The library logs every request that it refuses as an error, and a malformed document as a whole: strangers could fill the disk.
-        let response = self.service.call(request).with_subscriber(Dispatch::none()).await.map_err(|error| {
+        let mut response = self.service.call(request).with_subscriber(Dispatch::none()).await.map_err(|error| {
             tracing::error!(error = %s3s::StdError::from(error), "the S3 library failed");
             Failure::new(INTERNAL_ERROR)
         })?;
@@ -95,6 +99,10 @@ impl Library {
         }
         if response.status().is_client_error() || response.status().is_server_error() {
             return Err(failure_of(response).await);
+        }
+        if let Some(OwnDocument(document)) = response.extensions_mut().remove() {
+            response.headers_mut().remove(CONTENT_LENGTH);
+            return Ok(response.map(|_| ResponseBody::whole(document)));
         }
         let is_document = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/xml");
         Ok(response.map(if is_document { readable } else { ResponseBody::Library }))
@@ -123,16 +131,10 @@ impl FailureSlot {
 /// feeds: as another key.
 fn readable(body: s3s::Body) -> ResponseBody {
     let Some(document) = body.bytes() else { return ResponseBody::Library(body) };
-    match xml::with_references(&document).or_else(|| with_plain_tag(&document)) {
+    match xml::with_references(&document) {
         Some(written) => ResponseBody::whole(written),
         None => ResponseBody::Library(body),
     }
-}
-
-/// The library quotes all tags. In this one document S3 does not; nothing in it is a client's text.
-fn with_plain_tag(document: &[u8]) -> Option<Bytes> {
-    let text = str::from_utf8(document).ok().filter(|text| text.contains("<GetObjectAttributesResponse"))?;
-    Some(text.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>").into())
 }
 
 /// An error that the library made itself, read back: its code is looked up in our table.

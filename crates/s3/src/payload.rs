@@ -20,7 +20,7 @@ use object::BodyError;
 use sha2::{Digest, Sha256};
 
 pub use chunked::{ChunkError, ChunkSigning, Chunked};
-pub use trailer::Trailers;
+pub use trailer::{Announced, Trailers};
 
 use crate::server::{BodyFailure, RequestBody};
 

@@ -9,10 +9,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
+use crate::checksum_headers::{SDK_ALGORITHM, algorithm_of};
 use crate::failure::{Failure, INVALID_URI};
 use crate::query::Query;
 use crate::repeated;
-use crate::request_headers::CHECKSUM_HEADERS;
 use crate::sigv4::is_claim;
 
 const AMZ: &str = "x-amz-";
@@ -28,9 +28,6 @@ const OF_SIGNATURE: [&str; 8] = [
     "x-amz-signature",
     "x-amz-signedheaders",
 ];
-
-/// SDKs add it, and a checksum of the empty content that they know when they presign, to every URL; S3 passes both over.
-const SDK_CHECKSUM: &str = "x-amz-sdk-checksum-algorithm";
 
 /// Moves what a presigned URL says into its request's headers; their names, which the signature covers as parts of the query. What stands
 /// in both, or twice in the query, is refused: the signature covers the query's value alone.
@@ -87,6 +84,7 @@ fn headers_of(query: &Query<'_>) -> Result<HeaderMap, Failure> {
 }
 
 fn is_a_header(name: &str) -> bool {
-    let is_checksum = || name == SDK_CHECKSUM || CHECKSUM_HEADERS.iter().any(|(header, _)| *header == name);
+    // SDKs add both, of the empty content that they know when they presign, to every URL; S3 passes them over.
+    let is_checksum = || name == SDK_ALGORITHM || algorithm_of(name).is_some();
     name.starts_with(AMZ) && !OF_SIGNATURE.contains(&name) && !is_checksum()
 }

@@ -4,9 +4,9 @@
 use http::header::CONTENT_RANGE;
 use http::{HeaderMap, Method};
 
+use crate::checksum_headers;
 use crate::failure::{ACL_NOT_SUPPORTED, Failure, INVALID_ARGUMENT, INVALID_TOKEN, NOT_IMPLEMENTED};
 use crate::query::Query;
-use crate::request_headers::CHECKSUM_HEADERS;
 
 const AMZ: &str = "x-amz-";
 const METADATA: &str = "x-amz-meta-";
@@ -73,11 +73,8 @@ const NOT_THERE: [&str; 17] = [
 ];
 
 /// Headers that an operation reads, that the signature reads, or that say nothing of what is asked for.
-const UNDERSTOOD: [&str; 28] = [
+const UNDERSTOOD: [&str; 25] = [
     "x-amz-cf-id",
-    "x-amz-checksum-algorithm",
-    "x-amz-checksum-mode",
-    "x-amz-checksum-type",
     "x-amz-content-sha256",
     "x-amz-copy-source",
     "x-amz-copy-source-if-match",
@@ -153,15 +150,17 @@ fn check_header(name: &str, value: &str, changes_something: bool) -> Result<(), 
     {
         return check_grant(name, value);
     }
+    if name.starts_with(checksum_headers::PREFIX) {
+        return checksum_headers::check_known(name);
+    }
     if let Some(choice) = CHOICES.iter().find(|choice| choice.header == name) {
         return choice.check(value);
     }
     if name == TOKEN {
         return Err(Failure::new(INVALID_TOKEN).detail("Token-0", value));
     }
-    let is_known_checksum = || CHECKSUM_HEADERS.iter().any(|(header, _)| *header == name);
     // A read is given what it asks for, whatever else it says. A write could be without what was meant.
-    if NOT_THERE.contains(&name) || (changes_something && !is_known_checksum()) {
+    if NOT_THERE.contains(&name) || changes_something {
         return Err(not_there(name));
     }
     Ok(())

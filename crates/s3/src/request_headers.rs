@@ -1,10 +1,10 @@
-//! What request headers say of an object: its attributes, conditions, checksums, ranges.
+//! What request headers say of an object: its attributes, conditions, ranges. Checksums stand in [`crate::checksum_headers`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use engine::{Condition, ETagMatch};
-use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, StorageClass};
+use format::attributes::{Attributes, ETag, StorageClass};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES, IF_MATCH, IF_MODIFIED_SINCE,
     IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
@@ -13,24 +13,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use object::{ByteRange, ReadConditions};
 
 use crate::dates::seconds_of_http_date;
-use crate::failure::{
-    Failure, INVALID_DIGEST, INVALID_REDIRECT_LOCATION, INVALID_REQUEST, INVALID_STORAGE_CLASS, NOT_IMPLEMENTED,
-};
+use crate::failure::{Failure, INVALID_DIGEST, INVALID_REDIRECT_LOCATION, INVALID_STORAGE_CLASS, NOT_IMPLEMENTED};
 use crate::tags;
 
 const METADATA: &str = "x-amz-meta-";
 pub const STORAGE_CLASS: &str = "x-amz-storage-class";
 const WEBSITE_REDIRECT: &str = "x-amz-website-redirect-location";
 const AWS_CHUNKED: &str = "aws-chunked";
-
-/// Names of the checksum headers and their algorithms.
-pub const CHECKSUM_HEADERS: [(&str, ChecksumAlgorithm); 5] = [
-    ("x-amz-checksum-crc32", ChecksumAlgorithm::Crc32),
-    ("x-amz-checksum-crc32c", ChecksumAlgorithm::Crc32c),
-    ("x-amz-checksum-crc64nvme", ChecksumAlgorithm::Crc64Nvme),
-    ("x-amz-checksum-sha1", ChecksumAlgorithm::Sha1),
-    ("x-amz-checksum-sha256", ChecksumAlgorithm::Sha256),
-];
 
 /// The attributes of an object to be written.
 pub fn attributes(headers: &HeaderMap) -> Result<Attributes, Failure> {
@@ -207,45 +196,6 @@ pub fn content_md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Failure> {
     let Some(value) = headers.get("content-md5") else { return Ok(None) };
     let digest = BASE64.decode(value.as_bytes()).ok().and_then(|digest| digest.try_into().ok());
     digest.map(Some).ok_or_else(|| Failure::with(INVALID_DIGEST, "The Content-MD5 you specified was invalid."))
-}
-
-/// The checksum that was given beforehand.
-pub fn given_checksum(headers: &HeaderMap) -> Result<Option<Checksum>, Failure> {
-    let mut given = None;
-    for (name, algorithm) in CHECKSUM_HEADERS {
-        let Some(value) = headers.get(name) else { continue };
-        let checksum = parse_checksum(algorithm, value.as_bytes())
-            .ok_or_else(|| Failure::with(INVALID_REQUEST, format!("Value for {name} header is invalid.")))?;
-        if given.replace(checksum).is_some() {
-            return Err(Failure::with(
-                INVALID_REQUEST,
-                "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
-            ));
-        }
-    }
-    Ok(given)
-}
-
-/// A checksum of content from its text.
-pub fn parse_checksum(algorithm: ChecksumAlgorithm, text: &[u8]) -> Option<Checksum> {
-    // Composite checksums are shown with the number of parts, which clients send back.
-    let digits = text.split(|byte| *byte == b'-').next().unwrap_or_default();
-    Checksum::new(algorithm, ChecksumType::FullObject, &BASE64.decode(digits).ok()?)
-}
-
-/// An algorithm by the name that requests give it.
-pub fn checksum_algorithm(name: &str) -> Result<ChecksumAlgorithm, Failure> {
-    match name.to_ascii_uppercase().as_str() {
-        "CRC32" => Ok(ChecksumAlgorithm::Crc32),
-        "CRC32C" => Ok(ChecksumAlgorithm::Crc32c),
-        "CRC64NVME" => Ok(ChecksumAlgorithm::Crc64Nvme),
-        "SHA1" => Ok(ChecksumAlgorithm::Sha1),
-        "SHA256" => Ok(ChecksumAlgorithm::Sha256),
-        _ => Err(Failure::with(
-            INVALID_REQUEST,
-            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]",
-        )),
-    }
 }
 
 /// A header's text, if it is there and is text.

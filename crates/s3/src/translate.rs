@@ -56,6 +56,11 @@ fn of_content(error: ObjectError) -> Failure {
             Failure::with(code::BAD_DIGEST, format!("The {what} you specified did not match the calculated checksum."))
         }
         ObjectError::InvalidDigest { .. } => code::INVALID_DIGEST.into(),
+        ObjectError::MissingTrailer { .. } => code::MALFORMED_TRAILER.into(),
+        ObjectError::InvalidTrailer { what } => {
+            let name = what.to_ascii_lowercase();
+            Failure::with(code::INVALID_REQUEST, format!("Value for x-amz-checksum-{name} trailing header is invalid."))
+        }
         ObjectError::InvalidPart { number } => Failure::new(code::INVALID_PART).detail("PartNumber", number.to_string()),
         ObjectError::InvalidPartOrder => code::INVALID_PART_ORDER.into(),
         ObjectError::InvalidPartNumber { number } => {
@@ -96,6 +101,7 @@ pub fn of_payload(error: &PayloadError) -> Failure {
             .detail("S3ComputedContentSHA256", computed.clone()),
         PayloadError::Chunk(ChunkError::Signature) => code::SIGNATURE_DOES_NOT_MATCH.into(),
         PayloadError::Chunk(ChunkError::Incomplete | ChunkError::Length { .. }) => code::INCOMPLETE_BODY.into(),
+        PayloadError::Chunk(ChunkError::Trailer(_)) => code::MALFORMED_TRAILER.into(),
         PayloadError::Chunk(error @ ChunkError::Framing(_)) => {
             Failure::with(code::INCOMPLETE_BODY, sentence(&error.to_string()))
         }

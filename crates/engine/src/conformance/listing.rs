@@ -1,7 +1,7 @@
 //! Lists: order, prefixes, pages, and that they agree with reads.
 
 use bytes::Bytes;
-use format::attributes::{Attributes, StorageClass};
+use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType, StorageClass};
 use types::BucketId;
 use types::limits::CHUNK_BYTES;
 
@@ -101,7 +101,8 @@ pub(super) async fn agrees_with_reads(engine: Engine) {
     put(&engine, "large", 2, CHUNK_BYTES + 321).await;
     put(&engine, "empty", 3, 0).await;
     put(&engine, "small", 4, 456).await;
-    let classed = Attributes { storage_class: StorageClass::Glacier, ..attributes(5) };
+    let checksum = Checksum::new(ChecksumAlgorithm::Sha1, ChecksumType::Composite { parts: 2 }, &[7; 20]);
+    let classed = Attributes { storage_class: StorageClass::Glacier, checksum, ..attributes(5) };
     engine.put(&key("classed"), classed, Payload::new(), Condition::None).await.expect("put");
     let page = list(&engine, "", "", "", 10).await;
     assert_eq!(names(&page), ["classed", "empty", "large", "small"]);
@@ -109,8 +110,8 @@ pub(super) async fn agrees_with_reads(engine: Engine) {
         let ListItem::Object(listed) = item else { panic!("{item:?} without a delimiter") };
         let info = engine.info(&key(std::str::from_utf8(&listed.key).expect("UTF-8"))).await.expect("listed means readable");
         let Attributes { etag, modified_ms, storage_class, .. } = info.attributes;
-        let said = (listed.length, listed.etag, listed.modified_ms, listed.storage_class);
-        assert_eq!(said, (info.length, etag, modified_ms, storage_class));
+        let said = (listed.length, listed.etag, listed.modified_ms, listed.storage_class, listed.checksum);
+        assert_eq!(said, (info.length, etag, modified_ms, storage_class, info.attributes.checksum_scheme()));
     }
     let ListItem::Object(small) = &page.items[3] else { panic!("an object") };
     assert_eq!((small.length, small.etag, small.modified_ms), (456, tag(4), attributes(4).modified_ms));

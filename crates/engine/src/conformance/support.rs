@@ -88,7 +88,8 @@ pub(super) async fn put_part(
     } else {
         PartContent::Staged(stage(engine, &upload.key, Some((upload.upload, part)), bytes).await?)
     };
-    engine.put_part(upload, part, attributes(number), part_content).await
+    let checksum = Checksum::new(ChecksumAlgorithm::Crc32, ChecksumType::FullObject, &(number as u32).to_be_bytes());
+    engine.put_part(upload, part, Attributes { checksum, ..attributes(number) }, part_content).await
 }
 
 pub(super) async fn open_upload(engine: &Engine, key: &ObjectKey, number: u64) -> UploadRef {

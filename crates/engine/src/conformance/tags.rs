@@ -59,17 +59,21 @@ pub(super) async fn leave_the_parts(engine: Engine) {
     let mut parts = Vec::new();
     for (index, length) in lengths.into_iter().enumerate() {
         let number = index as u16 + 1;
-        parts.push(named(&put_part(&engine, &upload, number, u64::from(number), length).await.expect("a part")));
+        parts.push(put_part(&engine, &upload, number, u64::from(number), length).await.expect("a part"));
     }
+    let checksums: Vec<_> = parts.iter().map(|part| part.attributes.checksum).collect();
+    let parts: Vec<_> = parts.iter().map(named).collect();
     let completed = engine.complete(&upload, parts.clone(), attributes(9), Condition::None).await.expect("complete");
     engine.set_tags(&key("joined"), tags(&["a"])).await.expect("tags");
     let found = engine.open(&key("joined")).await.expect("open");
     assert_eq!(found.info.attributes.tags, tags(&["a"]));
     let Content::Chunked(reader) = found.content else { panic!("an object of parts is read by ranges") };
+    let table = reader.parts().expect("the parts are still known");
+    assert_eq!(table.count(), 3);
     let mut start = 0;
     for (index, length) in lengths.into_iter().enumerate() {
-        let (range, count) = reader.part(index as u16 + 1).await.expect("part").expect("there");
-        assert_eq!((range, count), (start..start + length as u64, 3));
+        let part = table.get(index as u16 + 1).expect("counted");
+        assert_eq!((part.range, part.checksum), (start..start + length as u64, checksums[index]));
         start += length as u64;
     }
     let again = engine.complete(&upload, parts, attributes(9), Condition::None).await.expect("a retry");

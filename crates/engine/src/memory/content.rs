@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use format::part_table::PartTable;
 use types::limits::CHUNK_BYTES;
 
 use crate::error::EngineError;
@@ -15,24 +16,17 @@ use crate::traits::{ContentReader, EngineFuture};
 #[derive(Clone)]
 pub(super) struct MemoryContent {
     pieces: Arc<[Bytes]>,
-    /// Byte ranges of the parts in ascending order; empty for an object without parts.
-    parts: Arc<[Range<u64>]>,
+    /// Absent for an object without parts.
+    parts: Option<PartTable>,
 }
 
 impl MemoryContent {
     pub(super) fn without_parts(pieces: Vec<Bytes>) -> Self {
-        MemoryContent { pieces: pieces.into(), parts: Arc::new([]) }
+        MemoryContent { pieces: pieces.into(), parts: None }
     }
 
-    pub(super) fn of_parts(parts: Vec<Vec<Bytes>>) -> Self {
-        let mut end = 0;
-        let mut ranges = Vec::with_capacity(parts.len());
-        for pieces in &parts {
-            let start = end;
-            end += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-            ranges.push(start..end);
-        }
-        MemoryContent { pieces: parts.into_iter().flatten().collect(), parts: ranges.into() }
+    pub(super) fn of_parts(parts: Vec<Vec<Bytes>>, table: PartTable) -> Self {
+        MemoryContent { pieces: parts.into_iter().flatten().collect(), parts: Some(table) }
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -64,12 +58,8 @@ impl ContentReader for MemoryContent {
         Box::pin(async move { self.read_now(range) })
     }
 
-    fn part(&self, number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>> {
-        Box::pin(async move {
-            let index = usize::from(number).checked_sub(1);
-            let range = index.and_then(|index| self.parts.get(index));
-            Ok(range.map(|range| (range.clone(), self.parts.len() as u16)))
-        })
+    fn parts(&self) -> Option<&PartTable> {
+        self.parts.as_ref()
     }
 }
 

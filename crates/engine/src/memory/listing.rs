@@ -57,6 +57,8 @@ pub(super) fn list_uploads(state: &State, query: &UploadQuery) -> UploadPage {
                 key: key.key().clone(),
                 upload: *upload,
                 initiated_ms: stored.attributes.modified_ms,
+                storage_class: stored.attributes.storage_class,
+                checksum: stored.attributes.checksum_scheme(),
             }),
         }
     }
@@ -78,6 +80,7 @@ fn listed(key: &Bytes, object: &StoredObject) -> ListedObject {
         etag: object.info.attributes.etag,
         modified_ms: object.info.attributes.modified_ms,
         storage_class: object.info.attributes.storage_class,
+        checksum: object.info.attributes.checksum_scheme(),
     }
 }
 

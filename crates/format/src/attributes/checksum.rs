@@ -13,6 +13,13 @@ pub enum ChecksumAlgorithm {
     Crc64Nvme = 3,
     Sha1 = 4,
     Sha256 = 5,
+    Sha512 = 6,
+    Md5 = 7,
+    XxHash64 = 8,
+    /// XXH3 of 64 bits.
+    XxHash3 = 9,
+    /// XXH3 of 128 bits.
+    XxHash128 = 10,
 }
 
 /// What a checksum covers.
@@ -32,47 +39,73 @@ pub struct Checksum {
     value: [u8; MAX_CHECKSUM_BYTES],
 }
 
-/// The checksum that a client wants for an object that it makes by parts.
+/// A checksum without its value: what lists show of an object, and what an upload is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UploadChecksum {
+pub struct ChecksumScheme {
     pub algorithm: ChecksumAlgorithm,
     /// Over the content; otherwise over the checksums of the parts.
     pub full_object: bool,
 }
 
-/// Bytes of the longest value, SHA-256.
-pub const MAX_CHECKSUM_BYTES: usize = 32;
+/// Bytes of the longest value, SHA-512.
+pub const MAX_CHECKSUM_BYTES: usize = 64;
 
 const FULL_OBJECT: u8 = 0;
 const COMPOSITE: u8 = 1;
+const OF_WHOLE_OBJECT: u8 = 1 << 7;
 
 impl ChecksumAlgorithm {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [ChecksumAlgorithm; 10] = [
+        ChecksumAlgorithm::Crc32,
+        ChecksumAlgorithm::Crc32c,
+        ChecksumAlgorithm::Crc64Nvme,
+        ChecksumAlgorithm::Sha1,
+        ChecksumAlgorithm::Sha256,
+        ChecksumAlgorithm::Sha512,
+        ChecksumAlgorithm::Md5,
+        ChecksumAlgorithm::XxHash64,
+        ChecksumAlgorithm::XxHash3,
+        ChecksumAlgorithm::XxHash128,
+    ];
+
     /// Bytes of a value.
     pub const fn value_bytes(self) -> usize {
         match self {
             ChecksumAlgorithm::Crc32 | ChecksumAlgorithm::Crc32c => 4,
-            ChecksumAlgorithm::Crc64Nvme => 8,
+            ChecksumAlgorithm::Crc64Nvme | ChecksumAlgorithm::XxHash64 | ChecksumAlgorithm::XxHash3 => 8,
+            ChecksumAlgorithm::Md5 | ChecksumAlgorithm::XxHash128 => 16,
             ChecksumAlgorithm::Sha1 => 20,
             ChecksumAlgorithm::Sha256 => 32,
+            ChecksumAlgorithm::Sha512 => 64,
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// S3's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChecksumAlgorithm::Crc32 => "CRC32",
+            ChecksumAlgorithm::Crc32c => "CRC32C",
+            ChecksumAlgorithm::Crc64Nvme => "CRC64NVME",
+            ChecksumAlgorithm::Sha1 => "SHA1",
+            ChecksumAlgorithm::Sha256 => "SHA256",
+            ChecksumAlgorithm::Sha512 => "SHA512",
+            ChecksumAlgorithm::Md5 => "MD5",
+            ChecksumAlgorithm::XxHash64 => "XXHASH64",
+            ChecksumAlgorithm::XxHash3 => "XXHASH3",
+            ChecksumAlgorithm::XxHash128 => "XXHASH128",
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let at = reader.offset();
         let number = reader.u8("checksum algorithm")?;
         ChecksumAlgorithm::from_number(number)
             .ok_or_else(|| reader.error_at(at, "checksum algorithm", Fault::Unknown { found: u64::from(number) }))
     }
 
-    fn from_number(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(ChecksumAlgorithm::Crc32),
-            2 => Some(ChecksumAlgorithm::Crc32c),
-            3 => Some(ChecksumAlgorithm::Crc64Nvme),
-            4 => Some(ChecksumAlgorithm::Sha1),
-            5 => Some(ChecksumAlgorithm::Sha256),
-            _ => None,
-        }
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        ChecksumAlgorithm::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 
@@ -124,7 +157,23 @@ impl Checksum {
     }
 }
 
-impl UploadChecksum {
+impl ChecksumScheme {
+    /// Of a checksum.
+    pub fn of(checksum: &Checksum) -> Self {
+        ChecksumScheme { algorithm: checksum.algorithm, full_object: checksum.kind == ChecksumType::FullObject }
+    }
+
+    /// In one byte of a row: the algorithm, and bit 7 for the whole object.
+    pub(crate) fn to_byte(self) -> u8 {
+        self.algorithm as u8 | if self.full_object { OF_WHOLE_OBJECT } else { 0 }
+    }
+
+    /// What [`ChecksumScheme::to_byte`] gave.
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        let algorithm = ChecksumAlgorithm::from_number(byte & !OF_WHOLE_OBJECT)?;
+        Some(ChecksumScheme { algorithm, full_object: byte & OF_WHOLE_OBJECT != 0 })
+    }
+
     pub(crate) fn encode(&self) -> [u8; 2] {
         [self.algorithm as u8, if self.full_object { FULL_OBJECT } else { COMPOSITE }]
     }
@@ -133,8 +182,8 @@ impl UploadChecksum {
         let algorithm = ChecksumAlgorithm::decode(reader)?;
         let at = reader.offset();
         match reader.u8("checksum kind")? {
-            FULL_OBJECT => Ok(UploadChecksum { algorithm, full_object: true }),
-            COMPOSITE => Ok(UploadChecksum { algorithm, full_object: false }),
+            FULL_OBJECT => Ok(ChecksumScheme { algorithm, full_object: true }),
+            COMPOSITE => Ok(ChecksumScheme { algorithm, full_object: false }),
             kind => Err(reader.error_at(at, "checksum kind", Fault::Unknown { found: u64::from(kind) })),
         }
     }

@@ -5,8 +5,8 @@ use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptes
 use types::UploadId;
 
 use super::{
-    Attributes, AttributesTooLong, Checksum, ChecksumAlgorithm, ChecksumType, ETag, MAX_ETAG_TEXT_BYTES, Retention,
-    RetentionMode, StorageClass, Tag, UploadChecksum,
+    Attributes, AttributesTooLong, Checksum, ChecksumAlgorithm, ChecksumScheme, ChecksumType, ETag, MAX_ETAG_TEXT_BYTES,
+    Retention, RetentionMode, StorageClass, Tag,
 };
 use crate::decode::Fault;
 use crate::entry::tests::any_entry;
@@ -26,20 +26,15 @@ fn any_text() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..30).prop_map(Bytes::from)
 }
 
-fn any_algorithm() -> impl Strategy<Value = ChecksumAlgorithm> {
-    prop_oneof![
-        Just(ChecksumAlgorithm::Crc32),
-        Just(ChecksumAlgorithm::Crc32c),
-        Just(ChecksumAlgorithm::Crc64Nvme),
-        Just(ChecksumAlgorithm::Sha1),
-        Just(ChecksumAlgorithm::Sha256),
-    ]
+pub(crate) fn any_algorithm() -> impl Strategy<Value = ChecksumAlgorithm> {
+    proptest::sample::select(&ChecksumAlgorithm::ALL)
 }
 
 fn any_checksum() -> impl Strategy<Value = Checksum> {
     let kind = prop_oneof![Just(ChecksumType::FullObject), any::<u16>().prop_map(|parts| ChecksumType::Composite { parts })];
-    (any_algorithm(), kind, any::<[u8; 32]>())
-        .prop_map(|(algorithm, kind, value)| Checksum::new(algorithm, kind, &value[..algorithm.value_bytes()]).unwrap())
+    (any_algorithm(), kind, proptest::array::uniform32(any::<u16>())).prop_map(|(algorithm, kind, value)| {
+        Checksum::new(algorithm, kind, &value.map(u16::to_le_bytes).as_flattened()[..algorithm.value_bytes()]).unwrap()
+    })
 }
 
 fn any_retention() -> impl Strategy<Value = Retention> {
@@ -85,7 +80,7 @@ fn any_attributes() -> impl Strategy<Value = Attributes> {
                 piggyback: engine.1.map(Box::new),
                 overlapped: engine.2,
                 part_count: ids.2,
-                upload_checksum: engine.3.map(|(algorithm, full_object)| UploadChecksum { algorithm, full_object }),
+                upload_checksum: engine.3.map(|(algorithm, full_object)| ChecksumScheme { algorithm, full_object }),
                 unknown,
             }
         },
@@ -179,6 +174,15 @@ fn golden_attributes() {
         200, 1, 0, b'?',
     ];
     assert_eq!(attributes.to_bytes(), &expected[..]);
+}
+
+#[test]
+fn golden_checksum_algorithms() {
+    for (number, algorithm) in (1u8..).zip(ChecksumAlgorithm::ALL) {
+        assert_eq!((algorithm as u8, ChecksumAlgorithm::from_number(number)), (number, Some(algorithm)));
+    }
+    assert_eq!((ChecksumAlgorithm::from_number(0), ChecksumAlgorithm::from_number(11)), (None, None));
+    assert_eq!(ChecksumAlgorithm::XxHash128 as u8, 10);
 }
 
 #[test]

@@ -9,11 +9,7 @@ use crate::entry::tests::any_places;
 use crate::replicas::Places;
 
 pub(crate) fn any_ref() -> impl Strategy<Value = ChunkRef> {
-    (any_places(), 0..=MAX_CHUNK_PAYLOAD_BYTES, any::<bool>()).prop_map(|(places, payload_bytes, first_of_part)| ChunkRef {
-        places,
-        payload_bytes,
-        first_of_part,
-    })
+    (any_places(), 0..=MAX_CHUNK_PAYLOAD_BYTES).prop_map(|(places, payload_bytes)| ChunkRef { places, payload_bytes })
 }
 
 fn place(number: u32) -> Place {
@@ -55,7 +51,7 @@ proptest! {
 #[test]
 fn the_fullest_list_fits_one_small_record() {
     let places = Places::new(&[place(1), place(2), place(3)]).unwrap();
-    let full = vec![ChunkRef { places, payload_bytes: 1, first_of_part: false }; MAX_REFS_PER_DESCRIPTOR];
+    let full = vec![ChunkRef { places, payload_bytes: 1 }; MAX_REFS_PER_DESCRIPTOR];
     let bytes = encode(&full).len();
     assert!(bytes <= MAX_SMALL_BYTES && bytes + 40 > MAX_SMALL_BYTES, "{bytes}");
 }
@@ -63,13 +59,13 @@ fn the_fullest_list_fits_one_small_record() {
 #[test]
 fn golden_list() {
     let refs = [
-        ChunkRef { places: Places::new(&[place(1), place(4)]).unwrap(), payload_bytes: 0x10_0000, first_of_part: true },
-        ChunkRef { places: Places::one(place(9)), payload_bytes: 3, first_of_part: false },
+        ChunkRef { places: Places::new(&[place(1), place(4)]).unwrap(), payload_bytes: 0x10_0000 },
+        ChunkRef { places: Places::one(place(9)), payload_bytes: 3 },
     ];
     #[rustfmt::skip]
     let expected = [
         1, 2, 0, 0, 2, 0, 0, 0,
-        0, 0, 0x10, 0x82, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0,
+        0, 0, 0x10, 0x02, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0,
         3, 0, 0, 0x01, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
     assert_eq!(encode(&refs), expected);
@@ -77,7 +73,7 @@ fn golden_list() {
 
 #[test]
 fn a_count_beyond_the_bytes_is_refused() {
-    let mut bytes = encode(&[ChunkRef { places: Places::one(place(1)), payload_bytes: 3, first_of_part: false }]);
+    let mut bytes = encode(&[ChunkRef { places: Places::one(place(1)), payload_bytes: 3 }]);
     bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = ChunkList::decode(&bytes).unwrap_err();
     assert_eq!((error.field, error.offset), ("count", 4));

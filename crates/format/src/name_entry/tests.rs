@@ -1,4 +1,5 @@
 use super::*;
+use crate::attributes::ChecksumAlgorithm;
 use bytes::Bytes;
 use types::{Activation, DeviceId, Generation, Place, ZoneIndex, ZoneOffset};
 
@@ -16,7 +17,15 @@ fn sample(name: &'static [u8], version_id: Option<VersionId>) -> NameEntry {
         state: EntryState::Live,
         large: true,
     };
-    NameEntry { name, entry, etag: ETag::Md5([9; 16]), modified_ms: 10, storage_class: StorageClass::default(), version_id }
+    NameEntry {
+        name,
+        entry,
+        etag: ETag::Md5([9; 16]),
+        modified_ms: 10,
+        storage_class: StorageClass::default(),
+        checksum: Some(ChecksumScheme { algorithm: ChecksumAlgorithm::Crc64Nvme, full_object: true }),
+        version_id,
+    }
 }
 
 #[test]
@@ -27,7 +36,7 @@ fn golden_name_entry() {
     let expected = [
         0, 0, 12, 0, 1, 0, 0, bytes[7], 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
         4, 0, 0, 0, 6, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0,
-        0, 0, bytes[54], 0, 10, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, bytes[54], 0x83, 10, 0, 0, 0, 0, 0, 0, 0,
     ];
     assert_eq!(bytes[..64], expected);
     assert_eq!(bytes[64..80], [9; 16]);

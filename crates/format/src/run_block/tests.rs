@@ -1,11 +1,12 @@
 use bytes::Bytes;
 use proptest::collection::vec;
+use proptest::option::of;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use types::{Activation, BucketId, Generation, Order, ZoneOffset};
 
 use super::{RESTART_INTERVAL, RUN_BLOCK_BYTES, RunBlock, RunBlockBuilder};
-use crate::attributes::tests::any_etag;
-use crate::attributes::{ETag, StorageClass};
+use crate::attributes::tests::{any_algorithm, any_etag};
+use crate::attributes::{ChecksumScheme, ETag, StorageClass};
 use crate::decode::{DecodeError, Fault};
 use crate::entry::tests::{any_entry, sample as sample_entry};
 use crate::name_entry::{NameEntry, SortKey};
@@ -17,8 +18,10 @@ fn any_row() -> impl Strategy<Value = NameEntry> {
     let space = prop_oneof![Just(Space::Object), Just(Space::Version)];
     let letter = prop_oneof![Just(0u8), Just(b'a'), Just(b'b'), Just(0xff)];
     let name = (0u64..3, space, vec(letter, 0..5));
-    (name, any_entry(), 0u64..4, any_etag(), any::<u64>(), 0u8..11, any::<Option<[u8; 16]>>()).prop_map(
-        |((bucket, space, name), entry, activation, etag, modified_ms, class, version)| {
+    let checksum = of((any_algorithm(), any::<bool>()));
+    (name, any_entry(), 0u64..4, any_etag(), any::<u64>(), (0u8..11, checksum), any::<Option<[u8; 16]>>()).prop_map(
+        |((bucket, space, name), entry, activation, etag, modified_ms, (class, checksum), version)| {
+            let checksum = checksum.map(|(algorithm, full_object)| ChecksumScheme { algorithm, full_object });
             let order = Order { activation: Activation(activation), ..Order::default() };
             let mut entry = entry;
             entry.order = order;
@@ -28,6 +31,7 @@ fn any_row() -> impl Strategy<Value = NameEntry> {
                 etag,
                 modified_ms,
                 storage_class: StorageClass::from_number(class).unwrap(),
+                checksum,
                 version_id: version.map(VersionId),
             }
         },
@@ -71,6 +75,7 @@ fn sample(number: u64) -> NameEntry {
         etag: ETag::Md5([7; 16]),
         modified_ms: 9,
         storage_class: StorageClass::Standard,
+        checksum: None,
         version_id: None,
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use device::ZoneStream;
 use engine::EngineError;
 use format::chunk_ref::{ChunkRef, MAX_REF_BYTES};
+use format::part_table::PartTable;
 use format::record::Record;
 use format::replicas::ReplicaDevices;
 use smallvec::SmallVec;
@@ -59,7 +60,7 @@ impl Inner {
     ) -> Result<bool, EngineError> {
         let Some(known) = self.live_large(owner) else { return Ok(false) };
         let Some(frame) = self.read_copies(&known).await? else { return Ok(false) };
-        let Tree { nodes, mut chunks } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
+        let Tree { nodes, mut chunks, parts } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
         let mut moves = Moves::new(self);
         for chunk in &mut chunks {
             for replica in 0..chunk.places.len() {
@@ -70,7 +71,7 @@ impl Inner {
                 }
             }
         }
-        self.replace_tree(owner, (known, frame), nodes, chunks, moves).await
+        self.replace_tree(owner, (known, frame), Tree { nodes, chunks, parts }, moves).await
     }
 
     /// Gives a record a new tree over chunks of which some have new places, unless it was replaced meanwhile; whether it did.
@@ -78,13 +79,12 @@ impl Inner {
         self: &Arc<Self>,
         owner: &KeyHash,
         (known, frame): (Located, RecordFrame),
-        nodes: Vec<ChunkRef>,
-        chunks: Vec<ChunkRef>,
+        Tree { nodes, chunks, parts }: Tree,
         mut moves: Moves,
     ) -> Result<bool, EngineError> {
-        self.check_room_for_nodes(chunks.len())?;
+        self.check_room_for_tree(chunks.len(), parts.as_ref())?;
         let pin = self.pins.pin();
-        let content = LogStaged::from_moved(self, *owner, chunks, pin).into_content().await?;
+        let content = LogStaged::from_moved(self, *owner, chunks, pin).with_parts(parts).into_content().await?;
         let payload = content.payload.concat();
         let mut record = frame.record;
         record.tree_height = content.tree_height;
@@ -123,11 +123,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether the nodes over so many chunks find room, wherever they are placed.
-    fn check_room_for_nodes(&self, chunks: usize) -> Result<(), EngineError> {
+    /// Whether the nodes over so many chunks and a long part table find room, wherever they are placed.
+    fn check_room_for_tree(&self, chunks: usize, parts: Option<&PartTable>) -> Result<(), EngineError> {
         let nodes = chunks.div_ceil(self.config.refs_per_list);
-        if nodes > 1 {
-            let bytes = (chunks * MAX_REF_BYTES) as u64 + nodes as u64 * COPY_EXTRA_BYTES;
+        let table_bytes = parts.map_or(0, |table| table.as_bytes().len() as u64);
+        if nodes > 1 || table_bytes > COPY_EXTRA_BYTES {
+            let bytes = (chunks * MAX_REF_BYTES) as u64 + nodes as u64 * COPY_EXTRA_BYTES + table_bytes;
             self.targets.in_use().try_for_each(|device| self.check_room(device.id(), bytes))?;
         }
         Ok(())

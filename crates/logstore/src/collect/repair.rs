@@ -150,7 +150,7 @@ impl Inner {
         if !known.large {
             return self.add_copies_of_small(hash, known, frame).await;
         }
-        let Tree { nodes, mut chunks } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
+        let Tree { nodes, mut chunks, parts } = read_tree(self, &frame.payload, frame.record.tree_height).await?;
         let mut bytes = COPY_EXTRA_BYTES;
         let is_complete =
             !self.lacks_copies(&known.places) && nodes.iter().chain(&chunks).all(|chunk| !self.lacks_copies(&chunk.places));
@@ -164,7 +164,7 @@ impl Inner {
             }
         }
         let order = known.order;
-        if self.replace_tree(hash, (known, frame), nodes, chunks, moves).await? {
+        if self.replace_tree(hash, (known, frame), Tree { nodes, chunks, parts }, moves).await? {
             self.stats.added_copies.add(1);
             return Ok(bytes);
         }

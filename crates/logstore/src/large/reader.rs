@@ -1,12 +1,13 @@
 //! Reading ranges of a large object.
 
-use super::tree::decode;
+use super::tree::{decode, decode_top};
 use crate::pins::Pin;
 use crate::store::Inner;
 use crate::targets::RecordFrame;
 use bytes::Bytes;
 use engine::{ContentReader, EngineError, EngineFuture, ObjectKey};
 use format::chunk_ref::ChunkRef;
+use format::part_table::PartTable;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -28,7 +29,7 @@ pub(crate) struct LargeReader {
     leaf: Mutex<Option<Arc<Leaf>>>,
     /// Bytes of content below the nodes that were read, so that none is read again only to be passed.
     covers: Mutex<HashMap<Place, u64>>,
-    part_count: Option<u16>,
+    parts: Option<PartTable>,
     _pin: Pin,
 }
 
@@ -63,8 +64,7 @@ impl Leaf {
 
 impl LargeReader {
     pub fn new(inner: &Arc<Inner>, key: ObjectKey, order: Order, frame: &RecordFrame, pin: Pin) -> Result<Self, EngineError> {
-        let top = decode(&frame.payload)?;
-        let attributes = crate::read::info_of(&frame.record, order)?.attributes;
+        let (top, parts) = decode_top(&frame.payload)?;
         Ok(LargeReader {
             inner: inner.clone(),
             key,
@@ -75,7 +75,7 @@ impl LargeReader {
             top,
             leaf: Mutex::new(None),
             covers: Mutex::default(),
-            part_count: attributes.part_count,
+            parts,
             _pin: pin,
         })
     }
@@ -132,27 +132,6 @@ impl LargeReader {
         self.inner.pins_counted().await?;
         read
     }
-
-    async fn part_range(&self, number: u16) -> Result<Option<(Range<u64>, u16)>, EngineError> {
-        let Some(count) = self.part_count.filter(|count| (1..=*count).contains(&number)) else { return Ok(None) };
-        let (mut offset, mut seen, mut found) = (0, 0, None);
-        while offset < self.length {
-            let leaf = self.leaf_at(offset).await?;
-            for (chunk, end) in &leaf.chunks {
-                if chunk.first_of_part {
-                    seen += 1;
-                    let start = end - chunk.payload_bytes as u64;
-                    match (seen == number, found) {
-                        (true, _) => found = Some(start),
-                        (false, Some(first)) => return Ok(Some((first..start, count))),
-                        (false, None) => {}
-                    }
-                }
-            }
-            offset = leaf.end();
-        }
-        Ok(found.map(|first| (first..self.length, count)))
-    }
 }
 
 impl ContentReader for LargeReader {
@@ -160,7 +139,7 @@ impl ContentReader for LargeReader {
         Box::pin(self.read_at(range))
     }
 
-    fn part(&self, number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>> {
-        Box::pin(self.part_range(number))
+    fn parts(&self) -> Option<&PartTable> {
+        self.parts.as_ref()
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use device::AppendClass;
 use engine::{EngineError, Payload, Staged};
 use format::chunk_ref::ChunkRef;
+use format::part_table::PartTable;
 use format::record::{ChunkOwner, EntryName, RecordKind, Space, WriteId};
 use smallvec::smallvec;
 use std::any::Any;
@@ -34,6 +35,8 @@ pub(crate) struct LogStaged {
     next_index: u32,
     in_flight: VecDeque<Chunk>,
     refs: Vec<ChunkRef>,
+    /// Of the object, if it is made by parts.
+    parts: Option<PartTable>,
     /// What was appended here, nodes too: garbage, if it is given up.
     unnamed: Unnamed,
     length: u64,
@@ -162,6 +165,7 @@ impl LogStaged {
             next_index: 0,
             in_flight: VecDeque::new(),
             refs: Vec::new(),
+            parts: None,
             unnamed: Unnamed::new(inner, LiveCount::Chunks),
             length: 0,
             pin: None,
@@ -185,6 +189,11 @@ impl LogStaged {
     pub fn from_moved(inner: &Arc<Inner>, owner: KeyHash, refs: Vec<ChunkRef>, pin: Pin) -> Self {
         let unnamed = Unnamed::new(inner, LiveCount::Chunks);
         LogStaged { class: AppendClass::Relocation, ..LogStaged::from_refs(inner, owner, refs, unnamed, pin) }
+    }
+
+    /// With the parts of the object that the chunks make.
+    pub fn with_parts(self, parts: Option<PartTable>) -> Self {
+        LogStaged { parts, ..self }
     }
 
     /// Longest list of a descriptor or node.
@@ -222,8 +231,8 @@ impl LogStaged {
         }
         let refs = std::mem::take(&mut self.refs);
         self.check_not_gone(&refs)?;
-        let length = self.length;
-        let tree::Built { payload, height: tree_height } = tree::build(&mut self, refs).await?;
+        let (length, parts) = (self.length, self.parts.take());
+        let tree::Built { payload, height: tree_height } = tree::build(&mut self, refs, parts).await?;
         let LogStaged { owner, pin, staging, unnamed, .. } = self;
         let kept = Arc::new(Kept { owner, pin, staging, unnamed, records: AtomicU32::new(0) });
         Ok(StagedContent { payload, tree_height, length, kept })
@@ -282,7 +291,7 @@ impl LogStaged {
                     let payload_bytes = oldest.append.payload_bytes();
                     self.in_flight.pop_front();
                     self.unnamed.add(&landed);
-                    self.refs.push(ChunkRef { places: landed.places, payload_bytes, first_of_part: false });
+                    self.refs.push(ChunkRef { places: landed.places, payload_bytes });
                     return Ok(());
                 }
                 Err(EngineError::Full) if self.waits_for_room && patience.wait(&self.inner).await => {

@@ -5,10 +5,16 @@ use crate::store::Inner;
 use bytes::Bytes;
 use engine::{EngineError, Payload};
 use format::chunk_ref::{ChunkList, ChunkRef, encode_list};
+use format::decode::DecodeError;
+use format::part_table::{PartTable, decode_descriptor};
 use smallvec::smallvec;
 
 /// The payload of the descriptor over these chunks, and its height; the nodes between them are appended.
-pub(super) async fn build(staged: &mut LogStaged, mut refs: Vec<ChunkRef>) -> Result<Built, EngineError> {
+pub(super) async fn build(
+    staged: &mut LogStaged,
+    mut refs: Vec<ChunkRef>,
+    parts: Option<PartTable>,
+) -> Result<Built, EngineError> {
     let longest = staged.refs_per_list();
     let mut covers: Vec<u64> = refs.iter().map(|chunk| chunk.payload_bytes as u64).collect();
     let mut height = 1;
@@ -24,7 +30,9 @@ pub(super) async fn build(staged: &mut LogStaged, mut refs: Vec<ChunkRef>) -> Re
         covers = node_covers;
         height += 1;
     }
-    Ok(Built { payload: smallvec![encoded(&refs)], height })
+    let mut payload: Payload = smallvec![encoded(&refs)];
+    payload.extend(parts.map(|table| table.as_bytes().clone()));
+    Ok(Built { payload, height })
 }
 
 /// A tree that was built.
@@ -45,6 +53,8 @@ pub(crate) struct Tree {
     pub nodes: Vec<ChunkRef>,
     /// In the order of the content.
     pub chunks: Vec<ChunkRef>,
+    /// Of an object that was made by parts.
+    pub parts: Option<PartTable>,
 }
 
 impl Tree {
@@ -54,8 +64,8 @@ impl Tree {
 }
 
 /// Reads the tree below a descriptor's payload: for completing an upload, relocation and accounting.
-pub(crate) async fn read_tree(inner: &Inner, payload: &[u8], height: u8) -> Result<Tree, EngineError> {
-    let mut chunks = decode(payload)?;
+pub(crate) async fn read_tree(inner: &Inner, payload: &Bytes, height: u8) -> Result<Tree, EngineError> {
+    let (mut chunks, parts) = decode_top(payload)?;
     let mut nodes = Vec::new();
     for _ in 1..height {
         let mut below = Vec::new();
@@ -66,10 +76,20 @@ pub(crate) async fn read_tree(inner: &Inner, payload: &[u8], height: u8) -> Resu
         nodes.append(&mut chunks);
         chunks = below;
     }
-    Ok(Tree { nodes, chunks })
+    Ok(Tree { nodes, chunks, parts })
 }
 
+/// The list of a node.
 pub(super) fn decode(payload: &[u8]) -> Result<Vec<ChunkRef>, EngineError> {
-    let list = ChunkList::decode(payload).map_err(|error| EngineError::Corrupt { detail: error.to_string() })?;
-    Ok(list.iter().collect())
+    Ok(ChunkList::decode(payload).map_err(corrupt)?.iter().collect())
+}
+
+/// The list of the record itself, and its parts.
+pub(super) fn decode_top(payload: &Bytes) -> Result<(Vec<ChunkRef>, Option<PartTable>), EngineError> {
+    let (list, parts) = decode_descriptor(payload).map_err(corrupt)?;
+    Ok((list.iter().collect(), parts))
+}
+
+fn corrupt(error: DecodeError) -> EngineError {
+    EngineError::Corrupt { detail: error.to_string() }
 }

@@ -1,7 +1,7 @@
 //! Run blocks as lists read them: decoded once, then walked and searched without parsing.
 
 use bytes::Bytes;
-use format::attributes::{ETag, StorageClass};
+use format::attributes::{ChecksumScheme, ETag, StorageClass};
 use format::decode::DecodeError;
 use format::entry::EntryState;
 use format::run_block::RunBlock;
@@ -28,6 +28,7 @@ pub(crate) struct RowSummary {
     pub modified_ms: u64,
     pub etag: ETag,
     pub storage_class: StorageClass,
+    pub checksum: Option<ChecksumScheme>,
 }
 
 /// The rows of one block.
@@ -56,6 +57,7 @@ impl Rows {
                 modified_ms: row.modified_ms(),
                 etag: row.etag(),
                 storage_class: row.storage_class(),
+                checksum: row.checksum(),
             });
         }
         Ok(Rows { keys, rows: summaries })

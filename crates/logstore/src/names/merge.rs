@@ -5,7 +5,7 @@
 
 use super::{Rows, Run, ScanBlocks};
 use bytes::Bytes;
-use format::attributes::{ETag, StorageClass};
+use format::attributes::{ChecksumScheme, ETag, StorageClass};
 use format::entry::EntryState;
 use format::name_entry::NameEntry;
 use format::record::{EntryName, Space};
@@ -33,6 +33,7 @@ pub(crate) struct Merged {
     pub modified_ms: u64,
     pub etag: ETag,
     pub storage_class: StorageClass,
+    pub checksum: Option<ChecksumScheme>,
 }
 
 /// Walks the names of one bucket and space over all layers.
@@ -155,12 +156,13 @@ impl<'a> Source<'a> {
                     modified_ms: entry.modified_ms,
                     etag: entry.etag,
                     storage_class: entry.storage_class,
+                    checksum: entry.checksum,
                 }
             }
             Source::Run { rows, row, .. } => {
                 let row = rows.as_ref().expect("a source with a name has a row").row(*row);
-                let super::RowSummary { order, state, length, modified_ms, etag, storage_class, .. } = *row;
-                Merged { order, state, length, modified_ms, etag, storage_class }
+                let super::RowSummary { order, state, length, modified_ms, etag, storage_class, checksum, .. } = *row;
+                Merged { order, state, length, modified_ms, etag, storage_class, checksum }
             }
         }
     }

@@ -327,6 +327,7 @@ pub(crate) fn name_entry_of(record: &Record, entry: Entry) -> Result<NameEntry, 
         etag: attributes.etag,
         modified_ms: attributes.modified_ms,
         storage_class: attributes.storage_class,
+        checksum: attributes.checksum_scheme(),
         version_id: attributes.version_id,
     })
 }

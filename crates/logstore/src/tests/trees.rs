@@ -7,6 +7,8 @@ use crate::LogStore;
 use crate::large::read_tree;
 use disk::{Disk, SimDisk};
 use engine::{CompletePart, Condition, Content, ObjectEngine, PartContent, StagedChunks, UploadRef};
+use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType};
+use format::part_table::PartTable;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{DeviceId, ZoneIndex};
@@ -165,5 +167,68 @@ fn counts_follow_chunks_from_parts_to_the_object() {
         // The background looks around on its own.
         rig.env.sleep(Duration::from_secs(5)).await;
         assert_eq!(counted(&store), BTreeMap::new());
+    });
+}
+
+/// Makes an object of these parts, each with a checksum; its part table.
+async fn join(script: &mut Script, store: &LogStore, name: &str, lengths: &[usize]) -> PartTable {
+    let id = store.create_upload(&key(name), Default::default()).await.unwrap();
+    let upload = UploadRef { key: key(name), upload: id };
+    let (mut parts, mut table) = (Vec::new(), Vec::new());
+    for (number, length) in (1..).zip(lengths) {
+        let value = script.history.value(*length);
+        let checksum = Checksum::new(ChecksumAlgorithm::Crc32, ChecksumType::FullObject, &u32::from(number).to_be_bytes());
+        let mut staged = store.stage(&upload.key, Some((id, number)));
+        stage(store, &mut staged, &value).await;
+        let attributes = Attributes { checksum, ..value.attributes() };
+        let part = store.put_part(&upload, number, attributes, PartContent::Staged(staged)).await.unwrap();
+        parts.push(CompletePart { number, order: part.order });
+        table.push((*length as u64, checksum));
+    }
+    store.complete(&upload, parts, Default::default(), Condition::None).await.unwrap();
+    PartTable::of(&table)
+}
+
+async fn parts_of(store: &LogStore, name: &str) -> Option<PartTable> {
+    let Content::Chunked(reader) = store.open(&key(name)).await.unwrap().content else { panic!("it is large") };
+    reader.parts().cloned()
+}
+
+/// Whatever writes a list of chunks anew keeps what stands behind it: the table of the parts.
+#[test]
+fn parts_outlive_repair_collection_tags_and_crashes() {
+    simulate(async {
+        let mut rig = rig(3, 3, true).await;
+        let mut script = Script::default();
+        let store = rig.open_forgetting(&[DeviceId(3)]).await;
+        let table = join(&mut script, &store, "deep", &[5 * CHUNK, 3 * CHUNK, 7 * CHUNK]).await;
+        let flat = join(&mut script, &store, "flat", &[CHUNK, CHUNK / 2]).await;
+        let must_be = async |store: &LogStore, case: &str| {
+            assert_eq!(parts_of(store, "deep").await.as_ref(), Some(&table), "{case}");
+            assert_eq!(parts_of(store, "flat").await.as_ref(), Some(&flat), "{case}");
+        };
+        must_be(&store, "completed").await;
+        drop(store);
+        rig.crash();
+        let store = rig.open().await;
+        must_be(&store, "after a crash").await;
+        store.inner.background.want_repair();
+        rig.env.sleep(Duration::from_secs(20)).await;
+        assert!(store.stats().added_copies.get() >= 2, "{}", store.stats().added_copies.get());
+        must_be(&store, "with a third copy").await;
+        store.inner.background.stop().await;
+        for device in store.inner.targets.devices() {
+            device.finish_open_zones().await.unwrap();
+        }
+        store.inner.checkpoint().await.unwrap();
+        let moved_before = store.stats().relocated_bytes.get();
+        assert!(store.inner.collect().await.unwrap().zones > 0);
+        assert!(store.stats().relocated_bytes.get() > moved_before);
+        must_be(&store, "collected").await;
+        store.set_tags(&key("deep"), vec![("a".into(), "1".into())]).await.unwrap();
+        must_be(&store, "with tags").await;
+        drop(store);
+        rig.crash();
+        must_be(&rig.open().await, "after another crash").await;
     });
 }

@@ -3,7 +3,7 @@
 use crate::large::Kept;
 use bytes::Bytes;
 use engine::{Payload, Waiter};
-use format::attributes::{ETag, StorageClass};
+use format::attributes::{ChecksumScheme, ETag, StorageClass};
 use format::entry::EntryState;
 use format::record::{EntryName, RecordKind};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub(crate) struct Draft {
     pub etag: ETag,
     pub modified_ms: u64,
     pub storage_class: StorageClass,
+    pub checksum: Option<ChecksumScheme>,
     /// Bytes of the object: of its content, not of the payload, which may be a list of chunks.
     pub length: u64,
     pub tree_height: u8,

@@ -2,33 +2,54 @@
 
 use crc_fast::checksum_combine;
 use engine::PartInfo;
-use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, UploadChecksum};
+use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumScheme, ChecksumType};
 
-use crate::digest::{ChecksumDigest, crc_checksum, crc_of, crc_value, name_of};
+use crate::digest::{CRC64NVME, ChecksumDigest, crc_checksum, crc_of, crc_value};
 use crate::error::ObjectError;
 
-/// S3's table: SHAs cannot be combined, and CRC64NVME is only ever over the content.
-pub(super) fn check_supported(wanted: UploadChecksum) -> Result<(), ObjectError> {
-    let is_supported = match wanted.algorithm {
-        ChecksumAlgorithm::Crc32 | ChecksumAlgorithm::Crc32c => true,
-        ChecksumAlgorithm::Crc64Nvme => wanted.full_object,
-        ChecksumAlgorithm::Sha1 | ChecksumAlgorithm::Sha256 => !wanted.full_object,
-    };
-    if is_supported {
-        return Ok(());
+/// Whether uploads take an algorithm. The others are for objects that one request carries: the S3 library cannot read them in the list of
+/// parts that ends an upload, so a composite of them could not be verified.
+pub(super) fn is_of_uploads(algorithm: ChecksumAlgorithm) -> bool {
+    matches!(
+        algorithm,
+        ChecksumAlgorithm::Crc32
+            | ChecksumAlgorithm::Crc32c
+            | ChecksumAlgorithm::Crc64Nvme
+            | ChecksumAlgorithm::Sha1
+            | ChecksumAlgorithm::Sha256
+    )
+}
+
+pub(super) fn not_of_uploads(algorithm: ChecksumAlgorithm) -> String {
+    format!("uploads by parts take CRC32, CRC32C, CRC64NVME, SHA1 or SHA256, not {}; one PUT takes it", algorithm.name())
+}
+
+/// S3's table: CRCs can be combined, SHAs cannot, and CRC64NVME is only ever over the content.
+pub(super) fn check_supported(wanted: ChecksumScheme) -> Result<(), ObjectError> {
+    let refuse = |reason| Err(ObjectError::InvalidRequest { reason });
+    if !is_of_uploads(wanted.algorithm) {
+        return refuse(not_of_uploads(wanted.algorithm));
     }
-    let kind = if wanted.full_object { "FULL_OBJECT" } else { "COMPOSITE" };
-    let reason = format!("the checksum type {kind} does not go with a {}", name_of(wanted.algorithm));
-    Err(ObjectError::InvalidRequest { reason })
+    match (crc_of(wanted.algorithm), wanted.full_object) {
+        (None, true) => refuse(format!("the checksum type FULL_OBJECT does not go with {}", wanted.algorithm.name())),
+        (Some(CRC64NVME), false) => refuse("the checksum type COMPOSITE does not go with CRC64NVME".to_owned()),
+        _ => Ok(()),
+    }
 }
 
-pub(super) fn mismatch(given: ChecksumAlgorithm, wanted: ChecksumAlgorithm) -> String {
-    format!("the upload was opened for a {}, and was given a {}", name_of(wanted), name_of(given))
+pub(super) fn mismatch(given: Option<ChecksumAlgorithm>, wanted: ChecksumAlgorithm) -> String {
+    let given = given.map_or("none", ChecksumAlgorithm::name);
+    format!("checksum type mismatch: the upload was opened for {}, and was given {given}", wanted.name())
 }
 
-/// The object's checksum. Every part has one of the upload's algorithm; none if one has not (it was written by a version that did
-/// not compute it).
-pub(super) fn of_object(wanted: UploadChecksum, parts: &[PartInfo]) -> Option<Checksum> {
+/// What the object of an upload carries that was opened for nothing: what all its parts have, combined if that is possible.
+pub(super) fn scheme_of(parts: &[PartInfo]) -> Option<ChecksumScheme> {
+    let algorithm = parts.first()?.attributes.checksum.as_ref()?.algorithm();
+    Some(ChecksumScheme { algorithm, full_object: crc_of(algorithm).is_some() })
+}
+
+/// The object's checksum; none if not every part has one of this algorithm.
+pub(super) fn of_object(wanted: ChecksumScheme, parts: &[PartInfo]) -> Option<Checksum> {
     let has_all = parts.iter().all(|part| part_checksum(part, wanted.algorithm).is_some());
     if !has_all {
         return None;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use engine::{Committed, CompletePart, Condition, EngineError, EngineFuture, ObjectEngine, PartInfo, UploadRef};
-use format::attributes::{Attributes, Checksum, ETag};
+use format::attributes::{Attributes, Checksum, ChecksumScheme, ChecksumType, ETag};
 use md5::{Digest as _, Md5};
 use types::limits::{MAX_OBJECT_BYTES, MAX_PARTS, MIN_PART_BYTES};
 
 use super::part::check_part_number;
 use super::{UploadName, checksum};
-use crate::digest::name_of;
 use crate::directory::Bucket;
 use crate::error::ObjectError;
 use crate::principal::{Action, Principal};
@@ -33,6 +32,10 @@ pub struct CompleteRequest {
     pub condition: Condition,
     /// What the object must have, where given.
     pub checksum: Option<Checksum>,
+    /// How many parts the composite checksum above says that it is made of.
+    pub checksum_parts: Option<u16>,
+    /// What it must cover, where given: the content, or the parts' checksums.
+    pub is_full_object: Option<bool>,
     pub length: Option<u64>,
 }
 
@@ -138,10 +141,7 @@ fn join(request: &CompleteRequest, stored: &[PartInfo], attributes: &Attributes)
         parts.push(find_part(named, stored)?.clone());
     }
     check_lengths(&parts, request.length)?;
-    let checksum = attributes.upload_checksum.and_then(|wanted| checksum::of_object(wanted, &parts));
-    if let Some(given) = request.checksum {
-        check_checksum(&given, checksum.as_ref())?;
-    }
+    let checksum = joined_checksum(request, attributes.upload_checksum, &parts)?;
     Ok(Joined {
         etag: multipart_tag(&parts),
         checksum,
@@ -181,17 +181,54 @@ fn check_lengths(parts: &[PartInfo], expected: Option<u64>) -> Result<(), Object
     }
 }
 
-fn check_checksum(given: &Checksum, found: Option<&Checksum>) -> Result<(), ObjectError> {
+/// The object's checksum, if the request agrees with it.
+fn joined_checksum(
+    request: &CompleteRequest,
+    opened_for: Option<ChecksumScheme>,
+    parts: &[PartInfo],
+) -> Result<Option<Checksum>, ObjectError> {
+    let scheme = opened_for.or_else(|| checksum::scheme_of(parts));
+    let refuse = |reason| Err(ObjectError::InvalidRequest { reason });
+    if let (Some(is_full_object), Some(scheme)) = (request.is_full_object, scheme)
+        && is_full_object != scheme.full_object
+    {
+        let mode = if scheme.full_object { "FULL_OBJECT" } else { "COMPOSITE" };
+        return refuse(format!(
+            "the upload was created using the {mode} checksum mode; the complete request must use the same"
+        ));
+    }
+    if let Some(composite) = opened_for.filter(|scheme| !scheme.full_object)
+        && let Some(bare) = request.parts.iter().find(|part| part.checksum.is_none())
+    {
+        let name = composite.algorithm.name().to_ascii_lowercase();
+        return refuse(format!(
+            "the upload was created using a {name} checksum. The complete request must include the checksum for each part. It was missing for part {} in the request",
+            bare.number
+        ));
+    }
+    let found = scheme.and_then(|scheme| checksum::of_object(scheme, parts));
+    if let Some(given) = &request.checksum {
+        check_checksum(given, request.checksum_parts, found.as_ref())?;
+    }
+    Ok(found)
+}
+
+fn check_checksum(given: &Checksum, given_parts: Option<u16>, found: Option<&Checksum>) -> Result<(), ObjectError> {
+    let wrong = || Err(ObjectError::BadDigest { what: given.algorithm().name() });
     match found {
         None => {
-            let reason = format!("the upload was not opened for a {}", name_of(given.algorithm()));
+            let reason = format!("the parts do not all have a {}", given.algorithm().name());
             Err(ObjectError::InvalidRequest { reason })
         }
         Some(found) if found.algorithm() != given.algorithm() => {
-            Err(ObjectError::InvalidRequest { reason: checksum::mismatch(given.algorithm(), found.algorithm()) })
+            Err(ObjectError::InvalidRequest { reason: checksum::mismatch(Some(given.algorithm()), found.algorithm()) })
         }
-        Some(found) if found.value() != given.value() => Err(ObjectError::BadDigest { what: name_of(given.algorithm()) }),
-        Some(_) => Ok(()),
+        Some(found) if found.value() != given.value() => wrong(),
+        Some(found) => match (given_parts, found.kind()) {
+            (None, _) => Ok(()),
+            (Some(given), ChecksumType::Composite { parts }) if given == parts => Ok(()),
+            (Some(_), _) => wrong(),
+        },
     }
 }
 

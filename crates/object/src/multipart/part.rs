@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{EngineFuture, Found, ObjectEngine, PartInfo, UploadRef};
-use format::attributes::{Attributes, Checksum, ETag, UploadChecksum};
+use format::attributes::{Attributes, Checksum, ChecksumScheme, ETag};
 use types::limits::MAX_PARTS;
 
 use super::{UploadName, checksum};
@@ -22,7 +22,7 @@ use crate::service::ObjectService;
 pub struct WrittenPart {
     pub etag: ETag,
     pub modified_ms: u64,
-    pub checksum: Option<Checksum>,
+    pub checksum: Checksum,
     pub length: u64,
 }
 
@@ -80,7 +80,7 @@ impl ObjectService {
             body: stored_body(body_of(content, range, &self.read_ahead)),
             length: Some(length),
             md5: None,
-            checksum: part_wish(ChecksumWish::None, wanted)?,
+            checksum: wanted.map_or(ChecksumWish::None, |wanted| ChecksumWish::Compute(wanted.algorithm)),
         };
         let intake = Intake {
             engine: self.engine(&bucket)?,
@@ -104,7 +104,7 @@ impl ObjectService {
         let attributes = Attributes {
             etag: digested.etag,
             modified_ms: self.now_ms(),
-            checksum: digested.checksum,
+            checksum: Some(digested.checksum),
             ..Attributes::default()
         };
         let upload = upload.clone();
@@ -123,13 +123,14 @@ pub(super) fn check_part_number(number: u32) -> Result<u16, ObjectError> {
     }
 }
 
-/// A part of an upload that will carry a checksum has one of the same algorithm, also when its client sent none.
-fn part_wish(given: ChecksumWish, wanted: Option<UploadChecksum>) -> Result<ChecksumWish, ObjectError> {
+/// A part has a checksum of its upload's algorithm. Where the object's is made of the parts', their clients must send it (S3); where it is over
+/// the content, it is computed for a client that does not.
+fn part_wish(given: ChecksumWish, wanted: Option<ChecksumScheme>) -> Result<ChecksumWish, ObjectError> {
+    let refuse = |reason| Err(ObjectError::InvalidRequest { reason });
     match (given.algorithm(), wanted) {
-        (None, Some(wanted)) => Ok(ChecksumWish::Compute(wanted.algorithm)),
-        (Some(given), Some(wanted)) if given != wanted.algorithm => {
-            Err(ObjectError::InvalidRequest { reason: checksum::mismatch(given, wanted.algorithm) })
-        }
+        (None, Some(wanted)) if wanted.full_object => Ok(ChecksumWish::Compute(wanted.algorithm)),
+        (Some(given), None) if !checksum::is_of_uploads(given) => refuse(checksum::not_of_uploads(given)),
+        (given, Some(wanted)) if given != Some(wanted.algorithm) => refuse(checksum::mismatch(given, wanted.algorithm)),
         _ => Ok(given),
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use engine::{ContentReader, EngineError, EngineFuture};
+use format::part_table::PartTable;
 use futures_util::StreamExt;
 use types::limits::CHUNK_BYTES;
 
@@ -53,8 +54,8 @@ impl ContentReader for Reader {
         })
     }
 
-    fn part(&self, _number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>> {
-        Box::pin(async { Ok(None) })
+    fn parts(&self) -> Option<&PartTable> {
+        None
     }
 }
 

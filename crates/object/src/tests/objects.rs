@@ -8,7 +8,7 @@ use types::limits::{CHUNK_BYTES, MAX_KEY_BYTES, MAX_SMALL_BYTES, MAX_USER_METADA
 use super::{World, bytes_of, content, put_request, user};
 use crate::{
     Body, BodyError, ByteRange, ChecksumWish, DeleteKey, MAX_DELETE_KEYS, ObjectError, PutRequest, ReadBody, ReadConditions,
-    ReadRequest, Select, Upload,
+    ReadRequest, Select, TrailerFault, Upload,
 };
 
 fn select(select: Select) -> ReadRequest {
@@ -62,10 +62,10 @@ async fn attributes_and_checksums_come_back() {
     let request = PutRequest { attributes: attributes.clone(), condition: Condition::None, content };
     let written = world.service.put(&user("alice"), "box", "key", request).await.expect("written");
     let checksum = Checksum::new(ChecksumAlgorithm::Crc32, ChecksumType::FullObject, &0xcbf4_3926u32.to_be_bytes());
-    assert_eq!(written.checksum, checksum);
+    assert_eq!(Some(written.checksum), checksum);
     let head = world.service.head(&user("alice"), "box", "key", &ReadRequest::default()).await.expect("head");
     let expected =
-        Attributes { etag: written.etag, modified_ms: written.modified_ms, checksum: written.checksum, ..attributes };
+        Attributes { etag: written.etag, modified_ms: written.modified_ms, checksum: Some(written.checksum), ..attributes };
     assert_eq!(head.info.attributes, expected);
 }
 
@@ -82,11 +82,11 @@ async fn wrong_content_leaves_nothing_behind() {
                 Upload { md5: Some([0; 16]), ..Upload::whole(bytes.clone()) },
                 Upload { checksum: ChecksumWish::Given(wrong), ..Upload::whole(bytes.clone()) },
                 Upload {
-                    checksum: ChecksumWish::Trailing(ChecksumAlgorithm::Sha1, Box::new(move || Some(wrong))),
+                    checksum: ChecksumWish::Trailing(ChecksumAlgorithm::Sha1, Box::new(move || Ok(wrong))),
                     ..Upload::whole(bytes.clone())
                 },
                 Upload {
-                    checksum: ChecksumWish::Trailing(ChecksumAlgorithm::Sha1, Box::new(|| None)),
+                    checksum: ChecksumWish::Trailing(ChecksumAlgorithm::Sha1, Box::new(|| Err(TrailerFault::Missing))),
                     ..Upload::whole(bytes.clone())
                 },
                 Upload { length: Some(length as u64 + 1), ..Upload::whole(bytes.clone()) },
@@ -97,7 +97,7 @@ async fn wrong_content_leaves_nothing_behind() {
                 let outcome = world.service.put(&user("alice"), "box", key, request).await;
                 let is_right = match index {
                     0..3 => matches!(outcome, Err(ObjectError::BadDigest { .. })),
-                    3 => matches!(outcome, Err(ObjectError::InvalidRequest { .. })),
+                    3 => matches!(outcome, Err(ObjectError::MissingTrailer { .. })),
                     4 => matches!(outcome, Err(ObjectError::IncompleteBody { .. })),
                     _ => matches!(outcome, Err(ObjectError::Body(_))),
                 };

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use engine::{Condition, ETagMatch};
-use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, UploadChecksum};
+use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumScheme, ChecksumType, ETag};
 use manager::EtagMode;
 use md5::{Digest as _, Md5};
 use types::UploadId;
@@ -8,8 +8,8 @@ use types::limits::{MAX_PARTS, MIN_PART_BYTES};
 
 use super::{World, bytes_of, content, put_request, user};
 use crate::{
-    ByteRange, ChecksumWish, CompleteRequest, CopyPartRequest, CopySource, ListUploadsRequest, NamedPart, ObjectError,
-    ReadRequest, Select, Upload, UploadMark, UploadName, WrittenPart,
+    ByteRange, ChecksumDigest, ChecksumWish, CompleteRequest, CopyPartRequest, CopySource, DEFAULT_CHECKSUM,
+    ListUploadsRequest, NamedPart, ObjectError, PartsQuery, ReadRequest, Select, Upload, UploadMark, UploadName, WrittenPart,
 };
 
 const MIN: usize = MIN_PART_BYTES as usize;
@@ -23,7 +23,7 @@ fn named(number: u32, part: &WrittenPart) -> NamedPart {
 }
 
 impl World {
-    async fn open_upload(&self, checksum: Option<UploadChecksum>) -> UploadName<'static> {
+    async fn open_upload(&self, checksum: Option<ChecksumScheme>) -> UploadName<'static> {
         let attributes = Attributes { content_type: Some(Bytes::from_static(b"video/x")), ..Attributes::default() };
         name(self.service.create_upload(&user("alice"), "box", "key", attributes, checksum).await.expect("opened"))
     }
@@ -177,19 +177,31 @@ async fn checksums_of_the_whole_and_of_the_parts() {
         let wish = ChecksumWish::Compute(algorithm);
         let whole = Upload { checksum: wish, ..Upload::whole(contents.concat().into()) };
         let request = crate::PutRequest { content: whole, ..put_request("") };
-        let whole = world.service.put(&alice, "box", "whole", request).await.expect("written").checksum.expect("asked for");
+        let whole = world.service.put(&alice, "box", "whole", request).await.expect("written").checksum;
 
-        let upload = world.open_upload(Some(UploadChecksum { algorithm, full_object })).await;
+        let upload = world.open_upload(Some(ChecksumScheme { algorithm, full_object })).await;
         let mut parts = Vec::new();
         for (bytes, number) in contents.iter().zip(1..) {
-            let part = world.part(upload, number, bytes.clone()).await.expect("written");
-            assert_eq!(part.checksum.map(|checksum| checksum.algorithm()), Some(algorithm), "also when none was sent");
-            parts.push(NamedPart { checksum: part.checksum, ..named(number, &part) });
+            let bare = world.part(upload, number, bytes.clone()).await;
+            assert_eq!(bare.is_ok(), full_object, "made for a client that sends none, unless the object's is made of them");
+            let sent = Upload { checksum: ChecksumWish::Compute(algorithm), ..Upload::whole(bytes.clone().into()) };
+            let part = world.service.put_part(&alice, upload, number, sent).await.expect("written");
+            assert_eq!(bare.map_or(algorithm, |bare| bare.checksum.algorithm()), part.checksum.algorithm());
+            parts.push(NamedPart { checksum: Some(part.checksum), ..named(number, &part) });
+        }
+        let unnamed = parts.iter().map(|part| NamedPart { checksum: None, ..*part }).collect();
+        if !full_object {
+            let outcome = world.complete(upload, unnamed).await;
+            assert!(matches!(outcome, Err(ObjectError::InvalidRequest { .. })), "parts without checksums: {outcome:?}");
         }
         let wrong = Checksum::new(algorithm, whole.kind(), &vec![9; algorithm.value_bytes()]);
         let request = CompleteRequest { parts: parts.clone(), checksum: wrong, ..CompleteRequest::default() };
         let outcome = world.service.complete_upload(&alice, upload, request).await;
         assert!(matches!(outcome, Err(ObjectError::BadDigest { .. })), "{outcome:?}");
+        let request =
+            CompleteRequest { parts: parts.clone(), is_full_object: Some(!full_object), ..CompleteRequest::default() };
+        let outcome = world.service.complete_upload(&alice, upload, request).await;
+        assert!(matches!(outcome, Err(ObjectError::InvalidRequest { .. })), "another type: {outcome:?}");
         let given = full_object.then_some(whole);
         let request = CompleteRequest { parts, checksum: given, ..CompleteRequest::default() };
         let completed = world.service.complete_upload(&alice, upload, request).await.expect("completed");
@@ -205,13 +217,53 @@ async fn checksums_of_the_whole_and_of_the_parts() {
 }
 
 #[tokio::test]
+async fn an_upload_that_was_opened_for_no_checksum_carries_what_its_parts_have() {
+    let world = World::with_bucket().await;
+    let alice = user("alice");
+    let contents = [content(1, MIN), content(2, 999)];
+    let crc = Some(ChecksumAlgorithm::Crc32);
+    let sha = Some(ChecksumAlgorithm::Sha256);
+    let cases = [
+        ([None, None], Some((DEFAULT_CHECKSUM, true))),
+        ([crc, crc], Some((ChecksumAlgorithm::Crc32, true))),
+        ([sha, sha], Some((ChecksumAlgorithm::Sha256, false))),
+        ([crc, None], None),
+    ];
+    for (sent, expected) in cases {
+        let upload = world.open_upload(None).await;
+        let mut parts = Vec::new();
+        for ((bytes, number), algorithm) in contents.iter().zip(1..).zip(sent) {
+            let checksum = algorithm.map_or(ChecksumWish::None, ChecksumWish::Compute);
+            let part = Upload { checksum, ..Upload::whole(bytes.clone().into()) };
+            parts.push(named(number, &world.service.put_part(&alice, upload, number, part).await.expect("written")));
+        }
+        let found = world.complete(upload, parts).await.expect("completed").checksum;
+        let scheme = found.as_ref().map(ChecksumScheme::of).map(|scheme| (scheme.algorithm, scheme.full_object));
+        assert_eq!(scheme, expected);
+        if let Some((algorithm, true)) = expected {
+            let mut whole = ChecksumDigest::new(algorithm);
+            whole.update(&contents.concat());
+            assert_eq!(found, Some(whole.finish()));
+        }
+        let query = Some(PartsQuery { after: 0, max_parts: 1 });
+        let page = world.service.describe(&alice, "box", "key", query).await.expect("described").parts.expect("of parts");
+        let first = page.parts[0].1.checksum.map(|checksum| checksum.algorithm());
+        assert_eq!((page.count, page.truncated, first), (2, true, expected.map(|(algorithm, _)| algorithm)));
+    }
+    let upload = world.open_upload(None).await;
+    let other = Upload { checksum: ChecksumWish::Compute(ChecksumAlgorithm::Sha512), ..Upload::whole("x".into()) };
+    let outcome = world.service.put_part(&alice, upload, 1, other).await;
+    assert!(matches!(outcome, Err(ObjectError::InvalidRequest { .. })), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn checksums_that_do_not_go_together_are_refused() {
     let world = World::with_bucket().await;
     let alice = user("alice");
-    let unsupported = UploadChecksum { algorithm: ChecksumAlgorithm::Sha256, full_object: true };
+    let unsupported = ChecksumScheme { algorithm: ChecksumAlgorithm::Sha256, full_object: true };
     let outcome = world.service.create_upload(&alice, "box", "key", Attributes::default(), Some(unsupported)).await;
     assert!(matches!(outcome, Err(ObjectError::InvalidRequest { .. })), "{outcome:?}");
-    let upload = world.open_upload(Some(UploadChecksum { algorithm: ChecksumAlgorithm::Crc32, full_object: true })).await;
+    let upload = world.open_upload(Some(ChecksumScheme { algorithm: ChecksumAlgorithm::Crc32, full_object: true })).await;
     let other = Upload { checksum: ChecksumWish::Compute(ChecksumAlgorithm::Sha1), ..Upload::whole("x".into()) };
     let outcome = world.service.put_part(&alice, upload, 1, other).await;
     assert!(matches!(outcome, Err(ObjectError::InvalidRequest { .. })), "{outcome:?}");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use format::attributes::{Checksum, ETag};
+use format::attributes::{Checksum, ChecksumScheme, ETag};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
 use object::{ByteRange, CopyPartRequest, CopyRequest, CopySource, MetadataDirective, ObjectError, OwnAttributes, UploadName};
@@ -10,11 +10,12 @@ use percent_encoding::percent_decode_str;
 
 use super::Call;
 use super::write::upload_id;
-use crate::answer_headers::{checksum_name, checksum_text, checksum_type, quoted};
+use crate::answer_headers::{checksum_element, checksum_type, quoted};
+use crate::checksum_headers;
 use crate::dates::iso8601;
 use crate::expected_owner;
 use crate::failure::{Failure, NO_SUCH_KEY, NO_SUCH_VERSION, NOT_IMPLEMENTED};
-use crate::request_headers::{self, STORAGE_CLASS, checksum_algorithm};
+use crate::request_headers::{self, STORAGE_CLASS};
 use crate::response::ResponseBody;
 use crate::target::decode;
 use crate::xml::Xml;
@@ -35,13 +36,13 @@ pub async fn copy(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
     let headers = &call.head.headers;
     let source = source(&call)?;
     let (metadata, own) = metadata(headers)?;
-    let checksum = request_headers::text(headers, "x-amz-checksum-algorithm").map(checksum_algorithm).transpose()?;
+    let checksum = checksum_headers::asked_algorithm(headers)?;
     let condition = request_headers::write_condition(headers)?;
     let source_key = source.key.clone();
     let copy = CopyRequest { source, metadata, condition, checksum, own };
     let written = call.service.copy(call.principal, &call.target.bucket, &call.target.key, copy).await;
     let written = written.map_err(|error| of_source(error, &source_key))?;
-    Ok(answer(OBJECT_RESULT, &written.etag, written.modified_ms, written.checksum.as_ref()))
+    Ok(answer(OBJECT_RESULT, &written.etag, written.modified_ms, &written.checksum))
 }
 
 pub async fn copy_part(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
@@ -52,20 +53,18 @@ pub async fn copy_part(call: Call<'_>) -> Result<Response<ResponseBody>, Failure
     let name = UploadName { bucket: &call.target.bucket, key: &call.target.key, upload: upload_id(call.query) };
     let written = call.service.copy_part(call.principal, name, number, copy).await;
     let written = written.map_err(|error| of_source(error, &source_key))?;
-    Ok(answer("CopyPartResult", &written.etag, written.modified_ms, written.checksum.as_ref()))
+    Ok(answer("CopyPartResult", &written.etag, written.modified_ms, &written.checksum))
 }
 
-fn answer(element: &str, tag: &ETag, modified_ms: u64, checksum: Option<&Checksum>) -> Response<ResponseBody> {
+fn answer(element: &str, tag: &ETag, modified_ms: u64, checksum: &Checksum) -> Response<ResponseBody> {
     let mut xml = Xml::document();
     xml.open(&format!("{element} xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""));
     xml.element("LastModified", &String::from_utf8_lossy(&iso8601(modified_ms)));
     xml.element("ETag", &String::from_utf8_lossy(quoted(tag).as_bytes()));
-    if let Some(checksum) = checksum {
-        xml.element(&format!("Checksum{}", checksum_name(checksum.algorithm())), &checksum_text(checksum));
-        // What a part's checksum covers is no question.
-        if element == OBJECT_RESULT {
-            xml.element("ChecksumType", checksum_type(checksum.kind()));
-        }
+    checksum_element(checksum, &mut xml);
+    // What a part's checksum covers is no question.
+    if element == OBJECT_RESULT {
+        xml.element("ChecksumType", checksum_type(ChecksumScheme::of(checksum).full_object));
     }
     xml.close(element);
     let mut response = Response::new(ResponseBody::whole(xml.finish()));
@@ -76,6 +75,7 @@ fn answer(element: &str, tag: &ETag, modified_ms: u64, checksum: Option<&Checksu
 /// What to copy, and when it may be copied.
 fn source(call: &Call<'_>) -> Result<CopySource, Failure> {
     let headers = &call.head.headers;
+    checksum_headers::check_no_content(headers)?;
     let value = headers.get(COPY_SOURCE).map(HeaderValue::as_bytes).unwrap_or_default();
     let text = std::str::from_utf8(value).map_err(|_| bad_source("Invalid copy source encoding.", value))?;
     let (path, version) = text.split_once(VERSION).map_or((text, None), |(path, version)| (path, Some(version)));

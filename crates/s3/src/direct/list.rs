@@ -12,7 +12,7 @@ use object::{ListRequest, Listing, MAX_LIST_ITEMS};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Call;
-use crate::answer_headers::quoted;
+use crate::answer_headers::{checksum_type, quoted};
 use crate::dates::iso8601;
 use crate::failure::Failure;
 use crate::owner::canonical_id;
@@ -21,7 +21,7 @@ use crate::response::ResponseBody;
 use crate::xml::Xml;
 
 /// Bytes of an entry without its key, about.
-const ENTRY_BYTES: usize = 230;
+const ENTRY_BYTES: usize = 330;
 
 /// Bytes of a page without its entries, about.
 const PAGE_BYTES: usize = 1024;
@@ -197,7 +197,15 @@ impl Page {
         self.xml.raw(b"</LastModified><ETag>&quot;");
         let tag = quoted(&object.etag);
         self.xml.raw(&tag.as_bytes()[1..tag.as_bytes().len() - 1]);
-        self.xml.raw(b"&quot;</ETag><Size>");
+        self.xml.raw(b"&quot;</ETag>");
+        if let Some(checksum) = &object.checksum {
+            self.xml.raw(b"<ChecksumAlgorithm>");
+            self.xml.raw(checksum.algorithm.name().as_bytes());
+            self.xml.raw(b"</ChecksumAlgorithm><ChecksumType>");
+            self.xml.raw(checksum_type(checksum.full_object).as_bytes());
+            self.xml.raw(b"</ChecksumType>");
+        }
+        self.xml.raw(b"<Size>");
         self.xml.number(object.length);
         self.xml.raw(b"</Size>");
         if let Some(owner) = &self.owner {

@@ -1,6 +1,7 @@
 //! GetObject and HeadObject.
 
 use engine::{ETagMatch, ObjectInfo};
+use format::attributes::ChecksumScheme;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     EXPIRES, IF_RANGE,
@@ -33,7 +34,7 @@ pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
         Some(known) if matches!(request.select, Select::Range(_)) => read_if_range(&call, request, known).await,
         _ => (read(&call, &request).await, request),
     };
-    let Read { info, range, parts, body } = match read {
+    let Read { info, range, parts, checksum, body } = match read {
         Ok(read) => read,
         Err(ObjectError::NotModified(info)) => return Ok(not_modified(&info)),
         Err(error) => return Err(error.into()),
@@ -43,7 +44,7 @@ pub async fn get(call: Call<'_>) -> Result<Response<ResponseBody>, Failure> {
         ReadBody::Stream(stream) => ResponseBody::Object(Box::new(stream)),
     };
     let mut response = Response::new(body);
-    let head = Head { info, range, parts };
+    let head = Head { info, range, parts, checksum };
     *response.status_mut() = status(&head, &request.select);
     *response.headers_mut() = headers(&call, &head, &request.select, overrides);
     Ok(response)
@@ -164,7 +165,7 @@ fn status(head: &Head, select: &Select) -> StatusCode {
 }
 
 fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<HeaderMap>) -> HeaderMap {
-    let Head { info, range, parts } = head;
+    let Head { info, range, parts, checksum } = head;
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     describe(info, &mut headers);
     if !info.attributes.tags.is_empty() && !may_see_tags(call) {
@@ -177,12 +178,13 @@ fn headers(call: &Call<'_>, head: &Head, select: &Select, overrides: Option<Head
     if let Some(parts) = parts {
         headers.insert("x-amz-mp-parts-count", HeaderValue::from(*parts));
     }
-    if *select == Select::All
-        && let Some(checksum) = &info.attributes.checksum
+    if let Some(checksum) = checksum
         && request_headers::text(&call.head.headers, "x-amz-checksum-mode")
             .is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"))
     {
-        describe_checksum(checksum, &mut headers);
+        // The type is the object's, also beside a part's value (S3).
+        let of_object = info.attributes.checksum.as_ref().unwrap_or(checksum);
+        describe_checksum(checksum, ChecksumScheme::of(of_object), &mut headers);
     }
     if let Some(overrides) = overrides {
         headers.extend(overrides);

@@ -4,38 +4,43 @@ use std::future::poll_fn;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use format::attributes::{Checksum, ChecksumAlgorithm, ETag};
+use format::attributes::{Checksum, ChecksumScheme, ETag};
 use futures_util::StreamExt;
 use http::header::{CONTENT_LENGTH, ETAG};
 use http::{HeaderMap, HeaderValue, Response};
-use object::{Body, ChecksumWish, PutRequest, Trailer, Upload, UploadName};
+use object::{Body, PutRequest, Upload, UploadName};
 use types::UploadId;
 use types::limits::{MAX_PUT_BYTES, MAX_SMALL_BYTES};
 
 use super::{Call, Content};
 use crate::answer_headers::{USUAL_HEADERS, describe_checksum, etag};
+use crate::checksum_headers;
 use crate::failure::{ENTITY_TOO_LARGE, Failure, INVALID_REQUEST, MISSING_CONTENT_LENGTH};
-use crate::payload::{Pieces, Trailers, into_stream};
+use crate::payload::{Pieces, into_stream};
 use crate::query::Query;
-use crate::request_headers::{self, CHECKSUM_HEADERS, parse_checksum};
+use crate::request_headers;
 use crate::response::ResponseBody;
 
 pub async fn put<P: Pieces>(call: Call<'_>, content: Content<P>) -> Result<Response<ResponseBody>, Failure> {
     let headers = &call.head.headers;
     let attributes = request_headers::attributes(headers)?;
     let condition = request_headers::write_condition(headers)?;
+    if checksum_headers::is_full_object(headers)? == Some(false) {
+        return Err(Failure::with(INVALID_REQUEST, "The COMPOSITE checksum type is for objects that are made by parts."));
+    }
     let content = upload(headers, content).await?;
     let request = PutRequest { attributes, condition, content };
     let written = call.service.put(call.principal, &call.target.bucket, &call.target.key, request).await?;
-    Ok(answer(&written.etag, written.checksum.as_ref()))
+    Ok(answer(&written.etag, &written.checksum))
 }
 
 pub async fn put_part<P: Pieces>(call: Call<'_>, content: Content<P>) -> Result<Response<ResponseBody>, Failure> {
     let number = call.query.number("partNumber")?.unwrap_or_default();
+    checksum_headers::is_full_object(&call.head.headers)?;
     let content = upload(&call.head.headers, content).await?;
     let name = UploadName { bucket: &call.target.bucket, key: &call.target.key, upload: upload_id(call.query) };
     let written = call.service.put_part(call.principal, name, number, content).await?;
-    Ok(answer(&written.etag, written.checksum.as_ref()))
+    Ok(answer(&written.etag, &written.checksum))
 }
 
 /// The upload that is asked for; none if that is no id.
@@ -43,13 +48,11 @@ pub fn upload_id(query: &Query<'_>) -> Option<UploadId> {
     query.get("uploadId")?.parse().ok()
 }
 
-fn answer(tag: &ETag, checksum: Option<&Checksum>) -> Response<ResponseBody> {
+fn answer(tag: &ETag, checksum: &Checksum) -> Response<ResponseBody> {
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     headers.insert(ETAG, etag(tag));
     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-    if let Some(checksum) = checksum {
-        describe_checksum(checksum, &mut headers);
-    }
+    describe_checksum(checksum, ChecksumScheme::of(checksum), &mut headers);
     let mut response = Response::new(ResponseBody::Empty);
     *response.headers_mut() = headers;
     response
@@ -64,7 +67,7 @@ async fn upload<P: Pieces>(headers: &HeaderMap, content: Content<P>) -> Result<U
             .detail("MaxSizeAllowed", MAX_PUT_BYTES.to_string()));
     }
     let md5 = request_headers::content_md5(headers)?;
-    let checksum = wish(headers, trailers)?;
+    let checksum = checksum_headers::wish(headers, trailers)?;
     let body = body(pieces, length).await;
     Ok(Upload { body, length: Some(length), md5, checksum })
 }
@@ -87,48 +90,4 @@ async fn body<P: Pieces>(mut pieces: P, length: u64) -> Body {
         first => futures_util::stream::iter(first).right_stream(),
     };
     Body::Stream(into_stream(rest.chain(pieces)))
-}
-
-/// Which checksum the client wants: given beforehand, to follow, or only named.
-fn wish(headers: &HeaderMap, trailers: Option<Trailers>) -> Result<ChecksumWish, Failure> {
-    // One look at the names is cheaper than to ask for each header that is usually absent.
-    let is_about_checksums =
-        |name: &str| name.starts_with("x-amz-") && (name.contains("-checksum-") || name == "x-amz-trailer");
-    if !headers.keys().any(|name| is_about_checksums(name.as_str())) {
-        return Ok(ChecksumWish::None);
-    }
-    let given = request_headers::given_checksum(headers)?;
-    let announced = announced_trailer(headers, trailers)?;
-    match (given, announced) {
-        (Some(_), Some(_)) => Err(Failure::with(
-            INVALID_REQUEST,
-            "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
-        )),
-        (Some(checksum), None) => Ok(ChecksumWish::Given(checksum)),
-        (None, Some((algorithm, trailer))) => Ok(ChecksumWish::Trailing(algorithm, trailer)),
-        (None, None) => match request_headers::text(headers, "x-amz-sdk-checksum-algorithm") {
-            Some(_) => Err(Failure::with(
-                INVALID_REQUEST,
-                "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers were found.",
-            )),
-            None => match request_headers::text(headers, "x-amz-checksum-algorithm") {
-                Some(name) => Ok(ChecksumWish::Compute(request_headers::checksum_algorithm(name)?)),
-                None => Ok(ChecksumWish::None),
-            },
-        },
-    }
-}
-
-fn announced_trailer(headers: &HeaderMap, trailers: Option<Trailers>) -> Result<Option<(ChecksumAlgorithm, Trailer)>, Failure> {
-    let Some(announced) = request_headers::text(headers, "x-amz-trailer") else { return Ok(None) };
-    let announced = announced.trim().to_ascii_lowercase();
-    let known = CHECKSUM_HEADERS.iter().find(|(name, _)| *name == announced);
-    let Some((name, algorithm)) = known else {
-        return Err(Failure::with(INVALID_REQUEST, "The value specified in the x-amz-trailer header is not supported"));
-    };
-    let Some(trailers) = trailers else {
-        return Err(Failure::with(INVALID_REQUEST, "x-amz-trailer is given, but the body has no trailing headers"));
-    };
-    let trailer: Trailer = Box::new(move || parse_checksum(*algorithm, trailers.get(name)?.as_bytes()));
-    Ok(Some((*algorithm, trailer)))
 }

@@ -23,12 +23,8 @@ use crate::direct::Content;
 use crate::failure::{BAD_DIGEST, Failure, MISSING_CONTENT_LENGTH};
 use crate::payload::Pieces;
 use crate::query::Query;
-use crate::refusals;
 use crate::server::BodyFailure;
 use crate::translate;
-
-/// Announces trailing headers, which would have to be compared.
-const TRAILER: &str = "x-amz-trailer";
 
 /// A document's body. If it may not come or is not what its client meant, the body breaks off and the failure lies in the slot.
 pub struct Document {
@@ -54,9 +50,6 @@ impl Document {
     ) -> Result<Document, Failure> {
         let query = Query::parse(head.uri.query())?;
         let announced = content.length;
-        if content.trailers.is_some() && head.headers.contains_key(TRAILER) {
-            return Err(refusals::not_there(TRAILER));
-        }
         Ok(Document {
             admission: Admission::new(allowance, announced),
             unannounced: announced.is_none().then_some(MAX_UNVERIFIED_DOCUMENT_BYTES),

@@ -1,6 +1,7 @@
 //! The operations that come to us through the library's types. Headers are read by [`crate::request_headers`] here as well, so
 //! that every way reads them alike; the library's part is the XML, and the sorting out.
 
+mod attributes;
 mod buckets;
 mod convert;
 mod delete;
@@ -11,12 +12,13 @@ mod versions;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use object::{Bucket, ObjectService, Principal};
 use s3s::dto;
 use s3s::{S3, S3Request, S3Response, S3Result};
 use tracing::instrument::WithSubscriber;
 
-use super::{FailureSlot, Log, access};
+use super::{FailureSlot, Log, OwnDocument, access};
 use crate::config::S3Config;
 use crate::failure::Failure;
 
@@ -28,6 +30,13 @@ pub struct Operations {
 
 /// What an operation answers.
 type Answer<T> = Result<S3Response<T>, Failure>;
+
+/// An answer whose document is written here: the library's types lack some of what it says.
+fn own_document<T>(output: T, document: Bytes) -> S3Response<T> {
+    let mut answer = S3Response::new(output);
+    answer.extensions.insert(OwnDocument(document));
+    answer
+}
 
 impl Operations {
     pub fn new(config: &S3Config, service: Arc<ObjectService>) -> Operations {
@@ -87,7 +96,7 @@ operations! {
     tagging::get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput;
     tagging::put_object_tagging(PutObjectTaggingInput) -> PutObjectTaggingOutput;
     tagging::delete_object_tagging(DeleteObjectTaggingInput) -> DeleteObjectTaggingOutput;
-    settings::get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput;
+    attributes::get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput;
     settings::get_bucket_lifecycle_configuration(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput;
     settings::get_bucket_cors(GetBucketCorsInput) -> GetBucketCorsOutput;
     settings::get_bucket_encryption(GetBucketEncryptionInput) -> GetBucketEncryptionOutput;

@@ -8,6 +8,9 @@
 //! \r\n
 //! ```
 //!
+//! Clients of MinIO end trailing headers with a line feed alone and an empty line, `x-amz-checksum-crc32c:sOO8/Q==\n\r\n`: that empty line
+//! belongs to the header, and the trailing headers go on behind it.
+//!
 //! Without signatures the head of a chunk is only its length. Each signature covers the one before it, the first the one of
 //! the request, so chunks can be neither exchanged nor left out.
 //!
@@ -22,6 +25,7 @@ use futures_core::Stream;
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
+use super::trailer::Announced;
 use super::{PayloadError, Pieces, Trailers, hex_of};
 use crate::sigv4::{EMPTY_SHA256, SigningKey};
 
@@ -38,6 +42,8 @@ const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 pub enum ChunkError {
     #[error("the aws-chunked framing is broken: {0}")]
     Framing(&'static str),
+    #[error("the trailing headers are wrong: {0}")]
+    Trailer(&'static str),
     #[error("the signature of a chunk or of the trailing headers does not match")]
     Signature,
     #[error("the body ended within a chunk")]
@@ -76,7 +82,9 @@ struct Decoder {
     /// Trailing headers as they are signed.
     signed_trailers: Vec<u8>,
     trailers: Trailers,
-    has_trailers: bool,
+    announced: Announced,
+    /// The last trailing header ended with a line feed alone: an empty line may belong to it.
+    is_loose_end: bool,
     declared: u64,
     found: u64,
 }
@@ -91,9 +99,9 @@ enum State {
 }
 
 impl<S: Pieces> Chunked<S> {
-    /// Reads `pieces`, which hold `declared` bytes of content; with trailing headers if `has_trailers`.
-    pub fn new(pieces: S, signing: Option<ChunkSigning>, declared: u64, has_trailers: bool) -> (Chunked<S>, Trailers) {
-        let decoder = Decoder::new(signing, declared, has_trailers);
+    /// Reads `pieces`, which hold `declared` bytes of content, and the trailing headers that are `announced`.
+    pub fn new(pieces: S, signing: Option<ChunkSigning>, declared: u64, announced: Announced) -> (Chunked<S>, Trailers) {
+        let decoder = Decoder::new(signing, declared, announced);
         let trailers = decoder.trailers.clone();
         (Chunked { pieces, decoder, input: Bytes::new(), is_over: false }, trailers)
     }
@@ -133,7 +141,7 @@ impl<S: Pieces> Stream for Chunked<S> {
 }
 
 impl Decoder {
-    fn new(signing: Option<ChunkSigning>, declared: u64, has_trailers: bool) -> Decoder {
+    fn new(signing: Option<ChunkSigning>, declared: u64, announced: Announced) -> Decoder {
         Decoder {
             state: State::Head,
             line: BytesMut::new(),
@@ -142,7 +150,8 @@ impl Decoder {
             chunk_signature: [0; 64],
             signed_trailers: Vec::new(),
             trailers: Trailers::default(),
-            has_trailers,
+            announced,
+            is_loose_end: false,
             declared,
             found: 0,
         }
@@ -193,10 +202,14 @@ impl Decoder {
             return Ok(None);
         }
         let mut line = self.line.split();
-        if !line.ends_with(b"\r\n") {
+        let is_whole_end = line.ends_with(b"\r\n");
+        // A line feed alone ends a trailing header, and no other line.
+        self.is_loose_end &= is_whole_end && line.len() == 2;
+        if !is_whole_end && (self.state != State::Trailer || line.len() == 1) {
             return Err(ChunkError::Framing("a line does not end with CR and LF"));
         }
-        line.truncate(line.len() - 2);
+        line.truncate(line.len() - if is_whole_end { 2 } else { 1 });
+        self.is_loose_end |= !is_whole_end;
         Ok(Some(line))
     }
 
@@ -208,6 +221,10 @@ impl Decoder {
                 Ok(())
             }
             State::DataEnd => Err(ChunkError::Framing("a chunk is longer than its length says")),
+            _ if line.is_empty() && self.is_loose_end => {
+                self.is_loose_end = false;
+                Ok(())
+            }
             _ if line.is_empty() => self.end_trailers(),
             _ => self.take_trailer(line),
         }
@@ -248,25 +265,26 @@ impl Decoder {
     }
 
     fn take_trailer(&mut self, line: &[u8]) -> Result<(), ChunkError> {
-        const BAD: ChunkError = ChunkError::Framing("a trailing header is malformed");
+        const BAD: ChunkError = ChunkError::Trailer("one is malformed");
         let at = memchr::memchr(b':', line).ok_or(BAD)?;
         let (name, value) = (&line[..at], line[at + 1..].trim_ascii());
         let name = HeaderName::from_bytes(name).map_err(|_| BAD)?;
-        if !self.has_trailers {
-            return Err(ChunkError::Framing("a trailing header was not announced"));
+        let is_signature = name == TRAILER_SIGNATURE && self.announced.are_allowed();
+        if !is_signature && !self.announced.is(&name) {
+            return Err(ChunkError::Trailer("one was not announced"));
         }
-        if name != TRAILER_SIGNATURE {
+        if !is_signature {
             self.signed_trailers.extend_from_slice(name.as_str().as_bytes());
             self.signed_trailers.push(b':');
             self.signed_trailers.extend_from_slice(value);
             self.signed_trailers.push(b'\n');
         }
         if self.signed_trailers.len() > MAX_TRAILER_BYTES {
-            return Err(ChunkError::Framing("the trailing headers are too long"));
+            return Err(ChunkError::Trailer("they are too long"));
         }
         let value = HeaderValue::from_bytes(value).map_err(|_| BAD)?;
         if !self.trailers.insert(name, value) {
-            return Err(ChunkError::Framing("a trailing header is repeated, or there are too many"));
+            return Err(ChunkError::Trailer("one is repeated, or there are too many"));
         }
         Ok(())
     }
@@ -276,7 +294,7 @@ impl Decoder {
             return Err(ChunkError::Length { declared: self.declared, found: self.found });
         }
         if let Some(signing) = &self.signing
-            && self.has_trailers
+            && self.announced.are_allowed()
         {
             let content = hex_of(&Sha256::digest(&self.signed_trailers).into());
             let signature = signing.sign(b"AWS4-HMAC-SHA256-TRAILER\n", &[&content]);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
-use super::{ChunkError, ChunkSigning, Chunked, Hashed, PayloadError, Trailers};
+use super::{Announced, ChunkError, ChunkSigning, Chunked, Hashed, PayloadError, Trailers};
 use crate::sigv4::SigningKey;
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -35,10 +35,10 @@ fn decode(
     piece_bytes: usize,
     signing: Option<ChunkSigning>,
     declared: u64,
-    has_trailers: bool,
+    announced: Announced,
 ) -> Result<(Vec<u8>, Trailers), PayloadError> {
     let pieces: Vec<_> = body.chunks(piece_bytes).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-    let (mut chunked, trailers) = Chunked::new(futures_util::stream::iter(pieces), signing, declared, has_trailers);
+    let (mut chunked, trailers) = Chunked::new(futures_util::stream::iter(pieces), signing, declared, announced);
     let mut content = Vec::new();
     futures_util::FutureExt::now_or_never(async {
         while let Some(piece) = chunked.next().await {
@@ -48,6 +48,10 @@ fn decode(
     })
     .expect("nothing to wait for")?;
     Ok((content, trailers))
+}
+
+fn announced(name: &'static str) -> Announced {
+    Announced::Header(Some(http::HeaderName::from_static(name)))
 }
 
 fn chunk_error(result: Result<(Vec<u8>, Trailers), PayloadError>) -> ChunkError {
@@ -69,7 +73,8 @@ const SIGNATURES: [&str; 3] = [
 fn signed_chunks_example() {
     let body = example(SIGNATURES, "");
     for piece_bytes in [1, 7, 100, 65_536, 1 << 20] {
-        let (content, _) = decode(&body, piece_bytes, Some(signing(SEED)), 66_560, false).expect("the example is right");
+        let (content, _) =
+            decode(&body, piece_bytes, Some(signing(SEED)), 66_560, Announced::Never).expect("the example is right");
         assert_eq!(content, vec![b'a'; 66_560], "in pieces of {piece_bytes}");
     }
 }
@@ -85,7 +90,8 @@ const SIGNED_TRAILERS: &str = "x-amz-checksum-crc32c:sOO8/Q==\r\nx-amz-trailer-s
 #[test]
 fn signed_chunks_with_trailers_example() {
     let body = example(TRAILER_SIGNATURES, SIGNED_TRAILERS);
-    let (content, trailers) = decode(&body, 1000, Some(signing(TRAILER_SEED)), 66_560, true).expect("the example is right");
+    let (content, trailers) = decode(&body, 1000, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c"))
+        .expect("the example is right");
     assert_eq!(content.len(), 66_560);
     assert_eq!(trailers.get("x-amz-checksum-crc32c").expect("sent"), "sOO8/Q==");
 }
@@ -98,13 +104,14 @@ fn a_changed_byte_is_found() {
     for at in [in_chunk, in_trailer] {
         let mut body = good.clone();
         body[at] ^= 1;
-        let error = chunk_error(decode(&body, 4096, Some(signing(TRAILER_SEED)), 66_560, true));
+        let error = chunk_error(decode(&body, 4096, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c")));
         assert_eq!(error, ChunkError::Signature, "byte {at}");
     }
-    let another_seed = chunk_error(decode(&good, 4096, Some(signing(SEED)), 66_560, true));
+    let another_seed = chunk_error(decode(&good, 4096, Some(signing(SEED)), 66_560, announced("x-amz-checksum-crc32c")));
     assert_eq!(another_seed, ChunkError::Signature);
     let unsigned_trailer = example(TRAILER_SIGNATURES, "x-amz-checksum-crc32c:sOO8/Q==\r\n");
-    let error = chunk_error(decode(&unsigned_trailer, 4096, Some(signing(TRAILER_SEED)), 66_560, true));
+    let error =
+        chunk_error(decode(&unsigned_trailer, 4096, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c")));
     assert_eq!(error, ChunkError::Signature, "without the trailer's signature");
 }
 
@@ -112,17 +119,17 @@ fn a_changed_byte_is_found() {
 fn unsigned_chunks_with_trailer() {
     let body = b"5\r\nhello\r\n6\r\n world\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n";
     for piece_bytes in 1..body.len() {
-        let (content, trailers) = decode(body, piece_bytes, None, 11, true).expect("well-formed");
+        let (content, trailers) = decode(body, piece_bytes, None, 11, announced("x-amz-checksum-crc32")).expect("well-formed");
         assert_eq!(content, b"hello world");
         assert_eq!(trailers.get("x-amz-checksum-crc32").expect("sent"), "DUoRhQ==");
     }
-    let (content, _) = decode(b"0\r\n\r\n", 3, None, 0, true).expect("nothing at all");
+    let (content, _) = decode(b"0\r\n\r\n", 3, None, 0, Announced::Header(None)).expect("nothing at all");
     assert_eq!(content, b"");
 }
 
 #[test]
 fn broken_framing() {
-    let framing = |body: &[u8]| match chunk_error(decode(body, 1 << 20, None, 5, false)) {
+    let framing = |body: &[u8]| match chunk_error(decode(body, 1 << 20, None, 5, Announced::Never)) {
         ChunkError::Framing(_) => {}
         other => panic!("{other} for {:?}", String::from_utf8_lossy(body)),
     };
@@ -132,26 +139,65 @@ fn broken_framing() {
     framing(b"5\nhello\r\n0\r\n\r\n");
     framing(b"5\r\nhello!\r\n0\r\n\r\n");
     framing(b"5\r\nhello\r\n0\r\n\r\nmore");
-    framing(b"5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n");
+    framing(b"5\r\nhello\r\n0\n\r\n");
+    framing(b"5\r\nhello\r\n0\r\n\n");
     framing(&[b'1'; 5000]);
-    let trailing = |body: &[u8]| chunk_error(decode(body, 1 << 20, None, 0, true));
-    assert_eq!(trailing(b"0\r\nno colon\r\n\r\n"), ChunkError::Framing("a trailing header is malformed"));
-    assert_eq!(
-        trailing(b"0\r\na:1\r\na:2\r\n\r\n"),
-        ChunkError::Framing("a trailing header is repeated, or there are too many")
-    );
+}
+
+#[test]
+fn wrong_trailers() {
+    let trailing = |body: &str, announced| chunk_error(decode(body.as_bytes(), 1 << 20, None, 0, announced));
+    let a = || announced("a");
+    assert_eq!(trailing("0\r\nno colon\r\n\r\n", a()), ChunkError::Trailer("one is malformed"));
+    assert_eq!(trailing("0\r\na:1\r\na:2\r\n\r\n", a()), ChunkError::Trailer("one is repeated, or there are too many"));
+    for (body, announced) in [
+        ("0\r\nb:1\r\n\r\n", a()),
+        ("0\r\na:1\r\nb:1\r\n\r\n", a()),
+        ("0\r\na:1\r\n\r\n", Announced::Header(None)),
+        ("0\r\na:1\r\n\r\n", Announced::Never),
+        ("0\r\nx-amz-trailer-signature:1\r\n\r\n", Announced::Never),
+    ] {
+        assert_eq!(trailing(body, announced), ChunkError::Trailer("one was not announced"), "{body}");
+    }
+}
+
+/// As clients of MinIO send them.
+#[test]
+fn trailing_headers_that_end_with_a_line_feed() {
+    let unsigned = [
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\n\r\n\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\n\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\n",
+    ];
+    for body in unsigned {
+        for piece_bytes in 1..body.len() {
+            let decoded = decode(body.as_bytes(), piece_bytes, None, 5, announced("x-amz-checksum-crc32"));
+            let (content, trailers) = decoded.expect("well-formed");
+            assert_eq!(content, b"hello");
+            assert_eq!(trailers.get("x-amz-checksum-crc32").expect("sent"), "NhCmhg==", "{body:?}");
+        }
+    }
+    let more = chunk_error(decode(b"0\r\na:1\n\r\n\r\n\r\n", 100, None, 0, announced("a")));
+    assert_eq!(more, ChunkError::Framing("bytes follow the last chunk"));
+    let signed = SIGNED_TRAILERS.replacen("\r\n", "\n\r\n", 1);
+    let body = example(TRAILER_SIGNATURES, &signed);
+    let decoded = decode(&body, 1000, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c"));
+    assert_eq!(decoded.expect("the signature is behind the empty line").0.len(), 66_560);
+    let cut = example(TRAILER_SIGNATURES, "x-amz-checksum-crc32c:sOO8/Q==\n\r\n");
+    let error = chunk_error(decode(&cut, 1000, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c")));
+    assert_eq!(error, ChunkError::Signature, "it is missing");
 }
 
 #[test]
 fn wrong_lengths() {
-    let short = chunk_error(decode(b"5\r\nhello\r\n0\r\n\r\n", 100, None, 6, false));
+    let short = chunk_error(decode(b"5\r\nhello\r\n0\r\n\r\n", 100, None, 6, Announced::Never));
     assert_eq!(short, ChunkError::Length { declared: 6, found: 5 });
-    let long = chunk_error(decode(b"5\r\nhello\r\n0\r\n\r\n", 100, None, 4, false));
+    let long = chunk_error(decode(b"5\r\nhello\r\n0\r\n\r\n", 100, None, 4, Announced::Never));
     assert_eq!(long, ChunkError::Length { declared: 4, found: 5 });
-    let huge = chunk_error(decode(b"ffffffffffffffff\r\nhello", 100, None, 5, false));
+    let huge = chunk_error(decode(b"ffffffffffffffff\r\nhello", 100, None, 5, Announced::Never));
     assert_eq!(huge, ChunkError::Length { declared: 5, found: u64::MAX });
     for end in [0, 1, 3, 6, 8, 10, 11] {
-        let cut = chunk_error(decode(&b"5\r\nhello\r\n0\r\n\r\n"[..end], 100, None, 5, false));
+        let cut = chunk_error(decode(&b"5\r\nhello\r\n0\r\n\r\n"[..end], 100, None, 5, Announced::Never));
         assert_eq!(cut, ChunkError::Incomplete, "cut at {end}");
     }
 }
@@ -176,7 +222,7 @@ proptest! {
     /// Whatever arrives in whatever pieces, the decoder ends, and never hands out more than was declared.
     #[test]
     fn never_more_than_declared(body in prop::collection::vec(any::<u8>(), 0..200), piece_bytes in 1usize..50, declared in 0u64..100) {
-        if let Ok((content, _)) = decode(&body, piece_bytes, None, declared, true) {
+        if let Ok((content, _)) = decode(&body, piece_bytes, None, declared, announced("a")) {
             assert_eq!(content.len() as u64, declared);
         }
     }
@@ -191,7 +237,7 @@ proptest! {
         }
         body.extend(b"0\r\n\r\n");
         let content = chunks.concat();
-        let (decoded, _) = decode(&body, piece_bytes, None, content.len() as u64, false).expect("well-formed");
+        let (decoded, _) = decode(&body, piece_bytes, None, content.len() as u64, Announced::Never).expect("well-formed");
         assert_eq!(decoded, content);
     }
 }

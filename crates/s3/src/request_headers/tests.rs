@@ -2,7 +2,7 @@ use engine::{Condition, ETagMatch};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use object::ByteRange;
 
-use super::{attributes, content_md5, given_checksum, parse_etag, parse_range, write_condition};
+use super::{attributes, content_md5, parse_etag, parse_range, write_condition};
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     let name = |name: &str| HeaderName::from_bytes(name.as_bytes()).expect("a name");
@@ -84,11 +84,4 @@ fn digests() {
     for wrong in ["", "AAAA", "nonsense!", "AAAAAAAAAAAAAAAAAAAAAAA="] {
         assert_eq!(md5(wrong), Err("InvalidDigest"), "{wrong}");
     }
-    let checksum = |pairs: &[(&str, &str)]| given_checksum(&headers(pairs)).map_err(|failure| failure.code.name);
-    assert_eq!(checksum(&[]), Ok(None));
-    assert_eq!(checksum(&[("x-amz-checksum-mode", "ENABLED"), ("x-amz-checksum-type", "FULL_OBJECT")]), Ok(None));
-    let crc = checksum(&[("x-amz-checksum-crc32", "DUoRhQ==")]).expect("fine").expect("given");
-    assert_eq!(crc.value(), [0x0d, 0x4a, 0x11, 0x85]);
-    assert_eq!(checksum(&[("x-amz-checksum-crc32", "AA==")]), Err("InvalidRequest"));
-    assert_eq!(checksum(&[("x-amz-checksum-crc32", "DUoRhQ=="), ("x-amz-checksum-crc32c", "yZRlqg==")]), Err("InvalidRequest"));
 }

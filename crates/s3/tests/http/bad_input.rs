@@ -344,7 +344,7 @@ fn unsigned_chunks_with_trailers() {
     let wrong = put("x-amz-checksum-crc32", "x-amz-checksum-crc32:AAAAAA==\r\n");
     assert_eq!((wrong.status, wrong.element("Code").as_deref()), (400, Some("BadDigest")));
     let missing = put("x-amz-checksum-crc32", "");
-    assert_eq!((missing.status, missing.element("Code").as_deref()), (400, Some("InvalidRequest")));
+    assert_eq!((missing.status, missing.element("Code").as_deref()), (400, Some("MalformedTrailerError")));
     let unknown = put("x-amz-checksum-md4", "x-amz-checksum-md4:AAAA\r\n");
     assert_eq!((unknown.status, unknown.element("Code").as_deref()), (400, Some("InvalidRequest")));
     server.stop();

@@ -15,6 +15,7 @@ use engine::{
     ObjectEngine, ObjectInfo, ObjectKey, PartContent, PartInfo, Payload, StagedChunks, UploadPage, UploadQuery, UploadRef,
 };
 use format::attributes::Attributes;
+use format::part_table::PartTable;
 use parking_lot::Mutex;
 use types::{BucketId, UploadId};
 
@@ -59,8 +60,8 @@ impl ContentReader for Away {
         Box::pin(async { Err(EngineError::Unavailable { reason: String::from("told to be away") }) })
     }
 
-    fn part(&self, _number: u16) -> EngineFuture<'_, Option<(Range<u64>, u16)>> {
-        Box::pin(async { Ok(None) })
+    fn parts(&self) -> Option<&PartTable> {
+        None
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::tests::support::attributes;
+use format::attributes::{ChecksumAlgorithm, ChecksumScheme};
 use format::entry::EntryState;
 use format::record::EntryName;
 use format::replicas::Places;
@@ -20,8 +21,9 @@ fn name(number: u64) -> NameEntry {
         large: number % 2 == 1,
     };
     let attributes = attributes(b"content");
-    let (etag, modified_ms) = (attributes.etag, attributes.modified_ms);
-    NameEntry { name, entry, etag, modified_ms, storage_class: attributes.storage_class, version_id: None }
+    let (etag, modified_ms, storage_class) = (attributes.etag, attributes.modified_ms, attributes.storage_class);
+    let checksum = Some(ChecksumScheme { algorithm: ChecksumAlgorithm::Sha1, full_object: false });
+    NameEntry { name, entry, etag, modified_ms, storage_class, checksum, version_id: None }
 }
 
 /// One of everything.

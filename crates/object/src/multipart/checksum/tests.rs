@@ -1,5 +1,5 @@
 use engine::PartInfo;
-use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumType, UploadChecksum};
+use format::attributes::{Attributes, Checksum, ChecksumAlgorithm, ChecksumScheme, ChecksumType};
 use proptest::collection::vec;
 use proptest::prelude::{any, proptest};
 use types::Order;
@@ -30,7 +30,7 @@ proptest! {
     fn combined_crcs_are_those_of_the_whole(contents in vec(vec(any::<u8>(), 0..3000), 1..8)) {
         let whole = contents.concat();
         for algorithm in CRCS {
-            let found = of_object(UploadChecksum { algorithm, full_object: true }, &parts_of(algorithm, &contents));
+            let found = of_object(ChecksumScheme { algorithm, full_object: true }, &parts_of(algorithm, &contents));
             assert_eq!(found, Some(checksum_of(algorithm, &whole)), "{algorithm:?}");
         }
     }
@@ -41,7 +41,7 @@ proptest! {
             let values: Vec<u8> = contents.iter().flat_map(|bytes| checksum_of(algorithm, bytes).value().to_vec()).collect();
             let kind = ChecksumType::Composite { parts: contents.len() as u16 };
             let expected = Checksum::new(algorithm, kind, checksum_of(algorithm, &values).value());
-            let found = of_object(UploadChecksum { algorithm, full_object: false }, &parts_of(algorithm, &contents));
+            let found = of_object(ChecksumScheme { algorithm, full_object: false }, &parts_of(algorithm, &contents));
             assert_eq!(found, expected, "{algorithm:?}");
         }
     }
@@ -49,13 +49,18 @@ proptest! {
 
 #[test]
 fn types_go_with_algorithms_as_s3_says() {
-    let is_supported = |algorithm, full_object| check_supported(UploadChecksum { algorithm, full_object }).is_ok();
+    let is_supported = |algorithm, full_object| check_supported(ChecksumScheme { algorithm, full_object }).is_ok();
     for algorithm in CRCS {
         assert!(is_supported(algorithm, true), "{algorithm:?}");
         assert_eq!(is_supported(algorithm, false), algorithm != ChecksumAlgorithm::Crc64Nvme, "{algorithm:?}");
     }
     for algorithm in SHAS {
         assert!(!is_supported(algorithm, true) && is_supported(algorithm, false), "{algorithm:?}");
+    }
+    for algorithm in
+        ChecksumAlgorithm::ALL.into_iter().filter(|algorithm| !CRCS.contains(algorithm) && !SHAS.contains(algorithm))
+    {
+        assert!(!is_supported(algorithm, true) && !is_supported(algorithm, false), "{algorithm:?}: the library cannot read it");
     }
 }
 
@@ -64,7 +69,7 @@ fn a_part_without_the_checksum_leaves_the_object_without_one() {
     let algorithm = ChecksumAlgorithm::Crc32;
     let mut parts = parts_of(algorithm, &[vec![1], vec![2]]);
     parts[1].attributes.checksum = None;
-    assert_eq!(of_object(UploadChecksum { algorithm, full_object: true }, &parts), None);
+    assert_eq!(of_object(ChecksumScheme { algorithm, full_object: true }, &parts), None);
     parts[1] = part(2, ChecksumAlgorithm::Crc32c, &[2]);
-    assert_eq!(of_object(UploadChecksum { algorithm, full_object: false }, &parts), None);
+    assert_eq!(of_object(ChecksumScheme { algorithm, full_object: false }, &parts), None);
 }

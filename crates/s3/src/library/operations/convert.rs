@@ -2,11 +2,11 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumType, ETag, StorageClass};
+use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumScheme, ETag, StorageClass};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 
-use crate::answer_headers::{checksum_name, checksum_text, checksum_type};
+use crate::answer_headers::{checksum_text, checksum_type};
 use crate::failure::Failure;
 use crate::owner::canonical_id;
 
@@ -63,14 +63,15 @@ pub fn storage_class(class: StorageClass) -> dto::StorageClass {
 }
 
 pub fn algorithm(algorithm: ChecksumAlgorithm) -> dto::ChecksumAlgorithm {
-    dto::ChecksumAlgorithm::from_static(checksum_name(algorithm))
+    dto::ChecksumAlgorithm::from_static(algorithm.name())
 }
 
-pub fn kind(kind: ChecksumType) -> dto::ChecksumType {
-    dto::ChecksumType::from_static(checksum_type(kind))
+/// Whether a checksum covers the content or the parts' checksums.
+pub fn type_of(scheme: ChecksumScheme) -> dto::ChecksumType {
+    dto::ChecksumType::from_static(checksum_type(scheme.full_object))
 }
 
-/// A checksum in the field of its algorithm.
+/// A checksum in the field of its algorithm; the library has fields for those that uploads take.
 #[derive(Debug, Default)]
 pub struct Checksums {
     pub crc32: Option<String>,
@@ -91,9 +92,10 @@ impl Checksums {
             ChecksumAlgorithm::Crc64Nvme => &mut checksums.crc64nvme,
             ChecksumAlgorithm::Sha1 => &mut checksums.sha1,
             ChecksumAlgorithm::Sha256 => &mut checksums.sha256,
+            _ => return checksums,
         };
         *field = Some(checksum_text(checksum));
-        checksums.kind = Some(kind(checksum.kind()));
+        checksums.kind = Some(type_of(ChecksumScheme::of(checksum)));
         checksums
     }
 }

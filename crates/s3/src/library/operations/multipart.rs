@@ -1,21 +1,21 @@
 //! Multipart uploads, without the parts' content.
 
-use format::attributes::{Checksum, UploadChecksum};
-use http::HeaderMap;
+use format::attributes::{Checksum, ChecksumAlgorithm};
 use object::{CompleteRequest, ListUploadsRequest, MAX_LIST_ITEMS, NamedPart, UploadMark, UploadName};
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumType, CommonPrefix, CompleteMultipartUploadInput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
     CompleteMultipartUploadOutput, CompletedPart, CreateMultipartUploadInput, CreateMultipartUploadOutput, Initiator,
     ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
 };
 use s3s::{S3Request, S3Response};
 use types::limits::MAX_PARTS;
 
-use super::convert::{Checksums, Names, algorithm, escape, etag, owner, storage_class, timestamp};
+use super::convert::{Checksums, Names, algorithm, escape, etag, owner, storage_class, timestamp, type_of};
 use super::{Answer, Operations};
+use crate::checksum_headers;
 use crate::failure::{Failure, INVALID_REQUEST, MALFORMED_XML};
 use crate::owner::canonical_id;
-use crate::request_headers::{self, checksum_algorithm, parse_checksum, parse_etag};
+use crate::request_headers::{self, parse_etag};
 
 pub async fn create_multipart_upload(
     operations: &Operations,
@@ -23,7 +23,7 @@ pub async fn create_multipart_upload(
 ) -> Answer<CreateMultipartUploadOutput> {
     let principal = operations.principal(&request);
     let attributes = request_headers::attributes(&request.headers)?;
-    let checksum = upload_checksum(&request.headers)?;
+    let checksum = checksum_headers::of_upload(&request.headers)?;
     let CreateMultipartUploadInput { bucket, key, .. } = request.input;
     let upload = operations.service.create_upload(&principal, &bucket, &key, attributes, checksum).await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -34,32 +34,6 @@ pub async fn create_multipart_upload(
         upload_id: Some(upload.to_string()),
         ..CreateMultipartUploadOutput::default()
     }))
-}
-
-fn type_of(checksum: UploadChecksum) -> ChecksumType {
-    ChecksumType::from_static(if checksum.full_object { ChecksumType::FULL_OBJECT } else { ChecksumType::COMPOSITE })
-}
-
-/// The checksum that the object will carry. Without a type, CRC64NVME covers the object and the others their parts (S3).
-fn upload_checksum(headers: &HeaderMap) -> Result<Option<UploadChecksum>, Failure> {
-    let kind = request_headers::text(headers, "x-amz-checksum-type");
-    let Some(name) = request_headers::text(headers, "x-amz-checksum-algorithm") else {
-        return match kind {
-            None => Ok(None),
-            Some(_) => Err(Failure::with(
-                INVALID_REQUEST,
-                "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
-            )),
-        };
-    };
-    let algorithm = checksum_algorithm(name)?;
-    let full_object = match kind {
-        None => algorithm == format::attributes::ChecksumAlgorithm::Crc64Nvme,
-        Some("FULL_OBJECT") => true,
-        Some("COMPOSITE") => false,
-        Some(_) => return Err(Failure::with(INVALID_REQUEST, "Value for x-amz-checksum-type header is invalid.")),
-    };
-    Ok(Some(UploadChecksum { algorithm, full_object }))
 }
 
 pub async fn complete_multipart_upload(
@@ -73,11 +47,14 @@ pub async fn complete_multipart_upload(
     }
     let parts: Vec<NamedPart> = parts.into_iter().map(named_part).collect::<Result<_, _>>()?;
     let headers = &request.headers;
+    let (checksum, checksum_parts) = checksum_headers::given_of_object(headers)?.unzip();
     let complete = CompleteRequest {
         parts,
         condition: request_headers::write_condition(headers)?,
-        checksum: request_headers::given_checksum(headers)?,
-        length: request.input.mpu_object_size.and_then(|bytes| u64::try_from(bytes).ok()),
+        checksum,
+        checksum_parts: checksum_parts.flatten(),
+        is_full_object: checksum_headers::is_full_object(headers)?,
+        length: request.input.mpu_object_size.map(object_size).transpose()?,
     };
     let CompleteMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
     let name = UploadName { bucket, key, upload: id.parse().ok() };
@@ -99,17 +76,32 @@ pub async fn complete_multipart_upload(
     }))
 }
 
+fn object_size(bytes: i64) -> Result<u64, Failure> {
+    let refuse =
+        |_| Failure::with(INVALID_REQUEST, format!("Value for x-amz-mp-object-size header is less than zero: '{bytes}'"));
+    u64::try_from(bytes).map_err(refuse)
+}
+
 fn named_part(part: CompletedPart) -> Result<NamedPart, Failure> {
     let (Some(number), Some(tag)) = (part.part_number, part.e_tag) else { return Err(MALFORMED_XML.into()) };
     let number = u32::try_from(number).map_err(|_| {
         Failure::argument("Part number must be an integer between 1 and 10000, inclusive", "partNumber", number.to_string())
     })?;
-    let given = [part.checksum_crc32, part.checksum_crc32c, part.checksum_crc64nvme, part.checksum_sha1, part.checksum_sha256];
+    let given = [
+        (ChecksumAlgorithm::Crc32, part.checksum_crc32),
+        (ChecksumAlgorithm::Crc32c, part.checksum_crc32c),
+        (ChecksumAlgorithm::Crc64Nvme, part.checksum_crc64nvme),
+        (ChecksumAlgorithm::Sha1, part.checksum_sha1),
+        (ChecksumAlgorithm::Sha256, part.checksum_sha256),
+    ];
     let mut checksum: Option<Checksum> = None;
-    for ((_, algorithm), text) in request_headers::CHECKSUM_HEADERS.into_iter().zip(given) {
+    for (algorithm, text) in given {
         let Some(text) = text else { continue };
-        let parsed = parse_checksum(algorithm, text.as_bytes());
-        checksum = Some(parsed.ok_or_else(|| Failure::with(INVALID_REQUEST, "The checksum of a part is invalid."))?);
+        let refuse = |what| Failure::with(INVALID_REQUEST, format!("{what} of part {number} is invalid."));
+        let parsed = checksum_headers::parse(algorithm, text.as_bytes()).ok_or_else(|| refuse("The checksum"))?;
+        if checksum.replace(parsed).is_some() {
+            return Err(refuse("More than one checksum"));
+        }
     }
     Ok(NamedPart { number, etag: parse_etag(tag.value()), checksum })
 }
@@ -205,8 +197,9 @@ pub async fn list_multipart_uploads(
         initiated: Some(timestamp(upload.initiated_ms)),
         initiator: Some(initiator(bucket.owner())),
         owner: Some(owner(bucket.owner())),
-        storage_class: Some(storage_class(format::attributes::StorageClass::Standard)),
-        ..MultipartUpload::default()
+        storage_class: Some(storage_class(upload.storage_class)),
+        checksum_algorithm: upload.checksum.map(|checksum| algorithm(checksum.algorithm)),
+        checksum_type: upload.checksum.map(type_of),
     });
     let prefixes = page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(names.show_bytes(prefix)) });
     Ok(S3Response::new(ListMultipartUploadsOutput {

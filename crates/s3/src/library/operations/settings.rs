@@ -2,21 +2,20 @@
 
 use object::{ObjectError, ReadRequest};
 use s3s::dto::{
-    Checksum, GetBucketAccelerateConfigurationInput, GetBucketAccelerateConfigurationOutput, GetBucketAclInput,
-    GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
+    GetBucketAccelerateConfigurationInput, GetBucketAccelerateConfigurationOutput, GetBucketAclInput, GetBucketAclOutput,
+    GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
     GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput, GetBucketLoggingInput, GetBucketLoggingOutput,
     GetBucketNotificationConfigurationInput, GetBucketNotificationConfigurationOutput, GetBucketOwnershipControlsInput,
     GetBucketOwnershipControlsOutput, GetBucketPolicyStatusInput, GetBucketPolicyStatusOutput, GetBucketReplicationInput,
     GetBucketReplicationOutput, GetBucketRequestPaymentInput, GetBucketRequestPaymentOutput, GetBucketTaggingInput,
     GetBucketTaggingOutput, GetBucketVersioningInput, GetBucketVersioningOutput, GetBucketWebsiteInput, GetBucketWebsiteOutput,
-    GetObjectAclInput, GetObjectAclOutput, GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectAttributesParts,
-    GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput, GetPublicAccessBlockInput, GetPublicAccessBlockOutput,
-    Grant, Grantee, ObjectAttributes, Payer, Permission, PolicyStatus, PutBucketAclInput, PutBucketAclOutput,
-    PutObjectAclInput, PutObjectAclOutput, Type,
+    GetObjectAclInput, GetObjectAclOutput, GetObjectLockConfigurationInput, GetObjectLockConfigurationOutput,
+    GetPublicAccessBlockInput, GetPublicAccessBlockOutput, Grant, Grantee, Payer, Permission, PolicyStatus, PutBucketAclInput,
+    PutBucketAclOutput, PutObjectAclInput, PutObjectAclOutput, Type,
 };
 use s3s::{S3Request, S3Response};
 
-use super::convert::{Checksums, etag, owner, storage_class, timestamp};
+use super::convert::owner;
 use super::{Answer, Operations};
 use crate::failure::{
     ACL_NOT_SUPPORTED, Code, Failure, MISSING_SECURITY_HEADER, NO_SUCH_CORS_CONFIGURATION, NO_SUCH_ENCRYPTION_CONFIGURATION,
@@ -147,42 +146,4 @@ fn full_control(user: &str) -> Grant {
         }),
         permission: Some(Permission::from_static(Permission::FULL_CONTROL)),
     }
-}
-
-/// How many there are. S3 lists those alone whose checksums it keeps, whatever page is asked for; here none are kept once the parts are one object.
-fn parts_of(count: u16) -> GetObjectAttributesParts {
-    GetObjectAttributesParts { total_parts_count: Some(i32::from(count)), ..GetObjectAttributesParts::default() }
-}
-
-pub async fn get_object_attributes(
-    operations: &Operations,
-    request: S3Request<GetObjectAttributesInput>,
-) -> Answer<GetObjectAttributesOutput> {
-    let principal = operations.principal(&request);
-    let GetObjectAttributesInput { bucket, key, object_attributes, .. } = &request.input;
-    let info = operations.service.head(&principal, bucket, key, &ReadRequest::default()).await?.info;
-    // The library leaves a list in one header as it is.
-    let is_asked =
-        |name: &str| object_attributes.iter().flat_map(|asked| asked.as_str().split(',')).any(|asked| asked.trim() == name);
-    let attributes = &info.attributes;
-    let checksum = attributes.checksum.as_ref().filter(|_| is_asked(ObjectAttributes::CHECKSUM)).map(|checksum| {
-        let checksums = Checksums::of(Some(checksum));
-        Checksum {
-            checksum_crc32: checksums.crc32,
-            checksum_crc32c: checksums.crc32c,
-            checksum_crc64nvme: checksums.crc64nvme,
-            checksum_sha1: checksums.sha1,
-            checksum_sha256: checksums.sha256,
-            checksum_type: checksums.kind,
-        }
-    });
-    Ok(S3Response::new(GetObjectAttributesOutput {
-        checksum,
-        e_tag: is_asked(ObjectAttributes::ETAG).then(|| etag(&attributes.etag)),
-        object_size: is_asked(ObjectAttributes::OBJECT_SIZE).then_some(info.length as i64),
-        object_parts: attributes.part_count.filter(|_| is_asked(ObjectAttributes::OBJECT_PARTS)).map(parts_of),
-        storage_class: is_asked(ObjectAttributes::STORAGE_CLASS).then(|| storage_class(attributes.storage_class)),
-        last_modified: Some(timestamp(attributes.modified_ms)),
-        ..GetObjectAttributesOutput::default()
-    }))
 }

@@ -5,7 +5,7 @@ use object::ListRequest;
 use s3s::dto::{CommonPrefix, ListObjectVersionsInput, ListObjectVersionsOutput, ObjectVersion, ObjectVersionStorageClass};
 use s3s::{S3Request, S3Response};
 
-use super::convert::{Names, etag, owner, timestamp};
+use super::convert::{Names, algorithm, etag, owner, timestamp, type_of};
 use super::multipart::page_size;
 use super::{Answer, Operations};
 use crate::failure::Failure;
@@ -41,6 +41,8 @@ pub async fn list_object_versions(
         match item {
             ListItem::Prefix(prefix) => prefixes.push(CommonPrefix { prefix: Some(names.show_bytes(prefix)) }),
             ListItem::Object(object) => versions.push(ObjectVersion {
+                checksum_algorithm: object.checksum.map(|checksum| vec![algorithm(checksum.algorithm)]),
+                checksum_type: object.checksum.map(type_of),
                 e_tag: Some(etag(&object.etag)),
                 is_latest: Some(true),
                 key: Some(names.show_bytes(&object.key)),
