@@ -13,10 +13,8 @@ use types::{CellId, DeviceUuid};
 use wal::{MIN_SEGMENT_BYTES, RegionStore};
 
 const SEGMENTS: usize = 2;
-/// The version that every value begins with.
-const RECORD_VERSION: u8 = 1;
-/// Tables 1 to this many, and one that nobody knows.
-const TABLES: u8 = 14;
+/// Tags 1 to this many, and one that no kind has.
+const TAGS: u8 = 14;
 
 fuzz_target!(|entries: Vec<(u8, Vec<u8>, Vec<u8>)>| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime without I/O");
@@ -26,9 +24,9 @@ fuzz_target!(|entries: Vec<(u8, Vec<u8>, Vec<u8>)>| {
 async fn run(entries: &[(u8, Vec<u8>, Vec<u8>)]) {
     let kv = MemoryKv::new();
     let mut batch = Batch::new();
-    for (table, name, value) in entries {
-        let key = [&[table % TABLES + 1], &name[..]].concat();
-        batch.put(key, [&[RECORD_VERSION], &value[..]].concat());
+    for (tag, name, value) in entries {
+        let key = [&[tag % (TAGS + 1) + 1], &name[..]].concat();
+        batch.put(key, value.clone());
     }
     kv.commit(batch).expect("memory takes everything");
     let env = Env::simulated(1);

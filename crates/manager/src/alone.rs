@@ -21,11 +21,12 @@ use tokio::sync::oneshot;
 use wal::{AppendError, Lsn, OpenOptions, SegmentStore, Wal};
 
 use crate::command::{Command, apply_noting, replay};
+use crate::entry::EntryKey;
 use crate::error::{ManagerError, OpenError, ProposeError};
 use crate::limits::{PERSIST_INTERVAL_COMMANDS, PERSIST_INTERVAL_SEGMENTS};
 use crate::operation::Operation;
 use crate::published::Published;
-use crate::snapshot::{CommandIndex, RecordKey, Snapshot};
+use crate::snapshot::{CommandIndex, Snapshot};
 use crate::table;
 
 /// A manager of one member, on its log and its materialised state.
@@ -53,7 +54,7 @@ struct Waiting {
 }
 
 /// Applies a command of ours and returns how to tell its proposer, once the effect can be seen.
-type CarryOut = Box<dyn FnOnce(&mut Vec<RecordKey>, &mut Snapshot) -> Tell + Send>;
+type CarryOut = Box<dyn FnOnce(&mut Vec<EntryKey>, &mut Snapshot) -> Tell + Send>;
 type Tell = Box<dyn FnOnce() + Send>;
 
 impl Alone {

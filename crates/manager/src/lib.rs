@@ -11,18 +11,19 @@
 #![forbid(unsafe_code)]
 
 mod alone;
-mod api;
 mod command;
+mod entry;
 mod error;
 mod export;
+mod kind;
 pub mod limits;
 mod manager;
 mod membership;
+pub mod modules;
 mod name;
 mod operation;
 pub mod overseer;
 mod published;
-mod record;
 mod replicated;
 mod snapshot;
 mod table;
@@ -30,43 +31,42 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use api::NewBucket;
-pub use command::{COMMAND_VERSION, Command, CommandError, apply};
+pub use command::{Command, CommandError, apply};
+pub use entry::EntryError;
 pub use error::{
     FreshError, ImportError, ImportReplicatedError, ManagerError, MembershipError, OpenError, OpenReplicatedError, ProposeError,
 };
-pub use export::{
-    DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_BUCKETS, IMPORT_SKIPPED_COMMANDS,
-    IMPORT_SKIPPED_DEVICES, IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_NODES, IMPORT_SKIPPED_SHARDS,
-    IMPORT_SKIPPED_STARTS, IMPORT_SKIPPED_VIEWS,
-};
+pub use export::{DecodeExportError, EXPORT_VERSION, IMPORT_SKIPPED_COMMANDS};
 pub use manager::Manager;
 pub use membership::{GroupMember, MemberRole, ReplicationStatus, member_id};
+pub use modules::bucket::{
+    BucketEngine, BucketError, BucketRecord, BucketState, CreateBucket, CreateBucketError, EtagMode, IMPORT_SKIPPED_BUCKETS,
+    MarkBucketDeleting, NewBucket, ReactivateBucket, Removal, RemoveBucket, SetBucketPolicy,
+};
+pub use modules::cell::{
+    BeginRemoval, CellError, CellRecord, CreateCell, FinishFounding, FinishRecovery, ForgetTables, FoundView,
+    IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_VIEWS, InstallView, InstalledView, LeaveCell, Member,
+    RegisterGateway, Registered,
+};
+pub use modules::chunks::{
+    Bulk, BulkOwner, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS, OpenShard, RegisterVolume,
+    ReleaseBulk, SealShard, SetShardHosts, SetShardMembers, ShardError, ShardRecord, VolumeError, VolumeRecord,
+};
+pub use modules::cluster::{ClusterError, ClusterRecord, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
+pub use modules::credential::{AddCredential, Credential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};
+pub use modules::device::{
+    AddDevice, DeviceError, DeviceRecord, DeviceState, IMPORT_SKIPPED_DEVICES, PlaceDevice, RemoveDevice, SetDeviceState,
+    UpdateDevice,
+};
+pub use modules::log::{
+    BeginStart, BeginStartError, IMPORT_SKIPPED_STARTS, InstallCellManifest, InstallManifest, InstallManifestError,
+    InstallReplicaTable, InstallReplicaTableError, ManifestRecord, ReplicaTableRecord, TakeToken, TakeTokenError,
+};
+pub use modules::node::{IMPORT_SKIPPED_NODES, NodeError, NodeRecord, RegisterNode, RemoveNode};
 pub use name::{
     InvalidBucketName, InvalidCredential, MAX_BUCKET_NAME_BYTES, MIN_BUCKET_NAME_BYTES, check_bucket_name, check_credential,
 };
 pub use operation::Refusal;
-pub use operation::bucket::{
-    BucketError, CreateBucket, CreateBucketError, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
-};
-pub use operation::cell::{
-    BeginStart, BeginStartError, InstallCellManifest, InstallManifest, InstallManifestError, InstallReplicaTable,
-    InstallReplicaTableError, TakeToken, TakeTokenError,
-};
-pub use operation::cluster::{ClusterError, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
-pub use operation::credential::{AddCredential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};
-pub use operation::device::{AddDevice, DeviceError, PlaceDevice, RemoveDevice, SetDeviceState, UpdateDevice};
-pub use operation::membership::{BeginRemoval, CellError, CreateCell, LeaveCell, RegisterGateway, Registered};
-pub use operation::node::{NodeError, RegisterNode, RemoveNode};
-pub use operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
-pub use operation::tables::ForgetTables;
-pub use operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
-pub use operation::volume::{GrantBulk, RegisterVolume, ReleaseBulk, VolumeError};
-pub use record::{
-    BucketEngine, BucketRecord, BucketState, Bulk, BulkOwner, CellRecord, ClusterRecord, Credential, DeviceRecord, DeviceState,
-    EtagMode, GrantedRun, InstalledView, ManifestRecord, Member, NodeRecord, Removal, ReplicaTableRecord, ShardRecord,
-    VolumeRecord,
-};
 pub use replicated::{MANAGER_GROUP, ReplicatedOptions};
 pub use snapshot::{CommandIndex, ImpossibleNumber, ImpossibleState, Snapshot};
 pub use table::LoadError;

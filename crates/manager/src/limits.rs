@@ -66,24 +66,6 @@ pub const MAX_FORMER_TABLES_TO_GROW: usize = 32;
 /// Most cells.
 pub const MAX_CELLS: usize = 1024;
 
-/// Most shards of the chunk store. They are never removed.
-pub const MAX_SHARDS: usize = 16_384;
-
-/// Most chunks of a shard: as many as there are in the largest one that the paper has.
-pub const MAX_SHARD_CHUNKS: u64 = 1 << 30;
-
-/// Most members of a shard's unit: while one replaces another, both may be there.
-pub const MAX_SHARD_MEMBERS: usize = 7;
-
-/// Most nodes that host a shard's lookup units.
-pub const MAX_SHARD_HOSTS: usize = 16;
-
-/// Most blocks of a volume: what the place of a chunk can name.
-pub const MAX_VOLUME_BLOCKS: u32 = 1 << format::chunk_place::BLOCK_BITS;
-
-/// Blocks of a bulk, which is granted as a whole: 1 GiB. The last bulk of a volume may be shorter.
-pub const BULK_BLOCKS: u32 = 256;
-
 /// Longest checkpoint manifest. A command with one fits a segment of the manager's log.
 pub const MAX_MANIFEST_BYTES: usize = 4 * 1024 * 1024;
 
@@ -108,12 +90,6 @@ pub const DEVICE_NUMBER_LIMIT: u32 = 1 << 31;
 
 /// As [`NUMBER_LIMIT`], for nodes.
 pub const NODE_NUMBER_LIMIT: u32 = 1 << 31;
-
-/// The first shard's number, so that 0 can mean none in records.
-pub const FIRST_SHARD: u32 = 1;
-
-/// As [`NUMBER_LIMIT`], for shards.
-pub const SHARD_NUMBER_LIMIT: u32 = 1 << 31;
 
 /// As [`NUMBER_LIMIT`], for generations of cells' tables.
 pub const GENERATION_LIMIT: u32 = 1 << 31;

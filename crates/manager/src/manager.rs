@@ -27,9 +27,10 @@ use crate::alone::Alone;
 use crate::error::{ImportError, ImportReplicatedError, ManagerError, OpenError, OpenReplicatedError, ProposeError};
 use crate::export::DecodeExportError;
 use crate::limits::LOG_SEGMENT_BYTES;
+use crate::modules::bucket::BucketRecord;
+use crate::modules::node::NodeRecord;
 use crate::operation::Operation;
 use crate::published::Published;
-use crate::record::{BucketRecord, NodeRecord};
 use crate::replicated::{Replicated, ReplicatedOptions};
 use crate::snapshot::{CommandIndex, Snapshot};
 use crate::table;
@@ -114,7 +115,7 @@ impl Manager {
         // The log comes first: one that begins after the copy, with an empty state beside it, is refused by `open`, and
         // importing again goes on from there. The other way round a state would stand beside a log that lacks its past.
         let next = Lsn(state.applied.0).next();
-        let imported = table::batch(&state, table::all_records(&state));
+        let imported = table::batch(&state, table::all_entries(&state));
         let manager = Manager::alone(env, Alone::start(env, store, Arc::clone(&kv), state, next).await?);
         kv.commit(imported).map_err(OpenError::from)?;
         kv.persist().map_err(OpenError::from)?;

@@ -3,18 +3,6 @@
 //! An operation is a pure function of (index, operation, state). Time and randomness come in as fields, chosen by the
 //! proposer, so that every member that applies the same commands holds the same state. A refused operation changes nothing.
 
-pub mod bucket;
-pub mod cell;
-pub mod cluster;
-pub mod credential;
-pub mod device;
-pub mod membership;
-pub mod node;
-pub mod shard;
-pub mod tables;
-pub mod view;
-pub mod volume;
-
 use types::ErrorKind;
 
 use crate::command::Command;

@@ -32,8 +32,7 @@ use types::{CellId, DeviceId, GatewayId, NodeId, ViewNumber};
 
 use crate::CommandIndex;
 use crate::command::Command;
-use crate::operation::membership::BeginRemoval;
-use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
+use crate::modules::cell::{BeginRemoval, FinishFounding, FinishRecovery, FoundView, InstallView};
 use applied::Applied;
 use backoff::Backoffs;
 pub use facts::Facts;

@@ -8,7 +8,7 @@ use chunkstore::placement::PlacerChoice;
 use chunkstore::settings::ChunkSettings;
 use clap::Args;
 use logstore::{Consistency, IndexForm, LogStoreConfig, LudoForm};
-use manager::limits::MAX_SHARD_CHUNKS;
+use manager::modules::chunks::limits::MAX_SHARD_CHUNKS;
 use object::{LEAST_UPLOAD_MEMORY, UploadMemory};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

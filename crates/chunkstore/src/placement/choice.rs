@@ -1,7 +1,7 @@
 //! Which placer a unit's leader uses: a setting, so that placers can be compared in running clusters.
 
 use super::{Cluster, Crush, LeastLoaded, Made, MapX, Node, PlaceError, Placer, Random, Request};
-use manager::limits::FIRST_SHARD;
+use manager::modules::chunks::limits::FIRST_SHARD;
 use std::fmt;
 use std::str::FromStr;
 use topology::{Level, PlacementGroups};

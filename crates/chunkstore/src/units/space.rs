@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use format::chunk_command::ChunkCommand;
 use format::chunk_place::BlockPlace;
-use manager::limits::BULK_BLOCKS;
+use manager::modules::chunks::limits::BULK_BLOCKS;
 use manager::{Bulk, DeviceState, ManagerError, Snapshot, VolumeRecord};
 use types::DeviceId;
 

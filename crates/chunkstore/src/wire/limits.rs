@@ -2,7 +2,8 @@
 
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_command::MAX_COMMAND_ITEMS;
-use manager::limits::{MAX_DEVICES, MAX_NODE_TEXT_BYTES, MAX_NODES, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
+use manager::limits::{MAX_DEVICES, MAX_NODE_TEXT_BYTES, MAX_NODES};
+use manager::modules::chunks::limits::{MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
 use net::MAX_PAYLOAD_BYTES;
 
 /// Longest content: that of a block.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use types::{CellId, DeviceId, NodeId};
 
-use crate::record::{CellRecord, DeviceState, NodeRecord};
+use crate::modules::cell::CellRecord;
+use crate::modules::device::DeviceState;
+use crate::modules::node::NodeRecord;
 use crate::snapshot::Snapshot;
 
 /// A cell, the nodes, and where the devices are that take writes.

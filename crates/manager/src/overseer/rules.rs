@@ -9,9 +9,8 @@ use super::wire::Heartbeat;
 use super::{
     FEW_HOSTS_BACKOFF_MS, FOUNDING_WAIT_MS, LEAST_HOSTS, Proposal, Reason, UNREACHABLE_DEVICE_MS, Watch, elapsed_ms, reach,
 };
-use crate::operation::membership::BeginRemoval;
-use crate::operation::view::{FinishFounding, FinishRecovery, FoundView, InstallView};
-use crate::record::CellRecord;
+use crate::modules::cell::CellRecord;
+use crate::modules::cell::{BeginRemoval, FinishFounding, FinishRecovery, FoundView, InstallView};
 
 pub(super) fn decide(watch: &Watch, now: ClockReading) -> Option<(Proposal, Reason)> {
     if watch.facts.cell.installed.is_none() || live_members(watch, now).is_empty() {

@@ -6,7 +6,8 @@ use types::{CellId, ClusterId, DeviceUuid, Epoch, ErrorKind, Token};
 use super::nodes::node;
 use super::replicated::single_member;
 use super::shell::bucket;
-use crate::limits::{BULK_BLOCKS, LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES};
+use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES};
+use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::{
     BucketState, ClusterError, CommandIndex, CreateBucketError, InstallManifestError, Manager, ManagerError, ProposeError,
     ShardError,

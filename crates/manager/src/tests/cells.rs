@@ -238,7 +238,7 @@ fn gateways_numbers_begin_again_without_those_in_use() {
     let mut record = cell(&machine);
     record.last_gateway = GatewayId(u16::MAX);
     record.undecided.insert(GatewayId(4), record.members[&GatewayId(1)]);
-    Arc::make_mut(&mut machine.0.cells).insert(CELL, Arc::new(record));
+    machine.0.cells.records_mut().insert(CELL, Arc::new(record));
     assert_eq!(machine.run(register(CELL, NodeId(1))).unwrap().gateway, GatewayId(5));
 }
 
@@ -249,7 +249,7 @@ fn learners_are_few() {
     let member = record.members[&GatewayId(1)];
     record.members.extend((100..).take(MAX_LEARNERS).map(|gateway| (GatewayId(gateway), member)));
     record.members.values_mut().for_each(|member| member.node = NodeId(1));
-    Arc::make_mut(&mut machine.0.cells).insert(CELL, Arc::new(record));
+    machine.0.cells.records_mut().insert(CELL, Arc::new(record));
     assert_eq!(machine.run(register(CELL, NodeId(2))), Err(CellError::TooManyLearners));
     machine.run(register(CELL, NodeId(1))).unwrap();
 }
@@ -310,10 +310,10 @@ fn cells_that_contradict_themselves_are_refused() {
         let mut record = CellRecord::clone(sound.cell(CELL).unwrap());
         change(&mut record);
         let mut state = sound.clone();
-        Arc::make_mut(&mut state.cells).insert(CELL, Arc::new(record));
+        state.cells.records_mut().insert(CELL, Arc::new(record));
         assert!(Snapshot::from_export(&state.export()).is_err(), "change {number}");
         let kv = kv::MemoryKv::new();
-        kv::Kv::commit(&kv, table::batch(&state, table::all_records(&state))).unwrap();
+        kv::Kv::commit(&kv, table::batch(&state, table::all_entries(&state))).unwrap();
         assert!(table::load(&kv).is_err(), "change {number}");
     }
 }

@@ -6,24 +6,25 @@ use env::Env;
 use types::{BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, Generation, NodeId, NodeIdentity};
 
 use super::workload::random_command;
+use crate::modules::KINDS;
 use crate::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Command, Credential, DeviceRecord, DeviceState,
-    EtagMode, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord, Snapshot, VolumeRecord, table,
+    EtagMode, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord, Snapshot, VolumeRecord,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
 /// What `Debug` keeps to itself.
 const HIDDEN: &str = "secret";
 
-/// The rows of the table under a heading whose first cell is a number: that, the second cell, the rest.
-fn rows(heading: &str) -> Vec<(u8, String, String)> {
+/// The rows of the table under a heading whose first cell begins with a number: that cell, the second, the rest.
+fn rows(heading: &str) -> Vec<(String, String, String)> {
     let (_, section) = DOCUMENT.split_once(&format!("\n### {heading}\n")).expect("a section");
     let mut rows = Vec::new();
     for line in section.lines().take_while(|line| !line.starts_with('#')) {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let [_, number, name, rest, ..] = cells[..] else { continue };
-        if let Ok(number) = number.parse() {
-            rows.push((number, name.trim_matches('`').to_owned(), rest.to_owned()));
+        if number.starts_with(|first: char| first.is_ascii_digit()) {
+            rows.push((number.to_owned(), name.trim_matches('`').to_owned(), rest.to_owned()));
         }
     }
     rows
@@ -52,26 +53,34 @@ fn fields(record: &impl Debug) -> Vec<String> {
 #[test]
 fn the_document_shows_the_commands() {
     let shown = rows("Manager's commands");
-    let names: Vec<_> = shown.iter().map(|(number, name, _)| (*number as usize, name.as_str())).collect();
-    let expected: Vec<_> = Command::NAMES.iter().copied().enumerate().collect();
+    let names: Vec<_> = shown.iter().map(|(number, name, _)| (number.clone(), name.as_str())).collect();
+    let of_module = |(module, (_, names)): (usize, &(&str, &'static [&'static str]))| {
+        names.iter().enumerate().map(|(number, name)| (format!("{module}, {number}"), *name)).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = Command::NAMES.iter().enumerate().flat_map(of_module).collect();
     assert_eq!(names, expected);
     let env = Env::simulated(3);
     let mut seen = vec![false; shown.len()];
     while seen.contains(&false) {
         let command = random_command(&env);
-        let number = command.encode()[1];
-        let (_, name, text) = &shown[number as usize];
-        assert!(format!("{command:?}").starts_with(&format!("{name}(")), "{command:?}");
+        let bytes = command.encode();
+        let number = format!("{}, {}", bytes[0], bytes[1]);
+        let at = shown.iter().position(|(shown, _, _)| *shown == number).expect("a row");
+        let (_, name, text) = &shown[at];
+        assert!(format!("{command:?}").contains(&format!("({name}(")), "{command:?}");
         assert_eq!(quoted(text), fields(&command), "{name}");
-        seen[number as usize] = true;
+        seen[at] = true;
     }
 }
 
 #[test]
 fn the_document_shows_the_records() {
     let shown = rows("Manager's state");
-    let names: Vec<_> = shown.iter().map(|(number, name, _)| (*number, name.as_str())).collect();
-    assert_eq!(names, table::TABLES);
+    let mut names: Vec<_> = shown.iter().map(|(number, name, _)| (number.parse().unwrap(), name.as_str())).collect();
+    assert_eq!(names.drain(..2).collect::<Vec<_>>(), [(1, "applied"), (2, "next number")]);
+    let mut kinds = KINDS.to_vec();
+    kinds.sort_unstable();
+    assert_eq!(names, kinds);
     let check = |name: &str, expected: Vec<String>| {
         let (_, _, text) = shown.iter().find(|(_, shown, _)| shown == name).expect("a row");
         assert_eq!(quoted(text), expected, "{name}");
@@ -79,7 +88,6 @@ fn the_document_shows_the_records() {
     let (path, access_key, bytes) = ("path".to_owned(), "key".to_owned(), vec![1]);
     let (id, uuid, capacity_bytes) = (DeviceId(1), DeviceUuid([1; 16]), 1);
     let (owner, engine, etag, created_ms) = ("owner".to_owned(), BucketEngine::Log, EtagMode::Md5, 1);
-    check("next ids", fields(&Snapshot::default().next));
     check("cluster", fields(&ClusterRecord { id: ClusterId([1; 16]), format_version: 1, created_ms }));
     check("device", fields(&DeviceRecord { id, uuid, path, state: DeviceState::Active, capacity_bytes, node: None }));
     let (name, policy, state) = ("name".to_owned(), None, BucketState::Active);
@@ -113,9 +121,9 @@ fn the_document_shows_the_records() {
 fn the_document_shows_the_copy() {
     let copy = Snapshot::default().export();
     let shown = rows("Manager's copy");
-    let at: Vec<_> = shown.iter().map(|(at, bytes, field)| (*at, bytes.as_str(), field.as_str())).collect();
-    assert_eq!(at, [(0, "8", "`magic`"), (8, "4", "`version`"), (12, "4", "`checksum`"), (16, "to the end", "`body`")]);
-    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &4u32.to_le_bytes()[..]));
+    let at: Vec<_> = shown.iter().map(|(at, bytes, field)| (at.as_str(), bytes.as_str(), field.as_str())).collect();
+    assert_eq!(at, [("0", "8", "`magic`"), ("8", "4", "`version`"), ("12", "4", "`checksum`"), ("16", "to the end", "`body`")]);
+    assert_eq!((&copy[..8], &copy[8..12]), (&b"TRILMGR\0"[..], &1u32.to_le_bytes()[..]));
     let checksum = crc_fast::crc32_iscsi(&[&copy[8..12], &copy[16..]].concat());
     assert_eq!(copy[12..16], checksum.to_le_bytes());
 }

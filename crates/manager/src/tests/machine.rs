@@ -28,7 +28,7 @@ impl Machine {
         let mut touched = Vec::new();
         let outcome = apply_noting(index, &mut touched, &mut self.0, |edit| operation.apply(index, edit));
         if outcome.is_err() {
-            assert_eq!(touched, []);
+            assert!(touched.is_empty(), "{touched:?}");
             assert_eq!(Snapshot { applied: before.applied, ..self.0.clone() }, before);
         }
         outcome
@@ -109,7 +109,7 @@ fn all_policies_together_have_a_limit() {
     // As if it were that of thousands of buckets.
     let others = machine.0.bucket("one").unwrap().as_ref().clone();
     let long = BucketRecord { policy: Some(vec![b' '; MAX_POLICIES_BYTES - 10]), ..others };
-    Arc::make_mut(&mut machine.0.buckets).insert("one".to_owned(), Arc::new(long));
+    machine.0.buckets.records_mut().insert("one".to_owned(), Arc::new(long));
     let set = |bytes: usize| SetBucketPolicy { name: "two".to_owned(), id: ids[1], policy: Some(vec![b' '; bytes]) };
     assert_eq!(machine.run(set(11)), Err(BucketError::Policies));
     machine.run(set(10)).unwrap();
@@ -132,7 +132,7 @@ fn devices_get_numbers_that_never_come_back() {
     machine.run(RemoveDevice { id }).unwrap();
     assert_eq!(machine.run(RemoveDevice { id }), Err(DeviceError::NotFound { id }));
     assert_eq!(machine.run(add(1)).unwrap().id, DeviceId(1));
-    machine.0.next.device = DEVICE_NUMBERS - 1;
+    machine.0.devices.next = u64::from(DEVICE_NUMBERS) - 1;
     assert_eq!(machine.run(add(2)).unwrap().id, DeviceId(DEVICE_NUMBERS - 1));
     assert_eq!(machine.run(add(3)), Err(DeviceError::NoNumber));
 }

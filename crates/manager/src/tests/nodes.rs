@@ -60,8 +60,8 @@ fn nodes_that_come_and_go_leave_no_more_fences_than_devices_take() {
     let mut record = CellRecord::clone(machine.0.cell(cell).unwrap());
     // Fences of nodes that are there count once.
     record.fences = (1..MAX_FENCED_NODES as u32).map(|number| (NodeId(number), Token(1))).collect();
-    Arc::make_mut(&mut machine.0.cells).insert(cell, Arc::new(record));
-    machine.0.next.node = MAX_FENCED_NODES as u32;
+    machine.0.cells.records_mut().insert(cell, Arc::new(record));
+    machine.0.nodes.next = MAX_FENCED_NODES as u64;
     machine.run(node(2)).unwrap();
     assert_eq!(machine.run(node(3)), Err(NodeError::TooManyFences));
     machine.run(node(2)).expect("it is there");

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use kv::{Kv, MemoryKv};
 use types::{DeviceId, DeviceUuid, ErrorKind, NodeId};
 
-use super::format::{former_copy, hex};
+use super::format::hex;
 use super::machine::Machine;
 use super::nodes::node;
-use crate::limits::{BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS};
+use crate::modules::chunks::limits::{
+    BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS,
+};
 use crate::operation::Refusal;
 use crate::{
     AddDevice, Bulk, BulkOwner, DeviceRecord, DeviceState, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS,
@@ -117,12 +119,12 @@ fn shards_have_limits() {
     let mut machine = three_nodes();
     let sealed = |id| (id, Arc::new(ShardRecord { id, is_open: false, ..ShardRecord::clone(&one) }));
     let next = MAX_SHARDS as u32 + 1;
-    machine.0.shards = Arc::new((1..next).map(sealed).collect());
-    machine.0.next.shard = next;
+    *machine.0.shards.records_mut() = (1..next).map(sealed).collect();
+    machine.0.shards.next = next.into();
     assert_eq!(machine.run(open(next)), Err(ShardError::TooMany));
     assert_eq!(Snapshot::from_export(&machine.0.export()).as_ref(), Ok(&machine.0), "so many there may be");
-    machine.0.shards = Arc::new((1..=next).map(sealed).collect());
-    machine.0.next.shard = next + 1;
+    *machine.0.shards.records_mut() = (1..=next).map(sealed).collect();
+    machine.0.shards.next = u64::from(next) + 1;
     assert!(machine.0.check().is_err());
 }
 
@@ -225,12 +227,12 @@ fn volumes_grow_and_go_with_their_device() {
 #[test]
 fn a_device_that_no_place_can_name_has_no_volume() {
     let mut machine = three_nodes();
-    machine.0.next.device = 65_534;
+    machine.0.devices.next = 65_534;
     let last = add_device(&mut machine, 2);
     // As a former build gave it.
     let beyond = DeviceId(last.0 + 1);
     let record = DeviceRecord { id: beyond, ..machine.0.device(last).unwrap().as_ref().clone() };
-    Arc::make_mut(&mut machine.0.devices).insert(beyond, Arc::new(record));
+    machine.0.devices.records_mut().insert(beyond, Arc::new(record));
     machine.run(RegisterVolume { device: last, blocks: 5 }).unwrap();
     let refused = machine.run(RegisterVolume { device: beyond, blocks: 5 }).unwrap_err();
     assert_eq!(refused, VolumeError::DeviceNumber { device: beyond });
@@ -287,25 +289,12 @@ fn golden_bytes_of_shards_and_volumes() {
     let mut machine = with_volume(1000);
     grant(&mut machine, 2).unwrap();
     let kv = MemoryKv::new();
-    kv.commit(table::batch(&machine.0, table::all_records(&machine.0))).unwrap();
+    kv.commit(table::batch(&machine.0, table::all_entries(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&kv::KvRead::get(&kv, key).unwrap().unwrap());
-    assert_eq!(entry(&[2]), "0301010403", "next bucket, device, node and shard");
-    assert_eq!(entry(&[13, 0, 0, 0, 1]), "0101e80702010202010202020300");
-    assert_eq!(entry(&[13, 0, 0, 0, 2]), "0102e80702010202010202020301");
-    assert_eq!(entry(&[14, 0, 0, 0, 0]), "0100e8070101028002");
-    assert_eq!(table::load(&kv).unwrap(), machine.0);
-}
-
-/// Copies and next ids before there were shards.
-#[test]
-fn states_without_shards_are_read() {
-    let machine = three_nodes();
-    assert_eq!(Snapshot::from_export(&former_copy(3, &machine.0)).as_ref(), Ok(&machine.0));
-    let kv = MemoryKv::new();
-    kv.commit(table::batch(&machine.0, table::all_records(&machine.0))).unwrap();
-    let mut batch = kv::Batch::new();
-    batch.put([2], [2, 1, 1, 4]);
-    kv.commit(batch).unwrap();
+    assert_eq!(entry(&[2, 13]), "03", "the next shard");
+    assert_eq!(entry(&[13, 0, 0, 0, 1]), "01e80702010202010202020300");
+    assert_eq!(entry(&[13, 0, 0, 0, 2]), "02e80702010202010202020301");
+    assert_eq!(entry(&[14, 0, 0, 0, 0]), "00e8070101028002");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
 
@@ -314,24 +303,24 @@ type Change = Box<dyn Fn(&mut Snapshot)>;
 #[test]
 fn impossible_shards_and_volumes_are_refused() {
     let shard = |id: u32, change: fn(&mut ShardRecord)| {
-        move |state: &mut Snapshot| change(Arc::make_mut(Arc::make_mut(&mut state.shards).get_mut(&id).unwrap()))
+        move |state: &mut Snapshot| change(Arc::make_mut(state.shards.records_mut().get_mut(&id).unwrap()))
     };
     let volume = |change: fn(&mut VolumeRecord)| {
-        move |state: &mut Snapshot| change(Arc::make_mut(Arc::make_mut(&mut state.volumes).get_mut(&DeviceId(0)).unwrap()))
+        move |state: &mut Snapshot| change(Arc::make_mut(state.volumes.records_mut().get_mut(&DeviceId(0)).unwrap()))
     };
     let changes: Vec<Change> = vec![
         Box::new(shard(1, |shard| shard.is_open = true)),
         Box::new(shard(2, |shard| shard.capacity = 0)),
         Box::new(shard(2, |shard| shard.members.clear())),
         Box::new(shard(2, |shard| shard.hosts = nodes(&[1, 1]))),
-        Box::new(|state: &mut Snapshot| state.next.shard = 2),
-        Box::new(|state: &mut Snapshot| state.next.shard = u32::MAX),
+        Box::new(|state: &mut Snapshot| state.shards.next = 2),
+        Box::new(|state: &mut Snapshot| state.shards.next = u64::MAX),
         Box::new(volume(|volume| volume.blocks = 255)),
         Box::new(volume(|volume| volume.blocks = MAX_VOLUME_BLOCKS + 1)),
         Box::new(volume(|volume| volume.granted.push(GrantedRun { owner: BulkOwner::Skipped, blocks: 0 }))),
         Box::new(volume(|volume| volume.granted.push(GrantedRun { owner: BulkOwner::Skipped, blocks: u32::MAX }))),
         Box::new(volume(|volume| volume.granted[0].owner = BulkOwner::Shard(9))),
-        Box::new(|state: &mut Snapshot| Arc::make_mut(&mut state.devices).clear()),
+        Box::new(|state: &mut Snapshot| state.devices.records_mut().clear()),
     ];
     let mut sound = with_volume(1000);
     grant(&mut sound, 2).unwrap();
@@ -345,5 +334,5 @@ fn impossible_shards_and_volumes_are_refused() {
     let mut state = sound.0.clone();
     changes[0](&mut state);
     let what = "registrations beside a newer one";
-    assert_eq!(state.check(), Err(ImpossibleState::Shard { shard: 1, what }));
+    assert_eq!(state.check(), Err(ImpossibleState::Record { kind: "shard", key: "1".to_owned(), what }));
 }

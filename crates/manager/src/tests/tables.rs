@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use kv::{Batch, Kv, MemoryKv};
 use topology::{ReplicaTable, Site};
 use types::{DeviceId, Generation, NodeId, ViewNumber};
 
 use super::cells::{CELL, begin, cell, found, install, three_members};
-use super::format::{former_copy, hex};
+use super::format::hex;
 use super::machine::Machine;
 use super::nodes::register;
 use crate::limits::{MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_CHANGE, MAX_FORMER_TABLES_TO_GROW};
-use crate::record::FormerCellRecord;
-use crate::{CellError, CellRecord, ForgetTables, Snapshot, UpdateDevice, table};
+use crate::{CellError, CellRecord, ForgetTables, Snapshot, UpdateDevice};
 
 /// Generations and devices of the former tables.
 fn former(machine: &Machine) -> Vec<(u32, Vec<u32>)> {
@@ -78,7 +76,7 @@ fn crowded(count: usize) -> Machine {
         ReplicaTable::placed(Generation(number as u32), vec![site(7), site(8)]).unwrap()
     };
     record.former_tables = (0..count).map(table).collect();
-    Arc::make_mut(&mut machine.0.cells).insert(CELL, Arc::new(record));
+    machine.0.cells.records_mut().insert(CELL, Arc::new(record));
     machine
 }
 
@@ -139,29 +137,6 @@ fn golden_bytes_of_a_cell() {
     assert_eq!(hex(&postcard::to_extend(&record, Vec::new()).unwrap()), golden);
 }
 
-/// Cells as version 1 of the record, and version 2 of the copy, wrote them.
-#[test]
-fn cells_of_the_former_version_are_read() {
-    let machine = three_members();
-    let record = cell(&machine);
-    assert_eq!(record.former_tables, []);
-    let bytes = postcard::to_extend(&record, Vec::new()).unwrap();
-    let (last, before) = bytes.split_last().unwrap();
-    assert_eq!(*last, 0, "no former tables");
-    let former: FormerCellRecord = postcard::from_bytes(before).unwrap();
-    assert_eq!(postcard::to_extend(&former, Vec::new()).unwrap(), before);
-    assert_eq!(CellRecord::from(former), record);
-
-    let kv = MemoryKv::new();
-    kv.commit(table::batch(&machine.0, table::all_records(&machine.0))).unwrap();
-    let mut batch = Batch::new();
-    batch.put([12, 0, 0], [&[1], before].concat());
-    kv.commit(batch).unwrap();
-    assert_eq!(table::load(&kv).unwrap(), machine.0);
-
-    assert_eq!(Snapshot::from_export(&former_copy(2, &machine.0)).unwrap(), machine.0);
-}
-
 #[test]
 fn former_tables_that_cannot_be_are_refused() {
     let changes: [fn(&mut CellRecord); 2] =
@@ -173,7 +148,7 @@ fn former_tables_that_cannot_be_are_refused() {
         let mut record = cell(&machine);
         assert_eq!((record.former_tables.len(), record.view_number()), (2, ViewNumber(5)));
         change(&mut record);
-        Arc::make_mut(&mut machine.0.cells).insert(CELL, Arc::new(record));
+        machine.0.cells.records_mut().insert(CELL, Arc::new(record));
         assert!(Snapshot::from_export(&machine.0.export()).is_err());
     }
     let crowded = crowded(MAX_FORMER_TABLES + 1);

@@ -5,7 +5,7 @@ use types::{
     BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, Token, ViewNumber,
 };
 
-use crate::limits::BULK_BLOCKS;
+use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{

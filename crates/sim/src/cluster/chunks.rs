@@ -21,7 +21,7 @@ mod tests;
 
 use super::scenario::{FaultMix, Scenario, Strike, Topology, Workload};
 use super::table::{CRASHES, MIXED, THREE};
-use manager::limits::BULK_BLOCKS;
+use manager::modules::chunks::limits::BULK_BLOCKS;
 use std::time::Duration;
 
 /// Blocks of each device: few, so that chunks share them and they fill.

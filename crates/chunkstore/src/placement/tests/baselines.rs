@@ -1,7 +1,7 @@
 //! CRUSH and MapX.
 
 use super::*;
-use manager::limits::FIRST_SHARD;
+use manager::modules::chunks::limits::FIRST_SHARD;
 use topology::{Group, PlacementGroups};
 
 const CHUNKS: u64 = 4000;

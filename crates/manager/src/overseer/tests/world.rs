@@ -11,7 +11,7 @@ use topology::{ClockReading, HeldLease, LeaseTerms, ReplicaTable};
 use types::{CellId, DeviceId, DeviceUuid, GatewayId, Generation, NodeId, NodeIdentity, Token, ViewNumber};
 
 use super::super::{Answer, DeviceReport, Facts, HEARTBEAT_INTERVAL_MS, Heartbeat, Input, Output, Overseer};
-use crate::record::CellRecord;
+use crate::modules::cell::CellRecord;
 use crate::tests::nodes;
 use crate::{AddDevice, Command, CommandIndex, CreateCell, PlaceDevice, RegisterNode, SetConfig, Snapshot, apply};
 

@@ -27,7 +27,7 @@ fn golden_proposals() {
     let golden = [
         (
             Proposal { id: ID, oldest: 3, content: Content::Whole(start) },
-            ["0200", proposer, serial, oldest, "00000000", "011202"],
+            ["0200", proposer, serial, oldest, "00000000", "040302"],
         ),
         (piece(256, &[9, 8], false), ["0201", proposer, serial, oldest, "00010000", "0908"]),
         (piece(1, &[7], true), ["0202", proposer, serial, oldest, "01000000", "07"]),

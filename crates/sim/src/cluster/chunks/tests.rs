@@ -15,7 +15,7 @@ use chunkstore::chunk_client::ChunkError;
 use chunkstore::limits::{CONTACT_LEASE, IDLE_LOOK, LOAD_INTERVAL};
 use env::MachineUse;
 use format::chunk_id::ChunkId;
-use manager::limits::{BULK_BLOCKS, FIRST_SHARD};
+use manager::modules::chunks::limits::{BULK_BLOCKS, FIRST_SHARD};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use chunkstore::chunk_client::{ChunkClient, ChunkError};
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use manager::DeviceState;
-use manager::limits::FIRST_SHARD;
+use manager::modules::chunks::limits::FIRST_SHARD;
 
 use super::super::run::wait_for_shard;
 use super::super::{TOPOLOGIES, scenario_of};

@@ -22,11 +22,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::export::{IMPORT_SKIPPED_GATEWAYS, IMPORT_SKIPPED_GENERATIONS, IMPORT_SKIPPED_VIEWS};
-use crate::limits::MAX_FORMER_TABLES;
 use serde::{Deserialize, Serialize};
 use topology::{MAX_CELL_GATEWAYS, ReplicaTable, View};
 use types::{CellId, GatewayId, Generation, NodeId, Token, ViewNumber};
+
+use crate::kind::Record;
+use crate::limits::{GENERATION_LIMIT, MAX_FORMER_TABLES, NUMBER_LIMIT};
+use crate::snapshot::{ImpossibleNumber, ImpossibleState, Snapshot, check_number};
+
+/// Views of each cell that an import skips.
+pub const IMPORT_SKIPPED_VIEWS: u64 = 1 << 32;
+
+/// Generations of each cell's tables that an import skips.
+pub const IMPORT_SKIPPED_GENERATIONS: u32 = 1 << 16;
+
+/// Gateways of each cell that an import skips.
+pub const IMPORT_SKIPPED_GATEWAYS: u16 = 1 << 10;
 
 /// A cell, its gateways and its view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,18 +154,17 @@ impl CellRecord {
         self.installed = Some(next);
     }
 
-    /// Skips what may have been given out after a copy was made, and is lost. The view stays, under a number that nobody has seen.
-    pub(crate) fn skip_lost(&mut self) {
-        self.generation.0 = self.generation.0.saturating_add(IMPORT_SKIPPED_GENERATIONS);
-        self.last_gateway.0 = self.last_gateway.0.wrapping_add(IMPORT_SKIPPED_GATEWAYS);
-        if let Some(installed) = &mut self.installed {
-            let number = ViewNumber(installed.view.number().0.saturating_add(IMPORT_SKIPPED_VIEWS));
-            installed.view = View::new(number, installed.view.members().to_vec()).expect("it had these members before");
+    fn check_numbers(&self, state: &Snapshot) -> Result<(), ImpossibleNumber> {
+        check_number("view", self.view_number().0, NUMBER_LIMIT)?;
+        check_number("generation", u64::from(self.generation.0), u64::from(GENERATION_LIMIT))?;
+        for member in self.members.values().chain(self.undecided.values()) {
+            check_number("token", member.token.0, state.applied.0 + 1)?;
         }
+        self.fences.values().try_for_each(|fence| check_number("fence", fence.0, state.applied.0 + 2))
     }
 
     /// For a record that was read: what contradicts itself in it.
-    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+    fn contradiction(&self) -> Option<&'static str> {
         let view = self.view_members();
         let is_in_view = |gateway: &GatewayId| view.binary_search(gateway).is_ok();
         let leader_is_member = self.installed.as_ref().is_none_or(|installed| installed.view.contains(installed.leader));
@@ -181,5 +191,31 @@ impl CellRecord {
     fn are_tables_ascending(&self) -> bool {
         let in_force = self.installed.as_ref().map(|installed| &installed.table);
         self.former_tables.iter().chain(in_force).is_sorted_by(|one, next| one.generation() < next.generation())
+    }
+}
+
+impl Record for CellRecord {
+    type Key = CellId;
+
+    const TAG: u8 = 12;
+    const NAME: &'static str = "cell";
+
+    fn is_at(&self, key: &CellId) -> bool {
+        self.id == *key
+    }
+
+    fn check(&self, key: &CellId, state: &Snapshot) -> Result<(), ImpossibleState> {
+        self.check_numbers(state)?;
+        self.contradiction().map_or(Ok(()), |what| Err(Self::refuse(key, what)))
+    }
+
+    /// The view stays, under a number that was never seen.
+    fn skip_lost(&mut self) {
+        self.generation.0 = self.generation.0.saturating_add(IMPORT_SKIPPED_GENERATIONS);
+        self.last_gateway.0 = self.last_gateway.0.wrapping_add(IMPORT_SKIPPED_GATEWAYS);
+        if let Some(installed) = &mut self.installed {
+            let number = ViewNumber(installed.view.number().0.saturating_add(IMPORT_SKIPPED_VIEWS));
+            installed.view = View::new(number, installed.view.members().to_vec()).expect("it had these members before");
+        }
     }
 }

@@ -16,11 +16,105 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::{BucketId, ErrorKind};
 
-use super::{Operation, Refusal};
-use crate::limits::{MAX_BUCKETS, MAX_POLICIES_BYTES, MAX_POLICY_BYTES, MAX_USER_BYTES};
+use super::commands;
+use crate::error::ManagerError;
+use crate::kind::{Numbers, Record};
+use crate::limits::{MAX_BUCKETS, MAX_POLICIES_BYTES, MAX_POLICY_BYTES, MAX_USER_BYTES, NUMBER_LIMIT};
+use crate::manager::Manager;
 use crate::name::{InvalidBucketName, check_bucket_name};
-use crate::record::{BucketEngine, BucketRecord, BucketState, EtagMode, Removal};
-use crate::snapshot::{CommandIndex, Edit, Snapshot};
+use crate::operation::{Operation, Refusal};
+use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
+
+/// One incarnation of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketRecord {
+    pub id: BucketId,
+    pub name: String,
+    pub created_ms: u64,
+    /// The user who made it.
+    pub owner: String,
+    pub engine: BucketEngine,
+    pub etag: EtagMode,
+    /// The policy document as it was put, JSON.
+    pub policy: Option<Vec<u8>>,
+    pub state: BucketState,
+}
+
+/// Which engine keeps the objects of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BucketEngine {
+    Log,
+    Volume,
+}
+
+/// How the ETags of a bucket's objects are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EtagMode {
+    /// MD5 of the content, as S3 does.
+    Md5,
+    /// Something cheaper that clients must treat as opaque.
+    Fast,
+}
+
+/// Where a bucket is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BucketState {
+    Active,
+    /// Takes no writes while the object layer verifies that it is empty.
+    Deleting(Removal),
+}
+
+/// One attempt to remove a bucket: the index of the command that began it. What an attempt has verified says nothing once another has begun,
+/// because writes may have been let in between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal(pub u64);
+
+/// Bucket ids that an import skips.
+pub const IMPORT_SKIPPED_BUCKETS: u64 = 1 << 32;
+
+impl Record for BucketRecord {
+    type Key = String;
+
+    const TAG: u8 = 5;
+    const NAME: &'static str = "bucket";
+    /// From 1, so that 0 can mean none in records.
+    const NUMBERS: Option<Numbers> = Some(Numbers { first: 1, limit: NUMBER_LIMIT, skipped: IMPORT_SKIPPED_BUCKETS });
+
+    fn is_at(&self, key: &String) -> bool {
+        self.name == *key
+    }
+
+    fn check(&self, _: &String, state: &Snapshot) -> Result<(), ImpossibleState> {
+        Ok(check_number(Self::NAME, self.id.0, state.buckets.next)?)
+    }
+}
+
+commands! {
+    Bucket,
+    /// Commands about buckets.
+    BucketCommand: CreateBucket, MarkBucketDeleting, ReactivateBucket, RemoveBucket, SetBucketPolicy,
+}
+
+/// A bucket to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBucket {
+    pub name: String,
+    pub owner: String,
+    pub engine: BucketEngine,
+    pub etag: EtagMode,
+}
+
+impl Snapshot {
+    /// A bucket by its name, in whatever state it is.
+    pub fn bucket(&self, name: &str) -> Option<&Arc<BucketRecord>> {
+        self.buckets.get(name)
+    }
+
+    /// All buckets by name.
+    pub fn buckets(&self) -> Vec<Arc<BucketRecord>> {
+        self.buckets.values().cloned().collect()
+    }
+}
 
 /// Makes a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +174,7 @@ impl Operation for CreateBucket {
             return Err(CreateBucketError::TooMany);
         }
         let bucket = Arc::new(BucketRecord {
-            id: BucketId(edit.take_bucket_id()),
+            id: BucketId(edit.take_number::<BucketRecord>()),
             name: self.name.clone(),
             created_ms: self.created_ms,
             owner: self.owner.clone(),
@@ -89,8 +183,7 @@ impl Operation for CreateBucket {
             policy: None,
             state: BucketState::Active,
         });
-        edit.set_bucket(Arc::clone(&bucket));
-        Ok(bucket)
+        Ok(edit.set(bucket.name.clone(), bucket))
     }
 }
 
@@ -177,7 +270,7 @@ impl Operation for RemoveBucket {
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), BucketError> {
         being_removed(edit.state, &self.name, self.id, self.removal)?;
-        edit.remove_bucket(&self.name);
+        edit.remove::<BucketRecord>(&self.name);
         Ok(())
     }
 }
@@ -213,8 +306,7 @@ impl Operation for SetBucketPolicy {
             }
         }
         let bucket = Arc::new(BucketRecord { policy: self.policy.clone(), ..BucketRecord::clone(bucket) });
-        edit.set_bucket(Arc::clone(&bucket));
-        Ok(bucket)
+        Ok(edit.set(bucket.name.clone(), bucket))
     }
 }
 
@@ -239,6 +331,44 @@ fn being_removed<'a>(
 
 fn set_state(edit: &mut Edit<'_>, bucket: &BucketRecord, state: BucketState) -> Arc<BucketRecord> {
     let bucket = Arc::new(BucketRecord { state, ..BucketRecord::clone(bucket) });
-    edit.set_bucket(Arc::clone(&bucket));
-    bucket
+    edit.set(bucket.name.clone(), bucket)
+}
+
+impl Manager {
+    /// Makes a bucket, dated now.
+    pub async fn create_bucket(&self, bucket: NewBucket) -> Result<Arc<BucketRecord>, ManagerError<CreateBucketError>> {
+        let NewBucket { name, owner, engine, etag } = bucket;
+        let created_ms = self.inner.env.wall_clock_ms();
+        self.propose(CreateBucket { name, owner, engine, etag, created_ms }).await
+    }
+
+    /// First step of deleting a bucket: it takes no more writes, and no earlier attempt to delete it goes on. Then verify that it is empty.
+    pub async fn mark_bucket_deleting(&self, name: &str, id: BucketId) -> Result<Removal, ManagerError<BucketError>> {
+        self.propose(MarkBucketDeleting { name: name.to_owned(), id }).await
+    }
+
+    /// Second step of deleting a bucket that is empty.
+    pub async fn remove_bucket(&self, name: &str, id: BucketId, removal: Removal) -> Result<(), ManagerError<BucketError>> {
+        self.propose(RemoveBucket { name: name.to_owned(), id, removal }).await
+    }
+
+    /// Second step of deleting a bucket that is not empty: it is used as before.
+    pub async fn reactivate_bucket(
+        &self,
+        name: &str,
+        id: BucketId,
+        removal: Removal,
+    ) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+        self.propose(ReactivateBucket { name: name.to_owned(), id, removal }).await
+    }
+
+    /// Sets a bucket's policy, or takes it away.
+    pub async fn set_bucket_policy(
+        &self,
+        name: &str,
+        id: BucketId,
+        policy: Option<Vec<u8>>,
+    ) -> Result<Arc<BucketRecord>, ManagerError<BucketError>> {
+        self.propose(SetBucketPolicy { name: name.to_owned(), id, policy }).await
+    }
 }

@@ -1,14 +1,64 @@
-//! What the chunk store's monitor and its nodes ask of the manager.
+//! The chunk store's shards, and which of them owns which blocks of which device (docs/rfd/0012).
+//!
+//! Shards and volumes come back from an import as they were when the copy was made. A shard that was opened after it is not known any more:
+//! its unit and its chunks are where they were, and no lookup leads there. A shard that was sealed after it counts as open; its unit refuses
+//! registrations by itself. Blocks that are skipped stay unused.
+
+pub mod limits;
+mod record;
+mod shard;
+mod volume;
 
 use std::sync::Arc;
 
 use types::{DeviceId, NodeId};
 
+use super::commands;
 use crate::error::ManagerError;
 use crate::manager::Manager;
-use crate::operation::shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
-use crate::operation::volume::{GrantBulk, RegisterVolume, ReleaseBulk, VolumeError};
-use crate::record::{Bulk, ShardRecord, VolumeRecord};
+use crate::snapshot::Snapshot;
+
+pub use record::{Bulk, BulkOwner, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS, ShardRecord, VolumeRecord};
+pub use shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
+pub use volume::{GrantBulk, RegisterVolume, ReleaseBulk, VolumeError};
+
+commands! {
+    Chunks,
+    /// Commands of the chunk store.
+    ChunkCommand: OpenShard, SealShard, SetShardHosts, SetShardMembers, RegisterVolume, GrantBulk, ReleaseBulk,
+}
+
+impl Snapshot {
+    /// A shard by its number.
+    pub fn shard(&self, id: u32) -> Option<&Arc<ShardRecord>> {
+        self.shards.get(&id)
+    }
+
+    /// All shards by number.
+    pub fn shards(&self) -> impl Iterator<Item = &Arc<ShardRecord>> {
+        self.shards.values()
+    }
+
+    /// The shard that takes registrations, if there is one.
+    pub fn open_shard(&self) -> Option<&Arc<ShardRecord>> {
+        self.shards.values().next_back().filter(|newest| newest.is_open)
+    }
+
+    /// The number that the next shard will get.
+    pub fn next_shard(&self) -> u32 {
+        self.shards.next as u32
+    }
+
+    /// A device's blocks for chunks; none if it has none, or they were not registered.
+    pub fn volume(&self, device: DeviceId) -> Option<&Arc<VolumeRecord>> {
+        self.volumes.get(&device)
+    }
+
+    /// All volumes by their devices' numbers.
+    pub fn volumes(&self) -> impl Iterator<Item = &Arc<VolumeRecord>> {
+        self.volumes.values()
+    }
+}
 
 impl Manager {
     /// Opens the next shard, if it gets the number `expected_next` and no other is open.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use types::{CellId, Generation};
 
-use super::Operation;
 use super::membership::{CellError, find};
+use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 
 /// Every write by a table of a generation below this one is in the installed checkpoint, or was never acknowledged. True for ever once it

@@ -5,11 +5,61 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::ErrorKind;
 
-use super::{Operation, Refusal};
+use super::commands;
+use crate::error::ManagerError;
+use crate::kind::Record;
 use crate::limits::MAX_CREDENTIALS;
+use crate::manager::Manager;
 use crate::name::{InvalidCredential, check_credential};
-use crate::record::Credential;
-use crate::snapshot::{CommandIndex, Edit};
+use crate::operation::{Operation, Refusal};
+use crate::snapshot::{CommandIndex, Edit, Snapshot};
+
+/// An access key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credential {
+    pub access_key: String,
+    pub secret: String,
+    pub user: String,
+    /// May do everything. There is at most one, set from the environment at start.
+    pub is_root: bool,
+}
+
+impl std::fmt::Debug for Credential {
+    /// Without the secret, which must not reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Credential { access_key, user, is_root, .. } = self;
+        write!(f, "Credential {{ access_key: {access_key:?}, user: {user:?}, is_root: {is_root} }}")
+    }
+}
+
+impl Record for Credential {
+    type Key = String;
+
+    const TAG: u8 = 6;
+    const NAME: &'static str = "credential";
+
+    fn is_at(&self, key: &String) -> bool {
+        self.access_key == *key
+    }
+}
+
+commands! {
+    Credential,
+    /// Commands about credentials.
+    CredentialCommand: SetRootCredential, AddCredential, RemoveCredential,
+}
+
+impl Snapshot {
+    /// What an access key stands for.
+    pub fn credential(&self, access_key: &str) -> Option<&Arc<Credential>> {
+        self.credentials.get(access_key)
+    }
+
+    /// All credentials by access key.
+    pub fn credentials(&self) -> Vec<Arc<Credential>> {
+        self.credentials.values().cloned().collect()
+    }
+}
 
 /// The user name of the root credential.
 pub const ROOT_USER: &str = "root";
@@ -59,7 +109,7 @@ impl Operation for SetRootCredential {
         }
         let former = edit.state.credentials.values().find(|credential| credential.is_root).cloned();
         if let Some(former) = former {
-            edit.remove_credential(&former.access_key);
+            edit.remove::<Credential>(&former.access_key);
         }
         let credential = Arc::new(Credential {
             access_key: self.access_key.clone(),
@@ -67,8 +117,7 @@ impl Operation for SetRootCredential {
             user: ROOT_USER.to_owned(),
             is_root: true,
         });
-        edit.set_credential(Arc::clone(&credential));
-        Ok(credential)
+        Ok(edit.set(credential.access_key.clone(), credential))
     }
 }
 
@@ -101,8 +150,7 @@ impl Operation for AddCredential {
             user: self.user.clone(),
             is_root: false,
         });
-        edit.set_credential(Arc::clone(&credential));
-        Ok(credential)
+        Ok(edit.set(credential.access_key.clone(), credential))
     }
 }
 
@@ -121,7 +169,7 @@ impl Operation for RemoveCredential {
         if credential.is_root {
             return Err(CredentialError::Root);
         }
-        edit.remove_credential(&self.access_key);
+        edit.remove::<Credential>(&self.access_key);
         Ok(())
     }
 }
@@ -137,5 +185,44 @@ impl std::fmt::Debug for AddCredential {
     /// Without the secret, which must not reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AddCredential {{ access_key: {:?}, user: {:?} }}", self.access_key, self.user)
+    }
+}
+
+impl Manager {
+    /// Sets the root credential; writes nothing if it is that already.
+    pub async fn set_root_credential(
+        &self,
+        access_key: &str,
+        secret: &str,
+    ) -> Result<Arc<Credential>, ManagerError<CredentialError>> {
+        let present = || {
+            let snapshot = self.snapshot();
+            let present = snapshot.credential(access_key).filter(|present| present.is_root && present.secret == secret);
+            present.cloned()
+        };
+        // Another member may have set another pair, which the local state does not show yet.
+        if present().is_some()
+            && self.fresh().await.is_ok()
+            && let Some(present) = present()
+        {
+            return Ok(present);
+        }
+        self.propose(SetRootCredential { access_key: access_key.to_owned(), secret: secret.to_owned() }).await
+    }
+
+    /// Adds an access key of a user.
+    pub async fn add_credential(
+        &self,
+        access_key: &str,
+        secret: &str,
+        user: &str,
+    ) -> Result<Arc<Credential>, ManagerError<CredentialError>> {
+        let (access_key, secret, user) = (access_key.to_owned(), secret.to_owned(), user.to_owned());
+        self.propose(AddCredential { access_key, secret, user }).await
+    }
+
+    /// Takes an access key away.
+    pub async fn remove_credential(&self, access_key: &str) -> Result<(), ManagerError<CredentialError>> {
+        self.propose(RemoveCredential { access_key: access_key.to_owned() }).await
     }
 }

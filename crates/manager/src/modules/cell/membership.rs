@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use topology::{TableError, ViewError};
 use types::{CellId, DeviceId, ErrorKind, GatewayId, Generation, NodeId, Token, ViewNumber};
 
-use super::{Operation, Refusal};
+use super::{CellRecord, Member};
 use crate::limits::{GENERATION_LIMIT, MAX_CELLS, MAX_LEARNERS};
-use crate::record::{CellRecord, Member};
+use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit};
 
 /// Why a change of a cell was refused.

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use topology::{ReplicaTable, Site, View};
 use types::{CellId, DeviceId, GatewayId, Generation, ViewNumber};
 
-use super::Operation;
 use super::membership::{CellError, find_under};
+use super::{CellRecord, InstalledView, Member};
 use crate::limits::{
     GENERATION_LIMIT, MAX_FORMER_TABLES, MAX_FORMER_TABLES_TO_CHANGE, MAX_FORMER_TABLES_TO_GROW, NUMBER_LIMIT,
 };
-use crate::record::{CellRecord, DeviceRecord, DeviceState, InstalledView, Member};
+use crate::modules::device::{DeviceRecord, DeviceState};
+use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Installs the view after the expected one. Who leaves has been in `removing` until its lease ended; who comes is a learner, and comes

@@ -1,10 +1,20 @@
-//! The chunk store's shards, and which of them owns which blocks of which device (docs/rfd/0012).
+//! Records of shards and volumes.
 
 use serde::{Deserialize, Serialize};
 use types::{DeviceId, NodeId};
 
-use crate::export::IMPORT_SKIPPED_BLOCKS;
-use crate::limits::{BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_VOLUME_BLOCKS};
+use super::limits::{
+    BULK_BLOCKS, FIRST_SHARD, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS,
+    SHARD_NUMBER_LIMIT,
+};
+use crate::kind::{Numbers, Record};
+use crate::snapshot::{Edit, ImpossibleState, Snapshot, check_number};
+
+/// Numbers of shards that an import skips.
+pub const IMPORT_SKIPPED_SHARDS: u32 = 1 << 10;
+
+/// Free blocks of each volume that an import skips: eight bulks.
+pub const IMPORT_SKIPPED_BLOCKS: u32 = 8 * BULK_BLOCKS;
 
 /// A shard: who keeps its unit, and who answers for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,15 +34,36 @@ pub struct ShardRecord {
 }
 
 impl ShardRecord {
-    /// For a record that was read: what contradicts itself in it.
-    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+    /// For a record that was read: what contradicts itself in it, or the other shards.
+    fn contradiction(&self, state: &Snapshot) -> Option<&'static str> {
+        let newest = state.shards.keys().next_back();
         let checks = [
+            (!self.is_open || newest == Some(&self.id), "registrations beside a newer one"),
             ((1..=MAX_SHARD_CHUNKS).contains(&self.capacity), "a capacity that no unit has"),
             (is_node_list(&self.founders, MAX_SHARD_MEMBERS), "founders that no unit has"),
             (is_node_list(&self.members, MAX_SHARD_MEMBERS), "members that no unit has"),
             (is_node_list(&self.hosts, MAX_SHARD_HOSTS), "hosts that no shard has"),
         ];
         checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)
+    }
+}
+
+impl Record for ShardRecord {
+    type Key = u32;
+
+    const TAG: u8 = 13;
+    const NAME: &'static str = "shard";
+    const NUMBERS: Option<Numbers> =
+        Some(Numbers { first: FIRST_SHARD as u64, limit: SHARD_NUMBER_LIMIT as u64, skipped: IMPORT_SKIPPED_SHARDS as u64 });
+
+    fn is_at(&self, key: &u32) -> bool {
+        self.id == *key
+    }
+
+    fn check(&self, key: &u32, state: &Snapshot) -> Result<(), ImpossibleState> {
+        check_number("shards", state.shards.len() as u64, MAX_SHARDS as u64 + 1)?;
+        check_number(Self::NAME, u64::from(*key), state.shards.next)?;
+        self.contradiction(state).map_or(Ok(()), |what| Err(Self::refuse(key, what)))
     }
 }
 
@@ -143,15 +174,6 @@ impl VolumeRecord {
         self.change_owners(|bulk| if is_it(bulk) { BulkOwner::Free } else { bulk.owner });
     }
 
-    /// Sets aside what may have been granted after a copy was made.
-    pub(crate) fn skip_lost(&mut self) {
-        self.change_owners(|bulk| if bulk.owner == BulkOwner::Free { BulkOwner::Skipped } else { bulk.owner });
-        let blocks = IMPORT_SKIPPED_BLOCKS.min(self.blocks - self.cut_blocks());
-        if blocks > 0 {
-            self.append(BulkOwner::Skipped, blocks);
-        }
-    }
-
     fn change_owners(&mut self, owner: impl Fn(&Bulk) -> BulkOwner) {
         let bulks: Vec<Bulk> = self.bulks().collect();
         self.granted.clear();
@@ -166,14 +188,48 @@ impl VolumeRecord {
         }
     }
 
-    /// For a record that was read: what contradicts itself in it.
-    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+    /// For a record that was read: what contradicts itself in it, or refers to what is not there.
+    fn contradiction(&self, state: &Snapshot) -> Option<&'static str> {
+        let exists = |run: &GrantedRun| match run.owner {
+            BulkOwner::Shard(shard) => state.shards.contains_key(&shard),
+            BulkOwner::Skipped | BulkOwner::Free => true,
+        };
         let granted: u64 = self.granted.iter().map(|run| u64::from(run.blocks)).sum();
         let checks = [
             ((1..=MAX_VOLUME_BLOCKS).contains(&self.blocks), "blocks that no volume has"),
             (granted <= u64::from(self.blocks), "granted blocks that it does not have"),
             (self.granted.iter().all(|run| run.blocks > 0), "a grant of nothing"),
+            (state.devices.contains_key(&self.device), "no device"),
+            (self.granted.iter().all(exists), "blocks of a shard that there is not"),
         ];
         checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)
+    }
+}
+
+impl Record for VolumeRecord {
+    type Key = DeviceId;
+
+    const TAG: u8 = 14;
+    const NAME: &'static str = "volume";
+
+    fn is_at(&self, key: &DeviceId) -> bool {
+        self.device == *key
+    }
+
+    fn check(&self, key: &DeviceId, state: &Snapshot) -> Result<(), ImpossibleState> {
+        self.contradiction(state).map_or(Ok(()), |what| Err(Self::refuse(key, what)))
+    }
+
+    /// Sets aside what may have been granted after a copy was made.
+    fn skip_lost(&mut self) {
+        self.change_owners(|bulk| if bulk.owner == BulkOwner::Free { BulkOwner::Skipped } else { bulk.owner });
+        let blocks = IMPORT_SKIPPED_BLOCKS.min(self.blocks - self.cut_blocks());
+        if blocks > 0 {
+            self.append(BulkOwner::Skipped, blocks);
+        }
+    }
+
+    fn forget_device(edit: &mut Edit<'_>, device: DeviceId) {
+        edit.remove::<VolumeRecord>(&device);
     }
 }

@@ -6,10 +6,83 @@ use serde::{Deserialize, Serialize};
 use types::limits::DEVICE_NUMBERS;
 use types::{DeviceId, DeviceUuid, ErrorKind, NodeId};
 
-use super::{Operation, Refusal};
-use crate::limits::{MAX_DEVICE_PATH_BYTES, MAX_DEVICES};
-use crate::record::{DeviceRecord, DeviceState};
-use crate::snapshot::{CommandIndex, Edit};
+use super::commands;
+use crate::error::ManagerError;
+use crate::kind::{Numbers, Record};
+use crate::limits::{DEVICE_NUMBER_LIMIT, MAX_DEVICE_PATH_BYTES, MAX_DEVICES};
+use crate::manager::Manager;
+use crate::operation::{Operation, Refusal};
+use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
+
+/// A device of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRecord {
+    pub id: DeviceId,
+    pub uuid: DeviceUuid,
+    /// Where it was last found.
+    pub path: String,
+    pub state: DeviceState,
+    pub capacity_bytes: u64,
+    /// Which node serves it; none if it was never said.
+    pub node: Option<NodeId>,
+}
+
+/// What a device is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceState {
+    /// Reads and writes.
+    Active,
+    /// Reads only, while its data is moved away.
+    Draining,
+    /// Nothing.
+    Failed,
+    /// Nothing: a person has put another one in its place. It counts as missing until it is known that nothing is lost with it.
+    Replaced,
+}
+
+/// Device numbers that an import skips: those of the disks that came to a server within the second that its newest copy lacks. There are 16 bits of them for
+/// all times.
+pub const IMPORT_SKIPPED_DEVICES: u32 = 64;
+
+impl Record for DeviceRecord {
+    type Key = DeviceId;
+
+    const TAG: u8 = 4;
+    const NAME: &'static str = "device";
+    const NUMBERS: Option<Numbers> =
+        Some(Numbers { first: 0, limit: DEVICE_NUMBER_LIMIT as u64, skipped: IMPORT_SKIPPED_DEVICES as u64 });
+
+    fn is_at(&self, key: &DeviceId) -> bool {
+        self.id == *key
+    }
+
+    fn check(&self, key: &DeviceId, state: &Snapshot) -> Result<(), ImpossibleState> {
+        Ok(check_number(Self::NAME, u64::from(key.0), state.devices.next)?)
+    }
+}
+
+commands! {
+    Device,
+    /// Commands about devices.
+    DeviceCommand: AddDevice, UpdateDevice, SetDeviceState, RemoveDevice, PlaceDevice,
+}
+
+impl Snapshot {
+    /// A device by its number.
+    pub fn device(&self, id: DeviceId) -> Option<&Arc<DeviceRecord>> {
+        self.devices.get(&id)
+    }
+
+    /// All devices by number.
+    pub fn devices(&self) -> impl Iterator<Item = &Arc<DeviceRecord>> {
+        self.devices.values()
+    }
+
+    /// The number that the next device will get.
+    pub fn next_device(&self) -> DeviceId {
+        DeviceId(self.devices.next as u32)
+    }
+}
 
 /// Why a change of the devices was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,15 +138,14 @@ impl Operation for AddDevice {
             return Err(DeviceError::NoNumber);
         }
         let device = Arc::new(DeviceRecord {
-            id: DeviceId(edit.take_device_id()),
+            id: DeviceId(edit.take_number::<DeviceRecord>() as u32),
             uuid: self.uuid,
             path: self.path.clone(),
             state: DeviceState::Active,
             capacity_bytes: self.capacity_bytes,
             node: None,
         });
-        edit.set_device(Arc::clone(&device));
-        Ok(device)
+        Ok(edit.set(device.id, device))
     }
 }
 
@@ -94,8 +166,7 @@ impl Operation for UpdateDevice {
         let before = find(edit, self.id)?;
         let path = self.path.clone();
         let device = Arc::new(DeviceRecord { path, capacity_bytes: self.capacity_bytes, ..DeviceRecord::clone(&before) });
-        edit.set_device(Arc::clone(&device));
-        Ok(device)
+        Ok(edit.set(device.id, device))
     }
 }
 
@@ -113,8 +184,7 @@ impl Operation for SetDeviceState {
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<DeviceRecord>, DeviceError> {
         let before = find(edit, self.id)?;
         let device = Arc::new(DeviceRecord { state: self.state, ..DeviceRecord::clone(&before) });
-        edit.set_device(Arc::clone(&device));
-        Ok(device)
+        Ok(edit.set(device.id, device))
     }
 }
 
@@ -137,12 +207,11 @@ impl Operation for PlaceDevice {
             return Err(DeviceError::NoSuchNode { node });
         }
         let device = Arc::new(DeviceRecord { node: self.node, ..DeviceRecord::clone(&before) });
-        edit.set_device(Arc::clone(&device));
-        Ok(device)
+        Ok(edit.set(device.id, device))
     }
 }
 
-/// Forgets a device that is no longer in use, and its volume. Its number is not given out again.
+/// Forgets a device that is no longer in use, and what other kinds know of it. Its number is not given out again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoveDevice {
     pub id: DeviceId,
@@ -156,8 +225,8 @@ impl Operation for RemoveDevice {
         if find(edit, self.id)?.state == DeviceState::Active {
             return Err(DeviceError::InUse { id: self.id });
         }
-        edit.remove_device(self.id);
-        edit.remove_volume(self.id);
+        edit.remove::<DeviceRecord>(&self.id);
+        super::forget_device(edit, self.id);
         Ok(())
     }
 }
@@ -171,4 +240,49 @@ fn check_path(path: &str) -> Result<(), DeviceError> {
         return Err(DeviceError::PathLength { found: path.len() });
     }
     Ok(())
+}
+
+impl Manager {
+    /// Takes a device into the cluster and gives it its number.
+    pub async fn add_device(
+        &self,
+        uuid: DeviceUuid,
+        path: &str,
+        capacity_bytes: u64,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(AddDevice { uuid, path: path.to_owned(), capacity_bytes }).await
+    }
+
+    /// Notes where a device was found and how large it is now.
+    pub async fn update_device(
+        &self,
+        id: DeviceId,
+        path: &str,
+        capacity_bytes: u64,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(UpdateDevice { id, path: path.to_owned(), capacity_bytes }).await
+    }
+
+    /// Changes what a device is used for.
+    pub async fn set_device_state(
+        &self,
+        id: DeviceId,
+        state: DeviceState,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(SetDeviceState { id, state }).await
+    }
+
+    /// Forgets a device that is drained or has failed.
+    pub async fn remove_device(&self, id: DeviceId) -> Result<(), ManagerError<DeviceError>> {
+        self.propose(RemoveDevice { id }).await
+    }
+
+    /// Says which node serves a device.
+    pub async fn place_device(
+        &self,
+        id: DeviceId,
+        node: Option<NodeId>,
+    ) -> Result<Arc<DeviceRecord>, ManagerError<DeviceError>> {
+        self.propose(PlaceDevice { id, node }).await
+    }
 }

@@ -1,4 +1,4 @@
-//! Volumes: devices' blocks for chunks, and their granting to shards. A volume goes with its device ([`super::device::RemoveDevice`]).
+//! Volumes: devices' blocks for chunks, and their granting to shards. A volume goes with its device ([`crate::RemoveDevice`]).
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use format::chunk_place::BlockPlace;
 use serde::{Deserialize, Serialize};
 use types::{DeviceId, ErrorKind};
 
-use super::{Operation, Refusal};
-use crate::limits::MAX_VOLUME_BLOCKS;
-use crate::record::{Bulk, DeviceState, VolumeRecord};
+use super::limits::MAX_VOLUME_BLOCKS;
+use super::{Bulk, VolumeRecord};
+use crate::modules::device::DeviceState;
+use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Why a change of a volume was refused.
@@ -76,7 +77,7 @@ impl Operation for RegisterVolume {
         if found < before {
             return Err(VolumeError::Shrinks { device, before, found });
         }
-        Ok(edit.set_volume(volume))
+        Ok(edit.set(device, Arc::new(volume)))
     }
 }
 
@@ -102,7 +103,7 @@ impl Operation for GrantBulk {
             return Err(VolumeError::NotWritable { device });
         }
         let granted = volume.grant(shard).ok_or(VolumeError::Full { device })?;
-        edit.set_volume(volume);
+        edit.set(device, Arc::new(volume));
         Ok(granted)
     }
 }
@@ -123,7 +124,7 @@ impl Operation for ReleaseBulk {
         let device = self.device;
         let mut volume = find(edit.state, device)?;
         volume.release(self.shard, self.first_block);
-        edit.set_volume(volume);
+        edit.set(device, Arc::new(volume));
         Ok(())
     }
 }

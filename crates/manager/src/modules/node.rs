@@ -1,14 +1,80 @@
-//! Nodes.
+//! Nodes: the processes that the cluster consists of.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use types::{CellId, DeviceId, ErrorKind, GatewayId, NodeId, NodeIdentity};
 
-use super::{Operation, Refusal};
-use crate::limits::{MAX_FENCED_NODES, MAX_NODE_TEXT_BYTES, MAX_NODES};
-use crate::record::{CellRecord, NodeRecord};
-use crate::snapshot::{CommandIndex, Edit, Snapshot};
+use super::cell::CellRecord;
+use super::commands;
+use crate::error::ManagerError;
+use crate::kind::{Numbers, Record};
+use crate::limits::{MAX_FENCED_NODES, MAX_NODE_TEXT_BYTES, MAX_NODES, NODE_NUMBER_LIMIT};
+use crate::manager::Manager;
+use crate::operation::{Operation, Refusal};
+use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    pub id: NodeId,
+    /// What its data folder says it is. Everything else may change.
+    pub identity: NodeIdentity,
+    /// What people call it; no two nodes have one name.
+    pub name: String,
+    /// Where the other nodes reach it; no two nodes have one address.
+    pub address: String,
+    pub admin_address: String,
+    /// Where its gateway serves clients; empty of a node without one.
+    pub s3_address: String,
+    /// The machine it runs on: what fails together with it.
+    pub host: String,
+    pub rack: String,
+    pub zone: String,
+    /// Of the program.
+    pub version: String,
+    /// When it was registered first.
+    pub joined_ms: u64,
+}
+
+/// Numbers of nodes that an import skips.
+pub const IMPORT_SKIPPED_NODES: u32 = 1 << 12;
+
+impl Record for NodeRecord {
+    type Key = NodeId;
+
+    const TAG: u8 = 11;
+    const NAME: &'static str = "node";
+    /// From 1, so that 0 can mean none in records.
+    const NUMBERS: Option<Numbers> =
+        Some(Numbers { first: 1, limit: NODE_NUMBER_LIMIT as u64, skipped: IMPORT_SKIPPED_NODES as u64 });
+
+    fn is_at(&self, key: &NodeId) -> bool {
+        self.id == *key
+    }
+
+    fn check(&self, key: &NodeId, state: &Snapshot) -> Result<(), ImpossibleState> {
+        Ok(check_number(Self::NAME, u64::from(key.0), state.nodes.next)?)
+    }
+}
+
+commands! {
+    Node,
+    /// Commands about nodes.
+    NodeCommand: RegisterNode, RemoveNode,
+}
+
+impl Snapshot {
+    /// A node by its number.
+    pub fn node(&self, id: NodeId) -> Option<&Arc<NodeRecord>> {
+        self.nodes.get(&id)
+    }
+
+    /// All nodes by number.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<NodeRecord>> {
+        self.nodes.values()
+    }
+}
 
 /// Why a change of the nodes was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,11 +191,9 @@ impl Operation for RegisterNode {
             None if edit.state.nodes.len() + fences_of_gone(edit.state) >= MAX_FENCED_NODES => {
                 return Err(NodeError::TooManyFences);
             }
-            None => self.record(NodeId(edit.take_node_id()), self.joined_ms),
+            None => self.record(NodeId(edit.take_number::<NodeRecord>() as u32), self.joined_ms),
         };
-        let record = Arc::new(record);
-        edit.set_node(Arc::clone(&record));
-        Ok(record)
+        Ok(edit.set(record.id, Arc::new(record)))
     }
 }
 
@@ -172,7 +236,19 @@ impl Operation for RemoveNode {
             }
         }
         without.into_iter().for_each(|cell| edit.set_cell(cell));
-        edit.remove_node(id);
+        edit.remove::<NodeRecord>(&id);
         Ok(())
+    }
+}
+
+impl Manager {
+    /// Takes a node into the cluster, or notes what has changed about one.
+    pub async fn register_node(&self, node: RegisterNode) -> Result<Arc<NodeRecord>, ManagerError<NodeError>> {
+        self.propose(node).await
+    }
+
+    /// Forgets a node that serves no device and has no gateway in a view.
+    pub async fn remove_node(&self, id: NodeId) -> Result<(), ManagerError<NodeError>> {
+        self.propose(RemoveNode { id }).await
     }
 }

@@ -1,12 +1,97 @@
 //! What cells ask of the manager: checkpoint manifests, the replica-set table, tokens, the numbers of their starts.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use types::{CellId, Epoch, ErrorKind, GatewayId, Generation, Token};
 
-use super::{Operation, Refusal};
-use crate::limits::{MAX_CELLS, MAX_MANIFEST_BYTES, MAX_REPLICA_TABLE_BYTES};
-use crate::record::{ManifestRecord, ReplicaTableRecord};
-use crate::snapshot::{CommandIndex, Edit};
+use super::commands;
+use crate::error::ManagerError;
+use crate::kind::Record;
+use crate::limits::{MAX_CELLS, MAX_MANIFEST_BYTES, MAX_REPLICA_TABLE_BYTES, NUMBER_LIMIT};
+use crate::manager::Manager;
+use crate::operation::{Operation, Refusal};
+use crate::snapshot::{CommandIndex, Edit, ImpossibleState, Snapshot, check_number};
+
+/// The checkpoint manifest of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestRecord {
+    pub epoch: Epoch,
+    /// Opaque here: the log engine's.
+    pub bytes: Vec<u8>,
+}
+
+/// The replica-set table in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaTableRecord {
+    pub generation: Generation,
+    /// Opaque here: `topology`'s.
+    pub bytes: Vec<u8>,
+}
+
+/// How often a cell was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Starts(pub u64);
+
+/// Starts of each cell that an import skips: a generation is never used for two of them.
+pub const IMPORT_SKIPPED_STARTS: u64 = 1 << 10;
+
+impl Record for ManifestRecord {
+    type Key = CellId;
+
+    const TAG: u8 = 7;
+    const NAME: &'static str = "manifest";
+}
+
+impl Record for ReplicaTableRecord {
+    type Key = ();
+
+    const TAG: u8 = 8;
+    const NAME: &'static str = "replica table";
+}
+
+impl Record for Starts {
+    type Key = CellId;
+
+    const TAG: u8 = 10;
+    const NAME: &'static str = "starts";
+
+    fn check(&self, _: &CellId, _: &Snapshot) -> Result<(), ImpossibleState> {
+        Ok(check_number("start", self.0, NUMBER_LIMIT)?)
+    }
+
+    fn skip_lost(&mut self) {
+        self.0 += IMPORT_SKIPPED_STARTS;
+    }
+}
+
+commands! {
+    Log,
+    /// Commands of the log engine.
+    LogCommand: InstallManifest, InstallReplicaTable, TakeToken, BeginStart, InstallCellManifest,
+}
+
+impl Snapshot {
+    /// A cell's checkpoint manifest; none before its first checkpoint.
+    pub fn manifest(&self, cell: CellId) -> Option<&Arc<ManifestRecord>> {
+        self.manifests.get(&cell)
+    }
+
+    /// All cells that have a manifest.
+    pub fn manifests(&self) -> impl Iterator<Item = (CellId, &Arc<ManifestRecord>)> {
+        self.manifests.iter().map(|(cell, manifest)| (*cell, manifest))
+    }
+
+    /// How often a cell was started.
+    pub fn starts(&self, cell: CellId) -> u64 {
+        self.starts.get(&cell).map_or(0, |starts| starts.0)
+    }
+
+    /// The replica-set table; none before the first.
+    pub fn replica_table(&self) -> Option<&Arc<ReplicaTableRecord>> {
+        self.replica_tables.get(&())
+    }
+}
 
 /// Replaces a cell's manifest if it still is of the epoch that the new one was built on. A cell without one has epoch 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +146,7 @@ impl Operation for InstallManifest {
         if is_new && edit.state.manifests.len() >= MAX_CELLS {
             return Err(InstallManifestError::TooManyCells);
         }
-        edit.set_manifest(self.cell, ManifestRecord { epoch: self.epoch, bytes: self.bytes.clone() });
+        edit.set(self.cell, Arc::new(ManifestRecord { epoch: self.epoch, bytes: self.bytes.clone() }));
         Ok(())
     }
 }
@@ -131,7 +216,7 @@ impl Operation for InstallReplicaTable {
         if found != expected {
             return Err(InstallReplicaTableError::Stale { expected, found });
         }
-        edit.set_replica_table(ReplicaTableRecord { generation, bytes: self.bytes.clone() });
+        edit.set((), Arc::new(ReplicaTableRecord { generation, bytes: self.bytes.clone() }));
         Ok(())
     }
 }
@@ -186,7 +271,54 @@ impl Operation for BeginStart {
         if starts == 0 && edit.state.starts.len() >= MAX_CELLS {
             return Err(BeginStartError::TooManyCells);
         }
-        edit.set_starts(self.cell, starts + 1);
+        edit.set(self.cell, Arc::new(Starts(starts + 1)));
         Ok(starts + 1)
+    }
+}
+
+impl Manager {
+    /// Replaces a cell's checkpoint manifest, if it still is that of `expected` (0 if there is none). `epoch` is `expected` or
+    /// later.
+    pub async fn install_manifest(
+        &self,
+        cell: CellId,
+        expected: Epoch,
+        epoch: Epoch,
+        bytes: Vec<u8>,
+    ) -> Result<(), ManagerError<InstallManifestError>> {
+        self.propose(InstallManifest { cell, expected, epoch, bytes }).await
+    }
+
+    /// As [`Manager::install_manifest`], by the gateway that leads the cell's view; nobody else may.
+    pub async fn install_cell_manifest(
+        &self,
+        cell: CellId,
+        leader: GatewayId,
+        expected: Epoch,
+        epoch: Epoch,
+        bytes: Vec<u8>,
+    ) -> Result<(), ManagerError<InstallManifestError>> {
+        let manifest = InstallManifest { cell, expected, epoch, bytes };
+        self.propose(InstallCellManifest { leader, manifest }).await
+    }
+
+    /// Replaces the replica-set table, if it still is that of `expected` (none if there is none).
+    pub async fn install_replica_table(
+        &self,
+        expected: Option<Generation>,
+        generation: Generation,
+        bytes: Vec<u8>,
+    ) -> Result<(), ManagerError<InstallReplicaTableError>> {
+        self.propose(InstallReplicaTable { expected, generation, bytes }).await
+    }
+
+    /// Counts a start of a cell; which one it is, from 1. No two starts get the same number.
+    pub async fn begin_start(&self, cell: CellId) -> Result<u64, ManagerError<BeginStartError>> {
+        self.propose(BeginStart { cell }).await
+    }
+
+    /// A token greater than all that were handed out before.
+    pub async fn take_token(&self) -> Result<Token, ManagerError<TakeTokenError>> {
+        self.propose(TakeToken {}).await
     }
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::{ErrorKind, NodeId};
 
-use super::{Operation, Refusal};
-use crate::limits::{MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
-use crate::record::{ShardRecord, is_node_list};
+use super::ShardRecord;
+use super::limits::{MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
+use super::record::is_node_list;
+use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
 /// Why a change of the shards was refused.
@@ -78,9 +79,9 @@ impl Operation for OpenShard {
         check_members(edit.state, &self.members, &[])?;
         check_hosts(edit.state, &self.hosts, &[])?;
         let (members, hosts) = (self.members.clone(), self.hosts.clone());
-        let (id, capacity, founders) = (edit.take_shard_id(), self.capacity, members.clone());
+        let (id, capacity, founders) = (edit.take_number::<ShardRecord>() as u32, self.capacity, members.clone());
         let shard = ShardRecord { id, capacity, founders, members, hosts, is_open: true };
-        Ok(edit.set_shard(shard))
+        Ok(edit.set(id, Arc::new(shard)))
     }
 }
 
@@ -99,7 +100,7 @@ impl Operation for SealShard {
         if !before.is_open {
             return Ok(before);
         }
-        Ok(edit.set_shard(ShardRecord { is_open: false, ..ShardRecord::clone(&before) }))
+        Ok(edit.set(self.shard, Arc::new(ShardRecord { is_open: false, ..ShardRecord::clone(&before) })))
     }
 }
 
@@ -117,7 +118,7 @@ impl Operation for SetShardHosts {
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ShardRecord>, ShardError> {
         let before = find(edit.state, self.shard)?;
         check_hosts(edit.state, &self.hosts, &before.hosts)?;
-        Ok(edit.set_shard(ShardRecord { hosts: self.hosts.clone(), ..ShardRecord::clone(&before) }))
+        Ok(edit.set(self.shard, Arc::new(ShardRecord { hosts: self.hosts.clone(), ..ShardRecord::clone(&before) })))
     }
 }
 
@@ -135,7 +136,7 @@ impl Operation for SetShardMembers {
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ShardRecord>, ShardError> {
         let before = find(edit.state, self.shard)?;
         check_members(edit.state, &self.members, &before.members)?;
-        Ok(edit.set_shard(ShardRecord { members: self.members.clone(), ..ShardRecord::clone(&before) }))
+        Ok(edit.set(self.shard, Arc::new(ShardRecord { members: self.members.clone(), ..ShardRecord::clone(&before) })))
     }
 }
 
