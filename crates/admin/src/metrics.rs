@@ -15,6 +15,8 @@ pub fn register(registry: &Registry, sources: &Arc<Sources>) {
     for device in &sources.devices {
         target::register(registry, device);
     }
+    let figures = sources.subsystems.iter().flat_map(|subsystem| subsystem.figures());
+    figures.for_each(|figure| registry.take(figure));
     let missing = sources.clone();
     let help = "Devices of the cluster that no disk of this server holds";
     registry.gauge("trilith_target_missing_devices", help, &[], move || missing.missing.len() as f64);

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use subsystem::{Figure, Read};
 
 /// Most series of a process. Labels are devices and kinds, never keys or buckets, so this is far away.
 pub const MAX_SERIES: usize = 65_536;
@@ -44,11 +45,6 @@ enum Kind {
     Gauge,
 }
 
-enum Read {
-    Counter(Box<dyn Fn() -> u64 + Send + Sync>),
-    Gauge(Box<dyn Fn() -> f64 + Send + Sync>),
-}
-
 impl Registry {
     pub fn new() -> Registry {
         Registry::default()
@@ -69,6 +65,18 @@ impl Registry {
     pub fn gauge(&self, name: &str, help: &str, labels: &[(&str, &str)], read: impl Fn() -> f64 + Send + Sync + 'static) {
         assert!(is_name(name) && !name.ends_with("_total"), "a gauge is called trilith_<role>_<what>_<unit>, not {name}");
         self.add(name, help, labels, Kind::Gauge, Read::Gauge(Box::new(read)));
+    }
+
+    /// Adds a subsystem's metric.
+    ///
+    /// Panics as [`Registry::counter`] does.
+    pub fn take(&self, figure: Figure) {
+        let Figure { name, help, labels, read } = figure;
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+        match read {
+            Read::Counter(read) => self.counter(&name, help, &labels, read),
+            Read::Gauge(read) => self.gauge(&name, help, &labels, read),
+        }
     }
 
     fn add(&self, name: &str, help: &str, labels: &[(&str, &str)], kind: Kind, read: Read) {
@@ -104,9 +112,9 @@ impl prometheus_client::collector::Collector for Registry {
             for series in &family.series {
                 // A series without labels is written without the braces that a family would give it.
                 if series.labels.is_empty() {
-                    series.read.encode(&mut metric)?;
+                    encode(&series.read, &mut metric)?;
                 } else {
-                    series.read.encode(&mut metric.encode_family(&series.labels)?)?;
+                    encode(&series.read, &mut metric.encode_family(&series.labels)?)?;
                 }
             }
         }
@@ -114,12 +122,10 @@ impl prometheus_client::collector::Collector for Registry {
     }
 }
 
-impl Read {
-    fn encode(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
-        match self {
-            Read::Counter(read) => metric.encode_counter::<NoLabelSet, u64, u64>(&read(), None),
-            Read::Gauge(read) => metric.encode_gauge(&read()),
-        }
+fn encode(read: &Read, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+    match read {
+        Read::Counter(read) => metric.encode_counter::<NoLabelSet, u64, u64>(&read(), None),
+        Read::Gauge(read) => metric.encode_gauge(&read()),
     }
 }
 

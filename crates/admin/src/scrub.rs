@@ -7,9 +7,9 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use chunkstore::blocks::ChunkScrub;
 use logstore::{ScrubProgress, ScrubState};
 use serde::{Deserialize, Serialize};
+use subsystem::Scrubbed;
 use types::DeviceId;
 
 /// One device's scrub.
@@ -22,7 +22,7 @@ pub struct ScrubStatus {
     pub read_bytes: u64,
     /// Damaged frames, of which nobody may need some.
     pub damaged_frames: u64,
-    /// Damaged copies of objects and chunks, and those that are not made again so far.
+    /// Damaged copies, of whichever subsystem, and those that are not made again so far.
     pub damaged_copies: u64,
     pub left_copies: u64,
     /// A large object's list could not be read, which may name more.
@@ -46,22 +46,22 @@ impl ScrubStatus {
         matches!(self.state, ScrubStep::Done | ScrubStep::Stopped)
     }
 
-    /// With the chunks of the device. It is as far as the part that is less far.
-    fn with(mut self, chunks: &ChunkScrub) -> ScrubStatus {
-        let state = match chunks.step {
-            chunkstore::blocks::ScrubStep::Reading => ScrubStep::Reading,
-            chunkstore::blocks::ScrubStep::Healing => ScrubStep::Healing,
-            chunkstore::blocks::ScrubStep::Done => ScrubStep::Done,
+    /// With what a subsystem has on the device. It is as far as the part that is less far.
+    fn with(mut self, other: &Scrubbed) -> ScrubStatus {
+        let state = match other.step {
+            subsystem::ScrubStep::Reading => ScrubStep::Reading,
+            subsystem::ScrubStep::Healing => ScrubStep::Healing,
+            subsystem::ScrubStep::Done => ScrubStep::Done,
         };
         self.state = match (self.state, state) {
             (ScrubStep::Reading, _) | (_, ScrubStep::Reading) => ScrubStep::Reading,
             (ScrubStep::Healing, _) | (_, ScrubStep::Healing) => ScrubStep::Healing,
             (of_objects, _) => of_objects,
         };
-        self.bytes += chunks.bytes;
-        self.read_bytes += chunks.read_bytes;
-        self.damaged_copies += chunks.damaged;
-        self.left_copies += chunks.left;
+        self.bytes += other.bytes;
+        self.read_bytes += other.read_bytes;
+        self.damaged_copies += other.damaged;
+        self.left_copies += other.left;
         self
     }
 }
@@ -98,9 +98,8 @@ pub async fn begin(State(admin): State<Admin>, Query(wanted): Query<Wanted>) -> 
     let wanted = wanted.device.map(DeviceId);
     match store.scrub(wanted) {
         Ok(begun) => {
-            let stores = admin.chunks().iter().filter(|store| wanted.is_none_or(|wanted| wanted == store.device()));
-            let chunks: Vec<ChunkScrub> = stores.map(|store| store.begin_scrub()).collect();
-            (StatusCode::ACCEPTED, Json(described(begun, &chunks))).into_response()
+            let others: Vec<Scrubbed> = admin.subsystems().iter().flat_map(|subsystem| subsystem.begin_scrub(wanted)).collect();
+            (StatusCode::ACCEPTED, Json(described(begun, &others))).into_response()
         }
         Err(error) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
     }
@@ -108,15 +107,15 @@ pub async fn begin(State(admin): State<Admin>, Query(wanted): Query<Wanted>) -> 
 
 pub async fn progress(State(admin): State<Admin>) -> Response {
     let Some(store) = admin.store() else { return no_store() };
-    let chunks: Vec<ChunkScrub> = admin.chunks().iter().filter_map(|store| store.asked_scrub()).collect();
-    Json(described(store.scrubs(), &chunks)).into_response()
+    let others: Vec<Scrubbed> = admin.subsystems().iter().flat_map(|subsystem| subsystem.scrubs()).collect();
+    Json(described(store.scrubs(), &others)).into_response()
 }
 
-/// Objects and chunks of a device are read side by side, and told as one.
-fn described(scrubs: Vec<ScrubProgress>, chunks: &[ChunkScrub]) -> Vec<ScrubStatus> {
+/// What the subsystems have on a device is read side by side, and told as one.
+fn described(scrubs: Vec<ScrubProgress>, others: &[Scrubbed]) -> Vec<ScrubStatus> {
     let of_device = |scrub: ScrubProgress| {
-        let of_chunks = chunks.iter().find(|chunks| chunks.device == scrub.device);
-        of_chunks.into_iter().fold(ScrubStatus::from(scrub), |status, chunks| status.with(chunks))
+        let of_others = others.iter().filter(|other| other.device == scrub.device);
+        of_others.fold(ScrubStatus::from(scrub), |status, other| status.with(other))
     };
     scrubs.into_iter().map(of_device).collect()
 }

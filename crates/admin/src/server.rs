@@ -10,7 +10,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use chunkstore::blocks::BlockStore;
 use env::{Env, Instant};
 use logstore::LogStore;
 use std::io;
@@ -18,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use subsystem::Subsystem;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -100,6 +100,7 @@ impl Admin {
             engine: None,
             uploads: UploadsStatus::default(),
             cell: None,
+            subsystems: Vec::new(),
             warnings: Vec::new(),
         };
         if let Some(sources) = inner.sources.get() {
@@ -111,9 +112,9 @@ impl Admin {
         status
     }
 
-    /// The chunks of this server's devices.
-    pub(crate) fn chunks(&self) -> &[Arc<BlockStore>] {
-        self.inner.sources.get().map_or(&[], |sources| &sources.chunks)
+    /// What the node runs.
+    pub(crate) fn subsystems(&self) -> &[Arc<dyn Subsystem>] {
+        self.inner.sources.get().map_or(&[], |sources| &sources.subsystems)
     }
 
     /// The log engine, if one serves now.
@@ -150,7 +151,7 @@ impl Inner {
         if self.sources.get().is_some_and(|sources| sources.waits_for_a_place()) {
             return Warning::error(
                 "S3 requests are not served here: the cell has as many gateways as it may have, and this node's waits for a place",
-                "send them to another node; this one serves its devices and its part of the chunk store",
+                "send them to another node; this one serves its devices",
             );
         }
         if self.ready.load(Ordering::Relaxed) {

@@ -1,13 +1,13 @@
 //! Where a status comes from: the roles of this process, asked when somebody wants to know.
 
 use crate::status::{DeviceStatus, EngineStatus, Status, UploadsStatus, Warning};
-use chunkstore::blocks::BlockStore;
 use device::{Device, Usage};
 use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use subsystem::Subsystem;
 use types::limits::MAX_REPLICAS;
 use types::{DeviceId, NodeId};
 
@@ -47,8 +47,8 @@ pub struct Sources {
     pub missing: Vec<DeviceId>,
     pub store: StoreSource,
     pub may_answer: MayAnswer,
-    /// The chunks of those devices, where there is a chunk store.
-    pub chunks: Vec<Arc<BlockStore>>,
+    /// What the node runs.
+    pub subsystems: Vec<Arc<dyn Subsystem>>,
     pub uploads: UploadsSource,
     pub surroundings: SurroundingsSource,
     /// Set when the port is open: a node of a cluster may wait for long.
@@ -70,6 +70,7 @@ impl Sources {
         status.cell = crate::cell::describe(&self.manager, &(self.surroundings)());
         let written = self.devices.iter().filter(|device| device.poisoned_by().is_none()).count();
         status.copies = status.cell.as_ref().map_or(written.min(MAX_REPLICAS), |cell| cell.copies) as u64;
+        status.subsystems = self.subsystems.iter().flat_map(|subsystem| subsystem.status()).collect();
         status.warnings = self.warnings(status);
     }
 

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use subsystem::StatusLine;
 
 /// A server's state at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Status {
     /// The cell of the cluster that the server belongs to; none of a server of its own.
     #[serde(default)]
     pub cell: Option<CellStatus>,
+    /// What the node's subsystems say, a line each.
+    #[serde(default)]
+    pub subsystems: Vec<StatusLine>,
     /// What deserves a person's attention, most pressing first.
     pub warnings: Vec<Warning>,
 }

@@ -21,6 +21,7 @@ pub mod map_service;
 pub mod message;
 pub mod monitor;
 pub mod outside;
+mod part;
 pub mod placement;
 pub mod protocol;
 pub mod publisher;
@@ -31,6 +32,8 @@ pub mod storage_node;
 pub mod unit_ways;
 pub mod units;
 pub mod wire;
+
+pub use part::{ChunkStarter, Chunks};
 
 #[cfg(test)]
 mod played;

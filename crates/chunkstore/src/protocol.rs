@@ -24,18 +24,18 @@ use crate::maintenance::Refusal;
 use crate::message::{Found, Located, NodeAnswer, ToNode};
 
 /// Blocks of a node's devices.
-pub const BLOCKS: ServiceTag = ServiceTag(9);
+pub const BLOCKS: ServiceTag = ServiceTag::CHUNK_BLOCKS;
 /// Lookup units of a node.
-pub const HOSTS: ServiceTag = ServiceTag(10);
+pub const HOSTS: ServiceTag = ServiceTag::CHUNK_HOSTS;
 /// Maintenance units that a node is a member of.
-pub const UNITS: ServiceTag = ServiceTag(11);
+pub const UNITS: ServiceTag = ServiceTag::CHUNK_UNITS;
 /// Answers to clients that asked through a lookup host.
-pub const DELIVERIES: ServiceTag = ServiceTag(12);
+pub const DELIVERIES: ServiceTag = ServiceTag::CHUNK_DELIVERIES;
 /// Where everything is.
-pub const MAPS: ServiceTag = ServiceTag(13);
+pub const MAPS: ServiceTag = ServiceTag::CHUNK_MAPS;
 
 /// Loads of nodes, where the manager is led.
-pub const LOADS: ServiceTag = ServiceTag(14);
+pub const LOADS: ServiceTag = ServiceTag::CHUNK_LOADS;
 
 /// Where the answer to a forwarded request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -95,6 +95,12 @@ impl Manager {
         })
     }
 
+    /// Where this member's log has the others.
+    pub fn other_members(&self, own_address: &str) -> BTreeSet<String> {
+        let members = self.replication().map(|replication| replication.members).unwrap_or_default();
+        members.into_iter().map(|member| member.address).filter(|address| address != own_address).collect()
+    }
+
     /// Members of the group whose nodes are not registered: they are joining, or their join ended half-way.
     pub fn unregistered_members(&self) -> Vec<GroupMember> {
         let members = self.replication().map(|replication| replication.members).unwrap_or_default();

@@ -7,16 +7,59 @@ use bytes::Bytes;
 
 use crate::call::{BoxFuture, Refusal, Request, Service};
 
-/// Which service of an address is meant. One list for the whole program, so that no number is used twice.
+/// Which service of an address is meant. All numbers of the program stand in the list below, so that none is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceTag(pub u8);
 
-impl ServiceTag {
-    /// Members of consensus groups among themselves.
-    pub const CONSENSUS: ServiceTag = ServiceTag(1);
-    /// Managers among themselves: proposals for the leader.
-    pub const MANAGER: ServiceTag = ServiceTag(2);
+macro_rules! service_tags {
+    ($($(#[$about:meta])* $name:ident = $number:literal;)*) => {
+        impl ServiceTag {
+            $($(#[$about])* pub const $name: ServiceTag = ServiceTag($number);)*
+        }
 
+        const _: () = {
+            let numbers: &[u8] = &[$($number),*];
+            let mut at = 1;
+            while at < numbers.len() {
+                assert!(numbers[at - 1] < numbers[at], "numbers ascend, so that none is used twice");
+                at += 1;
+            }
+        };
+    };
+}
+
+service_tags! {
+    /// Members of consensus groups among themselves.
+    CONSENSUS = 1;
+    /// Managers among themselves: proposals for the leader.
+    MANAGER = 2;
+    /// Targets, for gateways and recoveries.
+    TARGETS = 3;
+    /// Gateways among themselves.
+    GATEWAYS = 4;
+    /// Heartbeats, for the manager's leader.
+    HEARTBEATS = 5;
+    /// Whether a node is there.
+    PINGS = 6;
+    /// Whether a node knows of a change.
+    SETTLINGS = 7;
+    /// Removals of nodes and devices.
+    REMOVALS = 8;
+    /// The chunk store: blocks of a node's devices.
+    CHUNK_BLOCKS = 9;
+    /// The chunk store: lookup units of a node.
+    CHUNK_HOSTS = 10;
+    /// The chunk store: maintenance units that a node is a member of.
+    CHUNK_UNITS = 11;
+    /// The chunk store: answers to clients that asked through a lookup host.
+    CHUNK_DELIVERIES = 12;
+    /// The chunk store: where everything is.
+    CHUNK_MAPS = 13;
+    /// The chunk store: loads of nodes, where the manager is led.
+    CHUNK_LOADS = 14;
+}
+
+impl ServiceTag {
     /// A request for the service of this tag: the tag, then the request. It must still fit a frame.
     pub fn mark(self, request: &[u8]) -> Bytes {
         let mut marked = Vec::with_capacity(1 + request.len());
@@ -30,6 +73,8 @@ impl ServiceTag {
 #[derive(Clone, Default)]
 pub struct Router {
     services: BTreeMap<ServiceTag, Arc<dyn Service>>,
+    /// Gets whole requests whose tag is none of those.
+    otherwise: Option<Arc<dyn Service>>,
 }
 
 impl Router {
@@ -44,13 +89,21 @@ impl Router {
         self
     }
 
+    /// Serves `service`, which picks by the tag itself, under all tags that have no service here.
+    pub fn otherwise(self, service: Arc<dyn Service>) -> Router {
+        Router { otherwise: Some(service), ..self }
+    }
+
     /// The service that is meant, and what is meant for it.
     fn pick(&self, request: &Request) -> Result<(&Arc<dyn Service>, Request), Refusal> {
         let Some(tag) = request.payload.first() else { return Err(Refusal::new("a request for no service")) };
-        let Some(service) = self.services.get(&ServiceTag(*tag)) else {
-            return Err(Refusal::new(format!("no service {tag} at this address")));
-        };
-        Ok((service, Request { payload: request.payload.slice(1..), deadline: request.deadline }))
+        match (self.services.get(&ServiceTag(*tag)), &self.otherwise) {
+            (Some(service), _) => Ok((service, Request { payload: request.payload.slice(1..), deadline: request.deadline })),
+            (None, Some(otherwise)) => {
+                Ok((otherwise, Request { payload: request.payload.clone(), deadline: request.deadline }))
+            }
+            (None, None) => Err(Refusal::new(format!("no service {tag} at this address"))),
+        }
     }
 }
 

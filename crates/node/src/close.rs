@@ -1,7 +1,7 @@
 //! The end of a node in order.
 //!
 //! A node that stops is a part of its cluster until its voice in the manager has ended. One that leads the manager grants all leases: it lets another lead
-//! before it looks after its devices, which may take long, or for ever on a disk that hangs. So it does with the chunk store's units that it leads.
+//! before it looks after its devices, which may take long, or for ever on a disk that hangs. So do its subsystems with what they lead.
 //! Nothing here is waited for without an end.
 
 use crate::CELL;
@@ -31,7 +31,7 @@ const QUIET: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// Ends the node's part in its cluster in order: it leaves the cell, its devices the table, it lets other nodes lead the manager and its units, falls silent, and
+    /// Ends the node's part in its cluster in order: it leaves the cell, its devices the table, it lets other nodes lead the manager and what its subsystems lead, falls silent, and
     /// seals its devices.
     pub async fn close(self: Arc<Node>, devices: &[Arc<Device>]) {
         let env = self.inner.env.clone();
@@ -39,12 +39,15 @@ impl Node {
         self.leave().await;
         self.inner.leave_table().await;
         self.inner.hand_over_lead().await;
-        self.inner.chunks.units().stop_leading().await;
+        join_all(self.inner.subsystems.iter().map(|subsystem| subsystem.hand_over())).await;
         self.fall_silent().await;
-        let (chunks, notes) = (self.inner.chunks.clone(), self.inner.notes.clone());
+        let (subsystems, notes) = (self.inner.subsystems.clone(), self.inner.notes.clone());
         // With it what writes to its devices.
         drop(self);
-        join_all(devices.iter().map(|device| in_time(&env, device, chunks.close_of(device.id())))).await;
+        let close = async |device: &Device| {
+            join_all(subsystems.iter().map(|subsystem| subsystem.close_device(device.id()))).await;
+        };
+        join_all(devices.iter().map(|device| in_time(&env, device, close(device)))).await;
         join_all(devices.iter().map(|device| seal(&env, device))).await;
         tokio::select! {
             biased;

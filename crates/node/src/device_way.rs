@@ -1,16 +1,15 @@
 //! The way to a device, wherever it is at present: a disk may be carried to another node, and a node may get another address, while a gateway
 //! keeps its hold.
 
-use crate::TARGETS;
-use crate::callers::Callers;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use env::{Env, Instant};
 use manager::{Manager, NodeRecord};
-use net::{BoxFuture, CallError, Caller};
+use net::{BoxFuture, CallError, Caller, ServiceTag};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use subsystem::Callers;
 use types::DeviceId;
 
 /// Makes ways, and knows those that are in use.
@@ -96,7 +95,7 @@ impl DeviceWay {
         if let Some(present) = self.present.load_full().filter(|present| Arc::ptr_eq(&present.node, &node)) {
             return Ok(present);
         }
-        let caller = self.callers.to_node(&node, TARGETS);
+        let caller = self.callers.to_node(&node, ServiceTag::TARGETS);
         let present = Arc::new(ToNode { node, caller });
         self.present.store(Some(present.clone()));
         Ok(present)

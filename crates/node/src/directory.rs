@@ -1,11 +1,11 @@
 //! Where the gateways of the cell are, by what the manager says.
 
-use crate::callers::Callers;
-use crate::{CELL, GATEWAYS};
+use crate::CELL;
 use logstore::Directory;
 use manager::Manager;
-use net::Caller;
+use net::{Caller, ServiceTag};
 use std::sync::Arc;
+use subsystem::Callers;
 use types::{DeviceId, GatewayId};
 
 /// Finds gateways.
@@ -18,7 +18,7 @@ impl Directory for Gateways {
     fn caller(&self, gateway: GatewayId) -> Option<Arc<dyn Caller>> {
         let state = self.manager.snapshot();
         let node = state.cell(CELL)?.members.get(&gateway)?.node;
-        Some(self.callers.to_node(state.node(node)?, GATEWAYS))
+        Some(self.callers.to_node(state.node(node)?, ServiceTag::GATEWAYS))
     }
 
     fn beside(&self, device: DeviceId) -> Option<GatewayId> {

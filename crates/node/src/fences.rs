@@ -1,9 +1,9 @@
 //! Fences of the cell: who may not write any more, told to targets.
 
 use crate::CELL;
-use crate::TARGETS;
 use crate::node::Inner;
 use manager::CellRecord;
+use net::ServiceTag;
 use std::sync::Arc;
 use std::time::Duration;
 use target::limits::CONTROL_DEADLINE;
@@ -105,7 +105,7 @@ impl Inner {
             return Ok(Control::Here(target));
         }
         let node = self.manager.node_of(device).ok_or_else(|| failure(device, "no node serves it"))?;
-        Ok(Control::There(TargetControl::new(&self.env, self.callers.to_node(&node, TARGETS), device)))
+        Ok(Control::There(TargetControl::new(&self.env, self.callers.to_node(&node, ServiceTag::TARGETS), device)))
     }
 }
 

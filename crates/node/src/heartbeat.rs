@@ -1,11 +1,12 @@
 //! Heartbeats to the manager's leader; its answers are the gateway's lease.
 
+use crate::CELL;
 use crate::hanging::is_out;
 use crate::node::{Inner, Node};
 use crate::vitals::Present;
-use crate::{CELL, HEARTBEATS};
 use bytes::Bytes;
 use manager::overseer::{Answer, DeviceReport, HEARTBEAT_INTERVAL_MS, Heartbeat, Refused};
+use net::ServiceTag;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +55,7 @@ impl Inner {
         // Before it is sent: the lease counts from here.
         let asked_at = self.clock();
         let heartbeat = Bytes::from(self.heartbeat(&present).encode());
-        let caller = self.callers.to(&leader.address, HEARTBEATS);
+        let caller = self.callers.to(&leader.address, ServiceTag::HEARTBEATS);
         let Ok(answer) = caller.call(heartbeat, self.env.now() + ANSWER_PATIENCE).await else { return };
         let Ok(Answer { view, lease }) = Answer::decode(&answer) else { return };
         if lease != Err(Refused::NotRegistered) {

@@ -20,14 +20,13 @@
 //!   answer     identity 16 | wall clock in ms u64 | parts of the index that it has to look through for what lacks copies u32
 //! ```
 
-use crate::PINGS;
 use crate::error::NodeError;
 use crate::placed::Haves;
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
 use futures_util::future::join_all;
 use manager::{Manager, RegisterNode, Snapshot, member_id};
-use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
+use net::{BoxFuture, CallError, Caller, Refusal, Request, Service, ServiceTag};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -89,7 +88,7 @@ pub(crate) struct Saying {
 }
 
 impl Saying {
-    /// The question for it, to be put to a node's [`PINGS`].
+    /// The question for it, to be put to a node's [`ServiceTag::PINGS`].
     pub fn question() -> Bytes {
         Bytes::from_static(&[SAYING_VERSION])
     }
@@ -154,18 +153,12 @@ pub(crate) async fn was_removed(
     via: &[String],
     to: &impl Fn(&str) -> Arc<dyn Caller>,
 ) -> bool {
-    let mut others = other_members(manager, &register.address);
+    let mut others = manager.other_members(&register.address);
     others.extend(via.iter().filter(|address| **address != register.address).cloned());
-    is_denied(env, &others, PINGS.mark(&membership_question(register.identity)), to).await
+    is_denied(env, &others, ServiceTag::PINGS.mark(&membership_question(register.identity)), to).await
 }
 
-/// Where this node's log has the other members of the manager.
-pub(crate) fn other_members(manager: &Manager, own_address: &str) -> BTreeSet<String> {
-    let members = manager.replication().map(|replication| replication.members).unwrap_or_default();
-    members.into_iter().map(|member| member.address).filter(|address| address != own_address).collect()
-}
-
-/// Whether a node is a member, asked of a member's [`PINGS`].
+/// Whether a node is a member, asked of a member's [`ServiceTag::PINGS`].
 pub(crate) fn membership_question(identity: NodeIdentity) -> Bytes {
     Bytes::from([&[MEMBERSHIP_VERSION], &identity.0[..]].concat())
 }
@@ -213,7 +206,7 @@ impl Applicant {
         question.put_u16_le(u16::try_from(self.name.len()).unwrap_or(u16::MAX));
         question.put_slice(self.name.as_bytes());
         question.put_slice(self.address.as_bytes());
-        PINGS.mark(&question)
+        ServiceTag::PINGS.mark(&question)
     }
 
     fn decode(mut question: &[u8]) -> Option<Applicant> {
@@ -301,7 +294,7 @@ mod tests {
     #[test]
     fn questions_come_back_and_short_ones_are_refused() {
         let marked = applicant().question();
-        let question = &marked[PINGS.mark(&[]).len()..];
+        let question = &marked[ServiceTag::PINGS.mark(&[]).len()..];
         assert_eq!(Applicant::decode(question), Some(applicant()));
         for bytes in 0..1 + 4 + 8 + 16 + 2 + 1 {
             assert_eq!(Applicant::decode(&question[..bytes]), None, "{bytes}");

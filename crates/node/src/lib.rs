@@ -14,8 +14,6 @@
 //! `engine`.
 #![forbid(unsafe_code)]
 
-mod callers;
-mod chunks;
 mod clocks;
 mod close;
 mod device_way;
@@ -28,6 +26,7 @@ mod heartbeat;
 mod holds;
 mod incarnation;
 mod inquiry;
+mod log_engine;
 mod manifests;
 mod node;
 mod notes;
@@ -47,8 +46,6 @@ mod vitals;
 #[cfg(test)]
 mod tests;
 
-pub use callers::Callers;
-pub use chunks::Chunks;
 pub use error::NodeError;
 pub use inquiry::{Applicant, answers_as, inquire};
 pub use node::{Node, NodeOptions, NodeStatus, OpenNode};
@@ -63,20 +60,7 @@ use types::CellId;
 /// The one cell of a cluster.
 pub const CELL: CellId = CellId(1);
 
-/// Targets, for gateways and recoveries.
-const TARGETS: ServiceTag = ServiceTag(3);
-/// Gateways among themselves.
-const GATEWAYS: ServiceTag = ServiceTag(4);
-/// Heartbeats, for the manager's leader.
-const HEARTBEATS: ServiceTag = ServiceTag(5);
-/// Whether a node is there.
-const PINGS: ServiceTag = ServiceTag(6);
-/// Whether a node knows of a change.
-const SETTLINGS: ServiceTag = ServiceTag(7);
-/// Removals of nodes and devices.
-const REMOVALS: ServiceTag = ServiceTag(8);
-
 /// A request that any node of the cluster answers with its identity: whoever asks it knows the cluster's identity.
 pub fn ping() -> Bytes {
-    PINGS.mark(&[])
+    ServiceTag::PINGS.mark(&[])
 }

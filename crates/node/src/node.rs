@@ -1,11 +1,11 @@
 //! A node: opened with its place in the cluster, started with its devices.
 
-use crate::callers::Callers;
-use crate::chunks::{self, Chunks, Surroundings};
+use crate::CELL;
 use crate::device_way::Ways;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, Told, inquire, refuse_twin, was_removed};
+use crate::log_engine::LogEngine;
 use crate::notes::Notes;
 use crate::oversee::{HeartbeatService, Oversight};
 use crate::placed::Having;
@@ -13,9 +13,7 @@ use crate::remove::RemovalService;
 use crate::roles::{Role, Roles};
 use crate::settle::{DrainSlot, SettleService};
 use crate::vitals::Vitals;
-use crate::{CELL, GATEWAYS, HEARTBEATS, PINGS, REMOVALS, SETTLINGS, TARGETS};
 use bytes::Bytes;
-use chunkstore::settings::ChunkSettings;
 use consensus::{FramedTransport, LogPlace, NodeId as MemberId, Peer, TaggedTransport, Transport};
 use device::Device;
 use engine::ObjectEngine;
@@ -28,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use subsystem::{Callers, Starter, Subsystem, Surroundings};
 use target::{Begin, Target, TargetService};
 use topology::LeaseTerms;
 use types::{Generation, NodeId, ViewNumber};
@@ -68,7 +67,6 @@ pub struct OpenNode {
     is_sole: bool,
     /// What it does from its opening on.
     tasks: Vec<Ending>,
-    chunk_settings: ChunkSettings,
 }
 
 /// A running node. It ends when it is dropped.
@@ -117,7 +115,7 @@ pub(crate) struct Inner {
     pub is_sole: bool,
     pub config: LogStoreConfig,
     pub drain: DrainSlot,
-    pub chunks: Arc<Chunks>,
+    pub subsystems: Vec<Arc<dyn Subsystem>>,
     pub ways: Ways,
     /// The node has begun to leave the cell: it registers no gateway any more.
     pub is_leaving: AtomicBool,
@@ -129,19 +127,18 @@ pub(crate) struct Inner {
 
 /// Services that come with the devices: asked before, they say so.
 #[derive(Default)]
-struct Services(OnceLock<BTreeMap<ServiceTag, Arc<dyn Service>>>);
+struct Services(OnceLock<Router>);
 
-struct Late {
-    services: Arc<Services>,
-    tag: ServiceTag,
-}
-
-impl Service for Late {
+impl Service for Services {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
-        match self.services.0.get().and_then(|services| services.get(&self.tag)) {
-            Some(service) => service.handle(request),
+        match self.0.get() {
+            Some(router) => router.handle(request),
             None => Box::pin(async { Err(Refusal::early("this node starts")) }),
         }
+    }
+
+    fn answer_may_wait(&self, request: &Request) -> bool {
+        self.0.get().is_some_and(|router| router.answer_may_wait(request))
     }
 }
 
@@ -170,19 +167,14 @@ impl Node {
         let manager = Arc::new(Manager::open_replicated(env, &member, options).await?);
         let oversight = Oversight::new(env, &manager, LeaseTerms::default());
         let services = Arc::new(Services::default());
-        let late = |tag| -> Arc<dyn Service> { Arc::new(Late { services: services.clone(), tag }) };
         let told = Told::default();
         let here = Here { env: env.clone(), manager: manager.clone(), identity: register.identity, told: told.clone() };
         let router = Router::new()
             .with(ServiceTag::CONSENSUS, member.service())
             .with(ServiceTag::MANAGER, manager.service())
-            .with(PINGS, Arc::new(here))
-            .with(TARGETS, late(TARGETS))
-            .with(GATEWAYS, late(GATEWAYS))
-            .with(HEARTBEATS, Arc::new(HeartbeatService(oversight.clone())))
-            .with(SETTLINGS, late(SETTLINGS))
-            .with(REMOVALS, late(REMOVALS));
-        let router = chunks::SERVICES.into_iter().fold(router, |router, tag| router.with(tag, late(tag)));
+            .with(ServiceTag::PINGS, Arc::new(here))
+            .with(ServiceTag::HEARTBEATS, Arc::new(HeartbeatService(oversight.clone())))
+            .otherwise(services.clone());
         let address = register.address.clone();
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|cause| NodeError::Listen { address: address.clone(), cause })?;
@@ -194,9 +186,8 @@ impl Node {
         note().map_err(NodeError::Noting)?;
         refuse_twin(env, &manager, &register, &to).await?;
         let id = register_node(env, &manager, &register, &via, &to).await?;
-        let chunk_settings = ChunkSettings::default();
         let env = env.clone();
-        Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, is_sole, tasks, chunk_settings })
+        Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, is_sole, tasks })
     }
 }
 
@@ -323,90 +314,118 @@ impl OpenNode {
         self.id
     }
 
-    /// The settings of its part of the chunk store, if they are others than the usual ones.
-    pub fn with_chunk_settings(self, chunk_settings: ChunkSettings) -> OpenNode {
-        OpenNode { chunk_settings, ..self }
-    }
-
-    /// Serves these devices and runs a gateway, as far as its roles go.
-    pub async fn start(self, devices: Vec<Arc<Device>>, config: LogStoreConfig) -> Result<Node, NodeError> {
-        let OpenNode { env, callers, manager, register, roles, services, member, id, told, is_sole, mut tasks, chunk_settings } =
-            self;
-        assert!(devices.is_empty() || roles.has(Role::Target), "devices are a target's");
-        let mut targets = Vec::new();
-        for device in devices.iter().cloned() {
-            let record = manager.snapshot().device(device.id()).cloned();
-            if record.is_none_or(|record| record.node != Some(id)) {
-                let placed = manager.place_device(device.id(), Some(id)).await;
-                placed.map_err(|error| NodeError::State(error.to_string()))?;
-            }
-            targets.push(Arc::new(Target::open(device, &env, Begin::WithFences).await?));
-        }
-        if manager.snapshot().cell(CELL).is_none() {
-            match manager.create_cell(CELL, Generation(0)).await {
+    /// Serves these devices and runs a gateway, as far as its roles go, and the subsystems of these starters.
+    pub async fn start(
+        self,
+        devices: Vec<Arc<Device>>,
+        config: LogStoreConfig,
+        starters: Vec<Box<dyn Starter>>,
+    ) -> Result<Node, NodeError> {
+        assert!(devices.is_empty() || self.roles.has(Role::Target), "devices are a target's");
+        let targets = self.open_targets(&devices).await?;
+        if self.manager.snapshot().cell(CELL).is_none() {
+            match self.manager.create_cell(CELL, Generation(0)).await {
                 Ok(()) | Err(ManagerError::Refused(_)) => {}
                 Err(error) => return Err(NodeError::State(error.to_string())),
             }
         }
-        let around = Surroundings {
-            env: &env,
-            me: id,
-            address: register.address.clone(),
-            member: member.clone(),
-            manager: manager.clone(),
-            callers: callers.clone(),
-            settings: chunk_settings,
-            scrub_period: config.scrub_period,
-        };
-        let chunks::Started { chunks, services: of_chunks, tasks: chunk_tasks } = chunks::start(around, &devices).await?;
-        let lease_terms = LeaseTerms::default();
-        let notes = Notes::new(manager.clone(), devices.clone());
-        let inner = Arc::new(Inner {
-            env: env.clone(),
-            id,
-            ways: Ways::new(&env, &manager, &callers),
-            callers,
-            manager,
-            targets: targets.clone(),
-            engine: Arc::default(),
-            vitals: Vitals::default(),
-            lease_terms,
-            notes: notes.clone(),
-            is_sole,
-            config,
-            drain: DrainSlot::default(),
-            chunks,
-            is_leaving: AtomicBool::new(false),
-            was_removed: AtomicBool::new(false),
-            repair_left: told.repair_left,
-        });
+        let started = self.start_subsystems(&devices, starters).await?;
+        let inner = self.inner(targets, devices.clone(), config, started);
         let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
-        let mut late: BTreeMap<ServiceTag, Arc<dyn Service>> = BTreeMap::from([
-            (TARGETS, Arc::new(TargetService::new(&env, targets)) as Arc<dyn Service>),
-            (GATEWAYS, Arc::new(GatewayService(weak())) as Arc<dyn Service>),
-            (SETTLINGS, Arc::new(SettleService(weak())) as Arc<dyn Service>),
-            (REMOVALS, Arc::new(RemovalService::new(weak())) as Arc<dyn Service>),
-        ]);
-        late.extend(of_chunks);
-        assert!(services.0.set(late).is_ok(), "a node starts once");
-        devices.iter().for_each(|device| told.haves.note(device.uuid(), Having::Serves));
+        let own: [(ServiceTag, Arc<dyn Service>); 2] = [
+            (ServiceTag::SETTLINGS, Arc::new(SettleService(weak()))),
+            (ServiceTag::REMOVALS, Arc::new(RemovalService::new(weak()))),
+        ];
+        let all = own.into_iter().chain(inner.subsystems.iter().flat_map(|subsystem| subsystem.services()));
+        let router = all.fold(Router::new(), |router, (tag, service)| router.with(tag, service));
+        assert!(self.services.0.set(router).is_ok(), "a node starts once");
+        devices.iter().for_each(|device| self.told.haves.note(device.uuid(), Having::Serves));
+        let OpenNode { env, register, roles, member, id, mut tasks, .. } = self;
+        let RegisterNode { identity, name, address, .. } = register;
         tasks.extend([
-            Ending(env.spawn(notes.keep(env.clone()))),
+            Ending(env.spawn(inner.notes.clone().keep(env.clone()))),
             Ending(env.spawn(inner.clone().ping_others())),
             Ending(env.spawn(inner.clone().watch_disks())),
             Ending(env.spawn(inner.clone().send_heartbeats())),
             Ending(env.spawn(inner.clone().forget_replaced())),
             Ending(env.spawn(inner.clone().end_with_manager())),
-            Ending(env.spawn(inner.clone().notice_removal(register.identity, register.address.clone()))),
+            Ending(env.spawn(inner.clone().notice_removal(identity, address.clone()))),
         ]);
-        tasks.extend(inner.targets.iter().map(|target| Ending(env.spawn(inner.clone().keep_fences(target.clone())))));
-        if roles.has(Role::Gateway) {
-            tasks.push(Ending(env.spawn(inner.clone().live())));
-        }
-        tasks.extend(chunk_tasks.into_iter().map(|task| Ending(env.spawn(task))));
-        let RegisterNode { name, address, .. } = register;
-        tracing::info!(node = id.0, name, address, %roles, "the node takes part in its cluster");
+        let of_subsystems = inner.subsystems.iter().flat_map(|subsystem| subsystem.clone().tasks());
+        tasks.extend(of_subsystems.map(|task| Ending(env.spawn(task))));
+        let runs: Vec<_> = inner.subsystems.iter().map(|subsystem| subsystem.name()).collect();
+        tracing::info!(node = id.0, name, address, %roles, ?runs, "the node takes part in its cluster");
         Ok(Node { inner, member, tasks: Mutex::new(tasks) })
+    }
+
+    /// Tells the manager that these devices are here, and opens their targets.
+    async fn open_targets(&self, devices: &[Arc<Device>]) -> Result<Vec<Arc<Target>>, NodeError> {
+        let mut targets = Vec::new();
+        for device in devices.iter().cloned() {
+            let record = self.manager.snapshot().device(device.id()).cloned();
+            if record.is_none_or(|record| record.node != Some(self.id)) {
+                let placed = self.manager.place_device(device.id(), Some(self.id)).await;
+                placed.map_err(|error| NodeError::State(error.to_string()))?;
+            }
+            targets.push(Arc::new(Target::open(device, &self.env, Begin::WithFences).await?));
+        }
+        Ok(targets)
+    }
+
+    /// The subsystems of these starters.
+    async fn start_subsystems(
+        &self,
+        devices: &[Arc<Device>],
+        starters: Vec<Box<dyn Starter>>,
+    ) -> Result<Vec<Arc<dyn Subsystem>>, NodeError> {
+        let around = Surroundings {
+            env: self.env.clone(),
+            me: self.id,
+            address: self.register.address.clone(),
+            member: self.member.clone(),
+            manager: self.manager.clone(),
+            callers: self.callers.clone(),
+            devices: devices.to_vec(),
+        };
+        let mut started = Vec::new();
+        for starter in starters {
+            started.push(starter.start(around.clone()).await.map_err(NodeError::State)?);
+        }
+        Ok(started)
+    }
+
+    /// The node's state, with the log engine before the other subsystems.
+    fn inner(
+        &self,
+        targets: Vec<Arc<Target>>,
+        devices: Vec<Arc<Device>>,
+        config: LogStoreConfig,
+        started: Vec<Arc<dyn Subsystem>>,
+    ) -> Arc<Inner> {
+        let OpenNode { env, manager, callers, .. } = self;
+        Arc::new_cyclic(|weak| {
+            let service = TargetService::new(env, targets.clone());
+            let log_engine: Arc<dyn Subsystem> = Arc::new(LogEngine::new(weak.clone(), self.roles.clone(), service));
+            Inner {
+                env: env.clone(),
+                id: self.id,
+                ways: Ways::new(env, manager, callers),
+                callers: callers.clone(),
+                manager: manager.clone(),
+                targets,
+                engine: Arc::default(),
+                vitals: Vitals::default(),
+                lease_terms: LeaseTerms::default(),
+                notes: Notes::new(manager.clone(), devices),
+                is_sole: self.is_sole,
+                config,
+                drain: DrainSlot::default(),
+                subsystems: std::iter::once(log_engine).chain(started).collect(),
+                is_leaving: AtomicBool::new(false),
+                was_removed: AtomicBool::new(false),
+                repair_left: self.told.repair_left.clone(),
+            }
+        })
     }
 }
 
@@ -425,9 +444,14 @@ impl Node {
         &self.inner.manager
     }
 
-    /// The node's part of the chunk store.
-    pub fn chunks(&self) -> &Arc<Chunks> {
-        &self.inner.chunks
+    /// What the node runs: the log engine first, then as its starters were given.
+    pub fn subsystems(&self) -> &[Arc<dyn Subsystem>] {
+        &self.inner.subsystems
+    }
+
+    /// The subsystem of a type, if the node runs it.
+    pub fn subsystem<S: Subsystem>(&self) -> Option<&S> {
+        subsystem::find(&self.inner.subsystems)
     }
 
     pub fn status(&self) -> NodeStatus {
@@ -460,23 +484,5 @@ impl Node {
             () = self.inner.env.sleep(LEAVE_PATIENCE) => "no answer, as when all nodes stop at once".to_owned(),
         };
         tracing::warn!(failure, "the manager was not told that this gateway leaves: the others wait for its lease");
-    }
-}
-
-/// Takes in what other gateways say.
-struct GatewayService(Weak<Inner>);
-
-impl Service for GatewayService {
-    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
-        Box::pin(async move {
-            let store = self.0.upgrade().and_then(|node| node.vitals.get().store);
-            let store = store.ok_or_else(|| Refusal::early("no gateway runs here"))?;
-            store.hear(&request.payload).await.map_err(Refusal::new)
-        })
-    }
-
-    /// What it confirms counts when the copies of the writes do that came with it.
-    fn answer_may_wait(&self, _request: &Request) -> bool {
-        true
     }
 }

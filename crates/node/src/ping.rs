@@ -4,8 +4,8 @@ use crate::inquiry::Saying;
 use crate::node::{Inner, Node};
 use crate::unanswered::Unanswered;
 use crate::vitals::HeardOf;
-use crate::{CELL, PINGS, clocks};
-use net::CallError;
+use crate::{CELL, clocks};
+use net::{CallError, ServiceTag};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ impl Inner {
             heard.retain(|node, _| state.node(*node).is_some());
             let mut asking = tokio::task::JoinSet::new();
             for node in others {
-                let (caller, until) = (self.callers.to_node(&node, PINGS), self.env.now() + PING_PATIENCE);
+                let (caller, until) = (self.callers.to_node(&node, ServiceTag::PINGS), self.env.now() + PING_PATIENCE);
                 let asked = async move { (node.id, caller.call(Saying::question(), until).await) };
                 asking.spawn(self.env.within(asked));
             }

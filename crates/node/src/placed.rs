@@ -9,12 +9,12 @@
 //!   answer     0: not here; 1: it is about to be opened; 2: it is served
 //! ```
 
-use crate::PINGS;
 use crate::error::NodeError;
 use crate::node::OpenNode;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use manager::{DeviceRecord, NodeRecord, Snapshot};
+use net::ServiceTag;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl OpenNode {
     async fn refuse_had(&self, state: &Snapshot, record: &DeviceRecord, least: Having) -> Result<(), NodeError> {
         let others: Vec<&Arc<NodeRecord>> = state.nodes().filter(|node| node.id != self.id()).collect();
         let until = self.env.now() + HAVING_PATIENCE;
-        let callers: Vec<_> = others.iter().map(|node| self.callers.to_node(node, PINGS)).collect();
+        let callers: Vec<_> = others.iter().map(|node| self.callers.to_node(node, ServiceTag::PINGS)).collect();
         let answers = join_all(callers.iter().map(|caller| caller.call(question(record.uuid), until))).await;
         for (node, answer) in others.iter().zip(answers) {
             if answer.is_ok_and(|answer| having(&answer) >= Some(least)) {

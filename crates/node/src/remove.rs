@@ -10,20 +10,20 @@
 //! leads to everything else. A removal goes on when who asked has given up, and who asks again meanwhile waits for its end: to look for
 //! what would be lost may take longer than anybody waits.
 
+use crate::CELL;
 use crate::inquiry::verdict;
 use crate::node::Inner;
 use crate::under_way::UnderWay;
-use crate::{CELL, PINGS, REMOVALS};
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
 use futures_util::future::join_all;
-use logstore::Loss;
 use manager::{DeviceState, GroupMember, NodeRecord, Snapshot, member_id};
-use net::{BoxFuture, CallError, Caller, Refusal, Request, Service};
+use net::{BoxFuture, CallError, Caller, Refusal, Request, Service, ServiceTag};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Weak;
 use std::time::Duration;
+use subsystem::Loss;
 use types::{DeviceId, GatewayId, NodeIdentity};
 
 /// The version that is written; 1: of nodes only.
@@ -93,7 +93,7 @@ fn encode(what: &Removed, force: bool) -> Bytes {
             question.put_u32_le(device.0);
         }
     }
-    REMOVALS.mark(&question)
+    ServiceTag::REMOVALS.mark(&question)
 }
 
 fn decode(question: &[u8]) -> Option<(Removed, bool)> {
@@ -157,7 +157,8 @@ impl Inner {
         }
         for GroupMember { node, .. } in members {
             if !force {
-                let answer = self.callers.to(address, PINGS).call(Bytes::new(), self.env.now() + WHO_PATIENCE).await;
+                let answer =
+                    self.callers.to(address, ServiceTag::PINGS).call(Bytes::new(), self.env.now() + WHO_PATIENCE).await;
                 let identity = answer.ok().and_then(|answer| Some(NodeIdentity(answer[..].try_into().ok()?)));
                 if identity.is_some_and(|identity| member_id(identity) == node) {
                     return Err(format!(
@@ -207,7 +208,7 @@ impl Inner {
 
     /// Refuses a node that is there.
     async fn check_gone(&self, state: &Snapshot, node: &NodeRecord) -> Result<(), String> {
-        let question = self.callers.to_node(node, PINGS);
+        let question = self.callers.to_node(node, ServiceTag::PINGS);
         let answer = question.call(Bytes::new(), self.env.now() + WHO_PATIENCE).await;
         let is_there = answer.is_ok_and(|answer| answer == node.identity.0[..]);
         if is_there || gateway_of(state, node).is_some() {
@@ -225,14 +226,23 @@ impl Inner {
         if devices.is_empty() {
             return Ok(());
         }
+        let loss = Loss { devices: devices.clone(), whose: whose.to_owned(), all_the_same: all_the_same.to_owned() };
+        for subsystem in &self.subsystems {
+            subsystem.check_nothing_lost(&loss).await?;
+        }
+        Ok(())
+    }
+
+    /// The same of objects.
+    pub(crate) async fn check_no_object_lost(&self, loss: &Loss) -> Result<(), String> {
+        let Loss { devices, whose, all_the_same } = loss;
         let store = self.engine.serving().ok_or(DOES_NOT_SERVE)?;
         let untold = format!("what would be lost can't be told; {all_the_same} removes it whatever is lost");
-        let loss = store.would_lose(devices).await.map_err(failed(&untold))?;
-        if loss.is_nothing() {
-            self.check_others_served(devices, all_the_same).await?;
-            return self.check_no_chunk_lost(whose, devices, all_the_same).await;
+        let lost = store.would_lose(devices).await.map_err(failed(&untold))?;
+        if lost.is_nothing() {
+            return self.check_others_served(devices, all_the_same).await;
         }
-        let Loss { records, blocks } = loss;
+        let logstore::Loss { records, blocks } = lost;
         Err(format!(
             "{records} objects and {blocks} blocks of the checkpoint have copies on {whose} alone, as far as devices are there. Bring that back, or \
              other devices that are away, or wait until the copies that are missing have been made; {all_the_same} gives them up"
@@ -251,22 +261,6 @@ impl Inner {
             [device, ..] => Err(format!(
                 "device {device} is written to and does not answer, so that what has a copy there may be lost: bring it back first; {all_the_same} \
                  does not wait for it"
-            )),
-        }
-    }
-
-    /// The same of chunks.
-    async fn check_no_chunk_lost(&self, whose: &str, devices: &BTreeSet<DeviceId>, all_the_same: &str) -> Result<(), String> {
-        let devices: Vec<DeviceId> = devices.iter().copied().collect();
-        match self.chunks.client.last_copies(&devices).await {
-            Some(0) => Ok(()),
-            Some(count) => Err(format!(
-                "{count} chunks have their last sound copies on {whose}. Bring that back, or wait until the copies that are missing have been \
-                 made; {all_the_same} gives them up"
-            )),
-            None => Err(format!(
-                "which chunks would be lost can't be told, since a maintenance unit has no leader: try again in a moment; {all_the_same} \
-                 removes it whatever is lost"
             )),
         }
     }

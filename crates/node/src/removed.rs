@@ -1,16 +1,11 @@
 //! A node that finds out that it was removed from its cluster while it ran: by force, or while it was cut off. It hears nothing of what the manager decides any more, and
-//! would go on by what it knew last: its gateway ends, and it leaves the units of the chunk store that it is a member of, which others can't lead while it does.
+//! would go on by what it knew last: its gateway ends, and its subsystems leave what they are members of, which others can't lead meanwhile.
 
-use crate::PINGS;
-use crate::inquiry::{is_denied, membership_question, other_members};
+use crate::inquiry::{is_denied, membership_question};
 use crate::node::{Inner, Node};
-use bytes::Bytes;
-use chunkstore::limits::{CONTACT_LEASE, MAP_PATIENCE};
-use chunkstore::map_service::FRESH;
-use chunkstore::protocol::{ChunkMap, MAPS};
-use chunkstore::wire;
 use env::Instant;
-use net::{BoxFuture, Caller};
+use futures_util::future::join_all;
+use net::{Caller, ServiceTag};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,6 +13,8 @@ use types::NodeIdentity;
 
 /// How often a node that does not hear the manager asks whether it was removed.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long after the manager's leader has last answered a node is taken for one that it knows.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
 
 impl Node {
     /// Whether this node has found out that it was removed from its cluster.
@@ -39,34 +36,18 @@ impl Inner {
         env::mark("node: found out that it was removed");
         self.was_removed.store(true, Ordering::SeqCst);
         self.end_gateway();
-        let look = || -> BoxFuture<'static, Option<ChunkMap>> {
-            let (node, address) = (self.clone(), address.clone());
-            Box::pin(async move { node.ask_for_map(&address).await })
-        };
-        self.chunks.units().leave(look).await;
+        join_all(self.subsystems.iter().map(|subsystem| subsystem.leave())).await;
     }
 
     /// While the manager's leader knows it, and it hears what that decides, it was not. Else another member says so, who does.
     async fn was_removed(&self, identity: NodeIdentity, address: &str, began: Instant) -> bool {
         let known_at = self.vitals.get().known_at.unwrap_or(began);
-        let is_known = self.env.now().saturating_duration_since(known_at) < CONTACT_LEASE;
-        if is_known && !self.chunks.is_cut_off(self.env.now()) {
+        let is_known = self.env.now().saturating_duration_since(known_at) < KNOWN_FOR;
+        if is_known && self.subsystems.iter().all(|subsystem| !subsystem.is_cut_off()) {
             return false;
         }
-        let others = other_members(&self.manager, address);
-        let to = |address: &str| -> Arc<dyn Caller> { self.callers.to(address, PINGS) };
+        let others = self.manager.other_members(address);
+        let to = |address: &str| -> Arc<dyn Caller> { self.callers.to(address, ServiceTag::PINGS) };
         is_denied(&self.env, &others, membership_question(identity), &to).await
-    }
-
-    /// Where everything is by now, as one of the other members says.
-    async fn ask_for_map(&self, address: &str) -> Option<ChunkMap> {
-        for other in other_members(&self.manager, address) {
-            let caller = self.callers.to(&other, MAPS);
-            let Ok(answer) = caller.call(Bytes::from_static(FRESH), self.env.now() + MAP_PATIENCE).await else { continue };
-            if let Ok(map) = wire::decode(&answer) {
-                return Some(map);
-            }
-        }
-        None
     }
 }

@@ -7,13 +7,13 @@
 //!   answer     empty, once the node has applied the command, and no write of the bucket is under way there that began before
 //! ```
 
+use crate::CELL;
 use crate::node::{Inner, Node};
-use crate::{CELL, SETTLINGS};
 use bytes::{BufMut, Bytes, BytesMut};
 use env::Env;
 use futures_util::future::join_all;
 use manager::{CommandIndex, Manager};
-use net::{BoxFuture, Refusal, Request, Service};
+use net::{BoxFuture, Refusal, Request, Service, ServiceTag};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use types::{BucketId, GatewayId, NodeId};
@@ -127,7 +127,7 @@ impl Inner {
             if let Some(record) = state.node(node) {
                 let deadline = until.min(self.env.now() + QUESTION_PATIENCE);
                 let question = encode(applied, drained);
-                if self.callers.to_node(record, SETTLINGS).call(question, deadline).await.is_ok() {
+                if self.callers.to_node(record, ServiceTag::SETTLINGS).call(question, deadline).await.is_ok() {
                     return Ok(());
                 }
             }

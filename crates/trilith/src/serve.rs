@@ -8,7 +8,6 @@
 //!
 //! The S3 port opens last: whoever can connect is served.
 
-mod chunk_metrics;
 mod descriptors;
 pub mod devices;
 mod failed_manager;

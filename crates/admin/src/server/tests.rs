@@ -72,7 +72,7 @@ async fn out_of_the_cell(folder: &Path) -> Sources {
         missing: Vec::new(),
         store: Arc::new(|| None),
         may_answer: Arc::new(|| false),
-        chunks: Vec::new(),
+        subsystems: Vec::new(),
         uploads: Arc::new(UploadsStatus::default),
         surroundings: Arc::new(Surroundings::default),
         s3_address: Arc::default(),

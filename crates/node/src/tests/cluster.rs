@@ -1,6 +1,7 @@
 //! Three nodes, their disks and the network between them.
 
 use crate::{Node, NodeOptions, Role, Roles};
+use chunkstore::ChunkStarter;
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, DeviceStats, FormatOptions};
 use disk::{Disk, DiskStats, Fault, FaultOdds, FaultRule, Operation, SimDisk, SimOptions};
@@ -13,6 +14,7 @@ use net::{Identity, Network, SimulatedNetwork};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use subsystem::Starter;
 use types::{BucketId, CellId, ClusterId, NodeIdentity};
 use wal::RegionStore;
 
@@ -122,7 +124,7 @@ impl Machine {
         let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await.unwrap();
         let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
         if !self.roles.has(Role::Target) {
-            self.node = Some(Arc::new(opened.start(Vec::new(), config).await.unwrap()));
+            self.node = Some(Arc::new(opened.start(Vec::new(), config, starters()).await.unwrap()));
             return;
         }
         if self.data.size_bytes() == 0 {
@@ -145,7 +147,7 @@ impl Machine {
         let device = Arc::new(Device::open(disk, env, device_config).await.unwrap());
         self.device = Some(device.clone());
         let devices = if has_device { vec![device] } else { Vec::new() };
-        self.node = Some(Arc::new(opened.start(devices, config).await.unwrap()));
+        self.node = Some(Arc::new(opened.start(devices, config, starters()).await.unwrap()));
     }
 
     /// Another, empty disk is in the place of the machine's device.
@@ -328,4 +330,9 @@ impl Cluster {
             self.env.sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// What a node of these tests runs besides the log engine.
+fn starters() -> Vec<Box<dyn Starter>> {
+    vec![Box::<ChunkStarter>::default()]
 }

@@ -2,12 +2,12 @@
 
 use super::cluster::{Cluster, address};
 use super::service::{get, put, simulate};
-use crate::{CELL, PINGS, Removed, Role, Roles};
+use crate::{CELL, Removed, Role, Roles};
 use bytes::Bytes;
 use consensus::NodeId as MemberId;
 use engine::Condition;
 use manager::DeviceState;
-use net::{BoxFuture, Identity, Network, Refusal, RemoteCaller, Request, Router, Service};
+use net::{BoxFuture, Identity, Network, Refusal, RemoteCaller, Request, Router, Service, ServiceTag};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{ClusterId, DeviceId, NodeIdentity};
@@ -105,7 +105,7 @@ fn a_member_that_is_joining_is_removed_only_by_force() {
         manager.add_member(manager::member_id(identity), &address(8)).await.unwrap_err();
         let own = Identity { cluster: ClusterId([9; 16]), node: identity };
         let listener = cluster.network.listen(&address(8)).await.unwrap();
-        let here = Router::new().with(PINGS, Arc::new(Answers(identity)));
+        let here = Router::new().with(ServiceTag::PINGS, Arc::new(Answers(identity)));
         let listening = cluster.env.spawn(net::serve(cluster.env.clone(), listener, Arc::new(here), own));
         let refused = cluster.remove(0, &address(8), false).await.unwrap_err();
         assert!(refused.contains("is joining"), "{refused}");

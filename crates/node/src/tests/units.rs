@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::service::simulate;
 use crate::{Node, Roles};
 use bytes::Bytes;
+use chunkstore::Chunks;
 use chunkstore::blocks::volume_bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 const CONTENT: Bytes = Bytes::from_static(b"content");
 
+fn chunks(node: &Node) -> &Chunks {
+    node.subsystem().expect("every node runs it")
+}
+
 fn node(cluster: &Cluster, number: usize) -> &Arc<Node> {
     cluster.machines[number].node.as_ref().expect("it runs")
 }
 
 /// Waits until a unit is led by one of these.
 async fn led_by(cluster: &Cluster, numbers: &[usize]) -> usize {
-    let leads = |number: &usize| node(cluster, *number).chunks().units().counts().0 > 0;
+    let leads = |number: &usize| chunks(node(cluster, *number)).units().counts().0 > 0;
     let until = cluster.env.now() + PATIENCE;
     loop {
         if let Some(leader) = numbers.iter().copied().find(leads) {
@@ -38,17 +43,17 @@ async fn remove_the_leader(seed: u64, nodes: usize) {
     let removed = led_by(&cluster, &all).await;
     let others: Vec<usize> = all.into_iter().filter(|number| *number != removed).collect();
     let copies = nodes.min(3) as u8;
-    let before = node(&cluster, removed).chunks().client.put(CONTENT, copies).await.expect("there is space");
+    let before = chunks(node(&cluster, removed)).client.put(CONTENT, copies).await.expect("there is space");
     cluster.remove(others[0], &format!("node-{removed}"), true).await.expect("by force");
     led_by(&cluster, &others).await;
     for number in others.iter().copied() {
-        let client = &node(&cluster, number).chunks().client;
+        let client = &chunks(node(&cluster, number)).client;
         assert_eq!(client.get(before).await.expect("it was put"), CONTENT);
         let id = client.put(CONTENT, others.len() as u8).await.expect("there is space");
         assert_eq!(client.get(id).await.expect("it was put"), CONTENT);
     }
     let until = cluster.env.now() + PATIENCE;
-    while node(&cluster, removed).chunks().units().counts() != (0, 0) {
+    while chunks(node(&cluster, removed)).units().counts() != (0, 0) {
         assert!(cluster.env.now() < until, "the removed one is still a member");
         cluster.env.sleep(PAUSE).await;
     }
@@ -84,13 +89,13 @@ fn a_node_that_stops_lets_others_lead_its_units() {
         env::keep_marks();
         let stops = led_by(&cluster, &[0, 1, 2]).await;
         let others: Vec<usize> = (0..3).filter(|number| *number != stops).collect();
-        let id = node(&cluster, stops).chunks().client.put(CONTENT, 3).await.expect("there is space");
+        let id = chunks(node(&cluster, stops)).client.put(CONTENT, 3).await.expect("there is space");
         tokio::time::timeout(PATIENCE, cluster.machines[stops].close()).await.expect("it ends");
-        let leads = |number: &usize| node(&cluster, *number).chunks().units().counts().0 > 0;
+        let leads = |number: &usize| chunks(node(&cluster, *number)).units().counts().0 > 0;
         let leader = others.iter().find(|number| leads(number));
         let marks = env::take_marks();
         assert_eq!(marks.get("chunks: a unit handed over by a node that stops"), Some(&1), "{marks:?}");
         assert!(leader.is_some(), "one of them leads when it has stopped");
-        assert_eq!(node(&cluster, others[0]).chunks().client.get(id).await.expect("it was put"), CONTENT);
+        assert_eq!(chunks(node(&cluster, others[0])).client.get(id).await.expect("it was put"), CONTENT);
     });
 }

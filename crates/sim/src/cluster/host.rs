@@ -4,6 +4,7 @@ use super::scenario::Topology;
 use super::world::World;
 use chunkstore::blocks::volume_bytes;
 use chunkstore::settings::ChunkSettings;
+use chunkstore::{ChunkStarter, Chunks};
 use consensus::{BASE_BYTES, LogPlace};
 use device::{Device, DeviceConfig, FormatOptions};
 use disk::{Disk, SimDisk, SimOptions};
@@ -161,11 +162,16 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
     started.map_err(|error| format!("the start of node {number} ended: {error}"))?
 }
 
+/// A node's part of the chunk store.
+pub(in crate::cluster) fn chunks_of(node: &Node) -> &Chunks {
+    node.subsystem().expect("every node of the simulation runs it")
+}
+
 impl Start {
     async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
         let Start { env, options, devices, mut ids, topology, scrub_period } = self;
-        let chunks = ChunkSettings { shard_chunks: topology.shard_chunks, page_rows: PAGE_ROWS, ..ChunkSettings::default() };
-        let opened = Node::open(&env, options).await.map_err(text)?.with_chunk_settings(chunks);
+        let settings = ChunkSettings { shard_chunks: topology.shard_chunks, page_rows: PAGE_ROWS, ..ChunkSettings::default() };
+        let opened = Node::open(&env, options).await.map_err(text)?;
         let manager = opened.manager().clone();
         while manager.fresh().await.is_err() {
             env.sleep(RETRY_PAUSE).await;
@@ -181,7 +187,8 @@ impl Start {
         }
         let config =
             LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, scrub_period, ..LogStoreConfig::default() };
-        let node = opened.start(served, config).await.map_err(text)?;
+        let starter = Box::new(ChunkStarter { settings, scrub_period });
+        let node = opened.start(served, config, vec![starter]).await.map_err(text)?;
         Ok((Arc::new(node), ids))
     }
 }

@@ -84,6 +84,9 @@ fn print(status: &Status) -> Printed {
             )?;
         }
     }
+    for line in &status.subsystems {
+        tell!("  {:<8} {}", line.label, line.text)?;
+    }
     tell!("")?;
     let rows: Vec<[String; 6]> = status
         .devices

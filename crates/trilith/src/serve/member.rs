@@ -5,13 +5,14 @@
 
 use super::peers::{ClientsWrites, OtherNodes};
 use super::signals::Signals;
-use super::{chunk_metrics, devices, failed_manager, greet, make_default_buckets, notices, s3_metrics, threads};
+use super::{devices, failed_manager, greet, make_default_buckets, notices, s3_metrics, threads};
 use crate::credentials;
 use crate::place::{CONSENSUS_FOLDER, Place};
 use crate::ports;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
+use chunkstore::ChunkStarter;
 use consensus::LogPlace;
 use device::Device;
 use env::Env;
@@ -24,6 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use subsystem::Starter;
 use topology::MAX_CELL_GATEWAYS;
 
 /// Where the node listened for the others at its last start.
@@ -139,8 +141,7 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     let named = || format!("taking part in cluster {cluster}, which cluster.toml names");
     let cluster = manager.ensure_this_cluster(cluster, format::FORMAT_VERSION).await.with_context(named)?;
     let found = devices::open_of_node(env, settings, &opened, cluster.id, disks, is_lone).await?;
-    let opened = opened.with_chunk_settings(settings.chunks);
-    let node = Arc::new(opened.start(found.clone(), settings.engine.clone()).await?);
+    let node = Arc::new(opened.start(found.clone(), settings.engine.clone(), starters(settings)).await?);
     let root = root_of(env, settings, &manager).await?;
 
     let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
@@ -154,14 +155,18 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
         missing: Vec::new(),
         store: Arc::new(move || serving.upgrade()?.store().map(|store| (*store).clone())),
         may_answer: may_answer(&node),
-        chunks: node.chunks().stores().map(|(_, store)| store.clone()).collect(),
+        subsystems: node.subsystems().to_vec(),
         uploads: s3_metrics::uploads(service.upload_memory()),
         surroundings: surroundings(&node),
         s3_address: s3_address.clone(),
         notices: notices(settings),
     });
-    chunk_metrics::register(admin.registry(), &node);
     Ok(Started { node, devices: found, service, s3_address, admin, admin_server, root, _pid: pid })
+}
+
+/// What a node runs besides the log engine. A new subsystem is a line here.
+fn starters(settings: &Settings) -> Vec<Box<dyn Starter>> {
+    vec![Box::new(ChunkStarter { settings: settings.chunks, scrub_period: settings.engine.scrub_period })]
 }
 
 async fn open_disks(settings: &Settings, env: &Env, roles: &Roles) -> anyhow::Result<Vec<devices::NamedDisk>> {
@@ -278,8 +283,7 @@ async fn wait_for_a_place(env: &Env, node: &Node) {
             let most = MAX_CELL_GATEWAYS;
             tracing::info!(
                 most,
-                "the cell has as many gateways as it may have: this node serves its devices and its part of the chunk store, and its \
-                 gateway waits for a place"
+                "the cell has as many gateways as it may have: this node serves its devices, and its gateway waits for a place"
             );
         }
         was_full = is_full;

@@ -3,6 +3,7 @@
 use super::super::host::process_of;
 use super::super::world::{Running, World};
 use super::history::{ChunkHistories, Value};
+use crate::cluster::host::chunks_of;
 use crate::content::content;
 use crate::draw::Draw;
 use bytes::Bytes;
@@ -105,7 +106,7 @@ impl ChunkUser {
 
     async fn put(&mut self, node: &Running) {
         let (value, bytes) = self.fresh();
-        match self.ask(node, node.node.chunks().client.put(bytes, 3)).await {
+        match self.ask(node, chunks_of(&node.node).client.put(bytes, 3)).await {
             Some(Ok(id)) => self.histories.was_put(id, value),
             other => self.failed(other.and_then(Result::err)).await,
         }
@@ -113,7 +114,7 @@ impl ChunkUser {
 
     pub async fn get(&self, node: &Running, id: ChunkId) {
         let call = self.histories.call(id, Call::Read);
-        match self.ask(node, node.node.chunks().client.get(id)).await {
+        match self.ask(node, chunks_of(&node.node).client.get(id)).await {
             Some(Ok(bytes)) => match value_of(&bytes) {
                 Some(value) => self.histories.answer(id, call, Outcome::Read(Some(value))),
                 None => self.histories.violate(format!("{id}: {} bytes that nobody put", bytes.len())),
@@ -129,7 +130,7 @@ impl ChunkUser {
         // Never longer than the shortest that was put.
         let bytes = content(value, 8);
         let (write, read) = (self.histories.call(id, Call::Write(Some(value))), self.histories.call(id, Call::Read));
-        match self.ask(node, node.node.chunks().client.modify(id, bytes)).await {
+        match self.ask(node, chunks_of(&node.node).client.modify(id, bytes)).await {
             Some(Ok(())) => {
                 self.histories.withdraw(id, read);
                 self.histories.answer(id, write, Outcome::Written);
@@ -147,7 +148,7 @@ impl ChunkUser {
 
     async fn delete(&self, node: &Running, id: ChunkId) {
         let call = self.histories.call(id, Call::Write(None));
-        match self.ask(node, node.node.chunks().client.delete(id)).await {
+        match self.ask(node, chunks_of(&node.node).client.delete(id)).await {
             Some(Ok(()) | Err(ChunkError::NotFound)) => self.histories.answer(id, call, Outcome::Written),
             other => self.failed(other.and_then(Result::err)).await,
         }
@@ -155,7 +156,7 @@ impl ChunkUser {
 
     /// Moves a copy; that it can't be moved now changes nothing.
     async fn relocate(&mut self, node: &Running, id: ChunkId) {
-        let client = &node.node.chunks().client;
+        let client = &chunks_of(&node.node).client;
         let Some(Ok(whereabouts)) = self.ask(node, client.locate(id)).await else { return };
         let Found::Known { places, .. } = whereabouts.unit else { return };
         let places = places.as_slice();

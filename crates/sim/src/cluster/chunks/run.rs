@@ -8,6 +8,7 @@ use super::super::world::{Running, World};
 use super::client::ChunkUser;
 use super::history::ChunkHistories;
 use super::scenario_of;
+use crate::cluster::host::chunks_of;
 use crate::draw::Draw;
 use crate::trace::Trace;
 use chunkstore::chunk_client::CopySeen;
@@ -224,7 +225,7 @@ fn gone_copy(world: &Arc<World>, places: &ChunkPlaces) -> Option<String> {
 async fn places(world: &Arc<World>, id: ChunkId) -> Result<Option<(ChunkPlaces, u8)>, String> {
     let running = world.running();
     let node = running.first().ok_or("nobody runs")?;
-    match node.env.within(node.node.chunks().client.locate(id)).await.map(|whereabouts| whereabouts.unit) {
+    match node.env.within(chunks_of(&node.node).client.locate(id)).await.map(|whereabouts| whereabouts.unit) {
         Ok(Found::Known { places, wanted }) => Ok(Some((places, wanted))),
         Ok(Found::Unknown) => Ok(None),
         Ok(Found::Pending(_)) => Err("it is pending".to_owned()),
@@ -235,13 +236,13 @@ async fn places(world: &Arc<World>, id: ChunkId) -> Result<Option<(ChunkPlaces, 
 /// Every copy must be there, and nothing be known against any content.
 async fn ailment(world: &Arc<World>, id: ChunkId) -> Option<String> {
     let running = world.running();
-    for store in running.iter().flat_map(|running| running.node.chunks().stores().map(|(_, store)| store)) {
+    for store in running.iter().flat_map(|running| chunks_of(&running.node).stores().map(|(_, store)| store)) {
         if let Some(rotten) = store.rotten(id.shard, usize::MAX).iter().find(|(rotten, _)| *rotten == id) {
             return Some(format!("{rotten:?} has rotted"));
         }
     }
     let Some(node) = running.first() else { return Some("nobody runs".to_owned()) };
-    match node.env.within(node.node.chunks().client.locate(id)).await {
+    match node.env.within(chunks_of(&node.node).client.locate(id)).await {
         Ok(whereabouts) => {
             let is_bad = |copy: &&CopySeen| !matches!(copy.answer, Some(NodeAnswer::Live(_)));
             match whereabouts.unit {
@@ -262,7 +263,7 @@ async fn read_all(world: &Arc<World>, histories: &Arc<ChunkHistories>, reader: &
             let failed_before = failures(histories);
             reader.get(&node, id).await;
             if failures(histories) > failed_before {
-                let seen = node.env.within(node.node.chunks().client.locate(id)).await;
+                let seen = node.env.within(chunks_of(&node.node).client.locate(id)).await;
                 failed.push(format!("{id} at node {}: {seen:?}", node.number));
             }
         }

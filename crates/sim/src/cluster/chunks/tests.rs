@@ -4,6 +4,7 @@ mod few_hosts;
 use super::run::{run, run_in, wait_for_shard};
 use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, WITH_CHUNKS, scenario_of, workload};
 use crate::cluster::host::address;
+use crate::cluster::host::chunks_of;
 use crate::cluster::run::{Failure, Report};
 use crate::cluster::scenario::{FaultMix, Scenario, Strike, Topology};
 use crate::cluster::strike::CUT;
@@ -98,7 +99,7 @@ fn a_node_that_does_not_hear_the_manager_answers_nothing_about_its_blocks() {
         let world = World::new(scenario_of(0), 0, Arc::default()).await.unwrap();
         wait_for_shard(&world).await.unwrap();
         let cut_off = &world.running()[2];
-        let client = &cut_off.node.chunks().client;
+        let client = &chunks_of(&cut_off.node).client;
         let id = cut_off.env.within(client.put(Bytes::from_static(b"content"), 3)).await.unwrap();
         for other in 0..2 {
             world.network.set_link(&address(other), &address(2), CUT);
@@ -125,7 +126,7 @@ fn puts_go_on_when_a_shard_is_full() {
         let world = World::new(scenario, 0, Arc::default()).await.unwrap();
         wait_for_shard(&world).await.unwrap();
         let node = &world.running()[1];
-        let client = &node.node.chunks().client;
+        let client = &chunks_of(&node.node).client;
         for number in 0..SHARDS * SMALL_SHARDS.shard_chunks {
             let content = Bytes::from(number.to_string());
             let id =
@@ -150,7 +151,7 @@ fn the_end_of_one_node_of_four_is_felt_for_a_moment() {
             let world = World::new(Scenario { topology, ..scenario_of(0) }, victim as u64, Arc::default()).await.unwrap();
             wait_for_shard(&world).await.unwrap();
             let asker = &world.running()[0];
-            let client = &asker.node.chunks().client;
+            let client = &chunks_of(&asker.node).client;
             let content = Bytes::from_static(b"content");
             let mut ids = Vec::new();
             for _ in 0..CALLS {
@@ -190,7 +191,7 @@ fn hot_copies_move_to_a_node_that_does_less() {
         let world = World::new(Scenario { topology: TOPOLOGIES[1], ..scenario_of(0) }, 0, Arc::default()).await.unwrap();
         wait_for_shard(&world).await.unwrap();
         let asker = &world.running()[0];
-        let client = &asker.node.chunks().client;
+        let client = &chunks_of(&asker.node).client;
         let stands_on_idle = async |id: ChunkId| {
             let (map, places) = (client.look_around().await, client.places(id).await.unwrap());
             places.iter().any(|place| map.node_of(place.device()).is_some_and(|node| node.address == address(IDLE)))
@@ -212,7 +213,7 @@ fn hot_copies_move_to_a_node_that_does_less() {
                 world.env.sleep(PAUSE).await;
             }
         };
-        let loads = || world.running().into_iter().map(|running| running.node.chunks().loads().clone());
+        let loads = || world.running().into_iter().map(|running| chunks_of(&running.node).loads().clone());
         let moves = || loads().map(|loads| loads.moves()).sum::<u64>();
         ask(LONG).await;
         let first = moves();
@@ -245,7 +246,7 @@ fn nodes_with_much_to_do_get_no_new_chunks_where_others_will_do() {
         let world = World::new(Scenario { topology: TOPOLOGIES[1], ..scenario_of(0) }, 0, Arc::default()).await.unwrap();
         wait_for_shard(&world).await.unwrap();
         let asker = &world.running()[0];
-        let client = &asker.node.chunks().client;
+        let client = &chunks_of(&asker.node).client;
         let on_busy = async || {
             let map = client.look_around().await;
             let mut count = 0;
@@ -281,7 +282,7 @@ fn space_comes_back_from_shards_that_are_closed() {
         let world = World::new(Scenario { topology, ..scenario_of(0) }, 0, Arc::default()).await.unwrap();
         wait_for_shard(&world).await.unwrap();
         let node = &world.running()[1];
-        let client = &node.node.chunks().client;
+        let client = &chunks_of(&node.node).client;
         for number in 0..SHARDS * topology.shard_chunks {
             let put = node.env.within(client.put(Bytes::from_static(b"content"), 3)).await;
             let id = put.unwrap_or_else(|error| panic!("put {number}: {error}"));

@@ -1,5 +1,6 @@
 //! Shards that are closed: their units' rows stand in pages, and everything goes on as before.
 
+use crate::cluster::host::chunks_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +27,13 @@ type Contents = BTreeMap<ChunkId, Bytes>;
 /// By the first node that runs.
 pub(super) async fn ask<T>(world: &Arc<World>, work: impl AsyncFnOnce(&ChunkClient) -> T) -> T {
     let asker = world.running().swap_remove(0);
-    asker.env.within(work(&asker.node.chunks().client)).await
+    asker.env.within(work(&chunks_of(&asker.node).client)).await
 }
 
 /// The node that leads the first shard, its unit's rows in memory, and its chunks.
 fn leader(world: &Arc<World>) -> Option<(usize, u64, u64)> {
     world.running().into_iter().find_map(|running| {
-        let unit = running.node.chunks().units().unit(ShardId(FIRST_SHARD))?;
+        let unit = chunks_of(&running.node).units().unit(ShardId(FIRST_SHARD))?;
         let (here, chunks) = unit.rows();
         unit.is_leading().then_some((running.number, here, chunks))
     })

@@ -1,5 +1,6 @@
 //! Three nodes, of which one is away, or gone for good.
 
+use crate::cluster::host::chunks_of;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ async fn copies(world: &Arc<World>, id: ChunkId) -> (usize, u8) {
 }
 
 fn short_chunks(world: &Arc<World>) -> u64 {
-    world.running().iter().map(|running| running.node.chunks().units().short_chunks()).sum()
+    world.running().iter().map(|running| chunks_of(&running.node).units().short_chunks()).sum()
 }
 
 #[test]

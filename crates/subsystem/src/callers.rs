@@ -3,7 +3,6 @@
 //! Gateways and targets of two nodes share a connection: a write announces itself to a node and appends a copy there at the same moment,
 //! and one message costs less than two. Services that must be heard whatever the load have a connection each.
 
-use crate::{GATEWAYS, TARGETS};
 use env::Env;
 use manager::NodeRecord;
 use net::{Caller, Identity, Network, RemoteCaller, ServiceTag};
@@ -17,7 +16,7 @@ const MAX_CONNECTIONS: usize = 1024;
 
 /// The service by which the connection is named that a service's requests go on.
 fn shared_by(tag: ServiceTag) -> ServiceTag {
-    if tag == TARGETS { GATEWAYS } else { tag }
+    if tag == ServiceTag::TARGETS { ServiceTag::GATEWAYS } else { tag }
 }
 
 /// Where, which service, and which node must be there.

@@ -1,8 +1,8 @@
 //! The cluster as a node sees it: where everything is, by the manager's state here, and ways there.
 
-use chunkstore::map_service::map_of;
-use chunkstore::protocol::{ChunkMap, NodePlace};
-use chunkstore::reach::Reach;
+use crate::map_service::map_of;
+use crate::protocol::{ChunkMap, NodePlace};
+use crate::reach::Reach;
 use env::Env;
 use manager::Manager;
 use net::{BoxFuture, Caller, LocalCaller, Service, ServiceTag};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use types::NodeId;
 
-use crate::callers::Callers;
+use subsystem::Callers;
 
 /// A node's ways.
 pub struct InCluster {
