@@ -59,7 +59,7 @@ pub use principal::{Action, Principal};
 pub use put::{PutRequest, Written};
 pub use range::ByteRange;
 pub use read::{Head, Read, ReadBody, ReadRequest, Select};
-pub use service::{Engines, MAX_CONTENT_HEADER_BYTES, ObjectService};
+pub use service::{Engines, MAX_CONTENT_HEADER_BYTES, ObjectService, check_attributes};
 pub use stream::{ChunkStream, READ_AHEAD_CHUNKS};
 pub use upload_memory::{LEAST_UPLOAD_MEMORY, ROOM_PATIENCE, UploadMemory, UploadMemoryStats};
 

@@ -192,7 +192,7 @@ pub(crate) fn object_key(bucket: &Bucket, key: &str) -> Result<ObjectKey, Object
 }
 
 /// Checks what a client can get wrong in an object's attributes.
-pub(crate) fn check_attributes(attributes: &Attributes) -> Result<(), ObjectError> {
+pub fn check_attributes(attributes: &Attributes) -> Result<(), ObjectError> {
     let bytes = attributes.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_USER_METADATA_BYTES {
         return Err(ObjectError::MetadataTooLarge { bytes });

@@ -61,7 +61,9 @@ codes! {
     INTERNAL_ERROR = "InternalError", 500, "We encountered an internal error. Please try again.";
     INVALID_ACCESS_KEY_ID = "InvalidAccessKeyId", 403, "The access key ID that you provided does not exist in our records.";
     INVALID_ARGUMENT = "InvalidArgument", 400, "Invalid Argument";
+    INVALID_BUCKET_ACL = "InvalidBucketAclWithObjectOwnership", 400, "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     INVALID_BUCKET_NAME = "InvalidBucketName", 400, "The specified bucket is not valid.";
+    INVALID_CHUNK_SIZE = "InvalidChunkSizeError", 400, "Only the last chunk is allowed to have a size less than 8192 bytes";
     INVALID_DIGEST = "InvalidDigest", 400, "The Content-MD5 or checksum value that you specified is not valid.";
     INVALID_LOCATION_CONSTRAINT = "InvalidLocationConstraint", 400, "The specified location constraint is not valid.";
     INVALID_PART = "InvalidPart", 400, "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";

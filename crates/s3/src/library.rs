@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use document::{Document, Room};
+pub(crate) use document::PartList;
+use document::{Document, Room, STAND_IN};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
@@ -26,6 +27,7 @@ use crate::direct::Content;
 use crate::failure::{Code, Failure, INTERNAL_ERROR, MISSING_CONTENT_LENGTH};
 use crate::payload::Pieces;
 use crate::presigned;
+use crate::query::Query;
 use crate::response::ResponseBody;
 use crate::xml;
 
@@ -82,7 +84,12 @@ impl Library {
         head.extensions.insert(principal);
         head.headers.remove(AUTHORIZATION);
         head.uri = presigned::without_signature(&head.uri)?;
-        if let Some(length) = document.length
+        let list = PartList::of(&head, &Query::parse(head.uri.query())?);
+        let length = if list.is_some() { Some(STAND_IN.len() as u64) } else { document.length };
+        if let Some(list) = list {
+            head.extensions.insert(list);
+        }
+        if let Some(length) = length
             && head.headers.contains_key(CONTENT_LENGTH)
         {
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));

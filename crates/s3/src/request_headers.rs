@@ -1,7 +1,8 @@
 //! What request headers say of an object: its attributes, conditions, ranges. Checksums stand in [`crate::checksum_headers`].
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::PAD;
 use bytes::Bytes;
 use engine::{Condition, ETagMatch};
 use format::attributes::{Attributes, ETag, StorageClass};
@@ -20,6 +21,10 @@ const METADATA: &str = "x-amz-meta-";
 pub const STORAGE_CLASS: &str = "x-amz-storage-class";
 const WEBSITE_REDIRECT: &str = "x-amz-website-redirect-location";
 const AWS_CHUNKED: &str = "aws-chunked";
+
+/// Base64 whose last digit may say more than there is room for: S3 reads it, and then compares.
+const LENIENT_BASE64: GeneralPurpose =
+    GeneralPurpose::new(&base64::alphabet::STANDARD, PAD.with_decode_allow_trailing_bits(true));
 
 /// The attributes of an object to be written.
 pub fn attributes(headers: &HeaderMap) -> Result<Attributes, Failure> {
@@ -170,7 +175,8 @@ pub fn range(headers: &HeaderMap) -> Option<ByteRange> {
 /// sections 14.1 and 5.6.1).
 pub fn parse_range(text: &str) -> Option<ByteRange> {
     let (unit, ranges) = text.split_once('=')?;
-    if !unit.eq_ignore_ascii_case("bytes") {
+    // Blanks may stand around commas, and not before the first element.
+    if !unit.eq_ignore_ascii_case("bytes") || ranges.starts_with([' ', '\t']) {
         return None;
     }
     let mut ranges = ranges.split(',').map(|range| range.trim_matches([' ', '\t'])).filter(|range| !range.is_empty());
@@ -194,8 +200,11 @@ pub fn parse_range(text: &str) -> Option<ByteRange> {
 /// `Content-MD5`.
 pub fn content_md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Failure> {
     let Some(value) = headers.get("content-md5") else { return Ok(None) };
-    let digest = BASE64.decode(value.as_bytes()).ok().and_then(|digest| digest.try_into().ok());
-    digest.map(Some).ok_or_else(|| Failure::with(INVALID_DIGEST, "The Content-MD5 you specified was invalid."))
+    let digest = LENIENT_BASE64.decode(value.as_bytes()).ok().and_then(|digest| digest.try_into().ok());
+    digest.map(Some).ok_or_else(|| {
+        let given = String::from_utf8_lossy(value.as_bytes());
+        Failure::with(INVALID_DIGEST, "The Content-MD5 you specified was invalid.").detail("Content-MD5", given)
+    })
 }
 
 /// A header's text, if it is there and is text.

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use object::{Action, Bucket, Principal};
-use percent_encoding::percent_decode_str;
 
-use crate::failure::{Failure, INVALID_TAG};
+use crate::failure::{BAD_REQUEST, Failure, INVALID_TAG};
+use crate::target::decode;
 
 /// Names and values, in the order given.
 pub type Tags = Vec<(Bytes, Bytes)>;
@@ -39,14 +39,18 @@ pub fn authorize(headers: &HeaderMap, bucket: &Bucket, principal: &Principal) ->
 pub fn of_header(value: &HeaderValue) -> Result<Tags, Failure> {
     let malformed = || Failure::argument(MALFORMED, HEADER, String::from_utf8_lossy(value.as_bytes()));
     let text = value.to_str().map_err(|_| malformed())?;
-    let decode = |text: &str| {
+    let plain = |text: &str| {
         let text = text.replace('+', " ");
-        percent_decode_str(&text).decode_utf8().map(|text| text.into_owned()).map_err(|_| malformed())
+        decode(&text).map(|text| text.into_owned()).map_err(|_| malformed())
     };
-    let mut pairs = Vec::new();
+    let mut pairs: Vec<(String, String)> = Vec::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        pairs.push((decode(key)?, decode(value)?));
+        let (key, value) = (plain(key)?, plain(value)?);
+        if key.is_empty() || pairs.iter().any(|(other, _)| *other == key) {
+            return Err(malformed());
+        }
+        pairs.push((key, value));
     }
     checked(pairs)
 }
@@ -54,7 +58,7 @@ pub fn of_header(value: &HeaderValue) -> Result<Tags, Failure> {
 /// Tags that keep S3's rules.
 pub fn checked(pairs: Vec<(String, String)>) -> Result<Tags, Failure> {
     if pairs.len() > MAX_TAGS {
-        return Err(Failure::with(INVALID_TAG, "Object tags cannot be greater than 10"));
+        return Err(Failure::with(BAD_REQUEST, "Object tags cannot be greater than 10"));
     }
     let mut tags = Tags::with_capacity(pairs.len());
     for (key, value) in pairs {

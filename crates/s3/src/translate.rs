@@ -62,6 +62,13 @@ fn of_content(error: ObjectError) -> Failure {
             Failure::with(code::INVALID_REQUEST, format!("Value for x-amz-checksum-{name} trailing header is invalid."))
         }
         ObjectError::InvalidPart { number } => Failure::new(code::INVALID_PART).detail("PartNumber", number.to_string()),
+        ObjectError::BadPartDigest { number, what } => {
+            let name = what.to_ascii_lowercase();
+            Failure::with(
+                code::BAD_DIGEST,
+                format!("The {name} you specified for part {number} did not match what we received."),
+            )
+        }
         ObjectError::InvalidPartOrder => code::INVALID_PART_ORDER.into(),
         ObjectError::InvalidPartNumber { number } => {
             Failure::argument("Part number must be an integer between 1 and 10000, inclusive", "partNumber", number.to_string())
@@ -102,6 +109,9 @@ pub fn of_payload(error: &PayloadError) -> Failure {
         PayloadError::Chunk(ChunkError::Signature) => code::SIGNATURE_DOES_NOT_MATCH.into(),
         PayloadError::Chunk(ChunkError::Incomplete | ChunkError::Length { .. }) => code::INCOMPLETE_BODY.into(),
         PayloadError::Chunk(ChunkError::Trailer(_)) => code::MALFORMED_TRAILER.into(),
+        PayloadError::Chunk(ChunkError::Small { number, bytes }) => {
+            Failure::new(code::INVALID_CHUNK_SIZE).detail("Chunk", number.to_string()).detail("BadChunkSize", bytes.to_string())
+        }
         PayloadError::Chunk(error @ ChunkError::Framing(_)) => {
             Failure::with(code::INCOMPLETE_BODY, sentence(&error.to_string()))
         }

@@ -67,6 +67,13 @@ impl Xml {
         self.out.extend_from_slice(&digits[at..]);
     }
 
+    /// An element with a number.
+    pub fn number_element(&mut self, name: &str, number: u64) {
+        self.open(name);
+        self.number(number);
+        self.close(name);
+    }
+
     /// Text with what XML reserves escaped. Control characters, which XML 1.0 cannot carry, become numeric references as S3
     /// writes them; clients that cannot read those ask for `encoding-type=url`.
     pub fn text(&mut self, text: &str) {

@@ -7,29 +7,9 @@ use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumScheme, ChecksumTy
 use crate::digest::{CRC64NVME, ChecksumDigest, crc_checksum, crc_of, crc_value};
 use crate::error::ObjectError;
 
-/// Whether uploads take an algorithm. The others are for objects that one request carries: the S3 library cannot read them in the list of
-/// parts that ends an upload, so a composite of them could not be verified.
-pub(super) fn is_of_uploads(algorithm: ChecksumAlgorithm) -> bool {
-    matches!(
-        algorithm,
-        ChecksumAlgorithm::Crc32
-            | ChecksumAlgorithm::Crc32c
-            | ChecksumAlgorithm::Crc64Nvme
-            | ChecksumAlgorithm::Sha1
-            | ChecksumAlgorithm::Sha256
-    )
-}
-
-pub(super) fn not_of_uploads(algorithm: ChecksumAlgorithm) -> String {
-    format!("uploads by parts take CRC32, CRC32C, CRC64NVME, SHA1 or SHA256, not {}; one PUT takes it", algorithm.name())
-}
-
-/// S3's table: CRCs can be combined, SHAs cannot, and CRC64NVME is only ever over the content.
+/// S3's table: CRCs can be combined, the others cannot, and CRC64NVME is only ever over the content.
 pub(super) fn check_supported(wanted: ChecksumScheme) -> Result<(), ObjectError> {
     let refuse = |reason| Err(ObjectError::InvalidRequest { reason });
-    if !is_of_uploads(wanted.algorithm) {
-        return refuse(not_of_uploads(wanted.algorithm));
-    }
     match (crc_of(wanted.algorithm), wanted.full_object) {
         (None, true) => refuse(format!("the checksum type FULL_OBJECT does not go with {}", wanted.algorithm.name())),
         (Some(CRC64NVME), false) => refuse("the checksum type COMPOSITE does not go with CRC64NVME".to_owned()),

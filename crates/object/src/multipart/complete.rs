@@ -157,10 +157,10 @@ fn find_part<'a>(named: &NamedPart, stored: &'a [PartInfo]) -> Result<&'a PartIn
         let has = found.attributes.checksum;
         has.is_some_and(|has| (has.algorithm(), has.value()) == (given.algorithm(), given.value()))
     };
-    if named.checksum.is_some_and(|given| !is_given(given)) {
-        return Err(ObjectError::InvalidPart { number });
+    match named.checksum {
+        Some(given) if !is_given(given) => Err(ObjectError::BadPartDigest { number, what: given.algorithm().name() }),
+        _ => Ok(found),
     }
-    Ok(found)
 }
 
 fn check_lengths(parts: &[PartInfo], expected: Option<u64>) -> Result<(), ObjectError> {

@@ -126,11 +126,11 @@ pub(super) fn check_part_number(number: u32) -> Result<u16, ObjectError> {
 /// A part has a checksum of its upload's algorithm. Where the object's is made of the parts', their clients must send it (S3); where it is over
 /// the content, it is computed for a client that does not.
 fn part_wish(given: ChecksumWish, wanted: Option<ChecksumScheme>) -> Result<ChecksumWish, ObjectError> {
-    let refuse = |reason| Err(ObjectError::InvalidRequest { reason });
     match (given.algorithm(), wanted) {
         (None, Some(wanted)) if wanted.full_object => Ok(ChecksumWish::Compute(wanted.algorithm)),
-        (Some(given), None) if !checksum::is_of_uploads(given) => refuse(checksum::not_of_uploads(given)),
-        (given, Some(wanted)) if given != Some(wanted.algorithm) => refuse(checksum::mismatch(given, wanted.algorithm)),
+        (given, Some(wanted)) if given != Some(wanted.algorithm) => {
+            Err(ObjectError::InvalidRequest { reason: checksum::mismatch(given, wanted.algorithm) })
+        }
         _ => Ok(given),
     }
 }

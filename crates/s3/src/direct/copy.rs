@@ -52,7 +52,10 @@ pub async fn copy_part(call: Call<'_>) -> Result<Response<ResponseBody>, Failure
     let copy = CopyPartRequest { source, range: range(&call.head.headers)? };
     let name = UploadName { bucket: &call.target.bucket, key: &call.target.key, upload: upload_id(call.query) };
     let written = call.service.copy_part(call.principal, name, number, copy).await;
-    let written = written.map_err(|error| of_source(error, &source_key))?;
+    let written = written.map_err(|error| match error {
+        ObjectError::InvalidRange { length } => beyond_source(&call.head.headers, length),
+        error => of_source(error, &source_key),
+    })?;
     Ok(answer("CopyPartResult", &written.etag, written.modified_ms, &written.checksum))
 }
 
@@ -129,6 +132,12 @@ fn range(headers: &HeaderMap) -> Result<Option<ByteRange>, Failure> {
     }
 }
 
+/// The source has no such bytes. That is said of the argument, not of the answer's range as a read would.
+fn beyond_source(headers: &HeaderMap, length: u64) -> Failure {
+    let message = format!("Range specified is not valid for source object of size: {length}");
+    Failure::argument(message, COPY_SOURCE_RANGE, request_headers::text(headers, COPY_SOURCE_RANGE).unwrap_or_default())
+}
+
 /// Where the copy's attributes come from. Tags have a directive of their own, and come from the source unless it says otherwise;
 /// class and redirect are the copy's own under every directive.
 fn metadata(headers: &HeaderMap) -> Result<(MetadataDirective, OwnAttributes), Failure> {
@@ -139,6 +148,8 @@ fn metadata(headers: &HeaderMap) -> Result<(MetadataDirective, OwnAttributes), F
     };
     let (replaces_metadata, replaces_tags) = (replaces("x-amz-metadata-directive")?, replaces("x-amz-tagging-directive")?);
     let given = request_headers::attributes(headers)?;
+    // Also where the source's own count: S3 refuses what it would not keep.
+    object::check_attributes(&given)?;
     let own = OwnAttributes {
         storage_class: headers.contains_key(STORAGE_CLASS).then_some(given.storage_class),
         website_redirect: given.website_redirect.clone(),

@@ -16,7 +16,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use super::FailureSlot;
 use crate::direct::check_version;
 use crate::expected_owner;
-use crate::failure::{ACCESS_DENIED, Failure, NOT_IMPLEMENTED, PRECONDITION_FAILED};
+use crate::failure::{ACCESS_DENIED, ACL_NOT_SUPPORTED, Failure, INVALID_BUCKET_ACL, NOT_IMPLEMENTED, PRECONDITION_FAILED};
 use crate::query::Query;
 use crate::refusals;
 use crate::tags;
@@ -106,7 +106,10 @@ impl Access {
         if let Some(bucket) = bucket {
             expected_owner::check(&self.0, cx.headers(), bucket)?;
         }
-        refusals::check(cx.method(), cx.headers())?;
+        refusals::check(cx.method(), cx.headers()).map_err(|failure| match operation {
+            "CreateBucket" if failure.code == ACL_NOT_SUPPORTED => INVALID_BUCKET_ACL.into(),
+            _ => failure,
+        })?;
         if let Some(bucket) = bucket
             && operation == "CompleteMultipartUpload"
         {

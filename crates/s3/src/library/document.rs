@@ -4,6 +4,7 @@
 mod admission;
 mod digest;
 mod markup;
+mod part_list;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,6 +18,7 @@ use http_body::{Body, Frame};
 use self::admission::Admission;
 use self::digest::Digests;
 use self::markup::Markup;
+pub use self::part_list::{PartList, STAND_IN};
 use super::FailureSlot;
 use crate::config::MAX_UNVERIFIED_DOCUMENT_BYTES;
 use crate::direct::Content;
@@ -30,7 +32,11 @@ use crate::translate;
 pub struct Document {
     pieces: Box<dyn Pieces>,
     /// All of it has come, and was compared.
+    has_come: bool,
+    /// And the library knows that.
     is_over: bool,
+    /// Where it goes if it is not for the library's reader.
+    list: Option<PartList>,
     admission: Admission,
     /// Bytes that may still come of a document that did not say how many; `None` for one that did.
     unannounced: Option<usize>,
@@ -55,7 +61,9 @@ impl Document {
             unannounced: announced.is_none().then_some(MAX_UNVERIFIED_DOCUMENT_BYTES),
             markup: (!query.has("policy")).then(|| Markup::of(head, &query)),
             digests: Digests::of(head, &query)?,
+            list: head.extensions.get().cloned(),
             pieces: content.pieces,
+            has_come: false,
             is_over: false,
             slot,
         })
@@ -84,22 +92,29 @@ impl Body for Document {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailure>>> {
         let this = &mut *self;
-        if let Err(failure) = ready!(this.admission.poll_piece(cx)) {
-            return this.refuse(failure);
+        while !this.has_come {
+            if let Err(failure) = ready!(this.admission.poll_piece(cx)) {
+                return this.refuse(failure);
+            }
+            let looked_at = match ready!(Pin::new(&mut this.pieces).poll_next(cx)) {
+                Some(Ok(bytes)) => this.take(&bytes).map(|()| Some(bytes)),
+                Some(Err(error)) => Err(translate::of_payload(&error)),
+                None if this.digests.are_right() => Ok(None),
+                None => Err(BAD_DIGEST.into()),
+            };
+            match (looked_at, &this.list) {
+                (Ok(Some(bytes)), None) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                (Ok(Some(bytes)), Some(list)) => list.push(&bytes),
+                (Ok(None), _) => this.has_come = true,
+                (Err(failure), _) => return this.refuse(failure),
+            }
         }
-        let looked_at = match ready!(Pin::new(&mut this.pieces).poll_next(cx)) {
-            Some(Ok(bytes)) => this.take(&bytes).map(|()| Some(bytes)),
-            Some(Err(error)) => Err(translate::of_payload(&error)),
-            None if this.digests.are_right() => Ok(None),
-            None => Err(BAD_DIGEST.into()),
-        };
-        match looked_at {
-            Ok(Some(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            Ok(None) => {
+        match this.list.take() {
+            Some(_) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(STAND_IN))))),
+            None => {
                 this.is_over = true;
                 Poll::Ready(None)
             }
-            Err(failure) => this.refuse(failure),
         }
     }
 

@@ -3,9 +3,11 @@
 
 mod attributes;
 mod buckets;
+mod completed;
 mod convert;
 mod delete;
 mod multipart;
+mod parts;
 mod settings;
 mod tagging;
 mod versions;
@@ -27,6 +29,9 @@ pub struct Operations {
     service: Arc<ObjectService>,
     region: String,
 }
+
+/// Of the documents that are written here.
+const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
 /// What an operation answers.
 type Answer<T> = Result<S3Response<T>, Failure>;
@@ -85,7 +90,7 @@ operations! {
     multipart::create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput;
     multipart::complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput;
     multipart::abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput;
-    multipart::list_parts(ListPartsInput) -> ListPartsOutput;
+    parts::list_parts(ListPartsInput) -> ListPartsOutput;
     multipart::list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput;
     versions::list_object_versions(ListObjectVersionsInput) -> ListObjectVersionsOutput;
     settings::get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput;

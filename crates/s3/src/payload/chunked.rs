@@ -35,6 +35,9 @@ const MAX_LINE_BYTES: usize = 1024;
 /// Most bytes of all trailing headers.
 const MAX_TRAILER_BYTES: usize = 8 * 1024;
 
+/// Fewest bytes of a chunk that is not the last (S3). With smaller ones the framing could be many times the content.
+pub(super) const MIN_CHUNK_BYTES: u64 = 8 * 1024;
+
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 
 /// What is wrong with chunked content.
@@ -44,6 +47,8 @@ pub enum ChunkError {
     Framing(&'static str),
     #[error("the trailing headers are wrong: {0}")]
     Trailer(&'static str),
+    #[error("chunk {number} has {bytes} bytes; all chunks but the last have at least {MIN_CHUNK_BYTES}")]
+    Small { number: u64, bytes: u64 },
     #[error("the signature of a chunk or of the trailing headers does not match")]
     Signature,
     #[error("the body ended within a chunk")]
@@ -79,6 +84,8 @@ struct Decoder {
     signing: Option<ChunkSigning>,
     chunk_hash: Sha256,
     chunk_signature: [u8; 64],
+    /// Number and bytes of the newest chunk; the first is number 1.
+    chunk: (u64, u64),
     /// Trailing headers as they are signed.
     signed_trailers: Vec<u8>,
     trailers: Trailers,
@@ -148,6 +155,7 @@ impl Decoder {
             signing,
             chunk_hash: Sha256::new(),
             chunk_signature: [0; 64],
+            chunk: (0, MIN_CHUNK_BYTES),
             signed_trailers: Vec::new(),
             trailers: Trailers::default(),
             announced,
@@ -246,6 +254,11 @@ impl Decoder {
             return Err(ChunkError::Length { declared: self.declared, found: self.found });
         }
         if length > 0 {
+            let (number, bytes) = self.chunk;
+            if bytes < MIN_CHUNK_BYTES {
+                return Err(ChunkError::Small { number, bytes });
+            }
+            self.chunk = (number + 1, length);
             self.state = State::Data { remaining: length };
             return Ok(());
         }
@@ -270,7 +283,7 @@ impl Decoder {
         let (name, value) = (&line[..at], line[at + 1..].trim_ascii());
         let name = HeaderName::from_bytes(name).map_err(|_| BAD)?;
         let is_signature = name == TRAILER_SIGNATURE && self.announced.are_allowed();
-        if !is_signature && !self.announced.is(&name) {
+        if !is_signature && self.announced.name() != Some(&name) {
             return Err(ChunkError::Trailer("one was not announced"));
         }
         if !is_signature {
@@ -292,6 +305,10 @@ impl Decoder {
     fn end_trailers(&mut self) -> Result<(), ChunkError> {
         if self.found != self.declared {
             return Err(ChunkError::Length { declared: self.declared, found: self.found });
+        }
+        // Said before the signature is looked at: clients that send no trailing headers sign none.
+        if self.announced.name().is_some_and(|name| self.trailers.get(name.as_str()).is_none()) {
+            return Err(ChunkError::Trailer("the announced one is missing"));
         }
         if let Some(signing) = &self.signing
             && self.announced.are_allowed()

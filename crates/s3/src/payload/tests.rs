@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
+use super::chunked::MIN_CHUNK_BYTES;
 use super::{Announced, ChunkError, ChunkSigning, Chunked, Hashed, PayloadError, Trailers};
 use crate::sigv4::SigningKey;
 
@@ -109,6 +110,9 @@ fn a_changed_byte_is_found() {
     }
     let another_seed = chunk_error(decode(&good, 4096, Some(signing(SEED)), 66_560, announced("x-amz-checksum-crc32c")));
     assert_eq!(another_seed, ChunkError::Signature);
+    let no_trailer = example(TRAILER_SIGNATURES, "");
+    let error = chunk_error(decode(&no_trailer, 4096, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c")));
+    assert_eq!(error, ChunkError::Trailer("the announced one is missing"), "and so nothing of it is signed");
     let unsigned_trailer = example(TRAILER_SIGNATURES, "x-amz-checksum-crc32c:sOO8/Q==\r\n");
     let error =
         chunk_error(decode(&unsigned_trailer, 4096, Some(signing(TRAILER_SEED)), 66_560, announced("x-amz-checksum-crc32c")));
@@ -117,7 +121,7 @@ fn a_changed_byte_is_found() {
 
 #[test]
 fn unsigned_chunks_with_trailer() {
-    let body = b"5\r\nhello\r\n6\r\n world\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n";
+    let body = b"b\r\nhello world\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n";
     for piece_bytes in 1..body.len() {
         let (content, trailers) = decode(body, piece_bytes, None, 11, announced("x-amz-checksum-crc32")).expect("well-formed");
         assert_eq!(content, b"hello world");
@@ -149,6 +153,7 @@ fn wrong_trailers() {
     let trailing = |body: &str, announced| chunk_error(decode(body.as_bytes(), 1 << 20, None, 0, announced));
     let a = || announced("a");
     assert_eq!(trailing("0\r\nno colon\r\n\r\n", a()), ChunkError::Trailer("one is malformed"));
+    assert_eq!(trailing("0\r\n\r\n", a()), ChunkError::Trailer("the announced one is missing"));
     assert_eq!(trailing("0\r\na:1\r\na:2\r\n\r\n", a()), ChunkError::Trailer("one is repeated, or there are too many"));
     for (body, announced) in [
         ("0\r\nb:1\r\n\r\n", a()),
@@ -230,6 +235,9 @@ proptest! {
     #[test]
     fn any_chunks_come_back(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 0..10), piece_bytes in 1usize..400) {
         let mut body = Vec::new();
+        let (last, all_but_last) = chunks.split_last().map_or((None, &[][..]), |(last, rest)| (Some(last), rest));
+        let large = all_but_last.iter().map(|chunk| chunk.iter().copied().cycle().take(MIN_CHUNK_BYTES as usize + chunk.len()).collect());
+        let chunks: Vec<Vec<u8>> = large.chain(last.cloned()).collect();
         for chunk in &chunks {
             body.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
             body.extend(chunk);

@@ -36,8 +36,11 @@ impl Announced {
         matches!(self, Announced::Header(_))
     }
 
-    pub(super) fn is(&self, name: &HeaderName) -> bool {
-        matches!(self, Announced::Header(Some(announced)) if announced == name)
+    pub(super) fn name(&self) -> Option<&HeaderName> {
+        match self {
+            Announced::Never => None,
+            Announced::Header(name) => name.as_ref(),
+        }
     }
 }
 

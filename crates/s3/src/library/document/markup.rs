@@ -41,27 +41,11 @@ const DELETE: Elements = Elements {
     code: MALFORMED_XML,
 };
 const TAGGING: Elements = Elements { names: &["Tagging", "TagSet", "Tag", "Key", "Value"], code: MALFORMED_XML };
-const COMPLETE: Elements = Elements {
-    names: &[
-        "CompleteMultipartUpload",
-        "Part",
-        "PartNumber",
-        "ETag",
-        "ChecksumCRC32",
-        "ChecksumCRC32C",
-        "ChecksumCRC64NVME",
-        "ChecksumSHA1",
-        "ChecksumSHA256",
-    ],
-    code: MALFORMED_XML,
-};
-
 impl Elements {
     /// Those of the document that a request with this head has.
     fn of(head: &Parts, query: &Query<'_>) -> Option<&'static Elements> {
         match head.method {
             Method::POST if query.has("delete") => Some(&DELETE),
-            Method::POST if query.has("uploadId") => Some(&COMPLETE),
             Method::PUT if query.has("tagging") => Some(&TAGGING),
             Method::PUT if !names_subresource(query) => Some(&CREATE_BUCKET),
             _ => None,

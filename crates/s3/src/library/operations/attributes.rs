@@ -9,10 +9,20 @@ use s3s::dto::{GetObjectAttributesInput, GetObjectAttributesOutput, ObjectAttrib
 
 use super::convert::timestamp;
 use super::multipart::page_size;
-use super::{Answer, Operations, own_document};
+use super::{Answer, NAMESPACE, Operations, own_document};
 use crate::answer_headers::{checksum_element, checksum_type};
-use crate::failure::Failure;
+use crate::failure::{Failure, INVALID_REQUEST};
 use crate::xml::Xml;
+
+const HEADER: &str = "x-amz-object-attributes";
+
+const KNOWN: [&str; 5] = [
+    ObjectAttributes::CHECKSUM,
+    ObjectAttributes::ETAG,
+    ObjectAttributes::OBJECT_PARTS,
+    ObjectAttributes::OBJECT_SIZE,
+    ObjectAttributes::STORAGE_CLASS,
+];
 
 /// Bytes of a part's entry, about.
 const PART_BYTES: usize = 200;
@@ -23,10 +33,8 @@ pub async fn get_object_attributes(
 ) -> Answer<GetObjectAttributesOutput> {
     let principal = operations.principal(&request);
     let input = request.input;
-    // The library leaves a list in one header as it is.
-    let is_asked = |name: &str| {
-        input.object_attributes.iter().flat_map(|asked| asked.as_str().split(',')).any(|asked| asked.trim() == name)
-    };
+    let asked = asked(&input.object_attributes)?;
+    let is_asked = |name: &str| asked.contains(&name);
     let query = PartsQuery {
         after: input.part_number_marker.map_or(Ok(0), marker)?,
         max_parts: page_size("max-parts", input.max_parts)?,
@@ -37,6 +45,19 @@ pub async fn get_object_attributes(
     let document = document(&described, query, is_asked);
     let output = GetObjectAttributesOutput { last_modified, ..GetObjectAttributesOutput::default() };
     Ok(own_document(output, document))
+}
+
+/// The attributes that are asked for. The library leaves a list in one header as it is.
+fn asked(given: &[ObjectAttributes]) -> Result<Vec<&str>, Failure> {
+    let names = given.iter().flat_map(|given| given.as_str().split(',')).map(str::trim).filter(|name| !name.is_empty());
+    let asked: Vec<&str> = names.collect();
+    if let Some(unknown) = asked.iter().find(|name| !KNOWN.contains(name)) {
+        return Err(Failure::argument("Invalid attribute name specified.", HEADER, *unknown));
+    }
+    match asked.is_empty() {
+        true => Err(Failure::with(INVALID_REQUEST, format!("The {HEADER} header must name one attribute at least."))),
+        false => Ok(asked),
+    }
 }
 
 fn marker(number: i32) -> Result<u16, Failure> {
@@ -50,7 +71,7 @@ fn document(described: &Described, query: Option<PartsQuery>, is_asked: impl Fn(
     let Described { info, parts } = described;
     let listed = parts.as_ref().map_or(0, |page| page.parts.len());
     let mut xml = Xml::with_capacity(1024 + listed * PART_BYTES);
-    xml.open("GetObjectAttributesResponse xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"");
+    xml.open(&format!("GetObjectAttributesResponse xmlns=\"{NAMESPACE}\""));
     if is_asked(ObjectAttributes::ETAG) {
         xml.element("ETag", &info.attributes.etag.to_string());
     }
@@ -67,7 +88,7 @@ fn document(described: &Described, query: Option<PartsQuery>, is_asked: impl Fn(
         xml.element("StorageClass", info.attributes.storage_class.name());
     }
     if is_asked(ObjectAttributes::OBJECT_SIZE) {
-        number("ObjectSize", info.length, &mut xml);
+        xml.number_element("ObjectSize", info.length);
     }
     xml.close("GetObjectAttributesResponse");
     xml.finish()
@@ -77,24 +98,18 @@ fn document(described: &Described, query: Option<PartsQuery>, is_asked: impl Fn(
 fn write_parts(page: &ObjectParts, query: PartsQuery, xml: &mut Xml) {
     let last = page.parts.last().map_or(query.after, |(number, _)| *number);
     xml.open("ObjectParts");
-    number("PartsCount", page.count.into(), xml);
-    number("PartNumberMarker", query.after.into(), xml);
-    number("NextPartNumberMarker", last.into(), xml);
-    number("MaxParts", query.max_parts as u64, xml);
+    xml.number_element("PartsCount", page.count.into());
+    xml.number_element("PartNumberMarker", query.after.into());
+    xml.number_element("NextPartNumberMarker", last.into());
+    xml.number_element("MaxParts", query.max_parts as u64);
     xml.element("IsTruncated", if page.truncated { "true" } else { "false" });
     for (part, stored) in &page.parts {
         let Some(checksum) = &stored.checksum else { break };
         xml.open("Part");
-        number("PartNumber", (*part).into(), xml);
-        number("Size", stored.range.end - stored.range.start, xml);
+        xml.number_element("PartNumber", (*part).into());
+        xml.number_element("Size", stored.range.end - stored.range.start);
         checksum_element(checksum, xml);
         xml.close("Part");
     }
     xml.close("ObjectParts");
-}
-
-fn number(name: &str, value: u64, xml: &mut Xml) {
-    xml.open(name);
-    xml.number(value);
-    xml.close(name);
 }

@@ -77,7 +77,11 @@ pub async fn create_bucket(operations: &Operations, request: S3Request<CreateBuc
         Err(ObjectError::BucketAlreadyOwnedByYou) => make_again(operations, &bucket, &request.headers)?,
         Err(error) => return Err(error.into()),
     }
-    Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
+    let mut response = S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) });
+    if let Ok(name) = HeaderValue::try_from(format!("arn:aws:s3:::{bucket}")) {
+        response.headers.insert("x-amz-bucket-arn", name);
+    }
+    Ok(response)
 }
 
 /// In the first region S3 says that all is well to an owner who makes a bucket again, and elsewhere that it is there. It is not well here

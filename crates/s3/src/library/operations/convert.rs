@@ -2,11 +2,11 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use format::attributes::{Checksum, ChecksumAlgorithm, ChecksumScheme, ETag, StorageClass};
+use format::attributes::{ChecksumAlgorithm, ChecksumScheme, ETag, StorageClass};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto;
 
-use crate::answer_headers::{checksum_text, checksum_type};
+use crate::answer_headers::checksum_type;
 use crate::failure::Failure;
 use crate::owner::canonical_id;
 
@@ -69,33 +69,4 @@ pub fn algorithm(algorithm: ChecksumAlgorithm) -> dto::ChecksumAlgorithm {
 /// Whether a checksum covers the content or the parts' checksums.
 pub fn type_of(scheme: ChecksumScheme) -> dto::ChecksumType {
     dto::ChecksumType::from_static(checksum_type(scheme.full_object))
-}
-
-/// A checksum in the field of its algorithm; the library has fields for those that uploads take.
-#[derive(Debug, Default)]
-pub struct Checksums {
-    pub crc32: Option<String>,
-    pub crc32c: Option<String>,
-    pub crc64nvme: Option<String>,
-    pub sha1: Option<String>,
-    pub sha256: Option<String>,
-    pub kind: Option<dto::ChecksumType>,
-}
-
-impl Checksums {
-    pub fn of(checksum: Option<&Checksum>) -> Checksums {
-        let mut checksums = Checksums::default();
-        let Some(checksum) = checksum else { return checksums };
-        let field = match checksum.algorithm() {
-            ChecksumAlgorithm::Crc32 => &mut checksums.crc32,
-            ChecksumAlgorithm::Crc32c => &mut checksums.crc32c,
-            ChecksumAlgorithm::Crc64Nvme => &mut checksums.crc64nvme,
-            ChecksumAlgorithm::Sha1 => &mut checksums.sha1,
-            ChecksumAlgorithm::Sha256 => &mut checksums.sha256,
-            _ => return checksums,
-        };
-        *field = Some(checksum_text(checksum));
-        checksums.kind = Some(type_of(ChecksumScheme::of(checksum)));
-        checksums
-    }
 }

@@ -1,21 +1,24 @@
 //! Multipart uploads, without the parts' content.
 
-use format::attributes::{Checksum, ChecksumAlgorithm};
-use object::{CompleteRequest, ListUploadsRequest, MAX_LIST_ITEMS, NamedPart, UploadMark, UploadName};
+use format::attributes::ChecksumScheme;
+use object::{CompleteRequest, ListUploadsRequest, MAX_LIST_ITEMS, UploadMark, UploadName};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
-    CompleteMultipartUploadOutput, CompletedPart, CreateMultipartUploadInput, CreateMultipartUploadOutput, Initiator,
-    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
+    CompleteMultipartUploadOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput, Initiator,
+    ListMultipartUploadsInput, ListMultipartUploadsOutput, MultipartUpload,
 };
 use s3s::{S3Request, S3Response};
 use types::limits::MAX_PARTS;
 
-use super::convert::{Checksums, Names, algorithm, escape, etag, owner, storage_class, timestamp, type_of};
-use super::{Answer, Operations};
+use super::convert::{Names, algorithm, escape, owner, storage_class, timestamp, type_of};
+use super::{Answer, NAMESPACE, Operations, completed, own_document};
+use crate::answer_headers::{checksum_element, checksum_type, quoted};
 use crate::checksum_headers;
 use crate::failure::{Failure, INVALID_REQUEST, MALFORMED_XML};
+use crate::library::PartList;
 use crate::owner::canonical_id;
-use crate::request_headers::{self, parse_etag};
+use crate::request_headers;
+use crate::xml::Xml;
 
 pub async fn create_multipart_upload(
     operations: &Operations,
@@ -41,11 +44,11 @@ pub async fn complete_multipart_upload(
     mut request: S3Request<CompleteMultipartUploadInput>,
 ) -> Answer<CompleteMultipartUploadOutput> {
     let principal = operations.principal(&request);
-    let parts = request.input.multipart_upload.take().and_then(|upload| upload.parts).unwrap_or_default();
+    let list = request.extensions.remove::<PartList>().unwrap_or_default();
+    let parts = completed::parts(&list.take())?;
     if parts.is_empty() || parts.len() > usize::from(MAX_PARTS) {
         return Err(MALFORMED_XML.into());
     }
-    let parts: Vec<NamedPart> = parts.into_iter().map(named_part).collect::<Result<_, _>>()?;
     let headers = &request.headers;
     let (checksum, checksum_parts) = checksum_headers::given_of_object(headers)?.unzip();
     let complete = CompleteRequest {
@@ -59,51 +62,25 @@ pub async fn complete_multipart_upload(
     let CompleteMultipartUploadInput { bucket, key, upload_id: id, .. } = &request.input;
     let name = UploadName { bucket, key, upload: id.parse().ok() };
     let completed = operations.service.complete_upload(&principal, name, complete).await?;
-    let checksums = Checksums::of(completed.checksum.as_ref());
     let host = request_headers::text(headers, "host").unwrap_or_default();
-    Ok(S3Response::new(CompleteMultipartUploadOutput {
-        location: Some(format!("http://{host}/{bucket}/{}", escape(key))),
-        bucket: Some(bucket.clone()),
-        key: Some(key.clone()),
-        e_tag: Some(etag(&completed.etag)),
-        checksum_crc32: checksums.crc32,
-        checksum_crc32c: checksums.crc32c,
-        checksum_crc64nvme: checksums.crc64nvme,
-        checksum_sha1: checksums.sha1,
-        checksum_sha256: checksums.sha256,
-        checksum_type: checksums.kind,
-        ..CompleteMultipartUploadOutput::default()
-    }))
+    let mut xml = Xml::document();
+    xml.open(&format!("CompleteMultipartUploadResult xmlns=\"{NAMESPACE}\""));
+    xml.element("Location", &format!("http://{host}/{bucket}/{}", escape(key)));
+    xml.element("Bucket", bucket);
+    xml.element("Key", key);
+    xml.element("ETag", &String::from_utf8_lossy(quoted(&completed.etag).as_bytes()));
+    if let Some(checksum) = &completed.checksum {
+        checksum_element(checksum, &mut xml);
+        xml.element("ChecksumType", checksum_type(ChecksumScheme::of(checksum).full_object));
+    }
+    xml.close("CompleteMultipartUploadResult");
+    Ok(own_document(CompleteMultipartUploadOutput::default(), xml.finish()))
 }
 
 fn object_size(bytes: i64) -> Result<u64, Failure> {
     let refuse =
         |_| Failure::with(INVALID_REQUEST, format!("Value for x-amz-mp-object-size header is less than zero: '{bytes}'"));
     u64::try_from(bytes).map_err(refuse)
-}
-
-fn named_part(part: CompletedPart) -> Result<NamedPart, Failure> {
-    let (Some(number), Some(tag)) = (part.part_number, part.e_tag) else { return Err(MALFORMED_XML.into()) };
-    let number = u32::try_from(number).map_err(|_| {
-        Failure::argument("Part number must be an integer between 1 and 10000, inclusive", "partNumber", number.to_string())
-    })?;
-    let given = [
-        (ChecksumAlgorithm::Crc32, part.checksum_crc32),
-        (ChecksumAlgorithm::Crc32c, part.checksum_crc32c),
-        (ChecksumAlgorithm::Crc64Nvme, part.checksum_crc64nvme),
-        (ChecksumAlgorithm::Sha1, part.checksum_sha1),
-        (ChecksumAlgorithm::Sha256, part.checksum_sha256),
-    ];
-    let mut checksum: Option<Checksum> = None;
-    for (algorithm, text) in given {
-        let Some(text) = text else { continue };
-        let refuse = |what| Failure::with(INVALID_REQUEST, format!("{what} of part {number} is invalid."));
-        let parsed = checksum_headers::parse(algorithm, text.as_bytes()).ok_or_else(|| refuse("The checksum"))?;
-        if checksum.replace(parsed).is_some() {
-            return Err(refuse("More than one checksum"));
-        }
-    }
-    Ok(NamedPart { number, etag: parse_etag(tag.value()), checksum })
 }
 
 pub async fn abort_multipart_upload(
@@ -115,51 +92,6 @@ pub async fn abort_multipart_upload(
     let name = UploadName { bucket, key, upload: id.parse().ok() };
     operations.service.abort_upload(&principal, name).await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
-}
-
-pub async fn list_parts(operations: &Operations, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
-    let principal = operations.principal(&request);
-    let input = request.input;
-    let most = page_size("max-parts", input.max_parts)?;
-    let after = input.part_number_marker.map_or(Ok(0), |marker| {
-        let refuse = |_| Failure::argument("part-number-marker is not a part number", "part-number-marker", marker.to_string());
-        u16::try_from(marker).map_err(refuse)
-    })?;
-    let name = UploadName { bucket: &input.bucket, key: &input.key, upload: input.upload_id.parse().ok() };
-    let page = operations.service.list_parts(&principal, name, after, most).await?;
-    let bucket = operations.service.find_bucket(&input.bucket)?;
-    let last = page.parts.last().map_or(after, |part| part.number);
-    let checksum = page.attributes.upload_checksum;
-    let parts = page.parts.iter().map(|part| {
-        let checksums = Checksums::of(part.attributes.checksum.as_ref());
-        Part {
-            part_number: Some(i32::from(part.number)),
-            size: Some(part.length as i64),
-            e_tag: Some(etag(&part.attributes.etag)),
-            last_modified: Some(timestamp(part.attributes.modified_ms)),
-            checksum_crc32: checksums.crc32,
-            checksum_crc32c: checksums.crc32c,
-            checksum_crc64nvme: checksums.crc64nvme,
-            checksum_sha1: checksums.sha1,
-            checksum_sha256: checksums.sha256,
-        }
-    });
-    Ok(S3Response::new(ListPartsOutput {
-        parts: Some(parts.collect()),
-        is_truncated: Some(page.truncated),
-        max_parts: Some(most as i32),
-        part_number_marker: Some(i32::from(after)),
-        next_part_number_marker: Some(i32::from(last)),
-        checksum_algorithm: checksum.map(|checksum| algorithm(checksum.algorithm)),
-        checksum_type: checksum.map(type_of),
-        initiator: Some(initiator(bucket.owner())),
-        owner: Some(owner(bucket.owner())),
-        storage_class: Some(storage_class(page.attributes.storage_class)),
-        bucket: Some(input.bucket.clone()),
-        key: Some(input.key.clone()),
-        upload_id: Some(input.upload_id.clone()),
-        ..ListPartsOutput::default()
-    }))
 }
 
 pub fn page_size(name: &'static str, asked: Option<i32>) -> Result<usize, Failure> {

@@ -67,16 +67,25 @@ fn ranges_by_rfc_9110() {
         for range in ["bytes=99-", "bytes=11-11", "bytes=-0", "bytes=99999999999999999999-"] {
             rows.push(row(ranged(method, "key", range), 416, "InvalidRange").with(&[("content-range", "bytes */11")]));
         }
-        for range in ["bytes=0-4", "Bytes=0-4", "BYTES=0-4", "bytes=0-4,", "bytes=,0-4", "bytes= 0-4 ,"] {
+        for range in ["bytes=0-4", "Bytes=0-4", "BYTES=0-4", "bytes=0-4,", "bytes=,0-4", "bytes=, 0-4 ,"] {
             rows.push(row(ranged(method, "key", range), 206, DONE).with(first));
         }
         for range in ["bytes=-99", "bytes=0-99999999999999999999", "bytes=0-"] {
             rows.push(row(ranged(method, "key", range), 206, DONE).with(&[("content-range", "bytes 0-10/11")]));
         }
         // Several, none, or what is no range.
-        for range in
-            ["bytes=0-1,3-4", "bytes=", "bytes=,", "bytes=4-0", "bytes=0 - 4", "bytes=a-b", "bytes=-", "bytes 0-4", "lines=0-4"]
-        {
+        for range in [
+            "bytes=0-1,3-4",
+            "bytes=",
+            "bytes= -1",
+            "bytes=,",
+            "bytes=4-0",
+            "bytes=0 - 4",
+            "bytes=a-b",
+            "bytes=-",
+            "bytes 0-4",
+            "lines=0-4",
+        ] {
             rows.push(row(ranged(method, "key", range), 200, DONE).with(whole));
         }
         // A condition counts before the range.
@@ -99,6 +108,9 @@ fn what_is_no_etag_matches_nothing() {
     let upload = opened.element("UploadId").expect("an id");
     let copy =
         |name: &str, tag: &str| Request::new("PUT", &at("copy")).header("x-amz-copy-source", &at("key")).header(name, tag);
+    let beyond = Request::new("PUT", &path).query(&format!("partNumber=1&uploadId={upload}"));
+    let beyond = beyond.header("x-amz-copy-source", &at("key")).header("x-amz-copy-source-range", "bytes=0-7");
+    check(&server, vec![row(beyond, 400, "InvalidArgument")]);
     let copied_part = |name: &str, tag: &str| {
         let asked = Request::new("PUT", &path).query(&format!("partNumber=1&uploadId={upload}"));
         asked.header("x-amz-copy-source", &at("key")).header(name, tag)
@@ -146,6 +158,10 @@ fn sources_of_copies() {
         rows.push(row(copy(source), 200, DONE));
     }
     rows.push(row(copy("bucket/missing"), 404, "NoSuchKey"));
+    // Under every directive: it would not be kept.
+    let described = copy("bucket/key").header("x-amz-meta-a", &"v".repeat(2048));
+    rows.push(row(described.clone(), 400, "MetadataTooLarge"));
+    rows.push(row(described.header("x-amz-metadata-directive", "REPLACE"), 400, "MetadataTooLarge"));
     rows.push(row(copy("nowhere/key"), 404, "NoSuchBucket"));
     rows.push(row(copy("bucket/key?versionId=other"), 404, "NoSuchVersion"));
     check(&server, rows);
@@ -202,6 +218,51 @@ fn broken_chunks_are_an_incomplete_body() {
     server.stop();
 }
 
+/// Content of so many bytes in chunks of so many, with signatures or without.
+fn in_chunks(sizes: &[usize]) -> Request {
+    let mut asked = Request::new("PUT", &at("chunked")).header("content-encoding", "aws-chunked");
+    asked = asked.header("x-amz-decoded-content-length", &sizes.iter().sum::<usize>().to_string());
+    asked.content_sha256 = Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER".to_owned());
+    let chunks: String = sizes.iter().map(|size| format!("{size:x}\r\n{}\r\n", "c".repeat(*size))).collect();
+    asked.body(format!("{chunks}0\r\n\r\n"))
+}
+
+#[test]
+fn only_the_last_chunk_may_be_small() {
+    let server = Server::start();
+    for sizes in [&[100][..], &[], &[8192, 1], &[9000, 8192, 20]] {
+        check(&server, vec![row(in_chunks(sizes), 200, DONE)]);
+    }
+    for (sizes, number, bytes) in [(&[8191, 1][..], "1", "8191"), (&[8192, 10, 8192], "2", "10")] {
+        let asked = in_chunks(sizes);
+        let answer = request(server.address(), &asked.signed().0, &asked.body);
+        let element = |name| answer.element(name).unwrap_or_default();
+        assert_eq!((answer.status, element("Code").as_str()), (400, "InvalidChunkSizeError"), "{}", answer.text());
+        assert_eq!((element("Chunk").as_str(), element("BadChunkSize").as_str()), (number, bytes));
+    }
+    server.stop();
+}
+
+#[test]
+fn attributes_that_are_asked_for() {
+    let server = Server::start();
+    put(&server, &at("key"), "content");
+    let asked =
+        |key: &str, names: &str| Request::new("GET", &at(key)).query("attributes").header("x-amz-object-attributes", names);
+    check(
+        &server,
+        vec![
+            row(asked("key", "ETag, ObjectSize"), 200, DONE),
+            row(asked("key", "ETag,Colour"), 400, "InvalidArgument"),
+            row(asked("missing", "Colour"), 400, "InvalidArgument"),
+            row(asked("key", ""), 400, "InvalidRequest"),
+            row(Request::new("GET", &at("key")).query("attributes"), 400, "InvalidRequest"),
+            row(asked("missing", "ETag"), 404, "NoSuchKey"),
+        ],
+    );
+    server.stop();
+}
+
 #[test]
 fn methods_that_a_resource_has_not() {
     let server = Server::start();
@@ -249,7 +310,7 @@ fn buckets_made_again_and_removed_with_open_uploads() {
     check(
         &server,
         vec![
-            row(make.clone(), 200, DONE).with(&[("location", "/bucket")]),
+            row(make.clone(), 200, DONE).with(&[("location", "/bucket"), ("x-amz-bucket-arn", "arn:aws:s3:::bucket")]),
             row(make.clone().header("x-trilith-etag", "md5"), 200, DONE),
             row(make.clone().header("x-trilith-etag", "fast"), 409, "BucketAlreadyOwnedByYou"),
             row(alice, 409, "BucketAlreadyExists"),

@@ -229,8 +229,7 @@ fn opening_an_upload() {
         (vec![(algorithm, "SHA256"), (kind, "FULL_OBJECT")], refused("InvalidRequest")),
         (vec![(algorithm, "CRC64NVME"), (kind, "composite")], refused("InvalidRequest")),
         (vec![(algorithm, "MD4")], refused("InvalidRequest")),
-        // Not read in the list that ends an upload (semantics.md).
-        (vec![(algorithm, "SHA512")], refused("InvalidRequest")),
+        (vec![(algorithm, "XXHASH64"), (kind, "FULL_OBJECT")], refused("InvalidRequest")),
         (vec![(kind, "FULL_OBJECT")], refused("InvalidRequest")),
     ] {
         assert_eq!(code(&open(&headers)), expected, "{headers:?}");
@@ -258,10 +257,11 @@ fn composite_uploads() {
     let two = "<ChecksumCRC32>DUoRhQ==</ChecksumCRC32><ChecksumSHA1>Kq5sNclPz7QV2+lfQIuc6R7oRu0=</ChecksumSHA1>";
     for (case, said, headers, expected) in [
         ("no checksum of a part", "", vec![], refused("InvalidRequest")),
-        ("a wrong one", "<ChecksumCRC32>AAAAAA==</ChecksumCRC32>", vec![], refused("InvalidPart")),
-        ("none at all", "<ChecksumCRC32>AA==</ChecksumCRC32>", vec![], refused("InvalidRequest")),
-        ("two", two, vec![], refused("InvalidRequest")),
-        ("one that cannot be read", "<ChecksumMD5>XrY7u+Ae7tCTyyK7j1rNww==</ChecksumMD5>", vec![], refused("MalformedXML")),
+        ("a wrong one", "<ChecksumCRC32>AAAAAA==</ChecksumCRC32>", vec![], refused("BadDigest")),
+        ("none at all", "<ChecksumCRC32>AA==</ChecksumCRC32>", vec![], refused("InvalidArgument")),
+        ("two", two, vec![], refused("InvalidArgument")),
+        ("another's", "<ChecksumMD5>XrY7u+Ae7tCTyyK7j1rNww==</ChecksumMD5>", vec![], refused("BadDigest")),
+        ("an unknown one", "<ChecksumMD4>AAAA</ChecksumMD4>", vec![], refused("MalformedXML")),
         ("another type", good, vec![("x-amz-checksum-type", "FULL_OBJECT")], refused("InvalidRequest")),
         ("an unknown type", good, vec![("x-amz-checksum-type", "HALF")], refused("InvalidRequest")),
         ("an unknown algorithm", good, vec![("x-amz-checksum-md4", "AAAA")], refused("InvalidRequest")),
@@ -280,6 +280,47 @@ fn composite_uploads() {
     assert_eq!((part.header("x-amz-checksum-type"), part.header("x-amz-mp-parts-count")), (Some("COMPOSITE"), Some("1")));
     let whole = sent(&server, &Request::new("HEAD", &upload.path).header("x-amz-checksum-mode", "ENABLED"));
     assert_eq!(whole.header("x-amz-checksum-crc32"), Some("YChbaA==-1"), "the composite");
+    server.stop();
+}
+
+/// Each algorithm that can be composite, and the digest of the digest of [`CONTENT`], by independent programs (hashlib, zlib, xxhash).
+const COMPOSITES: [(&str, &str); 9] = [
+    ("CRC32", "YChbaA=="),
+    ("CRC32C", "6yb7oQ=="),
+    ("SHA1", "Z77PhTCKzwJhdQ2hB1aB7lxBLwU="),
+    ("SHA256", "vGLUuA2eNtopwWxdTZ8Rcx82BSxyQBp2wjwPtam3RCM="),
+    ("SHA512", "Dpv/aR9NGAfMG3V/OdK+9f/OW6V9zuB5fRqgpJv1XKuLtQ2qfCb7uYTfM4Yb293Ce/YvGvz/KbMjJv/y5TcP2w=="),
+    ("MD5", "JB2KJ8g2QnvX8ERhtg5zWQ=="),
+    ("XXHASH64", "eLjv0gsUMwM="),
+    ("XXHASH3", "HU6AWAF3/zk="),
+    ("XXHASH128", "FXOQBxPaqnja7ygbpTYBFw=="),
+];
+
+#[test]
+fn composites_of_every_algorithm() {
+    let server = Server::start();
+    for (name, composite) in COMPOSITES {
+        let (header, _, value) = VALUES.into_iter().find(|(_, found, _)| *found == name).expect("all are there");
+        let upload = Upload::open(&server, name, &[("x-amz-checksum-algorithm", name)]);
+        assert_eq!(code(&upload.part(&[])), refused("InvalidRequest"), "{name}: a part without a checksum");
+        let wrong = "A".repeat(value.len() - 2) + &value[value.len() - 2..];
+        assert_ne!(code(&upload.part(&[(header, &wrong)])), (200, None), "{name}: another's checksum");
+        assert_eq!(upload.part(&[(header, value)]).header(header), Some(value), "{name}");
+        let element = format!("Checksum{name}");
+        let parts = sent(&server, &Request::new("GET", &upload.path).query(&format!("uploadId={}", upload.id)));
+        let found = [&element, "ChecksumAlgorithm", "ChecksumType"].map(|name| parts.element(name).unwrap_or_default());
+        assert_eq!(found, [value, name, "COMPOSITE"], "{}", parts.text());
+        let said = |value: &str| format!("<{element}>{value}</{element}>");
+        assert_eq!(code(&upload.complete("", &[])), refused("InvalidRequest"), "{name}: no checksum of the part");
+        assert_eq!(code(&upload.complete(&said("nonsense"), &[])), refused("InvalidArgument"), "{name}");
+        assert_eq!(code(&upload.complete(&said(composite), &[])), refused("BadDigest"), "{name}: another's in the list");
+        assert_eq!(code(&upload.complete(&said(value), &[(header, value)])), refused("BadDigest"), "{name}: the object's");
+        let done = upload.complete(&said(value), &[(header, &format!("{composite}-1"))]);
+        assert_eq!(done.element(&element), Some(format!("{composite}-1")), "{}", done.text());
+        assert_eq!(done.element("ChecksumType").as_deref(), Some("COMPOSITE"), "{name}");
+        let head = sent(&server, &Request::new("HEAD", &upload.path).header("x-amz-checksum-mode", "ENABLED"));
+        assert_eq!(head.header(header), Some(format!("{composite}-1").as_str()), "{name}");
+    }
     server.stop();
 }
 
