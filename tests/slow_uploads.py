@@ -4,7 +4,8 @@
 
 The server starts on free loopback ports with its data in a temporary folder. The connections are opened one after the other;
 each announces a PUT of --size bytes, sends --sent of them and stops. Meanwhile one client PUTs and GETs small and large objects.
-Then all connections close, and the memory is watched for a while. Needs Linux and nothing beyond Python's own library.
+Then all connections close, and the memory is watched for a while. It fails if a request beside the stalled ones is not served, or if
+content comes back changed. Needs Linux and nothing beyond Python's own library.
 """
 
 import argparse
@@ -91,8 +92,8 @@ def head(method: str, key: str, length: int | None = None) -> bytes:
     return f"{method} /{BUCKET}/{key} HTTP/1.1\r\nhost: localhost\r\n{body}\r\n".encode()
 
 
-async def exchange(server: Server, method: str, key: str, body: bytes | None = None) -> tuple[int, int]:
-    """Status and bytes of the answer to one request on a connection of its own."""
+async def exchange(server: Server, method: str, key: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Status and body of the answer to one request on a connection of its own."""
     reader, writer = await asyncio.open_connection(*server.address(), limit=1 << 20)
     try:
         writer.write(head(method, key, None if body is None else len(body)))
@@ -102,25 +103,26 @@ async def exchange(server: Server, method: str, key: str, body: bytes | None = N
         answer = await reader.readuntil(b"\r\n\r\n")
         length = int(re.search(rb"content-length: (\d+)", answer.lower()).group(1))
         received = await reader.readexactly(length)
-        return int(answer.split()[1]), len(received)
+        return int(answer.split()[1]), received
     finally:
         writer.close()
 
 
-async def beside(server: Server, name: str) -> list[str]:
-    """What a client finds beside the stalled ones."""
-    lines = []
+async def beside(server: Server, name: str) -> tuple[str, bool]:
+    """What a client finds beside the stalled ones, and whether all of it was served."""
+    lines, is_served = [], True
     for size in (4096, 1 << 20, 10_000_000):
         body = os.urandom(size)
         for method in ("PUT", "GET"):
             start = time.monotonic()
             try:
                 job = exchange(server, method, f"{name}-{size}", body if method == "PUT" else None)
-                outcome, _ = await asyncio.wait_for(job, BESIDE_SECONDS)
+                outcome, received = await asyncio.wait_for(job, BESIDE_SECONDS)
+                is_served &= outcome == 200 and (method == "PUT" or received == body)
             except (asyncio.TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-                outcome = f"failed: {type(error).__name__}"
+                outcome, is_served = f"failed: {type(error).__name__}", False
             lines.append(f"{method} {size} {outcome} in {(time.monotonic() - start) * 1e3:.0f} ms")
-    return lines
+    return "; ".join(lines), is_served
 
 
 async def stall(server: Server, number: int, size: int, sent: bytes, turn: asyncio.Semaphore):
@@ -138,10 +140,12 @@ async def stall(server: Server, number: int, size: int, sent: bytes, turn: async
             return None
 
 
-async def measure(server: Server, options: argparse.Namespace) -> None:
+async def measure(server: Server, options: argparse.Namespace) -> bool:
+    """Whether the requests beside were served."""
     pid = server.process.pid
     print(f"before              {memory(pid, 'VmRSS'):7.0f} MB resident")
-    print("alone               " + "; ".join(await beside(server, "alone")))
+    lines, is_served = await beside(server, "alone")
+    print(f"alone               {lines}")
     peak, sent, turn = Peak(pid), os.urandom(options.sent), asyncio.Semaphore(AT_A_TIME)
     watching = asyncio.create_task(peak.watch())
     start = time.monotonic()
@@ -150,7 +154,8 @@ async def measure(server: Server, options: argparse.Namespace) -> None:
     )
     held = [connection for connection in stalled if connection is not None]
     print(f"{len(held)} stalled after {time.monotonic() - start:.1f} s; {memory(pid, 'VmRSS'):.0f} MB resident")
-    print("beside them         " + "; ".join(await beside(server, "beside")))
+    lines, is_served_beside = await beside(server, "beside")
+    print(f"beside them         {lines}")
     for name in ("used_bytes", "limit_bytes", "waiting_uploads", "early_chunks_total", "refused_uploads_total"):
         print(f"  {name:<18}{server.metric(f'trilith_gateway_upload_memory_{name}')}")
     for _, writer in held:
@@ -162,6 +167,7 @@ async def measure(server: Server, options: argparse.Namespace) -> None:
     for seconds in AFTERWARDS:
         await asyncio.sleep(max(0.0, closed + seconds - time.monotonic()))
         print(f"{seconds:3} s after the end  {memory(pid, 'VmRSS'):7.0f} MB resident")
+    return is_served and is_served_beside
 
 
 def main() -> None:
@@ -177,9 +183,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="slow-uploads-") as folder:
         server = Server(options.program, folder, options.serve)
         try:
-            asyncio.run(measure(server, options))
+            is_served = asyncio.run(measure(server, options))
         finally:
             server.stop()
+    if not is_served:
+        sys.exit("a request beside the stalled ones was not served")
 
 
 if __name__ == "__main__":

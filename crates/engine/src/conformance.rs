@@ -93,6 +93,7 @@ const TESTS: &[(&str, Test)] = tests![
     multipart::one_part_only,
     multipart::racing_completes_agree,
     multipart::complete_or_abort_not_both,
+    multipart::listed_in_the_order_of_creation,
     uploads_listing::pages_and_prefixes,
     uploads_listing::many_uploads_of_one_key,
     model::random_operations,

@@ -77,7 +77,8 @@ pub trait ObjectEngine: Send + Sync + 'static {
     /// Whether a bucket incarnation holds nothing: no objects, no versions, no uploads.
     fn is_empty(&self, bucket: BucketId) -> EngineFuture<'_, bool>;
 
-    /// Opens an upload; `attributes` are those of the object to come (its tag is not known yet).
+    /// Opens an upload; `attributes` are those of the object to come (its tag is not known yet). Ids of one key are in the order of the
+    /// attributes' times.
     fn create_upload<'a>(&'a self, key: &'a ObjectKey, attributes: Attributes) -> EngineFuture<'a, UploadId>;
 
     /// The attributes given to [`ObjectEngine::create_upload`]. Error: `NoSuchUpload`.

@@ -32,6 +32,9 @@ use std::sync::Arc;
 use types::UploadId;
 use types::limits::MAX_PARTS;
 
+/// Bytes of an upload's id that hold the time of its creation in milliseconds: enough for 8,900 years.
+const TIME_BYTES: usize = 6;
+
 /// Parts of an upload that are looked up side by side: in a cell each may take a call to another node.
 const PARTS_AT_A_TIME: usize = 32;
 
@@ -51,6 +54,8 @@ impl Inner {
     ) -> Result<UploadId, EngineError> {
         let mut id = [0u8; 16];
         self.env.fill_random(&mut id);
+        // Lists go by the id, and shall show a key's uploads in the order of their creation (S3). Those of one millisecond come in any order.
+        id[..TIME_BYTES].copy_from_slice(&attributes.modified_ms.to_be_bytes()[8 - TIME_BYTES..]);
         let upload = UploadRef { key: key.clone(), upload: UploadId(id) };
         self.write(draft(RecordKind::Upload, upload_name(&upload), &attributes), Condition::None).await?;
         Ok(upload.upload)

@@ -54,6 +54,7 @@ pub enum ObjectError {
     InvalidTrailer { what: &'static str },
     #[error("part {number} was not uploaded, or is not the part that was named")]
     InvalidPart { number: u16 },
+    /// It has a checksum of another algorithm.
     #[error("part {number} does not have the {what} that was given for it")]
     BadPartDigest { number: u16, what: &'static str },
     #[error("the parts are not in ascending order")]

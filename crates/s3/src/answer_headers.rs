@@ -144,7 +144,16 @@ pub fn checksum_text(checksum: &Checksum) -> String {
 
 /// A checksum as an element of a document that is written here.
 pub fn checksum_element(checksum: &Checksum, xml: &mut Xml) {
-    xml.element(&format!("Checksum{}", checksum.algorithm().name()), &checksum_text(checksum));
+    xml.element(&element_of(checksum), &checksum_text(checksum));
+}
+
+/// The same without the number of parts.
+pub fn bare_checksum_element(checksum: &Checksum, xml: &mut Xml) {
+    xml.element(&element_of(checksum), &BASE64.encode(checksum.value()));
+}
+
+fn element_of(checksum: &Checksum) -> String {
+    format!("Checksum{}", checksum.algorithm().name())
 }
 
 pub fn checksum_type(is_full_object: bool) -> &'static str {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use format::attributes::Attributes;
 use format::part_table::TablePart;
 use smallvec::smallvec;
 use tokio::task::JoinSet;
@@ -18,7 +19,7 @@ use super::support::{
 use crate::condition::{Condition, ETagMatch};
 use crate::error::EngineError;
 use crate::object::{Committed, Content};
-use crate::upload::{CompletePart, PartContent, PartInfo, UploadRef};
+use crate::upload::{CompletePart, PartContent, PartInfo, UploadQuery, UploadRef};
 
 fn is_no_such_upload<T: std::fmt::Debug>(outcome: &Result<T, EngineError>) -> bool {
     matches!(outcome, Err(EngineError::NoSuchUpload))
@@ -266,5 +267,21 @@ pub(super) async fn complete_or_abort_not_both(engine: Engine) {
         } else {
             must_be_absent(&engine, &key(&name)).await;
         }
+    }
+}
+
+/// Ids that say nothing of the time would be in another order nearly always.
+pub(super) async fn listed_in_the_order_of_creation(engine: Engine) {
+    let mut created = Vec::new();
+    for modified_ms in 1..=20 {
+        let attributes = Attributes { modified_ms, ..attributes(0) };
+        created.push(engine.create_upload(&key("often"), attributes).await.expect("create"));
+    }
+    let after = Some((Bytes::from_static(b"often"), Some(created[3])));
+    for (after, expected) in [(None, &created[..]), (after, &created[4..])] {
+        let query = UploadQuery { bucket: BUCKET, prefix: Bytes::new(), after, delimiter: Bytes::new(), max_items: 100 };
+        let page = engine.uploads(&query).await.expect("uploads");
+        let listed: Vec<UploadId> = page.uploads.iter().map(|upload| upload.upload).collect();
+        assert_eq!(listed, expected);
     }
 }

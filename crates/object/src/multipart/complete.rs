@@ -153,13 +153,16 @@ fn find_part<'a>(named: &NamedPart, stored: &'a [PartInfo]) -> Result<&'a PartIn
     let number = check_part_number(named.number)?;
     let found = stored.binary_search_by_key(&number, |part| part.number).ok().map(|index| &stored[index]);
     let found = found.filter(|part| named.etag == Some(part.attributes.etag)).ok_or(ObjectError::InvalidPart { number })?;
-    let is_given = |given: Checksum| {
-        let has = found.attributes.checksum;
-        has.is_some_and(|has| (has.algorithm(), has.value()) == (given.algorithm(), given.value()))
-    };
-    match named.checksum {
-        Some(given) if !is_given(given) => Err(ObjectError::BadPartDigest { number, what: given.algorithm().name() }),
-        _ => Ok(found),
+    match (named.checksum, &found.attributes.checksum) {
+        (Some(given), Some(has)) if given.algorithm() == has.algorithm() => {
+            if given.value() == has.value() {
+                Ok(found)
+            } else {
+                Err(ObjectError::InvalidPart { number })
+            }
+        }
+        (Some(given), _) => Err(ObjectError::BadPartDigest { number, what: given.algorithm().name() }),
+        (None, _) => Ok(found),
     }
 }
 

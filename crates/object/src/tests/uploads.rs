@@ -113,7 +113,9 @@ async fn wrong_lists_of_parts_are_refused() {
     let checksum = Checksum::new(ChecksumAlgorithm::Crc32, ChecksumType::FullObject, &[0; 4]);
     let error = refused(vec![NamedPart { checksum, ..two }]).await;
     assert!(matches!(error, ObjectError::BadPartDigest { number: 2, what: "CRC32" }), "{error}");
-    for part in [no_tag, other_tag, other_number] {
+    let checksum = Checksum::new(DEFAULT_CHECKSUM, ChecksumType::FullObject, &[0; 8]);
+    let other_checksum = NamedPart { checksum, ..two };
+    for part in [no_tag, other_tag, other_number, other_checksum] {
         let error = refused(vec![part]).await;
         assert!(matches!(error, ObjectError::InvalidPart { number } if u32::from(number) == part.number), "{error}");
     }

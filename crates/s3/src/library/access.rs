@@ -111,9 +111,11 @@ impl Access {
             _ => failure,
         })?;
         if let Some(bucket) = bucket
-            && operation == "CompleteMultipartUpload"
+            && BUCKET_FIRST.contains(&operation)
         {
             self.0.find_bucket(bucket)?;
+        }
+        if operation == "CompleteMultipartUpload" {
             check_readable(cx.headers())?;
         }
         Ok(())
@@ -133,6 +135,9 @@ fn check_readable(headers: &HeaderMap) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// Operations whose bucket is looked for before the library reads the headers.
+const BUCKET_FIRST: [&str; 2] = ["CompleteMultipartUpload", "GetObjectAttributes"];
 
 /// What the library takes any PUT or DELETE of a bucket's path for that asks for nothing it knows.
 const OF_BUCKETS: [&str; 2] = ["CreateBucket", "DeleteBucket"];

@@ -1,5 +1,5 @@
-//! GetObjectAttributes. Its document is written here: the library quotes the tag, which S3 does not in this document alone, and lacks
-//! elements for some checksums.
+//! GetObjectAttributes. Its document is written here: in it alone S3 writes the tag without quotes and a composite checksum without its number
+//! of parts, which the library does not know; and the library lacks elements for some checksums.
 
 use bytes::Bytes;
 use format::attributes::ChecksumScheme;
@@ -10,7 +10,7 @@ use s3s::dto::{GetObjectAttributesInput, GetObjectAttributesOutput, ObjectAttrib
 use super::convert::timestamp;
 use super::multipart::page_size;
 use super::{Answer, NAMESPACE, Operations, own_document};
-use crate::answer_headers::{checksum_element, checksum_type};
+use crate::answer_headers::{bare_checksum_element, checksum_element, checksum_type};
 use crate::failure::{Failure, INVALID_REQUEST};
 use crate::xml::Xml;
 
@@ -77,7 +77,7 @@ fn document(described: &Described, query: Option<PartsQuery>, is_asked: impl Fn(
     }
     if let Some(checksum) = info.attributes.checksum.as_ref().filter(|_| is_asked(ObjectAttributes::CHECKSUM)) {
         xml.open("Checksum");
-        checksum_element(checksum, &mut xml);
+        bare_checksum_element(checksum, &mut xml);
         xml.element("ChecksumType", checksum_type(ChecksumScheme::of(checksum).full_object));
         xml.close("Checksum");
     }

@@ -258,6 +258,7 @@ fn attributes_that_are_asked_for() {
             row(asked("key", ""), 400, "InvalidRequest"),
             row(Request::new("GET", &at("key")).query("attributes"), 400, "InvalidRequest"),
             row(asked("missing", "ETag"), 404, "NoSuchKey"),
+            row(Request::new("GET", "/nowhere/key").query("attributes"), 404, "NoSuchBucket"),
         ],
     );
     server.stop();
