@@ -169,17 +169,8 @@ pub const PAGE_PAUSE: Duration = Duration::from_millis(20);
 pub const MAX_PAGE_TRIES: u32 = 4;
 /// With so many rows of pages in memory a leader looks for no more there. Rows that no page has had yet don't count: they are there in any case.
 pub const MAX_SWEPT: usize = 65_536;
-/// Pause before a unit that did not start here is started again.
-pub const START_REST: Duration = Duration::from_secs(5);
-/// How long a node that was removed from its cluster has its units make do without it, before it ends where the others are a majority; longer than a new member may take
-/// to catch up.
-pub const LEAVE_PATIENCE: Duration = Duration::from_secs(90);
-/// How often it asks who the members are to be.
-pub const LEAVE_LOOK: Duration = Duration::from_secs(1);
-/// How long others may take to lead the units of a node that stops. After that they elect one of them, which takes some two seconds.
-pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(1);
 /// Members of a unit's group.
-pub const UNIT_MEMBERS: usize = 3;
+pub const UNIT_MEMBERS: usize = groups::limits::MEMBERS;
 /// Hosts of a shard's lookup units.
 pub const SHARD_HOSTS: usize = 3;
 /// How often nodes tell the monitor of their load.
@@ -233,4 +224,3 @@ const _: () = assert!(
     (MAX_PUT_TRIES - QUICK_PUT_TRIES) as u128 * PUT_PAUSE.as_millis() > NODE_SILENCE.as_millis() + STOCK_AGE.as_millis()
 );
 const _: () = assert!(SPACE_PATIENCE.as_millis() < UNIT_PATIENCE.as_millis());
-const _: () = assert!(LEAVE_PATIENCE.as_millis() > consensus::limits::CATCH_UP_LIMIT.as_millis());

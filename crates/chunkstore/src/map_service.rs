@@ -17,7 +17,7 @@ pub fn map_of(state: &Snapshot) -> ChunkMap {
     let shard = |shard: &Arc<manager::ShardRecord>| ShardPlace {
         shard: ShardId(shard.id),
         is_open: shard.is_open,
-        members: shard.members.clone(),
+        members: state.unit(shard.id).map(|unit| unit.members.clone()).unwrap_or_default(),
         hosts: shard.hosts.clone(),
     };
     ChunkMap {

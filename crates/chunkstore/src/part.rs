@@ -9,21 +9,19 @@ use crate::chunk_client::ChunkClient;
 use crate::contact::Contact;
 use crate::deliveries::Deliveries;
 use crate::host_service::HostService;
-use crate::limits::MAP_PATIENCE;
 use crate::load_reporting::LoadReporting;
-use crate::map_service::{FRESH, MapService};
+use crate::map_service::MapService;
 use crate::monitor::Monitor;
 use crate::monitor::balance::Balance;
 use crate::monitor::loads::Loads;
-use crate::protocol::{BLOCKS, ChunkMap, DELIVERIES, HOSTS, LOADS, MAPS, UNITS};
+use crate::protocol::{BLOCKS, DELIVERIES, HOSTS, LOADS, MAPS, UNITS};
 use crate::reporting::Reporting;
 use crate::settings::ChunkSettings;
 use crate::unit_ways::UnitWays;
 use crate::units::Units;
-use crate::wire;
-use bytes::Bytes;
+use groups::{Named, named_by_others};
 use in_cluster::InCluster;
-use manager::Manager;
+use manager::GroupKind;
 use net::{BoxFuture, Service, ServiceTag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,20 +79,9 @@ async fn open_stores(around: &Surroundings) -> Result<BTreeMap<DeviceId, Arc<Blo
     Ok(stores)
 }
 
-/// Takes part in the units that the manager says.
-async fn follow_units(manager: Arc<Manager>, units: Arc<Units>) {
-    let mut changes = manager.changes();
-    loop {
-        units.follow(&manager.snapshot()).await;
-        if changes.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
 impl Chunks {
     fn new(starter: ChunkStarter, around: Surroundings, stores: BTreeMap<DeviceId, Arc<BlockStore>>) -> Chunks {
-        let Surroundings { env, me, address, member, manager, callers, devices: _ } = around.clone();
+        let Surroundings { env, me, address, member, manager, callers, .. } = around.clone();
         let reach = InCluster::new(&env, me, manager.clone(), callers);
         let hosts = Arc::new(HostService::new(&env, reach.clone()));
         let contact = Arc::new(Contact::default());
@@ -145,14 +132,14 @@ impl Subsystem for Chunks {
         let ChunkStarter { settings, scrub_period } = self.starter;
         let (reach, hosts, blocks, contact) =
             (self.reach.clone(), self.hosts.clone(), self.blocks.clone(), self.contact.clone());
-        let loads = self.loads.clone();
+        let (loads, units) = (self.loads.clone(), self.units.clone());
         let load_reporting =
             LoadReporting { env: env.clone(), me, manager: manager.clone(), reach: reach.clone(), blocks: blocks.clone() };
         let balance = Balance::new(&env, manager.clone(), UnitWays::new(&env, reach.clone()), loads.clone());
         let reporting = Reporting { env: env.clone(), me, reach, hosts, blocks, contact };
         let monitor = Monitor { env, me, manager: manager.clone(), loads, shard_chunks: settings.shard_chunks };
         let mut tasks: Vec<Task> =
-            vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(follow_units(manager, self.units.clone()))];
+            vec![Box::pin(reporting.run()), Box::pin(monitor.run()), Box::pin(async move { units.run().await })];
         if !self.stores.is_empty() {
             tasks.push(Box::pin(load_reporting.run()));
         }
@@ -203,7 +190,8 @@ impl Subsystem for Chunks {
 
     /// Leaves its units, which others can't lead while it does.
     fn leave(&self) -> BoxFuture<'_, ()> {
-        let look = || -> BoxFuture<'static, Option<ChunkMap>> { Box::pin(map_of_others(self.around.clone())) };
+        let look =
+            || -> BoxFuture<'static, Option<Named>> { Box::pin(named_by_others(self.around.clone(), GroupKind::CHUNK_UNITS)) };
         Box::pin(self.units.leave(look))
     }
 
@@ -228,19 +216,6 @@ impl Subsystem for Chunks {
     fn scrubs(&self) -> Vec<Scrubbed> {
         self.stores.values().filter_map(|store| store.asked_scrub()).map(|scrub| scrubbed(&scrub)).collect()
     }
-}
-
-/// Where everything is by now, as one of the other members says.
-async fn map_of_others(around: Surroundings) -> Option<ChunkMap> {
-    for other in around.manager.other_members(&around.address) {
-        let caller = around.callers.to(&other, MAPS);
-        let asked = caller.call(Bytes::from_static(FRESH), around.env.now() + MAP_PATIENCE).await;
-        let Ok(answer) = asked else { continue };
-        if let Ok(map) = wire::decode(&answer) {
-            return Some(map);
-        }
-    }
-    None
 }
 
 fn scrubbed(scrub: &ChunkScrub) -> Scrubbed {

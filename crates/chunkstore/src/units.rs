@@ -1,16 +1,14 @@
 //! Maintenance units as processes: consensus groups on nodes, and what their leaders do (docs/rfd/0012).
 //!
-//! Reading order: `machine`, `service`, `member`, `errands`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `membership`, `leaving`, `link`.
+//! Reading order: `machine`, `service`, `member`, `errands`, `leading`, `placing`, `requests`, `mending`, `pages`, `archive`, `sweeping`, `space`, `link`.
 
 mod archive;
 mod errands;
 mod filling;
 mod leading;
-mod leaving;
 mod link;
 mod machine;
 mod member;
-mod membership;
 mod mending;
 mod pages;
 mod placing;

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use types::{CellId, DeviceId, NodeId};
 
+use crate::modules::groups::GroupKey;
 use crate::snapshot::{Edit, ImpossibleState, Snapshot};
 
 /// One kind of record.
@@ -43,6 +44,11 @@ pub(crate) trait Record: Clone + Debug + PartialEq + Eq + Serialize + Deserializ
 
     /// A device is forgotten: what the kind knows of it goes with it.
     fn forget_device(_: &mut Edit<'_>, _: DeviceId) {}
+
+    /// Whether a record of the kind counts on a placed group.
+    fn needs_group(_: &Snapshot, _: GroupKey) -> bool {
+        false
+    }
 
     /// What a record that contradicts itself is refused with.
     fn refuse(key: &Self::Key, what: &'static str) -> ImpossibleState {

@@ -50,7 +50,7 @@ pub use modules::cell::{
 };
 pub use modules::chunks::{
     Bulk, BulkOwner, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS, OpenShard, RegisterVolume,
-    ReleaseBulk, SealShard, SetShardHosts, SetShardMembers, ShardError, ShardRecord, VolumeError, VolumeRecord,
+    ReleaseBulk, SealShard, SetShardHosts, ShardError, ShardRecord, VolumeError, VolumeRecord,
 };
 pub use modules::cluster::{ClusterError, ClusterRecord, ConfigError, InitCluster, RaiseFormatVersion, SetConfig};
 pub use modules::credential::{AddCredential, Credential, CredentialError, ROOT_USER, RemoveCredential, SetRootCredential};
@@ -58,6 +58,7 @@ pub use modules::device::{
     AddDevice, DeviceError, DeviceRecord, DeviceState, IMPORT_SKIPPED_DEVICES, PlaceDevice, RemoveDevice, SetDeviceState,
     UpdateDevice,
 };
+pub use modules::groups::{EndGroup, FoundGroup, GroupError, GroupKey, GroupKind, GroupRecord, SetGroupMembers};
 pub use modules::log::{
     BeginStart, BeginStartError, IMPORT_SKIPPED_STARTS, InstallCellManifest, InstallManifest, InstallManifestError,
     InstallReplicaTable, InstallReplicaTableError, ManifestRecord, ReplicaTableRecord, TakeToken, TakeTokenError,

@@ -10,6 +10,7 @@ pub mod chunks;
 pub mod cluster;
 pub mod credential;
 pub mod device;
+pub mod groups;
 pub mod log;
 pub mod node;
 
@@ -151,6 +152,11 @@ macro_rules! modules {
             $($(<$record>::forget_device(edit, device);)*)*
         }
 
+        /// Whether a record of some kind counts on a placed group.
+        pub(crate) fn needs_group(state: &Snapshot, key: groups::GroupKey) -> bool {
+            $($(<$record>::needs_group(state, key))||*)||*
+        }
+
         const _: () = {
             let tags = [$($(<$record>::TAG),*),*];
             let mut at = 0;
@@ -176,6 +182,7 @@ modules! {
     Log(log::LogCommand) { manifests: log::ManifestRecord, replica_tables: log::ReplicaTableRecord, starts: log::Starts }
     Node(node::NodeCommand) { nodes: node::NodeRecord }
     Cell(cell::CellCommand) { cells: cell::CellRecord }
+    Groups(groups::GroupCommand) { groups: groups::GroupRecord }
     Chunks(chunks::ChunkCommand) { shards: chunks::ShardRecord, volumes: chunks::VolumeRecord }
 }
 

@@ -6,6 +6,7 @@ mod crash;
 mod document;
 mod equivalence;
 mod format;
+mod groups;
 mod machine;
 pub(crate) mod nodes;
 mod replicated;

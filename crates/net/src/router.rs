@@ -57,6 +57,8 @@ service_tags! {
     CHUNK_MAPS = 13;
     /// The chunk store: loads of nodes, where the manager is led.
     CHUNK_LOADS = 14;
+    /// Which nodes are members of placed groups.
+    GROUPS = 15;
 }
 
 impl ServiceTag {

@@ -10,7 +10,7 @@
 //! A gateway that is removed from its cell's view, or finds itself without the right to be in it, ends; the node registers a new
 //! incarnation, which joins like any other (RFD 5, rule 9). Whichever node leads the manager oversees the cell.
 //!
-//! Reading order: `roles`, `node`, `incarnation`, `found`, `join`, `recover`, `holds`, `device_way`, `hanging`, `heartbeat`, `oversee`, `settle`,
+//! Reading order: `roles`, `node`, `start`, `log_engine`, `incarnation`, `found`, `join`, `recover`, `holds`, `device_way`, `hanging`, `heartbeat`, `oversee`, `settle`,
 //! `engine`.
 #![forbid(unsafe_code)]
 
@@ -38,6 +38,7 @@ mod removed;
 mod replaced;
 mod roles;
 mod settle;
+mod start;
 mod stopped;
 mod unanswered;
 mod under_way;

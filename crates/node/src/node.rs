@@ -5,17 +5,13 @@ use crate::device_way::Ways;
 use crate::engine::CellEngine;
 use crate::error::NodeError;
 use crate::inquiry::{Applicant, Here, Told, inquire, refuse_twin, was_removed};
-use crate::log_engine::LogEngine;
 use crate::notes::Notes;
 use crate::oversee::{HeartbeatService, Oversight};
-use crate::placed::Having;
-use crate::remove::RemovalService;
 use crate::roles::{Role, Roles};
-use crate::settle::{DrainSlot, SettleService};
+use crate::settle::DrainSlot;
 use crate::vitals::Vitals;
 use bytes::Bytes;
 use consensus::{FramedTransport, LogPlace, NodeId as MemberId, Peer, TaggedTransport, Transport};
-use device::Device;
 use engine::ObjectEngine;
 use env::Env;
 use logstore::{LogStore, LogStoreConfig};
@@ -24,12 +20,12 @@ use net::{BoxFuture, Caller, Identity, Network, Refusal, RemoteCaller, Request, 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use subsystem::{Callers, Starter, Subsystem, Surroundings};
-use target::{Begin, Target, TargetService};
+use subsystem::{Callers, Subsystem};
+use target::Target;
 use topology::LeaseTerms;
-use types::{Generation, NodeId, ViewNumber};
+use types::{NodeId, ViewNumber};
 
 /// Pause before the manager is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -58,21 +54,22 @@ pub struct OpenNode {
     pub(crate) env: Env,
     pub(crate) callers: Callers,
     pub(crate) manager: Arc<Manager>,
-    register: RegisterNode,
-    roles: Roles,
-    services: Arc<Services>,
-    member: consensus::Node,
-    id: NodeId,
+    pub(crate) register: RegisterNode,
+    pub(crate) roles: Roles,
+    pub(crate) services: Arc<Services>,
+    pub(crate) member: consensus::Node,
+    pub(crate) id: NodeId,
     pub(crate) told: Told,
-    is_sole: bool,
+    pub(crate) is_sole: bool,
     /// What it does from its opening on.
-    tasks: Vec<Ending>,
+    pub(crate) tasks: Vec<Ending>,
+    pub(crate) vitals: Arc<Vitals>,
 }
 
 /// A running node. It ends when it is dropped.
 pub struct Node {
     pub(crate) inner: Arc<Inner>,
-    member: consensus::Node,
+    pub(crate) member: consensus::Node,
     pub(crate) tasks: Mutex<Vec<Ending>>,
 }
 
@@ -108,7 +105,7 @@ pub(crate) struct Inner {
     pub manager: Arc<Manager>,
     pub targets: Vec<Arc<Target>>,
     pub engine: Arc<CellEngine>,
-    pub vitals: Vitals,
+    pub vitals: Arc<Vitals>,
     pub lease_terms: LeaseTerms,
     pub notes: Arc<Notes>,
     /// No other node is in the cluster while this one runs.
@@ -127,7 +124,7 @@ pub(crate) struct Inner {
 
 /// Services that come with the devices: asked before, they say so.
 #[derive(Default)]
-struct Services(OnceLock<Router>);
+pub(crate) struct Services(pub OnceLock<Router>);
 
 impl Service for Services {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
@@ -187,7 +184,20 @@ impl Node {
         refuse_twin(env, &manager, &register, &to).await?;
         let id = register_node(env, &manager, &register, &via, &to).await?;
         let env = env.clone();
-        Ok(OpenNode { env, callers, manager, register, roles, services, member, id, told, is_sole, tasks })
+        Ok(OpenNode {
+            env,
+            callers,
+            manager,
+            register,
+            roles,
+            services,
+            member,
+            id,
+            told,
+            is_sole,
+            tasks,
+            vitals: Arc::default(),
+        })
     }
 }
 
@@ -312,120 +322,6 @@ impl OpenNode {
 
     pub fn id(&self) -> NodeId {
         self.id
-    }
-
-    /// Serves these devices and runs a gateway, as far as its roles go, and the subsystems of these starters.
-    pub async fn start(
-        self,
-        devices: Vec<Arc<Device>>,
-        config: LogStoreConfig,
-        starters: Vec<Box<dyn Starter>>,
-    ) -> Result<Node, NodeError> {
-        assert!(devices.is_empty() || self.roles.has(Role::Target), "devices are a target's");
-        let targets = self.open_targets(&devices).await?;
-        if self.manager.snapshot().cell(CELL).is_none() {
-            match self.manager.create_cell(CELL, Generation(0)).await {
-                Ok(()) | Err(ManagerError::Refused(_)) => {}
-                Err(error) => return Err(NodeError::State(error.to_string())),
-            }
-        }
-        let started = self.start_subsystems(&devices, starters).await?;
-        let inner = self.inner(targets, devices.clone(), config, started);
-        let weak = || -> Weak<Inner> { Arc::downgrade(&inner) };
-        let own: [(ServiceTag, Arc<dyn Service>); 2] = [
-            (ServiceTag::SETTLINGS, Arc::new(SettleService(weak()))),
-            (ServiceTag::REMOVALS, Arc::new(RemovalService::new(weak()))),
-        ];
-        let all = own.into_iter().chain(inner.subsystems.iter().flat_map(|subsystem| subsystem.services()));
-        let router = all.fold(Router::new(), |router, (tag, service)| router.with(tag, service));
-        assert!(self.services.0.set(router).is_ok(), "a node starts once");
-        devices.iter().for_each(|device| self.told.haves.note(device.uuid(), Having::Serves));
-        let OpenNode { env, register, roles, member, id, mut tasks, .. } = self;
-        let RegisterNode { identity, name, address, .. } = register;
-        tasks.extend([
-            Ending(env.spawn(inner.notes.clone().keep(env.clone()))),
-            Ending(env.spawn(inner.clone().ping_others())),
-            Ending(env.spawn(inner.clone().watch_disks())),
-            Ending(env.spawn(inner.clone().send_heartbeats())),
-            Ending(env.spawn(inner.clone().forget_replaced())),
-            Ending(env.spawn(inner.clone().end_with_manager())),
-            Ending(env.spawn(inner.clone().notice_removal(identity, address.clone()))),
-        ]);
-        let of_subsystems = inner.subsystems.iter().flat_map(|subsystem| subsystem.clone().tasks());
-        tasks.extend(of_subsystems.map(|task| Ending(env.spawn(task))));
-        let runs: Vec<_> = inner.subsystems.iter().map(|subsystem| subsystem.name()).collect();
-        tracing::info!(node = id.0, name, address, %roles, ?runs, "the node takes part in its cluster");
-        Ok(Node { inner, member, tasks: Mutex::new(tasks) })
-    }
-
-    /// Tells the manager that these devices are here, and opens their targets.
-    async fn open_targets(&self, devices: &[Arc<Device>]) -> Result<Vec<Arc<Target>>, NodeError> {
-        let mut targets = Vec::new();
-        for device in devices.iter().cloned() {
-            let record = self.manager.snapshot().device(device.id()).cloned();
-            if record.is_none_or(|record| record.node != Some(self.id)) {
-                let placed = self.manager.place_device(device.id(), Some(self.id)).await;
-                placed.map_err(|error| NodeError::State(error.to_string()))?;
-            }
-            targets.push(Arc::new(Target::open(device, &self.env, Begin::WithFences).await?));
-        }
-        Ok(targets)
-    }
-
-    /// The subsystems of these starters.
-    async fn start_subsystems(
-        &self,
-        devices: &[Arc<Device>],
-        starters: Vec<Box<dyn Starter>>,
-    ) -> Result<Vec<Arc<dyn Subsystem>>, NodeError> {
-        let around = Surroundings {
-            env: self.env.clone(),
-            me: self.id,
-            address: self.register.address.clone(),
-            member: self.member.clone(),
-            manager: self.manager.clone(),
-            callers: self.callers.clone(),
-            devices: devices.to_vec(),
-        };
-        let mut started = Vec::new();
-        for starter in starters {
-            started.push(starter.start(around.clone()).await.map_err(NodeError::State)?);
-        }
-        Ok(started)
-    }
-
-    /// The node's state, with the log engine before the other subsystems.
-    fn inner(
-        &self,
-        targets: Vec<Arc<Target>>,
-        devices: Vec<Arc<Device>>,
-        config: LogStoreConfig,
-        started: Vec<Arc<dyn Subsystem>>,
-    ) -> Arc<Inner> {
-        let OpenNode { env, manager, callers, .. } = self;
-        Arc::new_cyclic(|weak| {
-            let service = TargetService::new(env, targets.clone());
-            let log_engine: Arc<dyn Subsystem> = Arc::new(LogEngine::new(weak.clone(), self.roles.clone(), service));
-            Inner {
-                env: env.clone(),
-                id: self.id,
-                ways: Ways::new(env, manager, callers),
-                callers: callers.clone(),
-                manager: manager.clone(),
-                targets,
-                engine: Arc::default(),
-                vitals: Vitals::default(),
-                lease_terms: LeaseTerms::default(),
-                notes: Notes::new(manager.clone(), devices),
-                is_sole: self.is_sole,
-                config,
-                drain: DrainSlot::default(),
-                subsystems: std::iter::once(log_engine).chain(started).collect(),
-                is_leaving: AtomicBool::new(false),
-                was_removed: AtomicBool::new(false),
-                repair_left: self.told.repair_left.clone(),
-            }
-        })
     }
 }
 

@@ -40,9 +40,13 @@ pub struct Surroundings {
     pub member: consensus::Node,
     pub manager: Arc<Manager>,
     pub callers: Callers,
+    pub silent: Silent,
     /// Of this node.
     pub devices: Vec<Arc<Device>>,
 }
+
+/// Nodes that do not answer this one.
+pub type Silent = Arc<dyn Fn() -> BTreeSet<NodeId> + Send + Sync>;
 
 /// A task for as long as the node lives.
 pub type Task = BoxFuture<'static, ()>;

@@ -3,8 +3,9 @@ use std::collections::BTreeSet;
 use manager::{Manager, RegisterNode};
 use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
 
-use super::{Change, Heard, changes, least_used};
+use super::{Change, changes};
 use crate::units::fixture::{manager_of_four, node_record};
+use groups::choice::{Heard, least_used};
 
 /// These are there; the others are away if they have had the time to say that they are not.
 fn heard(nodes: &[u32], is_all: bool) -> Heard {

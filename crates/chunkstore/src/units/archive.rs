@@ -108,7 +108,7 @@ impl UnitMember {
     }
 
     fn members(&self, state: &Snapshot) -> Vec<NodeId> {
-        let members = state.shard(self.shard.0).map(|shard| shard.members.to_vec());
+        let members = state.unit(self.shard.0).map(|unit| unit.members.to_vec());
         members.filter(|members| members.len() == PAGE_COPIES).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Locks are taken in the order machine, then `leading`; none is held across an await.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use consensus::{Group, ReadMode, Term};
@@ -17,6 +17,7 @@ use env::{Env, Instant};
 use format::chunk_command::ChunkCommand;
 use format::chunk_id::ShardId;
 use format::chunk_update::Stream;
+use groups::{Member, Placed};
 use manager::{Manager, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -71,6 +72,7 @@ pub struct UnitMember {
     pub(super) env: Env,
     pub(super) shard: ShardId,
     pub(super) group: Group<UnitMachine>,
+    placed: Arc<Placed<UnitMachine>>,
     pub(super) manager: Arc<Manager>,
     pub(super) reach: Arc<dyn Reach>,
     pub(super) leading: Mutex<Option<Leading>>,
@@ -82,9 +84,6 @@ pub struct UnitMember {
     pub(super) mending: Turn,
     /// Commands that nobody waits for. Not among the duties: nodes that are away must not keep the unit from what it needs to go on.
     proposals: Turn,
-    pub(super) changing_members: Turn,
-    /// Who takes over from this node, which was removed and does not hear the manager any more.
-    pub(super) successors: Mutex<Option<BTreeMap<consensus::NodeId, String>>>,
     /// Asking the manager for bulks, or to close the shard.
     pub(super) settling: Turn,
     pub(super) pages: PageWork,
@@ -95,22 +94,38 @@ pub struct UnitMember {
     crowded_patience: Arc<Mutex<CrowdedPatience>>,
 }
 
+impl Member for UnitMember {
+    type Machine = UnitMachine;
+
+    fn placed(&self) -> &Arc<Placed<UnitMachine>> {
+        &self.placed
+    }
+
+    /// Those that do not report to this leader.
+    fn silent(&self) -> BTreeSet<consensus::NodeId> {
+        let (now, state) = (self.env.now(), self.manager.snapshot());
+        let leading = self.leading.lock();
+        let is_silent = |node| leading.as_ref().is_none_or(|leading| leading.is_silent(now, &state, self.shard, node));
+        let silent = state.nodes().filter(|node| is_silent(node.id));
+        silent.map(|node| consensus::NodeId::of_identity(&node.identity.0)).collect()
+    }
+}
+
 impl UnitMember {
     /// Takes part in the group until it is dropped. `beginning` is shared by the node's units.
     pub fn start(
         env: &Env,
-        shard: ShardId,
-        group: Group<UnitMachine>,
-        manager: Arc<Manager>,
+        placed: Arc<Placed<UnitMachine>>,
         reach: Arc<dyn Reach>,
         settings: ChunkSettings,
         shares: Shares,
     ) -> Arc<UnitMember> {
         let member = Arc::new(UnitMember {
             env: env.clone(),
-            shard,
-            group,
-            manager,
+            shard: ShardId(placed.key().number),
+            group: placed.group().clone(),
+            manager: placed.manager().clone(),
+            placed,
             reach,
             leading: Mutex::new(None),
             newest_stream: Mutex::new(None),
@@ -118,8 +133,6 @@ impl UnitMember {
             moving: Arc::new(Semaphore::new(Share::Moves.permits())),
             mending: Arc::new(Semaphore::new(Share::Mends.permits())),
             proposals: Arc::new(Semaphore::new(MAX_PROPOSALS)),
-            changing_members: new_turn(),
-            successors: Mutex::default(),
             settling: new_turn(),
             pages: PageWork::new(settings.page_rows),
             placer: settings.placer,
@@ -270,7 +283,6 @@ impl UnitMember {
         }
         if is_stock_new {
             self.notice_crowding(now, &state);
-            self.keep_members(&state);
             self.keep_pages(is_closed, audited);
         }
     }

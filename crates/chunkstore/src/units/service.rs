@@ -1,47 +1,51 @@
 //! The units that this node is a member of, and what is asked of them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use consensus::{Group, GroupId, MemberError, Node};
+use consensus::Node;
 use env::Env;
 use format::chunk_id::ShardId;
-use manager::{Manager, ShardRecord, Snapshot};
+use groups::{Host, Kind, Named, Placed};
+use manager::{GroupKind, Manager, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use types::NodeId;
 
 use super::machine::UnitMachine;
 use super::member::{Shares, UnitMember};
-use crate::limits::START_REST;
 use crate::monitor::opening::Opening;
 use crate::protocol::{UnitAnswer, UnitRequest};
 use crate::reach::Reach;
 use crate::settings::ChunkSettings;
 use crate::wire;
 
-/// The group of shard 0; the manager's and others have lower numbers.
-const FIRST_UNIT_GROUP: u64 = 1 << 32;
-
 /// A node's units.
 pub struct Units {
-    pub(super) env: Env,
-    me: NodeId,
-    member: Node,
-    manager: Arc<Manager>,
-    reach: Arc<dyn Reach>,
-    units: Mutex<BTreeMap<ShardId, Arc<UnitMember>>>,
-    settings: ChunkSettings,
-    shares: Shares,
+    host: Arc<Host<UnitKind>>,
     /// Whether the open shard's is there.
     _opening: Arc<Opening>,
-    /// This node is no part of the cluster any more: what its manager says has no effect.
-    pub(super) has_left: AtomicBool,
-    /// Of whoever starts and ends units as the manager says.
-    pub(super) following: Semaphore,
+}
+
+/// Maintenance units among the placed groups.
+struct UnitKind {
+    env: Env,
+    reach: Arc<dyn Reach>,
+    settings: ChunkSettings,
+    shares: Shares,
+}
+
+impl Kind for UnitKind {
+    type Member = UnitMember;
+
+    const KIND: GroupKind = GroupKind::CHUNK_UNITS;
+
+    fn machine(&self, shard: u32, state: &Snapshot) -> Option<UnitMachine> {
+        Some(UnitMachine::new(ShardId(shard), state.shard(shard)?.capacity))
+    }
+
+    fn begin(&self, placed: Arc<Placed<UnitMachine>>) -> Arc<UnitMember> {
+        UnitMember::start(&self.env, placed, self.reach.clone(), self.settings, self.shares.clone())
+    }
 }
 
 impl Units {
@@ -54,91 +58,28 @@ impl Units {
         settings: ChunkSettings,
     ) -> Units {
         let _opening = Opening::begin(env, manager.clone(), reach.clone());
-        let (env, units, has_left) = (env.clone(), Mutex::default(), AtomicBool::new(false));
-        let (shares, following) = (Shares::default(), Semaphore::new(1));
-        Units { env, me, member, manager, reach, units, settings, shares, _opening, has_left, following }
+        let kind = UnitKind { env: env.clone(), reach, settings, shares: Shares::default() };
+        Units { host: Arc::new(Host::new(env, me, member, manager, kind)), _opening }
     }
 
-    /// Starts the units that the manager says this node is a member of, and ends the others. Called after every change there; what fails is tried again.
-    pub async fn follow(&self, state: &Snapshot) {
-        let mut changes = self.manager.changes();
-        let mut have_started = self.follow_once(state).await;
-        while !have_started {
-            tokio::select! {
-                biased;
-                changed = changes.changed() => if changed.is_err() { return },
-                () = self.env.sleep(START_REST) => {}
-            }
-            have_started = self.follow_once(&self.manager.snapshot()).await;
-        }
+    /// Takes part in the units that the manager says, for as long as the node lives.
+    pub async fn run(&self) {
+        self.host.clone().run().await;
     }
 
-    /// Whether all have started.
-    async fn follow_once(&self, state: &Snapshot) -> bool {
-        // Before it is looked at: who leaves waits for this.
-        let _following = self.following.acquire().await.expect("the semaphore is never closed");
-        let has_left = || self.has_left.load(Ordering::SeqCst);
-        if has_left() {
-            return true;
-        }
-        let wanted: BTreeSet<ShardId> =
-            state.shards().filter(|shard| shard.members.contains(&self.me)).map(|shard| ShardId(shard.id)).collect();
-        let running: BTreeSet<ShardId> = self.units.lock().keys().copied().collect();
-        for shard in running.difference(&wanted).filter(|_| !has_left()) {
-            self.end(*shard).await;
-        }
-        let mut have_started = true;
-        for shard in wanted.difference(&running).filter(|_| !has_left()) {
-            if let Err(error) = self.start(*shard, state).await {
-                tracing::warn!(shard = shard.0, %error, "a maintenance unit did not start here");
-                have_started = false;
-            }
-        }
-        have_started
+    /// Ends this node's part in its units, for good; returns when it has none. `look` asks another node which nodes the members are to be.
+    pub async fn leave(&self, look: impl Fn() -> BoxFuture<'static, Option<Named>>) {
+        self.host.leave(look).await;
     }
 
-    pub(super) async fn end(&self, shard: ShardId) {
-        self.units.lock().remove(&shard);
-        self.member.stop_group(group_of(shard)).await;
-    }
-
-    async fn start(&self, shard: ShardId, state: &Snapshot) -> Result<(), consensus::StartError> {
-        let Some(record) = state.shard(shard.0) else { return Ok(()) };
-        let group = self.member.start_group(group_of(shard), UnitMachine::new(shard, record.capacity)).await?;
-        if record.founders.contains(&self.me) && group.status().addresses.is_empty() {
-            self.found(record, &group, state).await;
-        }
-        let unit = UnitMember::start(
-            &self.env,
-            shard,
-            group,
-            self.manager.clone(),
-            self.reach.clone(),
-            self.settings,
-            self.shares.clone(),
-        );
-        self.units.lock().insert(shard, unit);
-        Ok(())
-    }
-
-    /// Begins the group with the members that it is to begin with, and no others: all who do this do the same, so that it does not matter who is
-    /// first, or that the record has other members by now.
-    async fn found(&self, record: &ShardRecord, group: &Group<UnitMachine>, state: &Snapshot) {
-        let member = |node: &NodeId| {
-            let node = state.node(*node)?;
-            Some((consensus::NodeId::of_identity(&node.identity.0), node.address.clone()))
-        };
-        let Some(founders) = record.founders.iter().map(member).collect::<Option<_>>() else { return };
-        match group.initialize(&founders).await {
-            Ok(()) | Err(MemberError::Initialized { .. }) => {}
-            Err(error) => tracing::warn!(shard = record.id, %error, "a maintenance unit has no members yet"),
-        }
+    /// Lets other members lead the units that this node leads.
+    pub async fn stop_leading(&self) {
+        self.host.stop_leading().await;
     }
 
     /// How many units this node leads, and of how many it is a member.
     pub fn counts(&self) -> (usize, usize) {
-        let units = self.units.lock();
-        (units.values().filter(|unit| unit.is_leading()).count(), units.len())
+        (self.led().len(), self.host.all().len())
     }
 
     /// Rows in memory of the units that this node leads, and the chunks that these have.
@@ -151,16 +92,12 @@ impl Units {
         self.led().iter().map(|unit| unit.short_chunks()).sum()
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<UnitMember>> {
-        self.units.lock().values().cloned().collect()
-    }
-
     fn led(&self) -> Vec<Arc<UnitMember>> {
-        self.all().into_iter().filter(|unit| unit.is_leading()).collect()
+        self.host.all().into_iter().filter(|unit| unit.is_leading()).collect()
     }
 
     pub fn unit(&self, shard: ShardId) -> Option<Arc<UnitMember>> {
-        self.units.lock().get(&shard).cloned()
+        self.host.get(shard.0)
     }
 
     async fn carry_out(&self, request: UnitRequest) -> UnitAnswer {
@@ -178,10 +115,6 @@ impl Service for Units {
             Ok(wire::encode(&self.carry_out(request).await))
         })
     }
-}
-
-fn group_of(shard: ShardId) -> GroupId {
-    GroupId(FIRST_UNIT_GROUP + u64::from(shard.0))
 }
 
 fn shard_of(request: &UnitRequest) -> ShardId {

@@ -3,7 +3,8 @@
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_command::MAX_COMMAND_ITEMS;
 use manager::limits::{MAX_DEVICES, MAX_NODE_TEXT_BYTES, MAX_NODES};
-use manager::modules::chunks::limits::{MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
+use manager::modules::chunks::limits::{MAX_SHARD_HOSTS, MAX_SHARDS};
+use manager::modules::groups::MAX_GROUP_MEMBERS;
 use net::MAX_PAYLOAD_BYTES;
 
 /// Longest content: that of a block.
@@ -45,5 +46,5 @@ const MAP_BYTES: usize =
 const _: () = assert!(MAX_HEAD_BYTES + MAX_CONTENT_BYTES <= MAX_PAYLOAD_BYTES);
 const _: () = assert!(MAX_HEAD_BYTES + MAX_UPDATE_BYTES <= MAX_PAYLOAD_BYTES);
 const _: () = assert!(MAX_HEAD_BYTES + MAX_PIECE_BYTES <= MAX_PAYLOAD_BYTES);
-const _: () = assert!(MAX_SHARD_MEMBERS <= MAX_SHARD_NODES && MAX_SHARD_NODES <= u8::MAX as usize);
+const _: () = assert!(MAX_GROUP_MEMBERS <= MAX_SHARD_NODES && MAX_SHARD_NODES <= u8::MAX as usize);
 const _: () = assert!(MAP_BYTES <= MAX_PAYLOAD_BYTES);

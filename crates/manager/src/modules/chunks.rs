@@ -14,21 +14,32 @@ use std::sync::Arc;
 use types::{DeviceId, NodeId};
 
 use super::commands;
+use super::groups::{GroupKey, GroupKind, GroupRecord};
 use crate::error::ManagerError;
 use crate::manager::Manager;
 use crate::snapshot::Snapshot;
 
 pub use record::{Bulk, BulkOwner, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS, ShardRecord, VolumeRecord};
-pub use shard::{OpenShard, SealShard, SetShardHosts, SetShardMembers, ShardError};
+pub use shard::{OpenShard, SealShard, SetShardHosts, ShardError};
 pub use volume::{GrantBulk, RegisterVolume, ReleaseBulk, VolumeError};
 
 commands! {
     Chunks,
     /// Commands of the chunk store.
-    ChunkCommand: OpenShard, SealShard, SetShardHosts, SetShardMembers, RegisterVolume, GrantBulk, ReleaseBulk,
+    ChunkCommand: OpenShard, SealShard, SetShardHosts, RegisterVolume, GrantBulk, ReleaseBulk,
+}
+
+/// The group of a shard's maintenance unit.
+pub fn unit_key(shard: u32) -> GroupKey {
+    GroupKey { kind: GroupKind::CHUNK_UNITS, number: shard }
 }
 
 impl Snapshot {
+    /// Where a shard's maintenance unit is to be.
+    pub fn unit(&self, shard: u32) -> Option<&Arc<GroupRecord>> {
+        self.group(unit_key(shard))
+    }
+
     /// A shard by its number.
     pub fn shard(&self, id: u32) -> Option<&Arc<ShardRecord>> {
         self.shards.get(&id)
@@ -80,15 +91,6 @@ impl Manager {
     /// Says which nodes host a shard's lookup units.
     pub async fn set_shard_hosts(&self, shard: u32, hosts: Vec<NodeId>) -> Result<Arc<ShardRecord>, ManagerError<ShardError>> {
         self.propose(SetShardHosts { shard, hosts }).await
-    }
-
-    /// Says which nodes are members of a shard's unit.
-    pub async fn set_shard_members(
-        &self,
-        shard: u32,
-        members: Vec<NodeId>,
-    ) -> Result<Arc<ShardRecord>, ManagerError<ShardError>> {
-        self.propose(SetShardMembers { shard, members }).await
     }
 
     /// Says how many blocks for chunks a device has; writes nothing if that is known.

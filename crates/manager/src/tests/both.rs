@@ -8,6 +8,7 @@ use super::replicated::single_member;
 use super::shell::bucket;
 use crate::limits::{LOG_SEGMENT_BYTES, MAX_MANIFEST_BYTES};
 use crate::modules::chunks::limits::BULK_BLOCKS;
+use crate::modules::chunks::unit_key;
 use crate::{
     BucketState, ClusterError, CommandIndex, CreateBucketError, InstallManifestError, Manager, ManagerError, ProposeError,
     ShardError,
@@ -163,6 +164,6 @@ async fn of_two_monitors_one_opens_the_shard_and_no_bulk_is_granted_twice(env: &
     granted.sort_unstable();
     assert_eq!(granted, [0, 1, 2, 3].map(|bulk| bulk * BULK_BLOCKS));
     manager.set_shard_hosts(shard, vec![member]).await.unwrap();
-    manager.set_shard_members(shard, vec![member]).await.unwrap();
+    manager.set_group_members(unit_key(shard), vec![member]).await.unwrap();
     assert!(!manager.seal_shard(shard).await.unwrap().is_open);
 }

@@ -9,7 +9,8 @@ use super::workload::random_command;
 use crate::modules::KINDS;
 use crate::{
     BucketEngine, BucketRecord, BucketState, CellRecord, ClusterRecord, Command, Credential, DeviceRecord, DeviceState,
-    EtagMode, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord, Snapshot, VolumeRecord,
+    EtagMode, GroupKey, GroupKind, GroupRecord, ManifestRecord, NodeRecord, ReplicaTableRecord, ShardRecord, Snapshot,
+    VolumeRecord,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
@@ -112,7 +113,9 @@ fn the_document_shows_the_records() {
     check("node", fields(&node));
     check("cell", fields(&CellRecord::new(CellId(1), Generation(1))));
     let (members, hosts) = (Vec::new(), Vec::new());
-    check("shard", fields(&ShardRecord { id: 1, capacity: 1, founders: members.clone(), members, hosts, is_open: true }));
+    let key = GroupKey { kind: GroupKind(1), number: 1 };
+    check("group", fields(&GroupRecord { key, founders: members.clone(), members }));
+    check("shard", fields(&ShardRecord { id: 1, capacity: 1, hosts, is_open: true }));
     check("volume", fields(&VolumeRecord::new(DeviceId(1), 1)));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }

@@ -8,14 +8,15 @@ use types::{DeviceId, DeviceUuid, ErrorKind, NodeId};
 use super::format::hex;
 use super::machine::Machine;
 use super::nodes::node;
-use crate::modules::chunks::limits::{
-    BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS,
-};
+use crate::modules::chunks::limits::{BULK_BLOCKS, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARDS, MAX_VOLUME_BLOCKS};
+use crate::modules::chunks::unit_key;
+use crate::modules::groups::MAX_GROUP_MEMBERS;
 use crate::operation::Refusal;
 use crate::{
-    AddDevice, Bulk, BulkOwner, DeviceRecord, DeviceState, GrantBulk, GrantedRun, IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS,
-    ImpossibleState, OpenShard, RegisterVolume, ReleaseBulk, RemoveDevice, RemoveNode, SealShard, SetDeviceState,
-    SetShardHosts, SetShardMembers, ShardError, ShardRecord, Snapshot, VolumeError, VolumeRecord, table,
+    AddDevice, Bulk, BulkOwner, DeviceRecord, DeviceState, GrantBulk, GrantedRun, GroupError, GroupRecord,
+    IMPORT_SKIPPED_BLOCKS, IMPORT_SKIPPED_SHARDS, ImpossibleState, OpenShard, RegisterVolume, ReleaseBulk, RemoveDevice,
+    RemoveNode, SealShard, SetDeviceState, SetGroupMembers, SetShardHosts, ShardError, ShardRecord, Snapshot, VolumeError,
+    VolumeRecord, table,
 };
 
 fn nodes(numbers: &[u32]) -> Vec<NodeId> {
@@ -65,7 +66,8 @@ fn one_shard_is_open_at_a_time() {
     assert_eq!(machine.run(open(0)), Err(ShardError::Stale { expected: 0, found: 1 }));
     let one = machine.run(open(1)).unwrap();
     assert_eq!((one.id, one.capacity, one.is_open), (1, 1000, true));
-    assert_eq!((&one.members, &one.hosts), (&nodes(&[1, 2]), &nodes(&[2, 3])));
+    let unit = machine.0.unit(1).unwrap();
+    assert_eq!((&unit.members, &unit.founders, &one.hosts), (&nodes(&[1, 2]), &nodes(&[1, 2]), &nodes(&[2, 3])));
     assert_eq!(machine.0.open_shard(), Some(&one));
     assert_eq!(machine.run(open(1)), Err(ShardError::Stale { expected: 1, found: 2 }), "another monitor was first");
     assert_eq!(machine.run(open(2)), Err(ShardError::StillOpen { shard: 1 }));
@@ -85,21 +87,22 @@ fn members_and_hosts_are_replaced_also_beside_nodes_that_are_gone() {
     machine.run(open(1)).unwrap();
     machine.run(RemoveNode { id: NodeId(1) }).unwrap();
     machine.run(RemoveNode { id: NodeId(2) }).unwrap();
-    let members = |numbers: &[u32]| SetShardMembers { shard: 1, members: nodes(numbers) };
+    let members = |numbers: &[u32]| SetGroupMembers { key: unit_key(1), members: nodes(numbers) };
     let hosts = |numbers: &[u32]| SetShardHosts { shard: 1, hosts: nodes(numbers) };
     assert_eq!(machine.run(members(&[3, 1])).unwrap().members, nodes(&[3, 1]), "the one that is gone may stay for now");
-    assert_eq!(machine.run(members(&[3, 2])), Err(ShardError::NoSuchNode { node: NodeId(2) }), "and not come back");
+    assert_eq!(machine.run(members(&[3, 2])), Err(GroupError::NoSuchNode { node: NodeId(2) }), "and not come back");
     assert_eq!(machine.run(members(&[3])).unwrap().members, nodes(&[3]));
     assert_eq!(machine.run(hosts(&[1])), Err(ShardError::NoSuchNode { node: NodeId(1) }));
     let changed = machine.run(hosts(&[3])).unwrap();
-    assert_eq!((&changed.hosts, &changed.members, changed.is_open), (&nodes(&[3]), &nodes(&[3]), true));
+    assert_eq!((&changed.hosts, changed.is_open), (&nodes(&[3]), true));
+    assert_eq!(machine.0.unit(1).unwrap().founders, nodes(&[1, 2]), "a late founder begins the same group");
     let other = SetShardHosts { shard: 7, hosts: nodes(&[3]) };
     assert_eq!(machine.run(other), Err(ShardError::NotFound { shard: 7 }));
-    let other = SetShardMembers { shard: 7, members: nodes(&[3]) };
+    let other = SetGroupMembers { key: unit_key(7), members: nodes(&[3]) };
     assert_eq!(machine.run(other).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(machine.run(open(2)), Err(ShardError::StillOpen { shard: 1 }));
     machine.run(SealShard { shard: 1 }).unwrap();
-    assert_eq!(machine.run(open(2)), Err(ShardError::NoSuchNode { node: NodeId(1) }));
+    assert_eq!(machine.run(open(2)), Err(ShardError::Unit(GroupError::NoSuchNode { node: NodeId(1) })));
 }
 
 #[test]
@@ -109,8 +112,8 @@ fn shards_have_limits() {
         assert_eq!(machine.run(OpenShard { capacity: found, ..open(1) }), Err(ShardError::Capacity { found }));
     }
     let many = |count: usize| (0..count).map(|number| NodeId(100 + number as u32)).collect::<Vec<_>>();
-    for members in [Vec::new(), nodes(&[1, 2, 1]), many(MAX_SHARD_MEMBERS + 1)] {
-        assert_eq!(machine.run(OpenShard { members, ..open(1) }), Err(ShardError::Members));
+    for members in [Vec::new(), nodes(&[1, 2, 1]), many(MAX_GROUP_MEMBERS + 1)] {
+        assert_eq!(machine.run(OpenShard { members, ..open(1) }), Err(ShardError::Unit(GroupError::Members)));
     }
     for hosts in [Vec::new(), nodes(&[1, 1]), many(MAX_SHARD_HOSTS + 1)] {
         assert_eq!(machine.run(OpenShard { hosts, ..open(1) }), Err(ShardError::Hosts));
@@ -118,9 +121,11 @@ fn shards_have_limits() {
     let one = machine.run(OpenShard { capacity: MAX_SHARD_CHUNKS, ..open(1) }).unwrap();
     let mut machine = three_nodes();
     let sealed = |id| (id, Arc::new(ShardRecord { id, is_open: false, ..ShardRecord::clone(&one) }));
+    let unit = |id| Arc::new(GroupRecord { key: unit_key(id), founders: nodes(&[1]), members: nodes(&[1]) });
     let next = MAX_SHARDS as u32 + 1;
     *machine.0.shards.records_mut() = (1..next).map(sealed).collect();
     machine.0.shards.next = next.into();
+    *machine.0.groups.records_mut() = (1..=next).map(|id| (unit_key(id), unit(id))).collect();
     assert_eq!(machine.run(open(next)), Err(ShardError::TooMany));
     assert_eq!(Snapshot::from_export(&machine.0.export()).as_ref(), Ok(&machine.0), "so many there may be");
     *machine.0.shards.records_mut() = (1..=next).map(sealed).collect();
@@ -267,16 +272,9 @@ fn an_import_gives_out_nothing_that_may_have_been_given_out() {
 
 #[test]
 fn golden_bytes_of_shards_and_volumes() {
-    let shard = ShardRecord {
-        id: 300,
-        capacity: 1000,
-        founders: nodes(&[1]),
-        members: nodes(&[1, 2]),
-        hosts: nodes(&[3]),
-        is_open: true,
-    };
+    let shard = ShardRecord { id: 300, capacity: 1000, hosts: nodes(&[3]), is_open: true };
     let bytes = hex(&postcard::to_extend(&shard, Vec::new()).unwrap());
-    assert_eq!(bytes, concat!("ac02", "e807", "0101", "020102", "0103", "01"));
+    assert_eq!(bytes, concat!("ac02", "e807", "0103", "01"));
     let granted = vec![
         GrantedRun { owner: BulkOwner::Shard(300), blocks: 512 },
         GrantedRun { owner: BulkOwner::Free, blocks: 256 },
@@ -292,8 +290,8 @@ fn golden_bytes_of_shards_and_volumes() {
     kv.commit(table::batch(&machine.0, table::all_entries(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&kv::KvRead::get(&kv, key).unwrap().unwrap());
     assert_eq!(entry(&[2, 13]), "03", "the next shard");
-    assert_eq!(entry(&[13, 0, 0, 0, 1]), "01e80702010202010202020300");
-    assert_eq!(entry(&[13, 0, 0, 0, 2]), "02e80702010202010202020301");
+    assert_eq!(entry(&[13, 0, 0, 0, 1]), "01e80702020300");
+    assert_eq!(entry(&[13, 0, 0, 0, 2]), "02e80702020301");
     assert_eq!(entry(&[14, 0, 0, 0, 0]), "00e8070101028002");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
@@ -311,7 +309,7 @@ fn impossible_shards_and_volumes_are_refused() {
     let changes: Vec<Change> = vec![
         Box::new(shard(1, |shard| shard.is_open = true)),
         Box::new(shard(2, |shard| shard.capacity = 0)),
-        Box::new(shard(2, |shard| shard.members.clear())),
+        Box::new(|state: &mut Snapshot| state.groups.records_mut().clear()),
         Box::new(shard(2, |shard| shard.hosts = nodes(&[1, 1]))),
         Box::new(|state: &mut Snapshot| state.shards.next = 2),
         Box::new(|state: &mut Snapshot| state.shards.next = u64::MAX),

@@ -9,12 +9,12 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EtagMode,
-    FinishFounding, FinishRecovery, ForgetTables, FoundView, GrantBulk, InitCluster, InstallCellManifest, InstallManifest,
-    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenShard, PlaceDevice, RaiseFormatVersion,
-    ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket, RemoveCredential,
-    RemoveDevice, RemoveNode, SealShard, SetBucketPolicy, SetConfig, SetDeviceState, SetRootCredential, SetShardHosts,
-    SetShardMembers, TakeToken, TakeTokenError, UpdateDevice,
+    AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EndGroup,
+    EtagMode, FinishFounding, FinishRecovery, ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind, InitCluster,
+    InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenShard,
+    PlaceDevice, RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
+    RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SealShard, SetBucketPolicy, SetConfig, SetDeviceState,
+    SetGroupMembers, SetRootCredential, SetShardHosts, TakeToken, TakeTokenError, UpdateDevice,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -34,7 +34,7 @@ const KINDS: u64 = 19;
 const KINDS_OF_CELLS: u64 = 13;
 
 /// Kinds of commands in [`random_command_of_shards`].
-const KINDS_OF_SHARDS: u64 = 8;
+const KINDS_OF_SHARDS: u64 = 10;
 
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
@@ -125,11 +125,14 @@ fn random_command_of_shards(env: &Env) -> Command {
     let shard = 1 + below(4) as u32;
     let device = DeviceId(below(6) as u32);
     let nodes = || (1..4).map(NodeId).filter(|_| below(3) > 0).collect();
+    let group = GroupKey { kind: GroupKind::CHUNK_UNITS, number: shard + 8 * below(2) as u32 };
     match below(KINDS_OF_SHARDS) {
         0 | 1 => OpenShard { expected_next: shard, capacity: below(1_000), members: nodes(), hosts: nodes() }.into(),
         2 => SealShard { shard }.into(),
         3 => SetShardHosts { shard, hosts: nodes() }.into(),
-        4 => SetShardMembers { shard, members: nodes() }.into(),
+        4 => SetGroupMembers { key: group, members: nodes() }.into(),
+        8 => FoundGroup { key: group, members: nodes() }.into(),
+        9 => EndGroup { key: group }.into(),
         5 => RegisterVolume { device, blocks: below(2_000) as u32 }.into(),
         6 => ReleaseBulk { shard, device, first_block: BULK_BLOCKS * below(4) as u32 }.into(),
         _ => GrantBulk { shard, device }.into(),

@@ -58,7 +58,7 @@ async fn remove_the_leader(seed: u64, nodes: usize) {
         cluster.env.sleep(PAUSE).await;
     }
     let marks = env::take_marks();
-    for mark in ["node: found out that it was removed", "chunks: a unit handed over by a removed node"] {
+    for mark in ["node: found out that it was removed", "groups: a group handed over by a removed node"] {
         assert!(marks.contains_key(mark), "{mark}: {marks:?}");
     }
 }
@@ -94,7 +94,7 @@ fn a_node_that_stops_lets_others_lead_its_units() {
         let leads = |number: &usize| chunks(node(&cluster, *number)).units().counts().0 > 0;
         let leader = others.iter().find(|number| leads(number));
         let marks = env::take_marks();
-        assert_eq!(marks.get("chunks: a unit handed over by a node that stops"), Some(&1), "{marks:?}");
+        assert_eq!(marks.get("groups: a group handed over by a node that stops"), Some(&1), "{marks:?}");
         assert!(leader.is_some(), "one of them leads when it has stopped");
         assert_eq!(chunks(node(&cluster, others[0])).client.get(id).await.expect("it was put"), CONTENT);
     });

@@ -19,6 +19,9 @@ use format::chunk_command::{ChunkCommand, ClientCall, CopyOf, PageRange, Registr
 use format::chunk_id::{ChunkId, ChunkNonce, ShardId};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
 use format::chunk_update::Stream;
+use groups::Placed;
+use groups::limits::START_REST;
+use manager::modules::chunks::unit_key;
 use manager::{DeviceState, Manager, RegisterNode};
 use parking_lot::Mutex;
 use types::{DeviceId, DeviceUuid, NodeId, NodeIdentity};
@@ -26,9 +29,7 @@ use wal::RegionStore;
 
 use super::super::service::Units;
 use super::{Shares, UnitMember};
-use crate::limits::{
-    LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, START_REST, STOCK_AGE,
-};
+use crate::limits::{LEADER_TICK, LOSS_WAIT, MAX_DUTIES, MAX_SILENT_ERRANDS, NODE_SILENCE, PAGE_PATIENCE, STOCK_AGE};
 use crate::maintenance::{self, Refusal};
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
 use crate::played::{Answer, Played, map_of_nodes};
@@ -123,8 +124,8 @@ impl Rig {
         group.initialize(&BTreeMap::from([(id, node(OWN).address)])).await.expect("it is new");
         let played = Arc::new(Played::new(&env, map_of_nodes(nodes.len() as u32 + 1, &[1], &[1]), answer));
         let reach = Arc::new(played.clone());
-        let member =
-            UnitMember::start(&env, SHARD, group.clone(), manager.clone(), reach, ChunkSettings::default(), Shares::default());
+        let placed = Placed::new(&env, unit_key(SHARD.0), group.clone(), manager.clone());
+        let member = UnitMember::start(&env, placed, reach, ChunkSettings::default(), Shares::default());
         let rig = Rig { env, manager, group, played, member, calls: 0, node: consensus };
         rig.wait(|rig| rig.member.is_leading()).await;
         rig
@@ -394,8 +395,8 @@ async fn a_unit_that_could_not_start_is_started_later() {
     let reach = Arc::new(rig.played.clone());
     let units = Units::new(&rig.env, OWN, rig.node.clone(), rig.manager.clone(), reach, ChunkSettings::default());
     let units = Arc::new(units);
-    let (following, state) = (units.clone(), rig.manager.snapshot());
-    rig.env.spawn(async move { following.follow(&state).await });
+    let following = units.clone();
+    rig.env.spawn(async move { following.run().await });
     rig.env.sleep(Duration::from_secs(1)).await;
     assert!(units.unit(SHARD).is_none());
     drop(other);
@@ -409,13 +410,12 @@ async fn a_unit_that_could_not_start_is_started_later() {
 async fn a_unit_that_is_starting_when_its_node_leaves_does_not_go_on() {
     let nodes = [OWN, OTHER, NodeId(3)];
     let rig = Rig::over(11, CAPACITY, &nodes, Box::new(|_, _, _| Bytes::new())).await;
-    rig.manager.set_shard_members(SHARD.0, vec![OTHER]).await.expect("the node is there");
+    rig.manager.set_group_members(unit_key(SHARD.0), vec![OTHER]).await.expect("the node is there");
     rig.manager.seal_shard(SHARD.0).await.expect("it is open");
     rig.manager.open_shard(SHARD.0 + 1, CAPACITY, nodes.to_vec(), nodes.to_vec()).await.expect("none is open");
     let reach = Arc::new(rig.played.clone());
     let units = Units::new(&rig.env, OWN, rig.node.clone(), rig.manager.clone(), reach, ChunkSettings::default());
-    let state = rig.manager.snapshot();
-    let mut following = std::pin::pin!(units.follow(&state));
+    let mut following = std::pin::pin!(units.run());
     assert!(futures_util::poll!(following.as_mut()).is_pending(), "it is starting");
     tokio::join!(biased; units.leave(|| Box::pin(async { None })), following);
     assert_eq!(units.counts(), (0, 0));

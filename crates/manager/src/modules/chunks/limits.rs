@@ -6,9 +6,6 @@ pub const MAX_SHARDS: usize = 16_384;
 /// Most chunks of a shard: as many as there are in the largest one that the paper has.
 pub const MAX_SHARD_CHUNKS: u64 = 1 << 30;
 
-/// Most members of a shard's unit: while one replaces another, both may be there.
-pub const MAX_SHARD_MEMBERS: usize = 7;
-
 /// Most nodes that host a shard's lookup units.
 pub const MAX_SHARD_HOSTS: usize = 16;
 

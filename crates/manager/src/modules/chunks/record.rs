@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use types::{DeviceId, NodeId};
 
 use super::limits::{
-    BULK_BLOCKS, FIRST_SHARD, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS, MAX_VOLUME_BLOCKS,
-    SHARD_NUMBER_LIMIT,
+    BULK_BLOCKS, FIRST_SHARD, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARDS, MAX_VOLUME_BLOCKS, SHARD_NUMBER_LIMIT,
 };
 use crate::kind::{Numbers, Record};
+use crate::modules::groups::{GroupKey, GroupKind, is_node_list};
 use crate::snapshot::{Edit, ImpossibleState, Snapshot, check_number};
 
 /// Numbers of shards that an import skips.
@@ -16,18 +16,14 @@ pub const IMPORT_SKIPPED_SHARDS: u32 = 1 << 10;
 /// Free blocks of each volume that an import skips: eight bulks.
 pub const IMPORT_SKIPPED_BLOCKS: u32 = 8 * BULK_BLOCKS;
 
-/// A shard: who keeps its unit, and who answers for it.
+/// A shard. Its maintenance unit is a placed group ([`super::unit_key`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardRecord {
     /// The number that its chunks' ids begin with. Never given to another shard.
     pub id: u32,
     /// Registrations that its unit takes.
     pub capacity: u64,
-    /// Members that the unit's group begins with, whoever of them begins it: two that began with different ones would be two groups.
-    pub founders: Vec<NodeId>,
-    /// Members of the unit's group. Nodes among them may be gone, until somebody replaces them.
-    pub members: Vec<NodeId>,
-    /// Of its lookup units. As with the members.
+    /// Of its lookup units. Nodes among them may be gone, until they are replaced.
     pub hosts: Vec<NodeId>,
     /// Takes registrations. Of all shards the newest, or none.
     pub is_open: bool,
@@ -40,8 +36,7 @@ impl ShardRecord {
         let checks = [
             (!self.is_open || newest == Some(&self.id), "registrations beside a newer one"),
             ((1..=MAX_SHARD_CHUNKS).contains(&self.capacity), "a capacity that no unit has"),
-            (is_node_list(&self.founders, MAX_SHARD_MEMBERS), "founders that no unit has"),
-            (is_node_list(&self.members, MAX_SHARD_MEMBERS), "members that no unit has"),
+            (state.unit(self.id).is_some(), "no unit"),
             (is_node_list(&self.hosts, MAX_SHARD_HOSTS), "hosts that no shard has"),
         ];
         checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)
@@ -65,12 +60,10 @@ impl Record for ShardRecord {
         check_number(Self::NAME, u64::from(*key), state.shards.next)?;
         self.contradiction(state).map_or(Ok(()), |what| Err(Self::refuse(key, what)))
     }
-}
 
-/// Whether a shard may have these members or hosts: at least one, at most `most`, none twice.
-pub(crate) fn is_node_list(nodes: &[NodeId], most: usize) -> bool {
-    let is_first = |(at, node): (usize, &NodeId)| !nodes[..at].contains(node);
-    (1..=most).contains(&nodes.len()) && nodes.iter().enumerate().all(is_first)
+    fn needs_group(state: &Snapshot, key: GroupKey) -> bool {
+        key.kind == GroupKind::CHUNK_UNITS && state.shards.contains_key(&key.number)
+    }
 }
 
 /// The blocks of a device for chunks.

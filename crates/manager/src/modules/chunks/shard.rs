@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::{ErrorKind, NodeId};
 
-use super::ShardRecord;
-use super::limits::{MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARD_MEMBERS, MAX_SHARDS};
-use super::record::is_node_list;
+use super::limits::{MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARDS};
+use super::{ShardRecord, unit_key};
+use crate::modules::groups::{FoundGroup, GroupError, is_node_list, missing_node};
 use crate::operation::{Operation, Refusal};
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
 
@@ -29,8 +29,8 @@ pub enum ShardError {
     TooMany,
     #[error("a shard has a capacity of 1 to {MAX_SHARD_CHUNKS} chunks, not {found}")]
     Capacity { found: u64 },
-    #[error("a unit has 1 to {MAX_SHARD_MEMBERS} different members")]
-    Members,
+    #[error("its unit: {0}")]
+    Unit(#[from] GroupError),
     #[error("a shard has 1 to {MAX_SHARD_HOSTS} different hosts")]
     Hosts,
     #[error("there is no node {node}")]
@@ -44,7 +44,8 @@ impl Refusal for ShardError {
             ShardError::StillOpen { .. } => ErrorKind::Conflict,
             ShardError::Stale { .. } => ErrorKind::PreconditionFailed,
             ShardError::TooMany => ErrorKind::Full,
-            ShardError::Capacity { .. } | ShardError::Members | ShardError::Hosts => ErrorKind::Invalid,
+            ShardError::Unit(error) => error.kind(),
+            ShardError::Capacity { .. } | ShardError::Hosts => ErrorKind::Invalid,
         }
     }
 }
@@ -62,7 +63,7 @@ impl Operation for OpenShard {
     type Reply = Arc<ShardRecord>;
     type Refusal = ShardError;
 
-    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ShardRecord>, ShardError> {
+    fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ShardRecord>, ShardError> {
         let (expected, found) = (self.expected_next, edit.state.next_shard());
         if expected != found {
             return Err(ShardError::Stale { expected, found });
@@ -76,11 +77,12 @@ impl Operation for OpenShard {
         if !(1..=MAX_SHARD_CHUNKS).contains(&self.capacity) {
             return Err(ShardError::Capacity { found: self.capacity });
         }
-        check_members(edit.state, &self.members, &[])?;
+        let unit = FoundGroup { key: unit_key(found), members: self.members.clone() };
+        unit.check(edit.state)?;
         check_hosts(edit.state, &self.hosts, &[])?;
-        let (members, hosts) = (self.members.clone(), self.hosts.clone());
-        let (id, capacity, founders) = (edit.take_number::<ShardRecord>() as u32, self.capacity, members.clone());
-        let shard = ShardRecord { id, capacity, founders, members, hosts, is_open: true };
+        unit.apply(index, edit)?;
+        let (id, capacity, hosts) = (edit.take_number::<ShardRecord>() as u32, self.capacity, self.hosts.clone());
+        let shard = ShardRecord { id, capacity, hosts, is_open: true };
         Ok(edit.set(id, Arc::new(shard)))
     }
 }
@@ -122,47 +124,13 @@ impl Operation for SetShardHosts {
     }
 }
 
-/// Says which nodes are members of the shard's unit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetShardMembers {
-    pub shard: u32,
-    pub members: Vec<NodeId>,
-}
-
-impl Operation for SetShardMembers {
-    type Reply = Arc<ShardRecord>;
-    type Refusal = ShardError;
-
-    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ShardRecord>, ShardError> {
-        let before = find(edit.state, self.shard)?;
-        check_members(edit.state, &self.members, &before.members)?;
-        Ok(edit.set(self.shard, Arc::new(ShardRecord { members: self.members.clone(), ..ShardRecord::clone(&before) })))
-    }
-}
-
 fn find(state: &Snapshot, shard: u32) -> Result<Arc<ShardRecord>, ShardError> {
     state.shard(shard).cloned().ok_or(ShardError::NotFound { shard })
-}
-
-fn check_members(state: &Snapshot, members: &[NodeId], before: &[NodeId]) -> Result<(), ShardError> {
-    if !is_node_list(members, MAX_SHARD_MEMBERS) {
-        return Err(ShardError::Members);
-    }
-    check_new_nodes(state, members, before)
 }
 
 fn check_hosts(state: &Snapshot, hosts: &[NodeId], before: &[NodeId]) -> Result<(), ShardError> {
     if !is_node_list(hosts, MAX_SHARD_HOSTS) {
         return Err(ShardError::Hosts);
     }
-    check_new_nodes(state, hosts, before)
-}
-
-/// Those that come must be there; those that stay may be gone, since they are replaced one after another.
-fn check_new_nodes(state: &Snapshot, nodes: &[NodeId], before: &[NodeId]) -> Result<(), ShardError> {
-    let is_missing = |node: &&NodeId| !before.contains(node) && state.node(**node).is_none();
-    match nodes.iter().find(is_missing) {
-        Some(node) => Err(ShardError::NoSuchNode { node: *node }),
-        None => Ok(()),
-    }
+    missing_node(state, hosts, before).map_or(Ok(()), |node| Err(ShardError::NoSuchNode { node }))
 }

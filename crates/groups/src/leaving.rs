@@ -1,4 +1,4 @@
-//! A node that was removed from its cluster leaves its units; one that stops lets others lead them.
+//! A node that was removed from its cluster leaves its groups; one that stops lets others lead them.
 //!
 //! Others hear it lead, and follow it; so nobody takes its place, and clients, who are told of the present members alone, find no leader. What the manager has decided
 //! since, this node does not hear: another one says where everything is.
@@ -8,96 +8,83 @@
 //!                                          not led: the leader does that           └─ after 90 s: if the others are a majority
 //! ```
 //!
-//! It does not just end: of a unit with one member nobody would be left, of one with two no majority.
+//! It does not just end: of a group with one member nothing would be left, of one with two no majority.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use consensus::{GroupStatus, NodeId};
+use consensus::{GroupStatus, NodeId, StateMachine};
 use futures_util::future::join_all;
 use net::BoxFuture;
 
-use super::member::UnitMember;
-use super::service::Units;
-use crate::limits::{HAND_OVER_PATIENCE, LEADER_PAUSE, LEAVE_LOOK, LEAVE_PATIENCE};
-use crate::protocol::ChunkMap;
+use crate::host::{Host, Kind, Member};
+use crate::limits::{HAND_OVER_LOOK, HAND_OVER_PATIENCE, LEAVE_LOOK, LEAVE_PATIENCE};
+use crate::map::Named;
+use crate::placed::Placed;
 
-impl Units {
-    /// Ends this node's part in its units, for good; returns when it has none. `look` asks another node where everything is.
-    pub async fn leave(&self, look: impl Fn() -> BoxFuture<'static, Option<ChunkMap>>) {
+impl<K: Kind> Host<K> {
+    /// Ends this node's part in its groups, for good; returns when it has none. `look` asks another node which nodes the members are to be.
+    pub async fn leave(&self, look: impl Fn() -> BoxFuture<'static, Option<Named>>) {
         self.has_left.store(true, Ordering::SeqCst);
         let until = self.env.now() + LEAVE_PATIENCE;
         loop {
-            let units = self.all();
+            let members = self.all();
             // One that is starting is not among them yet.
-            if units.is_empty() && self.following.available_permits() > 0 {
+            if members.is_empty() && self.following.available_permits() > 0 {
                 return;
             }
-            let map = look().await;
-            for unit in units {
-                map.iter().for_each(|map| unit.hand_over(map));
-                let status = unit.group.status();
+            let named = look().await.unwrap_or_default();
+            for member in members {
+                let placed = member.placed();
+                let number = placed.key().number;
+                if let Some(named) = named.get(&number) {
+                    placed.hand_over(named, || member.silent());
+                }
+                let status = placed.group().status();
                 let is_over = self.env.now() >= until;
-                if may_leave(&status, unit.group.node(), is_over) {
-                    tracing::info!(shard = unit.shard.0, "this node, which was removed, has left a maintenance unit");
-                    self.end(unit.shard).await;
+                if may_leave(&status, placed.group().node(), is_over) {
+                    tracing::info!(group = ?placed.key(), "this node, which was removed, has left a placed group");
+                    self.end(number).await;
                 }
             }
             self.env.sleep(LEAVE_LOOK).await;
         }
     }
 
-    /// Lets other members lead the units that this node leads, for it is about to stop: they would miss it first, and elect one of them then. Returns when they do, or after a while.
+    /// Lets other members lead the groups that this node leads, for it is about to stop: they would miss it first, and elect one of them then.
+    /// Returns when they do, or after a while.
     pub async fn stop_leading(&self) {
-        let units = self.all();
-        let handed = join_all(units.iter().map(|unit| unit.stop_leading()));
+        let members = self.all();
+        let handed = join_all(members.iter().map(|member| member.placed().stop_leading(|| member.silent())));
         tokio::select! {
             biased;
             _ = handed => {}
-            () = self.env.sleep(HAND_OVER_PATIENCE) => tracing::info!("not all maintenance units of this node are led by others yet"),
+            () = self.env.sleep(HAND_OVER_PATIENCE) => tracing::info!("not all placed groups of this node are led by others yet"),
         }
     }
 }
 
-impl UnitMember {
-    /// Where this node leads: those that the map names are the members from now on, and no longer this one.
-    fn hand_over(self: &Arc<Self>, map: &ChunkMap) {
-        let Some(place) = map.shard(self.shard) else { return };
-        let nodes = place.members.iter().filter_map(|node| map.node(*node));
-        let named: BTreeMap<NodeId, String> =
-            nodes.map(|node| (NodeId::of_identity(&node.identity.0), node.address.clone())).collect();
-        // The monitor has not named others yet.
-        if named.is_empty() || named.contains_key(&self.group.node()) {
-            return;
-        }
-        *self.successors.lock() = Some(named.clone());
-        if self.group.status().is_leader {
-            env::mark("chunks: a unit handed over by a removed node");
-            self.make_members(named);
-        }
-    }
-
+impl<S: StateMachine> Placed<S> {
     /// Where this node leads: a member that is there takes over. Returns when this one leads no more.
-    async fn stop_leading(&self) {
-        let status = self.group.status();
+    async fn stop_leading(&self, silent: impl FnOnce() -> BTreeSet<NodeId>) {
+        let status = self.group().status();
         if !status.is_leader {
             return;
         }
-        let silent = self.silent_nodes();
-        let own = self.group.node();
+        let silent = silent();
+        let own = self.group().node();
         let has_vote = |node: &NodeId| status.voters.iter().all(|set| set.contains(node));
         let voters = status.voters.iter().flatten().copied().filter(|node| *node != own && has_vote(node));
         // One that says nothing may be there all the same, and is no worse than none.
         let Some(next) = voters.min_by_key(|node| silent.contains(node)) else { return };
-        if let Err(error) = self.group.transfer_leader(next).await {
-            tracing::info!(shard = self.shard.0, %error, "a maintenance unit was not handed over");
+        if let Err(error) = self.group().transfer_leader(next).await {
+            tracing::info!(group = ?self.key(), %error, "a placed group was not handed over");
             return;
         }
-        while self.group.status().is_leader {
-            self.env.sleep(LEADER_PAUSE).await;
+        while self.group().status().is_leader {
+            self.env.sleep(HAND_OVER_LOOK).await;
         }
-        env::mark("chunks: a unit handed over by a node that stops");
+        env::mark("groups: a group handed over by a node that stops");
     }
 }
 
@@ -118,7 +105,7 @@ fn can_do_without(status: &GroupStatus, node: NodeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::membership::tests::status;
+    use crate::membership::tests::status;
 
     #[test]
     fn a_majority_is_one_of_each_set() {
