@@ -83,16 +83,16 @@ pub fn etag(tag: &ETag) -> HeaderValue {
 /// A tag in quotes.
 pub fn quoted(tag: &ETag) -> QuotedTag {
     let mut text = QuotedTag { bytes: [0; MAX_ETAG_TEXT_BYTES + 2], length: 0 };
-    text.push(b"\"");
+    text.push([b'"']);
     for byte in tag.digest() {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        text.push(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        text.push([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
     if let Some(suffix) = tag.suffix() {
-        text.push(b"-");
+        text.push([b'-']);
         text.push_number(suffix);
     }
-    text.push(b"\"");
+    text.push([b'"']);
     text
 }
 
@@ -108,16 +108,18 @@ impl QuotedTag {
         &self.bytes[..self.length]
     }
 
-    fn push(&mut self, text: &[u8]) {
-        self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
-        self.length += text.len();
+    /// Of a length that the compiler knows: a call to copy two bytes would cost more than the rest.
+    #[inline]
+    fn push<const N: usize>(&mut self, text: [u8; N]) {
+        self.bytes[self.length..self.length + N].copy_from_slice(&text);
+        self.length += N;
     }
 
     fn push_number(&mut self, number: u16) {
         let digits = [number / 10_000, number / 1_000 % 10, number / 100 % 10, number / 10 % 10, number % 10];
         let first = digits.iter().position(|digit| *digit != 0).unwrap_or(digits.len() - 1);
         for digit in &digits[first..] {
-            self.push(&[b'0' + *digit as u8]);
+            self.push([b'0' + *digit as u8]);
         }
     }
 }

@@ -47,6 +47,7 @@ impl Xml {
     }
 
     /// Markup or text that is known to need no escaping.
+    #[inline]
     pub fn raw(&mut self, text: &[u8]) {
         self.out.extend_from_slice(text);
     }
