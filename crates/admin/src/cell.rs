@@ -9,7 +9,7 @@ use types::{CellId, NodeId};
 /// The one cell of a cluster.
 const CELL: CellId = CellId(1);
 
-/// Describes the cell; none of a server of its own.
+/// Describes the cell; none while the node does not know it yet.
 pub(crate) fn describe(manager: &Manager, surroundings: &Surroundings) -> Option<CellStatus> {
     let Surroundings { silent, clocks_off_ms, repair_left, was_removed: _ } = surroundings;
     let replication = manager.replication()?;

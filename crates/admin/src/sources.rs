@@ -1,7 +1,7 @@
 //! Where a status comes from: the roles of this process, asked when somebody wants to know.
 
-use crate::status::{DeviceStatus, EngineStatus, Status, UploadsStatus, Warning};
-use device::{Device, Usage};
+use crate::status::{DeviceStatus, EngineStatus, OwnedSpace, Status, UploadsStatus, Warning};
+use device::{Device, OwnerUsage, Usage};
 use logstore::LogStore;
 use manager::{DeviceRecord, DeviceState, Manager, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +17,10 @@ const LOW_SPACE_PERCENT: u64 = 10;
 /// The log engine of a process: of a node of a cluster the present incarnation, if one serves.
 pub type StoreSource = Arc<dyn Fn() -> Option<LogStore> + Send + Sync>;
 
-/// Whether clients are answered now: by a gateway of a cell while it is there and has a serve lease, by a server of its own always.
+/// Whether clients are answered now: by a gateway while it is in its cell's view and has a serve lease.
 pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What a node of a cluster has found out that stands in no record. A server of its own finds out nothing.
+/// What a node has found out that stands in no record.
 pub type SurroundingsSource = Arc<dyn Fn() -> Surroundings + Send + Sync>;
 
 /// The memory of uploads in hand, at the moment.
@@ -135,6 +135,7 @@ fn describe_open(record: &DeviceRecord, device: &Device) -> DeviceStatus {
         state: state.to_owned(),
         capacity_bytes: usage.capacity_bytes,
         used_bytes: usage.written_bytes,
+        owned: owned_space(device),
         free_bytes: free_bytes(&usage),
         zones: usage.zones,
         free_zones: usage.free_zones,
@@ -153,6 +154,7 @@ fn describe_missing(record: &DeviceRecord) -> DeviceStatus {
         state: "missing".to_owned(),
         capacity_bytes: record.capacity_bytes,
         used_bytes: 0,
+        owned: Vec::new(),
         free_bytes: 0,
         zones: 0,
         free_zones: 0,
@@ -161,6 +163,11 @@ fn describe_missing(record: &DeviceRecord) -> DeviceStatus {
         scrubbed_bytes: 0,
         scrub_damage: 0,
     }
+}
+
+fn owned_space(device: &Device) -> Vec<OwnedSpace> {
+    let space = |OwnerUsage { owner, bytes }| OwnedSpace { owner: owner.name().to_owned(), bytes };
+    device.owners().into_iter().map(space).collect()
 }
 
 /// What new objects may still take.
@@ -274,6 +281,7 @@ mod tests {
             state: "active".to_owned(),
             capacity_bytes: 1000,
             used_bytes: 0,
+            owned: Vec::new(),
             free_bytes: 1000,
             zones: 10,
             free_zones: 10,

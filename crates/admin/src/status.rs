@@ -23,7 +23,7 @@ pub struct Status {
     pub engine: Option<EngineStatus>,
     #[serde(default)]
     pub uploads: UploadsStatus,
-    /// The cell of the cluster that the server belongs to; none of a server of its own.
+    /// The cell that the server belongs to; none while it starts.
     #[serde(default)]
     pub cell: Option<CellStatus>,
     /// What the node's subsystems say, a line each.
@@ -144,9 +144,11 @@ pub struct DeviceStatus {
     /// failed write.
     pub state: String,
     pub capacity_bytes: u64,
-    /// In zones that are not free: live objects, their padding, and what waits to be collected.
+    /// Objects: in zones that are not free, with their padding and what waits to be collected.
     pub used_bytes: u64,
-    /// In zones that new objects may still take.
+    /// The other parts of the system.
+    pub owned: Vec<OwnedSpace>,
+    /// In zones that new objects may still take. The other parts may take most of them, too.
     pub free_bytes: u64,
     pub zones: u32,
     pub free_zones: u32,
@@ -158,6 +160,14 @@ pub struct DeviceStatus {
     pub scrubbed_bytes: u64,
     #[serde(default)]
     pub scrub_damage: u64,
+}
+
+/// What a part of the system has of a device beside the objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedSpace {
+    /// `chunks`.
+    pub owner: String,
+    pub bytes: u64,
 }
 
 /// The log engine's figures.

@@ -61,8 +61,6 @@ pub struct Setup {
     /// Settings in their environment form.
     pub settings: Vec<(&'static str, String)>,
     pub device_size: &'static str,
-    /// Of each node's device, for chunks.
-    pub chunk_space: Option<&'static str>,
 }
 
 /// A running system. It ends, and its data is removed, when this is dropped.
@@ -78,7 +76,6 @@ pub struct System {
     further: Vec<Child>,
     data: PathBuf,
     device_size: &'static str,
-    chunk_space: Option<&'static str>,
 }
 
 /// Where one process of a system is.
@@ -143,7 +140,6 @@ impl Lab {
         let places = (1..=nodes).map(node).collect();
         let mut command = self.command(&setup);
         command.args(["cluster", "dev", "--nodes", &nodes.to_string(), "--device-size", setup.device_size]);
-        command.args(setup.chunk_space.iter().flat_map(|space| ["--chunk-space", space]));
         command.args(["--first-addr", &self.address(setup.place).to_string(), "--cores", &self.cores.to_string()]);
         command.arg("--data").arg(&data);
         self.start(setup, command, data, places)
@@ -168,10 +164,10 @@ impl Lab {
         let log = std::fs::File::create(data.join("bench.log")).context("making a log")?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = command.spawn().with_context(|| format!("starting {}", setup.name))?;
-        let Setup { name, settings, device_size, chunk_space, .. } = setup;
+        let Setup { name, settings, device_size, .. } = setup;
         let (program, words) = (self.program.clone(), command.get_args().map(OsString::from).collect());
         let further = Vec::new();
-        let mut system = System { name, nodes, program, settings, words, process, further, data, device_size, chunk_space };
+        let mut system = System { name, nodes, program, settings, words, process, further, data, device_size };
         system.wait_until_all_serve()?;
         Ok(system)
     }
@@ -320,8 +316,7 @@ impl System {
     /// Starts a node that has joined.
     pub fn start_joined(&mut self, node: usize) -> anyhow::Result<()> {
         let Place { s3, admin, .. } = self.nodes[node].clone();
-        let mut options = vec!["--s3-addr", &s3, "--admin-addr", &admin, "--cores", "1", "--device-size", self.device_size];
-        options.extend(self.chunk_space.iter().flat_map(|space| ["--chunk-space", space]));
+        let options = vec!["--s3-addr", &s3, "--admin-addr", &admin, "--cores", "1", "--device-size", self.device_size];
         self.serve(node, &options)
     }
 

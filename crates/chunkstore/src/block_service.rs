@@ -106,6 +106,11 @@ impl BlockService {
         self.stores().filter(|(_, store)| store.is_stuck()).map(|(device, _)| device).collect()
     }
 
+    /// How many further blocks each device here has space for.
+    pub fn rooms(&self) -> Vec<(DeviceId, u32)> {
+        self.stores().map(|(device, store)| (device, store.room())).collect()
+    }
+
     pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
         self.stores.iter().map(|(device, store)| (*device, store))
     }

@@ -1,4 +1,4 @@
-//! The chunks of one device: runs the device's [`StorageNode`] over its volume region (docs/rfd/0012).
+//! The chunks of one device: runs the device's [`StorageNode`] over its volume (docs/rfd/0012).
 //!
 //! ```text
 //!            handle ─► StorageNode ─ Write ─► a task of its own ─► volume, durable ─► StorageNode ─ Write, or Answer ─► whoever asked
@@ -26,6 +26,7 @@ mod layout;
 mod limits;
 mod load;
 mod reading;
+mod returning;
 mod scrub;
 mod stats;
 mod work;
@@ -76,7 +77,7 @@ struct Inner {
 }
 
 impl BlockStore {
-    /// Loads the fences and the headers of all blocks. A volume that was never opened before is made ready.
+    /// Loads the fences and the headers of all blocks that have space.
     pub async fn open(env: &Env, volume: Volume) -> Result<BlockStore, BlocksError> {
         let block_count = layout::block_count(volume.byte_count());
         if block_count == 0 {
@@ -94,7 +95,7 @@ impl BlockStore {
             volume,
             block_count,
             ailing: Ailing::new(loaded.damaged, loaded.condemned),
-            work: parking_lot::Mutex::new(Work::new(machine, loaded.reserved)),
+            work: parking_lot::Mutex::new(Work::new(machine, loaded.vacant)),
             idle: Notify::new(),
             reads: Semaphore::new(MAX_READS),
             counters,

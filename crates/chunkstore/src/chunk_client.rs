@@ -45,9 +45,7 @@ pub enum ChunkError {
     RefusedByNode(NodeRefusal),
     #[error("{found} bytes; a chunk has between 1 and {BLOCK_DATA_BYTES}")]
     Size { found: usize },
-    #[error(
-        "no shard takes chunks: no node has space for them (`trilith serve --chunk-space`), or the first one has just begun"
-    )]
+    #[error("no shard takes chunks: no node has space for them, or the first one has just begun")]
     NoShard,
     #[error(
         "the cluster does not know the chunk's shard, which may have been opened after the copy from which its manager was rebuilt"

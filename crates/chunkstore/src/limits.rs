@@ -29,8 +29,9 @@ pub const MOVE_TRIES: u32 = 4;
 /// How often a write is sent again to the same places before the client asks for them anew.
 pub const MAX_RESENDS: u32 = 3;
 
-/// Registrations of a shard unless something else is said: with full chunks 4 TiB. A unit's state is one snapshot, which has a limit.
-pub const DEFAULT_SHARD_CHUNKS: u64 = 1 << 20;
+/// Registrations of a shard unless something else is said: with full chunks 512 GiB. A unit takes memory for all of them from its start, and its
+/// state is one snapshot, which has a limit.
+pub const DEFAULT_SHARD_CHUNKS: u64 = 1 << 17;
 /// Blocks of a device that are filled at a time.
 pub const OPEN_BLOCKS: usize = 8;
 /// Commands that a unit's leader may have not looked at yet; one that is further behind derives all anew.

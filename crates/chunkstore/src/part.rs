@@ -19,6 +19,7 @@ use crate::reporting::Reporting;
 use crate::settings::ChunkSettings;
 use crate::unit_ways::UnitWays;
 use crate::units::Units;
+use device::VolumeOwner;
 use groups::{Named, named_by_others};
 use in_cluster::InCluster;
 use manager::GroupKind;
@@ -65,8 +66,8 @@ impl Starter for ChunkStarter {
 async fn open_stores(around: &Surroundings) -> Result<BTreeMap<DeviceId, Arc<BlockStore>>, String> {
     let mut stores = BTreeMap::new();
     for device in &around.devices {
-        let Some(volume) = device.volume() else { continue };
-        let store = BlockStore::open(&around.env, volume).await.map_err(|error| error.to_string())?;
+        let store =
+            BlockStore::open(&around.env, device.volume(VolumeOwner::Chunks)).await.map_err(|error| error.to_string())?;
         tracing::info!(
             device = device.id().0,
             blocks = store.block_count(),
@@ -146,6 +147,8 @@ impl Subsystem for Chunks {
         if settings.is_balanced {
             tasks.push(Box::pin(balance.run()));
         }
+        let returning = |store: Arc<BlockStore>| Box::pin(async move { store.return_space().await }) as Task;
+        tasks.extend(self.stores.values().cloned().map(returning));
         if !scrub_period.is_zero() {
             let scrub = |store: Arc<BlockStore>| Box::pin(async move { store.scrub(scrub_period).await }) as Task;
             tasks.extend(self.stores.values().cloned().map(scrub));

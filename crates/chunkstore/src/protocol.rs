@@ -120,6 +120,8 @@ pub struct NodeReport {
     pub damaged: Vec<DamagedBlock>,
     /// Its devices that take no writes now: they have failed, or hang.
     pub stuck: Vec<DeviceId>,
+    /// How many further blocks each of its devices has space for.
+    pub rooms: Vec<(DeviceId, u32)>,
     pub machine: MachineUse,
 }
 

@@ -32,6 +32,7 @@ struct OfNode {
     round: u32,
     is_news: bool,
     stuck: Vec<DeviceId>,
+    rooms: Vec<(DeviceId, u32)>,
     machine: MachineUse,
 }
 
@@ -77,7 +78,7 @@ impl Reporting {
                 (machine, metered) = (meter.read(), self.env.now());
             }
             self.hosts.keep_only(|shard| map.shard(shard).is_some_and(|shard| shard.hosts.contains(&self.me)));
-            let of_node = OfNode { round, is_news, stuck: told.iter().copied().collect(), machine };
+            let of_node = OfNode { round, is_news, stuck: told.iter().copied().collect(), rooms: self.blocks.rooms(), machine };
             join_all(map.shards.iter().map(|shard| self.report(&units, shard, &of_node))).await;
             round = round.wrapping_add(1);
             self.env.sleep(REPORT_INTERVAL).await;
@@ -100,7 +101,7 @@ impl Reporting {
     }
 
     async fn report(&self, units: &UnitWays, place: &ShardPlace, of_node: &OfNode) {
-        let OfNode { round, is_news, stuck, machine } = of_node;
+        let OfNode { round, is_news, stuck, rooms, machine } = of_node;
         let shard = place.shard;
         let host = place.hosts.contains(&self.me).then(|| self.hosts.report(shard));
         let freed = self.blocks.freed(shard, MAX_FREED);
@@ -110,8 +111,8 @@ impl Reporting {
         let is_turn = place.is_open || shard.0 % CLOSED_REPORT_ROUNDS == *round % CLOSED_REPORT_ROUNDS;
         let is_needed = has_news || (is_turn && self.blocks.stores().next().is_some());
         if is_needed {
-            let (stuck, machine) = (stuck.clone(), *machine);
-            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged, stuck, machine };
+            let (stuck, rooms, machine) = (stuck.clone(), rooms.clone(), *machine);
+            let report = NodeReport { node: self.me, shard, host, freed, rotten, damaged, stuck, rooms, machine };
             // One that is not heard is followed by another.
             _ = units.ask(shard, &UnitRequest::Report(report), self.env.now() + REPORT_INTERVAL).await;
         }

@@ -171,6 +171,18 @@ impl StorageNode {
         self.blocks.get(&block)?.entry(id)
     }
 
+    /// Whether nothing is in a block, and nothing under way.
+    pub fn is_vacant(&self, block: u32) -> bool {
+        let is_vacant = |room: &Block| room.entries().next().is_none() && !room.is_busy && room.waiting.is_empty();
+        self.blocks.get(&block).is_none_or(is_vacant)
+    }
+
+    /// The header of a vacant block is gone: its next one is its first.
+    pub fn vacate(&mut self, block: u32) {
+        assert!(self.is_vacant(block), "block {block} holds something");
+        self.blocks.remove(&block);
+    }
+
     /// All copies, by block.
     #[cfg(test)]
     pub fn entries(&self) -> impl Iterator<Item = (u32, &BlockEntry)> {

@@ -55,7 +55,6 @@ async fn open(env: &Env, path: &Path) -> Device {
         cell: CellId(1),
         zone_bytes: None,
         capacity_bytes: None,
-        volume_bytes: 0,
         overwrite: true,
     };
     Device::format(&*disk, env, &format).await.expect("formats");

@@ -80,6 +80,8 @@ impl Answers {
                 Slot::Read
             }
             Request::Write { .. } | Request::Flush | Request::Allocate { .. } => self.writes.begin(self.now()),
+            // They may take long: a disk that can't make zeros at once writes them.
+            Request::WriteZeros { .. } | Request::Discard { .. } => Slot::Unwatched,
         };
         UnderWay { answers: self.clone(), slot }
     }

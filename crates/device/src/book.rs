@@ -6,6 +6,8 @@
 //!  Never ───► Prewriting ──► Free ───► Activating ──► Open ───────────────► Finishing ──► Finished
 //!    └──────────────────────────────────────▲   ▲                                            │
 //!                                               └───────────── Free ◄── Resetting ◄──────────┴── Unknown
+//!
+//!  Never or Free ──► Lending ──► Lent ──► Returning ──► Never
 //! ```
 //!
 //! Invariants:
@@ -16,6 +18,7 @@
 //! - A floor lies above no activation that the next process may hand out.
 
 mod entry;
+mod lending;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -105,6 +108,10 @@ pub(crate) struct ZoneBook {
     allocation_refused: Option<Instant>,
     /// It has not grown since.
     cannot_grow: bool,
+    /// When a volume was last refused a zone; none since one was lent.
+    lending_refused: Option<Instant>,
+    /// When the file could not grow for a volume.
+    lending_growth_refused: Option<Instant>,
 }
 
 impl ZoneBook {
@@ -118,7 +125,7 @@ impl ZoneBook {
             match entry.doing {
                 ZoneUse::Never => drop(never.insert(zone)),
                 ZoneUse::Free => free.push(zone),
-                ZoneUse::Finished | ZoneUse::Unknown => {}
+                ZoneUse::Finished | ZoneUse::Unknown | ZoneUse::Lent => {}
                 other => panic!("zone {} is {other:?} at the start", zone.0),
             }
         }
@@ -136,6 +143,8 @@ impl ZoneBook {
             prewrite_unwanted: false,
             allocation_refused: None,
             cannot_grow: false,
+            lending_refused: None,
+            lending_growth_refused: None,
         }
     }
 
@@ -402,7 +411,8 @@ impl ZoneBook {
     /// and may hold something, as a finished one.
     pub(crate) fn durable_state(&self, zone: ZoneIndex) -> Option<ZoneState> {
         match self.entry(zone).doing {
-            ZoneUse::Never | ZoneUse::Prewriting | ZoneUse::Activating | ZoneUse::Resetting => None,
+            ZoneUse::Never | ZoneUse::Prewriting | ZoneUse::Activating | ZoneUse::Resetting | ZoneUse::Lending => None,
+            ZoneUse::Lent | ZoneUse::Returning => Some(ZoneState::Lent),
             ZoneUse::Free => Some(ZoneState::Free),
             ZoneUse::Open => Some(ZoneState::Open),
             ZoneUse::Finishing | ZoneUse::Finished | ZoneUse::Unknown => Some(ZoneState::Finished),
@@ -418,7 +428,11 @@ impl ZoneBook {
 
     fn freed(&mut self, zone: ZoneIndex) {
         self.free.push_back(zone);
-        // A zone opened from the reserve counts as an ordinary one as soon as the reserve is whole without it.
+        self.reserve_may_be_whole();
+    }
+
+    /// A zone opened from the reserve counts as an ordinary one as soon as the reserve is whole without it.
+    fn reserve_may_be_whole(&mut self) {
         if self.free.len() + self.never.len() < AppendClass::Data.free_zones_kept() {
             return;
         }

@@ -45,8 +45,6 @@ pub struct FormatOptions {
     pub zone_bytes: Option<u64>,
     /// How far the device may grow. None: as far as the disk says, which a file without a limit doesn't.
     pub capacity_bytes: Option<u64>,
-    /// Bytes of the volume region behind the zones, a multiple of a block; 0: none.
-    pub volume_bytes: u64,
     /// Format a device that holds one already.
     pub overwrite: bool,
 }

@@ -10,6 +10,7 @@ use disk::{AlignedBuf, Disk, DiskError, Operation, ReadMode};
 use env::{Env, Instant};
 use format::superblock::notes::NotesKind;
 use format::superblock::{DeviceSecret, Superblock};
+use format::unit_table::VolumeOwner;
 use format::zone_header::{ZoneState, ZoneStream};
 use tokio::sync::oneshot;
 use types::limits::UNIT_BYTES;
@@ -26,15 +27,15 @@ use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::launch::{self, AppendDone, Appended, Launch, Origin, Pending};
 use crate::limits::HANG_LOOK;
-use crate::notes::Notes;
 use crate::piece::{self, FramePiece, PieceOfFrame};
 use crate::position_vector::LogVector;
 use crate::read::{self, FrameBuf, Tried};
-use crate::recover::Recovery;
+use crate::recover::{Found, Recovery};
 use crate::scrub::{self, NoSuchZone, ScrubReport};
 use crate::stats::DeviceStats;
 use crate::superblock_io;
-use crate::usage::{Usage, ZoneInfo};
+use crate::units::{self, Units};
+use crate::usage::{OwnerUsage, Usage, ZoneInfo};
 use crate::volume::Volume;
 use crate::walk::{Segment, Walk};
 use crate::{prewrite, zone_io};
@@ -42,7 +43,6 @@ use crate::{prewrite, zone_io};
 /// One device, open. Dropping it ends background work; [`Device::seal`] first makes the next start quick.
 pub struct Device {
     inner: Arc<Inner>,
-    notes: Notes,
 }
 
 /// Who is told, by when it must be submitted, and under which admission.
@@ -70,14 +70,18 @@ impl Device {
     pub async fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> Result<Device, OpenError> {
         let superblock = superblock_io::load(&*disk).await?;
         check_identity(&*disk, &superblock, &config)?;
-        let volume = superblock.volume_region();
         let geometry = superblock.zone_region().and_then(Geometry::new);
-        let geometry = geometry.filter(|zones| volume.is_none_or(|volume| zones.leaves_room_for(volume)));
         let geometry = geometry.ok_or_else(|| OpenError::Geometry { device: disk.describe() })?;
         let recovery = Recovery { disk: &disk, env, superblock: &superblock, geometry, is_told: AtomicBool::new(false) };
-        let entries = recovery.zones().await?;
+        let lent = recovery.unit_table().await?;
+        let Found { entries, silent } = recovery.zones(lent.as_deref()).await?;
         let book = ZoneBook::new(geometry, entries.clone());
-        let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book));
+        let units = Units::new(&lent.unwrap_or_default());
+        let inner = Arc::new(Inner::new(disk, env, config, superblock, geometry, book, units));
+        units::repeat_table(&inner, &silent).await.map_err(|error| {
+            let reason = error.to_string();
+            OpenError::UnitTable { device: inner.disk.describe(), reason }
+        })?;
         for (zone, entry) in geometry.zones().zip(&entries) {
             if entry.doing == ZoneUse::Finished {
                 inner.table.publish(zone, entry.activation, inner.seed(zone, entry.activation));
@@ -85,7 +89,7 @@ impl Device {
         }
         prewrite::consider(&inner);
         start_flushing(&inner);
-        Ok(Device { inner, notes: Notes::default() })
+        Ok(Device { inner })
     }
 
     pub fn id(&self) -> DeviceId {
@@ -114,9 +118,16 @@ impl Device {
         &*self.inner.disk
     }
 
-    /// The region for blocks that are written where they are, if the device was formatted with one.
-    pub fn volume(&self) -> Option<Volume> {
-        self.inner.superblock.volume_region().map(|region| Volume::new(self.inner.clone(), region))
+    /// The blocks of an owner that are written where they are.
+    pub fn volume(&self, owner: VolumeOwner) -> Volume {
+        Volume::new(self.inner.clone(), owner)
+    }
+
+    /// What each owner of a volume has of the device.
+    pub fn owners(&self) -> Vec<OwnerUsage> {
+        let usage =
+            |owner| OwnerUsage { owner, bytes: self.inner.units.of(owner).len() as u64 * self.inner.geometry.zone_bytes() };
+        VolumeOwner::ALL.map(usage).to_vec()
     }
 
     /// Random bytes of this device that nobody else knows.
@@ -307,13 +318,13 @@ impl Device {
 
     /// The newest notes of a kind; none if there never were any.
     pub async fn notes(&self, kind: NotesKind) -> Result<Option<Vec<u8>>, NotesIoError> {
-        self.notes.read(&self.inner, kind).await
+        self.inner.notes.read(&self.inner, kind).await
     }
 
     /// Replaces the notes of a kind, durably. A torn write leaves the ones before. Dropping the future does not take the write back: the next
     /// one waits for its end.
     pub async fn write_notes(&self, kind: NotesKind, bytes: &[u8]) -> Result<(), NotesIoError> {
-        self.notes.write(&self.inner, kind, bytes).await
+        self.inner.notes.write(&self.inner, kind, bytes).await
     }
 
     /// For how long the disk has owed an answer: the age of the oldest write, flush or reservation under way; of reads, since when none has

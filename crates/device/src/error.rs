@@ -18,12 +18,6 @@ pub enum FormatError {
     TooSmall { device: String, zones: u64, zone_bytes: u64, least: u32 },
     #[error("zones of {zone_bytes} bytes: must be a multiple of 4096, at least {least}, at most {most}")]
     ZoneBytes { zone_bytes: u64, least: u64, most: u64 },
-    #[error("{device}: a volume region of {volume_bytes} bytes: must be a multiple of 4096")]
-    VolumeBytes { device: String, volume_bytes: u64 },
-    #[error(
-        "{device}: a volume region of {volume_bytes} bytes leaves room for {zones} zones of {zone_bytes} bytes, at least {least} are needed"
-    )]
-    NoRoomForZones { device: String, volume_bytes: u64, zones: u64, zone_bytes: u64, least: u32 },
     #[error("{device} has no size of its own: name a capacity")]
     NoCapacity { device: String },
     #[error(transparent)]
@@ -37,8 +31,15 @@ pub enum OpenError {
     Superblock { device: String, cause: SuperblockError },
     #[error("{device} is {found}, expected {expected}")]
     Identity { device: String, expected: String, found: String },
-    #[error("{device}: superblock names no usable zone region, or a volume region that can't be one")]
+    #[error("{device}: superblock names no usable zone region")]
     Geometry { device: String },
+    /// Without the table a zone that is lent could be taken for one of the log's.
+    #[error(
+        "{device}: zone {} is lent, but the table of lent zones is lost: give the device up (`trilith device forget`), its contents have other copies", zone.0
+    )]
+    UnitTableLost { device: String, zone: ZoneIndex },
+    #[error("{device}: the table of lent zones can't be used: {reason}")]
+    UnitTable { device: String, reason: String },
     #[error(transparent)]
     Disk(#[from] DiskError),
 }
@@ -150,30 +151,42 @@ pub enum ResetError {
     Disk(#[from] DiskError),
 }
 
-/// Why a volume region could not be read or written.
+/// Why a volume could not be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum VolumeError {
     /// Nothing was tried.
     #[error(
-        "device {device}: {len} bytes at offset {offset} of a volume region of {byte_count}: must be whole blocks of 4096 within it"
+        "device {device}: {len} bytes at offset {offset} of a volume of {byte_count}: must be whole blocks of 4096 within it"
     )]
     Range { device: DeviceId, offset: u64, len: u64, byte_count: u64 },
+    /// No zone is left that may be lent. Nothing was written. Space that objects or another volume give up can be had again.
+    #[error("device {device} is full: it keeps its last free zones for deletes, checkpoints and collection")]
+    Full { device: DeviceId },
+    /// A write to a range that was not reserved. Nothing was written.
+    #[error("device {device}: {len} bytes at offset {offset} of a volume were not reserved")]
+    NotReserved { device: DeviceId, offset: u64, len: u64 },
     /// The device takes no writes any more, since an earlier one failed. This one was not started.
-    #[error("device {device} takes no more writes, also not at offset {offset} of its volume region: {cause}")]
-    Poisoned { device: DeviceId, offset: u64, cause: Arc<DiskError> },
+    #[error("device {device} takes no more writes, also not to its volumes: {cause}")]
+    Poisoned { device: DeviceId, cause: Arc<DiskError> },
     /// The device was sealed for good ([`crate::Device::seal`]).
-    #[error("device {device} is sealed and takes no write at offset {offset} of its volume region")]
-    Sealed { device: DeviceId, offset: u64 },
+    #[error("device {device} is sealed and takes no write to its volumes")]
+    Sealed { device: DeviceId },
     /// A write that failed may be there in part, or as a whole.
-    #[error("device {device}, offset {offset} of its volume region: {cause}")]
-    Disk { device: DeviceId, offset: u64, cause: Arc<DiskError> },
+    #[error("device {device}, in a volume: {cause}")]
+    Disk { device: DeviceId, cause: Arc<DiskError> },
 }
 
 impl VolumeError {
+    pub(crate) fn disk(device: DeviceId, cause: Arc<DiskError>) -> VolumeError {
+        VolumeError::Disk { device, cause }
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             VolumeError::Range { .. } => ErrorKind::Invalid,
+            VolumeError::NotReserved { .. } => ErrorKind::Internal,
+            VolumeError::Full { .. } => ErrorKind::Full,
             VolumeError::Poisoned { .. } | VolumeError::Sealed { .. } => ErrorKind::Unavailable,
             VolumeError::Disk { cause, .. } => match cause.kind {
                 DiskErrorKind::NoSpace | DiskErrorKind::OutOfRange => ErrorKind::Full,

@@ -1,6 +1,6 @@
 //! Where the zones of a device lie.
 
-use format::superblock::{VolumeRegion, ZoneRegion};
+use format::superblock::ZoneRegion;
 use format::zone_header::ZONE_DATA_START;
 use types::limits::BLOCK_BYTES;
 use types::{Place, ZoneIndex};
@@ -25,15 +25,6 @@ impl Geometry {
             && (MIN_ZONES..=MAX_ZONES).contains(&region.zone_count);
         let end = region.zone_bytes.checked_mul(u64::from(region.zone_count))?.checked_add(region.first_byte)?;
         (aligned && sized && end <= i64::MAX as u64).then_some(Geometry { region })
-    }
-
-    /// Whether a volume region can be one beside these zones.
-    pub(crate) fn leaves_room_for(&self, volume: VolumeRegion) -> bool {
-        let VolumeRegion { first_byte, byte_count } = volume;
-        let zones_end = self.region.first_byte + self.region.zone_bytes * u64::from(self.region.zone_count);
-        let aligned = first_byte.is_multiple_of(BLOCK_BYTES as u64) && byte_count.is_multiple_of(BLOCK_BYTES as u64);
-        let is_within = first_byte.checked_add(byte_count).is_some_and(|end| end <= i64::MAX as u64);
-        aligned && is_within && byte_count > 0 && first_byte >= zones_end
     }
 
     pub(crate) fn zone_count(&self) -> u32 {

@@ -23,7 +23,9 @@ use crate::error::AppendError;
 use crate::geometry::Geometry;
 use crate::launch::{LargeLane, Launch};
 use crate::limits::{BATCH_BYTES, HANG_TIME, LARGE_FRAME_BYTES};
+use crate::notes::Notes;
 use crate::stats::DeviceStats;
+use crate::units::Units;
 
 pub(crate) struct Inner {
     /// All requests go through it, so that `answers` knows of them.
@@ -35,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) geometry: Geometry,
     pub(crate) table: ZoneTable,
     pub(crate) zones: Mutex<Zones>,
+    pub(crate) units: Units,
+    pub(crate) notes: Notes,
     /// One for each (core, class): `core * CLASSES + class`.
     pub(crate) combiners: Box<[Combiner]>,
     pub(crate) large: Mutex<LargeLane>,
@@ -70,6 +74,7 @@ impl Inner {
         superblock: Superblock,
         geometry: Geometry,
         book: ZoneBook,
+        units: Units,
     ) -> Inner {
         let combiners = (0..env.core_count() * CLASSES).map(|_| Combiner::default()).collect();
         let table = ZoneTable::new(geometry.zone_count());
@@ -83,6 +88,8 @@ impl Inner {
             geometry,
             table,
             zones: Mutex::new(Zones { book, waiting: std::array::from_fn(|_| VecDeque::new()) }),
+            units,
+            notes: Notes::default(),
             combiners,
             large: Mutex::new(LargeLane::default()),
             stats: DeviceStats::default(),

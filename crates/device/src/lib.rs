@@ -16,9 +16,9 @@
 //! - A failed write or flush ends all writing. It is never retried.
 //! - What a read returns has proved that it is the frame written at that place in that activation.
 //!
-//! - What a full file system refuses a volume region, which may lie behind the zones, does the zones no harm.
+//! - Zones are the log's or lent to volumes; the unit table says which (docs/rfd/0023).
 //!
-//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `reused`, `walk`, `read`, `piece`, `volume`, `answers`, `device`.
+//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `reused`, `walk`, `read`, `piece`, `units`, `volume`, `answers`, `device`.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -30,6 +30,7 @@ mod combiner;
 mod config;
 mod device;
 mod error;
+mod finishing;
 mod flushing;
 mod geometry;
 mod inner;
@@ -45,6 +46,7 @@ mod reused;
 mod scrub;
 mod stats;
 mod superblock_io;
+mod units;
 mod usage;
 mod volume;
 mod walk;
@@ -60,10 +62,11 @@ pub use crate::position_vector::LogVector;
 pub use crate::read::{FrameBuf, Tried};
 pub use crate::scrub::{Gaps, NoSuchZone, ScrubFinding, ScrubReport};
 pub use crate::stats::{Counter, DeviceStats};
-pub use crate::usage::{Usage, ZoneInfo};
+pub use crate::usage::{OwnerUsage, Usage, ZoneInfo};
 pub use crate::volume::Volume;
 pub use crate::walk::{Walk, WalkEvent, WalkedFrame};
 pub use format::superblock::notes::NotesKind;
+pub use format::unit_table::VolumeOwner;
 pub use format::zone_header::{ZoneState, ZoneStream};
 
 #[cfg(test)]

@@ -33,6 +33,11 @@ pub const TOMBSTONE_SHARE: u64 = 8;
 /// Fewest zones of a device: the reserves, one open zone for each stream and one to spare.
 pub const MIN_ZONES: u32 = (RESERVE_RELOCATION_ZONES + RESERVE_META_ZONES + RESERVE_TOMBSTONE_ZONES + 4) as u32;
 
+/// Zones beyond the reserve that lending to volumes leaves the log, so that objects can be written and collection has room to choose.
+pub const LENDING_LEAVES_ZONES: usize = 2;
+/// For how long a refused loan counts as a wish, for which collection frees zones.
+pub const LENDING_WISH_TIME: Duration = Duration::from_secs(30);
+
 /// Smallest zone: its header and a few blocks. Real devices have [`DEFAULT_ZONE_BYTES`] or more; tests have small ones.
 pub const MIN_ZONE_BYTES: u64 = 16 * BLOCK_BYTES as u64;
 
@@ -96,6 +101,8 @@ pub const WATCH_TRIES: usize = 4;
 /// Damage that one scrub report lists; the rest is counted.
 pub const MAX_SCRUB_FINDINGS: usize = 256;
 
+/// A unit table names every zone.
+const _: () = assert!(MAX_ZONES as usize <= format::unit_table::MAX_UNITS);
 const _: () = assert!(RESERVE_COPY_ZONES <= RESERVE_RELOCATION_ZONES);
 const _: () = assert!(BATCH_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(WALK_CHUNK_BYTES.is_multiple_of(BLOCK_BYTES));

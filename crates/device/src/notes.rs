@@ -7,15 +7,13 @@
 //! - A write that fails ends all writing on the device, whatever kind of notes it was for, as any other does: the disk takes no more after it, and
 //!   a device that does not say so is taken for a good one, though no fence can be raised on it. What finds no space was refused, and harms nobody.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use env::Env;
 use format::superblock::notes::NotesKind;
 use tokio::sync::Mutex;
 
 use crate::error::NotesIoError;
+use crate::finishing::Finishing;
 use crate::inner::Inner;
 use crate::superblock_io;
 use crate::zone_io::is_out_of_space;
@@ -26,14 +24,6 @@ type Sequences = [Option<u64>; NotesKind::ALL.len()];
 /// What a device knows of its notes.
 #[derive(Default)]
 pub(crate) struct Notes(Arc<Mutex<Sequences>>);
-
-type Writing = Pin<Box<dyn Future<Output = Result<(), NotesIoError>> + Send>>;
-
-/// A write that goes on by itself when whoever waits for it is dropped.
-struct Finishing {
-    env: Env,
-    writing: Option<Writing>,
-}
 
 impl Notes {
     pub async fn read(&self, inner: &Inner, kind: NotesKind) -> Result<Option<Vec<u8>>, NotesIoError> {
@@ -63,27 +53,7 @@ impl Notes {
             sequences[index(kind)] = Some(known + 1);
             Ok(())
         };
-        Finishing { env: inner.env.clone(), writing: Some(Box::pin(writing)) }.await
-    }
-}
-
-impl Future for Finishing {
-    type Output = Result<(), NotesIoError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let writing = self.writing.as_mut().expect("polled until it is ready");
-        let outcome = ready!(writing.as_mut().poll(context));
-        self.writing = None;
-        Poll::Ready(outcome)
-    }
-}
-
-impl Drop for Finishing {
-    fn drop(&mut self) {
-        if let Some(writing) = self.writing.take() {
-            // Nobody is left to hear of it.
-            drop(self.env.spawn(writing));
-        }
+        Finishing::new(&inner.env, writing).await
     }
 }
 
@@ -91,5 +61,6 @@ fn index(kind: NotesKind) -> usize {
     match kind {
         NotesKind::Fences => 0,
         NotesKind::Manager => 1,
+        NotesKind::Units => 2,
     }
 }

@@ -4,12 +4,15 @@
 //! ends or later, and otherwise it is free. What the walk finds damaged stays where it is: the engine's own walk judges it. Of a zone
 //! whose last activation can't be read nothing is believed and nothing is changed: the error may pass.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::{Disk, DiskError, DiskExt, Durability, ReadMode};
 use env::Env;
 use format::superblock::Superblock;
+use format::superblock::notes::NotesKind;
+use format::unit_table::{self, LentUnit};
 use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneHeaderError, ZoneState, ZoneStream};
 use futures_util::StreamExt;
 use types::limits::BLOCK_BYTES;
@@ -21,6 +24,7 @@ use crate::geometry::Geometry;
 use crate::inner::{seed_of, zone_header};
 use crate::limits::OPEN_READS;
 use crate::reused;
+use crate::superblock_io;
 use crate::walk::{Segment, Walk, WalkEvent, find_lost_activation, readable_end};
 use crate::zone_io::header_bytes;
 
@@ -34,6 +38,13 @@ pub(crate) struct Recovery<'a> {
     pub(crate) is_told: AtomicBool,
 }
 
+/// What the headers say.
+pub(crate) struct Found {
+    pub(crate) entries: Vec<ZoneEntry>,
+    /// Lent zones whose headers do not say so.
+    pub(crate) silent: Vec<LentUnit>,
+}
+
 /// What stands where a zone without a header begins.
 #[derive(PartialEq, Eq)]
 enum Start {
@@ -43,20 +54,47 @@ enum Start {
 }
 
 impl Recovery<'_> {
-    /// The state of every zone, with none open.
+    /// The zones that are lent; none if no table was ever written.
     ///
-    /// What a process left on its way when it died can be read, but a power cut may still take it: it is made durable before anybody
-    /// reads and relies on it.
-    pub(crate) async fn zones(&self) -> Result<Vec<ZoneEntry>, OpenError> {
+    /// What a process left on its way when it died can be read, but a power cut may still take it: it is made durable before a start reads and
+    /// relies on it.
+    pub(crate) async fn unit_table(&self) -> Result<Option<Vec<LentUnit>>, OpenError> {
         self.disk.flush().await?;
+        let wrong = |reason: String| OpenError::UnitTable { device: self.disk.describe(), reason };
+        let notes = superblock_io::read_notes(&**self.disk, self.superblock.device_uuid, NotesKind::Units).await;
+        let Some((_, bytes)) = notes.map_err(|error| wrong(error.to_string()))? else { return Ok(None) };
+        let lent = unit_table::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+        match lent.iter().find(|lent| lent.zone.0 >= self.geometry.zone_count()) {
+            Some(lent) => Err(wrong(format!("it names zone {}, which the device does not have", lent.zone.0))),
+            None => Ok(Some(lent)),
+        }
+    }
+
+    /// The state of every zone, with none open.
+    pub(crate) async fn zones(&self, table: Option<&[LentUnit]>) -> Result<Found, OpenError> {
+        let lent: BTreeMap<ZoneIndex, &LentUnit> = table.unwrap_or_default().iter().map(|lent| (lent.zone, lent)).collect();
+        let mut silent = Vec::new();
         let reads = futures_util::stream::iter(self.geometry.zones()).map(|zone| self.read_header(zone));
         let mut headers = reads.buffered(OPEN_READS);
         let mut entries = Vec::with_capacity(self.geometry.zone_count() as usize);
         for zone in self.geometry.zones() {
             let header = headers.next().await.expect("one header for each zone")?;
-            entries.push(self.settle(zone, header).await?);
+            let says_lent = matches!(&header, Ok(header) if header.state == ZoneState::Lent);
+            match lent.get(&zone) {
+                Some(lent) => {
+                    if !says_lent {
+                        silent.push(**lent);
+                    }
+                    let LentUnit { activation, .. } = **lent;
+                    entries.push(ZoneEntry { doing: ZoneUse::Lent, activation, stream: None, end: ZONE_DATA_START });
+                }
+                None if says_lent && table.is_none() => {
+                    return Err(OpenError::UnitTableLost { device: self.disk.describe(), zone });
+                }
+                None => entries.push(self.settle(zone, header).await?),
+            }
         }
-        Ok(entries)
+        Ok(Found { entries, silent })
     }
 
     async fn read_header(&self, zone: ZoneIndex) -> Result<Result<ZoneHeader, ZoneHeaderError>, DiskError> {
@@ -99,6 +137,8 @@ impl Recovery<'_> {
         let ZoneHeader { activation, stream, .. } = header;
         match header.state {
             ZoneState::Free => Ok(ZoneEntry { doing: ZoneUse::Free, activation, stream, end: ZONE_DATA_START }),
+            ZoneState::Returned => Ok(ZoneEntry { doing: ZoneUse::Never, activation, stream, end: ZONE_DATA_START }),
+            ZoneState::Lent => self.end_return(zone, activation).await,
             ZoneState::Finished => {
                 let end = header.end.bytes().clamp(ZONE_DATA_START, self.geometry.zone_bytes());
                 Ok(ZoneEntry { doing: ZoneUse::Finished, activation, stream, end })
@@ -108,6 +148,15 @@ impl Recovery<'_> {
                 self.seal(zone, activation, stream, end).await
             }
         }
+    }
+
+    /// The table does not name the zone any more: a return was cut short.
+    async fn end_return(&self, zone: ZoneIndex, activation: Activation) -> Result<ZoneEntry, OpenError> {
+        let at = self.geometry.zone_start(zone);
+        self.disk.discard(at, self.geometry.zone_bytes()).await?;
+        let header = zone_header(self.superblock, self.env, (zone, activation), ZoneState::Returned, None, ZONE_DATA_START);
+        self.disk.write(at, header_bytes(&header), Durability::Durable).await?;
+        Ok(ZoneEntry { doing: ZoneUse::Never, activation, stream: None, end: ZONE_DATA_START })
     }
 
     /// A zone without a header: never used, of an earlier device, or damaged.

@@ -48,7 +48,10 @@ pub struct DeviceStats {
     pub repeated_reads: Counter,
     /// Reads that found a damaged frame also on the medium.
     pub corrupt_reads: Counter,
-    /// Writes of the volume region and their bytes; reads of it and theirs.
+    /// Zones that volumes got, and those that they gave back.
+    pub lent: Counter,
+    pub returned: Counter,
+    /// Writes of volumes and their bytes; reads of them and theirs.
     pub volume_writes: Counter,
     pub volume_written_bytes: Counter,
     pub volume_reads: Counter,

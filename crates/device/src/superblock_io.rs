@@ -3,9 +3,7 @@
 use disk::{AlignedBuf, Disk, DiskError, DiskErrorKind, DiskExt, Durability, ReadMode};
 use env::Env;
 use format::superblock::notes::{NOTES_DATA_START, NotesHeader, NotesKind};
-use format::superblock::{
-    DeviceSecret, FIRST_REGION_BYTE, Region, SUPERBLOCK_BYTES, Superblock, SuperblockError, VolumeRegion, ZoneRegion,
-};
+use format::superblock::{DeviceSecret, FIRST_REGION_BYTE, Region, SUPERBLOCK_BYTES, Superblock, SuperblockError, ZoneRegion};
 use types::DeviceUuid;
 use types::limits::BLOCK_BYTES;
 
@@ -24,7 +22,7 @@ pub(crate) async fn format(disk: &dyn Disk, env: &Env, options: &FormatOptions) 
         let device = disk.describe();
         return Err(FormatError::Occupied { device, found: found.device_uuid, cluster: found.cluster });
     }
-    let regions = regions(disk, options)?;
+    let regions = vec![Region::Zone(zone_region(disk, options)?)];
     let (mut uuid, mut secret) = ([0; 16], [0; 16]);
     env.fill_random(&mut uuid);
     env.fill_random(&mut secret);
@@ -123,28 +121,14 @@ pub(crate) async fn write_notes(
     Ok(())
 }
 
-/// The zones, and the volume right behind the last of them.
-fn regions(disk: &dyn Disk, options: &FormatOptions) -> Result<Vec<Region>, FormatError> {
-    let zones = zone_region(disk, options)?;
-    let volume = VolumeRegion {
-        first_byte: zones.first_byte + u64::from(zones.zone_count) * zones.zone_bytes,
-        byte_count: options.volume_bytes,
-    };
-    let volume = (volume.byte_count > 0).then_some(Region::Volume(volume));
-    Ok([Region::Zone(zones)].into_iter().chain(volume).collect())
-}
-
 fn zone_region(disk: &dyn Disk, options: &FormatOptions) -> Result<ZoneRegion, FormatError> {
-    let (device, volume_bytes) = (disk.describe(), options.volume_bytes);
-    if !volume_bytes.is_multiple_of(BLOCK_BYTES as u64) {
-        return Err(FormatError::VolumeBytes { device, volume_bytes });
-    }
+    let device = disk.describe();
     let capacity = match (options.capacity_bytes, disk.capacity_bytes()) {
         (Some(wanted), Some(most)) => wanted.min(most),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => return Err(FormatError::NoCapacity { device }),
     };
-    let room = capacity.saturating_sub(FIRST_REGION_BYTE).saturating_sub(volume_bytes);
+    let room = capacity.saturating_sub(FIRST_REGION_BYTE);
     let zone_bytes = options.zone_bytes.unwrap_or_else(|| {
         let mut zone_bytes = DEFAULT_ZONE_BYTES;
         while room / zone_bytes < u64::from(WANTED_ZONES) && zone_bytes > LEAST_DEFAULT_ZONE_BYTES {
@@ -162,10 +146,7 @@ fn zone_region(disk: &dyn Disk, options: &FormatOptions) -> Result<ZoneRegion, F
     let zones = room / zone_bytes;
     let least = MIN_ZONES;
     if zones < u64::from(least) {
-        return Err(match volume_bytes {
-            0 => FormatError::TooSmall { device, zones, zone_bytes, least },
-            _ => FormatError::NoRoomForZones { device, volume_bytes, zones, zone_bytes, least },
-        });
+        return Err(FormatError::TooSmall { device, zones, zone_bytes, least });
     }
     Ok(ZoneRegion { first_byte: FIRST_REGION_BYTE, zone_bytes, zone_count: zones.min(u64::from(MAX_ZONES)) as u32 })
 }

@@ -1,5 +1,6 @@
 //! What a device holds.
 
+use format::unit_table::VolumeOwner;
 use format::zone_header::{ZONE_DATA_START, ZoneState, ZoneStream};
 use types::{Activation, ZoneIndex};
 
@@ -26,7 +27,7 @@ impl ZoneInfo {
         let state = book.durable_state(zone);
         let written_bytes = match state {
             Some(ZoneState::Open | ZoneState::Finished) => book.end(zone) - ZONE_DATA_START,
-            Some(ZoneState::Free) | None => 0,
+            Some(ZoneState::Free | ZoneState::Lent | ZoneState::Returned) | None => 0,
         };
         ZoneInfo { zone, state, stream: entry.stream, activation: entry.activation, written_bytes }
     }
@@ -45,11 +46,30 @@ pub struct Usage {
     pub free_zones: u32,
     /// Of those, the ones that data may open; the others are the reserve.
     pub free_data_zones: u32,
+    /// Zones that volumes have.
+    pub lent_zones: u32,
+    /// Further zones that volumes could get.
+    pub lendable_zones: u32,
+    /// A volume was refused a zone lately.
+    pub is_lending_refused: bool,
+}
+
+/// What a part of the system has of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerUsage {
+    pub owner: VolumeOwner,
+    pub bytes: u64,
 }
 
 impl Usage {
+    /// Zones that the log has or could have.
+    pub fn log_zones(&self) -> u32 {
+        self.zones - self.lent_zones.min(self.zones)
+    }
+
     pub(crate) fn of(book: &mut ZoneBook, inner: &Inner) -> Usage {
-        let free = book.available(&|| inner.env.now());
+        let now = || inner.env.now();
+        let (free, lendable) = (book.available(&now), book.lendable(&now));
         let written_bytes = inner.geometry.zones().map(|zone| ZoneInfo::of(book, zone).written_bytes).sum();
         Usage {
             zones: inner.geometry.zone_count(),
@@ -58,6 +78,9 @@ impl Usage {
             written_bytes,
             free_zones: free as u32,
             free_data_zones: free.saturating_sub(AppendClass::Data.free_zones_kept()) as u32,
+            lent_zones: book.lent_zones() as u32,
+            lendable_zones: lendable as u32,
+            is_lending_refused: book.lending_was_refused(now()),
         }
     }
 }

@@ -1,38 +1,49 @@
-//! The volume region of a device: blocks that are read and written where they are. What they mean, its owner knows.
+//! A volume of a device: blocks that are read and written where they are. What they mean, its owner knows.
 //!
-//! It lies behind the zones, so that a file that stands in for a device has a hole between the two until the zones are used; a hole,
-//! and what is behind the file's end, is zeros.
+//! A volume is as large as all zones together, and takes space only where it was written to. It is divided into units, each as long as the data of
+//! a zone. [`Volume::reserve`] gets the units of a range their zones, [`Volume::give_back`] returns one. A unit without a zone reads as zeros.
 //!
 //! Invariants:
 //! - A write is answered when it is as durable as an append of the device would be ([`crate::SyncMode`]).
-//! - A write that finds no space has promised nothing and harms nobody else; through a page cache a full file
-//!   system is found out too late for that, so space is reserved before it is written to. Any other failed write ends all writing on
-//!   the device, as a failed append does, and the other way round.
-//! - A write that was begun goes on if nobody waits for it any more.
+//! - A write within reserved units never finds the device or the file system full.
+//! - A write that failed ends all writing on the device, as a failed append does, and the other way round.
+//! - A write that was begun goes on if the caller waits for it no more.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::{AlignedBuf, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
-use format::superblock::VolumeRegion;
+use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, DiskExt, Operation, ReadMode, Request};
+use format::unit_table::VolumeOwner;
+use format::zone_header::ZONE_DATA_START;
 use tokio::sync::oneshot;
 use types::limits::BLOCK_BYTES;
 use types::{DeviceId, DeviceUuid};
 
 use crate::error::VolumeError;
+use crate::finishing::Finishing;
 use crate::flushing::flush_dirty;
 use crate::inner::{Inner, abandoned};
+use crate::units::{self, Claim, Units};
 
-/// A device's volume region; clones are the same one. It keeps the device's disk, but none of its background work.
+/// A device's volume of one owner; clones are the same one. It keeps the device's disk, but none of its background work.
 #[derive(Clone)]
 pub struct Volume {
     inner: Arc<Inner>,
-    region: VolumeRegion,
+    owner: VolumeOwner,
+}
+
+/// The part of a range that lies in one unit.
+#[derive(Clone, Copy)]
+struct Piece {
+    unit: u32,
+    /// From the start of the zone's data.
+    in_unit: u64,
+    len: u64,
 }
 
 impl Volume {
-    pub(crate) fn new(inner: Arc<Inner>, region: VolumeRegion) -> Volume {
-        Volume { inner, region }
+    pub(crate) fn new(inner: Arc<Inner>, owner: VolumeOwner) -> Volume {
+        Volume { inner, owner }
     }
 
     pub fn device(&self) -> DeviceId {
@@ -43,13 +54,35 @@ impl Volume {
         self.inner.superblock.device_uuid
     }
 
-    /// What a person calls the disk under it.
+    /// The name of the disk under it, for people.
     pub fn describe(&self) -> String {
         self.inner.disk.describe()
     }
 
+    /// Bytes that can be addressed. How many of them find space depends on what the log and the other volumes leave.
     pub fn byte_count(&self) -> u64 {
-        self.region.byte_count
+        self.unit_bytes() * u64::from(self.inner.geometry.zone_count())
+    }
+
+    /// Bytes of a unit.
+    pub fn unit_bytes(&self) -> u64 {
+        self.inner.geometry.data_bytes()
+    }
+
+    /// The units that have space, ascending.
+    pub fn units(&self) -> Vec<u32> {
+        self.inner.units.of(self.owner)
+    }
+
+    /// Bytes for which units could get space now.
+    pub fn room_bytes(&self) -> u64 {
+        let mut zones = self.inner.zones.lock();
+        zones.book.lendable(&|| self.inner.env.now()) as u64 * self.unit_bytes()
+    }
+
+    /// Whether all of a range has space.
+    pub fn is_reserved(&self, offset: u64, len: u64) -> bool {
+        self.pieces(offset, len).all(|piece| self.inner.units.is_lent((self.owner, piece.unit)))
     }
 
     /// The write that failed, after which the device takes no more.
@@ -73,91 +106,156 @@ impl Volume {
     }
 
     async fn read_in_mode(&self, offset: u64, len: usize, mode: ReadMode) -> Result<AlignedBuf, VolumeError> {
-        let at = self.place(offset, len as u64)?;
-        let disk = &self.inner.disk;
-        // A file may end within the range, though not within a block that was written.
-        let there = disk.size_bytes().saturating_sub(at).min(len as u64) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        self.check_range(offset, len as u64)?;
         self.inner.stats.volume_reads.add(1);
         self.inner.stats.volume_read_bytes.add(len as u64);
-        if there == 0 {
-            return Ok(AlignedBuf::zeroed(len));
+        let mut pieces = self.pieces(offset, len as u64);
+        let first = pieces.next().expect("a range has bytes");
+        if first.len == len as u64 {
+            return self.read_piece(first, mode).await;
         }
-        let read = match mode {
-            ReadMode::Cached => disk.read_cached(at, there as usize).await,
-            ReadMode::Direct => disk.read(at, there as usize, mode).await,
-        };
-        let mut buf = read.map_err(|cause| self.failure(offset, Arc::new(cause)))?;
-        buf.resize(len);
-        Ok(buf)
+        let mut whole = AlignedBuf::with_capacity(len);
+        for piece in std::iter::once(first).chain(pieces) {
+            whole.extend_from_slice(&self.read_piece(piece, mode).await?);
+        }
+        Ok(whole)
     }
 
-    /// Writes whole blocks.
+    async fn read_piece(&self, piece: Piece, mode: ReadMode) -> Result<AlignedBuf, VolumeError> {
+        let Some(claim) = self.claim(piece) else { return Ok(AlignedBuf::zeroed(piece.len as usize)) };
+        let (disk, at) = (&self.inner.disk, self.disk_offset(&claim, piece));
+        let read = match mode {
+            ReadMode::Cached => disk.read_cached(at, piece.len as usize).await,
+            ReadMode::Direct => disk.read(at, piece.len as usize, mode).await,
+        };
+        read.map_err(|cause| VolumeError::disk(self.device(), Arc::new(cause)))
+    }
+
+    /// Writes whole blocks, in units that have space.
     pub async fn write(&self, offset: u64, buf: AlignedBuf) -> Result<(), VolumeError> {
         let len = buf.len() as u64;
-        let at = self.place(offset, len)?;
-        self.check_writable(offset)?;
+        self.check_range(offset, len)?;
+        self.check_writable()?;
+        let mut claimed = Vec::new();
+        for piece in self.pieces(offset, len) {
+            let device = self.device();
+            let claim = self.claim(piece).ok_or(VolumeError::NotReserved { device, offset, len })?;
+            claimed.push((piece, claim));
+        }
         self.inner.stats.volume_writes.add(1);
         self.inner.stats.volume_written_bytes.add(len);
+        let is_one = claimed.len() == 1;
+        let (mut whole, mut from) = (Some(buf), 0);
+        let mut answers = Vec::with_capacity(claimed.len());
+        for (piece, claim) in claimed {
+            let part = match is_one {
+                true => whole.take().expect("it is there"),
+                false => {
+                    let whole = whole.as_ref().expect("it is there");
+                    AlignedBuf::copy_of(&whole[from..from + piece.len as usize])
+                }
+            };
+            from += piece.len as usize;
+            answers.push(self.start_write(piece, claim, part));
+        }
+        let mut outcome = Ok(());
+        for answer in answers {
+            let result = answer.await.unwrap_or_else(|_| {
+                let cause = abandoned(&*self.inner.disk, Operation::Write, offset, len);
+                Err(VolumeError::disk(self.device(), self.inner.poison(cause)))
+            });
+            outcome = outcome.and(result);
+        }
+        outcome
+    }
+
+    fn start_write(&self, piece: Piece, claim: Claim, buf: AlignedBuf) -> oneshot::Receiver<Result<(), VolumeError>> {
         let (tell, told) = oneshot::channel();
-        let owner = self.clone();
+        let at = self.disk_offset(&claim, piece);
         let request = Request::Write { offset: at, buf, durability: self.inner.durability() };
-        // Whoever asked may have gone.
-        let done = move |completion: disk::Completion| drop(tell.send(owner.written(offset, completion.result)));
+        let owner = self.clone();
+        let done = move |completion: Completion| {
+            let result = owner.written(completion.result);
+            drop(claim);
+            // The caller may have gone.
+            drop(tell.send(result));
+        };
         self.inner.disk.submit(request, Box::new(done));
-        told.await.unwrap_or_else(|_| {
-            let cause = self.inner.poison(abandoned(&*self.inner.disk, Operation::Write, at, len));
-            Err(self.failure(offset, cause))
-        })
+        told
     }
 
     /// Makes everything written durable, in the modes where it is not already.
     pub async fn flush(&self) -> Result<(), VolumeError> {
-        self.check_writable(0)?;
-        flush_dirty(&self.inner).await.map_err(|cause| self.failure(0, cause))
+        self.check_writable()?;
+        flush_dirty(&self.inner).await.map_err(|cause| VolumeError::disk(self.device(), cause))
     }
 
-    /// Reserves space, so that writes of the range can't find the file system full.
+    /// Gets the units of a range their space, so that writes within can't find the device or the file system full. It goes on if the caller waits
+    /// for it no more.
     pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
-        let at = self.place(offset, len)?;
-        self.check_writable(offset)?;
-        self.inner.disk.allocate(at, len).await.map_err(|cause| self.failure(offset, Arc::new(cause)))
+        self.check_range(offset, len)?;
+        for piece in self.pieces(offset, len) {
+            let unit = (self.owner, piece.unit);
+            if !self.inner.units.is_lent(unit) {
+                self.check_writable()?;
+                Finishing::new(&self.inner.env, units::lend(self.inner.clone(), unit)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a unit's space back: it reads as zeros from now on. The owner has nothing in it, and writes nothing to it meanwhile.
+    pub async fn give_back(&self, unit: u32) -> Result<(), VolumeError> {
+        self.check_writable()?;
+        Finishing::new(&self.inner.env, units::take_back(self.inner.clone(), (self.owner, unit))).await
     }
 
     /// What a write's result means for the device.
-    fn written(&self, offset: u64, result: Result<(), DiskError>) -> Result<(), VolumeError> {
+    fn written(&self, result: Result<(), DiskError>) -> Result<(), VolumeError> {
         let Err(error) = result else {
             self.inner.dirty.store(true, Ordering::Release);
             return Ok(());
         };
         let is_harmless = matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::OutOfRange);
         let cause = if is_harmless { Arc::new(error) } else { self.inner.poison(error) };
-        Err(self.failure(offset, cause))
+        Err(VolumeError::disk(self.device(), cause))
     }
 
-    /// Where a range stands on the disk.
-    fn place(&self, offset: u64, len: u64) -> Result<u64, VolumeError> {
-        let (device, byte_count) = (self.device(), self.region.byte_count);
+    fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
+        let (unit_bytes, end) = (self.unit_bytes(), offset + len);
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let (unit, in_unit) = ((at / unit_bytes) as u32, at % unit_bytes);
+            let len = (unit_bytes - in_unit).min(end - at);
+            at += len;
+            (len > 0).then_some(Piece { unit, in_unit, len })
+        })
+    }
+
+    fn claim(&self, piece: Piece) -> Option<Claim> {
+        Units::claim(&self.inner, (self.owner, piece.unit))
+    }
+
+    fn disk_offset(&self, claim: &Claim, piece: Piece) -> u64 {
+        self.inner.geometry.disk_offset(claim.zone, ZONE_DATA_START + piece.in_unit)
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        let (device, byte_count) = (self.device(), self.byte_count());
         let block = BLOCK_BYTES as u64;
         let is_whole = offset.is_multiple_of(block) && len.is_multiple_of(block) && len > 0;
         let is_within = offset.checked_add(len).is_some_and(|end| end <= byte_count);
-        if !is_whole || !is_within {
-            return Err(VolumeError::Range { device, offset, len, byte_count });
-        }
-        Ok(self.region.first_byte + offset)
+        if is_whole && is_within { Ok(()) } else { Err(VolumeError::Range { device, offset, len, byte_count }) }
     }
 
-    fn check_writable(&self, offset: u64) -> Result<(), VolumeError> {
+    fn check_writable(&self) -> Result<(), VolumeError> {
         let device = self.device();
         if let Some(cause) = self.inner.poisoned_by() {
-            return Err(VolumeError::Poisoned { device, offset, cause });
+            return Err(VolumeError::Poisoned { device, cause });
         }
         if self.inner.sealed.load(Ordering::Acquire) {
-            return Err(VolumeError::Sealed { device, offset });
+            return Err(VolumeError::Sealed { device });
         }
         Ok(())
-    }
-
-    fn failure(&self, offset: u64, cause: Arc<DiskError>) -> VolumeError {
-        VolumeError::Disk { device: self.device(), offset, cause }
     }
 }

@@ -45,10 +45,13 @@ pub enum Operation {
     Write,
     Flush,
     Allocate,
+    WriteZeros,
+    Discard,
 }
 
 impl Operation {
-    pub const ALL: [Operation; 4] = [Operation::Read, Operation::Write, Operation::Flush, Operation::Allocate];
+    pub const ALL: [Operation; 6] =
+        [Operation::Read, Operation::Write, Operation::Flush, Operation::Allocate, Operation::WriteZeros, Operation::Discard];
 }
 
 impl DiskErrorKind {
@@ -83,6 +86,8 @@ impl fmt::Display for Operation {
             Operation::Write => "write",
             Operation::Flush => "flush",
             Operation::Allocate => "allocation",
+            Operation::WriteZeros => "writing zeros",
+            Operation::Discard => "discard",
         })
     }
 }

@@ -55,6 +55,16 @@ pub trait DiskExt: Disk {
         async move { self.ask(Request::Allocate { offset, len }).await.map(|_| ()) }
     }
 
+    /// Makes a range zeros, with space reserved for it.
+    fn write_zeros(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DiskError>> + Send {
+        async move { self.ask(Request::WriteZeros { offset, len }).await.map(|_| ()) }
+    }
+
+    /// Gives a range's space back.
+    fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DiskError>> + Send {
+        async move { self.ask(Request::Discard { offset, len }).await.map(|_| ()) }
+    }
+
     /// The answer to `request`: its buffer, if it had one.
     fn ask(&self, request: Request) -> impl Future<Output = Result<Option<AlignedBuf>, DiskError>> + Send {
         async move {

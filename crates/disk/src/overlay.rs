@@ -122,7 +122,11 @@ impl Disk for OverlayDisk {
                 self.written.lock().write(offset, &buf);
                 done(Completion { result: Ok(()), buf: Some(buf) });
             }
-            Request::Flush => done(Completion { result: Ok(()), buf: None }),
+            Request::Flush | Request::Discard { .. } => done(Completion { result: Ok(()), buf: None }),
+            Request::WriteZeros { offset, len } => {
+                self.written.lock().write(offset, &vec![0; len as usize]);
+                done(Completion { result: Ok(()), buf: None });
+            }
             Request::Allocate { offset, len } => {
                 let mut written = self.written.lock();
                 written.size_bytes = written.size_bytes.max(offset + len);

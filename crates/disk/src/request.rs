@@ -33,6 +33,11 @@ pub enum Request {
     Flush,
     /// Reserves space, so that writes within cannot run out of it, and grows the file to cover the range.
     Allocate { offset: u64, len: u64 },
+    /// Makes the range zeros, with space reserved for it; block aligned. It is as durable as a [`Durability::Volatile`] write.
+    WriteZeros { offset: u64, len: u64 },
+    /// Gives the space of the range back to the device or the file system; block aligned. Until the range is written again a read returns zeros or
+    /// what was there. A disk that can't give space back does nothing.
+    Discard { offset: u64, len: u64 },
 }
 
 impl Request {
@@ -43,6 +48,8 @@ impl Request {
             Request::Write { .. } => Operation::Write,
             Request::Flush => Operation::Flush,
             Request::Allocate { .. } => Operation::Allocate,
+            Request::WriteZeros { .. } => Operation::WriteZeros,
+            Request::Discard { .. } => Operation::Discard,
         }
     }
 
@@ -51,7 +58,9 @@ impl Request {
         match self {
             Request::Read { offset, buf, .. } | Request::Write { offset, buf, .. } => (*offset, buf.len() as u64),
             Request::Flush => (0, 0),
-            Request::Allocate { offset, len } => (*offset, *len),
+            Request::Allocate { offset, len } | Request::WriteZeros { offset, len } | Request::Discard { offset, len } => {
+                (*offset, *len)
+            }
         }
     }
 
@@ -77,10 +86,15 @@ impl Request {
             Request::Read { .. } | Request::Write { .. } if len == 0 || len > MAX_REQUEST_BYTES as u64 => {
                 Some(DiskErrorKind::BadLength)
             }
-            Request::Allocate { .. } if len == 0 => Some(DiskErrorKind::BadLength),
+            Request::Allocate { .. } | Request::WriteZeros { .. } | Request::Discard { .. } if len == 0 => {
+                Some(DiskErrorKind::BadLength)
+            }
             Request::Read { mode: ReadMode::Direct, .. } | Request::Write { .. } if !aligned => Some(DiskErrorKind::Misaligned),
+            Request::WriteZeros { .. } | Request::Discard { .. } if !aligned => Some(DiskErrorKind::Misaligned),
             Request::Read { .. } if end > size => Some(DiskErrorKind::OutOfRange),
-            Request::Write { .. } | Request::Allocate { .. } if capacity.is_some_and(|most| end > most) => {
+            Request::Write { .. } | Request::Allocate { .. } | Request::WriteZeros { .. } | Request::Discard { .. }
+                if capacity.is_some_and(|most| end > most) =>
+            {
                 Some(DiskErrorKind::OutOfRange)
             }
             _ => None,
@@ -91,7 +105,7 @@ impl Request {
     pub(crate) fn into_buf(self) -> Option<AlignedBuf> {
         match self {
             Request::Read { buf, .. } | Request::Write { buf, .. } => Some(buf),
-            Request::Flush | Request::Allocate { .. } => None,
+            Request::Flush | Request::Allocate { .. } | Request::WriteZeros { .. } | Request::Discard { .. } => None,
         }
     }
 }

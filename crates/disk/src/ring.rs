@@ -351,6 +351,7 @@ fn entry_for(call: Call<'_>) -> squeue::Entry {
             .build(),
         Call::Sync { file } => opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build(),
         Call::Allocate { file, offset, len } => opcode::Fallocate::new(Fd(file.as_raw_fd()), len).offset(offset).build(),
+        Call::WriteZeros { .. } | Call::Discard { .. } => unreachable!("the pool carries these out"),
     }
 }
 

@@ -20,6 +20,9 @@ pub struct DiskStats {
     pub durable_writes: u64,
     pub flushes: u64,
     pub allocates: u64,
+    /// Requests for zeros and for discards.
+    pub zeroings: u64,
+    pub discards: u64,
     /// Requests answered with an error, refused ones included.
     pub failures: u64,
 }
@@ -36,6 +39,8 @@ pub(crate) struct Counters {
     durable_writes: AtomicU64,
     flushes: AtomicU64,
     allocates: AtomicU64,
+    zeroings: AtomicU64,
+    discards: AtomicU64,
     failures: AtomicU64,
 }
 
@@ -56,6 +61,8 @@ impl Counters {
             }
             Operation::Flush => add(&self.flushes, 1),
             Operation::Allocate => add(&self.allocates, 1),
+            Operation::WriteZeros => add(&self.zeroings, 1),
+            Operation::Discard => add(&self.discards, 1),
         }
     }
 
@@ -78,6 +85,8 @@ impl Counters {
             durable_writes: self.durable_writes.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),
             allocates: self.allocates.load(Ordering::Relaxed),
+            zeroings: self.zeroings.load(Ordering::Relaxed),
+            discards: self.discards.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
         }
     }

@@ -1,6 +1,6 @@
 //! What a device's chunks are fenced by: for each shard, the numbers below which nothing can be decided any more (docs/rfd/0011, rule 10).
 //!
-//! The record stands at the start of a volume region, in two slots that are written in turn, each write with all fences:
+//! The record stands at the start of the chunk store's volume, in two slots that are written in turn, each write with all fences:
 //!
 //! ```text
 //! 0              512 KiB        1 MiB
@@ -38,9 +38,9 @@ use crate::layout::fixed_layout;
 pub const CHUNK_FENCES_VERSION: u8 = 1;
 /// Bytes from one slot to the next.
 pub const FENCES_SLOT_BYTES: u64 = 512 * 1024;
-/// Slots at the start of a volume region.
+/// Slots at the start of the volume.
 pub const FENCES_SLOTS: u64 = 2;
-/// Bytes in front of a volume region's blocks.
+/// Bytes in front of the blocks.
 pub const FENCES_AREA_BYTES: u64 = FENCES_SLOTS * FENCES_SLOT_BYTES;
 /// Most shards that have, or had, chunks on one device. With a million chunks each that is more than a device holds in its life.
 pub const MAX_FENCED_SHARDS: usize = 16_384;
@@ -97,7 +97,7 @@ const _: () = assert!(size_of::<ChunkFencesLayout>() == HEAD_BYTES);
 const _: () = assert!(size_of::<ShardFenceLayout>() == FENCE_BYTES);
 
 impl ChunkFences {
-    /// Where this record stands in its volume region.
+    /// Where this record stands in its volume.
     pub fn offset(&self) -> u64 {
         self.sequence % FENCES_SLOTS * FENCES_SLOT_BYTES
     }

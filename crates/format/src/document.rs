@@ -25,6 +25,8 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Manifest: live zones", crate::manifest::DeviceLiveLayout::FIELDS),
     ("Manifest: table", crate::manifest::RecordedTableLayout::FIELDS),
     ("Notes", crate::superblock::notes::Record::FIELDS),
+    ("Unit table", crate::unit_table::UnitTableHeadLayout::FIELDS),
+    ("Unit table: unit", crate::unit_table::LentUnitLayout::FIELDS),
     ("Chunk fences", crate::chunk_fences::ChunkFencesLayout::FIELDS),
     ("Chunk fences: shard", crate::chunk_fences::ShardFenceLayout::FIELDS),
 ];

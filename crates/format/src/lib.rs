@@ -28,6 +28,7 @@ pub mod record;
 pub mod replicas;
 pub mod run_block;
 pub mod run_index;
+pub mod unit_table;
 pub mod version_id;
 
 /// All durable formats together, as this version of Trilith writes them. A cluster that has allowed a higher number is not for it.

@@ -1,8 +1,8 @@
 //! The superblock: who a device is and how it is divided.
 //!
 //! ```text
-//! 0          64 KiB     128 KiB        192 KiB        1 MiB     3 MiB     5 MiB      +64 KiB    8 MiB
-//! ├ A ───────┼ B ───────┼ fences A ────┼ fences B ────┼ notes A ┼ notes B ┼ A again ─┼ B again ─┼ regions …
+//! 0     64 KiB  128 KiB     192 KiB     1 MiB     3 MiB     5 MiB     +64 KiB   5.25 MiB    6.5 MiB     8 MiB
+//! ├ A ──┼ B ────┼ fences A ─┼ fences B ─┼ notes A ┼ notes B ┼ A again ┼ B again ┼ units A ──┼ units B ──┼ zones …
 //! ```
 //!
 //! Slot A takes even sequence numbers, slot B odd ones, each in both places. Of the copies that can be believed, the one with
@@ -30,8 +30,7 @@
 //! | 104 | 24 | reserved | zero |
 //! | 128 | 48 each | regions | `kind` u32, reserved u32, `first_byte` u64, `bytes` u64, `zone_count` u32, zero |
 //!
-//! A region of kind 1 has zones: `bytes` of each, and how many. One of kind 2 is a volume: `bytes` of the whole, `zone_count` zero. A
-//! reader refuses a device with a region of another kind.
+//! A region of kind 1 has zones: `bytes` of each, and how many. A reader refuses a device with a region of another kind.
 //!
 //! Invariants:
 //! - A write touches one slot only, so a torn write leaves the slot of the sequence number before.
@@ -67,7 +66,6 @@ const SLOT_OFFSETS: [[u64; 2]; 2] = [[0, 5 * 1024 * 1024], [64 * 1024, 5 * 1024 
 const MAGIC: [u8; 8] = *b"TriSuper";
 const CRC_BYTES: usize = 4;
 const KIND_ZONE: u32 = 1;
-const KIND_VOLUME: u32 = 2;
 
 /// A device's secret. Whoever knows it can imitate frames, so it never appears in texts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +81,6 @@ impl fmt::Debug for DeviceSecret {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Region {
     Zone(ZoneRegion),
-    Volume(VolumeRegion),
 }
 
 /// A region of zones: append-only, each reset as a whole.
@@ -92,13 +89,6 @@ pub struct ZoneRegion {
     pub first_byte: u64,
     pub zone_bytes: u64,
     pub zone_count: u32,
-}
-
-/// A region of blocks that are written where they are. What they mean is its owner's business.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VolumeRegion {
-    pub first_byte: u64,
-    pub byte_count: u64,
 }
 
 /// Who a device is and how it is divided.
@@ -191,14 +181,11 @@ impl Superblock {
         record.block_bytes = U32::new(BLOCK_BYTES as u32);
         record.region_count = U32::new(self.regions.len() as u32);
         for (slot, region) in record.regions.iter_mut().zip(&self.regions) {
-            let (kind, first_byte, bytes, zone_count) = match region {
-                Region::Zone(zones) => (KIND_ZONE, zones.first_byte, zones.zone_bytes, zones.zone_count),
-                Region::Volume(volume) => (KIND_VOLUME, volume.first_byte, volume.byte_count, 0),
-            };
-            slot.kind = U32::new(kind);
-            slot.first_byte = U64::new(first_byte);
-            slot.bytes = U64::new(bytes);
-            slot.zone_count = U32::new(zone_count);
+            let Region::Zone(zones) = region;
+            slot.kind = U32::new(KIND_ZONE);
+            slot.first_byte = U64::new(zones.first_byte);
+            slot.bytes = U64::new(zones.zone_bytes);
+            slot.zone_count = U32::new(zones.zone_count);
         }
         record.crc = U32::new(crc32_iscsi(&record.as_bytes()[CRC_BYTES..]));
         record.as_bytes().try_into().expect("a record's bytes")
@@ -237,12 +224,7 @@ impl Superblock {
 
     /// The region of zones, if the device has one.
     pub fn zone_region(&self) -> Option<ZoneRegion> {
-        self.regions.iter().find_map(|region| if let Region::Zone(zones) = region { Some(*zones) } else { None })
-    }
-
-    /// The volume region, if the device has one.
-    pub fn volume_region(&self) -> Option<VolumeRegion> {
-        self.regions.iter().find_map(|region| if let Region::Volume(volume) = region { Some(*volume) } else { None })
+        self.regions.first().map(|Region::Zone(zones)| *zones)
     }
 
     /// Where this superblock's copies stand: the slot of its sequence number, at both places.
@@ -267,7 +249,6 @@ fn decode_regions(record: &Record) -> Result<Vec<Region>, SuperblockError> {
         let (first_byte, bytes) = (slot.first_byte.get(), slot.bytes.get());
         regions.push(match slot.kind.get() {
             KIND_ZONE => Region::Zone(ZoneRegion { first_byte, zone_bytes: bytes, zone_count: slot.zone_count.get() }),
-            KIND_VOLUME => Region::Volume(VolumeRegion { first_byte, byte_count: bytes }),
             kind => return Err(SuperblockError::Geometry { block_bytes, region_count, kind }),
         });
     }

@@ -24,8 +24,9 @@
 //! | 72 | 440 | reserved | zero |
 //!
 //! Invariants:
-//! - States of one activation follow Open → Finished → Free, and the next activation is higher, so of two readable copies the
-//!   newer is the one with the greater (activation, state).
+//! - States of one activation follow Open → Finished → Free, or Lent → Returned, and the next activation is higher, so of two readable copies
+//!   the newer is the one with the greater (activation, state).
+//! - A header that says Lent decides nothing: the unit table does ([`crate::unit_table`]).
 //! - The nonce follows from the device's secret, the zone and the activation. A zone whose two headers are lost gives its data
 //!   back: a frame names the activation, and the secret proves it.
 
@@ -70,6 +71,10 @@ pub enum ZoneState {
     Finished = 2,
     /// Holds nothing: reset, or written with zeros and never activated.
     Free = 3,
+    /// Lent to a volume; the unit table says to which.
+    Lent = 4,
+    /// Holds nothing, and its space was given back: it is allocated again before it is used.
+    Returned = 5,
 }
 
 /// The sequence of zones that a zone belongs to. Positions within one stream ascend with time; those of different streams
@@ -240,6 +245,8 @@ fn decode_copy(copy: &[u8], device_uuid: DeviceUuid, zone: ZoneIndex) -> Result<
         1 => ZoneState::Open,
         2 => ZoneState::Finished,
         3 => ZoneState::Free,
+        4 => ZoneState::Lent,
+        5 => ZoneState::Returned,
         _ => return Err(unknown),
     };
     let stream = match record.stream {

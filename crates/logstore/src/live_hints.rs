@@ -59,7 +59,7 @@ pub(crate) fn hinted(device: &dyn LogTarget, live: &DeviceLive) -> impl Iterator
 
 fn is_in_use(info: &ZoneInfo) -> bool {
     // None while it changes: what it held is there.
-    info.activation > Activation(0) && info.state != Some(ZoneState::Free)
+    info.activation > Activation(0) && !matches!(info.state, Some(ZoneState::Free | ZoneState::Lent))
 }
 
 #[cfg(test)]

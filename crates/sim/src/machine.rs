@@ -110,7 +110,6 @@ impl Machine {
                 cell: CELL,
                 zone_bytes: Some(self.shape.zone_bytes),
                 capacity_bytes: self.devices[number - 1].capacity_bytes(),
-                volume_bytes: 0,
                 overwrite: false,
             };
             Device::format(&self.plugged(number), &self.env, &options).await.map_err(text)?;

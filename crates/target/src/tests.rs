@@ -49,7 +49,6 @@ pub(crate) async fn fresh_as(env: &Env, device: DeviceId) -> (SimDisk, Target) {
         cell: CellId(1),
         zone_bytes: Some(65536),
         capacity_bytes: None,
-        volume_bytes: 0,
         overwrite: false,
     };
     Device::format(&disk, env, &options).await.expect("formats");

@@ -26,14 +26,12 @@ pub const FOREIGN_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy)]
 pub struct Prepared {
     pub zones: ZoneRegion,
-    /// Of the region for chunks; 0 if there is none.
-    pub volume_bytes: u64,
 }
 
 impl Prepared {
     /// How far the disk may grow.
     pub fn capacity_bytes(&self) -> u64 {
-        self.zones.first_byte + u64::from(self.zones.zone_count) * self.zones.zone_bytes + self.volume_bytes
+        self.zones.first_byte + u64::from(self.zones.zone_count) * self.zones.zone_bytes
     }
 }
 
@@ -51,8 +49,7 @@ pub async fn prepared(disk: &dyn Disk) -> anyhow::Result<Option<Prepared>> {
              partition table? Only if it may be erased: trilith device format --overwrite"
         );
     }
-    let volume_bytes = superblock.volume_region().map_or(0, |volume| volume.byte_count);
-    Ok(superblock.zone_region().map(|zones| Prepared { zones, volume_bytes }))
+    Ok(superblock.zone_region().map(|zones| Prepared { zones }))
 }
 
 /// Whether a prepared disk is as the preparation left it, as far as can be told from its head.

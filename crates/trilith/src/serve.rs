@@ -48,7 +48,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
             .inspect_err(|error| tracing::info!(%error, "no io_uring: disk requests go through threads, which costs speed"))
             .ok();
         if !place.is_lone() && settings.engine.index != IndexForm::Full {
-            bail!("index: a node that others reach keeps the full index; `ludo` is for a server of its own")
+            bail!("index: a node that others reach keeps the full index; `ludo` is for a lone node")
         }
         member::serve(settings, env, place).await
     })

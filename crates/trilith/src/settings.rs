@@ -63,11 +63,8 @@ pub struct ServeArgs {
     /// How far a file that stands in for a disk may grow, e.g. 100GiB [default: 80% of the free space]
     #[arg(long, env = "TRILITH_DEVICE_SIZE")]
     pub device_size: Option<String>,
-    /// Space for chunks on each device that is formatted from now on, e.g. 100GiB; a part of its size. Only in a cluster [default: none]
-    #[arg(long, env = "TRILITH_CHUNK_SPACE")]
-    pub chunk_space: Option<String>,
     /// Chunks that a shard of the chunk store takes before the next one is opened; that of the node that leads the manager counts
-    /// [default: 1048576]
+    /// [default: 131072]
     #[arg(long, env = "TRILITH_SHARD_CHUNKS")]
     pub shard_chunks: Option<String>,
     /// How nodes for chunks are chosen: `least-loaded`, or, to compare with, `crush` or `mapx`. The same at all nodes [default: least-loaded]
@@ -131,7 +128,6 @@ pub struct Settings {
     pub devices: Vec<PathBuf>,
     pub device_size: Option<u64>,
     /// Bytes of each new device's region for chunks; 0: none.
-    pub chunk_space: u64,
     /// Of the node's part of the chunk store.
     pub chunks: ChunkSettings,
     pub sync: SyncMode,
@@ -167,7 +163,6 @@ impl ServeArgs {
             domain: pick(&self.domain, "domain"),
             devices: list(pick(&self.devices, "devices")).into_iter().map(PathBuf::from).collect(),
             device_size: pick(&self.device_size, "device_size").map(|text| size("device_size", &text)).transpose()?,
-            chunk_space: chunk_space(pick(&self.chunk_space, "chunk_space").as_deref())?,
             chunks: chunks(
                 pick(&self.shard_chunks, "shard_chunks"),
                 pick(&self.chunk_placer, "chunk_placer"),
@@ -199,7 +194,6 @@ const KEYS: &[&str] = &[
     "domain",
     "devices",
     "device_size",
-    "chunk_space",
     "shard_chunks",
     "chunk_placer",
     "chunk_balance",
@@ -373,19 +367,6 @@ fn chunks(shard_chunks: Option<String>, placer: Option<String>, balance: Option<
         Some(other) => bail!("chunk_balance is `on` or `off`, not `{other}`"),
     };
     Ok(settings)
-}
-
-/// Whole blocks for chunks, as many as fit.
-pub fn chunk_space(text: Option<&str>) -> anyhow::Result<u64> {
-    let Some(text) = text else { return Ok(0) };
-    let bytes = size("chunk_space", text)?;
-    match chunkstore::blocks::block_count(bytes) {
-        0 if bytes > 0 => {
-            bail!("chunk_space: {text} is too little for one block of {} bytes", chunkstore::blocks::volume_bytes(1))
-        }
-        0 => Ok(0),
-        blocks => Ok(chunkstore::blocks::volume_bytes(blocks)),
-    }
 }
 
 /// A time with its unit, at most some years; zero for `off`.

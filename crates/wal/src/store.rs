@@ -274,9 +274,11 @@ impl Disk for Slice {
             return done(Completion { result: Err(error), buf: None });
         }
         match &mut request {
-            Request::Read { offset, .. } | Request::Write { offset, .. } | Request::Allocate { offset, .. } => {
-                *offset += self.offset;
-            }
+            Request::Read { offset, .. }
+            | Request::Write { offset, .. }
+            | Request::Allocate { offset, .. }
+            | Request::WriteZeros { offset, .. }
+            | Request::Discard { offset, .. } => *offset += self.offset,
             Request::Flush => {}
         }
         self.disk.submit(request, done);

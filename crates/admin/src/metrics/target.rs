@@ -2,7 +2,7 @@
 
 use crate::registry::Registry;
 use crate::sources::free_bytes;
-use device::{Counter, Device, DeviceStats, Usage};
+use device::{Counter, Device, DeviceStats, Usage, VolumeOwner};
 use disk::DiskStats;
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ const DISK_COUNTERS: &[(&str, &str, PickDisk)] = &[
     ("durable_write_requests", "Write requests that were to be durable", |stats| stats.durable_writes),
     ("flush_requests", "Flush requests", |stats| stats.flushes),
     ("allocate_requests", "Requests to reserve space", |stats| stats.allocates),
+    ("zeroing_requests", "Requests to make a range zeros", |stats| stats.zeroings),
+    ("discard_requests", "Requests to give space back", |stats| stats.discards),
     ("failed_requests", "Requests answered with an error, refused ones included", |stats| stats.failures),
 ];
 
@@ -53,6 +55,8 @@ const GAUGES: &[(&str, &str, Measure)] = &[
     ("free_bytes", "Bytes that new objects may still take", free_bytes),
     ("zones", "Zones", |usage| u64::from(usage.zones)),
     ("free_zones", "Zones that any append may open", |usage| u64::from(usage.free_zones)),
+    ("lent_zones", "Zones that volumes have", |usage| u64::from(usage.lent_zones)),
+    ("lendable_zones", "Further zones that volumes could get", |usage| u64::from(usage.lendable_zones)),
     ("free_data_zones", "Zones that data may open; the others are the reserve", |usage| u64::from(usage.free_data_zones)),
 ];
 
@@ -70,6 +74,12 @@ pub fn register(registry: &Registry, device: &Arc<Device>) {
     for (name, help, measure) in GAUGES {
         let device = device.clone();
         registry.gauge(&format!("trilith_target_{name}"), help, &labels, move || measure(&device.usage()) as f64);
+    }
+    for owner in VolumeOwner::ALL {
+        let (device, help) = (device.clone(), "Bytes that a part of the system has of the device beside the objects");
+        let labels = [("device", id.as_str()), ("owner", owner.name())];
+        let bytes = move || device.owners().iter().filter(|usage| usage.owner == owner).map(|usage| usage.bytes as f64).sum();
+        registry.gauge("trilith_target_owned_bytes", help, &labels, bytes);
     }
     let poisoned = device.clone();
     let help = "1 after a failed write, from which on the device is only read";

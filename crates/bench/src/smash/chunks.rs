@@ -19,7 +19,6 @@ pub const NODES: usize = 6;
 /// Copies of each chunk.
 pub const COPIES: u8 = 3;
 /// Space for chunks on each node: what is not written takes no room.
-pub const SPACE: &str = "5GiB";
 const DEVICE_SIZE: &str = "9GiB";
 /// How long a new cluster may take to take its first chunk.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -56,7 +55,7 @@ pub fn start_nodes(lab: &Lab, name: &'static str, placing: Placing, nodes: usize
         ("TRILITH_CHUNK_BALANCE", "off".to_owned()),
         ("TRILITH_SHARD_CHUNKS", shard_chunks.to_string()),
     ];
-    let setup = Setup { name, settings, device_size: DEVICE_SIZE, chunk_space: Some(SPACE), ..Setup::default() };
+    let setup = Setup { name, settings, device_size: DEVICE_SIZE, ..Setup::default() };
     lab.bare_cluster(setup, nodes)
 }
 

@@ -111,7 +111,6 @@ impl Ground {
                 cell: CellId(1),
                 zone_bytes,
                 capacity_bytes: Some(capacity_bytes),
-                volume_bytes: 0,
                 overwrite: false,
             };
             Device::format(&*disk, &env, &format).await.context("formatting a device")?;

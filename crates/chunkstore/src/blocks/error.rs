@@ -8,11 +8,11 @@ use crate::message::NodeRefusal;
 /// Why a device's chunks can't be served.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BlocksError {
-    #[error("device {device}: its volume region of {bytes} bytes holds no block; {least} are needed")]
+    #[error("device {device}: its volume of {bytes} bytes holds no block; {least} are needed")]
     TooSmall { device: DeviceId, bytes: u64, least: u64 },
     /// Without them a late request could bring back what was deleted.
     #[error(
-        "device {device}: block {block} has chunks, but the fences at the start of the volume region are lost: give the device up, its chunks have other copies"
+        "device {device}: block {block} has chunks, but the fences at the start of the volume are lost: give the device up, its chunks have other copies"
     )]
     FencesLost { device: DeviceId, block: u32 },
     #[error(transparent)]

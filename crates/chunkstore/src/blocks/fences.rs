@@ -1,9 +1,10 @@
 //! The fences on the device. One record has those of all shards, so that what several blocks ask for at once goes into one write.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::Volume;
-use format::chunk_fences::{ChunkFences, MAX_FENCED_SHARDS, ShardFence};
+use format::chunk_fences::{ChunkFences, FENCES_AREA_BYTES, FENCES_SLOTS, MAX_FENCED_SHARDS, ShardFence};
 use format::chunk_id::ShardId;
 use types::DeviceUuid;
 
@@ -16,6 +17,8 @@ pub type FenceTable = BTreeMap<ShardId, Resolved>;
 
 pub struct Fences {
     volume: Volume,
+    /// They stand on the device.
+    are_begun: AtomicBool,
     /// What was asked for.
     wanted: parking_lot::Mutex<FenceTable>,
     /// Held during a write.
@@ -24,14 +27,16 @@ pub struct Fences {
 
 struct Durable {
     table: FenceTable,
-    sequence: u64,
+    /// None if none were ever written.
+    sequence: Option<u64>,
 }
 
 impl Fences {
     /// What stands on the device, under which number.
-    pub fn new(volume: Volume, table: FenceTable, sequence: u64) -> Fences {
+    pub fn new(volume: Volume, table: FenceTable, sequence: Option<u64>) -> Fences {
         let wanted = parking_lot::Mutex::new(table.clone());
-        Fences { volume, wanted, durable: tokio::sync::Mutex::new(Durable { table, sequence }) }
+        let are_begun = AtomicBool::new(sequence.is_some());
+        Fences { volume, are_begun, wanted, durable: tokio::sync::Mutex::new(Durable { table, sequence }) }
     }
 
     /// Raises a shard's fence, durably; returns whether that took a write of its own.
@@ -48,12 +53,36 @@ impl Fences {
         if durable.table.get(&shard).is_some_and(|fence| fence.raised(resolved) == *fence) {
             return Ok(false);
         }
-        let (table, sequence) = (self.wanted.lock().clone(), durable.sequence + 1);
+        let before = begun(&self.volume, &mut durable).await?;
+        let (table, sequence) = (self.wanted.lock().clone(), before + 1);
         // A write that fails is repeated under the same number, into the same slot: never into the good one.
         write(&self.volume, &table, sequence).await?;
-        *durable = Durable { table, sequence };
+        *durable = Durable { table, sequence: Some(sequence) };
         Ok(true)
     }
+
+    /// Has the fences stand in both slots before the first block is used: without them a start can't tell that they were lost.
+    pub async fn begin(&self) -> Result<(), WriteError> {
+        if !self.are_begun.load(Ordering::Acquire) {
+            begun(&self.volume, &mut *self.durable.lock().await).await?;
+            self.are_begun.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// The number of the newest fences; they are written now if they never were.
+async fn begun(volume: &Volume, durable: &mut Durable) -> Result<u64, WriteError> {
+    if let Some(sequence) = durable.sequence {
+        return Ok(sequence);
+    }
+    volume.reserve(0, FENCES_AREA_BYTES).await?;
+    for sequence in 0..FENCES_SLOTS {
+        write(volume, &durable.table, sequence).await?;
+    }
+    let last = FENCES_SLOTS - 1;
+    durable.sequence = Some(last);
+    Ok(last)
 }
 
 /// Writes the record of this number.

@@ -10,6 +10,8 @@ pub const MAX_REQUESTS: usize = 4_096;
 pub const MAX_REQUEST_BYTES: usize = 256 << 20;
 /// Contents that are read at once; others wait. A content has up to 4 MiB.
 pub const MAX_READS: usize = 64;
+/// How often a store looks for units in which nothing is any more, to give their space back.
+pub const RETURN_INTERVAL: Duration = Duration::from_secs(5);
 /// Rotten contents that a store remembers for the units that own them.
 pub const MAX_ROTTEN: usize = 4_096;
 /// Least pause between two rounds of a scrub.

@@ -1,22 +1,21 @@
 //! What stands on a device when its store is opened.
 //!
-//! A volume region may begin with anything: what an earlier owner of the disk left there. So the fences are written, in both slots, before
-//! the first block is used, and before them the headers of all blocks are made zeros where they are not. From then on a header
-//! that is neither zeros nor believed is damage, and so are zeros beside a later one than a block's first: the first header of a block has one entry, which is whole or not
-//! there, and later ones leave the other slot.
+//! Space that a volume gets holds zeros. So a header that is neither zeros nor believed is damage, and so are zeros beside a later one than a
+//! block's first: the first header of a block has one entry, which is whole or not there, and later ones leave the other slot. Only blocks are
+//! looked at that stand in units with space.
 
 use std::collections::BTreeSet;
 
 use device::{Volume, VolumeError};
 use disk::{AlignedBuf, BLOCK_BYTES, DiskErrorKind};
-use format::chunk_block::{BlockHeader, CopyState, HEADER_SLOTS};
-use format::chunk_fences::{ChunkFences, FENCES_AREA_BYTES, FENCES_SLOT_BYTES, FENCES_SLOTS};
+use format::chunk_block::{BlockHeader, CopyState};
+use format::chunk_fences::{ChunkFences, FENCES_SLOT_BYTES, FENCES_SLOTS};
 use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::error::{BlocksError, WriteError};
+use super::error::BlocksError;
 use super::fences::{self, FenceTable};
-use super::layout::slot_start;
+use super::layout::{blocks_of, slot_start};
 use super::limits::LOAD_READS;
 
 /// Of the first header of a block.
@@ -25,14 +24,14 @@ const FIRST_SERIAL: u64 = 1;
 pub struct Loaded {
     pub headers: Vec<BlockHeader>,
     pub fences: FenceTable,
-    /// Of the newest fences.
-    pub sequence: u64,
+    /// Of the newest fences; none if none were ever written.
+    pub sequence: Option<u64>,
     /// Blocks without a header that can be believed, though something stands where it should be.
     pub damaged: BTreeSet<u32>,
     /// Those that have been condemned since.
     pub condemned: BTreeSet<u32>,
-    /// Blocks that have been written to.
-    pub reserved: BTreeSet<u32>,
+    /// Blocks with space, in which nothing is.
+    pub vacant: BTreeSet<u32>,
     /// Blocks of which one slot was torn or damaged, so that the other counts.
     pub fallen_back: u64,
 }
@@ -61,29 +60,34 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
     let mut loaded = Loaded {
         headers: Vec::new(),
         fences: fences.as_ref().map(fences::table_of).unwrap_or_default(),
-        sequence: fences.as_ref().map_or(0, |record| record.sequence),
+        sequence: fences.as_ref().map(|record| record.sequence),
         damaged: BTreeSet::new(),
         condemned: BTreeSet::new(),
-        reserved: BTreeSet::new(),
+        vacant: BTreeSet::new(),
         fallen_back: 0,
     };
-    let blocks =
-        stream::iter(0..block_count).map(|block| async move { Ok::<_, VolumeError>((block, find(volume, block).await?)) });
+    let unit_bytes = volume.unit_bytes();
+    let lent: BTreeSet<u32> = volume.units().into_iter().flat_map(|unit| blocks_of(unit, unit_bytes, block_count)).collect();
+    let blocks = stream::iter(lent).map(|block| async move { Ok::<_, VolumeError>((block, find(volume, block).await?)) });
     let mut blocks = blocks.buffer_unordered(LOAD_READS);
     while let Some((block, found)) = blocks.try_next().await? {
         match found {
-            Found::Nothing => continue,
+            Found::Nothing => drop(loaded.vacant.insert(block)),
             Found::Header { header, has_fallen_back } => {
                 loaded.fallen_back += u64::from(has_fallen_back);
+                if header.entries.is_empty() {
+                    loaded.vacant.insert(block);
+                }
                 loaded.headers.push(header);
             }
             Found::Damaged => drop(loaded.damaged.insert(block)),
             Found::Condemned => drop(loaded.condemned.insert(block)),
         }
-        loaded.reserved.insert(block);
     }
-    if fences.is_none() {
-        begin(volume, &mut loaded).await?;
+    // They are written before the first block is used.
+    let known = loaded.headers.first().map(|header| header.block).or_else(|| loaded.condemned.first().copied());
+    if let (None, Some(block)) = (&fences, known) {
+        return Err(BlocksError::FencesLost { device: volume.device(), block });
     }
     if loaded.fallen_back > 0 {
         let (device, blocks) = (volume.device().0, loaded.fallen_back);
@@ -97,28 +101,6 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         tracing::error!(device = volume.device().0, block, "no header of a block can be believed: the block is left alone");
     }
     Ok(loaded)
-}
-
-/// Makes a volume ready that was never used.
-async fn begin(volume: &Volume, loaded: &mut Loaded) -> Result<(), BlocksError> {
-    let known = loaded.headers.first().map(|header| header.block).or_else(|| loaded.condemned.first().copied());
-    if let Some(block) = known {
-        return Err(BlocksError::FencesLost { device: volume.device(), block });
-    }
-    let foreign = std::mem::take(&mut loaded.damaged);
-    let slots = foreign.into_iter().flat_map(|block| (0..HEADER_SLOTS).map(move |slot| slot_start(block, slot)));
-    let erase = |start| volume.write(start, AlignedBuf::zeroed(BLOCK_BYTES));
-    stream::iter(slots).map(Ok).try_for_each_concurrent(LOAD_READS, erase).await?;
-    volume.flush().await?;
-    volume.reserve(0, FENCES_AREA_BYTES).await?;
-    for sequence in 0..FENCES_SLOTS {
-        loaded.sequence = sequence;
-        fences::write(volume, &loaded.fences, sequence).await.map_err(|error| match error {
-            WriteError::Volume(error) => error,
-            WriteError::TooManyShards => unreachable!("there are none"),
-        })?;
-    }
-    Ok(())
 }
 
 async fn newest_fences(volume: &Volume) -> Result<Option<ChunkFences>, VolumeError> {
@@ -201,7 +183,7 @@ async fn read(volume: &Volume, offset: u64, len: usize) -> Result<Option<Aligned
     match volume.read_medium(offset, len).await {
         Ok(bytes) => Ok(Some(bytes)),
         Err(VolumeError::Disk { cause, .. }) if cause.kind == DiskErrorKind::Failed => {
-            tracing::error!(device = volume.device().0, offset, error = %cause, "a part of the volume region can't be read");
+            tracing::error!(device = volume.device().0, offset, error = %cause, "a part of the volume can't be read");
             Ok(None)
         }
         Err(error) => Err(error),

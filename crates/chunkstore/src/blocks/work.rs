@@ -22,8 +22,10 @@ pub struct Work {
     waiting: BTreeMap<Tag, Waiting>,
     /// Content that those who wait have brought.
     bytes: usize,
-    /// Blocks whose space is known to be reserved.
-    reserved: BTreeSet<u32>,
+    /// Blocks with space in which nothing is, as far as it was noted: their units may be given back.
+    pub vacant: BTreeSet<u32>,
+    /// Blocks of a unit that is being given back. Requests that write wait.
+    pub returning: BTreeSet<u32>,
 }
 
 struct Waiting {
@@ -32,8 +34,9 @@ struct Waiting {
 }
 
 impl Work {
-    pub fn new(machine: StorageNode, reserved: BTreeSet<u32>) -> Work {
-        Work { machine, is_closed: false, next_tag: 0, waiting: BTreeMap::new(), bytes: 0, reserved }
+    pub fn new(machine: StorageNode, vacant: BTreeSet<u32>) -> Work {
+        let (waiting, returning) = (BTreeMap::new(), BTreeSet::new());
+        Work { machine, is_closed: false, next_tag: 0, waiting, bytes: 0, vacant, returning }
     }
 
     pub fn is_idle(&self) -> bool {
@@ -76,6 +79,20 @@ impl Work {
 }
 
 impl Inner {
+    /// The work, once the block is in no unit that is being given back.
+    async fn lock_for(&self, block: u32) -> parking_lot::MutexGuard<'_, Work> {
+        loop {
+            let idle = self.idle.notified();
+            {
+                let work = self.work.lock();
+                if !work.returning.contains(&block) {
+                    return work;
+                }
+            }
+            idle.await;
+        }
+    }
+
     /// A request that writes.
     pub(super) async fn change(self: &Arc<Self>, block: u32, id: ChunkId, request: NodeRequest) -> NodeAnswer {
         if self.volume.poisoned_by().is_some() {
@@ -84,7 +101,7 @@ impl Inner {
         let bytes = request.content_bytes();
         let (tell, told) = oneshot::channel();
         let next = {
-            let mut work = self.work.lock();
+            let mut work = self.lock_for(block).await;
             if let Some(refusal) = work.refusal(bytes) {
                 return NodeAnswer::Refused(refusal);
             }
@@ -115,6 +132,9 @@ impl Inner {
                 }
             };
             next = work.take(steps);
+            if next.is_none() && work.machine.is_vacant(block) {
+                work.vacant.insert(block);
+            }
         }
         self.idle.notify_waiters();
     }
@@ -146,9 +166,11 @@ impl Inner {
 
     /// Has a block's space reserved before its first write, so that a header never finds the file system full after its content.
     async fn reserve(&self, block: u32) -> Result<(), WriteError> {
-        if !self.work.lock().reserved.contains(&block) {
-            self.volume.reserve(block_start(block), BLOCK_STRIDE_BYTES).await?;
-            self.work.lock().reserved.insert(block);
+        // Also where the block has space already, in the unit of the fences: it may have got that just before a power cut.
+        self.fences.begin().await?;
+        let start = block_start(block);
+        if !self.volume.is_reserved(start, BLOCK_STRIDE_BYTES) {
+            self.volume.reserve(start, BLOCK_STRIDE_BYTES).await?;
         }
         Ok(())
     }

@@ -85,6 +85,8 @@ struct Word {
     machine: MachineUse,
     /// Its devices that take no writes.
     stuck: BTreeSet<DeviceId>,
+    /// Further blocks that each has space for.
+    rooms: BTreeMap<DeviceId, u32>,
 }
 
 /// The place that a copy leaves, if it is not one more.
@@ -182,8 +184,9 @@ impl Leading {
 
     /// Of its own accord.
     pub fn reported(&mut self, now: Instant, report: NodeReport) -> Vec<Order> {
-        let NodeReport { node, host, rotten, damaged, stuck, machine, .. } = report;
-        self.heard.insert(node, Word { at: now, machine, stuck: stuck.into_iter().collect() });
+        let NodeReport { node, host, rotten, damaged, stuck, rooms, machine, .. } = report;
+        let (stuck, rooms) = (stuck.into_iter().collect(), rooms.into_iter().collect());
+        self.heard.insert(node, Word { at: now, machine, stuck, rooms });
         self.ailing.hear(now, node, rotten, damaged);
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
     }
@@ -198,6 +201,13 @@ impl Leading {
     pub fn is_stuck(&self, state: &Snapshot, device: DeviceId) -> bool {
         let node = state.device(device).and_then(|device| device.node);
         node.and_then(|node| self.heard.get(&node)).is_some_and(|word| word.stuck.contains(&device))
+    }
+
+    /// How many further blocks a device has space for, by what its node said last; any number where it has not yet.
+    fn blocks_left(&self, state: &Snapshot, device: DeviceId) -> u32 {
+        let node = state.device(device).and_then(|device| device.node);
+        let word = node.and_then(|node| self.heard.get(&node));
+        word.and_then(|word| word.rooms.get(&device)).copied().unwrap_or(u32::MAX)
     }
 
     /// Whether a report names other devices that take no writes than the one before.
@@ -279,7 +289,8 @@ impl Leading {
         (self.space, self.space_as_of) = (space_of(state).collect(), state.applied());
         let heard = self.heard_of(now, state, unit.shard());
         let stuck = state.volumes().map(|volume| volume.device).filter(|device| self.is_stuck(state, *device)).collect();
-        self.placing.take_stock(state, unit, stuck, |node| heard.get(&node).copied().unwrap_or_default());
+        let rooms = state.volumes().map(|volume| (volume.device, self.blocks_left(state, volume.device))).collect();
+        self.placing.take_stock(state, unit, (stuck, rooms), |node| heard.get(&node).copied().unwrap_or_default());
         true
     }
 

@@ -32,6 +32,8 @@ pub struct Placing {
     devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>>,
     /// Devices that take no writes: they get nothing. A node that has no others counts as away.
     stuck: BTreeSet<DeviceId>,
+    /// Devices without space for further blocks: what they get goes to blocks that hold something.
+    full: BTreeSet<DeviceId>,
     /// Hosts of all devices, also of those that get nothing; and those on which a node is up that is not full.
     hosts: BTreeMap<DeviceId, u32>,
     open_hosts: BTreeSet<u32>,
@@ -77,18 +79,26 @@ impl Placing {
         &mut self,
         state: &Snapshot,
         unit: &MaintenanceUnit,
-        stuck: BTreeSet<DeviceId>,
+        (stuck, rooms): (BTreeSet<DeviceId>, BTreeMap<DeviceId, u32>),
         heard: impl Fn(NodeId) -> Heard,
     ) {
         let mut devices: BTreeMap<NodeId, Vec<(u32, DeviceId)>> = BTreeMap::new();
         let mut loads: BTreeMap<NodeId, Load> = BTreeMap::new();
+        let mut full = BTreeSet::new();
         self.growing.clear();
         for volume in state.volumes() {
             let takes_copies = |device: &&Arc<DeviceRecord>| device.state == DeviceState::Active && !stuck.contains(&device.id);
             let record = state.device(volume.device).filter(takes_copies);
             let Some(node) = record.and_then(|device| device.node) else { continue };
-            let free = volume.free_blocks() + unit.free_blocks(volume.device).with_room;
-            if volume.free_blocks() > 0 || untold_bulks(unit, volume).next().is_some() {
+            let room = rooms.get(&volume.device).copied().unwrap_or(u32::MAX);
+            let own = unit.free_blocks(volume.device);
+            // Blocks that nothing is in take space of the device, which others may have by now.
+            let empty = volume.free_blocks().saturating_add(own.empty).min(room);
+            let free = empty + (own.with_room - own.empty);
+            if room == 0 {
+                full.insert(volume.device);
+            }
+            if room > 0 && (volume.free_blocks() > 0 || untold_bulks(unit, volume).next().is_some()) {
                 self.growing.insert(node);
             }
             let load = loads.entry(node).or_default();
@@ -109,7 +119,7 @@ impl Placing {
         self.hosts = state.devices().filter_map(|device| host(device)).collect();
         self.cluster = Cluster::new(nodes).expect("a node stands in a map once");
         self.placer = self.choice.over(&self.cluster);
-        (self.devices, self.stuck) = (devices, stuck);
+        (self.devices, self.stuck, self.full) = (devices, stuck, full);
         self.too_full.clear();
     }
 
@@ -147,10 +157,16 @@ impl Placing {
     ) -> Result<ChunkPlaces, NoPlaces> {
         let all = self.choose(unit, wanted, copies, avoid, random);
         let there = self.hosts_up();
-        if all.is_ok() || there >= copies || there < MIN_COPIES || copies > MAX_CHUNK_COPIES {
+        if all.is_ok() || there >= copies || there < self.fewest_copies() || copies > MAX_CHUNK_COPIES {
             return all;
         }
         self.choose(unit, wanted, there, avoid, random)
+    }
+
+    /// Fewest copies of a new chunk: two, or one where the cluster has one host.
+    fn fewest_copies(&self) -> usize {
+        let registered: BTreeSet<u32> = self.hosts.values().copied().collect();
+        registered.len().min(MIN_COPIES)
     }
 
     /// Hosts with a node that is up and has space, whether that is full or not.
@@ -233,7 +249,8 @@ impl Placing {
         if self.stuck.contains(&device) {
             return None;
         }
-        self.filling.take(unit, device, bytes, &|_| true)
+        let full = &self.full;
+        self.filling.take(unit, device, bytes, &|place| has_space(unit, full, place))
     }
 
     /// A place on each of these nodes, for a copy each; none if one of them is away or has no room, or two are of one host.
@@ -322,9 +339,10 @@ impl Placing {
         if self.too_full.get(&node).is_some_and(|least| bytes >= *least) {
             return None;
         }
-        let filling = &mut self.filling;
+        let (filling, full) = (&mut self.filling, &self.full);
+        let is_wanted = |place: BlockPlace| is_open.is_none_or(|is_open| is_open(place)) && has_space(unit, full, place);
         let mut devices = self.devices.get(&node)?.iter().map(|(_, device)| *device);
-        let place = devices.find_map(|device| filling.take(unit, device, bytes, is_open.unwrap_or(&|_| true)));
+        let place = devices.find_map(|device| filling.take(unit, device, bytes, &is_wanted));
         if place.is_none() && is_open.is_none() {
             self.too_full.insert(node, bytes);
         }
@@ -333,4 +351,9 @@ impl Placing {
         }
         place
     }
+}
+
+/// Whether a block has space, or can get it.
+fn has_space(unit: &MaintenanceUnit, full: &BTreeSet<DeviceId>, place: BlockPlace) -> bool {
+    !full.contains(&place.device()) || unit.held_bytes(place).is_some_and(|bytes| bytes > 0)
 }

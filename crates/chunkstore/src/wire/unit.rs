@@ -93,6 +93,7 @@ impl Wire for NodeReport {
         put_list(&self.rotten, MAX_ROTTEN, out);
         put_list(&self.damaged, MAX_DAMAGED, out);
         put_list(&self.stuck, MAX_STUCK, out);
+        put_list(&self.rooms, MAX_STUCK, out);
         self.machine.put(out);
     }
 
@@ -102,7 +103,22 @@ impl Wire for NodeReport {
         let rotten = input.list("rotten", (COPY_BYTES, MAX_ROTTEN), Wire::take)?;
         let damaged = input.list("damaged", (DAMAGED_BYTES, MAX_DAMAGED), Wire::take)?;
         let stuck = input.list("stuck", (size_of::<u32>(), MAX_STUCK), DeviceId::take)?;
-        Ok(NodeReport { node, shard, host, freed, rotten, damaged, stuck, machine: Wire::take(input)? })
+        let rooms = input.list("rooms", (ROOM_BYTES, MAX_STUCK), Wire::take)?;
+        Ok(NodeReport { node, shard, host, freed, rotten, damaged, stuck, rooms, machine: Wire::take(input)? })
+    }
+}
+
+/// Bytes of a device with its room.
+const ROOM_BYTES: usize = 4 + 4;
+
+impl Wire for (DeviceId, u32) {
+    fn put(&self, out: &mut BytesMut) {
+        self.0.put(out);
+        out.put_u32_le(self.1);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        Ok((DeviceId::take(input)?, input.u32("blocks")?))
     }
 }
 

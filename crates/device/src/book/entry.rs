@@ -17,6 +17,12 @@ pub(crate) enum ZoneUse {
     Finishing,
     Finished,
     Resetting,
+    /// Being made ready for a volume.
+    Lending,
+    /// A volume's.
+    Lent,
+    /// A volume has given it back.
+    Returning,
     /// The start could not read enough of it to tell its last activation. Nothing in it is believed, and nothing is written to it, before it is
     /// reset.
     Unknown,

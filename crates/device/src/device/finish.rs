@@ -56,8 +56,9 @@ impl Device {
             self.wait_until(|inner| {
                 let book = &inner.zones.lock().book;
                 let is_changing = |zone: ZoneIndex| {
-                    matches!(book.entry(zone).doing, ZoneUse::Activating | ZoneUse::Finishing | ZoneUse::Prewriting)
-                        || inner.table.writes_in_flight(zone) > 0
+                    let changes =
+                        [ZoneUse::Activating, ZoneUse::Finishing, ZoneUse::Prewriting, ZoneUse::Lending, ZoneUse::Returning];
+                    changes.contains(&book.entry(zone).doing) || inner.table.writes_in_flight(zone) > 0
                 };
                 !inner.geometry.zones().any(is_changing)
             })

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::support::{Answers, append, format, fresh, landed, now, open, quiet};
 use crate::limits::HANG_TIME;
-use crate::{AppendClass, AppendError, FormatOptions, NotesKind};
+use crate::{AppendClass, AppendError, NotesKind, VolumeOwner};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,10 +93,10 @@ async fn notes_and_blocks_of_the_volume_tell_it_too() {
     for kind in ["notes", "volume"] {
         let env = Env::simulated(3);
         let disk = super::support::disk_with(&env, 3, 32);
-        let options = FormatOptions { volume_bytes: 1 << 20, ..super::support::options() };
-        now(crate::Device::format(&disk, &env, &options)).expect("the disk answers").expect("formats");
+        super::support::format(&disk, &env);
         let device = open(&disk, &env, quiet());
-        let volume = device.volume().expect("it has one");
+        let volume = device.volume(VolumeOwner::Chunks);
+        now(volume.reserve(0, 4096)).expect("the disk answers").expect("there is space");
         disk.hang();
         let mut writing: std::pin::Pin<Box<dyn Future<Output = bool>>> = match kind {
             "notes" => Box::pin(async { device.write_notes(NotesKind::Fences, b"fences").await.is_ok() }),

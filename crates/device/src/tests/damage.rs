@@ -299,7 +299,7 @@ async fn notes_survive_torn_writes_and_a_damaged_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn notes_survive_a_bad_sector_in_one_slot() {
-    for kind in NotesKind::ALL {
+    for kind in [NotesKind::Fences, NotesKind::Manager] {
         // In the slot's header or behind it; the slot of the newest notes, the second, or of those before.
         for (at, bad_sequence) in [(0, 1), (0, 2), (5000, 1), (5000, 2)] {
             let env = Env::simulated(1);

@@ -45,7 +45,6 @@ pub fn options() -> FormatOptions {
         cell: CellId(2),
         zone_bytes: Some(ZONE_BYTES),
         capacity_bytes: None,
-        volume_bytes: 0,
         overwrite: false,
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Job {
     /// Bytes of the buffer that are done.
     progress: usize,
     interruptions: u32,
+    /// Zeros are written: neither file system nor device makes them at once.
+    is_by_hand: bool,
     done: Done,
 }
 
@@ -33,6 +35,8 @@ pub(crate) enum Call<'a> {
     Write { file: BorrowedFd<'a>, buf: &'a [u8], offset: u64, durable: bool },
     Sync { file: BorrowedFd<'a> },
     Allocate { file: BorrowedFd<'a>, offset: u64, len: u64 },
+    WriteZeros { file: BorrowedFd<'a>, offset: u64, len: u64 },
+    Discard { file: BorrowedFd<'a>, offset: u64, len: u64 },
 }
 
 /// What to do after a system call.
@@ -43,7 +47,7 @@ pub(crate) enum Step {
 
 impl Job {
     pub(super) fn new(medium: Arc<Medium>, request: Request, done: Done) -> Job {
-        Job { medium, request, progress: 0, interruptions: 0, done }
+        Job { medium, request, progress: 0, interruptions: 0, is_by_hand: false, done }
     }
 
     /// Gives the job to a thread of its disk.
@@ -100,6 +104,13 @@ impl Job {
             },
             Request::Flush => Call::Sync { file: writer },
             Request::Allocate { offset, len } => Call::Allocate { file: writer, offset: *offset, len: *len },
+            Request::WriteZeros { offset, len } if self.is_by_hand => {
+                let left = *len as usize - self.progress;
+                let buf = &ZEROS.0[..left.min(ZEROS.0.len())];
+                Call::Write { file: writer, buf, offset: *offset + self.progress as u64, durable: false }
+            }
+            Request::WriteZeros { offset, len } => Call::WriteZeros { file: writer, offset: *offset, len: *len },
+            Request::Discard { offset, len } => Call::Discard { file: writer, offset: *offset, len: *len },
         }
     }
 
@@ -137,11 +148,31 @@ impl Job {
         let count = match outcome {
             Ok(count) => count,
             Err(cause) if is_interruption(&cause) && self.may_go_on() => return Step::Again,
+            Err(cause) if is_unknown_call(&cause) && !self.is_by_hand => match &self.request {
+                Request::WriteZeros { .. } => {
+                    self.is_by_hand = true;
+                    return Step::Again;
+                }
+                // Space that can't be given back is kept.
+                Request::Discard { .. } => return Step::Finished(Ok(())),
+                _ => return Step::Finished(Err(self.failure(DiskErrorKind::of(&cause), cause))),
+            },
             Err(cause) => return Step::Finished(Err(self.failure(DiskErrorKind::of(&cause), cause))),
         };
         let whole_blocks = self.medium.direct && !matches!(self.request, Request::Read { mode: ReadMode::Cached, .. });
         match &self.request {
-            Request::Flush | Request::Allocate { .. } => Step::Finished(Ok(())),
+            Request::WriteZeros { len, .. } if self.is_by_hand => {
+                // A direct transfer goes on at a block's start.
+                let moved = count - count % BLOCK_BYTES;
+                self.progress += moved;
+                if self.progress as u64 >= *len {
+                    return Step::Finished(Ok(()));
+                }
+                if moved > 0 || self.may_go_on() { Step::Again } else { Step::Finished(Err(self.ended_early())) }
+            }
+            Request::Flush | Request::Allocate { .. } | Request::WriteZeros { .. } | Request::Discard { .. } => {
+                Step::Finished(Ok(()))
+            }
             Request::Write { buf, .. } if self.progress == buf.len() => Step::Finished(Ok(())),
             Request::Read { buf, .. } | Request::Write { buf, .. } => {
                 let end = self.progress + count;
@@ -163,7 +194,7 @@ impl Job {
         let Job { medium, request, done, .. } = self;
         let (offset, len) = request.range();
         match &result {
-            Ok(()) if request.is_write() => {
+            Ok(()) if request.is_write() && !matches!(request, Request::Discard { .. }) => {
                 medium.size.fetch_max(offset + len, Ordering::AcqRel);
             }
             Ok(()) => {}
@@ -206,6 +237,16 @@ impl Job {
         };
         self.failure(kind, cause.into())
     }
+}
+
+/// Zeros that are written where they can't be made at once.
+static ZEROS: Zeros = Zeros([0; 1 << 20]);
+
+#[repr(align(4096))]
+struct Zeros([u8; 1 << 20]);
+
+fn is_unknown_call(cause: &io::Error) -> bool {
+    matches!(cause.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV))
 }
 
 fn is_interruption(cause: &io::Error) -> bool {

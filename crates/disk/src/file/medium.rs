@@ -140,7 +140,7 @@ impl Medium {
     pub(super) fn suits_a_ring(&self, request: &Request) -> bool {
         match request {
             _ if !self.direct && request.promises_durability() => false,
-            Request::Allocate { .. } => false,
+            Request::Allocate { .. } | Request::WriteZeros { .. } | Request::Discard { .. } => false,
             Request::Write { .. } => !self.is_block_device || self.knows_cachestat,
             Request::Read { .. } | Request::Flush => true,
         }

@@ -133,6 +133,13 @@ fn make(call: Call<'_>) -> io::Result<usize> {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => extend(file, offset + len).map(|()| 0),
             outcome => Ok(outcome.map(|()| 0)?),
         },
+        Call::WriteZeros { file, offset, len } => {
+            Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, offset, len).map(|()| 0)?)
+        }
+        Call::Discard { file, offset, len } => {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Ok(rustix::fs::fallocate(file, flags, offset, len).map(|()| 0)?)
+        }
     }
 }
 

@@ -160,7 +160,8 @@ impl Faults {
                 (odds.corrupt_write, Fault::Corrupt),
             ],
             Operation::Flush => &[(odds.fail_flush, Fault::Fail)],
-            Operation::Allocate => &[],
+            Operation::WriteZeros => &[(odds.fail_write, Fault::Fail), (odds.tear_write, Fault::Tear)],
+            Operation::Allocate | Operation::Discard => &[],
         };
         for (per_million, fault) in honest_and_lies {
             if random.happens(*per_million) {

@@ -175,6 +175,11 @@ fn put(blocks: &mut Blocks, offset: u64, bytes: &[u8], keep: &[bool]) {
         if !keep.contains(&true) {
             continue;
         }
+        // What was never written is zeros.
+        if keep.iter().all(|kept| *kept) && part.iter().all(|byte| *byte == 0) {
+            blocks.remove(&number);
+            continue;
+        }
         let block = blocks.entry(number).or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
         let block = Arc::make_mut(block);
         let sectors = block.chunks_exact_mut(SECTOR_BYTES).zip(part.chunks_exact(SECTOR_BYTES));

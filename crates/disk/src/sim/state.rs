@@ -175,12 +175,21 @@ impl State {
                 }
                 Ok(())
             }
-            Request::Write { .. } | Request::Allocate { .. } if !finds_space => Err(DiskErrorKind::NoSpace),
+            Request::Write { .. } | Request::Allocate { .. } | Request::WriteZeros { .. } if !finds_space => {
+                Err(DiskErrorKind::NoSpace)
+            }
             Request::Write { offset, buf, durability } => {
                 let is_durable = *durability == Durability::Durable && !self.ignores_flush;
                 self.apply_write(*offset, buf, is_durable, fault)
             }
-            Request::Flush | Request::Allocate { .. } if fault == Some(Fault::Fail) => Err(DiskErrorKind::Failed),
+            Request::WriteZeros { offset, len } => self.apply_write(*offset, &vec![0; *len as usize], false, fault),
+            Request::Flush | Request::Allocate { .. } | Request::Discard { .. } if fault == Some(Fault::Fail) => {
+                Err(DiskErrorKind::Failed)
+            }
+            Request::Discard { offset, len } => {
+                self.discard(*offset, *len);
+                Ok(())
+            }
             Request::Flush => {
                 if !self.ignores_flush && fault != Some(Fault::Lose) {
                     self.image.flush();
@@ -227,11 +236,20 @@ impl State {
         Ok(())
     }
 
+    /// A device may return zeros of a discarded sector, or what was there.
+    fn discard(&mut self, offset: u64, len: u64) {
+        let len = len.min(self.image.size().saturating_sub(offset)) as usize;
+        let zeros = self.random.part(len / SECTOR_BYTES);
+        self.image.write_part(offset, &vec![0; len / SECTOR_BYTES * SECTOR_BYTES], &zeros, false);
+    }
+
     /// The effect of a request that nobody will hear of: the bytes may get to the medium, nothing is promised.
     pub(super) fn apply_in_flight(&mut self, request: &Request) {
         match request {
             Request::Write { offset, buf, .. } => self.image.write(*offset, buf, false),
             Request::Allocate { offset, len } => self.image.grow(*offset + *len),
+            Request::WriteZeros { offset, len } => self.image.write(*offset, &vec![0; *len as usize], false),
+            Request::Discard { offset, len } => self.discard(*offset, *len),
             Request::Read { .. } | Request::Flush => {}
         }
     }

@@ -32,6 +32,10 @@ pub const NOTES_VERSION: u8 = 1;
 /// Where the bytes start within a slot.
 pub const NOTES_DATA_START: usize = BLOCK_BYTES;
 
+const UNITS_START: u64 = 5 * 1024 * 1024 + 256 * 1024;
+const UNITS_SLOT_BYTES: u64 = 1024 * 1024 + 256 * 1024;
+const _: () = assert!(UNITS_START + 2 * UNITS_SLOT_BYTES <= crate::superblock::FIRST_REGION_BYTE);
+
 const MAGIC: [u8; 4] = *b"TriN";
 const RECORD_BYTES: usize = 64;
 const CRC_BYTES: usize = 4;
@@ -44,17 +48,20 @@ pub enum NotesKind {
     Fences = 1,
     /// The manager's exported state, so that losing all managers loses no data.
     Manager = 2,
+    /// The device's own: which zones are lent, and to which units of which volumes ([`crate::unit_table`]).
+    Units = 3,
 }
 
 impl NotesKind {
     /// All kinds.
-    pub const ALL: [NotesKind; 2] = [NotesKind::Fences, NotesKind::Manager];
+    pub const ALL: [NotesKind; 3] = [NotesKind::Fences, NotesKind::Manager, NotesKind::Units];
 
     /// Most bytes that one slot holds.
     pub const fn max_bytes(self) -> usize {
         match self {
             NotesKind::Fences => 60 * 1024,
             NotesKind::Manager => 2 * 1024 * 1024 - NOTES_DATA_START,
+            NotesKind::Units => UNITS_SLOT_BYTES as usize - NOTES_DATA_START,
         }
     }
 
@@ -64,6 +71,7 @@ impl NotesKind {
         match self {
             NotesKind::Fences => 128 * 1024 + slot * 64 * 1024,
             NotesKind::Manager => 1024 * 1024 + slot * 2 * 1024 * 1024,
+            NotesKind::Units => UNITS_START + slot * UNITS_SLOT_BYTES,
         }
     }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use types::{CellId, ClusterId, DeviceId, DeviceUuid};
 
-use super::{DeviceSecret, Region, SUPERBLOCK_BYTES, Superblock, SuperblockError, VolumeRegion, ZoneRegion};
+use super::{DeviceSecret, Region, SUPERBLOCK_BYTES, Superblock, SuperblockError, ZoneRegion};
 
 fn superblock() -> Superblock {
     Superblock {
@@ -42,21 +42,6 @@ fn golden() {
     let bytes = superblock().encode();
     assert_eq!(bytes[..156].iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
     assert!(bytes[156..].iter().all(|byte| *byte == 0));
-}
-
-#[test]
-fn golden_with_a_volume() {
-    let mut with_volume = superblock();
-    with_volume.regions.push(Region::Volume(VolumeRegion { first_byte: 0x1_9080_0000, byte_count: 0x77_0000 }));
-    let bytes = with_volume.encode();
-    let expected = concat!("02000000", "00000000", "0000809001000000", "0000770000000000", "00000000");
-    assert_eq!(bytes[176..204].iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
-    assert!(bytes[204..].iter().all(|byte| *byte == 0));
-    assert_eq!(bytes[100], 2, "regions");
-    assert_eq!(bytes[128..176], superblock().encode()[128..176], "the zones are described as before");
-    assert_eq!(with_volume.zone_region(), superblock().zone_region());
-    assert_eq!(with_volume.volume_region().map(|volume| volume.byte_count), Some(0x77_0000));
-    assert_eq!(superblock().volume_region(), None);
 }
 
 #[test]
@@ -102,7 +87,7 @@ proptest! {
     #[test]
     fn round_trip(
         sequence: u64, cluster: [u8; 16], uuid: [u8; 16], device: u32, cell: u16, created_ms: u64, secret: [u8; 16],
-        regions in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<Option<u32>>()), 0..=super::MAX_REGIONS),
+        regions in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u32>()), 0..=super::MAX_REGIONS),
     ) {
         let written = Superblock {
             sequence,
@@ -114,10 +99,7 @@ proptest! {
             secret: DeviceSecret(secret),
             regions: regions
                 .into_iter()
-                .map(|(first_byte, bytes, zone_count)| match zone_count {
-                    Some(zone_count) => Region::Zone(ZoneRegion { first_byte, zone_bytes: bytes, zone_count }),
-                    None => Region::Volume(VolumeRegion { first_byte, byte_count: bytes }),
-                })
+                .map(|(first_byte, zone_bytes, zone_count)| Region::Zone(ZoneRegion { first_byte, zone_bytes, zone_count }))
                 .collect(),
         };
         prop_assert_eq!(Superblock::decode(&written.encode()), Ok(written));

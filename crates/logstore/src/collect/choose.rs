@@ -44,10 +44,11 @@ impl Candidate {
 }
 
 impl Inner {
-    /// Whether a device has fewer free zones than are wanted.
+    /// Whether a device has fewer free zones than are wanted, by the log or by a volume that was refused one.
     pub(crate) fn wants_zones(&self, device: &dyn LogTarget) -> bool {
         let usage = device.usage();
-        usage.free_data_zones * 100 < usage.zones * u32::from(self.config.collect_below_free_percent)
+        let is_low = usage.free_data_zones * 100 < usage.log_zones() * u32::from(self.config.collect_below_free_percent);
+        is_low || usage.is_lending_refused
     }
 
     /// A write was refused. What tombstones have filled of the reserve is needed no more once it is in a run: finishing it lets a

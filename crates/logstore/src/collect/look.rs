@@ -179,8 +179,8 @@ impl Inner {
     fn is_pressed(&self) -> bool {
         self.targets.in_use().any(|device| {
             let usage = device.usage();
-            let wanted = usage.zones * u32::from(self.config.collect_below_free_percent) / 100;
-            usage.free_data_zones <= (wanted / PRESSED_FACTOR).max(1)
+            let wanted = usage.log_zones() * u32::from(self.config.collect_below_free_percent) / 100;
+            usage.free_data_zones <= (wanted / PRESSED_FACTOR).max(1) || usage.is_lending_refused
         })
     }
 }

@@ -167,7 +167,6 @@ impl Rig {
                 cell: CellId(1),
                 zone_bytes: Some(zone_bytes),
                 capacity_bytes,
-                volume_bytes: 0,
                 overwrite: false,
             };
             Device::format(&disk, &env, &options).await.unwrap();

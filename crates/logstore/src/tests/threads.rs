@@ -86,7 +86,6 @@ async fn open_on_files(directory: &std::path::Path, env: &Env) -> LogStore {
             cell: CellId(1),
             zone_bytes: Some(ZONE_BYTES),
             capacity_bytes,
-            volume_bytes: 0,
             overwrite: false,
         };
         Device::format(&disk, env, &format).await.unwrap();

@@ -43,28 +43,33 @@ pub struct Machine {
     data: SimDisk,
     pub node: Option<Arc<Node>>,
     device: Option<Arc<Device>>,
-    /// Of chunks.
-    volume_bytes: u64,
+    /// Zones of the device that chunks can have, and their size; none: it takes no chunks.
+    chunk_blocks: u32,
 }
 
 pub fn address(number: usize) -> String {
     format!("node-{number}:9002")
 }
 
-fn empty_disk(env: &Env, volume_bytes: u64) -> SimDisk {
-    let capacity_bytes = Some(capacity_bytes(volume_bytes));
+fn empty_disk(env: &Env, chunk_blocks: u32) -> SimDisk {
+    let capacity_bytes = Some(capacity_bytes(chunk_blocks));
     SimDisk::new(env, SimOptions { capacity_bytes, seed: env.random_u64(), ..SimOptions::default() })
 }
 
-fn capacity_bytes(volume_bytes: u64) -> u64 {
-    ZONES * ZONE_BYTES + 8 * 1024 * 1024 + volume_bytes
+/// Larger where chunks are taken: a zone has a block then.
+fn zone_bytes(chunk_blocks: u32) -> u64 {
+    if chunk_blocks > 0 { 4 * 1024 * 1024 + 256 * 1024 } else { ZONE_BYTES }
+}
+
+fn capacity_bytes(chunk_blocks: u32) -> u64 {
+    (ZONES + u64::from(chunk_blocks)) * zone_bytes(chunk_blocks) + 8 * 1024 * 1024
 }
 
 impl Machine {
     pub fn new(env: &Env, number: usize, roles: Roles) -> Machine {
         let size_bytes = BASE_BYTES + SEGMENT_BYTES * SEGMENTS as u64;
         let log = SimDisk::new(env, SimOptions { size_bytes, seed: env.random_u64(), ..SimOptions::default() });
-        Machine { number, roles, log, data: empty_disk(env, 0), node: None, device: None, volume_bytes: 0 }
+        Machine { number, roles, log, data: empty_disk(env, 0), node: None, device: None, chunk_blocks: 0 }
     }
 
     /// Of the device's disk and of the one that holds the manager's log.
@@ -124,7 +129,7 @@ impl Machine {
         let cluster = manager.ensure_cluster(format::FORMAT_VERSION).await.unwrap();
         let config = LogStoreConfig { checkpoint_entries: 60, ..LogStoreConfig::default() };
         if !self.roles.has(Role::Target) {
-            self.node = Some(Arc::new(opened.start(Vec::new(), config, starters()).await.unwrap()));
+            self.node = Some(Arc::new(opened.start(Vec::new(), config, starters(self.chunk_blocks > 0)).await.unwrap()));
             return;
         }
         if self.data.size_bytes() == 0 {
@@ -133,9 +138,8 @@ impl Machine {
                 cluster: cluster.id,
                 device: record,
                 cell: CellId(1),
-                zone_bytes: Some(ZONE_BYTES),
-                capacity_bytes: Some(capacity_bytes(self.volume_bytes)),
-                volume_bytes: self.volume_bytes,
+                zone_bytes: Some(zone_bytes(self.chunk_blocks)),
+                capacity_bytes: Some(capacity_bytes(self.chunk_blocks)),
                 overwrite: false,
             };
             let uuid = Device::format(&self.data, env, &options).await.unwrap();
@@ -147,12 +151,12 @@ impl Machine {
         let device = Arc::new(Device::open(disk, env, device_config).await.unwrap());
         self.device = Some(device.clone());
         let devices = if has_device { vec![device] } else { Vec::new() };
-        self.node = Some(Arc::new(opened.start(devices, config, starters()).await.unwrap()));
+        self.node = Some(Arc::new(opened.start(devices, config, starters(self.chunk_blocks > 0)).await.unwrap()));
     }
 
     /// Another, empty disk is in the place of the machine's device.
     pub fn replace_disk(&mut self, env: &Env) {
-        self.data = empty_disk(env, self.volume_bytes);
+        self.data = empty_disk(env, self.chunk_blocks);
     }
 
     /// The file system under the device's file takes no zone that was not written before, or as many as are wanted.
@@ -232,18 +236,18 @@ impl Cluster {
 
     /// Nodes with these roles, by number.
     pub async fn start_with(seed: u64, roles: Vec<Roles>) -> Cluster {
-        Cluster::start_with_volumes(seed, roles, 0).await
+        Cluster::start_with_chunks(seed, roles, 0).await
     }
 
-    /// The same, with so much space for chunks on each device.
-    pub async fn start_with_volumes(seed: u64, roles: Vec<Roles>, volume_bytes: u64) -> Cluster {
+    /// The same, with space for so many blocks of chunks on each device.
+    pub async fn start_with_chunks(seed: u64, roles: Vec<Roles>, chunk_blocks: u32) -> Cluster {
         let env = Env::simulated(seed);
         let network = SimulatedNetwork::new(&env);
         let machines = roles.into_iter().enumerate().map(|(number, roles)| Machine::new(&env, number, roles)).collect();
         let mut cluster = Cluster { env, network, machines };
         for machine in &mut cluster.machines {
-            if volume_bytes > 0 {
-                machine.volume_bytes = volume_bytes;
+            if chunk_blocks > 0 {
+                machine.chunk_blocks = chunk_blocks;
                 machine.replace_disk(&cluster.env);
             }
             machine.start(&cluster.env, &cluster.network).await;
@@ -333,6 +337,6 @@ impl Cluster {
 }
 
 /// What a node of these tests runs besides the log engine.
-fn starters() -> Vec<Box<dyn Starter>> {
-    vec![Box::<ChunkStarter>::default()]
+fn starters(takes_chunks: bool) -> Vec<Box<dyn Starter>> {
+    if takes_chunks { vec![Box::<ChunkStarter>::default()] } else { Vec::new() }
 }

@@ -5,7 +5,6 @@ use super::service::simulate;
 use crate::{Node, Roles};
 use bytes::Bytes;
 use chunkstore::Chunks;
-use chunkstore::blocks::volume_bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ async fn led_by(cluster: &Cluster, numbers: &[usize]) -> usize {
 
 /// Removes the node that leads the only unit, of so many nodes.
 async fn remove_the_leader(seed: u64, nodes: usize) {
-    let cluster = Cluster::start_with_volumes(seed, vec![Roles::all(); nodes], volume_bytes(8)).await;
+    let cluster = Cluster::start_with_chunks(seed, vec![Roles::all(); nodes], 8).await;
     env::keep_marks();
     let all: Vec<usize> = (0..nodes).collect();
     let removed = led_by(&cluster, &all).await;
@@ -85,7 +84,7 @@ fn the_only_member_of_a_unit_hands_it_over_when_it_is_removed_by_force() {
 #[test]
 fn a_node_that_stops_lets_others_lead_its_units() {
     simulate(async {
-        let mut cluster = Cluster::start_with_volumes(74, vec![Roles::all(); 3], volume_bytes(8)).await;
+        let mut cluster = Cluster::start_with_chunks(74, vec![Roles::all(); 3], 8).await;
         env::keep_marks();
         let stops = led_by(&cluster, &[0, 1, 2]).await;
         let others: Vec<usize> = (0..3).filter(|number| *number != stops).collect();

@@ -30,7 +30,11 @@ const BLOCKS: u32 = 12;
 /// More of them where blocks are lost for good: their chunks need room elsewhere.
 const SPARE_BLOCKS: u32 = 20;
 
-const WITH_CHUNKS: Topology = Topology { name: "three nodes with chunks", chunk_blocks: BLOCKS, ..THREE };
+/// A zone has a block.
+const CHUNK_ZONE_BYTES: u64 = 4 * 1024 * 1024 + 256 * 1024;
+
+const WITH_CHUNKS: Topology =
+    Topology { name: "three nodes with chunks", chunk_blocks: BLOCKS, zone_bytes: CHUNK_ZONE_BYTES, ..THREE };
 /// Shards get full soon, one after the other; each needs a bulk of each device.
 const SMALL_SHARDS: Topology =
     Topology { name: "three nodes with small shards", chunk_blocks: 16 * BULK_BLOCKS, shard_chunks: 24, ..WITH_CHUNKS };

@@ -10,6 +10,7 @@ use device::{Device, DeviceConfig, FormatOptions};
 use disk::{Disk, SimDisk, SimOptions};
 use env::{Env, Process};
 use format::FORMAT_VERSION;
+use format::zone_header::ZONE_DATA_START;
 use logstore::LogStoreConfig;
 use manager::{Manager, RegisterNode};
 use net::{Identity, Network};
@@ -51,16 +52,23 @@ pub fn address(number: usize) -> String {
     format!("node-{number}:9002")
 }
 
-/// Of a device's region for chunks.
-fn chunk_bytes(topology: &Topology) -> u64 {
-    if topology.chunk_blocks == 0 { 0 } else { volume_bytes(topology.chunk_blocks) }
+/// Zones of a device that chunks can have.
+fn chunk_zones(topology: &Topology) -> u64 {
+    match topology.chunk_blocks {
+        0 => 0,
+        blocks => volume_bytes(blocks).div_ceil(topology.zone_bytes - ZONE_DATA_START),
+    }
+}
+
+fn device_bytes(topology: &Topology) -> u64 {
+    (topology.zones + chunk_zones(topology)) * topology.zone_bytes + DEVICE_OVERHEAD_BYTES
 }
 
 fn empty_disks(env: &Env, number: usize, roles: &Roles, topology: &Topology) -> Vec<SimDisk> {
     if !roles.has(Role::Target) {
         return Vec::new();
     }
-    let capacity_bytes = Some(topology.zones * topology.zone_bytes + DEVICE_OVERHEAD_BYTES + chunk_bytes(topology));
+    let capacity_bytes = Some(device_bytes(topology));
     let device = |index: usize| {
         let name = format!("device {index} of node {number}");
         SimDisk::new(env, SimOptions { name, capacity_bytes, seed: env.random_u64(), ..SimOptions::default() })
@@ -164,7 +172,7 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
 
 /// A node's part of the chunk store.
 pub(in crate::cluster) fn chunks_of(node: &Node) -> &Chunks {
-    node.subsystem().expect("every node of the simulation runs it")
+    node.subsystem().expect("nodes of a topology with chunks run it")
 }
 
 impl Start {
@@ -187,8 +195,9 @@ impl Start {
         }
         let config =
             LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, scrub_period, ..LogStoreConfig::default() };
-        let starter = Box::new(ChunkStarter { settings, scrub_period });
-        let node = opened.start(served, config, vec![starter]).await.map_err(text)?;
+        let starter = (topology.chunk_blocks > 0).then(|| Box::new(ChunkStarter { settings, scrub_period }) as _);
+        let starters = starter.into_iter().collect();
+        let node = opened.start(served, config, starters).await.map_err(text)?;
         Ok((Arc::new(node), ids))
     }
 }
@@ -205,7 +214,6 @@ async fn format(env: &Env, manager: &Manager, devices: &[SimDisk], topology: &To
             cell: CELL,
             zone_bytes: Some(topology.zone_bytes),
             capacity_bytes: disk.capacity_bytes(),
-            volume_bytes: chunk_bytes(topology),
             overwrite: false,
         };
         let uuid = Device::format(disk, env, &options).await.map_err(text)?;

@@ -90,7 +90,17 @@ fn answers_come_back_as_they_were() {
     survives(FrameRead { engine_header: engine_header.clone(), payload: bytes.clone() }, true);
     survives(PieceRead { engine_header: engine_header.clone(), payload_bytes: 100, piece: bytes }, true);
     survives(LogVector { ordered: at(1, 2), relocated: at(3, 4), meta: at(5, 6) }, false);
-    let usage = Usage { zones: 3, zone_bytes: 4, capacity_bytes: 5, written_bytes: 6, free_zones: 7, free_data_zones: 8 };
+    let usage = Usage {
+        zones: 3,
+        zone_bytes: 4,
+        capacity_bytes: 5,
+        written_bytes: 6,
+        free_zones: 7,
+        free_data_zones: 8,
+        lent_zones: 9,
+        lendable_zones: 10,
+        is_lending_refused: true,
+    };
     let states = [(None, None), (Some(ZoneState::Open), Some(ZoneStream::Meta)), (Some(ZoneState::Free), None)];
     let zone = |(index, (state, stream))| {
         let activation = Activation(index as u64 + 5);

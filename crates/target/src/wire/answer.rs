@@ -189,11 +189,22 @@ const ZONE_BYTES: usize = 1 + 1 + 8 + 8;
 impl Wire for TargetState {
     fn put(&self, out: &mut BytesMut) {
         out.reserve(64 + self.zones.len() * ZONE_BYTES);
-        let Usage { zones, zone_bytes, capacity_bytes, written_bytes, free_zones, free_data_zones } = self.usage;
+        let Usage {
+            zones,
+            zone_bytes,
+            capacity_bytes,
+            written_bytes,
+            free_zones,
+            free_data_zones,
+            lent_zones,
+            lendable_zones,
+            is_lending_refused,
+        } = self.usage;
         out.put_u8(u8::from(self.is_writable));
         out.put_u32_le(zones);
         [zone_bytes, capacity_bytes, written_bytes].iter().for_each(|bytes| out.put_u64_le(*bytes));
-        [free_zones, free_data_zones].iter().for_each(|zones| out.put_u32_le(*zones));
+        [free_zones, free_data_zones, lent_zones, lendable_zones].iter().for_each(|zones| out.put_u32_le(*zones));
+        out.put_u8(u8::from(is_lending_refused));
         self.open_room.iter().for_each(|bytes| out.put_u64_le(*bytes));
         out.put_u32_le(self.zones.len() as u32);
         for zone in &self.zones {
@@ -213,6 +224,9 @@ impl Wire for TargetState {
             written_bytes: reader.u64("written bytes")?,
             free_zones: reader.u32("free zones")?,
             free_data_zones: reader.u32("free data zones")?,
+            lent_zones: reader.u32("lent zones")?,
+            lendable_zones: reader.u32("lendable zones")?,
+            is_lending_refused: reader.flag("lending refused")?,
         };
         let mut open_room = [0; 3];
         for room in &mut open_room {
@@ -230,6 +244,7 @@ fn take_zone(zone: ZoneIndex, reader: &mut Reader) -> Result<ZoneInfo, WireError
         1 => Some(ZoneState::Free),
         2 => Some(ZoneState::Open),
         3 => Some(ZoneState::Finished),
+        4 => Some(ZoneState::Lent),
         found => return Err(reader.unknown("zone's state", found)),
     };
     let stream = match reader.u8("zone's stream")? {
@@ -245,10 +260,11 @@ fn take_zone(zone: ZoneIndex, reader: &mut Reader) -> Result<ZoneInfo, WireError
 
 fn state_number(state: Option<ZoneState>) -> u8 {
     match state {
-        None => 0,
+        None | Some(ZoneState::Returned) => 0,
         Some(ZoneState::Free) => 1,
         Some(ZoneState::Open) => 2,
         Some(ZoneState::Finished) => 3,
+        Some(ZoneState::Lent) => 4,
     }
 }
 

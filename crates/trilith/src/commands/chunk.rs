@@ -21,9 +21,9 @@ use types::DeviceId;
 /// Store and fetch chunks that the system names; see where they are, and move them
 #[derive(Subcommand, Clone, Debug)]
 #[command(
-    after_help = "Chunks are what block images will stand on: up to 4 MiB, named by the system, in three copies. They need a cluster\n\
-                        whose nodes have space for them:\n  trilith cluster dev --chunk-space 4GiB\n\
-                        The commands run beside a node, in its data folder:\n  trilith chunk put photo.jpg --data trilith-dev/node-1"
+    after_help = "Chunks are what block images will stand on: up to 4 MiB, named by the system, in up to three copies, on\n\
+                        different hosts. The commands run beside a node, with its data folder:\n  trilith chunk put photo.jpg --copies 1\n  \
+                        trilith chunk put photo.jpg --data trilith-dev/node-1"
 )]
 pub enum ChunkCommand {
     /// Store a file as one chunk; prints its id

@@ -154,9 +154,6 @@ pub struct DevArgs {
     /// How far each node's device may grow
     #[arg(long, default_value = "10GiB")]
     pub device_size: String,
-    /// Space for chunks on each node's device, a part of its size [default: none]
-    #[arg(long)]
-    pub chunk_space: Option<String>,
     /// Threads of each node that serve requests
     #[arg(long, default_value_t = 1)]
     pub cores: usize,

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub enum DeviceCommand {
     /// Make a disk ready to be taken by a server. What it held is lost
     #[command(
-        after_help = "The disk then belongs to nobody. `trilith serve --devices ...,PATH` takes it: it becomes a device of that \
+        after_help = "The disk then belongs to no cluster. `trilith serve --devices ...,PATH` takes it: it becomes a device of that \
                             server's cluster.\nA file that does not exist yet needs no formatting: `serve` makes it, unless a device was \
                             there that is missed now.\n\nExamples:\n  \
                             trilith device format /dev/sdb\n  trilith device format disk2.trilith --size 100GiB\n  trilith device format \
@@ -28,11 +28,11 @@ pub enum DeviceCommand {
     Inspect(InspectArgs),
     /// Declare that a missing device is gone for good: what had copies on it gets others
     #[command(
-        after_help = "While a device is missing, nobody makes its copies again: it may come back. What it alone may know of can't be answered,\n\
+        after_help = "While a device is missing, its copies are not made again: it may come back. What it alone may know of can't be answered,\n\
                       and the logs of the others are kept for it. Bring it back if you can. If it is broken for good, this ends the\n\
                       waiting: its objects are served from their other copies, which get new ones beside them as far as there are\n\
                       devices. Where it held the only copy of the newest version, an older one is served again, or none: --yes.\n\nA \
-                      single server must be stopped. Of a cluster, a node's server must run, and is asked: the device's own or another.\n\
+                      lone node may run or be stopped. Of a larger cluster, a node must run: the device's own or another.\n\
                       `trilith status`, `trilith cluster status` and the log tell the device's number.\n\nExample:\n  trilith device \
                       forget 1 --data /srv/trilith"
     )]
@@ -72,7 +72,7 @@ pub struct ForgetArgs {
     id: u32,
     #[command(flatten)]
     place: StoppedServer,
-    /// Also if something is lost that it alone held; of a single server that is not looked at, and always to be said
+    /// Also if something is lost that it alone held. A stopped lone node does not look, so it must always be said
     #[arg(long)]
     yes: bool,
 }
@@ -87,9 +87,6 @@ pub struct FormatArgs {
     /// Zones of this size [default: 64MiB, more on very large disks]
     #[arg(long)]
     zone_size: Option<String>,
-    /// Space for chunks, a part of the size, e.g. 100GiB [default: none]
-    #[arg(long)]
-    chunk_space: Option<String>,
     /// Erase what the disk holds
     #[arg(long)]
     overwrite: bool,

@@ -88,15 +88,16 @@ fn print(status: &Status) -> Printed {
         tell!("  {:<8} {}", line.label, line.text)?;
     }
     tell!("")?;
-    let rows: Vec<[String; 6]> = status
+    let rows: Vec<[String; 7]> = status
         .devices
         .iter()
         .map(|device| {
             let (capacity, used, free) = (human(device.capacity_bytes), human(device.used_bytes), human(device.free_bytes));
-            [device.device.to_string(), device.state.clone(), capacity, used, free, device.path.clone()]
+            let chunks = human(device.owned.iter().map(|owned| owned.bytes).sum());
+            [device.device.to_string(), device.state.clone(), capacity, used, chunks, free, device.path.clone()]
         })
         .collect();
-    table::print(["device", "state", "capacity", "used", "free", "path"], &rows)?;
+    table::print(["device", "state", "capacity", "objects", "chunks", "free", "path"], &rows)?;
     for warning in &status.warnings {
         let mark = match warning.severity {
             Severity::Error => "WRONG",

@@ -40,8 +40,8 @@ pub fn paths(settings: &Settings) -> Vec<PathBuf> {
 /// That a node without the role of a target has no disks, and had none.
 pub fn none(settings: &Settings) -> anyhow::Result<()> {
     let roles = "`roles` in cluster.toml says that this node serves no disks";
-    if !settings.devices.is_empty() || settings.chunk_space > 0 {
-        bail!("devices, chunk_space: {roles}. Leave these settings out, or let it be a target");
+    if !settings.devices.is_empty() {
+        bail!("devices: {roles}. Leave this setting out, or let it be a target");
     }
     match settings.data.join(DEFAULT_DEVICE) {
         path if path.exists() => bail!("{} is there, and objects may have copies on it; but {roles}", path.display()),
@@ -175,7 +175,6 @@ async fn format_as(
             (None, None) if disk.is_block_device() => None,
             (None, None) => Some(free_share(path)?),
         },
-        volume_bytes: prepared.map_or(settings.chunk_space, |prepared| prepared.volume_bytes),
         // A prepared disk was given up by a person; an empty one holds nothing.
         overwrite: prepared.is_some() || again,
     };

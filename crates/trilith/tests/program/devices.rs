@@ -91,7 +91,7 @@ fn what_can_not_be_formatted_leaves_nothing_behind() {
     let home = Home::new();
     let path = home.path("disk");
     assert!(wrong(device(&["format"], &path)).contains("--size"));
-    let too_much = ["--size 4MiB", "--size 200MiB --zone-size 1TiB", "--size 200MiB --chunk-space 1TiB"];
+    let too_much = ["--size 4MiB", "--size 200MiB --zone-size 1TiB"];
     for words in too_much.map(|words| words.split(' ').collect::<Vec<&str>>()) {
         wrong(device(&[&["format"][..], &words].concat(), &path));
     }

@@ -16,6 +16,7 @@ mod listing;
 mod objects;
 mod options;
 mod output;
+mod pool;
 mod ports;
 mod remember;
 mod server;

@@ -2,10 +2,8 @@
 
 use device::AppendClass;
 use disk::{Disk, Fault, FaultRule, Operation};
-use format::chunk_block::BLOCK_STRIDE_BYTES;
 
-use super::support::{Rig, VOLUME_START, slot_place};
-use crate::blocks::volume_bytes;
+use super::support::{BLOCKS, Rig, slot_place};
 use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::tests::rig::{done, end, erase, forget, id, live, put, write};
 
@@ -59,41 +57,29 @@ async fn a_fence_that_fails_leaves_the_mark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_file_system_refuses_new_blocks_and_nothing_else() {
+async fn a_full_device_refuses_new_blocks_and_nothing_else() {
     let rig = Rig::new(4).await;
+    // Two units may be lent.
     assert_eq!(rig.ask(0, id(1), put(100, "first")).await, done(live(0)));
-    // Block 1 has space for its header, and not for contents: it is not begun.
-    rig.disk.set_space_limit(Some(VOLUME_START + volume_bytes(1) + 65_536));
+    assert_eq!(rig.ask(BLOCKS, id(4), put(100, "second")).await, done(live(0)));
+    assert_eq!(rig.store.room(), 0);
+    let beyond = 2 * BLOCKS + 1;
     for request in [put(100, "no space"), erase(0, 0)] {
-        assert_eq!(rig.ask(1, id(2), request).await, FULL);
+        assert_eq!(rig.ask(beyond, id(2), request).await, FULL);
     }
-    assert_eq!(rig.ask(1, id(2), NodeRequest::Query).await, NodeAnswer::Absent);
-    assert_eq!(rig.ask(0, id(3), put(100, "has space")).await, done(live(0)));
+    assert_eq!(rig.ask(beyond, id(2), NodeRequest::Query).await, NodeAnswer::Absent);
+    assert_eq!(rig.ask(1, id(3), put(100, "has space")).await, done(live(0)));
     assert_eq!(rig.ask(0, id(1), write(0, 1, "has space")).await, done(live(1)));
     assert!(rig.device.poisoned_by().is_none());
+    rig.ask(BLOCKS, id(4), end(0)).await;
+    rig.ask(BLOCKS, id(4), forget(0, 5, 0)).await;
+    rig.store.inner.return_vacant().await;
+    assert_eq!(rig.ask(beyond, id(6), put(100, "space again")).await, done(live(0)));
     let compose = |frame: &mut [u8]| format::frame::compose(frame, 5, types::CellId(2), &[], &[b"payload"]);
     let frame_bytes = format::frame::frame_bytes(0, 7);
     rig.device.append_wait(AppendClass::Data, frame_bytes, compose).await.expect("the log goes on");
-    rig.disk.set_space_limit(None);
-    assert_eq!(rig.ask(1, id(2), put(100, "space again")).await, done(live(0)));
     let rig = rig.crash().await;
-    assert_eq!(rig.content(1, id(2)).await.expect("alive"), b"space again");
-}
-
-/// Where space can't be reserved, a header may find none after its content. The block goes on as it was.
-#[tokio::test(start_paused = true)]
-async fn a_header_that_finds_no_space_changes_nothing() {
-    let rig = Rig::new(5).await;
-    rig.ask(1, id(1), put(100, "first")).await;
-    let rig = Rig::open(&rig.env, &rig.disk.restart()).await;
-    // Below the header of block 1, above those of the fences: contents and headers of it find no space.
-    rig.disk.set_space_limit(Some(VOLUME_START + volume_bytes(1)));
-    assert_eq!(rig.ask(1, id(1), write(0, 1, "second")).await, FULL);
-    assert_eq!(rig.content(1, id(1)).await.expect("alive"), b"first");
-    rig.disk.set_space_limit(Some(VOLUME_START + volume_bytes(1) + BLOCK_STRIDE_BYTES));
-    assert_eq!(rig.ask(1, id(1), write(0, 2, "third")).await, done(live(2)));
-    let rig = rig.crash().await;
-    assert_eq!(rig.content(1, id(1)).await.expect("alive"), b"third");
+    assert_eq!(rig.content(beyond, id(6)).await.expect("alive"), b"space again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ fn resolved(puts: u64, moves: u64) -> Resolved {
 /// What the next process finds.
 async fn found(rig: &Rig) -> FenceTable {
     let device = super::support::open_device(&rig.env, &rig.disk.crash()).await;
-    crate::blocks::load::load(&device.volume().expect("a volume"), 1).await.expect("loads").fences
+    crate::blocks::load::load(&device.volume(device::VolumeOwner::Chunks), 1).await.expect("loads").fences
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn a_cut_leaves_all_fences_that_were_answered() {
 async fn more_shards_than_the_record_holds_are_refused() {
     let rig = Rig::new(3).await;
     let table: FenceTable = (0..MAX_FENCED_SHARDS as u32).map(|shard| (ShardId(shard), resolved(1, 1))).collect();
-    let fences = Fences::new(rig.device.volume().expect("a volume"), table, 1);
+    let fences = Fences::new(rig.device.volume(device::VolumeOwner::Chunks), table, None);
     let error = fences.raise(ShardId(u32::MAX), resolved(1, 1)).await.expect_err("one too many");
     assert!(matches!(error, WriteError::TooManyShards));
     assert_eq!(error.refusal(), NodeRefusal::Full);

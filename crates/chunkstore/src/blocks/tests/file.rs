@@ -27,7 +27,7 @@ async fn open_file(env: &Env, path: &Path, direct: bool) -> FileDisk {
 async fn open_store(env: &Env, path: &Path, direct: bool) -> (Device, BlockStore) {
     let disk = open_file(env, path, direct).await;
     let device = Device::open(Arc::new(disk), env, DeviceConfig::default()).await.expect("the device opens");
-    let store = BlockStore::open(env, device.volume().expect("a volume")).await.expect("the store opens");
+    let store = BlockStore::open(env, device.volume(device::VolumeOwner::Chunks)).await.expect("the store opens");
     (device, store)
 }
 

@@ -1,24 +1,15 @@
-//! The first time that a volume is opened.
+//! The first use of a volume.
 
-use device::{Device, FormatOptions};
-use disk::{AlignedBuf, Disk, DiskExt, Durability, SimDisk, SimOptions};
+use device::{Device, FormatOptions, VolumeOwner};
+use disk::Disk;
 use env::Env;
-use format::chunk_fences::{FENCES_AREA_BYTES, FENCES_SLOT_BYTES};
+use format::chunk_fences::FENCES_AREA_BYTES;
 
-use super::support::{BLOCKS, Rig, VOLUME_START, bytes, formatted, open_device, options, slot_place};
-use crate::blocks::{BlockStore, BlocksError, block_count, volume_bytes};
+use super::support::{BLOCKS, Rig, formatted, open_device, options};
+use crate::blocks::layout::{HeaderIn, block_start, blocks_of, header_in, units_of};
+use crate::blocks::{BlockStore, block_count, volume_bytes};
+use crate::message::NodeRequest;
 use crate::storage_node::tests::rig::{done, id, live, put};
-
-/// A disk that somebody else has used.
-async fn used_before(env: &Env, seed: u64) -> SimDisk {
-    let disk = formatted(env, seed).await;
-    let starts = (0..BLOCKS).flat_map(|block| [slot_place(block, 0), slot_place(block, 1)]);
-    for place in starts.chain([VOLUME_START, VOLUME_START + FENCES_SLOT_BYTES]) {
-        let strange = AlignedBuf::copy_of(&bytes(place, 16 * 1_024));
-        disk.write(place, strange, Durability::Durable).await.expect("writes");
-    }
-    disk
-}
 
 #[test]
 fn sizes_and_blocks_belong_together() {
@@ -28,42 +19,58 @@ fn sizes_and_blocks_belong_together() {
     assert_eq!(block_count(u64::MAX), 1 << 26, "no more than a place can name");
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_others_left_is_no_damage() {
-    let env = Env::simulated(1);
-    let disk = used_before(&env, 1).await;
-    let mut rig = Rig::open(&env, &disk).await;
-    for block in 0..BLOCKS {
-        assert_eq!(rig.ask(block, id(u64::from(block)), put(100, "first")).await, done(live(0)));
-    }
-    rig = rig.crash().await;
-    assert!(rig.store.damaged_blocks().is_empty());
-    for block in 0..BLOCKS {
-        assert_eq!(rig.content(block, id(u64::from(block))).await.expect("alive"), b"first");
+/// By every byte of small units, and at the borders of large ones.
+#[test]
+fn units_and_blocks_know_each_other() {
+    const COUNT: u32 = 40;
+    for unit_bytes in [56 * 1024, 4 << 20, (64 << 20) - 8192] {
+        for block in 0..COUNT {
+            for unit in units_of(block, unit_bytes) {
+                assert!(blocks_of(unit, unit_bytes, COUNT).contains(&block), "{unit_bytes}: block {block}, unit {unit}");
+            }
+        }
+        let last = *units_of(COUNT - 1, unit_bytes).end();
+        for unit in 0..=last {
+            for block in blocks_of(unit, unit_bytes, COUNT) {
+                assert!(units_of(block, unit_bytes).contains(&unit), "{unit_bytes}: block {block}, unit {unit}");
+                let (start, end) = (block_start(block), block_start(block) + 32 * 1024);
+                let (from, to) = (u64::from(unit) * unit_bytes, u64::from(unit + 1) * unit_bytes);
+                let inside = end.min(to).saturating_sub(start.max(from));
+                let expected = match inside {
+                    0 => HeaderIn::Nothing,
+                    bytes if bytes == end - start => HeaderIn::All,
+                    _ => HeaderIn::Part,
+                };
+                let found = header_in(unit, unit_bytes, block);
+                // A unit in the middle of a header has a part that is not its first or last byte.
+                assert!(found == expected || unit_bytes < 64 * 1024, "{unit_bytes}: block {block}, unit {unit}");
+            }
+        }
     }
 }
 
-/// It is begun again, until it is over.
+/// A store takes no space before it is used, and a cut while its first space is taken does no harm.
 #[tokio::test(start_paused = true)]
-async fn a_cut_while_a_volume_is_made_ready_does_no_harm() {
+async fn a_cut_at_the_first_use_does_no_harm() {
     for seed in 0..4 {
         for cut in 0.. {
             let env = Env::simulated(seed);
-            let disk = used_before(&env, seed).await;
-            let device = open_device(&env, &disk).await;
+            let disk = formatted(&env, seed).await;
+            let rig = Rig::open(&env, &disk).await;
+            assert_eq!(rig.device.usage().lent_zones, 0);
             disk.power_cut_after(cut);
-            let volume = device.volume().expect("a volume");
-            let opening = BlockStore::open(&env, volume);
-            let is_whole = tokio::time::timeout(std::time::Duration::from_secs(1), opening).await.is_ok();
-            let rig = Rig::open(&env, &disk.crash()).await;
-            assert!(rig.store.damaged_blocks().is_empty(), "seed {seed}, cut {cut}");
-            assert_eq!(rig.ask(1, id(1), put(100, "first")).await, done(live(0)));
+            let is_whole = rig.try_ask(1, id(1), put(100, "first")).await.is_some();
             let rig = rig.crash().await;
-            assert_eq!(rig.content(1, id(1)).await.expect("alive"), b"first");
+            assert!(rig.store.damaged_blocks().is_empty(), "seed {seed}, cut {cut}");
             if is_whole {
-                assert!(cut >= 8, "six slots and two of the fences are written: {cut}");
+                assert_eq!(rig.content(1, id(1)).await.expect("alive"), b"first");
+                assert!(cut >= 8, "a loan, fences, content and header: {cut}");
                 break;
             }
+            let again = rig.ask(1, id(2), put(100, "second")).await;
+            assert_eq!(again, done(live(0)), "seed {seed}, cut {cut}");
+            let rig = rig.crash().await;
+            assert_eq!(rig.content(1, id(2)).await.expect("alive"), b"second");
         }
     }
 }
@@ -83,25 +90,51 @@ async fn a_device_that_is_formatted_again_has_no_chunks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn blocks_that_were_never_written_are_not_read_beyond_the_end_of_a_file() {
+async fn blocks_without_space_are_not_read_at_a_start() {
     let env = Env::simulated(3);
     let disk = formatted(&env, 3).await;
-    drop(Rig::open(&env, &disk).await);
-    let disk = disk.restart();
     let device = open_device(&env, &disk).await;
     let before = disk.stats().reads;
-    let store = BlockStore::open(&env, device.volume().expect("a volume")).await.expect("opens");
-    assert_eq!(store.block_count(), BLOCKS);
-    assert_eq!(disk.stats().reads - before, 2, "the fences' slots");
+    let store = BlockStore::open(&env, device.volume(VolumeOwner::Chunks)).await.expect("opens");
+    assert!(store.block_count() > BLOCKS);
+    assert_eq!(disk.stats().reads, before);
 }
 
+/// What chunks need no more, the log may have, and other chunks again.
 #[tokio::test(start_paused = true)]
-async fn a_volume_without_room_for_a_block_is_refused() {
-    let env = Env::simulated(4);
-    let disk = SimDisk::new(&env, SimOptions::default());
-    let small = FormatOptions { volume_bytes: volume_bytes(1) - 4_096, ..options() };
-    Device::format(&disk, &env, &small).await.expect("formats");
-    let device = open_device(&env, &disk).await;
-    let error = BlockStore::open(&env, device.volume().expect("a volume")).await.err().expect("too small");
-    assert!(matches!(error, BlocksError::TooSmall { least, .. } if least == volume_bytes(1)), "{error}");
+async fn space_in_which_nothing_is_goes_back() {
+    use crate::storage_node::tests::rig::{end, forget};
+    let mut rig = Rig::new(5).await;
+    // Blocks of the second unit; one of them is never forgotten at first.
+    let (one, other) = (BLOCKS + 1, BLOCKS);
+    rig.ask(0, id(1), put(100, "with the fences")).await;
+    rig.ask(one, id(2), put(100, "goes")).await;
+    rig.ask(other, id(3), put(100, "stays")).await;
+    let zones = |rig: &Rig| rig.device.usage().lent_zones;
+    assert_eq!((zones(&rig), rig.store.room()), (2, 0));
+    for (block, number) in [(0, 1), (one, 2)] {
+        rig.ask(block, id(number), end(0)).await;
+        rig.ask(block, id(number), forget(0, 4, 0)).await;
+    }
+    rig.store.inner.return_vacant().await;
+    assert_eq!(zones(&rig), 2, "the fences keep one, a chunk the other");
+    rig = rig.crash().await;
+    assert_eq!(rig.content(other, id(3)).await.expect("alive"), b"stays");
+    rig.ask(other, id(3), end(0)).await;
+    rig.ask(other, id(3), forget(0, 4, 0)).await;
+    for number in [8, 12] {
+        // Also when the start finds that nothing is in it.
+        rig.store.inner.return_vacant().await;
+        assert_eq!(zones(&rig), 1);
+        assert!(rig.store.room() > 0);
+        assert_eq!(rig.ask(one, id(number), NodeRequest::Query).await, crate::message::NodeAnswer::Absent);
+        assert_eq!(rig.ask(one, id(number), put(100, "again")).await, done(live(0)));
+        assert_eq!(zones(&rig), 2);
+        rig = rig.crash().await;
+        assert_eq!(rig.store.stats().headers_fallen_back, 0);
+        assert_eq!(rig.content(one, id(number)).await.expect("alive"), b"again");
+        rig.ask(one, id(number), end(0)).await;
+        rig.ask(one, id(number), forget(0, number + 1, 0)).await;
+        rig = rig.crash().await;
+    }
 }

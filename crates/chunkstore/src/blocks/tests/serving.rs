@@ -15,7 +15,6 @@ use crate::storage_node::tests::rig::{SHARD, done, end, erase, forget, id, live,
 #[tokio::test(start_paused = true)]
 async fn what_was_done_is_found_by_the_next_process() {
     let mut rig = Rig::new(1).await;
-    assert_eq!(rig.store.block_count(), BLOCKS);
     assert_eq!(rig.ask(0, id(1), put(100, "first")).await, done(live(0)));
     assert_eq!(rig.ask(2, id(2), put(5_000, "second")).await, done(live(0)));
     assert_eq!(rig.ask(2, id(3), put(100, "third")).await, done(live(0)));
@@ -28,7 +27,7 @@ async fn what_was_done_is_found_by_the_next_process() {
         assert_eq!(rig.content(1, id(2)).await, Err(NodeAnswer::Absent), "it is in another block");
         assert!(matches!(rig.content(2, id(3)).await, Err(NodeAnswer::Dead { .. })));
         assert_eq!(rig.store.freed(SHARD, 10), [id(3), id(4)]);
-        assert_eq!(rig.ask(BLOCKS, id(1), NodeRequest::Read).await, NodeAnswer::Absent);
+        assert_eq!(rig.ask(rig.store.block_count(), id(1), NodeRequest::Read).await, NodeAnswer::Absent);
         rig = rig.crash().await;
     }
     assert_eq!(rig.ask(2, id(3), forget(0, 4, 0)).await, NodeAnswer::Done(None));

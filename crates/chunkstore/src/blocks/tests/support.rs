@@ -3,22 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::{Device, DeviceConfig, FormatOptions};
+use device::{Device, DeviceConfig, FormatOptions, VolumeOwner};
 use disk::{SimDisk, SimOptions};
 use env::Env;
-use format::chunk_block::BlockEntry;
+use format::chunk_block::{BLOCK_STRIDE_BYTES, BlockEntry};
+use format::chunk_fences::FENCES_AREA_BYTES;
 use format::chunk_id::ChunkId;
+use format::zone_header::ZONE_DATA_START;
 use types::{CellId, ClusterId, DeviceId};
 
 use crate::blocks::layout::{data_start, slot_start};
-use crate::blocks::{BlockStore, BlocksError, volume_bytes};
+use crate::blocks::{BlockStore, BlocksError};
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest};
 
 pub const BLOCKS: u32 = 3;
-pub const ZONE_BYTES: u64 = 64 * 1024;
-pub const ZONES: u64 = 10;
-/// Where the volume region begins.
-pub const VOLUME_START: u64 = format::superblock::FIRST_REGION_BYTE + ZONES * ZONE_BYTES;
+/// A zone holds the fences and [`BLOCKS`] blocks.
+pub const ZONE_BYTES: u64 = ZONE_DATA_START + FENCES_AREA_BYTES + BLOCKS as u64 * BLOCK_STRIDE_BYTES;
+/// As few as a device can have: two of them may be lent.
+pub const ZONES: u64 = 8;
+/// Where the first unit of the volume stands, which gets the last zone.
+pub const VOLUME_START: u64 = format::superblock::FIRST_REGION_BYTE + (ZONES - 1) * ZONE_BYTES + ZONE_DATA_START;
 /// Longer than any answer takes, where the disk answers at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,8 +39,7 @@ pub fn options() -> FormatOptions {
         device: DeviceId(7),
         cell: CellId(2),
         zone_bytes: Some(ZONE_BYTES),
-        capacity_bytes: Some(VOLUME_START + volume_bytes(BLOCKS)),
-        volume_bytes: volume_bytes(BLOCKS),
+        capacity_bytes: Some(format::superblock::FIRST_REGION_BYTE + ZONES * ZONE_BYTES),
         overwrite: false,
     }
 }
@@ -55,15 +58,18 @@ pub async fn open_device(env: &Env, disk: &SimDisk) -> Device {
 
 pub async fn try_open(env: &Env, disk: &SimDisk) -> Result<Rig, BlocksError> {
     let device = open_device(env, disk).await;
-    let store = BlockStore::open(env, device.volume().expect("it was formatted with one")).await?;
+    let store = BlockStore::open(env, device.volume(VolumeOwner::Chunks)).await?;
     Ok(Rig { env: env.clone(), disk: disk.clone(), device, store: Arc::new(store) })
 }
 
 impl Rig {
+    /// The fences, and the first [`BLOCKS`] blocks, have their space.
     pub async fn new(seed: u64) -> Rig {
         let env = Env::simulated(seed);
         let disk = formatted(&env, seed).await;
-        Rig::open(&env, &disk).await
+        let rig = Rig::open(&env, &disk).await;
+        rig.store.inner.fences.begin().await.expect("there is space");
+        rig
     }
 
     pub async fn open(env: &Env, disk: &SimDisk) -> Rig {

@@ -74,8 +74,8 @@ pub fn leading(unit: &MaintenanceUnit) -> Leading {
 /// A node says that it is there, and what is not as it was written.
 pub fn report(node: u32, rotten: Vec<CopyOf>, damaged: Vec<DamagedBlock>) -> NodeReport {
     let machine = MachineUse::default();
-    let (freed, stuck) = (Vec::new(), Vec::new());
-    NodeReport { node: NodeId(node), shard: ShardId(1), host: None, freed, rotten, damaged, stuck, machine }
+    let (freed, stuck, rooms) = (Vec::new(), Vec::new(), Vec::new());
+    NodeReport { node: NodeId(node), shard: ShardId(1), host: None, freed, rotten, damaged, stuck, rooms, machine }
 }
 
 /// Four nodes with a device each, which has so many blocks. Node 1 has device 0, and so on.

@@ -165,9 +165,9 @@ fn requests_to_units() {
     stands_as(&UnitAnswer::Counted(5), "0107 0500000000000000");
     let (rotten, damaged) = (Vec::new(), Vec::new());
     let machine = MachineUse { cpu: 1, memory: 2, network: 3 };
-    let (node, shard, freed, stuck) = (NodeId(2), ShardId(1), Vec::new(), Vec::new());
-    let quiet = NodeReport { node, shard, host: None, freed, rotten, damaged, stuck, machine };
-    let nothing = "00000000 00000000 00000000 00000000";
+    let (node, shard, freed, stuck, rooms) = (NodeId(2), ShardId(1), Vec::new(), Vec::new(), Vec::new());
+    let quiet = NodeReport { node, shard, host: None, freed, rotten, damaged, stuck, rooms, machine };
+    let nothing = "00000000 00000000 00000000 00000000 00000000";
     stands_as(&UnitRequest::Report(quiet.clone()), &format!("0106 02000000 01000000 00 {nothing} 0100 0200 0300"));
     let lost = Received::NeedsSnapshot(ShardId(1));
     let report = NodeReport {
@@ -176,9 +176,12 @@ fn requests_to_units() {
         rotten: vec![CopyOf { id: id(), place: place() }],
         damaged: vec![DamagedBlock { place: place(), is_condemned: true }],
         stuck: vec![DeviceId(7)],
+        rooms: vec![(DeviceId(8), 9)],
         ..quiet
     };
-    let lists = format!("01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01 01000000 07000000 0100 0200 0300");
+    let lists = format!(
+        "01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01 01000000 07000000 01000000 08000000 09000000 0100 0200 0300"
+    );
     stands_as(&UnitRequest::Report(report), &format!("0106 02000000 01000000 02 01000000 {lists}"));
 }
 

@@ -152,6 +152,7 @@ fn lists_have_limits() {
             rotten: Vec::new(),
             damaged: Vec::new(),
             stuck: Vec::new(),
+            rooms: Vec::new(),
             machine: MachineUse::default(),
         })
     };
@@ -188,6 +189,7 @@ fn too_long_a_list_is_not_sent() {
         rotten: Vec::new(),
         damaged: Vec::new(),
         stuck: Vec::new(),
+        rooms: Vec::new(),
         machine: MachineUse::default(),
     }));
 }

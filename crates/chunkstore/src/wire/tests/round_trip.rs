@@ -208,12 +208,13 @@ prop_compose! {
     fn report()(
         node: u32, shard: u32, host in option::of(received()), freed in vec(id(), 0..5),
         rotten in vec((id(), place()), 0..5), damaged in vec((place(), any::<bool>()), 0..5),
-        stuck in vec(any::<u32>(), 0..5), machine in machine_use(),
+        stuck in vec(any::<u32>(), 0..5), rooms in vec(any::<(u32, u32)>(), 0..5), machine in machine_use(),
     ) -> NodeReport {
         let rotten = rotten.into_iter().map(|(id, place)| CopyOf { id, place }).collect();
         let damaged = damaged.into_iter().map(|(place, is_condemned)| DamagedBlock { place, is_condemned }).collect();
         let stuck = stuck.into_iter().map(DeviceId).collect();
-        NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed, rotten, damaged, stuck, machine }
+        let rooms = rooms.into_iter().map(|(device, blocks)| (DeviceId(device), blocks)).collect();
+        NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed, rotten, damaged, stuck, rooms, machine }
     }
 }
 

@@ -40,7 +40,7 @@ impl Session {
     pub async fn open(data: &Path) -> anyhow::Result<Session> {
         let Some(place) = Place::read(data)? else {
             bail!(
-                "{} is no node of a cluster: chunks need one (`trilith cluster dev --chunk-space 4GiB`); name a node's folder with --data",
+                "{} is no node's data folder: start one with `trilith serve`, or name the folder with --data",
                 data.display()
             );
         };

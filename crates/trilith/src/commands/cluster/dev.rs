@@ -172,10 +172,9 @@ fn prepare(
         place::place(env, &node, token, via)?.write(data)?;
     }
     // So that `trilith serve --data` alone starts the node again.
-    let chunk_space = args.chunk_space.as_ref().map_or_else(String::new, |size| format!("chunk_space = \"{size}\"\n"));
     let settings = format!(
         "s3_addr = \"{address}:{S3_PORT}\"\nadmin_addr = \"{address}:{ADMIN_PORT}\"\ndevice_size = \"{}\"\ncores = {}\n\
-         root_user = \"{}\"\nroot_password = \"{}\"\n{chunk_space}",
+         root_user = \"{}\"\nroot_password = \"{}\"\n",
         args.device_size, args.cores, root.user, root.password
     );
     let path = data.join("trilith.toml");

@@ -41,7 +41,7 @@ async fn fetch(address: &str) -> anyhow::Result<Status> {
 }
 
 fn cell_of<'a>(status: &'a Status, address: &str) -> anyhow::Result<&'a CellStatus> {
-    status.cell.as_ref().with_context(|| format!("{address} is a server of its own, no node of a cluster"))
+    status.cell.as_ref().with_context(|| format!("{address} does not know its cluster yet: it starts"))
 }
 
 fn is_there(node: &CellNode) -> bool {
@@ -78,7 +78,7 @@ async fn settled(address: &str, patience: Duration) -> anyhow::Result<Status> {
 fn left_of(status: &Status, address: &str) -> Vec<String> {
     match &status.cell {
         Some(cell) => what_is_left(cell),
-        None => vec![format!("{address} knows of no cluster: it starts, or is a server of its own")],
+        None => vec![format!("{address} does not know its cluster yet: it starts")],
     }
 }
 

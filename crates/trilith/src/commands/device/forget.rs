@@ -1,5 +1,5 @@
 //! A person's word that a device will not come back: nothing waits for it any more, and what had copies on it gets others
-//! (docs/rfd/0004). A single server must be stopped; of a cluster, a node's server is asked.
+//! (docs/rfd/0004). A running node is asked; of a lone node that is stopped, the folder is changed.
 
 use super::ForgetArgs;
 use crate::commands::cluster::remove;

@@ -4,7 +4,7 @@ use super::FormatArgs;
 use crate::commands::size::human;
 use crate::new_file;
 use crate::prepared::{FOREIGN_BYTES, NO_CLUSTER, NO_DEVICE, clear_gaps, is_untouched};
-use crate::settings::{chunk_space, size};
+use crate::settings::size;
 use anyhow::bail;
 use bench::tell;
 use device::{Device, FormatOptions, OpenError};
@@ -20,7 +20,6 @@ pub async fn run(args: &FormatArgs) -> anyhow::Result<()> {
         cell: CellId(0),
         zone_bytes: args.zone_size.as_deref().map(|text| size("zone-size", text)).transpose()?,
         capacity_bytes,
-        volume_bytes: chunk_space(args.chunk_space.as_deref())?,
         overwrite: true,
     };
     let is_new = !args.path.exists();

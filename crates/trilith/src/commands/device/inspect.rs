@@ -25,9 +25,6 @@ pub async fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let disk = FileDisk::open(&args.path, &options).context("a disk can only be looked at while no server uses it")?;
     let superblock = Device::identify(&disk).await?;
     print_identity(&disk, &superblock)?;
-    if let Some(volume) = superblock.volume_region() {
-        tell!("  volume      {} for chunks, from byte {}", human(volume.byte_count), volume.first_byte)?;
-    }
     let Some(region) = superblock.zone_region() else {
         tell!("  it has no zones")?;
         return Ok(());
@@ -77,14 +74,19 @@ fn print_usage(region: &ZoneRegion, zones: &[Zone]) -> Printed {
     let in_state = |wanted: ZoneState| zones.iter().filter(move |zone| zone.header.is_ok_and(|header| header.state == wanted));
     let never = zones.iter().filter(|zone| zone.header == Err(ZoneHeaderError::Absent)).count();
     let damaged = zones.iter().filter(|zone| zone.header.is_err()).count() - never;
+    let lent = in_state(ZoneState::Lent).count();
     let finished: u64 = in_state(ZoneState::Finished).map(|zone| used_bytes(zone).unwrap_or(0)).sum();
-    let (open, free) = (in_state(ZoneState::Open).count(), in_state(ZoneState::Free).count());
+    let (open, free) =
+        (in_state(ZoneState::Open).count(), in_state(ZoneState::Free).count() + in_state(ZoneState::Returned).count());
     tell!("  zones       {} of {}, from byte {}", region.zone_count, human(region.zone_bytes), region.first_byte)?;
     tell!(
         "              {} finished with {}, {open} open, {free} free, {never} never used",
         in_state(ZoneState::Finished).count(),
         human(finished)
     )?;
+    if lent > 0 {
+        tell!("              {lent} lent to chunks, {}", human(lent as u64 * region.zone_bytes))?;
+    }
     if open > 0 {
         tell!("              it was not shut down in order: the next start walks the open zones to their ends")?;
     }
@@ -104,7 +106,8 @@ fn print_zones(region: &ZoneRegion, zones: &[Zone]) -> Printed {
                 Ok(header) => {
                     let used = match header.state {
                         ZoneState::Open => format!("up to {}", human(region.zone_bytes)),
-                        ZoneState::Finished | ZoneState::Free => human(used_bytes(zone).unwrap_or(0)),
+                        ZoneState::Lent => human(region.zone_bytes),
+                        ZoneState::Finished | ZoneState::Free | ZoneState::Returned => human(used_bytes(zone).unwrap_or(0)),
                     };
                     [
                         index,
@@ -135,6 +138,8 @@ fn state_name(state: ZoneState) -> &'static str {
         ZoneState::Open => "open",
         ZoneState::Finished => "finished",
         ZoneState::Free => "free",
+        ZoneState::Lent => "lent",
+        ZoneState::Returned => "free, without space",
     }
 }
 

@@ -21,7 +21,6 @@ pub(super) fn options(number: u32) -> FormatOptions {
         cell: CellId(1),
         zone_bytes: None,
         capacity_bytes: Some(CAPACITY),
-        volume_bytes: 0,
         overwrite: false,
     }
 }

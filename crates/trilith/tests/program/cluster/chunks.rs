@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-const SPACE: &str = "256MiB";
 /// Until the chunk store has a shard, or a unit another leader.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -59,7 +58,7 @@ fn devices(cluster: &Cluster, id: &str) -> Vec<String> {
 
 #[test]
 fn chunks_live_as_long_as_they_should() {
-    let mut cluster = Cluster::of_three_with_chunks(true, SPACE);
+    let mut cluster = Cluster::of_three_without_scrubs(true);
     let (old, new) = (vec![b'o'; 300_001], vec![b'n'; 200_000]);
     let (old_file, new_file) = (file(&cluster, "old", &old), file(&cluster, "new", &new));
     let id = put(&cluster, 0, &old_file);
@@ -166,5 +165,5 @@ fn refusals(cluster: &Cluster, id: &str) {
     assert!(complaint(cluster, 0, &["relocate", id, "--from", device]).contains("not enough hosts"));
     let nowhere = Path::new("/nonexistent/folder");
     let output = program().args(["chunk", "get", id, "--data"]).arg(nowhere).output().unwrap();
-    assert!(text(&output.stderr).contains("no node of a cluster"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no node's data folder"), "{}", text(&output.stderr));
 }

@@ -49,8 +49,8 @@ pub struct Cluster {
     pub token: String,
     /// Its nodes are connected by TLS.
     tls: bool,
-    /// Of each device, for chunks.
-    chunk_space: Option<&'static str>,
+    /// Devices are read for damage in the background.
+    scrubs: bool,
     nodes: Vec<Option<Child>>,
 }
 
@@ -67,26 +67,26 @@ impl Drop for Cluster {
 impl Cluster {
     /// A first node, alone.
     pub fn of_one() -> Cluster {
-        Cluster::found(false, None)
+        Cluster::found(false, true)
     }
 
     /// A first node with these roles, alone.
     pub fn of_one_with(roles: &str) -> Cluster {
-        Cluster::found_with(false, None, roles)
+        Cluster::found_with(false, true, roles)
     }
 
     /// A first node, alone.
-    pub fn found(tls: bool, chunk_space: Option<&'static str>) -> Cluster {
-        Cluster::found_with(tls, chunk_space, ALL_ROLES)
+    pub fn found(tls: bool, scrubs: bool) -> Cluster {
+        Cluster::found_with(tls, scrubs, ALL_ROLES)
     }
 
-    fn found_with(tls: bool, chunk_space: Option<&'static str>, roles: &str) -> Cluster {
+    fn found_with(tls: bool, scrubs: bool, roles: &str) -> Cluster {
         let mut cluster = Cluster {
             home: Home::new(),
             address: own_address(),
             token: String::new(),
             tls,
-            chunk_space,
+            scrubs,
             nodes: (0..NODES).map(|_| None).collect(),
         };
         let made = cluster.init_command(0, &cluster.data(0).display().to_string()).args(["--roles", roles]).output().unwrap();
@@ -104,9 +104,9 @@ impl Cluster {
         Cluster::of_one().grown()
     }
 
-    /// Three nodes that serve, connected by TLS or not, with so much space for chunks on each device.
-    pub fn of_three_with_chunks(tls: bool, space: &'static str) -> Cluster {
-        Cluster::found(tls, Some(space)).grown()
+    /// Three nodes that serve, connected by TLS or not, and read nothing for damage until they are asked.
+    pub fn of_three_without_scrubs(tls: bool) -> Cluster {
+        Cluster::found(tls, false).grown()
     }
 
     /// Three nodes that serve, of a first one.
@@ -166,7 +166,6 @@ impl Cluster {
     pub fn format(&self, node: usize) {
         let mut format = program();
         format.args(["device", "format", "--size", DEVICE_SIZE, "--zone-size", ZONE_SIZE]);
-        format.args(self.chunk_space.iter().flat_map(|space| ["--chunk-space", space]));
         let output = format.arg(self.data(node).join("device-0.trilith")).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
@@ -207,8 +206,8 @@ impl Cluster {
         command.env("TRILITH_S3_ADDR", self.s3(node)).env("TRILITH_ADMIN_ADDR", self.admin(node));
         command.env("TRILITH_DEVICE_SIZE", DEVICE_SIZE).env("TRILITH_CORES", "1");
         command.env("TRILITH_ROOT_USER", USER).env("TRILITH_ROOT_PASSWORD", PASSWORD);
-        if self.chunk_space.is_some() {
-            // It would begin with the few blocks that there are, and find what a scrub is asked for that a test is about.
+        if !self.scrubs {
+            // A scrub would begin with the few blocks that there are, and find the damage that a test is about.
             command.env("TRILITH_SCRUB_PERIOD", "off");
         }
         command.arg("serve").arg("--data").arg(data);

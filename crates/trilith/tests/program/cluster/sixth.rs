@@ -53,7 +53,7 @@ fn a_sixth_node_serves_chunks_and_waits_for_a_place() {
     let data = home.path("dev");
     let first = own_addresses();
     let mut dev = program();
-    dev.args(["cluster", "dev", "--nodes", "6", "--device-size", "1GiB", "--chunk-space", "64MiB", "--first-addr", &first]);
+    dev.args(["cluster", "dev", "--nodes", "6", "--device-size", "1GiB", "--first-addr", &first]);
     let said = File::create(home.path("said")).unwrap();
     let process = dev.arg("--data").arg(&data).stdout(said).stderr(Stdio::null()).spawn().unwrap();
     let dev = Dev { process, first };

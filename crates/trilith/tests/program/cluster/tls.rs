@@ -47,7 +47,7 @@ fn plain_strangers_hear_nothing(cluster: &Cluster) {
 
 #[test]
 fn nodes_with_tls_serve_and_take_no_strangers() {
-    let (cluster, other) = (Cluster::found(true, None), Cluster::found(true, None));
+    let (cluster, other) = (Cluster::found(true, true), Cluster::found(true, true));
     assert!(cluster.token.starts_with("trilith2."), "{}", cluster.token);
     let mode = std::fs::metadata(cluster.data(0).join("cluster.toml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "others can read the cluster's secret");
