@@ -76,6 +76,8 @@ pub(crate) async fn read_notes(
         match read_slot(disk, device_uuid, kind, kind.slot_offset(sequence)).await {
             Ok(Some(notes)) if found.as_ref().is_none_or(|(known, _)| *known < notes.0) => found = Some(notes),
             Ok(_) => {}
+            // A file that a power cut has left shorter than its zones' start was never written to there.
+            Err(error) if error.kind == DiskErrorKind::OutOfRange => {}
             Err(error) if error.kind == DiskErrorKind::Failed => {
                 tracing::error!(device = %disk.describe(), ?kind, %error, "one of two slots of notes can't be read");
                 unread = Some(error);

@@ -9,7 +9,9 @@ use format::zone_header::{ZONE_DATA_START, ZoneState};
 use types::limits::BLOCK_BYTES;
 use types::{ErrorKind, ZoneIndex};
 
-use super::support::{CLUSTER, FIRST_ZONE, Seeded, ZONE_BYTES, check_read, fresh, landed, now, open, options, quiet};
+use super::support::{
+    CLUSTER, FIRST_ZONE, Seeded, ZONE_BYTES, check_read, disk_with, format, fresh, landed, now, open, options, quiet,
+};
 use crate::limits::{LENDING_LEAVES_ZONES, LENDING_WISH_TIME};
 use crate::{AppendClass, Device, DeviceConfig, OpenError, SyncMode, Volume, VolumeError, VolumeOwner};
 
@@ -426,6 +428,26 @@ fn a_lost_slot_of_the_table_loses_nothing_and_a_lost_table_is_found_out() {
         let opened = now(Device::open(Arc::new(disk.clone()), &env, quiet())).expect("answers");
         assert!(matches!(opened.err(), Some(OpenError::UnitTableLost { .. })));
     }
+}
+
+/// A power cut right after the format: the superblock is there, the end of its area is not.
+#[test]
+fn a_file_that_ends_before_the_table_has_none() {
+    let env = Env::simulated(1);
+    let disk = disk_with(&env, 1, ZONES);
+    format(&disk, &env);
+    let short =
+        SimDisk::new(&env, disk::SimOptions { capacity_bytes: disk::Disk::capacity_bytes(&disk), ..Default::default() });
+    let area = disk.peek(0, 6 * 1024 * 1024);
+    for (at, block) in area.chunks(BLOCK_BYTES).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0)) {
+        let written = disk::DiskExt::write(&short, at as u64 * BLOCK, AlignedBuf::copy_of(block), disk::Durability::Durable);
+        now(written).expect("the disk answers").expect("writes");
+    }
+    assert!(disk::Disk::size_bytes(&short) < FIRST_ZONE);
+    let device = open(&short, &env, quiet());
+    reserve(&volume_of(&device), 0, UNIT).expect("there is space");
+    drop(device);
+    assert_eq!(volume_of(&open(&short.crash(), &env, quiet())).units(), [0]);
 }
 
 /// A file that stands in for a device: what a volume gives back goes back to the file system.
