@@ -114,7 +114,6 @@ async fn make() -> Sound {
         cell: CELL,
         zone_bytes: Some(ZONE_BYTES),
         capacity_bytes: None,
-        volume_bytes: 0,
         overwrite: false,
     };
     Device::format(&disk, &env, &options).await.expect("formats");

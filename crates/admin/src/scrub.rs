@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use logstore::{ScrubProgress, ScrubState};
 use serde::{Deserialize, Serialize};
-use subsystem::Scrubbed;
+use subsystem::AskedScrub;
 use types::DeviceId;
 
 /// One device's scrub.
@@ -47,7 +47,7 @@ impl ScrubStatus {
     }
 
     /// With what a subsystem has on the device. It is as far as the part that is less far.
-    fn with(mut self, other: &Scrubbed) -> ScrubStatus {
+    fn with(mut self, other: &AskedScrub) -> ScrubStatus {
         let state = match other.step {
             subsystem::ScrubStep::Reading => ScrubStep::Reading,
             subsystem::ScrubStep::Healing => ScrubStep::Healing,
@@ -98,7 +98,8 @@ pub async fn begin(State(admin): State<Admin>, Query(wanted): Query<Wanted>) -> 
     let wanted = wanted.device.map(DeviceId);
     match store.scrub(wanted) {
         Ok(begun) => {
-            let others: Vec<Scrubbed> = admin.subsystems().iter().flat_map(|subsystem| subsystem.begin_scrub(wanted)).collect();
+            let others: Vec<AskedScrub> =
+                admin.subsystems().iter().flat_map(|subsystem| subsystem.begin_scrub(wanted)).collect();
             (StatusCode::ACCEPTED, Json(described(begun, &others))).into_response()
         }
         Err(error) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
@@ -107,12 +108,12 @@ pub async fn begin(State(admin): State<Admin>, Query(wanted): Query<Wanted>) -> 
 
 pub async fn progress(State(admin): State<Admin>) -> Response {
     let Some(store) = admin.store() else { return no_store() };
-    let others: Vec<Scrubbed> = admin.subsystems().iter().flat_map(|subsystem| subsystem.scrubs()).collect();
+    let others: Vec<AskedScrub> = admin.subsystems().iter().flat_map(|subsystem| subsystem.scrubs()).collect();
     Json(described(store.scrubs(), &others)).into_response()
 }
 
 /// What the subsystems have on a device is read side by side, and told as one.
-fn described(scrubs: Vec<ScrubProgress>, others: &[Scrubbed]) -> Vec<ScrubStatus> {
+fn described(scrubs: Vec<ScrubProgress>, others: &[AskedScrub]) -> Vec<ScrubStatus> {
     let of_device = |scrub: ScrubProgress| {
         let of_others = others.iter().filter(|other| other.device == scrub.device);
         of_others.fold(ScrubStatus::from(scrub), |status, other| status.with(other))

@@ -31,7 +31,6 @@ mod scrub;
 mod stats;
 mod work;
 
-pub use asked_scrub::{ChunkScrub, ScrubStep};
 pub use error::BlocksError;
 pub use heat::DeviceHeat;
 pub use layout::{block_count, volume_bytes};
@@ -43,6 +42,7 @@ use std::time::Duration;
 use device::Volume;
 use env::Env;
 use format::chunk_id::{ChunkId, ShardId};
+use subsystem::AskedScrub;
 use tokio::sync::{Notify, Semaphore};
 use types::DeviceId;
 
@@ -73,7 +73,7 @@ struct Inner {
     counters: Counters,
     heat: Heat,
     /// The last scrub that was asked for.
-    asked_scrub: parking_lot::Mutex<Option<ChunkScrub>>,
+    asked_scrub: parking_lot::Mutex<Option<AskedScrub>>,
 }
 
 impl BlockStore {

@@ -60,7 +60,8 @@ pub const MAX_SILENT_ERRANDS: usize = 1;
 pub const MAX_PROPOSALS: usize = 256;
 /// Copies on one lost device for which a leader begins relocations at a time.
 pub const MAX_REPAIRS: usize = 256;
-/// A put whose hosts are not all there is acknowledged with fewer copies than it wants, but not with fewer than this.
+/// A put whose hosts are not all there is acknowledged with fewer copies than it wants, but not with fewer than this,
+/// unless the cluster has fewer hosts.
 pub const MIN_COPIES: usize = 2;
 /// How long a leader looks in vain for a place for lost copies before their places are given up: a node that takes the lost one's place may be about to come.
 pub const SHRINK_WAIT: Duration = Duration::from_secs(10);

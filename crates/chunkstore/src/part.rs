@@ -4,7 +4,7 @@ mod figures;
 mod in_cluster;
 
 use crate::block_service::BlockService;
-use crate::blocks::{self, BlockStore, ChunkScrub};
+use crate::blocks::BlockStore;
 use crate::chunk_client::ChunkClient;
 use crate::contact::Contact;
 use crate::deliveries::Deliveries;
@@ -27,7 +27,7 @@ use net::{BoxFuture, Service, ServiceTag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use subsystem::{Figure, Loss, ScrubStep, Scrubbed, Starter, StatusLine, Subsystem, Surroundings, Task};
+use subsystem::{AskedScrub, Figure, Loss, Starter, StatusLine, Subsystem, Surroundings, Task};
 use types::DeviceId;
 
 /// What a node begins its part with.
@@ -211,22 +211,12 @@ impl Subsystem for Chunks {
         vec![StatusLine { label: "chunks".to_owned(), text }]
     }
 
-    fn begin_scrub(&self, wanted: Option<DeviceId>) -> Vec<Scrubbed> {
+    fn begin_scrub(&self, wanted: Option<DeviceId>) -> Vec<AskedScrub> {
         let stores = self.stores.values().filter(|store| wanted.is_none_or(|wanted| wanted == store.device()));
-        stores.map(|store| scrubbed(&store.begin_scrub())).collect()
+        stores.map(|store| store.begin_scrub()).collect()
     }
 
-    fn scrubs(&self) -> Vec<Scrubbed> {
-        self.stores.values().filter_map(|store| store.asked_scrub()).map(|scrub| scrubbed(&scrub)).collect()
+    fn scrubs(&self) -> Vec<AskedScrub> {
+        self.stores.values().filter_map(|store| store.asked_scrub()).collect()
     }
-}
-
-fn scrubbed(scrub: &ChunkScrub) -> Scrubbed {
-    let step = match scrub.step {
-        blocks::ScrubStep::Reading => ScrubStep::Reading,
-        blocks::ScrubStep::Healing => ScrubStep::Healing,
-        blocks::ScrubStep::Done => ScrubStep::Done,
-    };
-    let ChunkScrub { device, bytes, read_bytes, damaged, left, .. } = *scrub;
-    Scrubbed { device, step, bytes, read_bytes, damaged, left }
 }

@@ -126,7 +126,7 @@ impl Device {
     /// What each owner of a volume has of the device.
     pub fn owners(&self) -> Vec<OwnerUsage> {
         let usage =
-            |owner| OwnerUsage { owner, bytes: self.inner.units.of(owner).len() as u64 * self.inner.geometry.zone_bytes() };
+            |owner| OwnerUsage { owner, bytes: self.inner.units.count(owner) as u64 * self.inner.geometry.zone_bytes() };
         VolumeOwner::ALL.map(usage).to_vec()
     }
 

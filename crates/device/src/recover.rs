@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use disk::{Disk, DiskError, DiskExt, Durability, ReadMode};
+use disk::{Disk, DiskError, DiskExt, ReadMode};
 use env::Env;
 use format::superblock::Superblock;
 use format::superblock::notes::NotesKind;
@@ -26,7 +26,7 @@ use crate::limits::OPEN_READS;
 use crate::reused;
 use crate::superblock_io;
 use crate::walk::{Segment, Walk, WalkEvent, find_lost_activation, readable_end};
-use crate::zone_io::header_bytes;
+use crate::zone_io::{give_space_back, put_header};
 
 /// A disk with what its superblock says.
 pub(crate) struct Recovery<'a> {
@@ -152,10 +152,8 @@ impl Recovery<'_> {
 
     /// The table does not name the zone any more: a return was cut short.
     async fn end_return(&self, zone: ZoneIndex, activation: Activation) -> Result<ZoneEntry, OpenError> {
-        let at = self.geometry.zone_start(zone);
-        self.disk.discard(at, self.geometry.zone_bytes()).await?;
         let header = zone_header(self.superblock, self.env, (zone, activation), ZoneState::Returned, None, ZONE_DATA_START);
-        self.disk.write(at, header_bytes(&header), Durability::Durable).await?;
+        give_space_back(&**self.disk, self.geometry, &header).await?;
         Ok(ZoneEntry { doing: ZoneUse::Never, activation, stream: None, end: ZONE_DATA_START })
     }
 
@@ -260,7 +258,7 @@ impl Recovery<'_> {
         let is_empty = end == ZONE_DATA_START;
         let (state, doing) = if is_empty { (ZoneState::Free, ZoneUse::Free) } else { (ZoneState::Finished, ZoneUse::Finished) };
         let header = zone_header(self.superblock, self.env, (zone, activation), state, stream, end);
-        self.disk.write(self.geometry.zone_start(zone), header_bytes(&header), Durability::Durable).await?;
+        put_header(&**self.disk, self.geometry, &header).await?;
         Ok(ZoneEntry { doing, activation, stream, end })
     }
 }

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use disk::{DiskError, DiskExt, Durability};
+use disk::{DiskError, DiskExt};
 use format::superblock::notes::NotesKind;
 use format::unit_table::{self, LentUnit, VolumeOwner};
 use format::zone_header::{ZONE_DATA_START, ZoneState};
@@ -23,7 +23,7 @@ use types::{Activation, ZoneIndex};
 
 use crate::error::{NotesIoError, VolumeError};
 use crate::inner::Inner;
-use crate::zone_io::{header_bytes, is_out_of_space};
+use crate::zone_io::{give_space_back, is_out_of_space, put_header};
 
 /// A unit of an owner's volume.
 pub(crate) type Unit = (VolumeOwner, u32);
@@ -66,6 +66,11 @@ impl Units {
 
     pub(crate) fn is_lent(&self, unit: Unit) -> bool {
         self.map.read().contains_key(&unit)
+    }
+
+    /// How many zones an owner has.
+    pub(crate) fn count(&self, owner: VolumeOwner) -> usize {
+        self.map.read().range((owner, 0)..=(owner, u32::MAX)).count()
     }
 
     /// The units of an owner that have a zone, ascending.
@@ -115,7 +120,9 @@ pub(crate) async fn take_back(inner: Arc<Inner>, unit: Unit) -> Result<(), Volum
     };
     drain(&inner, zone).await?;
     write_table(&inner, |_| {}).await?;
-    free(&inner, zone, activation).await?;
+    let header = inner.zone_header(zone, activation, ZoneState::Returned, None, ZONE_DATA_START);
+    let freed = give_space_back(&*inner.disk, inner.geometry, &header).await;
+    freed.map_err(|error| VolumeError::disk(inner.device(), inner.poison(error)))?;
     inner.stats.returned.add(1);
     inner.zones.lock().book.returned(zone);
     inner.clear_refusals();
@@ -190,14 +197,6 @@ async fn write_header(
     state: ZoneState,
 ) -> Result<(), VolumeError> {
     let header = inner.zone_header(zone, activation, state, None, ZONE_DATA_START);
-    let written = inner.disk.write(inner.geometry.zone_start(zone), header_bytes(&header), Durability::Durable).await;
-    written.map(drop).map_err(|error| VolumeError::disk(inner.device(), inner.poison(error)))
-}
-
-/// Gives a zone's space to the device or the file system, and says so.
-async fn free(inner: &Arc<Inner>, zone: ZoneIndex, activation: Activation) -> Result<(), VolumeError> {
-    if let Err(error) = inner.disk.discard(inner.geometry.zone_start(zone), inner.geometry.zone_bytes()).await {
-        tracing::warn!(device = inner.device().0, zone = zone.0, %error, "the space of a returned zone stays with it");
-    }
-    write_header(inner, zone, activation, ZoneState::Returned).await
+    let written = put_header(&*inner.disk, inner.geometry, &header).await;
+    written.map_err(|error| VolumeError::disk(inner.device(), inner.poison(error)))
 }

@@ -144,20 +144,12 @@ impl Volume {
         }
         self.inner.stats.volume_writes.add(1);
         self.inner.stats.volume_written_bytes.add(len);
-        let is_one = claimed.len() == 1;
-        let (mut whole, mut from) = (Some(buf), 0);
-        let mut answers = Vec::with_capacity(claimed.len());
-        for (piece, claim) in claimed {
-            let part = match is_one {
-                true => whole.take().expect("it is there"),
-                false => {
-                    let whole = whole.as_ref().expect("it is there");
-                    AlignedBuf::copy_of(&whole[from..from + piece.len as usize])
-                }
-            };
-            from += piece.len as usize;
-            answers.push(self.start_write(piece, claim, part));
-        }
+        let parts = match claimed[..] {
+            [_] => vec![buf],
+            _ => parts_of(&buf, claimed.iter().map(|(piece, _)| piece.len as usize)),
+        };
+        let started = claimed.into_iter().zip(parts).map(|((piece, claim), part)| self.start_write(piece, claim, part));
+        let answers: Vec<_> = started.collect();
         let mut outcome = Ok(());
         for answer in answers {
             let result = answer.await.unwrap_or_else(|_| {
@@ -258,4 +250,15 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Copies of what follows one another in a buffer.
+fn parts_of(buf: &[u8], lens: impl Iterator<Item = usize>) -> Vec<AlignedBuf> {
+    let mut left = buf;
+    lens.map(|len| {
+        let (part, rest) = left.split_at(len);
+        left = rest;
+        AlignedBuf::copy_of(part)
+    })
+    .collect()
 }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::{AlignedBuf, Completion, DiskError, DiskErrorKind, Durability, Operation, Request};
+use disk::{AlignedBuf, Completion, Disk, DiskError, DiskErrorKind, DiskExt, Durability, Operation, Request};
 use format::zone_header::{ZONE_DATA_START, ZoneHeader, ZoneState};
 use tokio::sync::oneshot;
 use types::{Activation, ZoneIndex};
 
 use crate::book::{Activate, Plan};
 use crate::error::ResetError;
+use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::prewrite;
 
@@ -156,6 +157,20 @@ pub(crate) fn write_header(
         Request::Write { offset, buf, durability: Durability::Durable },
         Box::new(move |completion| then(&owner, completion.result)),
     );
+}
+
+/// Writes a zone's header durably, for a caller that waits.
+pub(crate) async fn put_header(disk: &dyn Disk, geometry: Geometry, header: &ZoneHeader) -> Result<(), DiskError> {
+    disk.write(geometry.zone_start(header.zone), header_bytes(header), Durability::Durable).await.map(drop)
+}
+
+/// Gives a zone's space back, and writes the header that says so. A zone whose disk keeps the space is as good.
+pub(crate) async fn give_space_back(disk: &dyn Disk, geometry: Geometry, returned: &ZoneHeader) -> Result<(), DiskError> {
+    let zone = returned.zone;
+    if let Err(error) = disk.discard(geometry.zone_start(zone), geometry.zone_bytes()).await {
+        tracing::warn!(zone = zone.0, %error, "the space of a returned zone stays with it");
+    }
+    put_header(disk, geometry, returned).await
 }
 
 /// Both copies of a header, as they stand at the start of the zone.

@@ -7,9 +7,9 @@ use types::NodeId;
 
 use crate::limits::MEMBERS;
 
-/// Who is there, as far as is known here.
+/// Which nodes are there, as far as this node knows.
 pub struct Heard {
-    /// Those who were heard of lately.
+    /// Nodes that were heard of lately.
     pub nodes: BTreeSet<NodeId>,
     /// The others have had the time to say so since this node leads.
     pub is_all: bool,
@@ -70,12 +70,12 @@ pub fn members(present: &[NodeId], able: &[NodeId], heard: &Heard, state: &Snaps
 fn joined(alone: NodeId, able: &[NodeId], heard: &Heard, state: &Snapshot) -> Vec<NodeId> {
     let all = fill(vec![alone], able, MEMBERS, state);
     let others = heard.among(&all[1..]).len();
-    // Whoever is named stays: those that are there shall have said so.
+    // A node that is named stays. So the nodes that are there shall have said so first.
     let may_join = others + 1 == MEMBERS || others > 0 && heard.is_all;
     if all.len() == MEMBERS && may_join { all } else { vec![alone] }
 }
 
-/// The members of a group that has lost some: those that stay, and others that are there. If these are one fewer than they should be, and everybody has had the time to be heard, one that is away
+/// The members of a group that has lost some: those that stay, and others that are there. If these are one fewer than they should be, and all nodes have had the time to be heard, one that is away
 /// is named as well: the two would need each other until another is there, and for ever if one of them died by then. Its vote is not needed meanwhile.
 fn completed(stay: &[NodeId], able: &[NodeId], heard: &Heard, state: &Snapshot) -> Vec<NodeId> {
     let members = fill(stay.to_vec(), &heard.among(able), MEMBERS, state);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use consensus::{Group, GroupStatus, MemberError, NodeId, StateMachine};
 
-/// Makes these the members, or begins to; whether anything was changed. Those who leave in the middle of an exchange must come back as learners if they are wanted again: it is
-/// ended first.
+/// Makes these the members, or begins to; whether anything was changed. An exchange under way is ended first: a member that leaves in the middle of
+/// it must come back as a learner if it is wanted again.
 pub(crate) async fn change_members<S: StateMachine>(
     group: &Group<S>,
     wanted: &BTreeMap<NodeId, String>,
@@ -21,7 +21,7 @@ pub(crate) async fn change_members<S: StateMachine>(
     let voters: BTreeSet<NodeId> = status.voters.iter().flatten().copied().collect();
     let stay: BTreeSet<NodeId> = voters.iter().copied().filter(|node| wanted.contains_key(node)).collect();
     let (next, failure) = next_voters(group, wanted, &voters, &stay, silent).await?;
-    // Who leaves keeps its vote until all others have theirs.
+    // A member that leaves keeps its vote until all others have theirs.
     let is_whole = next.len() == wanted.len();
     let changes = next != voters && (is_whole || stay == voters);
     if changes {
@@ -30,7 +30,7 @@ pub(crate) async fn change_members<S: StateMachine>(
     failure.filter(|_| !is_whole).map_or(Ok(changes), Err)
 }
 
-/// Those who stay, and those who have caught up; and why others have not. One that is away or does not catch up makes an odd number of an even one: no decision needs more votes for
+/// Members that stay, and nodes that have caught up; and why others have not. One that is away or does not catch up makes an odd number of an even one: no decision needs more votes for
 /// that, and when it is back it stands in for any of the others. Two could not take it in when one of them has died meanwhile.
 async fn next_voters<S: StateMachine>(
     group: &Group<S>,
@@ -40,7 +40,7 @@ async fn next_voters<S: StateMachine>(
     silent: &BTreeSet<NodeId>,
 ) -> Result<(BTreeSet<NodeId>, Option<MemberError>), MemberError> {
     let new = wanted.keys().copied().filter(|node| !voters.contains(node));
-    // A leader that was removed hears of nobody any more: where somebody leaves, all that are named are waited for.
+    // A leader that was removed hears of no node any more: where a member leaves, all that are named are waited for.
     let (away, there): (Vec<NodeId>, Vec<NodeId>) = new.partition(|node| *stay == *voters && silent.contains(node));
     let mut waited = Waited::default();
     waited.wait_for(group, wanted, there).await;
@@ -54,7 +54,7 @@ async fn next_voters<S: StateMachine>(
     let odd_one = behind.into_iter().chain(away).next().filter(|_| !next.is_empty() && next.len().is_multiple_of(2));
     let Some(odd_one) = odd_one else { return Ok((next, failure)) };
     if stay != voters {
-        // Who leaves may have stood in for one of these; the odd one does not yet.
+        // A member that leaves may have stood in for one of these; the odd one does not yet.
         let mut waited = Waited::default();
         waited.wait_for(group, wanted, stay.iter().copied()).await;
         if waited.failure.is_some() {
@@ -96,7 +96,7 @@ impl Waited {
     }
 }
 
-/// Whether these have the votes, all of them, and there is nobody else.
+/// Whether these have the votes, all of them, and the group has no other member.
 pub(crate) fn are_members(status: &GroupStatus, wanted: &BTreeMap<NodeId, String>) -> bool {
     match &status.voters[..] {
         [voters] => voters.iter().eq(wanted.keys()) && status.learners.is_empty(),

@@ -44,9 +44,9 @@ pub struct StatusLine {
     pub text: String,
 }
 
-/// A device's scrub, as far as one subsystem is concerned.
+/// A scrub of a device that a person asked for, as far as one subsystem is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scrubbed {
+pub struct AskedScrub {
     pub device: DeviceId,
     pub step: ScrubStep,
     /// Bytes that are to be read, and those that were.

@@ -18,7 +18,7 @@ mod callers;
 mod figure;
 
 pub use callers::Callers;
-pub use figure::{Figure, Read, ScrubStep, Scrubbed, StatusLine};
+pub use figure::{AskedScrub, Figure, Read, ScrubStep, StatusLine};
 
 use device::Device;
 use env::Env;
@@ -111,12 +111,12 @@ pub trait Subsystem: Any + Send + Sync {
     }
 
     /// Begins to read what it has on a device, or on all, and looks for damage.
-    fn begin_scrub(&self, _: Option<DeviceId>) -> Vec<Scrubbed> {
+    fn begin_scrub(&self, _: Option<DeviceId>) -> Vec<AskedScrub> {
         Vec::new()
     }
 
     /// How far the scrubs are that were begun.
-    fn scrubs(&self) -> Vec<Scrubbed> {
+    fn scrubs(&self) -> Vec<AskedScrub> {
         Vec::new()
     }
 }

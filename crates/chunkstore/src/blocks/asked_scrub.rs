@@ -5,46 +5,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use format::chunk_block::{BlockEntry, CopyState};
-use types::DeviceId;
+use subsystem::{AskedScrub, ScrubStep};
 
 use super::ailing::Rotten;
 use super::limits::{HEAL_LOOK, HEAL_PATIENCE, MAX_ROTTEN, SCRUB_MIB_PER_S};
 use super::{BlockStore, Inner};
 
-/// Who uses the chunks meanwhile should not feel it.
+/// Clients that use the chunks meanwhile should not feel it.
 const BYTES_PER_US: u64 = (SCRUB_MIB_PER_S << 20) / 1_000_000;
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkScrub {
-    pub device: DeviceId,
-    pub step: ScrubStep,
-    /// Bytes of contents that stood there when it began, and those that are read.
-    pub bytes: u64,
-    pub read_bytes: u64,
-    /// Contents that are not what was written, and those of them that are not made again so far.
-    pub damaged: u64,
-    pub left: u64,
-}
-
-/// What is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScrubStep {
-    Reading,
-    /// All is read; the units of the damaged copies know of them and have them made again.
-    Healing,
-    Done,
-}
 
 impl BlockStore {
     /// Begins a scrub, unless one is under way.
-    pub fn begin_scrub(&self) -> ChunkScrub {
+    pub fn begin_scrub(&self) -> AskedScrub {
         let mut asked = self.inner.asked_scrub.lock();
         match *asked {
             Some(scrub) if scrub.step != ScrubStep::Done => scrub,
             _ => {
                 let (device, bytes) = (self.inner.volume.device(), self.inner.content_bytes());
-                let scrub = ChunkScrub { device, step: ScrubStep::Reading, bytes, read_bytes: 0, damaged: 0, left: 0 };
+                let scrub = AskedScrub { device, step: ScrubStep::Reading, bytes, read_bytes: 0, damaged: 0, left: 0 };
                 *asked = Some(scrub);
                 self.inner.env.spawn(run(Arc::downgrade(&self.inner)));
                 scrub
@@ -53,7 +31,7 @@ impl BlockStore {
     }
 
     /// How far the last one is that was asked for.
-    pub fn asked_scrub(&self) -> Option<ChunkScrub> {
+    pub fn asked_scrub(&self) -> Option<AskedScrub> {
         *self.inner.asked_scrub.lock()
     }
 }
@@ -65,7 +43,7 @@ impl Inner {
         (0..self.block_count).flat_map(live).map(|entry| u64::from(entry.length)).sum()
     }
 
-    fn update_scrub(&self, update: impl FnOnce(&mut ChunkScrub)) {
+    fn update_scrub(&self, update: impl FnOnce(&mut AskedScrub)) {
         if let Some(scrub) = self.asked_scrub.lock().as_mut() {
             update(scrub);
         }

@@ -236,7 +236,7 @@ impl Manager {
         });
         let created_ms = self.inner.env.wall_clock_ms();
         match self.propose(InitCluster { id, format_version, created_ms }).await {
-            // Somebody else was first, between our look and our command.
+            // Another member was first, between our look and our command.
             Err(ManagerError::Refused(error @ ClusterError::AlreadyInitialised { .. })) => {
                 self.snapshot().cluster().cloned().ok_or(ManagerError::Refused(error))
             }

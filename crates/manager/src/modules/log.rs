@@ -289,7 +289,7 @@ impl Manager {
         self.propose(InstallManifest { cell, expected, epoch, bytes }).await
     }
 
-    /// As [`Manager::install_manifest`], by the gateway that leads the cell's view; nobody else may.
+    /// As [`Manager::install_manifest`], by the gateway that leads the cell's view; no other may.
     pub async fn install_cell_manifest(
         &self,
         cell: CellId,

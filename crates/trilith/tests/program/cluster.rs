@@ -9,6 +9,7 @@ mod dev;
 mod disks;
 mod endpoints;
 pub mod fixture;
+mod growth;
 mod input;
 mod kills;
 mod objects;

@@ -8,12 +8,12 @@ use disk::{AlignedBuf, DiskExt, Durability, Fault, FaultRule, Operation};
 use format::chunk_block::Era;
 use format::chunk_command::CopyOf;
 use format::chunk_id::ShardId;
+use subsystem::ScrubStep;
 use types::DeviceId;
 
 use super::damage::flip;
 use super::support::{BLOCKS, Rig, slot_place};
 use crate::block_service::BlockService;
-use crate::blocks::ScrubStep;
 use crate::blocks::limits::{HEAL_LOOK, HEAL_PATIENCE};
 use crate::blocks::scrub::Scrubbed;
 use crate::message::{Mark, NodeAnswer, NodeRefusal, NodeRequest};

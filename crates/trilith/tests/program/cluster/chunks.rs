@@ -22,7 +22,7 @@ fn ask(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {
 }
 
 /// What a command prints that must succeed.
-fn run(cluster: &Cluster, node: usize, arguments: &[&str]) -> Vec<u8> {
+pub fn run(cluster: &Cluster, node: usize, arguments: &[&str]) -> Vec<u8> {
     let output = ask(cluster, node, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     output.stdout
@@ -41,7 +41,7 @@ fn file(cluster: &Cluster, name: &str, bytes: &[u8]) -> String {
 }
 
 /// Puts a file as soon as there is somebody who takes it.
-fn put(cluster: &Cluster, node: usize, path: &str) -> String {
+pub fn put(cluster: &Cluster, node: usize, path: &str) -> String {
     await_some(PATIENCE, "a chunk that is stored", || {
         let output = ask(cluster, node, &["put", path]);
         output.status.success().then(|| text(&output.stdout).trim().to_owned())
@@ -49,7 +49,7 @@ fn put(cluster: &Cluster, node: usize, path: &str) -> String {
 }
 
 /// Numbers of the devices with copies.
-fn devices(cluster: &Cluster, id: &str) -> Vec<String> {
+pub fn devices(cluster: &Cluster, id: &str) -> Vec<String> {
     let shown = text(&run(cluster, 0, &["locate", id]));
     let copies = shown.lines().filter(|line| line.starts_with("copy"));
     let device = |line: &str| Some(line.split_once("device ")?.1.split_once(',')?.0.to_owned());

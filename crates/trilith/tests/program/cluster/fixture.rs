@@ -80,19 +80,35 @@ impl Cluster {
         Cluster::found_with(tls, scrubs, ALL_ROLES)
     }
 
+    /// A first node that no other node can reach: `trilith serve` in an empty folder.
+    pub fn lone() -> Cluster {
+        let mut cluster = Cluster::without_nodes(false, true);
+        cluster.spawn(0);
+        cluster.await_ready(0);
+        cluster
+    }
+
+    fn without_nodes(tls: bool, scrubs: bool) -> Cluster {
+        let (home, address, token) = (Home::new(), own_address(), String::new());
+        Cluster { home, address, token, tls, scrubs, nodes: (0..NODES).map(|_| None).collect() }
+    }
+
+    /// Gives a lone node that runs an address for others.
+    pub fn open(&mut self) {
+        self.run(0, &["cluster", "open", "--data", &self.data(0).display().to_string(), "--cluster-addr", &self.at(0)]);
+        self.read_token();
+    }
+
+    fn read_token(&mut self) {
+        let token = program().args(["cluster", "token", "--data"]).arg(self.data(0)).output().unwrap();
+        self.token = text(&token.stdout).trim().to_owned();
+    }
+
     fn found_with(tls: bool, scrubs: bool, roles: &str) -> Cluster {
-        let mut cluster = Cluster {
-            home: Home::new(),
-            address: own_address(),
-            token: String::new(),
-            tls,
-            scrubs,
-            nodes: (0..NODES).map(|_| None).collect(),
-        };
+        let mut cluster = Cluster::without_nodes(tls, scrubs);
         let made = cluster.init_command(0, &cluster.data(0).display().to_string()).args(["--roles", roles]).output().unwrap();
         assert!(made.status.success(), "{}", text(&made.stderr));
-        let token = program().args(["cluster", "token", "--data"]).arg(cluster.data(0)).output().unwrap();
-        cluster.token = text(&token.stdout).trim().to_owned();
+        cluster.read_token();
         cluster.format_if_target(0, roles);
         cluster.spawn(0);
         cluster.await_ready(0);
