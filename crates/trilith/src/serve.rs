@@ -14,7 +14,7 @@ mod failed_manager;
 mod lean;
 mod member;
 mod peers;
-mod pid;
+pub mod pid;
 mod s3_metrics;
 mod secrets;
 mod signals;

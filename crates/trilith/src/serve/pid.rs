@@ -20,6 +20,12 @@ impl PidFile {
     }
 }
 
+/// Whether a server runs on the data, by its file. A file that a kill left counts if its number has come to be another process's.
+pub fn is_running(data: &Path) -> bool {
+    let number = std::fs::read_to_string(data.join(FILE)).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    number.is_some_and(|number| Path::new("/proc").join(number.to_string()).exists())
+}
+
 impl Drop for PidFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);

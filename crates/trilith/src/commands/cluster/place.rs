@@ -2,14 +2,16 @@
 
 use super::{DataArgs, InitArgs, JoinArgs, NodeArgs};
 use crate::place::{Place, Token};
+use crate::serve::pid;
 use anyhow::{Context, bail};
 use bench::{output, tell};
 use env::Env;
 use net::RemoteCaller;
 use node::Role;
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 use types::NodeIdentity;
 
 /// `trilith cluster init`.
@@ -27,6 +29,10 @@ pub fn init(args: &InitArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How long `trilith cluster open` waits until a server that runs listens at its address, and how often it looks.
+const OPEN_PATIENCE: Duration = Duration::from_secs(30);
+const OPEN_LOOK: Duration = Duration::from_millis(100);
+
 /// `trilith cluster open`. A server that runs takes it up by itself.
 pub fn open(args: &InitArgs) -> anyhow::Result<()> {
     let data = &args.node.data.data;
@@ -42,11 +48,31 @@ pub fn open(args: &InitArgs) -> anyhow::Result<()> {
     let opened = place(&env, &args.node, &Token { tls, ..known.token()? }, Vec::new())?;
     known.open(data, opened)?;
     let connections = if tls { "TLS" } else { "plain TCP" };
-    tell!("{} listens for other nodes at {}, by {connections}.", data.display(), known.address)?;
-    tell!("  a server that runs takes it up within some seconds, in which it answers no client")?;
+    let is_running = pid::is_running(data);
+    if is_running && !crate::commands::run(async { Ok(listens(&env, address(&args.node)?).await) })? {
+        bail!(
+            "{} is the address of {} from now on, and the server that runs there does not listen at it yet: its log says why",
+            known.address,
+            data.display()
+        );
+    }
+    let from_when = if is_running { "now" } else { "its next start" };
+    tell!("{} listens for other nodes at {} from {from_when} on, by {connections}.", data.display(), known.address)?;
     tell!("  let others in  trilith cluster join - --via {}", known.address)?;
     tell!("                 it asks for the token, a secret, which `trilith cluster token --data {}` prints", data.display())?;
     Ok(())
+}
+
+/// Whether something takes connections at an address before the patience ends.
+async fn listens(env: &Env, address: SocketAddr) -> bool {
+    let deadline = env.now() + OPEN_PATIENCE;
+    while env.now() < deadline {
+        if TcpStream::connect_timeout(&address, OPEN_LOOK).is_ok() {
+            return true;
+        }
+        env.sleep(OPEN_LOOK).await;
+    }
+    false
 }
 
 /// `trilith cluster join`. Changes nothing unless a node of the cluster says that the token is right.
