@@ -34,7 +34,7 @@ pub use crate::apart::apart;
 pub use crate::error::{DiskError, DiskErrorKind, Operation};
 pub use crate::file::{FileDisk, LOCK_PATIENCE, LockHolder, OpenError, OpenOptions};
 pub use crate::future::DiskExt;
-pub use crate::heap::{GiveBack, give_back};
+pub use crate::heap::{GiveBack, give_back, use_huge_pages_when_large, use_small_pages};
 pub use crate::overlay::OverlayDisk;
 pub use crate::request::{Completion, Done, Durability, ReadMode, Request};
 pub use crate::ring::{RingError, RingGuard, install_ring, ring_is_installed};

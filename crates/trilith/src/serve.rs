@@ -38,6 +38,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     start_logging(&settings)?;
     end_with_any_panic();
     descriptors::raise_limit();
+    disk::use_small_pages();
     std::fs::create_dir_all(&settings.data).with_context(|| format!("making the data folder {}", settings.data.display()))?;
     let env = Env::real_with_cores(settings.cores + 1);
     env::set_core_index(settings.cores);

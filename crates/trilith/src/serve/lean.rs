@@ -1,4 +1,4 @@
-//! Keeps the process lean: each thread that serves gives memory back that is free.
+//! Keeps the process lean: each thread that serves gives memory back that is free, and huge pages wait until the process is large.
 
 use disk::GiveBack;
 use s3::App;
@@ -29,10 +29,12 @@ struct Looks {
 /// Looks until it is dropped.
 pub async fn keep(app: Arc<App>) {
     let mut looks = Looks { before: activity(&app), idle: 0 };
+    let mut is_large = false;
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        is_large = is_large || disk::use_huge_pages_when_large();
         if let Some(what) = looks.look(activity(&app)) {
             disk::give_back(what);
         }
