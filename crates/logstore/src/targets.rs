@@ -134,11 +134,28 @@ impl Targets {
         *before != replaced
     }
 
-    /// The copies beside which others are made: those that are not gone for good, and won't be.
+    /// The copies beside which others are made: those that are not gone for good, and won't be. Of a record that has as many as there may be, and
+    /// too few that fail apart, one that stands on a host with another gives its place to the next.
     pub fn kept(&self, places: &Places) -> SmallVec<[Place; MAX_REPLICAS]> {
         let replaced = self.replaced.load();
         let is_kept = |device: DeviceId| !self.is_gone(device) && !replaced.contains(&device);
-        places.as_slice().iter().filter(|place| is_kept(place.device)).copied().collect()
+        let mut kept: SmallVec<[Place; MAX_REPLICAS]> =
+            places.as_slice().iter().filter(|place| is_kept(place.device)).copied().collect();
+        let table = self.table();
+        if kept.len() == MAX_REPLICAS
+            && let devices = devices_of(&kept)
+            && table.apart(&devices) < table.copies()
+            && let Some(surplus) = table.surplus(&devices)
+        {
+            kept.remove(surplus);
+        }
+        kept
+    }
+
+    /// Whether a record has fewer copies that fail apart than one has that is written now.
+    pub fn lacks_copies(&self, places: &Places) -> bool {
+        let table = self.table();
+        table.apart(&devices_of(&self.kept(places))) < table.copies()
     }
 
     fn one(&self, id: DeviceId) -> Option<&One> {
@@ -337,6 +354,10 @@ pub(crate) fn frames_of(chunk: &ChunkRef) -> impl Iterator<Item = (Place, u64)> 
 
 /// Streams of a device, in the order in which a manifest names their positions.
 const STREAMS: usize = 3;
+
+fn devices_of(places: &[Place]) -> SmallVec<[DeviceId; MAX_REPLICAS]> {
+    places.iter().map(|place| place.device).collect()
+}
 
 fn starts_of(device: DeviceId, vector: &LogVector) -> [(DeviceId, Position); STREAMS] {
     [(device, vector.ordered), (device, vector.relocated), (device, vector.meta)]

@@ -50,6 +50,9 @@ pub struct ReplicaTable {
     copies: u8,
     /// Of the devices, in their order; none if all are on one node.
     sites: Option<Vec<Site>>,
+    /// The level of domains of which each may have one copy of a record, if sites are known.
+    #[serde(skip)]
+    level: usize,
     /// What was chosen by the sites, once somebody asked for it. Follows from them.
     #[serde(skip)]
     chosen: Arc<OnceLock<Box<[ReplicaSet]>>>,
@@ -102,7 +105,7 @@ impl ReplicaTable {
             return Err(TableError::TooManyDevices { devices: devices.len() });
         }
         let copies = devices.len().min(MAX_REPLICAS) as u8;
-        Ok(ReplicaTable { generation, devices, copies, sites: None, chosen: Arc::default() })
+        Ok(ReplicaTable { generation, devices, copies, sites: None, level: 0, chosen: Arc::default() })
     }
 
     /// A table over devices whose sites are known. A set has no two copies on one host, and none in one rack or zone as long as there are
@@ -114,7 +117,7 @@ impl ReplicaTable {
         let table = ReplicaTable::new(generation, sites.iter().map(Site::device).collect())?;
         match spread::copies(&sites) {
             None => Ok(table),
-            Some(copies) => Ok(ReplicaTable { copies, sites: Some(sites), ..table }),
+            Some((copies, level)) => Ok(ReplicaTable { copies, sites: Some(sites), level, ..table }),
         }
     }
 
@@ -151,12 +154,34 @@ impl ReplicaTable {
         devices.filter(|device| !has.contains(device) && may(*device)).min_by_key(|device| self.shared_levels(*device, has))
     }
 
+    /// How many of the copies on these devices fail apart: those in one domain, of which a write puts one copy into each, count as one.
+    pub fn apart(&self, devices: &[DeviceId]) -> usize {
+        (0..devices.len()).filter(|at| self.companion(devices, *at).is_none()).count()
+    }
+
+    /// The last of these devices that stands in one domain with an earlier one.
+    pub fn surplus(&self, devices: &[DeviceId]) -> Option<usize> {
+        (0..devices.len()).rev().find(|at| self.companion(devices, *at).is_some())
+    }
+
+    /// The first of the devices before this one that stands in its domain.
+    fn companion(&self, devices: &[DeviceId], at: usize) -> Option<usize> {
+        let own = self.site(devices[at])?;
+        let is_beside =
+            |other: &DeviceId| self.site(*other).is_some_and(|other| spread::shared_levels(own, other) > self.level);
+        devices[..at].iter().position(is_beside)
+    }
+
+    /// Where a device stands; none if all are on one node, or it is not in the table.
+    fn site(&self, device: DeviceId) -> Option<&Site> {
+        self.sites.as_ref()?.iter().find(|site| site.device() == device)
+    }
+
     /// How many levels of failure domains a device has in common with one of these at most. Nothing is known of devices that are not in the
     /// table.
     fn shared_levels(&self, device: DeviceId, with: &[DeviceId]) -> usize {
-        let site = |device: DeviceId| self.sites.as_ref()?.iter().find(|site| site.device() == device);
-        let Some(own) = site(device) else { return 0 };
-        with.iter().filter_map(|other| site(*other)).map(|other| spread::shared_levels(own, other)).max().unwrap_or(0)
+        let Some(own) = self.site(device) else { return 0 };
+        with.iter().filter_map(|other| self.site(*other)).map(|other| spread::shared_levels(own, other)).max().unwrap_or(0)
     }
 
     /// The sets of all slots.

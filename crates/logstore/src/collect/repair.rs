@@ -140,7 +140,7 @@ impl Inner {
     }
 
     fn lacks_copies(&self, places: &Places) -> bool {
-        self.targets.kept(places).len() < self.targets.table().copies()
+        self.targets.lacks_copies(places)
     }
 
     /// Makes the copies that one record lacks; the bytes that were copied, or read in vain. Of a large object its chunks first: the record
@@ -238,7 +238,11 @@ impl Inner {
         }
         let table = self.targets.table();
         let has: SmallVec<[DeviceId; MAX_REPLICAS]> = self.targets.kept(places).iter().map(|place| place.device).collect();
-        let is_writable = |device: DeviceId| self.targets.takes_copies(device);
+        let adds = |device: DeviceId| {
+            let with: SmallVec<[DeviceId; MAX_REPLICAS]> = has.iter().copied().chain([device]).collect();
+            table.apart(&with) > table.apart(&has)
+        };
+        let is_writable = |device: DeviceId| self.targets.takes_copies(device) && adds(device);
         let has_room = |device: DeviceId| is_writable(device) && self.has_spare_room(device, bytes);
         match table.another(hash, &has, has_room) {
             None if table.another(hash, &has, is_writable).is_some() => Err(EngineError::Full),

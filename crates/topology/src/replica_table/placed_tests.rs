@@ -199,3 +199,17 @@ fn golden_sets() {
 }
 
 const GOLDEN: [[u32; 3]; 6] = [[1, 6, 5], [6, 0, 2], [3, 5, 7], [1, 3, 7], [4, 7, 2], [1, 4, 2]];
+
+#[test]
+fn copies_on_one_host_count_as_one_once_there_are_others() {
+    let devices = |numbers: &[u32]| -> Vec<DeviceId> { numbers.iter().copied().map(DeviceId).collect() };
+    let alone = table(&nodes(1, 3));
+    assert_eq!((alone.apart(&devices(&[0, 1, 2])), alone.surplus(&devices(&[0, 1, 2]))), (3, None));
+    // Devices 0 to 2 on the first host, 3 to 5 on the second.
+    let two = table(&nodes(2, 3));
+    assert_eq!((two.apart(&devices(&[0, 1, 2])), two.surplus(&devices(&[0, 1, 2]))), (1, Some(2)));
+    assert_eq!((two.apart(&devices(&[0, 4, 1])), two.surplus(&devices(&[0, 4, 1]))), (2, Some(2)));
+    assert_eq!((two.apart(&devices(&[0, 4])), two.surplus(&devices(&[0, 4]))), (2, None));
+    // Nothing is known of a device that is not in the table.
+    assert_eq!(two.apart(&devices(&[0, 9])), 2);
+}

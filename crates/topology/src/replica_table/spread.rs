@@ -15,16 +15,17 @@ use std::collections::BTreeMap;
 use types::DeviceId;
 use types::limits::MAX_REPLICAS;
 
-/// Copies of each slot; none if all devices are on one node, where each device is a domain of its own.
-pub(super) fn copies(sites: &[Site]) -> Option<u8> {
+/// Copies of each slot, and the level of domains of which each may have one copy; none if all devices are on one node, where each device is a domain
+/// of its own.
+pub(super) fn copies(sites: &[Site]) -> Option<(u8, usize)> {
     let count = |level: usize| {
         let mut domains: Vec<u64> = sites.iter().map(|site| site.domain(level)).collect();
         domains.sort_unstable();
         domains.dedup();
         domains.len()
     };
-    let domains = [HOST, NODE].into_iter().map(count).find(|count| *count >= 2)?;
-    Some(domains.min(MAX_REPLICAS) as u8)
+    let (domains, level) = [HOST, NODE].into_iter().map(|level| (count(level), level)).find(|(count, _)| *count >= 2)?;
+    Some((domains.min(MAX_REPLICAS) as u8, level))
 }
 
 /// The sets of all slots.

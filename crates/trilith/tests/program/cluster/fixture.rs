@@ -81,8 +81,15 @@ impl Cluster {
     }
 
     /// A first node that no other node can reach: `trilith serve` in an empty folder.
-    pub fn lone() -> Cluster {
+    pub fn lone_with(disks: usize) -> Cluster {
         let mut cluster = Cluster::without_nodes(false, true);
+        let disks: Vec<PathBuf> = (0..disks).map(|disk| cluster.data(0).join(format!("device-{disk}.trilith"))).collect();
+        if disks.len() > 1 {
+            std::fs::create_dir_all(cluster.data(0)).unwrap();
+            disks.iter().for_each(|disk| Cluster::format_file(disk));
+            let named: Vec<String> = disks.iter().map(|disk| disk.display().to_string()).collect();
+            std::fs::write(cluster.data(0).join("trilith.toml"), format!("devices = {:?}\n", named.join(","))).unwrap();
+        }
         cluster.spawn(0);
         cluster.await_ready(0);
         cluster
@@ -180,9 +187,13 @@ impl Cluster {
 
     /// Gives a node an empty device.
     pub fn format(&self, node: usize) {
+        Cluster::format_file(&self.data(node).join("device-0.trilith"));
+    }
+
+    fn format_file(path: &std::path::Path) {
         let mut format = program();
         format.args(["device", "format", "--size", DEVICE_SIZE, "--zone-size", ZONE_SIZE]);
-        let output = format.arg(self.data(node).join("device-0.trilith")).output().unwrap();
+        let output = format.arg(path).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
@@ -332,7 +343,8 @@ impl Cluster {
                 let status = self.status(node)?;
                 let cell = &status["cell"];
                 let is = |list: &str, what: &str| {
-                    let all = cell[list].as_array().filter(|all| all.len() == NODES);
+                    // A node may have several devices.
+                    let all = cell[list].as_array().filter(|all| all.len() == NODES || list == "devices" && all.len() > NODES);
                     all.is_some_and(|all| all.iter().all(|one| one[what] == true))
                 };
                 let is_whole = status["ready"] == true && cell["gateways"] == NODES && is("nodes", "serves");
