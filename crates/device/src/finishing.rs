@@ -1,4 +1,4 @@
-//! Work on a device that goes on to its end when the caller gives up waiting for it.
+//! Work that goes on to its end when the caller gives up waiting for it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 use env::Env;
 
 /// A future that is spawned as a task when it is dropped before its end.
-pub(crate) struct Finishing<T: Send + 'static> {
+pub struct Finishing<T: Send + 'static> {
     env: Env,
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
 }
 
 impl<T: Send + 'static> Finishing<T> {
-    pub(crate) fn new(env: &Env, work: impl Future<Output = T> + Send + 'static) -> Finishing<T> {
+    pub fn new(env: &Env, work: impl Future<Output = T> + Send + 'static) -> Finishing<T> {
         Finishing { env: env.clone(), work: Some(Box::pin(work)) }
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! - Zones are the log's or lent to volumes; the unit table says which (docs/rfd/0023).
 //!
-//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `reused`, `walk`, `read`, `piece`, `units`, `volume`, `answers`, `device`.
+//! Reading order: `class`, `book`, `launch`, `combiner`, `zone_io`, `recover`, `reused`, `walk`, `read`, `piece`, `units`, `volume`, `strides`, `answers`, `device`.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -45,6 +45,7 @@ mod recover;
 mod reused;
 mod scrub;
 mod stats;
+mod strides;
 mod superblock_io;
 mod units;
 mod usage;
@@ -56,12 +57,14 @@ pub use crate::class::AppendClass;
 pub use crate::config::{DeviceConfig, FormatOptions, SyncMode};
 pub use crate::device::{AppendOrder, Device};
 pub use crate::error::{AppendError, Damage, FormatError, NotesIoError, OpenError, ReadError, ResetError, VolumeError};
+pub use crate::finishing::Finishing;
 pub use crate::launch::{AppendDone, Appended};
 pub use crate::piece::{FramePiece, MAX_GAP_BYTES, PieceOfFrame};
 pub use crate::position_vector::LogVector;
 pub use crate::read::{FrameBuf, Tried};
 pub use crate::scrub::{Gaps, NoSuchZone, ScrubFinding, ScrubReport};
 pub use crate::stats::{Counter, DeviceStats};
+pub use crate::strides::{HeaderIn, Strides};
 pub use crate::usage::{OwnerUsage, Usage, ZoneInfo};
 pub use crate::volume::Volume;
 pub use crate::walk::{Walk, WalkEvent, WalkedFrame};

@@ -15,7 +15,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::error::BlocksError;
 use super::fences::{self, FenceTable};
-use super::layout::{blocks_of, slot_start};
+use super::layout::{STRIDES, slot_start};
 use super::limits::LOAD_READS;
 
 /// Of the first header of a block.
@@ -67,7 +67,8 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, BlocksErr
         fallen_back: 0,
     };
     let unit_bytes = volume.unit_bytes();
-    let lent: BTreeSet<u32> = volume.units().into_iter().flat_map(|unit| blocks_of(unit, unit_bytes, block_count)).collect();
+    let lent: BTreeSet<u32> =
+        volume.units().into_iter().flat_map(|unit| STRIDES.blocks_of(unit, unit_bytes, block_count)).collect();
     let blocks = stream::iter(lent).map(|block| async move { Ok::<_, VolumeError>((block, find(volume, block).await?)) });
     let mut blocks = blocks.buffer_unordered(LOAD_READS);
     while let Some((block, found)) = blocks.try_next().await? {

@@ -3,11 +3,14 @@
 //! A unit of the volume goes back when nothing is in the blocks that stand in it. A block whose whole header goes with it begins anew. A header that
 //! stands in two units keeps both: of one slot alone a start could not tell that the other one was given back.
 
-use super::layout::{HeaderIn, blocks_of, header_in, units_of};
+use std::collections::BTreeSet;
+
+use device::HeaderIn;
+use format::chunk_fences::FENCES_AREA_BYTES;
+
+use super::layout::STRIDES;
 use super::limits::RETURN_INTERVAL;
 use super::{BlockStore, Inner};
-use format::chunk_fences::FENCES_AREA_BYTES;
-use std::collections::BTreeSet;
 
 impl BlockStore {
     /// Gives space back now and then, for as long as it is polled.
@@ -30,7 +33,7 @@ impl Inner {
     pub(super) async fn return_vacant(&self) {
         let unit_bytes = self.volume.unit_bytes();
         let vacant = std::mem::take(&mut self.work.lock().vacant);
-        let units: BTreeSet<u32> = vacant.into_iter().flat_map(|block| units_of(block, unit_bytes)).collect();
+        let units: BTreeSet<u32> = vacant.into_iter().flat_map(|block| STRIDES.units_of(block, unit_bytes)).collect();
         for unit in self.volume.units().into_iter().filter(|unit| units.contains(unit)) {
             let Some(blocks) = self.begin_return(unit) else { continue };
             if let Err(error) = self.volume.give_back(unit).await {
@@ -49,17 +52,17 @@ impl Inner {
         if u64::from(unit) * unit_bytes < FENCES_AREA_BYTES {
             return None;
         }
-        let blocks: Vec<u32> = blocks_of(unit, unit_bytes, self.block_count).collect();
+        let blocks: Vec<u32> = STRIDES.blocks_of(unit, unit_bytes, self.block_count).collect();
         let mut work = self.work.lock();
         let can_go = |block: &u32| {
             let is_free = work.machine.is_vacant(*block) && !self.ailing.is_damaged(*block);
-            is_free && header_in(unit, unit_bytes, *block) != HeaderIn::Part
+            is_free && STRIDES.header_in(unit, unit_bytes, *block) != HeaderIn::Part
         };
         if work.is_closed || !blocks.iter().all(can_go) {
             return None;
         }
         for block in &blocks {
-            if header_in(unit, unit_bytes, *block) == HeaderIn::All {
+            if STRIDES.header_in(unit, unit_bytes, *block) == HeaderIn::All {
                 work.machine.vacate(*block);
             }
             work.returning.insert(*block);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Inner;
 use super::error::WriteError;
-use super::layout::{block_start, data_start, padded, slot_start};
+use super::layout::{STRIDES, data_start, padded, slot_start};
 use super::limits::{MAX_REQUEST_BYTES, MAX_REQUESTS};
 use crate::message::{NodeAnswer, NodeRefusal, NodeRequest};
 use crate::storage_node::{DiskWrite, JobId, Step, StorageNode, Tag};
@@ -168,7 +168,7 @@ impl Inner {
     async fn reserve(&self, block: u32) -> Result<(), WriteError> {
         // Also where the block has space already, in the unit of the fences: it may have got that just before a power cut.
         self.fences.begin().await?;
-        let start = block_start(block);
+        let start = STRIDES.block_start(block);
         if !self.volume.is_reserved(start, BLOCK_STRIDE_BYTES) {
             self.volume.reserve(start, BLOCK_STRIDE_BYTES).await?;
         }

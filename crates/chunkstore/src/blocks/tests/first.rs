@@ -6,7 +6,6 @@ use env::Env;
 use format::chunk_fences::FENCES_AREA_BYTES;
 
 use super::support::{BLOCKS, Rig, formatted, open_device, options};
-use crate::blocks::layout::{HeaderIn, block_start, blocks_of, header_in, units_of};
 use crate::blocks::{BlockStore, block_count, volume_bytes};
 use crate::message::NodeRequest;
 use crate::storage_node::tests::rig::{done, id, live, put};
@@ -17,36 +16,6 @@ fn sizes_and_blocks_belong_together() {
     assert_eq!([1, 7, 1_000_000].map(|blocks| block_count(volume_bytes(blocks))), [1, 7, 1_000_000]);
     assert_eq!(volume_bytes(1), FENCES_AREA_BYTES + 32 * 1_024 + (4 << 20));
     assert_eq!(block_count(u64::MAX), 1 << 26, "no more than a place can name");
-}
-
-/// By every byte of small units, and at the borders of large ones.
-#[test]
-fn units_and_blocks_know_each_other() {
-    const COUNT: u32 = 40;
-    for unit_bytes in [56 * 1024, 4 << 20, (64 << 20) - 8192] {
-        for block in 0..COUNT {
-            for unit in units_of(block, unit_bytes) {
-                assert!(blocks_of(unit, unit_bytes, COUNT).contains(&block), "{unit_bytes}: block {block}, unit {unit}");
-            }
-        }
-        let last = *units_of(COUNT - 1, unit_bytes).end();
-        for unit in 0..=last {
-            for block in blocks_of(unit, unit_bytes, COUNT) {
-                assert!(units_of(block, unit_bytes).contains(&unit), "{unit_bytes}: block {block}, unit {unit}");
-                let (start, end) = (block_start(block), block_start(block) + 32 * 1024);
-                let (from, to) = (u64::from(unit) * unit_bytes, u64::from(unit + 1) * unit_bytes);
-                let inside = end.min(to).saturating_sub(start.max(from));
-                let expected = match inside {
-                    0 => HeaderIn::Nothing,
-                    bytes if bytes == end - start => HeaderIn::All,
-                    _ => HeaderIn::Part,
-                };
-                let found = header_in(unit, unit_bytes, block);
-                // A unit in the middle of a header has a part that is not its first or last byte.
-                assert!(found == expected || unit_bytes < 64 * 1024, "{unit_bytes}: block {block}, unit {unit}");
-            }
-        }
-    }
 }
 
 /// A store takes no space before it is used, and a cut while its first space is taken does no harm.
