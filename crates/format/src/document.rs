@@ -28,6 +28,7 @@ const LAYOUTS: &[(&str, &[Field])] = &[
     ("Unit table", crate::unit_table::UnitTableHeadLayout::FIELDS),
     ("Unit table: unit", crate::unit_table::LentUnitLayout::FIELDS),
     ("Chunk fences", crate::chunk_fences::ChunkFencesLayout::FIELDS),
+    ("Blob header", crate::blob_header::BlobHeaderLayout::FIELDS),
     ("Chunk fences: shard", crate::chunk_fences::ShardFenceLayout::FIELDS),
 ];
 

@@ -14,6 +14,7 @@ pub mod chunk_place;
 pub mod chunk_update;
 
 pub mod attributes;
+pub mod blob_header;
 pub mod chunk_ref;
 pub mod decode;
 #[cfg(test)]

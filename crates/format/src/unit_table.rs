@@ -41,16 +41,19 @@ const _: () = assert!(HEAD_BYTES + MAX_UNITS * ENTRY_BYTES <= NotesKind::Units.m
 pub enum VolumeOwner {
     /// The chunk store.
     Chunks = 1,
+    /// Block images.
+    Images = 2,
 }
 
 impl VolumeOwner {
     /// All owners.
-    pub const ALL: [VolumeOwner; 1] = [VolumeOwner::Chunks];
+    pub const ALL: [VolumeOwner; 2] = [VolumeOwner::Chunks, VolumeOwner::Images];
 
     /// The owner's name in tables and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             VolumeOwner::Chunks => "chunks",
+            VolumeOwner::Images => "images",
         }
     }
 }

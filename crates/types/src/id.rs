@@ -73,6 +73,18 @@ number!(
     NodeId(u32)
 );
 number!(
+    /// A block image, for ever: its name may come to mean another one.
+    ImageId(u64)
+);
+number!(
+    /// What was written to an image between two of its snapshots. A snapshot ends a layer; writes go to the newest one (RFD 24).
+    Layer(u32)
+);
+number!(
+    /// Counts the changes of which devices hold copies of an image that count (RFD 24).
+    ImageEpoch(u64)
+);
+number!(
     /// One incarnation of a bucket: a bucket deleted and made again has another id (RFD 2, decision 16).
     BucketId(u64)
 );

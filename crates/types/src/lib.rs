@@ -4,16 +4,18 @@
 //! never be passed where a zone number is meant. One word means one thing; `docs/glossary.md` defines them.
 #![forbid(unsafe_code)]
 
+mod blob;
 mod error;
 mod hash;
 mod id;
 pub mod limits;
 mod position;
 
+pub use blob::{BLOB_BYTES, BlobId, LayerOf, PIECE_BYTES, PIECES_PER_BLOB, Pieces};
 pub use error::ErrorKind;
 pub use hash::{KEY_HASH_BYTES, KeyHash};
 pub use id::{
-    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, Sequence, Token,
-    UploadId, ViewNumber,
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, ImageEpoch, ImageId, Layer, NodeId,
+    NodeIdentity, Sequence, Token, UploadId, ViewNumber,
 };
 pub use position::{Activation, Order, Place, Position, ZoneIndex, ZoneOffset};
