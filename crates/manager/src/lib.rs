@@ -1,5 +1,5 @@
 //! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens, starts,
-//! nodes, cells and their views, the chunk store's shards and volumes.
+//! nodes, cells and their views, the chunk store's shards and volumes, block images.
 //!
 //! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
 //! asks for the time or for chance. [`Manager`] is its shell. Alone, a command is durable in `wal` before it is applied, and its
@@ -59,6 +59,12 @@ pub use modules::device::{
     UpdateDevice,
 };
 pub use modules::groups::{EndGroup, FoundGroup, GroupError, GroupKey, GroupKind, GroupRecord, SetGroupMembers};
+pub use modules::images::{
+    Branch, CloseImage, CreateImage, FIRST_LAYER, FlattenImage, IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES,
+    IMPORT_SKIPPED_LAYERS, ImageDevice, ImageError, ImageHolder, ImageRecord, InvalidImageName, NewImage, OpenImage,
+    ParentSnapshot, PurgeImage, RemoveImage, RemoveImageSnapshot, RenameImage, ResizeImage, RestoreImage, RollbackImage,
+    SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage, UseDevices, check_image_name,
+};
 pub use modules::log::{
     BeginStart, BeginStartError, IMPORT_SKIPPED_STARTS, InstallCellManifest, InstallManifest, InstallManifestError,
     InstallReplicaTable, InstallReplicaTableError, ManifestRecord, ReplicaTableRecord, TakeToken, TakeTokenError,

@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod credential;
 pub mod device;
 pub mod groups;
+pub mod images;
 pub mod log;
 pub mod node;
 
@@ -184,6 +185,7 @@ modules! {
     Cell(cell::CellCommand) { cells: cell::CellRecord }
     Groups(groups::GroupCommand) { groups: groups::GroupRecord }
     Chunks(chunks::ChunkCommand) { shards: chunks::ShardRecord, volumes: chunks::VolumeRecord }
+    Images(images::ImageCommand) { images: images::ImageRecord }
 }
 
 fn check_table<R: Kept>(state: &Snapshot) -> Result<(), ImpossibleState> {

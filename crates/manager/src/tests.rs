@@ -7,6 +7,7 @@ mod document;
 mod equivalence;
 mod format;
 mod groups;
+mod images;
 mod machine;
 pub(crate) mod nodes;
 mod replicated;

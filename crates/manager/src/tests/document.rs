@@ -117,6 +117,7 @@ fn the_document_shows_the_records() {
     check("group", fields(&GroupRecord { key, founders: members.clone(), members }));
     check("shard", fields(&ShardRecord { id: 1, capacity: 1, hosts, is_open: true }));
     check("volume", fields(&VolumeRecord::new(DeviceId(1), 1)));
+    check("image", fields(&super::images::record()));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }
 

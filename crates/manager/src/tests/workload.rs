@@ -2,19 +2,22 @@
 
 use env::Env;
 use types::{
-    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, NodeId, NodeIdentity, Token, ViewNumber,
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, ImageId, Layer, NodeId, NodeIdentity,
+    Token, ViewNumber,
 };
 
 use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, Command, CreateBucket, CreateCell, DeviceState, EndGroup,
-    EtagMode, FinishFounding, FinishRecovery, ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind, InitCluster,
-    InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenShard,
-    PlaceDevice, RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
-    RemoveBucket, RemoveCredential, RemoveDevice, RemoveNode, SealShard, SetBucketPolicy, SetConfig, SetDeviceState,
-    SetGroupMembers, SetRootCredential, SetShardHosts, TakeToken, TakeTokenError, UpdateDevice,
+    AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, CloseImage, Command, CreateBucket, CreateCell,
+    CreateImage, DeviceState, EndGroup, EtagMode, FinishFounding, FinishRecovery, FlattenImage, ForgetTables, FoundGroup,
+    FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable,
+    InstallView, LeaveCell, MarkBucketDeleting, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
+    RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket,
+    RemoveCredential, RemoveDevice, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage, ResizeImage, RestoreImage,
+    RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState, SetGroupMembers,
+    SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice, UseDevices,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -36,6 +39,9 @@ const KINDS_OF_CELLS: u64 = 13;
 /// Kinds of commands in [`random_command_of_shards`].
 const KINDS_OF_SHARDS: u64 = 10;
 
+/// Kinds of commands in [`random_command_of_images`].
+const KINDS_OF_IMAGES: u64 = 19;
+
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
     let name = format!("bucket-{}", below(4));
@@ -43,7 +49,7 @@ pub(super) fn random_command(env: &Env) -> Command {
     let device = DeviceId(below(6) as u32);
     let access_key = format!("KEY{}", below(4));
     let bytes = || (0..below(200)).map(|_| below(256) as u8).collect::<Vec<u8>>();
-    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS) {
+    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES) {
         0 => InitCluster { id: ClusterId([below(256) as u8; 16]), format_version: 1, created_ms: below(1_000) }.into(),
         1 => RaiseFormatVersion { format_version: below(5) as u32 }.into(),
         2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
@@ -81,7 +87,8 @@ pub(super) fn random_command(env: &Env) -> Command {
         18 if below(2) == 0 => TakeToken {}.into(),
         18 => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
         kind if kind < KINDS + KINDS_OF_CELLS => random_command_of_cells(env),
-        _ => random_command_of_shards(env),
+        kind if kind < KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS => random_command_of_shards(env),
+        _ => random_command_of_images(env),
     }
 }
 
@@ -136,5 +143,41 @@ fn random_command_of_shards(env: &Env) -> Command {
         5 => RegisterVolume { device, blocks: below(2_000) as u32 }.into(),
         6 => ReleaseBulk { shard, device, first_block: BULK_BLOCKS * below(4) as u32 }.into(),
         _ => GrantBulk { shard, device }.into(),
+    }
+}
+
+/// Few images, and tokens as they come about in short runs.
+fn random_command_of_images(env: &Env) -> Command {
+    let below = |bound| env.random_below(bound);
+    let id = ImageId(1 + below(3));
+    let token = Token(1 + below(40));
+    let text = |what: &str, bound: u64| format!("{what}-{}", below(bound));
+    let size_bytes = (1 + below(4)) << 20;
+    let devices = || (0..3).map(DeviceId).filter(|_| below(2) == 0).collect();
+    let redundancy = 1 + below(3) as u8;
+    match below(KINDS_OF_IMAGES) {
+        0 | 1 => {
+            let parent = (below(3) == 0).then(|| ParentSnapshot { image: id, snapshot: text("snapshot", 2) });
+            let (name, copies, created_ms) = (text("image", 3), 1 + below(3) as u8, below(1_000));
+            CreateImage { name, size_bytes, copies, created_ms, parent }.into()
+        }
+        2..5 => {
+            let (node, since_ms) = (NodeId(1 + below(3) as u32), below(1_000));
+            OpenImage { id, node, since_ms, expected: (below(2) == 0).then_some(token) }.into()
+        }
+        5 => CloseImage { id, token }.into(),
+        6 => UnlockImage { id, token }.into(),
+        7 => ResizeImage { id, token: (below(2) == 0).then_some(token), size_bytes }.into(),
+        8 => SnapshotImage { id, token, name: text("snapshot", 2), created_ms: below(1_000), ended: None }.into(),
+        9 => RemoveImageSnapshot { id, name: text("snapshot", 2) }.into(),
+        10 => RollbackImage { id, token, snapshot: text("snapshot", 2), ended: Some(Layer(below(4) as u32)) }.into(),
+        11 => RemoveImage { id, with_snapshots: below(2) == 0, removed_ms: below(1_000) }.into(),
+        12 => RestoreImage { id, name: text("image", 3) }.into(),
+        13 => PurgeImage { id }.into(),
+        14 => FlattenImage { id, token }.into(),
+        15 => UseDevices { id, token, devices: devices() }.into(),
+        16 => SetDeviceOut { id, token, devices: devices(), redundancy }.into(),
+        17 => SetDeviceIn { id, token, device: DeviceId(below(3) as u32), redundancy }.into(),
+        _ => RenameImage { id, name: text("image", 3) }.into(),
     }
 }

@@ -1,0 +1,108 @@
+//! Devices of an image.
+
+use types::{DeviceId, ImageEpoch, Token};
+
+use super::super::machine::Machine;
+use super::{ONE, change, create, image, open, with_holder, with_image};
+use crate::modules::images::limits::{DEVICE_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGES_BYTES};
+use crate::{DeviceState, ImageDevice, ImageError, RemoveDevice, SetDeviceIn, SetDeviceOut, SetDeviceState, UseDevices};
+
+fn devices(numbers: &[u32]) -> Vec<DeviceId> {
+    numbers.iter().copied().map(DeviceId).collect()
+}
+
+fn use_devices(token: Token, numbers: &[u32]) -> UseDevices {
+    UseDevices { id: ONE, token, devices: devices(numbers) }
+}
+
+fn out(token: Token, numbers: &[u32], redundancy: u8) -> SetDeviceOut {
+    SetDeviceOut { id: ONE, token, devices: devices(numbers), redundancy }
+}
+
+fn back(token: Token, device: u32, redundancy: u8) -> SetDeviceIn {
+    SetDeviceIn { id: ONE, token, device: DeviceId(device), redundancy }
+}
+
+/// Devices with the epochs since which they are out; the epoch; the redundancy.
+fn copies(machine: &Machine) -> (Vec<(u32, Option<u64>)>, u64, u8) {
+    let image = image(machine, ONE);
+    let devices = image.devices.iter().map(|used| (used.device.0, used.out_since.map(|epoch| epoch.0)));
+    (devices.collect(), image.epoch.0, image.redundancy)
+}
+
+#[test]
+fn devices_are_added_in_sync_once() {
+    let (mut machine, token) = with_holder();
+    machine.run(use_devices(token, &[2, 0, 2])).unwrap();
+    assert_eq!(copies(&machine), (vec![(0, None), (2, None)], 0, 3));
+    machine.run(out(token, &[0], 2)).unwrap();
+    let used = machine.run(use_devices(token, &[1, 0])).unwrap();
+    assert_eq!(copies(&machine), (vec![(0, Some(1)), (1, None), (2, None)], 1, 2), "it is out as before");
+    assert_eq!(used.device(DeviceId(0)), Some(&ImageDevice { device: DeviceId(0), out_since: Some(ImageEpoch(1)) }));
+    assert_eq!(used.device(DeviceId(3)), None);
+    assert_eq!(machine.run(use_devices(token, &[3])), Err(ImageError::NoSuchDevice { device: DeviceId(3) }));
+    let (mut machine, token) = with_holder();
+    machine.run(SetDeviceState { id: DeviceId(1), state: DeviceState::Draining }).unwrap();
+    assert_eq!(machine.run(use_devices(token, &[0, 1])), Err(ImageError::NotWritable { device: DeviceId(1) }));
+}
+
+#[test]
+fn each_taking_out_begins_an_epoch() {
+    let (mut machine, token) = with_holder();
+    machine.run(use_devices(token, &[0, 1, 2])).unwrap();
+    assert_eq!(machine.run(out(token, &[1], 2)).unwrap().epoch, ImageEpoch(1));
+    assert_eq!(machine.run(out(token, &[0, 1], 1)).unwrap().epoch, ImageEpoch(2));
+    assert_eq!(copies(&machine), (vec![(0, Some(2)), (1, Some(1)), (2, None)], 2, 1), "one of them was out before");
+    assert_eq!(machine.run(out(token, &[2], 1)), Err(ImageError::LastInSync));
+    machine.run(back(token, 1, 2)).unwrap();
+    assert_eq!(copies(&machine), (vec![(0, Some(2)), (1, None), (2, None)], 2, 2));
+    machine.run(out(token, &[1, 2], 1)).expect_err("the last two");
+    assert_eq!(machine.run(out(token, &[], 1)).unwrap().epoch, ImageEpoch(3));
+    machine.run(back(token, 2, 2)).unwrap();
+    assert_eq!(copies(&machine), (vec![(0, Some(2)), (1, None), (2, None)], 3, 2), "the redundancy alone");
+    for found in [0, 4] {
+        let refused = ImageError::Redundancy { found, copies: 3 };
+        assert_eq!(machine.run(out(token, &[1], found)), Err(refused.clone()));
+        assert_eq!(machine.run(back(token, 0, found)), Err(refused));
+    }
+    let (mut machine, token) = with_holder();
+    machine.run(use_devices(token, &[0])).unwrap();
+    let not_used = ImageError::NotUsed { device: DeviceId(1) };
+    assert_eq!(machine.run(out(token, &[1], 1)), Err(not_used.clone()));
+    assert_eq!(machine.run(back(token, 1, 1)), Err(not_used));
+}
+
+#[test]
+fn a_device_that_is_forgotten_leaves_all_images() {
+    let (mut machine, token) = with_holder();
+    machine.run(use_devices(token, &[0, 1])).unwrap();
+    let other = machine.run(create("two")).unwrap().id;
+    let second = machine.run(open(other, 2, None)).unwrap().token;
+    machine.run(UseDevices { id: other, token: second, devices: devices(&[1, 2]) }).unwrap();
+    machine.run(SetDeviceOut { id: other, token: second, devices: devices(&[1]), redundancy: 1 }).unwrap();
+    machine.run(SetDeviceState { id: DeviceId(1), state: DeviceState::Failed }).unwrap();
+    machine.run(RemoveDevice { id: DeviceId(1) }).unwrap();
+    let left = [ONE, other].map(|id| image(&machine, id).devices.iter().map(|used| used.device.0).collect::<Vec<_>>());
+    assert_eq!(left, [[0], [2]]);
+    assert_eq!(machine.0.check(), Ok(()));
+}
+
+/// What goes out must find room, so there is room for that from the beginning.
+#[test]
+fn devices_have_room_to_go_out() {
+    let (mut machine, token) = with_holder();
+    let most = (MAX_IMAGES_BYTES - IMAGE_ROOM_BYTES) / DEVICE_ROOM_BYTES;
+    let many = (3..2 + most as u32).map(|number| ImageDevice { device: DeviceId(number), out_since: None }).collect();
+    change(&mut machine, ONE, |image| image.devices = many);
+    assert_eq!(machine.run(use_devices(token, &[0, 1])), Err(ImageError::Room));
+    machine.run(use_devices(token, &[0])).unwrap();
+    assert_eq!(machine.run(use_devices(token, &[1])), Err(ImageError::Room));
+    machine.run(use_devices(token, &[0])).unwrap();
+    machine.run(out(token, &[0], 1)).unwrap();
+    let mut machine = with_image();
+    change(&mut machine, ONE, |image| {
+        let epoch = ImageEpoch(u64::MAX);
+        image.devices = vec![ImageDevice { device: DeviceId(u32::MAX), out_since: Some(epoch) }];
+    });
+    assert_eq!(postcard::to_allocvec(&image(&machine, ONE).devices[0]).unwrap().len(), DEVICE_ROOM_BYTES);
+}
