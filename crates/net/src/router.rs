@@ -59,6 +59,10 @@ service_tags! {
     CHUNK_LOADS = 14;
     /// Which nodes are members of placed groups.
     GROUPS = 15;
+    /// Block images: what people ask.
+    IMAGES = 16;
+    /// Block images: the blobs of a node's devices.
+    BLOBS = 17;
 }
 
 impl ServiceTag {

@@ -1,0 +1,42 @@
+//! Limits of a holder.
+
+use std::time::Duration;
+
+/// Requests of one image that are under way or wait for a range at once. More wait at the door, in the order of arrival; the export
+/// bounds how many these are.
+pub const MAX_REQUESTS: u32 = 4096;
+
+/// Largest image: parts have numbers of 32 bits.
+pub const MAX_BYTES: u64 = (u32::MAX as u64) * types::BLOB_BYTES as u64;
+
+/// What a request begins and ends at multiples of.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// The unit in which stores read and write.
+pub(crate) const BLOCK_BYTES: u32 = types::limits::BLOCK_BYTES as u32;
+
+/// For how long a request is sent again to a store that is silent or does not know the token.
+pub const COPY_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two such attempts.
+pub const COPY_PAUSE: Duration = Duration::from_millis(100);
+
+/// For how long a write waits for space before it fails.
+pub const SPACE_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts to find space.
+pub const SPACE_PAUSE: Duration = Duration::from_millis(500);
+
+/// For how long a command that switches the layer is sent again to a registry that does not answer. Writes wait meanwhile.
+pub const REGISTRY_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two such attempts.
+pub const REGISTRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Images below a clone: its parent, the parent's parent, and so on.
+pub const MAX_CLONE_DEPTH: usize = 8;
+
+/// How often a read of a parent loads the parent's rows again before it fails.
+pub const MAX_RELOADS: usize = 3;
+
+/// Content that is copied between layers under one lock. It bounds for how long a request waits for a copy.
+pub const FILL_BYTES: u32 = 256 << 10;
+/// Parts that are tidied at the same time.
+pub const TIDY_PARTS_AT_ONCE: usize = 4;

@@ -1,0 +1,136 @@
+//! Reads: from the newest blob that owns a piece, then from what lies below.
+
+use std::ops::Range;
+
+use bytes::BytesMut;
+use futures_util::future::join_all;
+use types::{BLOB_BYTES, BlobId, Layer, PIECE_BYTES};
+
+use super::asking::Effect;
+use super::content::{Content, Part, append, extend};
+use super::error::{Fault, ImageError};
+use super::map::{Copies, Source, blocks_around};
+use super::range_lock::Mode;
+use super::{Cut, Image};
+use crate::stores::BlobAt;
+
+/// A stretch of one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Not 0.
+    pub length: u64,
+    /// No layer has anything there, nor has a parent.
+    pub is_hole: bool,
+    /// Reads as zeros.
+    pub is_zero: bool,
+}
+
+impl Image {
+    pub(super) async fn read_cut(&self, cut: &Cut) -> Result<Content, ImageError> {
+        let _guard = self.locks.acquire(cut.index, cut.range.clone(), Mode::Shared).await;
+        self.settle().await?;
+        self.read_locked(cut.index, cut.range.clone()).await.map_err(ImageError::from)
+    }
+
+    /// Reads a range of a part that the caller has locked.
+    pub(super) async fn read_locked(&self, index: u32, range: Range<u32>) -> Result<Content, Fault> {
+        let mut sources = {
+            let state = self.state.lock();
+            state.map.sources(index, &range, &state.lineage, self.below.is_some())
+        };
+        if sources.len() == 1 {
+            let (run, source) = sources.remove(0);
+            return self.read_run(index, run, source).await;
+        }
+        let mut content = Content::new();
+        for parts in join_all(sources.into_iter().map(|(run, source)| self.read_run(index, run, source))).await {
+            parts?.into_iter().for_each(|part| append(&mut content, part));
+        }
+        Ok(content)
+    }
+
+    async fn read_run(&self, index: u32, run: Range<u32>, source: Source) -> Result<Content, Fault> {
+        match (source, &self.below) {
+            (Source::Blob(layer, copies), _) => self.read_copies(index, layer, &copies, run).await,
+            (Source::Below, Some(below)) => Ok(below.read(index, run).await?),
+            (Source::Below, None) | (Source::Zeros, _) => Ok(Content::from_iter([Part::Zeros(run.end - run.start)])),
+        }
+    }
+
+    /// Reads content of a blob, from the first copy that answers.
+    pub(super) async fn read_copies(
+        &self,
+        index: u32,
+        layer: Layer,
+        copies: &Copies,
+        run: Range<u32>,
+    ) -> Result<Content, Fault> {
+        let id = BlobId { image: self.id, index, layer };
+        let blocks = blocks_around(&run);
+        let mut last = Fault::Absent;
+        for place in copies {
+            let at = BlobAt { block: place.block, id };
+            let length = blocks.end - blocks.start;
+            let read = |admission| self.outside.stores.read(place.device, Some(admission), at, blocks.start, length);
+            match self.ask(place.device, Effect::Reads, read).await {
+                Ok(bytes) => {
+                    let skipped = (run.start - blocks.start) as usize;
+                    return Ok(Content::from_iter([Part::Data(bytes.slice(skipped..skipped + run.len()))]));
+                }
+                Err(fault) => last = fault,
+            }
+        }
+        Err(last)
+    }
+
+    /// Adds what a range of a part reads as, which the caller has locked.
+    pub(super) async fn pad(&self, bytes: &mut BytesMut, index: u32, range: Range<u32>) -> Result<(), Fault> {
+        if !range.is_empty() {
+            extend(bytes, &self.read_locked(index, range).await?);
+        }
+        Ok(())
+    }
+
+    /// What is allocated in a range: consecutive extents from its start on, at least one, at most `most`. They may end before the range.
+    pub async fn status(&self, offset: u64, length: u64, most: usize) -> Result<Vec<Extent>, ImageError> {
+        let (_entry, cuts) = self.enter(offset, length).await?;
+        self.settle().await?;
+        let mut extents: Vec<Extent> = Vec::new();
+        for cut in &cuts {
+            for extent in self.extents_of(cut) {
+                let is_full = extents.len() == most.max(1);
+                match extents.last_mut() {
+                    Some(last) if (last.is_hole, last.is_zero) == (extent.is_hole, extent.is_zero) => {
+                        last.length += extent.length
+                    }
+                    _ if is_full => return Ok(extents),
+                    _ => extents.push(extent),
+                }
+            }
+        }
+        Ok(extents)
+    }
+
+    fn extents_of(&self, cut: &Cut) -> Vec<Extent> {
+        let (owned, data) = {
+            let state = self.state.lock();
+            state.map.seen(cut.index, &state.lineage, self.below.as_deref())
+        };
+        if owned.is_empty() {
+            return vec![Extent { length: cut.range.len() as u64, is_hole: true, is_zero: true }];
+        }
+        let mut extents = Vec::new();
+        let mut at = cut.range.start;
+        while at < cut.range.end {
+            let piece = at / PIECE_BYTES;
+            let end = cut.range.end.min((piece + 1) * PIECE_BYTES).min(BLOB_BYTES);
+            extents.push(Extent {
+                length: u64::from(end - at),
+                is_hole: !owned.contains(piece),
+                is_zero: !data.contains(piece),
+            });
+            at = end;
+        }
+        extents
+    }
+}

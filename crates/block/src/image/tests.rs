@@ -1,0 +1,5 @@
+mod behaviour;
+mod concurrent;
+mod faults;
+mod layers;
+mod model;

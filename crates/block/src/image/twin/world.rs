@@ -1,0 +1,232 @@
+//! A manager's records in memory, and images on twins of stores.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use env::Env;
+use net::BoxFuture;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use types::{BLOB_BYTES, BlobId, DeviceId, ImageEpoch, ImageId, Layer, LayerOf, Token};
+
+use super::super::content::extend;
+use super::super::{Ancestor, Ancestors, Image, OpenError, Outside, Placement, below};
+use super::Twin;
+use crate::registry::{Branch, Recorded, Registry, RegistryError, Snapshot, View};
+
+pub(crate) const DEVICE: DeviceId = DeviceId(3);
+pub(crate) const OTHER: DeviceId = DeviceId(4);
+/// The first image of a world.
+pub(crate) const FIRST: ImageId = ImageId(1);
+
+/// What goes wrong with one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    Question,
+    Answer,
+}
+
+#[derive(Default)]
+pub(crate) struct Records {
+    views: Mutex<BTreeMap<ImageId, View>>,
+    /// Sizes at the snapshots' times.
+    sizes: Mutex<BTreeMap<(ImageId, Layer), u64>>,
+    losses: Mutex<VecDeque<Loss>>,
+    last_token: Mutex<u64>,
+}
+
+impl Records {
+    pub(crate) fn lose(&self, losses: impl IntoIterator<Item = Loss>) {
+        self.losses.lock().extend(losses);
+    }
+
+    pub(crate) fn view(&self, image: ImageId) -> View {
+        self.views.lock()[&image].clone()
+    }
+
+    fn add(&self, view: View) {
+        self.views.lock().insert(view.id, view);
+    }
+
+    /// Gives a new token.
+    fn take(&self, image: ImageId) -> View {
+        let mut last = self.last_token.lock();
+        *last += 1;
+        let mut views = self.views.lock();
+        let view = views.get_mut(&image).unwrap();
+        view.token = Token(*last);
+        view.clone()
+    }
+
+    fn command(
+        &self,
+        image: ImageId,
+        token: Token,
+        change: impl FnOnce(&mut View) -> Result<(), RegistryError>,
+    ) -> Result<View, RegistryError> {
+        let loss = self.losses.lock().pop_front();
+        if loss == Some(Loss::Question) {
+            return Err(RegistryError::Unclear("lost".into()));
+        }
+        let mut views = self.views.lock();
+        let view = views.get_mut(&image).unwrap();
+        if view.token != token {
+            return Err(RegistryError::Superseded);
+        }
+        change(view)?;
+        if loss == Some(Loss::Answer) { Err(RegistryError::Unclear("lost".into())) } else { Ok(view.clone()) }
+    }
+}
+
+fn layer_of(view: &View, name: &str) -> Result<Layer, RegistryError> {
+    let found = view.snapshots.iter().find(|snapshot| snapshot.name == name);
+    found.map(|snapshot| snapshot.layer).ok_or(RegistryError::NoSuchSnapshot)
+}
+
+impl Registry for Records {
+    fn snapshot<'a>(&'a self, image: ImageId, token: Token, name: &'a str, ended: Layer) -> Recorded<'a> {
+        let answer = self.command(image, token, |view| match layer_of(view, name) {
+            Ok(layer) if layer == ended && view.layer.0 == ended.0 + 1 => Ok(()),
+            Ok(_) => Err(RegistryError::SnapshotExists),
+            Err(_) if view.layer != ended => Err(RegistryError::Refused("another layer".into())),
+            Err(_) => {
+                view.snapshots.push(Snapshot { name: name.into(), layer: ended });
+                view.layer = Layer(ended.0 + 1);
+                self.sizes.lock().insert((image, ended), view.size_bytes);
+                Ok(())
+            }
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn remove_snapshot<'a>(&'a self, image: ImageId, token: Token, name: &'a str) -> Recorded<'a> {
+        let answer = self.command(image, token, |view| {
+            layer_of(view, name)?;
+            view.snapshots.retain(|snapshot| snapshot.name != name);
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn rollback<'a>(&'a self, image: ImageId, token: Token, name: &'a str, ended: Layer) -> Recorded<'a> {
+        let answer = self.command(image, token, |view| {
+            let base = layer_of(view, name)?;
+            let branch = Branch { layer: Layer(ended.0 + 1), base };
+            if view.branches.contains(&branch) && view.layer == branch.layer {
+                return Ok(());
+            }
+            if view.layer != ended {
+                return Err(RegistryError::Refused("another layer".into()));
+            }
+            view.branches.push(branch);
+            view.layer = branch.layer;
+            view.size_bytes = self.sizes.lock()[&(image, base)];
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {
+        let answer = self.command(image, token, |view| {
+            view.size_bytes = size_bytes;
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// New blobs go to the first devices that are not full.
+struct InOrder {
+    devices: Vec<DeviceId>,
+    copies: usize,
+}
+
+impl Placement for InOrder {
+    fn places(&self, _blob: BlobId, full: &[DeviceId]) -> SmallVec<[DeviceId; 1]> {
+        let places: SmallVec<[DeviceId; 1]> =
+            self.devices.iter().copied().filter(|device| !full.contains(device)).take(self.copies).collect();
+        if places.len() == self.copies { places } else { SmallVec::new() }
+    }
+}
+
+struct Loaded(Arc<Records>, Arc<Twin>);
+
+impl Ancestors for Loaded {
+    fn ancestor(&self, image: ImageId) -> BoxFuture<'_, Result<Ancestor, String>> {
+        let ancestor = Ancestor { view: self.0.view(image), rows: self.1.rows(image) };
+        Box::pin(std::future::ready(Ok(ancestor)))
+    }
+}
+
+/// A cluster of twins.
+pub(crate) struct World {
+    pub(crate) stores: Arc<Twin>,
+    pub(crate) records: Arc<Records>,
+    pub(crate) outside: Outside,
+}
+
+impl World {
+    /// A world with [`FIRST`], whose devices have so many blocks each.
+    pub(crate) fn new(seed: u64, size_bytes: u64, capacity: usize) -> World {
+        World::with_copies(seed, size_bytes, capacity, 1)
+    }
+
+    pub(crate) fn with_copies(seed: u64, size_bytes: u64, capacity: usize, copies: usize) -> World {
+        let env = Env::simulated(seed);
+        let stores = Arc::new(Twin::new(&env, &[DEVICE, OTHER], capacity));
+        let records = Arc::new(Records::default());
+        let outside = Outside {
+            env,
+            stores: stores.clone(),
+            registry: records.clone(),
+            placement: Arc::new(InOrder { devices: vec![DEVICE, OTHER], copies }),
+            ancestors: Arc::new(Loaded(records.clone(), stores.clone())),
+        };
+        let world = World { stores, records, outside };
+        world.add(FIRST, size_bytes, None);
+        world
+    }
+
+    pub(crate) fn add(&self, id: ImageId, size_bytes: u64, parent: Option<LayerOf>) {
+        self.records.add(View {
+            id,
+            size_bytes,
+            layer: Layer(1),
+            branches: Vec::new(),
+            snapshots: Vec::new(),
+            parent,
+            token: Token(0),
+            epoch: ImageEpoch(1),
+            devices: vec![DEVICE, OTHER],
+        });
+    }
+
+    /// Opens an image with a new token.
+    pub(crate) async fn open(&self, image: ImageId) -> Result<Image, OpenError> {
+        Image::open(self.outside.clone(), self.records.take(image)).await
+    }
+
+    /// Which layer of an image a snapshot is.
+    pub(crate) fn layer(&self, image: ImageId, name: &str) -> LayerOf {
+        LayerOf { image, layer: layer_of(&self.records.view(image), name).unwrap() }
+    }
+
+    /// What a clone of a layer would see.
+    pub(crate) async fn read_layer(&self, layer: LayerOf, size_bytes: u64) -> Vec<u8> {
+        let below = below::load(&self.outside, Some(layer)).await.unwrap().unwrap();
+        let mut bytes = BytesMut::new();
+        for index in 0..size_bytes.div_ceil(u64::from(BLOB_BYTES)) {
+            let end = u64::from(BLOB_BYTES).min(size_bytes - index * u64::from(BLOB_BYTES)) as u32;
+            extend(&mut bytes, &below.read(index as u32, 0..end).await.unwrap());
+        }
+        bytes.to_vec()
+    }
+}
+
+pub(crate) async fn read(image: &Image, offset: u64, length: u32) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    extend(&mut bytes, &image.read(offset, length).await.unwrap());
+    assert_eq!(bytes.len(), length as usize, "the content covers the range");
+    bytes.to_vec()
+}

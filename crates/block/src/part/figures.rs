@@ -1,0 +1,35 @@
+//! What a node's part of the images counts, as metrics.
+
+use super::local::LocalStores;
+use super::opened::Opened;
+use crate::store::BlobStats;
+use std::sync::Arc;
+use subsystem::Figure;
+
+type Pick = fn(&BlobStats) -> u64;
+
+/// Name between `trilith_image_` and `_total`, help, and which count. Each has a series for every device.
+const COUNTERS: &[(&str, &str, Pick)] = &[
+    ("requests", "Requests of holders to the blobs of a device", |stats| stats.requests),
+    ("refused_requests", "Of these, those that were refused", |stats| stats.refused),
+    ("reads", "Reads of blobs", |stats| stats.reads),
+    ("read_bytes", "Bytes of those reads", |stats| stats.read_bytes),
+    ("writes", "Writes of content to blobs", |stats| stats.writes),
+    ("written_bytes", "Bytes of those writes", |stats| stats.written_bytes),
+    ("header_writes", "Headers of blobs written", |stats| stats.header_writes),
+];
+
+/// All of them.
+pub(super) fn of(stores: &LocalStores, opened: &Arc<Opened>) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for store in stores.iter() {
+        for (name, help, pick) in COUNTERS {
+            let counted = store.clone();
+            let figure = Figure::counter(format!("trilith_image_{name}_total"), help, move || pick(&counted.stats()));
+            figures.push(figure.with("device", store.device().to_string()));
+        }
+    }
+    let opened = opened.clone();
+    figures.push(Figure::gauge("trilith_image_open_images", "Images that this node has open", move || opened.count() as f64));
+    figures
+}

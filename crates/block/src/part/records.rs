@@ -1,0 +1,108 @@
+//! The manager's records of images, as a holder sees and changes them.
+
+use super::local::LocalStores;
+use crate::image::{Ancestor, Ancestors};
+use crate::registry::{Branch, Recorded, Registry, RegistryError, Snapshot, View};
+use crate::stores::BlobRow;
+use manager::{ImageError, ImageRecord, Manager, ManagerError};
+use net::BoxFuture;
+use std::sync::Arc;
+use types::{DeviceId, ImageId, Layer, Token};
+
+/// The records at the manager.
+pub struct Records {
+    pub manager: Arc<Manager>,
+    pub stores: Arc<LocalStores>,
+}
+
+/// What a holder needs of a record.
+pub fn view_of(record: &ImageRecord) -> View {
+    let branch = |branch: &manager::Branch| Branch { layer: branch.layer, base: branch.base };
+    let snapshot = |snapshot: &manager::SnapshotRecord| Snapshot { name: snapshot.name.clone(), layer: snapshot.layer };
+    View {
+        id: record.id,
+        size_bytes: record.size_bytes,
+        layer: record.layer,
+        branches: record.branches.iter().map(branch).collect(),
+        snapshots: record.snapshots.iter().map(snapshot).collect(),
+        parent: record.parent,
+        token: record.token,
+        epoch: record.epoch,
+        devices: record.devices.iter().filter(|device| device.out_since.is_none()).map(|device| device.device).collect(),
+    }
+}
+
+impl Records {
+    /// Whether a command that ends a layer was carried out before, or can't be any more.
+    fn after<'a>(
+        &'a self,
+        image: ImageId,
+        token: Token,
+        ended: Layer,
+        was_done: impl Fn(&ImageRecord) -> bool + Send + 'a,
+        command: impl Future<Output = Result<Arc<ImageRecord>, ManagerError<ImageError>>> + Send + 'a,
+    ) -> Recorded<'a> {
+        Box::pin(async move {
+            self.manager.fresh().await.map_err(|error| RegistryError::Unclear(error.to_string()))?;
+            let state = self.manager.snapshot();
+            let record = state.image(image).filter(|record| record.token == token).ok_or(RegistryError::Superseded)?;
+            if record.layer != ended {
+                return if was_done(record) { Ok(view_of(record)) } else { Err(RegistryError::Superseded) };
+            }
+            answer(command.await)
+        })
+    }
+}
+
+impl Registry for Records {
+    fn snapshot<'a>(&'a self, image: ImageId, token: Token, name: &'a str, ended: Layer) -> Recorded<'a> {
+        let was_done = move |record: &ImageRecord| record.snapshot(name).is_some_and(|found| found.layer == ended);
+        self.after(image, token, ended, was_done, self.manager.snapshot_image(image, token, name, ended))
+    }
+
+    fn remove_snapshot<'a>(&'a self, image: ImageId, _: Token, name: &'a str) -> Recorded<'a> {
+        Box::pin(async move { answer(self.manager.remove_image_snapshot(image, name).await) })
+    }
+
+    fn rollback<'a>(&'a self, image: ImageId, token: Token, name: &'a str, ended: Layer) -> Recorded<'a> {
+        let was_done = move |record: &ImageRecord| {
+            let layer = record.snapshot(name).map(|found| found.layer);
+            let newest = record.branches.last();
+            newest.is_some_and(|branch| branch.layer.0 == ended.0 + 1 && Some(branch.base) == layer)
+        };
+        self.after(image, token, ended, was_done, self.manager.rollback_image(image, token, name, ended))
+    }
+
+    fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {
+        Box::pin(async move { answer(self.manager.resize_image(image, Some(token), size_bytes).await) })
+    }
+}
+
+impl Ancestors for Records {
+    fn ancestor(&self, image: ImageId) -> BoxFuture<'_, Result<Ancestor, String>> {
+        Box::pin(async move {
+            let state = self.manager.snapshot();
+            let record = state.image(image).ok_or_else(|| format!("there is no image {image} any more"))?;
+            let rows = |device: DeviceId| -> Result<(DeviceId, Vec<BlobRow>), String> {
+                let store = self.stores.get(device).ok_or_else(|| format!("device {device} is not on this node"))?;
+                Ok((device, store.rows_of(image)))
+            };
+            let view = view_of(record);
+            let rows = view.devices.iter().map(|device| rows(*device)).collect::<Result<_, String>>()?;
+            Ok(Ancestor { view, rows })
+        })
+    }
+}
+
+fn answer(answer: Result<Arc<ImageRecord>, ManagerError<ImageError>>) -> Result<View, RegistryError> {
+    match answer {
+        Ok(record) => Ok(view_of(&record)),
+        Err(ManagerError::Refused(ImageError::OtherToken { .. } | ImageError::Closed | ImageError::LayerEnded { .. })) => {
+            Err(RegistryError::Superseded)
+        }
+        Err(ManagerError::Refused(ImageError::NoSuchSnapshot { .. })) => Err(RegistryError::NoSuchSnapshot),
+        Err(ManagerError::Refused(ImageError::SnapshotExists { .. })) => Err(RegistryError::SnapshotExists),
+        Err(ManagerError::Refused(refusal)) => Err(RegistryError::Refused(refusal.to_string())),
+        Err(ManagerError::Failed(error)) => Err(RegistryError::Unclear(error.to_string())),
+    }
+}
