@@ -5,6 +5,8 @@ pub mod chunk;
 pub mod cluster;
 pub mod device;
 pub mod fsck;
+pub mod image;
+pub mod nbd;
 pub mod object;
 pub mod status;
 

@@ -23,6 +23,8 @@ use commands::chunk::{self, ChunkCommand};
 use commands::cluster::{self, ClusterCommand};
 use commands::device::{self, DeviceCommand};
 use commands::fsck::{self, FsckArgs};
+use commands::image::{self, ImageArgs};
+use commands::nbd::{self, NbdArgs};
 use commands::object::{self, ObjectArgs};
 use commands::status::{self, StatusArgs};
 use std::process::ExitCode;
@@ -63,6 +65,9 @@ enum Command {
     /// Store and fetch chunks that the system names; see where they are, and move them
     #[command(subcommand)]
     Chunk(ChunkCommand),
+    /// Make, snapshot, clone and remove block images
+    Image(ImageArgs),
+    Nbd(NbdArgs),
     /// Check everything that a stopped server keeps, or rebuild what it has lost
     Fsck(FsckArgs),
     /// Print what a server says of itself, and what to do about what is wrong
@@ -77,6 +82,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bucket(args) => bucket::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Image(args) => image::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Nbd(args) => nbd::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&command),
         Command::Chunk(command) => chunk::run(&command).map(|()| ExitCode::SUCCESS),

@@ -13,6 +13,7 @@ pub mod devices;
 mod failed_manager;
 mod lean;
 mod member;
+mod nbd;
 mod peers;
 pub mod pid;
 mod s3_metrics;

@@ -38,7 +38,7 @@ pub enum ClusterCommand {
 #[derive(Args, Clone, Debug)]
 pub struct DataArgs {
     /// Folder for everything that the node keeps
-    #[arg(long, env = "TRILITH_DATA", default_value = "./trilith-data")]
+    #[arg(long, global = true, env = "TRILITH_DATA", default_value = "./trilith-data")]
     pub data: PathBuf,
 }
 

@@ -12,6 +12,7 @@ use crate::ports;
 use crate::settings::Settings;
 use admin::{Admin, AdminServer, Sources};
 use anyhow::{Context, bail};
+use block::ImageStarter;
 use chunkstore::ChunkStarter;
 use consensus::LogPlace;
 use device::Device;
@@ -30,6 +31,8 @@ use topology::MAX_CELL_GATEWAYS;
 
 /// Where the node listened for the others at its last start.
 const ADDRESS_FILE: &str = "last-address";
+/// At which places the node serves images.
+const SERVED_FILE: &str = "served-images.json";
 /// How often a start looks whether the gateway serves.
 const SERVING_LOOK: Duration = Duration::from_millis(20);
 /// How often a lone node looks whether it was given an address.
@@ -166,7 +169,10 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
 
 /// What a node runs besides the log engine. A new subsystem is a line here.
 fn starters(settings: &Settings) -> Vec<Box<dyn Starter>> {
-    vec![Box::new(ChunkStarter { settings: settings.chunks, scrub_period: settings.engine.scrub_period })]
+    let chunks = ChunkStarter { settings: settings.chunks, scrub_period: settings.engine.scrub_period };
+    let door = Arc::new(super::nbd::NbdDoor::new(settings.cores));
+    let images = ImageStarter { door, served_file: settings.data.join(SERVED_FILE) };
+    vec![Box::new(chunks), Box::new(images)]
 }
 
 async fn open_disks(settings: &Settings, env: &Env, roles: &Roles) -> anyhow::Result<Vec<devices::NamedDisk>> {

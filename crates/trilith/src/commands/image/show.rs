@@ -1,0 +1,45 @@
+//! Images for people.
+
+use crate::commands::size::{duration, human};
+use crate::commands::table;
+use bench::output::Printed;
+use bench::tell;
+use block::protocol::ImageInfo;
+use env::Env;
+
+/// All images.
+pub fn list(images: &[ImageInfo], in_trash: bool) -> Printed {
+    let row = |image: &ImageInfo| {
+        let first = if in_trash { image.id.to_string() } else { image.name.clone() };
+        let second = if in_trash { image.name.clone() } else { image.holder.clone().unwrap_or_else(|| "-".to_owned()) };
+        [first, human(image.size_bytes), human(image.allocated_bytes), image.snapshots.len().to_string(), second]
+    };
+    let rows: Vec<[String; 5]> = images.iter().map(row).collect();
+    match in_trash {
+        true => table::print(["ID", "SIZE", "SPACE", "SNAPSHOTS", "NAME"], &rows),
+        false => table::print(["NAME", "SIZE", "SPACE", "SNAPSHOTS", "OPEN ON"], &rows),
+    }
+}
+
+/// One image.
+pub fn info(image: &ImageInfo) -> Printed {
+    tell!("{}", image.name)?;
+    tell!("  id         {}", image.id)?;
+    tell!("  size       {} ({} bytes)", human(image.size_bytes), image.size_bytes)?;
+    tell!("  space      {} on this node, {} of it written", human(image.allocated_bytes), human(image.data_bytes))?;
+    tell!("  made       {}", age(image.created_ms))?;
+    tell!("  open on    {}", image.holder.as_deref().unwrap_or("no node"))?;
+    if let Some(parent) = &image.parent {
+        tell!("  clone of   {parent}")?;
+    }
+    for snapshot in &image.snapshots {
+        tell!("  snapshot   {}@{}  {}  {}", image.name, snapshot.name, human(snapshot.size_bytes), age(snapshot.created_ms))?;
+    }
+    Ok(())
+}
+
+/// How long ago something was.
+fn age(ms: u64) -> String {
+    let now_ms = Env::real_with_cores(1).wall_clock_ms();
+    format!("{} ago", duration(now_ms.saturating_sub(ms)))
+}

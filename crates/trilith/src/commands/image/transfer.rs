@@ -1,0 +1,130 @@
+//! Images to raw files, and raw files to images.
+
+use super::Server;
+use crate::commands::size::human;
+use anyhow::{Context, bail};
+use bench::{output, tell};
+use block::protocol::{Ask, MAX_CONTENT_BYTES, Told};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// Images are made of whole sectors of so many bytes.
+const SECTOR_BYTES: u64 = 512;
+/// The smallest image.
+const LEAST_IMAGE_BYTES: u64 = 1 << 20;
+
+/// Shows how far a long work is, where a person sees it.
+struct Progress {
+    what: &'static str,
+    of: u64,
+    told_percent: Option<u64>,
+}
+
+impl Progress {
+    fn new(what: &'static str, of: u64) -> Progress {
+        Progress { what, of, told_percent: None }
+    }
+
+    fn show(&mut self, at: u64) {
+        let percent = at * 100 / self.of.max(1);
+        if io::stderr().is_terminal() && self.told_percent.replace(percent) != Some(percent) {
+            let end = if at >= self.of { "\n" } else { "" };
+            output::prompt(format_args!("\r{} {percent:3}% of {}{end}", self.what, human(self.of)));
+        }
+    }
+}
+
+/// Writes an image, or a snapshot, to a raw file. Zeros become holes.
+pub async fn export(server: &Server, from: &str, file: &Path) -> anyhow::Result<()> {
+    let (image, snapshot) = match from.split_once('@') {
+        Some((image, snapshot)) => (image.to_owned(), Some(snapshot.to_owned())),
+        None => (from.to_owned(), None),
+    };
+    let info = super::images(server, Ask::Info { image: image.clone() }).await?;
+    let info = info.first().context("the server told of no image")?;
+    let size = match &snapshot {
+        None => info.size_bytes,
+        Some(name) => {
+            let found = info.snapshots.iter().find(|snapshot| snapshot.name == *name);
+            found.with_context(|| format!("{image} has no snapshot {name}"))?.size_bytes
+        }
+    };
+    if file == Path::new("-") {
+        let mut out = io::stdout().lock();
+        return each_part(server, &image, snapshot, size, |_, length, parts| {
+            let mut whole = vec![0; length as usize];
+            parts.iter().for_each(|(at, bytes)| whole[*at as usize..][..bytes.len()].copy_from_slice(bytes));
+            Ok(out.write_all(&whole)?)
+        })
+        .await;
+    }
+    let new = || format!("making {}: an export overwrites nothing", file.display());
+    let mut out = File::create_new(file).with_context(new)?;
+    out.set_len(size)?;
+    each_part(server, &image, snapshot, size, |offset, _, parts| {
+        for (at, bytes) in parts {
+            out.seek(SeekFrom::Start(offset + u64::from(*at)))?;
+            out.write_all(bytes)?;
+        }
+        Ok(())
+    })
+    .await?;
+    out.sync_all()?;
+    Ok(tell!("wrote {from} to {}, {}", file.display(), human(size))?)
+}
+
+async fn each_part(
+    server: &Server,
+    image: &str,
+    snapshot: Option<String>,
+    size: u64,
+    mut take: impl FnMut(u64, u32, &[(u32, Vec<u8>)]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut progress = Progress::new("exporting", size);
+    let mut offset = 0;
+    while offset < size {
+        progress.show(offset);
+        let length = u64::from(MAX_CONTENT_BYTES).min(size - offset) as u32;
+        let ask = Ask::Read { image: image.to_owned(), snapshot: snapshot.clone(), offset, length };
+        let Told::Content(parts) = server.ask(ask).await? else { bail!("the server answered something else") };
+        take(offset, length, &parts)?;
+        offset += u64::from(length);
+    }
+    progress.show(size);
+    Ok(())
+}
+
+/// Makes an image of a raw file. Parts of zeros take no space.
+pub async fn import(server: &Server, file: &Path, name: &str) -> anyhow::Result<()> {
+    let mut from = File::open(file).with_context(|| format!("opening {}", file.display()))?;
+    let bytes = from.seek(SeekFrom::End(0))?;
+    from.rewind()?;
+    let size_bytes = bytes.next_multiple_of(SECTOR_BYTES).max(LEAST_IMAGE_BYTES);
+    server.done(Ask::Create { name: name.to_owned(), size_bytes, is_preallocated: false }).await?;
+    let filled = fill(server, &mut from, bytes, name).await;
+    if let Err(error) = filled {
+        let removed = server.done(Ask::Remove { image: name.to_owned(), with_snapshots: false }).await;
+        let rest = if removed.is_ok() { "what was imported is in the trash" } else { "a part of it was imported" };
+        return Err(error.context(format!("importing {}; {rest}", file.display())));
+    }
+    Ok(tell!("made {name} of {}, {}", file.display(), human(size_bytes))?)
+}
+
+async fn fill(server: &Server, from: &mut File, bytes: u64, name: &str) -> anyhow::Result<()> {
+    let mut progress = Progress::new("importing", bytes);
+    let mut offset = 0;
+    while offset < bytes {
+        progress.show(offset);
+        let length = u64::from(MAX_CONTENT_BYTES).min(bytes - offset);
+        let mut content = vec![0; length as usize];
+        from.read_exact(&mut content)?;
+        content.resize(content.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+        if content.iter().any(|byte| *byte != 0) {
+            server.done(Ask::Write { image: name.to_owned(), offset, content }).await?;
+        }
+        offset += length;
+    }
+    progress.show(bytes);
+    Ok(())
+}
