@@ -66,6 +66,10 @@ pub enum Ask {
     Purge {
         id: Option<u64>,
     },
+    /// Lets an image be opened that has lost blobs.
+    AcceptLosses {
+        image: String,
+    },
     /// Ends the holder of an image.
     Unlock {
         image: String,
@@ -83,6 +87,8 @@ pub enum Ask {
     /// Content of an image or a snapshot.
     Read {
         image: String,
+        /// Of the image that is meant: the name may come to mean another.
+        id: u64,
         snapshot: Option<String>,
         offset: u64,
         length: u32,
@@ -90,6 +96,7 @@ pub enum Ask {
     /// For a new image that is filled from a file.
     Write {
         image: String,
+        id: u64,
         offset: u64,
         content: Vec<u8>,
     },
@@ -154,5 +161,7 @@ impl std::fmt::Display for ListenAt {
 pub struct Serving {
     pub at: ListenAt,
     pub images: Vec<String>,
+    /// False while the node waits for one of the images, or for the place.
+    pub is_open: bool,
     pub clients: u64,
 }

@@ -81,8 +81,12 @@ impl Image {
             std::mem::forget(shrinking);
             return Ok(());
         }
+        // A request that ends with the image goes on to the end of its part, where nothing is. So the end moves while no write is under way.
+        let gate = self.close_gate().await?;
         let view = self.decide(|| registry.set_size(self.id, self.token, size_bytes)).await?;
-        self.adopt(view)
+        self.adopt(view)?;
+        drop(gate);
+        Ok(())
     }
 
     /// Refuses further requests and waits for those under way. The owner gives the token back afterwards.

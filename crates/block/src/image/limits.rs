@@ -31,7 +31,7 @@ pub const REGISTRY_PATIENCE: Duration = Duration::from_secs(30);
 pub const REGISTRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Images below a clone: its parent, the parent's parent, and so on.
-pub const MAX_CLONE_DEPTH: usize = 8;
+pub const MAX_CLONE_DEPTH: usize = manager::modules::images::limits::MAX_CLONE_DEPTH;
 
 /// How often a read of a parent loads the parent's rows again before it fails.
 pub const MAX_RELOADS: usize = 3;

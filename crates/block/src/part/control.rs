@@ -67,15 +67,24 @@ impl Control {
                 self.around.manager.restore_image(ImageId(id), &name).await.map_err(text)?;
             }
             Ask::Purge { id } => self.purge(id).await?,
+            Ask::AcceptLosses { image } => {
+                let record = self.opened.find(&image).await?;
+                self.around.manager.accept_image_losses(record.id).await.map_err(text)?;
+            }
             Ask::Unlock { image } => {
                 let record = self.opened.find(&image).await?;
-                self.around.manager.unlock_image(record.id, record.token).await.map_err(text)?;
+                let unlocked = self.around.manager.unlock_image(record.id, record.token).await.map_err(text)?;
+                self.opened.end(&unlocked).await?;
             }
             Ask::Serve { images, at } => self.served.serve(at, images).await?,
             Ask::EndServing { at } => self.served.end(&at).await?,
             Ask::Served => return Ok(Told::Served(self.served.list().await)),
-            Ask::Read { image, snapshot, offset, length } => return self.read(&image, snapshot, offset, length).await,
-            Ask::Write { image, offset, content } => {
+            Ask::Read { image, id, snapshot, offset, length } => {
+                self.check_id(&image, id).await?;
+                return self.read(&image, snapshot, offset, length).await;
+            }
+            Ask::Write { image, id, offset, content } => {
+                self.check_id(&image, id).await?;
                 self.with(&image, move |image| Box::pin(image.write(offset, Bytes::from(content)))).await?;
             }
         }
@@ -98,19 +107,33 @@ impl Control {
         done
     }
 
+    async fn check_id(&self, name: &str, id: u64) -> Result<(), String> {
+        match self.opened.find(name).await?.id.0 == id {
+            true => Ok(()),
+            false => Err(format!("{name} is another image now: the one that was meant has been renamed or removed")),
+        }
+    }
+
     async fn create(&self, name: String, size_bytes: u64, is_preallocated: bool) -> Result<(), String> {
         if self.stores.devices().is_empty() {
             return Err("this node has no devices: ask one that has".to_owned());
         }
+        let room = self.stores.room_bytes();
+        if is_preallocated && size_bytes > room {
+            return Err(format!(
+                "{size_bytes} bytes are to be taken at once, and the devices of this node have room for {room}"
+            ));
+        }
         let new = NewImage { name: name.clone(), size_bytes, copies: COPIES, parent: None };
-        self.around.manager.create_image(new).await.map_err(text)?;
+        let made = self.around.manager.create_image(new).await.map_err(text)?;
         if !is_preallocated {
             return Ok(());
         }
         let filled = self.with(&name, move |image| Box::pin(preallocate(image, size_bytes))).await;
         if let Err(reason) = filled {
             self.remove(&name, false).await?;
-            return Err(format!("{reason}; what was made of {name} is in the trash"));
+            self.purge(Some(made.id.0)).await?;
+            return Err(format!("{reason}; {name} was removed again"));
         }
         Ok(())
     }

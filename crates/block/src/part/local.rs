@@ -43,6 +43,11 @@ impl LocalStores {
         }
     }
 
+    /// Bytes for which blobs could get space now.
+    pub fn room_bytes(&self) -> u64 {
+        self.stores.values().map(|store| u64::from(store.room()) * u64::from(types::BLOB_BYTES)).sum()
+    }
+
     /// Whether the manager's state here names the token of an admission.
     fn is_known(&self, admission: &Admission) -> bool {
         self.manager.snapshot().image(admission.image).is_some_and(|image| image.token == admission.token)

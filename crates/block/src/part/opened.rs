@@ -4,11 +4,18 @@ use super::local::LocalStores;
 use super::records::{Records, view_of};
 use crate::door::OpenImage;
 use crate::image::{Image, Outside};
+use crate::stores::{Admission, Stores};
+use futures_util::future::join_all;
 use manager::{ImageRecord, NodeRecord};
+use net::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use subsystem::Surroundings;
 use types::{ImageId, Token};
+
+/// How long the manager may take to note that an image is closed.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Images that are open here.
 pub struct Opened {
@@ -69,6 +76,7 @@ impl Opened {
             return Ok(Use { image: used.image.clone() });
         }
         let image = Arc::new(OpenImage::new(name.to_owned(), Box::pin(self.open(&record)).await?));
+        self.tidy(&image);
         // Those who use one that has ended give theirs back too.
         let users = 1 + images.get(&record.id).map_or(0, |used| used.users);
         images.insert(record.id, Used { image: image.clone(), users });
@@ -89,18 +97,25 @@ impl Opened {
         }
     }
 
-    /// An image that somebody here uses, for one more who lets go of it before them.
-    pub async fn shared(&self, name: &str) -> Result<Arc<OpenImage>, String> {
-        let images = self.images.lock().await;
-        let used = images.values().find(|used| used.image.name() == name && !used.image.image().has_ended());
-        used.map(|used| used.image.clone()).ok_or_else(|| format!("{name} is not open here any more"))
+    /// An image that a place uses, for a client that lets go of it before the place does. A holder that has ended is followed by another.
+    pub async fn shared(&self, id: ImageId, name: &str) -> Result<Arc<OpenImage>, String> {
+        let known = self.images.lock().await.get(&id).map(|used| used.image.clone());
+        match known {
+            None => Err(format!("{name} is not open here any more")),
+            Some(image) if !image.image().has_ended() => Ok(image),
+            Some(_) => {
+                let used = self.acquire(name).await?;
+                let image = used.image.clone();
+                self.release(used).await;
+                if image.image().id() == id { Ok(image) } else { Err(format!("{name} is another image now")) }
+            }
+        }
     }
 
     pub async fn close_all(&self) {
         let mut images = self.images.lock().await;
-        for used in std::mem::take(&mut *images).into_values() {
-            self.close(&used.image).await;
-        }
+        let open: Vec<Used> = std::mem::take(&mut *images).into_values().collect();
+        join_all(open.iter().map(|used| self.close(&used.image))).await;
         self.count.store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
@@ -118,19 +133,32 @@ impl Opened {
                 ));
             }
         };
-        let elsewhere = record.devices.iter().find(|device| self.stores.get(device.device).is_none());
-        if let Some(device) = elsewhere {
-            return Err(format!(
-                "{} has blobs on device {}, which another node serves: ask that node (trilith cluster status shows it)",
-                record.name, device.device
-            ));
-        }
+        self.check_here(record)?;
         let opened = manager.open_image(record.id, me, expected).await.map_err(|error| error.to_string())?;
         let image = self.take_over(&opened).await;
         if image.is_err() {
             self.give_back(opened.id, opened.token).await;
         }
         image
+    }
+
+    /// Whether all blobs of an image, and of those below it, are on this node.
+    fn check_here(&self, record: &ImageRecord) -> Result<(), String> {
+        if self.stores.devices().is_empty() {
+            return Err("this node has no devices: ask one that has".to_owned());
+        }
+        let state = self.around.manager.snapshot();
+        let mut next = Some(record);
+        while let Some(image) = next {
+            if let Some(used) = image.devices.iter().find(|used| self.stores.get(used.device).is_none()) {
+                return Err(format!(
+                    "{} has blobs on device {}, which is not on this node, or not there now: trilith cluster status shows which node has it",
+                    image.name, used.device
+                ));
+            }
+            next = image.parent.and_then(|parent| state.image(parent.image)).map(Arc::as_ref);
+        }
+        Ok(())
     }
 
     async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {
@@ -144,9 +172,28 @@ impl Opened {
                 used.map_err(|error| error.to_string())?
             }
         };
-        let image = Image::open(self.outside(), view_of(&record)).await.map_err(|error| error.to_string())?;
-        image.tidy().await.map_err(|error| error.to_string())?;
-        Ok(image)
+        Image::open(self.outside(), view_of(&record)).await.map_err(|error| error.to_string())
+    }
+
+    /// Finishes beside what an earlier holder left undone.
+    fn tidy(&self, image: &Arc<OpenImage>) {
+        let image = image.clone();
+        let tidying: BoxFuture<'static, ()> = Box::pin(async move {
+            if let Err(error) = image.image().tidy().await {
+                tracing::warn!(image = image.name(), %error, "blobs that no snapshot needs are not freed before the image is opened again");
+            }
+        });
+        drop(self.around.env.spawn(tidying));
+    }
+
+    /// The image was unlocked: its holder is over, also if it is this node.
+    pub async fn end(&self, unlocked: &ImageRecord) -> Result<(), String> {
+        self.around.manager.fresh().await.map_err(|error| error.to_string())?;
+        let admission = Admission { image: unlocked.id, token: unlocked.token, session: 0, epoch: unlocked.epoch };
+        for device in unlocked.devices.iter().map(|used| used.device).filter(|device| self.stores.get(*device).is_some()) {
+            self.stores.enter(device, admission).await.map_err(|error| format!("device {device}: {error}"))?;
+        }
+        Ok(())
     }
 
     async fn close(&self, image: &OpenImage) {
@@ -156,9 +203,15 @@ impl Opened {
         }
     }
 
+    /// Without an answer in time the next start of this node takes the image over.
     async fn give_back(&self, id: ImageId, token: Token) {
-        if let Err(error) = self.around.manager.close_image(id, token).await {
-            tracing::warn!(image = id.0, %error, "the image stays noted as open on this node");
+        let closing = self.around.manager.close_image(id, token);
+        let outcome = tokio::select! {
+            closed = closing => closed.map(drop).map_err(|error| error.to_string()),
+            () = self.around.env.sleep(CLOSE_PATIENCE) => Err("no leader of the managers answered in time".to_owned()),
+        };
+        if let Err(reason) = outcome {
+            tracing::warn!(image = id.0, %reason, "the image stays noted as open on this node");
         }
     }
 }

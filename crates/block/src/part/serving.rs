@@ -4,6 +4,7 @@ use super::opened::{Opened, Use};
 use crate::door::{Door, Offered, OpenImage};
 use crate::protocol::{ListenAt, Serving};
 use env::Env;
+use futures_util::future::join_all;
 use net::BoxFuture;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use types::ImageId;
 
 /// Between two attempts to serve again what was served before the start.
 const RETRY: Duration = Duration::from_secs(2);
@@ -28,7 +30,7 @@ pub struct Served {
 }
 
 struct Place {
-    images: Vec<String>,
+    images: Vec<NotedImage>,
     /// Of its images, while the place is open.
     uses: Vec<Use>,
 }
@@ -37,7 +39,14 @@ struct Place {
 #[derive(Serialize, Deserialize)]
 struct Noted {
     at: ListenAt,
-    images: Vec<String>,
+    images: Vec<NotedImage>,
+}
+
+/// An image that is served. Its name may come to mean another one while the server is stopped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct NotedImage {
+    id: u64,
+    name: String,
 }
 
 impl Served {
@@ -65,7 +74,11 @@ impl Served {
         if places.len() >= MAX_PLACES || images.len() > MAX_PLACES {
             return Err(format!("a node serves at most {MAX_PLACES} places with as many images each"));
         }
-        let place = Place { uses: self.open(&at, &images).await?, images };
+        let mut noted = Vec::new();
+        for name in images {
+            noted.push(NotedImage { id: self.opened.find(&name).await?.id.0, name });
+        }
+        let place = Place { uses: self.open(&at, &noted).await?, images: noted };
         places.insert(at.clone(), place);
         if let Err(error) = self.note(&places) {
             self.end_place(&at, places.remove(&at).expect("it was just put there")).await;
@@ -76,9 +89,12 @@ impl Served {
 
     /// Serves nothing there any more.
     pub async fn end(&self, at: &ListenAt) -> Result<(), String> {
-        let mut places = self.places.lock().await;
-        let place = places.remove(at).ok_or_else(|| format!("nothing is served at {at}: `trilith nbd --ls` shows what is"))?;
-        let noted = self.note(&places);
+        let (place, noted) = {
+            let mut places = self.places.lock().await;
+            let place =
+                places.remove(at).ok_or_else(|| format!("nothing is served at {at}: `trilith nbd --ls` shows what is"))?;
+            (place, self.note(&places))
+        };
         self.end_place(at, place).await;
         noted.map_err(|error| format!("{at} is closed until the next start: writing {}: {error}", self.file.display()))
     }
@@ -88,7 +104,8 @@ impl Served {
         let places = self.places.lock().await;
         let serving = |(at, place): (&ListenAt, &Place)| Serving {
             at: at.clone(),
-            images: place.images.clone(),
+            images: place.images.iter().map(|image| image.name.clone()).collect(),
+            is_open: !place.uses.is_empty(),
             clients: self.door.clients(at),
         };
         places.iter().map(serving).collect()
@@ -97,7 +114,11 @@ impl Served {
     /// Where an image is served.
     pub async fn places_of(&self, image: &str) -> Vec<ListenAt> {
         let places = self.places.lock().await;
-        places.iter().filter(|(_, place)| place.images.iter().any(|name| name == image)).map(|(at, _)| at.clone()).collect()
+        places
+            .iter()
+            .filter(|(_, place)| place.images.iter().any(|noted| noted.name == image))
+            .map(|(at, _)| at.clone())
+            .collect()
     }
 
     /// Opens what was served before the start, and goes on trying where that fails.
@@ -128,24 +149,27 @@ impl Served {
     /// Closes all places; the next start opens them again.
     pub async fn pause(&self) {
         let mut places = self.places.lock().await;
-        for (at, place) in places.iter_mut() {
-            self.door.close(at, false).await;
-            for used in std::mem::take(&mut place.uses) {
-                self.opened.release(used).await;
-            }
-        }
+        join_all(places.keys().map(|at| self.door.close(at, false))).await;
+        // Their images are closed all at once afterwards.
+        places.values_mut().for_each(|place| place.uses.clear());
     }
 
-    async fn open(&self, at: &ListenAt, images: &[String]) -> Result<Vec<Use>, String> {
+    async fn open(&self, at: &ListenAt, images: &[NotedImage]) -> Result<Vec<Use>, String> {
         let mut uses = Vec::new();
         let mut failed = None;
-        for image in images {
-            match self.opened.acquire(image).await {
-                Ok(used) => uses.push(used),
-                Err(reason) => {
-                    failed = Some(reason);
-                    break;
+        for noted in images {
+            match self.opened.acquire(&noted.name).await {
+                Ok(used) => {
+                    let is_meant = used.image.image().id().0 == noted.id;
+                    uses.push(used);
+                    if !is_meant {
+                        failed = Some(format!("{} is another image now: end the place, and serve it anew", noted.name));
+                    }
                 }
+                Err(reason) => failed = Some(reason),
+            }
+            if failed.is_some() {
+                break;
             }
         }
         let offered = PlaceImages { images: images.to_vec(), opened: self.opened.clone() };
@@ -187,16 +211,20 @@ fn read(file: &Path) -> io::Result<Vec<Noted>> {
 
 /// The images of a place, for its clients.
 struct PlaceImages {
-    images: Vec<String>,
+    images: Vec<NotedImage>,
     opened: Arc<Opened>,
 }
 
 impl Offered for PlaceImages {
     fn images(&self) -> Vec<String> {
-        self.images.clone()
+        self.images.iter().map(|image| image.name.clone()).collect()
     }
 
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<OpenImage>, String>> {
-        Box::pin(async move { self.opened.shared(name).await })
+        Box::pin(async move {
+            let noted = self.images.iter().find(|image| image.name == name);
+            let noted = noted.ok_or_else(|| format!("{name} is not served here"))?;
+            self.opened.shared(ImageId(noted.id), name).await
+        })
     }
 }

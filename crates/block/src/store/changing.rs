@@ -119,7 +119,7 @@ impl Inner {
         if !without.is_empty() {
             return Err(invalid(format!("a read of pieces {:#018x}, which have no content", without.0)));
         }
-        let read = self.volume.read(data_start(at.block, offset), length as usize).await;
+        let read = self.volume.read_medium(data_start(at.block, offset), length as usize).await;
         drop(begun);
         let buf = read.map_err(|error| StoreError::Failed(error.to_string()))?;
         self.counters.reads.add(1);

@@ -40,7 +40,10 @@ pub use devices::{SetDeviceIn, SetDeviceOut, UseDevices};
 pub use error::ImageError;
 pub use hold::{CloseImage, OpenImage, UnlockImage};
 pub use layers::{RemoveImageSnapshot, RollbackImage, SnapshotImage};
-pub use life::{CreateImage, FlattenImage, ParentSnapshot, PurgeImage, RemoveImage, RenameImage, ResizeImage, RestoreImage};
+pub use life::{
+    AcceptLosses, BeginPurge, CreateImage, FlattenImage, ParentSnapshot, PurgeImage, RemoveImage, RenameImage, ResizeImage,
+    RestoreImage,
+};
 pub use name::{InvalidImageName, check_image_name};
 pub use record::{
     Branch, FIRST_LAYER, IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS, ImageDevice, ImageHolder,
@@ -52,6 +55,7 @@ commands! {
     /// Commands about block images.
     ImageCommand: CreateImage, RenameImage, OpenImage, CloseImage, UnlockImage, ResizeImage, SnapshotImage, RemoveImageSnapshot,
         RollbackImage, RemoveImage, RestoreImage, PurgeImage, FlattenImage, UseDevices, SetDeviceOut, SetDeviceIn,
+        BeginPurge, AcceptLosses,
 }
 
 /// An image to be made.
@@ -185,6 +189,16 @@ impl Manager {
     /// Takes an image out of the trash.
     pub async fn restore_image(&self, id: ImageId, name: &str) -> ImageReply {
         self.propose(RestoreImage { id, name: name.to_owned() }).await
+    }
+
+    /// Says that the blobs of an image in the trash are about to be freed: it does not come back.
+    pub async fn begin_image_purge(&self, id: ImageId) -> ImageReply {
+        self.propose(BeginPurge { id }).await
+    }
+
+    /// Lets an image be opened that has lost blobs.
+    pub async fn accept_image_losses(&self, id: ImageId) -> ImageReply {
+        self.propose(AcceptLosses { id }).await
     }
 
     /// Forgets an image that is in the trash.

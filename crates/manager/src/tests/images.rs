@@ -16,7 +16,7 @@ use crate::modules::images::limits::{
 };
 use crate::operation::Refusal;
 use crate::{
-    AddDevice, Branch, CloseImage, CreateImage, FlattenImage, ImageDevice, ImageError, ImageHolder, ImageRecord,
+    AddDevice, BeginPurge, Branch, CloseImage, CreateImage, FlattenImage, ImageDevice, ImageError, ImageHolder, ImageRecord,
     InvalidImageName, OpenImage, ParentSnapshot, PurgeImage, RemoveImage, RemoveImageSnapshot, RenameImage, ResizeImage,
     RestoreImage, RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage, UseDevices,
     check_image_name,
@@ -48,6 +48,8 @@ pub(super) fn record() -> ImageRecord {
         epoch: ImageEpoch(8),
         redundancy: 2,
         removed_ms: Some(400),
+        has_losses: false,
+        is_purging: false,
     }
 }
 
@@ -143,6 +145,8 @@ fn an_image_begins_closed_and_empty() {
         epoch: ImageEpoch(0),
         redundancy: 3,
         removed_ms: None,
+        has_losses: false,
+        is_purging: false,
     };
     assert_eq!(image(&machine, ONE), expected);
     assert_eq!(machine.0.image_named("one").unwrap().id, ONE);
@@ -163,9 +167,12 @@ fn an_image_begins_closed_and_empty() {
 }
 
 #[test]
-fn an_image_gets_another_name_also_while_it_is_open() {
+fn an_image_gets_another_name_while_it_is_closed() {
     let (mut machine, token) = with_holder();
     machine.run(create("two")).unwrap();
+    let held = ImageError::Held { node: NodeId(1), token, since_ms: 88 };
+    assert_eq!(machine.run(RenameImage { id: ONE, name: "uno".to_owned() }), Err(held));
+    machine.run(CloseImage { id: ONE, token }).unwrap();
     let rename = |id, name: &str| RenameImage { id, name: name.to_owned() };
     let taken = ImageError::AlreadyExists { id: ImageId(2), name: "two".to_owned() };
     assert_eq!(machine.run(rename(ONE, "two")), Err(taken));
@@ -301,7 +308,11 @@ fn what_is_in_the_trash_comes_back_or_is_forgotten() {
     let restored = machine.run(restore(ONE, "old")).unwrap();
     assert_eq!(*restored, ImageRecord { name: "old".to_owned(), ..before }, "with its snapshot");
 
+    assert_eq!(machine.run(BeginPurge { id: ONE }).map(drop), Err(ImageError::NotTrashed { id: ONE }));
     machine.run(remove(ONE, true)).unwrap();
+    machine.run(BeginPurge { id: ONE }).unwrap();
+    assert_eq!(machine.run(restore(ONE, "old")), Err(ImageError::Purging { id: ONE }), "parts of it are gone");
+    assert_eq!(machine.0.check(), Ok(()));
     machine.run(PurgeImage { id: ONE }).unwrap();
     assert_eq!(machine.run(PurgeImage { id: ONE }), Err(ImageError::NotFound { id: ONE }));
     assert_eq!(machine.run(restore(ONE, "old")), Err(ImageError::NotFound { id: ONE }));

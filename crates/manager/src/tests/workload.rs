@@ -10,14 +10,15 @@ use crate::modules::chunks::limits::BULK_BLOCKS;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
-    AddCredential, AddDevice, BeginRemoval, BeginStart, BucketEngine, CloseImage, Command, CreateBucket, CreateCell,
-    CreateImage, DeviceState, EndGroup, EtagMode, FinishFounding, FinishRecovery, FlattenImage, ForgetTables, FoundGroup,
-    FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable,
-    InstallView, LeaveCell, MarkBucketDeleting, OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage,
-    RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket,
-    RemoveCredential, RemoveDevice, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage, ResizeImage, RestoreImage,
-    RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState, SetGroupMembers,
-    SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice, UseDevices,
+    AcceptLosses, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine, CloseImage, Command,
+    CreateBucket, CreateCell, CreateImage, DeviceState, EndGroup, EtagMode, FinishFounding, FinishRecovery, FlattenImage,
+    ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest,
+    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenImage, OpenShard, ParentSnapshot, PlaceDevice,
+    PurgeImage, RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
+    RemoveBucket, RemoveCredential, RemoveDevice, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage, ResizeImage,
+    RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState,
+    SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice,
+    UseDevices,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -40,7 +41,7 @@ const KINDS_OF_CELLS: u64 = 13;
 const KINDS_OF_SHARDS: u64 = 10;
 
 /// Kinds of commands in [`random_command_of_images`].
-const KINDS_OF_IMAGES: u64 = 19;
+const KINDS_OF_IMAGES: u64 = 21;
 
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
@@ -178,6 +179,8 @@ fn random_command_of_images(env: &Env) -> Command {
         15 => UseDevices { id, token, devices: devices() }.into(),
         16 => SetDeviceOut { id, token, devices: devices(), redundancy }.into(),
         17 => SetDeviceIn { id, token, device: DeviceId(below(3) as u32), redundancy }.into(),
+        18 => BeginPurge { id }.into(),
+        19 => AcceptLosses { id }.into(),
         _ => RenameImage { id, name: text("image", 3) }.into(),
     }
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -149,8 +148,14 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         Ok(metadata) if !metadata.file_type().is_socket() => return Err(ListenError::NotASocket { path: path.to_owned() }),
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(ListenError::InUse { place: path.display().to_string() }),
+    // Without waiting: a program whose queue of connections is full would keep this one for ever.
+    let connect = || {
+        let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        probe.set_nonblocking(true)?;
+        probe.connect(&SockAddr::unix(path)?)
+    };
+    match connect() {
+        Ok(()) => Err(ListenError::InUse { place: path.display().to_string() }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(fail),
         // A full queue of connections, for example: someone listens.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

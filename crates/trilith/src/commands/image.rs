@@ -95,6 +95,8 @@ enum ImageCommand {
         #[arg(long)]
         all: bool,
     },
+    /// Open an image again although devices with parts of it were given up: these parts read as zeros
+    AcceptLosses { image: String },
     /// End the node that has an image open, if it does not answer any more
     Unlock {
         image: String,
@@ -174,6 +176,10 @@ async fn carry_out_rarer(server: &Server, command: ImageCommand) -> anyhow::Resu
         ImageCommand::Purge { id, .. } => {
             server.done(Ask::Purge { id }).await?;
             Ok(tell!("purged; its space goes back within some seconds")?)
+        }
+        ImageCommand::AcceptLosses { image } => {
+            server.done(Ask::AcceptLosses { image: image.clone() }).await?;
+            Ok(tell!("{image} can be opened; its lost parts read as zeros")?)
         }
         ImageCommand::Unlock { image, .. } => {
             server.done(Ask::Unlock { image: image.clone() }).await?;

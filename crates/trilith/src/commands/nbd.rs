@@ -61,6 +61,7 @@ pub fn run(args: &NbdArgs) -> anyhow::Result<()> {
 fn listen_at(args: &NbdArgs) -> anyhow::Result<ListenAt> {
     match (&args.socket, args.addr) {
         (Some(path), _) => Ok(ListenAt::Socket(std::path::absolute(path)?)),
+        (None, Some(address)) if address.port() == 0 => bail!("--addr: say which port; clients must find it again"),
         (None, Some(address)) => Ok(ListenAt::Address(address)),
         (None, None) => bail!("say where: --socket PATH or --addr ADDRESS:PORT"),
     }
@@ -68,7 +69,8 @@ fn listen_at(args: &NbdArgs) -> anyhow::Result<ListenAt> {
 
 async fn list(server: &Server) -> anyhow::Result<()> {
     let Told::Served(served) = server.ask(Ask::Served).await? else { bail!("the server answered something else") };
-    let row = |serving: &Serving| [serving.at.to_string(), serving.clients.to_string(), serving.images.join(", ")];
+    let clients = |serving: &Serving| if serving.is_open { serving.clients.to_string() } else { "not open yet".to_owned() };
+    let row = |serving: &Serving| [serving.at.to_string(), clients(serving), serving.images.join(", ")];
     let rows: Vec<[String; 3]> = served.iter().map(row).collect();
     Ok(table::print(["PLACE", "CLIENTS", "IMAGES"], &rows)?)
 }

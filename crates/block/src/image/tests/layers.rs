@@ -214,3 +214,26 @@ async fn clones_of_clones_have_a_limit() {
         image.snapshot("a").await.unwrap();
     }
 }
+
+/// Caught: zeros at the image's end, which go on to the end of the last part, took what was written there after the image had grown meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_image_that_grows_beside_zeros_at_its_end_keeps_what_is_written_there() {
+    for seed in 0..20 {
+        let size = 16 * PIECE;
+        let world = World::new(seed, size, 100);
+        let image = world.open(FIRST).await.unwrap();
+        image.write(0, filled(1, size)).await.unwrap();
+        world.stores.set_delay_ms(5);
+        let edge = 13 * PIECE + PIECE / 2;
+        let writes = futures_util::future::join_all((0..4).map(|_| image.write(edge, filled(2, 4096))));
+        let zeros = image.write_zeros(edge, size - edge, false);
+        let grown = async {
+            image.resize(BLOB, false).await.unwrap();
+            image.write(2 * size, filled(3, PIECE)).await.unwrap();
+        };
+        let (written, zeroed, ()) = tokio::join!(writes, zeros, grown);
+        zeroed.unwrap();
+        written.into_iter().for_each(|written| written.unwrap());
+        assert_eq!(read(&image, 2 * size, PIECE_BYTES).await, vec![3; PIECE as usize], "seed {seed}");
+    }
+}

@@ -40,6 +40,12 @@ pub enum ImageError {
     SnapshotExists { name: String },
     #[error("image {id} is in the trash; restore it first")]
     Trashed { id: ImageId },
+    #[error("image {id} is being purged; its blobs are being freed")]
+    Purging { id: ImageId },
+    #[error(
+        "a device with parts of the image was given up, and these are lost; bring back what you need from elsewhere, or have the lost parts read as zeros: trilith image accept-losses"
+    )]
+    Losses,
     #[error("image {id} is not in the trash; remove it first")]
     NotTrashed { id: ImageId },
     #[error("node {node} has the image open with token {token}; close it there, or unlock it if that node is gone")]
@@ -93,6 +99,8 @@ impl Refusal for ImageError {
             | ImageError::SnapshotExists { .. }
             | ImageError::Trashed { .. }
             | ImageError::NotTrashed { .. }
+            | ImageError::Purging { .. }
+            | ImageError::Losses
             | ImageError::Held { .. }
             | ImageError::Closed
             | ImageError::OtherToken { .. }

@@ -35,6 +35,9 @@ impl Operation for OpenImage {
 
     fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
         let mut image = ImageRecord::clone(present(edit.state, self.id)?);
+        if image.has_losses {
+            return Err(ImageError::Losses);
+        }
         if edit.state.node(self.node).is_none() {
             return Err(ImageError::NoSuchNode { node: self.node });
         }

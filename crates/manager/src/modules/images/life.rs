@@ -60,6 +60,8 @@ impl Operation for CreateImage {
             epoch: ImageEpoch(0),
             redundancy: self.copies,
             removed_ms: None,
+            has_losses: false,
+            is_purging: false,
         };
         Ok(set(edit, image))
     }
@@ -81,7 +83,7 @@ impl ParentSnapshot {
     }
 }
 
-/// Gives an image another name. A holder of it goes on.
+/// Gives an image another name. It is to be closed: its holder serves it under the name that it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenameImage {
     pub id: ImageId,
@@ -97,7 +99,7 @@ impl Operation for RenameImage {
         if image.name == self.name {
             return Ok(Arc::clone(image));
         }
-        let mut image = ImageRecord::clone(image);
+        let mut image = closed(edit.state, self.id)?;
         check_free_name(edit.state, &self.name)?;
         image.name = self.name.clone();
         Ok(set(edit, image))
@@ -187,9 +189,44 @@ impl Operation for RestoreImage {
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
         let mut image = ImageRecord::clone(trashed(edit.state, self.id)?);
+        if image.is_purging {
+            return Err(ImageError::Purging { id: self.id });
+        }
         check_free_name(edit.state, &self.name)?;
         image.name = self.name.clone();
         image.removed_ms = None;
+        Ok(set(edit, image))
+    }
+}
+
+/// The blobs of an image in the trash are about to be freed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginPurge {
+    pub id: ImageId,
+}
+
+impl Operation for BeginPurge {
+    type Reply = Arc<ImageRecord>;
+    type Refusal = ImageError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
+        let image = ImageRecord { is_purging: true, ..ImageRecord::clone(trashed(edit.state, self.id)?) };
+        Ok(set(edit, image))
+    }
+}
+
+/// It is known that blobs of an image may be lost, and it is to be opened all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptLosses {
+    pub id: ImageId,
+}
+
+impl Operation for AcceptLosses {
+    type Reply = Arc<ImageRecord>;
+    type Refusal = ImageError;
+
+    fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
+        let image = ImageRecord { has_losses: false, ..ImageRecord::clone(present(edit.state, self.id)?) };
         Ok(set(edit, image))
     }
 }

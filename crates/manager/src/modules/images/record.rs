@@ -57,6 +57,10 @@ pub struct ImageRecord {
     pub redundancy: u8,
     /// When it went into the trash; none: it is not there.
     pub removed_ms: Option<u64>,
+    /// A device in sync was given up: blobs of the image may be lost. Nobody opens it before a person has said that this is known.
+    pub has_losses: bool,
+    /// In the trash, and its blobs are being freed: it does not come back.
+    pub is_purging: bool,
 }
 
 /// A rollback: layer `layer` begins above `base`. Any other layer begins above the one before it.
@@ -159,6 +163,7 @@ impl ImageRecord {
             (self.parent.is_none_or(|parent| self.is_clone_of(parent, state)), "a parent that there is not"),
             (self.token.0 <= state.applied.0, "the token of a command to come"),
             (self.holder.is_none() || (self.token != Token(0) && self.removed_ms.is_none()), "a holder that can't be"),
+            (!self.is_purging || self.removed_ms.is_some(), "a purge of an image that is not in the trash"),
             (self.devices.is_sorted_by(|one, next| one.device < next.device), "devices out of order"),
             (self.devices.iter().all(exists), "a device that there is not"),
             (self.devices.iter().all(is_past), "a device that was taken out in an epoch to come"),
@@ -254,6 +259,7 @@ impl Record for ImageRecord {
         let users: Vec<Arc<ImageRecord>> = users.cloned().collect();
         for user in users {
             let mut image = ImageRecord::clone(&user);
+            image.has_losses |= image.device(device).is_some_and(|used| used.out_since.is_none());
             image.devices.retain(|used| used.device != device);
             edit.set(image.id, Arc::new(image));
         }

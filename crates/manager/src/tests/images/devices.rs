@@ -5,7 +5,9 @@ use types::{DeviceId, ImageEpoch, Token};
 use super::super::machine::Machine;
 use super::{ONE, change, create, image, open, with_holder, with_image};
 use crate::modules::images::limits::{DEVICE_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGES_BYTES};
-use crate::{DeviceState, ImageDevice, ImageError, RemoveDevice, SetDeviceIn, SetDeviceOut, SetDeviceState, UseDevices};
+use crate::{
+    AcceptLosses, DeviceState, ImageDevice, ImageError, RemoveDevice, SetDeviceIn, SetDeviceOut, SetDeviceState, UseDevices,
+};
 
 fn devices(numbers: &[u32]) -> Vec<DeviceId> {
     numbers.iter().copied().map(DeviceId).collect()
@@ -85,6 +87,11 @@ fn a_device_that_is_forgotten_leaves_all_images() {
     let left = [ONE, other].map(|id| image(&machine, id).devices.iter().map(|used| used.device.0).collect::<Vec<_>>());
     assert_eq!(left, [[0], [2]]);
     assert_eq!(machine.0.check(), Ok(()));
+    // Of the second image the device was out: nothing of it counted.
+    assert_eq!([ONE, other].map(|id| image(&machine, id).has_losses), [true, false]);
+    assert_eq!(machine.run(open(ONE, 1, Some(token))).map(drop), Err(ImageError::Losses), "its parts would read as zeros");
+    machine.run(AcceptLosses { id: ONE }).unwrap();
+    machine.run(open(ONE, 1, Some(token))).unwrap();
 }
 
 /// What goes out must find room, so there is room for that from the beginning.

@@ -40,6 +40,8 @@ fn golden_bytes_of_images() {
         "08",         // epoch
         "02",         // redundancy
         "019003",     // removed
+        "00",         // without losses
+        "00",         // not being purged
     );
     assert_eq!(hex(&postcard::to_allocvec(&record()).unwrap()), golden);
     let commands: [(Command, &str); 4] = [
@@ -57,7 +59,7 @@ fn golden_bytes_of_images() {
     kv.commit(table::batch(&machine.0, table::all_entries(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&KvRead::get(&kv, key).unwrap().unwrap());
     assert_eq!(entry(&[2, 16]), "02", "the next image");
-    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d00000000070101580300000300");
+    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d000000000701015803000003000000");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
 
@@ -82,6 +84,8 @@ fn no_record_is_longer_than_it_counts_for() {
         epoch: ImageEpoch(u64::MAX),
         redundancy: u8::MAX,
         removed_ms: Some(u64::MAX),
+        has_losses: true,
+        is_purging: true,
     };
     // Lengths of three lists grow to at most five bytes, and the key of the entry is nine.
     assert!(bytes(&bare) + 3 * 4 + 9 <= IMAGE_ROOM_BYTES, "{}", bytes(&bare));

@@ -1,4 +1,5 @@
 use super::*;
+use std::os::unix::net::UnixStream;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -61,4 +62,22 @@ fn a_port_that_is_in_use_is_named() {
         Err(ListenError::InUse { place }) => assert_eq!(place, address.to_string()),
         other => panic!("{other:?}"),
     }
+}
+
+/// Caught: a connection to try whether somebody listens there waited for ever, and with it the thread.
+#[test]
+fn a_program_that_takes_no_connections_keeps_nobody_waiting() {
+    let folder = folder();
+    let path = folder.path().join("full.sock");
+    let server = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    server.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+    server.listen(0).unwrap();
+    let connect = || {
+        let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        client.set_nonblocking(true).unwrap();
+        client.connect(&SockAddr::unix(&path).unwrap()).map(|()| client)
+    };
+    let waiting: Vec<Socket> = std::iter::from_fn(|| connect().ok()).take(16).collect();
+    assert!(waiting.len() < 16, "its queue is full");
+    assert!(matches!(Listener::unix(&path), Err(ListenError::InUse { .. })));
 }

@@ -50,9 +50,10 @@ pub async fn export(server: &Server, from: &str, file: &Path) -> anyhow::Result<
             found.with_context(|| format!("{image} has no snapshot {name}"))?.size_bytes
         }
     };
+    let source = Source { image, id: info.id, snapshot };
     if file == Path::new("-") {
         let mut out = io::stdout().lock();
-        return each_part(server, &image, snapshot, size, |_, length, parts| {
+        return each_part(server, &source, size, |_, length, parts| {
             let mut whole = vec![0; length as usize];
             parts.iter().for_each(|(at, bytes)| whole[*at as usize..][..bytes.len()].copy_from_slice(bytes));
             Ok(out.write_all(&whole)?)
@@ -60,9 +61,25 @@ pub async fn export(server: &Server, from: &str, file: &Path) -> anyhow::Result<
         .await;
     }
     let new = || format!("making {}: an export overwrites nothing", file.display());
-    let mut out = File::create_new(file).with_context(new)?;
+    let out = File::create_new(file).with_context(new)?;
+    if let Err(error) = to_file(server, &source, size, out).await {
+        // A part of an image would look like all of it.
+        let rest = if std::fs::remove_file(file).is_ok() { "removed again" } else { "not whole: remove it" };
+        return Err(error.context(format!("exporting to {}, which is {rest}", file.display())));
+    }
+    Ok(tell!("wrote {from} to {}, {}", file.display(), human(size))?)
+}
+
+/// What is exported.
+struct Source {
+    image: String,
+    id: u64,
+    snapshot: Option<String>,
+}
+
+async fn to_file(server: &Server, source: &Source, size: u64, mut out: File) -> anyhow::Result<()> {
     out.set_len(size)?;
-    each_part(server, &image, snapshot, size, |offset, _, parts| {
+    each_part(server, source, size, |offset, _, parts| {
         for (at, bytes) in parts {
             out.seek(SeekFrom::Start(offset + u64::from(*at)))?;
             out.write_all(bytes)?;
@@ -70,14 +87,12 @@ pub async fn export(server: &Server, from: &str, file: &Path) -> anyhow::Result<
         Ok(())
     })
     .await?;
-    out.sync_all()?;
-    Ok(tell!("wrote {from} to {}, {}", file.display(), human(size))?)
+    Ok(out.sync_all()?)
 }
 
 async fn each_part(
     server: &Server,
-    image: &str,
-    snapshot: Option<String>,
+    source: &Source,
     size: u64,
     mut take: impl FnMut(u64, u32, &[(u32, Vec<u8>)]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -86,7 +101,8 @@ async fn each_part(
     while offset < size {
         progress.show(offset);
         let length = u64::from(MAX_CONTENT_BYTES).min(size - offset) as u32;
-        let ask = Ask::Read { image: image.to_owned(), snapshot: snapshot.clone(), offset, length };
+        let Source { image, id, snapshot } = source;
+        let ask = Ask::Read { image: image.clone(), id: *id, snapshot: snapshot.clone(), offset, length };
         let Told::Content(parts) = server.ask(ask).await? else { bail!("the server answered something else") };
         take(offset, length, &parts)?;
         offset += u64::from(length);
@@ -102,7 +118,9 @@ pub async fn import(server: &Server, file: &Path, name: &str) -> anyhow::Result<
     from.rewind()?;
     let size_bytes = bytes.next_multiple_of(SECTOR_BYTES).max(LEAST_IMAGE_BYTES);
     server.done(Ask::Create { name: name.to_owned(), size_bytes, is_preallocated: false }).await?;
-    let filled = fill(server, &mut from, bytes, name).await;
+    let made = super::images(server, Ask::Info { image: name.to_owned() }).await?;
+    let id = made.first().context("the server told of no image")?.id;
+    let filled = fill(server, &mut from, bytes, (name, id)).await;
     if let Err(error) = filled {
         let removed = server.done(Ask::Remove { image: name.to_owned(), with_snapshots: false }).await;
         let rest = if removed.is_ok() { "what was imported is in the trash" } else { "a part of it was imported" };
@@ -111,7 +129,7 @@ pub async fn import(server: &Server, file: &Path, name: &str) -> anyhow::Result<
     Ok(tell!("made {name} of {}, {}", file.display(), human(size_bytes))?)
 }
 
-async fn fill(server: &Server, from: &mut File, bytes: u64, name: &str) -> anyhow::Result<()> {
+async fn fill(server: &Server, from: &mut File, bytes: u64, (name, id): (&str, u64)) -> anyhow::Result<()> {
     let mut progress = Progress::new("importing", bytes);
     let mut offset = 0;
     while offset < bytes {
@@ -121,7 +139,7 @@ async fn fill(server: &Server, from: &mut File, bytes: u64, name: &str) -> anyho
         from.read_exact(&mut content)?;
         content.resize(content.len().next_multiple_of(SECTOR_BYTES as usize), 0);
         if content.iter().any(|byte| *byte != 0) {
-            server.done(Ask::Write { image: name.to_owned(), offset, content }).await?;
+            server.done(Ask::Write { image: name.to_owned(), id, offset, content }).await?;
         }
         offset += length;
     }
