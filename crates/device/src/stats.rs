@@ -1,4 +1,4 @@
-//! Counters of one device. They only count up, and order nothing.
+//! Counters of one device, and the counter that owners of its space use too. They only count up, and order nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds to the counter.
-    pub(crate) fn add(&self, amount: u64) {
+    pub fn add(&self, amount: u64) {
         self.0.fetch_add(amount, Ordering::Relaxed);
     }
 

@@ -1,22 +1,7 @@
 //! Counters of the log engine. They only count up, and order nothing.
 
+pub use device::Counter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// One counter.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    /// The count so far.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What a gateway's log engine has done since it was opened.
 #[derive(Debug, Default)]

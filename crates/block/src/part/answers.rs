@@ -1,12 +1,13 @@
 //! Images as answers for people.
 
-use super::local::{LocalStores, usage_of};
 use crate::protocol::{ImageInfo, SnapshotInfo};
 use manager::{ImageRecord, Snapshot};
+use std::collections::BTreeMap;
+use types::ImageId;
 
-/// What a record and this node's devices say of an image.
-pub fn info_of(state: &Snapshot, stores: &LocalStores, record: &ImageRecord) -> ImageInfo {
-    let (allocated_bytes, data_bytes) = usage_of(stores, record.id);
+/// What a record says of an image, with what this node's devices have of each.
+pub fn info_of(state: &Snapshot, usage: &BTreeMap<ImageId, (u64, u64)>, record: &ImageRecord) -> ImageInfo {
+    let (allocated_bytes, data_bytes) = usage.get(&record.id).copied().unwrap_or_default();
     let holder = |node| state.node(node).map_or_else(|| format!("node {node}"), |record| record.name.clone());
     let snapshot = |snapshot: &manager::SnapshotRecord| SnapshotInfo {
         name: snapshot.name.clone(),

@@ -49,7 +49,7 @@ impl Control {
             Ask::List { in_trash } => return self.list(in_trash).await,
             Ask::Info { image } => {
                 let record = self.opened.find(&image).await?;
-                return Ok(Told::Images(vec![info_of(&self.state(), &self.stores, &record)]));
+                return Ok(Told::Images(vec![info_of(&self.state(), &self.stores.usage(), &record)]));
             }
             Ask::Rename { image, name } => self.rename(&image, &name).await?,
             Ask::Resize { image, size_bytes, may_shrink } => {
@@ -152,7 +152,8 @@ impl Control {
         let mut images: Vec<&Arc<ImageRecord>> =
             state.images().filter(|image| image.removed_ms.is_some() == in_trash).collect();
         images.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(Told::Images(images.into_iter().map(|image| info_of(&state, &self.stores, image)).collect()))
+        let usage = self.stores.usage();
+        Ok(Told::Images(images.into_iter().map(|image| info_of(&state, &usage, image)).collect()))
     }
 
     async fn rename(&self, image: &str, name: &str) -> Result<(), String> {

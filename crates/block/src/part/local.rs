@@ -8,7 +8,7 @@ use manager::Manager;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{BlobId, DeviceId};
+use types::{BlobId, DeviceId, ImageId};
 
 /// Stores by device.
 pub struct LocalStores {
@@ -46,6 +46,17 @@ impl LocalStores {
     /// Bytes for which blobs could get space now.
     pub fn room_bytes(&self) -> u64 {
         self.stores.values().map(|store| u64::from(store.room()) * u64::from(types::BLOB_BYTES)).sum()
+    }
+
+    /// What the images have on these devices, one copy counted: bytes of blocks, and of pieces with content.
+    pub fn usage(&self) -> BTreeMap<ImageId, (u64, u64)> {
+        let mut usage: BTreeMap<ImageId, (u64, u64)> = BTreeMap::new();
+        for found in self.stores.values().flat_map(|store| store.images()) {
+            let (allocated_bytes, data_bytes) = usage.entry(found.image).or_default();
+            *allocated_bytes += u64::from(found.blocks) * u64::from(types::BLOB_BYTES);
+            *data_bytes += found.pieces * u64::from(types::PIECE_BYTES);
+        }
+        usage
     }
 
     /// Whether the manager's state here names the token of an admission.
@@ -102,14 +113,4 @@ impl Placement for LocalStores {
         let usable = self.stores.values().filter(|store| !store.is_stuck() && !full.contains(&store.device()));
         usable.max_by_key(|store| store.room()).map(|store| store.device()).into_iter().collect()
     }
-}
-
-/// What of an image stands on these devices, one copy counted: bytes of blocks, and of pieces with content.
-pub fn usage_of(stores: &LocalStores, image: types::ImageId) -> (u64, u64) {
-    let uses = stores.iter().flat_map(|store| store.images()).filter(|found| found.image == image);
-    uses.fold((0, 0), |(blocks, pieces), found| {
-        let (more, content) =
-            (u64::from(found.blocks) * u64::from(types::BLOB_BYTES), found.pieces * u64::from(types::PIECE_BYTES));
-        (blocks + more, pieces + content)
-    })
 }

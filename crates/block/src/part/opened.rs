@@ -65,7 +65,7 @@ impl Opened {
         state.image_named(name).cloned().ok_or_else(|| format!("there is no image {name}: `trilith image ls` lists them"))
     }
 
-    /// Opens an image, or shares it with those who use it already.
+    /// Opens an image, or shares the one that is open here.
     pub async fn acquire(&self, name: &str) -> Result<Use, String> {
         let record = self.find(name).await?;
         let mut images = self.images.lock().await;
@@ -77,14 +77,14 @@ impl Opened {
         }
         let image = Arc::new(OpenImage::new(name.to_owned(), Box::pin(self.open(&record)).await?));
         self.tidy(&image);
-        // Those who use one that has ended give theirs back too.
+        // Uses of one that has ended are given back too.
         let users = 1 + images.get(&record.id).map_or(0, |used| used.users);
         images.insert(record.id, Used { image: image.clone(), users });
         self.count.store(images.len(), std::sync::atomic::Ordering::Relaxed);
         Ok(Use { image })
     }
 
-    /// The image is not used any more by who acquired it.
+    /// A use of an image ends.
     pub async fn release(&self, used: Use) {
         let mut images = self.images.lock().await;
         let id = used.image.image().id();

@@ -1,6 +1,6 @@
 //! Counters of a device's blobs. They only count up, and order nothing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use device::Counter;
 
 /// What a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,19 +19,6 @@ pub struct BlobStats {
     /// torn or damaged.
     pub blocks_damaged: u64,
     pub headers_fallen_back: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// The live counters.

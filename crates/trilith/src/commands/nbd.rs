@@ -25,7 +25,7 @@ pub struct NbdArgs {
     /// A Unix socket, which only its owner may use
     #[arg(long, conflicts_with = "addr")]
     socket: Option<PathBuf>,
-    /// An address and a port, such as 127.0.0.1:10809. NBD asks for no credentials: whoever reaches the port reads and writes the images
+    /// An address and a port, such as 127.0.0.1:10809. NBD asks for no credentials: any client that reaches the port reads and writes the images
     #[arg(long)]
     addr: Option<SocketAddr>,
     /// List what is served

@@ -50,7 +50,7 @@ fn the_order_of_arrival_counts() {
 }
 
 #[test]
-fn a_lock_that_was_given_up_while_it_waited_holds_nobody_up() {
+fn a_lock_that_was_given_up_while_it_waited_holds_no_other_up() {
     let locks = RangeLocks::default();
     let first = now(&locks, 0..10, Mode::Shared).unwrap();
     {

@@ -57,7 +57,7 @@ pub struct ImageRecord {
     pub redundancy: u8,
     /// When it went into the trash; none: it is not there.
     pub removed_ms: Option<u64>,
-    /// A device in sync was given up: blobs of the image may be lost. Nobody opens it before a person has said that this is known.
+    /// A device in sync was given up: blobs of the image may be lost. It is not opened before a person has said that this is known.
     pub has_losses: bool,
     /// In the trash, and its blobs are being freed: it does not come back.
     pub is_purging: bool,

@@ -64,9 +64,9 @@ fn a_port_that_is_in_use_is_named() {
     }
 }
 
-/// Caught: a connection to try whether somebody listens there waited for ever, and with it the thread.
+/// Caught: a connection to try whether a program listens there waited for ever, and with it the thread.
 #[test]
-fn a_program_that_takes_no_connections_keeps_nobody_waiting() {
+fn a_program_that_takes_no_connections_keeps_no_thread_waiting() {
     let folder = folder();
     let path = folder.path().join("full.sock");
     let server = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
