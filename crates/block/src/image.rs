@@ -36,7 +36,7 @@ use futures_util::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
-use types::{BLOB_BYTES, BlobId, DeviceId, ImageEpoch, ImageId, LayerOf, PIECE_BYTES, Token};
+use types::{BLOB_BYTES, BlobId, DeviceId, ImageEpoch, ImageId, LayerOf, NodeId, PIECE_BYTES, Token};
 
 use self::lineage::Lineage;
 use self::map::Map;
@@ -68,8 +68,18 @@ pub async fn read_layer(outside: &Outside, layer: LayerOf, offset: u64, length: 
 
 /// Says where new blobs go.
 pub trait Placement: Send + Sync {
-    /// The devices for the copies of a blob, without those in `full`, which just said that they have no space. Empty: there is no space.
-    fn places(&self, blob: BlobId, full: &[DeviceId]) -> SmallVec<[DeviceId; 1]>;
+    /// The devices that may get blobs: active ones, of nodes that answer.
+    fn devices(&self) -> Vec<DeviceId>;
+
+    /// The host that a device is on: copies there may fail together. None: the device was given up.
+    fn host_of(&self, device: DeviceId) -> Option<NodeId>;
+
+    /// Whether a device is on the holder's node: reads prefer it.
+    fn is_here(&self, device: DeviceId) -> bool;
+
+    /// Devices for so many copies of a blob beside those that it has, on other hosts as far as there are any, on other devices in any case.
+    /// None of `without` is among them. Fewer than asked for: there is no more space.
+    fn places(&self, blob: BlobId, count: usize, beside: &[DeviceId], without: &[DeviceId]) -> SmallVec<[DeviceId; 3]>;
 }
 
 /// What a holder works with.

@@ -3,6 +3,7 @@
 //! A command may be carried out although its answer was lost. So each can be sent again: the same command twice is answered as once.
 //! Commands that switch the layer name the layer that they end. One that arrives late is thereby refused.
 
+use manager::Redundancy;
 use net::BoxFuture;
 use types::{DeviceId, ImageEpoch, ImageId, Layer, LayerOf, Token};
 
@@ -20,8 +21,16 @@ pub struct View {
     pub parent: Option<LayerOf>,
     pub token: Token,
     pub epoch: ImageEpoch,
+    /// Copies that each blob shall have.
+    pub copies: u8,
     /// Those in sync.
     pub devices: Vec<DeviceId>,
+    /// Those that are out, and the epoch that began when each was taken out.
+    pub out: Vec<(DeviceId, ImageEpoch)>,
+    /// Every blob has at least so many copies in sync.
+    pub redundancy: Redundancy,
+    /// Before the image was opened, the copies of each blob were equal.
+    pub is_settled: bool,
 }
 
 /// A layer that does not follow its predecessor: a rollback began it.
@@ -71,6 +80,15 @@ pub trait Registry: Send + Sync {
 
     /// Begins a layer above a snapshot's, with the snapshot's size, after `ended`.
     fn rollback<'a>(&'a self, image: ImageId, token: Token, name: &'a str, ended: Layer) -> Recorded<'a>;
+
+    /// Adds devices, in sync, before the first blob is placed on them.
+    fn use_devices(&self, image: ImageId, token: Token, devices: Vec<DeviceId>) -> Recorded<'_>;
+
+    /// Begins an epoch, and takes devices out; without any it sets the redundancy alone.
+    fn take_out(&self, image: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: Redundancy) -> Recorded<'_>;
+
+    /// Puts a device in; of one that is in sync it sets the redundancy alone.
+    fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_>;
 
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_>;
 }

@@ -29,6 +29,7 @@ mod load;
 mod making;
 mod returning;
 mod stats;
+mod summing;
 mod table;
 mod work;
 
@@ -44,9 +45,9 @@ use env::Env;
 use format::blob_header::BLOB_STRIDE_BYTES;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
-use types::{DeviceId, ImageId};
+use types::{BlobId, DeviceId, ImageId};
 
-use crate::stores::{Admission, BlobAt, BlobRow, Change, NewBlob, StoreError};
+use crate::stores::{Admission, BlobAt, BlobRow, BlobSums, Change, NewBlob, StoreError};
 use entered::Pair;
 use layout::STRIDES;
 use limits::{MAX_REQUEST_BYTES, MAX_REQUESTS};
@@ -140,6 +141,11 @@ impl BlobStore {
     /// admission is of an ended layer.
     pub async fn read(&self, admission: Option<Admission>, at: BlobAt, offset: u32, length: u32) -> Result<Bytes, StoreError> {
         self.inner.counted(self.inner.read(admission, at, offset, length)).await
+    }
+
+    /// As [`crate::stores::Stores::sums`] says.
+    pub async fn sums(&self, admission: Admission, id: BlobId) -> Result<BlobSums, StoreError> {
+        self.inner.counted(self.inner.sums(admission, id)).await
     }
 
     /// As [`crate::stores::Stores::free`] says.

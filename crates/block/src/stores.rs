@@ -35,6 +35,17 @@ pub struct BlobAt {
     pub id: BlobId,
 }
 
+/// What tells two contents of 4 KiB apart: the first half of their BLAKE3.
+pub type BlockSum = [u8; 16];
+
+/// A copy of a blob, for comparing it with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobSums {
+    pub row: BlobRow,
+    /// Of each 4 KiB of the pieces with content, ascending.
+    pub sums: Vec<BlockSum>,
+}
+
 /// A blob to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBlob {
@@ -105,6 +116,9 @@ pub trait Stores: Send + Sync {
     /// Reads a range of a blob of which all pieces have content; both numbers are multiples of 4 KiB. A blob of an ended layer may be read without an
     /// admission.
     fn read(&self, device: DeviceId, admission: Option<Admission>, at: BlobAt, offset: u32, length: u32) -> Asked<'_, Bytes>;
+
+    /// What a copy of a blob has, whole or not. The holder has no change of it under way.
+    fn sums(&self, device: DeviceId, admission: Admission, id: BlobId) -> Asked<'_, BlobSums>;
 
     /// Frees the block of a blob.
     fn free(&self, device: DeviceId, admission: Admission, at: BlobAt) -> Asked<'_, ()>;

@@ -62,8 +62,9 @@ pub use modules::groups::{EndGroup, FoundGroup, GroupError, GroupKey, GroupKind,
 pub use modules::images::{
     AcceptLosses, BeginPurge, Branch, CloseImage, CreateImage, FIRST_LAYER, FlattenImage, IMPORT_SKIPPED_IMAGE_EPOCHS,
     IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS, ImageDevice, ImageError, ImageHolder, ImageRecord, InvalidImageName,
-    NewImage, OpenImage, ParentSnapshot, PurgeImage, RemoveImage, RemoveImageSnapshot, RenameImage, ResizeImage, RestoreImage,
-    RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage, UseDevices, check_image_name,
+    NewImage, OpenImage, ParentSnapshot, PurgeImage, Redundancy, RemoveImage, RemoveImageSnapshot, RenameImage, ResizeImage,
+    RestoreImage, RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage, UseDevices,
+    check_image_name,
 };
 pub use modules::log::{
     BeginStart, BeginStartError, IMPORT_SKIPPED_STARTS, InstallCellManifest, InstallManifest, InstallManifestError,

@@ -176,7 +176,7 @@ impl Image {
     pub(super) async fn create(&self, index: u32, layer: Layer, change: Change, full: &[DeviceId]) -> Result<(), Fault> {
         let id = BlobId { image: self.id, index, layer };
         let parent = self.state.lock().view.parent;
-        let devices = self.outside.placement.places(id, full);
+        let devices = self.outside.placement.places(id, 1, &[], full);
         if devices.is_empty() {
             let device = full.first().copied().or(self.seats.iter().next().map(|seat| seat.device));
             return Err(device.map_or_else(|| ImageError::io("the image has no device").into(), Fault::NoSpace));

@@ -2,13 +2,13 @@
 
 use crate::image::Placement;
 use crate::store::BlobStore;
-use crate::stores::{Admission, Asked, BlobAt, BlobRow, Change, NewBlob, StoreError, Stores};
+use crate::stores::{Admission, Asked, BlobAt, BlobRow, BlobSums, Change, NewBlob, StoreError, Stores};
 use bytes::Bytes;
 use manager::Manager;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{BlobId, DeviceId, ImageId};
+use types::{BlobId, DeviceId, ImageId, NodeId};
 
 /// Stores by device.
 pub struct LocalStores {
@@ -98,6 +98,10 @@ impl Stores for LocalStores {
         self.ask(device, move |store| store.read(admission, at, offset, length))
     }
 
+    fn sums(&self, device: DeviceId, admission: Admission, id: BlobId) -> Asked<'_, BlobSums> {
+        self.ask(device, move |store| store.sums(admission, id))
+    }
+
     fn free(&self, device: DeviceId, admission: Admission, at: BlobAt) -> Asked<'_, ()> {
         self.ask(device, move |store| store.free(admission, at))
     }
@@ -108,9 +112,21 @@ impl Stores for LocalStores {
 }
 
 impl Placement for LocalStores {
+    fn devices(&self) -> Vec<DeviceId> {
+        self.stores.keys().copied().collect()
+    }
+
+    fn host_of(&self, device: DeviceId) -> Option<NodeId> {
+        self.manager.snapshot().device(device).and_then(|record| record.node)
+    }
+
+    fn is_here(&self, device: DeviceId) -> bool {
+        self.stores.contains_key(&device)
+    }
+
     /// The device with most room.
-    fn places(&self, _: BlobId, full: &[DeviceId]) -> SmallVec<[DeviceId; 1]> {
-        let usable = self.stores.values().filter(|store| !store.is_stuck() && !full.contains(&store.device()));
+    fn places(&self, _: BlobId, _: usize, _: &[DeviceId], without: &[DeviceId]) -> SmallVec<[DeviceId; 3]> {
+        let usable = self.stores.values().filter(|store| !store.is_stuck() && !without.contains(&store.device()));
         usable.max_by_key(|store| store.room()).map(|store| store.device()).into_iter().collect()
     }
 }

@@ -137,7 +137,7 @@ impl Opened {
         let opened = manager.open_image(record.id, me, expected).await.map_err(|error| error.to_string())?;
         let image = self.take_over(&opened).await;
         if image.is_err() {
-            self.give_back(opened.id, opened.token).await;
+            self.give_back(opened.id, opened.token, opened.is_settled).await;
         }
         image
     }
@@ -199,13 +199,13 @@ impl Opened {
     async fn close(&self, image: &OpenImage) {
         let (id, token) = (image.image().id(), image.image().token());
         if image.image().close().await.is_ok() {
-            self.give_back(id, token).await;
+            self.give_back(id, token, true).await;
         }
     }
 
     /// Without an answer in time the next start of this node takes the image over.
-    async fn give_back(&self, id: ImageId, token: Token) {
-        let closing = self.around.manager.close_image(id, token);
+    async fn give_back(&self, id: ImageId, token: Token, is_settled: bool) {
+        let closing = self.around.manager.close_image(id, token, is_settled);
         let outcome = tokio::select! {
             closed = closing => closed.map(drop).map_err(|error| error.to_string()),
             () = self.around.env.sleep(CLOSE_PATIENCE) => Err("no leader of the managers answered in time".to_owned()),

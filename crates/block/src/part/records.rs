@@ -4,7 +4,7 @@ use super::local::LocalStores;
 use crate::image::{Ancestor, Ancestors};
 use crate::registry::{Branch, Recorded, Registry, RegistryError, Snapshot, View};
 use crate::stores::BlobRow;
-use manager::{ImageError, ImageRecord, Manager, ManagerError};
+use manager::{ImageError, ImageRecord, Manager, ManagerError, Redundancy};
 use net::BoxFuture;
 use std::sync::Arc;
 use types::{DeviceId, ImageId, Layer, Token};
@@ -28,7 +28,11 @@ pub fn view_of(record: &ImageRecord) -> View {
         parent: record.parent,
         token: record.token,
         epoch: record.epoch,
-        devices: record.devices.iter().filter(|device| device.out_since.is_none()).map(|device| device.device).collect(),
+        copies: record.copies,
+        devices: record.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device).collect(),
+        out: record.devices.iter().filter_map(|used| Some((used.device, used.out_since?))).collect(),
+        redundancy: record.redundancy,
+        is_settled: record.is_settled,
     }
 }
 
@@ -71,6 +75,18 @@ impl Registry for Records {
             newest.is_some_and(|branch| branch.layer.0 == ended.0 + 1 && Some(branch.base) == layer)
         };
         self.after(image, token, ended, was_done, self.manager.rollback_image(image, token, name, ended))
+    }
+
+    fn use_devices(&self, image: ImageId, token: Token, devices: Vec<DeviceId>) -> Recorded<'_> {
+        Box::pin(async move { answer(self.manager.use_image_devices(image, token, devices).await) })
+    }
+
+    fn take_out(&self, image: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: Redundancy) -> Recorded<'_> {
+        Box::pin(async move { answer(self.manager.set_image_devices_out(image, token, devices, redundancy).await) })
+    }
+
+    fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_> {
+        Box::pin(async move { answer(self.manager.set_image_device_in(image, token, device, redundancy).await) })
     }
 
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {

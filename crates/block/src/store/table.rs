@@ -51,7 +51,7 @@ impl Head {
         BlobHeader { device_uuid, block, serial, state, id, token, epoch, owned, data, parent }
     }
 
-    fn row(&self, block: u32) -> BlobRow {
+    pub fn row(&self, block: u32) -> BlobRow {
         let Head { state, id, token, epoch, owned, data, parent, .. } = *self;
         BlobRow { at: BlobAt { block, id }, state, token, epoch, owned, data, parent }
     }

@@ -47,7 +47,7 @@ pub use life::{
 pub use name::{InvalidImageName, check_image_name};
 pub use record::{
     Branch, FIRST_LAYER, IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS, ImageDevice, ImageHolder,
-    ImageRecord, SnapshotRecord,
+    ImageRecord, Redundancy, SnapshotRecord,
 };
 
 commands! {
@@ -149,9 +149,9 @@ impl Manager {
         self.propose(OpenImage { id, node, since_ms, expected }).await
     }
 
-    /// Gives an image back that this token holds.
-    pub async fn close_image(&self, id: ImageId, token: Token) -> ImageReply {
-        self.propose(CloseImage { id, token }).await
+    /// Gives an image back that this token holds. `is_settled`: the copies of each blob are equal.
+    pub async fn close_image(&self, id: ImageId, token: Token, is_settled: bool) -> ImageReply {
+        self.propose(CloseImage { id, token, is_settled }).await
     }
 
     /// Ends the holder with this token without asking it.
@@ -217,12 +217,18 @@ impl Manager {
     }
 
     /// Takes devices of an image out. The record has the new epoch.
-    pub async fn set_image_devices_out(&self, id: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: u8) -> ImageReply {
+    pub async fn set_image_devices_out(
+        &self,
+        id: ImageId,
+        token: Token,
+        devices: Vec<DeviceId>,
+        redundancy: Redundancy,
+    ) -> ImageReply {
         self.propose(SetDeviceOut { id, token, devices, redundancy }).await
     }
 
     /// Puts a device of an image back in sync.
-    pub async fn set_image_device_in(&self, id: ImageId, token: Token, device: DeviceId, redundancy: u8) -> ImageReply {
+    pub async fn set_image_device_in(&self, id: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> ImageReply {
         self.propose(SetDeviceIn { id, token, device, redundancy }).await
     }
 }

@@ -17,9 +17,9 @@ use crate::modules::images::limits::{
 use crate::operation::Refusal;
 use crate::{
     AddDevice, BeginPurge, Branch, CloseImage, CreateImage, FlattenImage, ImageDevice, ImageError, ImageHolder, ImageRecord,
-    InvalidImageName, OpenImage, ParentSnapshot, PurgeImage, RemoveImage, RemoveImageSnapshot, RenameImage, ResizeImage,
-    RestoreImage, RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage, UseDevices,
-    check_image_name,
+    InvalidImageName, OpenImage, ParentSnapshot, PurgeImage, Redundancy, RemoveImage, RemoveImageSnapshot, RenameImage,
+    ResizeImage, RestoreImage, RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage,
+    UseDevices, check_image_name,
 };
 
 const MIB: u64 = 1 << 20;
@@ -46,11 +46,16 @@ pub(super) fn record() -> ImageRecord {
             ImageDevice { device: DeviceId(2), out_since: Some(ImageEpoch(8)) },
         ],
         epoch: ImageEpoch(8),
-        redundancy: 2,
+        redundancy: Redundancy { hosts: 2, devices: 3 },
+        is_settled: true,
         removed_ms: Some(400),
         has_losses: false,
         is_purging: false,
     }
+}
+
+fn copies_on(devices: u8) -> Redundancy {
+    Redundancy { hosts: devices, devices }
 }
 
 fn create(name: &str) -> CreateImage {
@@ -143,7 +148,8 @@ fn an_image_begins_closed_and_empty() {
         copies: 3,
         devices: Vec::new(),
         epoch: ImageEpoch(0),
-        redundancy: 3,
+        redundancy: copies_on(3),
+        is_settled: true,
         removed_ms: None,
         has_losses: false,
         is_purging: false,
@@ -172,7 +178,7 @@ fn an_image_gets_another_name_while_it_is_closed() {
     machine.run(create("two")).unwrap();
     let held = ImageError::Held { node: NodeId(1), token, since_ms: 88 };
     assert_eq!(machine.run(RenameImage { id: ONE, name: "uno".to_owned() }), Err(held));
-    machine.run(CloseImage { id: ONE, token }).unwrap();
+    machine.run(CloseImage { id: ONE, token, is_settled: true }).unwrap();
     let rename = |id, name: &str| RenameImage { id, name: name.to_owned() };
     let taken = ImageError::AlreadyExists { id: ImageId(2), name: "two".to_owned() };
     assert_eq!(machine.run(rename(ONE, "two")), Err(taken));
@@ -200,10 +206,13 @@ fn one_node_has_an_image_open() {
         assert_eq!(machine.run(open(ONE, node, None)), Err(held.clone()));
     }
     let other = Token(token.0 - 1);
-    assert_eq!(machine.run(CloseImage { id: ONE, token: other }), Err(ImageError::OtherToken { found: token }));
-    let closed = machine.run(CloseImage { id: ONE, token }).unwrap();
+    assert_eq!(
+        machine.run(CloseImage { id: ONE, token: other, is_settled: true }),
+        Err(ImageError::OtherToken { found: token })
+    );
+    let closed = machine.run(CloseImage { id: ONE, token, is_settled: true }).unwrap();
     assert_eq!((closed.holder, closed.token), (None, token));
-    assert_eq!(machine.run(CloseImage { id: ONE, token }), Err(ImageError::Closed));
+    assert_eq!(machine.run(CloseImage { id: ONE, token, is_settled: true }), Err(ImageError::Closed));
     assert!(machine.run(open(ONE, 2, None)).unwrap().token > token);
 }
 
@@ -217,7 +226,7 @@ fn an_image_is_taken_over_from_the_holder_that_was_seen() {
     assert_eq!(machine.run(open(ONE, 1, Some(first))), Err(ImageError::OtherToken { found }), "another was faster");
     assert_eq!(machine.run(snapshot(ONE, first, "a")), Err(ImageError::OtherToken { found }));
     // The second holder closes the image: its token is the one that counts.
-    machine.run(CloseImage { id: ONE, token: found }).unwrap();
+    machine.run(CloseImage { id: ONE, token: found, is_settled: true }).unwrap();
     assert_eq!(machine.run(open(ONE, 1, Some(first))), Err(ImageError::OtherToken { found }));
     machine.run(open(ONE, 1, Some(found))).unwrap();
 }
@@ -230,9 +239,9 @@ fn an_unlocked_holder_is_over() {
     let unlocked = machine.run(UnlockImage { id: ONE, token }).unwrap();
     assert_eq!((unlocked.holder, unlocked.token.0), (None, machine.0.applied().0));
     assert_eq!(machine.run(UnlockImage { id: ONE, token }), Err(ImageError::Closed));
-    assert_eq!(machine.run(CloseImage { id: ONE, token }), Err(ImageError::Closed));
+    assert_eq!(machine.run(CloseImage { id: ONE, token, is_settled: true }), Err(ImageError::Closed));
     let next = machine.run(open(ONE, 2, None)).unwrap().token;
-    assert_eq!(machine.run(CloseImage { id: ONE, token }), Err(ImageError::OtherToken { found: next }));
+    assert_eq!(machine.run(CloseImage { id: ONE, token, is_settled: true }), Err(ImageError::OtherToken { found: next }));
 }
 
 type Ask = fn(&mut Machine, Token) -> Result<(), ImageError>;
@@ -241,15 +250,17 @@ type Ask = fn(&mut Machine, Token) -> Result<(), ImageError>;
 #[test]
 fn what_a_holder_asks_names_its_token() {
     let asked: [Ask; 9] = [
-        |machine, token| machine.run(CloseImage { id: ONE, token }).map(drop),
+        |machine, token| machine.run(CloseImage { id: ONE, token, is_settled: true }).map(drop),
         |machine, token| machine.run(UnlockImage { id: ONE, token }).map(drop),
         |machine, token| machine.run(ResizeImage { id: ONE, token: Some(token), size_bytes: MIB }).map(drop),
         |machine, token| machine.run(snapshot(ONE, token, "b")).map(drop),
         |machine, token| machine.run(RollbackImage { id: ONE, token, snapshot: "a".to_owned(), ended: None }).map(drop),
         |machine, token| machine.run(FlattenImage { id: ONE, token }).map(drop),
         |machine, token| machine.run(UseDevices { id: ONE, token, devices: vec![DeviceId(2)] }).map(drop),
-        |machine, token| machine.run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: 1 }).map(drop),
-        |machine, token| machine.run(SetDeviceIn { id: ONE, token, device: DeviceId(0), redundancy: 1 }).map(drop),
+        |machine, token| {
+            machine.run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: copies_on(1) }).map(drop)
+        },
+        |machine, token| machine.run(SetDeviceIn { id: ONE, token, device: DeviceId(0), redundancy: copies_on(1) }).map(drop),
     ];
     for (number, ask) in asked.into_iter().enumerate() {
         let (mut machine, token) = with_holder();
@@ -260,7 +271,7 @@ fn what_a_holder_asks_names_its_token() {
         let outcome = ask(&mut machine, token);
         assert!(outcome.is_ok() || outcome == Err(ImageError::NotClone), "{number}: {outcome:?}");
         let (mut machine, token) = with_holder();
-        machine.run(CloseImage { id: ONE, token }).unwrap();
+        machine.run(CloseImage { id: ONE, token, is_settled: true }).unwrap();
         assert_eq!(ask(&mut machine, token), Err(ImageError::Closed), "{number}");
     }
 }
@@ -284,7 +295,7 @@ fn what_is_in_the_trash_comes_back_or_is_forgotten() {
     machine.run(snapshot(ONE, token, "a")).unwrap();
     let held = ImageError::Held { node: NodeId(1), token, since_ms: 88 };
     assert_eq!(machine.run(remove(ONE, true)), Err(held));
-    machine.run(CloseImage { id: ONE, token }).unwrap();
+    machine.run(CloseImage { id: ONE, token, is_settled: true }).unwrap();
     assert_eq!(machine.run(remove(ONE, false)), Err(ImageError::Snapshots { count: 1 }));
     assert_eq!(machine.run(PurgeImage { id: ONE }), Err(ImageError::NotTrashed { id: ONE }));
     assert_eq!(machine.run(restore(ONE, "one")), Err(ImageError::NotTrashed { id: ONE }));

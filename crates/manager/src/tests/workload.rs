@@ -14,9 +14,9 @@ use crate::{
     CreateBucket, CreateCell, CreateImage, DeviceState, EndGroup, EtagMode, FinishFounding, FinishRecovery, FlattenImage,
     ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest,
     InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenImage, OpenShard, ParentSnapshot, PlaceDevice,
-    PurgeImage, RaiseFormatVersion, ReactivateBucket, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal,
-    RemoveBucket, RemoveCredential, RemoveDevice, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage, ResizeImage,
-    RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState,
+    PurgeImage, RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk,
+    Removal, RemoveBucket, RemoveCredential, RemoveDevice, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
+    ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState,
     SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice,
     UseDevices,
 };
@@ -155,7 +155,8 @@ fn random_command_of_images(env: &Env) -> Command {
     let text = |what: &str, bound: u64| format!("{what}-{}", below(bound));
     let size_bytes = (1 + below(4)) << 20;
     let devices = || (0..3).map(DeviceId).filter(|_| below(2) == 0).collect();
-    let redundancy = 1 + below(3) as u8;
+    let hosts = 1 + below(3) as u8;
+    let redundancy = Redundancy { hosts, devices: hosts + below(2) as u8 };
     match below(KINDS_OF_IMAGES) {
         0 | 1 => {
             let parent = (below(3) == 0).then(|| ParentSnapshot { image: id, snapshot: text("snapshot", 2) });
@@ -166,7 +167,7 @@ fn random_command_of_images(env: &Env) -> Command {
             let (node, since_ms) = (NodeId(1 + below(3) as u32), below(1_000));
             OpenImage { id, node, since_ms, expected: (below(2) == 0).then_some(token) }.into()
         }
-        5 => CloseImage { id, token }.into(),
+        5 => CloseImage { id, token, is_settled: below(2) == 0 }.into(),
         6 => UnlockImage { id, token }.into(),
         7 => ResizeImage { id, token: (below(2) == 0).then_some(token), size_bytes }.into(),
         8 => SnapshotImage { id, token, name: text("snapshot", 2), created_ms: below(1_000), ended: None }.into(),

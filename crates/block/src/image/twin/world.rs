@@ -143,10 +143,21 @@ struct InOrder {
 }
 
 impl Placement for InOrder {
-    fn places(&self, _blob: BlobId, full: &[DeviceId]) -> SmallVec<[DeviceId; 1]> {
-        let places: SmallVec<[DeviceId; 1]> =
-            self.devices.iter().copied().filter(|device| !full.contains(device)).take(self.copies).collect();
-        if places.len() == self.copies { places } else { SmallVec::new() }
+    fn devices(&self) -> Vec<DeviceId> {
+        self.devices.clone()
+    }
+
+    fn host_of(&self, device: DeviceId) -> Option<NodeId> {
+        Some(NodeId(device.0))
+    }
+
+    fn is_here(&self, device: DeviceId) -> bool {
+        device == self.devices[0]
+    }
+
+    fn places(&self, _: BlobId, count: usize, beside: &[DeviceId], without: &[DeviceId]) -> SmallVec<[DeviceId; 3]> {
+        let usable = |device: &DeviceId| !beside.contains(device) && !without.contains(device);
+        self.devices.iter().copied().filter(usable).take(count).collect()
     }
 }
 

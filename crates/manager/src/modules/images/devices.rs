@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use types::{DeviceId, ImageEpoch, ImageId, Token};
 
 use super::limits::DEVICE_ROOM_BYTES;
-use super::{ImageDevice, ImageError, ImageRecord, check_room, held, set};
+use super::{ImageDevice, ImageError, ImageRecord, Redundancy, check_room, held, set};
 use crate::modules::device::DeviceState;
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
@@ -47,7 +47,7 @@ pub struct SetDeviceOut {
     pub id: ImageId,
     pub token: Token,
     pub devices: Vec<DeviceId>,
-    pub redundancy: u8,
+    pub redundancy: Redundancy,
 }
 
 impl Operation for SetDeviceOut {
@@ -77,7 +77,7 @@ pub struct SetDeviceIn {
     pub id: ImageId,
     pub token: Token,
     pub device: DeviceId,
-    pub redundancy: u8,
+    pub redundancy: Redundancy,
 }
 
 impl Operation for SetDeviceIn {
@@ -93,8 +93,8 @@ impl Operation for SetDeviceIn {
     }
 }
 
-fn set_redundancy(image: &mut ImageRecord, found: u8) -> Result<(), ImageError> {
-    if !(1..=image.copies).contains(&found) {
+fn set_redundancy(image: &mut ImageRecord, found: Redundancy) -> Result<(), ImageError> {
+    if !found.is_of(image.copies) {
         return Err(ImageError::Redundancy { found, copies: image.copies });
     }
     image.redundancy = found;

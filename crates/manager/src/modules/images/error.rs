@@ -7,6 +7,7 @@ use super::limits::{
     MAX_IMAGES_BYTES, MAX_SNAPSHOTS, MIN_IMAGE_BYTES,
 };
 use super::name::InvalidImageName;
+use super::record::Redundancy;
 use crate::operation::Refusal;
 
 /// Why a change of the images was refused.
@@ -20,8 +21,8 @@ pub enum ImageError {
     Size { found: u64 },
     #[error("an image has 1 to {MAX_IMAGE_COPIES} copies, not {found}")]
     Copies { found: u8 },
-    #[error("the redundancy of an image with {copies} copies is 1 to {copies}, not {found}")]
-    Redundancy { found: u8, copies: u8 },
+    #[error("an image with {copies} copies can't have a redundancy of {} hosts and {} devices", found.hosts, found.devices)]
+    Redundancy { found: Redundancy, copies: u8 },
     #[error("a clone is at least as large as the snapshot, {least} bytes; choose a larger size")]
     CloneSize { least: u64 },
     #[error("there is no image {id}; look at the list of images")]

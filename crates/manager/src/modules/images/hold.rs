@@ -48,17 +48,20 @@ impl Operation for OpenImage {
             (Some(expected), _) if expected != image.token => return Err(ImageError::OtherToken { found: image.token }),
             (None, None) | (Some(_), _) => {}
         }
+        // A holder that did not close it may have left writes on some copies alone.
+        image.is_settled &= image.holder.is_none();
         image.token = Token(index.0);
         image.holder = Some(ImageHolder { node: self.node, since_ms: self.since_ms });
         Ok(set(edit, image))
     }
 }
 
-/// The holder gives an image back.
+/// The holder gives an image back, and says whether the copies of each blob are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloseImage {
     pub id: ImageId,
     pub token: Token,
+    pub is_settled: bool,
 }
 
 impl Operation for CloseImage {
@@ -68,6 +71,7 @@ impl Operation for CloseImage {
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
         let mut image = held(edit.state, self.id, self.token)?;
         image.holder = None;
+        image.is_settled = self.is_settled;
         Ok(set(edit, image))
     }
 }
@@ -86,6 +90,7 @@ impl Operation for UnlockImage {
     fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
         let mut image = held(edit.state, self.id, self.token)?;
         image.holder = None;
+        image.is_settled = false;
         image.token = Token(index.0);
         Ok(set(edit, image))
     }

@@ -7,7 +7,7 @@ use types::{ImageEpoch, ImageId, LayerOf, Token};
 
 use super::limits::{IMAGE_ROOM_BYTES, MAX_CLONE_DEPTH, MAX_IMAGE_COPIES, MAX_IMAGES};
 use super::name::check_image_name;
-use super::record::{clone_depth, is_image_size};
+use super::record::{Redundancy, clone_depth, is_image_size};
 use super::{FIRST_LAYER, ImageError, ImageRecord, check_room, held, present, set, trashed};
 use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit, Snapshot};
@@ -58,7 +58,8 @@ impl Operation for CreateImage {
             copies: self.copies,
             devices: Vec::new(),
             epoch: ImageEpoch(0),
-            redundancy: self.copies,
+            redundancy: Redundancy { hosts: self.copies, devices: self.copies },
+            is_settled: true,
             removed_ms: None,
             has_losses: false,
             is_purging: false,

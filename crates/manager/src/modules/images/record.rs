@@ -53,8 +53,10 @@ pub struct ImageRecord {
     pub devices: Vec<ImageDevice>,
     /// Counts how often devices were taken out.
     pub epoch: ImageEpoch,
-    /// The least number of hosts with a copy in sync that any blob of the image has.
-    pub redundancy: u8,
+    /// Every blob of the image has at least so many copies in sync.
+    pub redundancy: Redundancy,
+    /// The copies of each blob were equal when the image was closed last.
+    pub is_settled: bool,
     /// When it went into the trash; none: it is not there.
     pub removed_ms: Option<u64>,
     /// A device in sync was given up: blobs of the image may be lost. It is not opened before a person has said that this is known.
@@ -85,6 +87,25 @@ pub struct ImageHolder {
     /// It may have been removed from the cluster since.
     pub node: NodeId,
     pub since_ms: u64,
+}
+
+/// On how many hosts, and on how many devices, each blob of an image has a copy in sync: the least numbers of all blobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redundancy {
+    pub hosts: u8,
+    pub devices: u8,
+}
+
+impl Redundancy {
+    /// Whether each blob has a copy although so many hosts, with so many devices, are silent.
+    pub fn survives(&self, hosts: usize, devices: usize) -> bool {
+        hosts < usize::from(self.hosts) || devices < usize::from(self.devices)
+    }
+
+    /// Whether an image with so many copies can have it.
+    pub(super) fn is_of(&self, copies: u8) -> bool {
+        1 <= self.hosts && self.hosts <= self.devices && self.devices <= copies
+    }
 }
 
 /// A device of an image.
@@ -157,7 +178,7 @@ impl ImageRecord {
             (check_image_name(&self.name).is_ok(), "a name that no image has"),
             (is_image_size(self.size_bytes), "a size that no image has"),
             ((1..=MAX_IMAGE_COPIES).contains(&self.copies), "copies that no image has"),
-            ((1..=self.copies).contains(&self.redundancy), "a redundancy that no image has"),
+            (self.redundancy.is_of(self.copies), "a redundancy that no image has"),
             (self.snapshots_are_sound(), "snapshots that no image has"),
             (self.branches_are_sound(), "branches that no image has"),
             (self.parent.is_none_or(|parent| self.is_clone_of(parent, state)), "a parent that there is not"),
@@ -252,6 +273,7 @@ impl Record for ImageRecord {
         self.layer.0 += IMPORT_SKIPPED_LAYERS;
         self.epoch.0 += IMPORT_SKIPPED_IMAGE_EPOCHS;
         self.holder = None;
+        self.is_settled = false;
     }
 
     fn forget_device(edit: &mut Edit<'_>, device: DeviceId) {
@@ -259,7 +281,12 @@ impl Record for ImageRecord {
         let users: Vec<Arc<ImageRecord>> = users.cloned().collect();
         for user in users {
             let mut image = ImageRecord::clone(&user);
-            image.has_losses |= image.device(device).is_some_and(|used| used.out_since.is_none());
+            if image.device(device).is_some_and(|used| used.out_since.is_none()) {
+                let Redundancy { hosts, devices } = &mut image.redundancy;
+                image.has_losses |= *devices == 1;
+                *devices = 1.max(*devices - 1);
+                *hosts = 1.max(*hosts - 1);
+            }
             image.devices.retain(|used| used.device != device);
             edit.set(image.id, Arc::new(image));
         }

@@ -3,7 +3,7 @@
 use types::{DeviceId, ImageEpoch, Token};
 
 use super::super::machine::Machine;
-use super::{ONE, change, create, image, open, with_holder, with_image};
+use super::{ONE, change, copies_on, create, image, open, with_holder, with_image};
 use crate::modules::images::limits::{DEVICE_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGES_BYTES};
 use crate::{
     AcceptLosses, DeviceState, ImageDevice, ImageError, RemoveDevice, SetDeviceIn, SetDeviceOut, SetDeviceState, UseDevices,
@@ -18,18 +18,18 @@ fn use_devices(token: Token, numbers: &[u32]) -> UseDevices {
 }
 
 fn out(token: Token, numbers: &[u32], redundancy: u8) -> SetDeviceOut {
-    SetDeviceOut { id: ONE, token, devices: devices(numbers), redundancy }
+    SetDeviceOut { id: ONE, token, devices: devices(numbers), redundancy: copies_on(redundancy) }
 }
 
 fn back(token: Token, device: u32, redundancy: u8) -> SetDeviceIn {
-    SetDeviceIn { id: ONE, token, device: DeviceId(device), redundancy }
+    SetDeviceIn { id: ONE, token, device: DeviceId(device), redundancy: copies_on(redundancy) }
 }
 
 /// Devices with the epochs since which they are out; the epoch; the redundancy.
 fn copies(machine: &Machine) -> (Vec<(u32, Option<u64>)>, u64, u8) {
     let image = image(machine, ONE);
     let devices = image.devices.iter().map(|used| (used.device.0, used.out_since.map(|epoch| epoch.0)));
-    (devices.collect(), image.epoch.0, image.redundancy)
+    (devices.collect(), image.epoch.0, image.redundancy.hosts)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn each_taking_out_begins_an_epoch() {
     machine.run(back(token, 2, 2)).unwrap();
     assert_eq!(copies(&machine), (vec![(0, Some(2)), (1, None), (2, None)], 3, 2), "the redundancy alone");
     for found in [0, 4] {
-        let refused = ImageError::Redundancy { found, copies: 3 };
+        let refused = ImageError::Redundancy { found: copies_on(found), copies: 3 };
         assert_eq!(machine.run(out(token, &[1], found)), Err(refused.clone()));
         assert_eq!(machine.run(back(token, 0, found)), Err(refused));
     }
@@ -81,17 +81,21 @@ fn a_device_that_is_forgotten_leaves_all_images() {
     let other = machine.run(create("two")).unwrap().id;
     let second = machine.run(open(other, 2, None)).unwrap().token;
     machine.run(UseDevices { id: other, token: second, devices: devices(&[1, 2]) }).unwrap();
-    machine.run(SetDeviceOut { id: other, token: second, devices: devices(&[1]), redundancy: 1 }).unwrap();
+    machine.run(SetDeviceOut { id: other, token: second, devices: devices(&[1]), redundancy: copies_on(1) }).unwrap();
     machine.run(SetDeviceState { id: DeviceId(1), state: DeviceState::Failed }).unwrap();
     machine.run(RemoveDevice { id: DeviceId(1) }).unwrap();
     let left = [ONE, other].map(|id| image(&machine, id).devices.iter().map(|used| used.device.0).collect::<Vec<_>>());
     assert_eq!(left, [[0], [2]]);
     assert_eq!(machine.0.check(), Ok(()));
     // Of the second image the device was out: nothing of it counted.
-    assert_eq!([ONE, other].map(|id| image(&machine, id).has_losses), [true, false]);
-    assert_eq!(machine.run(open(ONE, 1, Some(token))).map(drop), Err(ImageError::Losses), "its parts would read as zeros");
-    machine.run(AcceptLosses { id: ONE }).unwrap();
-    machine.run(open(ONE, 1, Some(token))).unwrap();
+    assert_eq!([ONE, other].map(|id| image(&machine, id).redundancy.devices), [2, 1]);
+    assert_eq!([ONE, other].map(|id| image(&machine, id).has_losses), [false, false]);
+    machine.run(SetDeviceState { id: DeviceId(2), state: DeviceState::Failed }).unwrap();
+    machine.run(RemoveDevice { id: DeviceId(2) }).unwrap();
+    assert_eq!([ONE, other].map(|id| image(&machine, id).has_losses), [false, true]);
+    assert_eq!(machine.run(open(other, 1, Some(second))).map(drop), Err(ImageError::Losses), "its parts would read as zeros");
+    machine.run(AcceptLosses { id: other }).unwrap();
+    machine.run(open(other, 1, Some(second))).unwrap();
 }
 
 /// What goes out must find room, so there is room for that from the beginning.

@@ -136,7 +136,7 @@ fn a_clone_pins_its_snapshot_and_its_parent() {
     let (mut machine, token) = with_holder();
     machine.run(snapshot(ONE, token, "a")).unwrap();
     machine.run(snapshot(ONE, token, "b")).unwrap();
-    machine.run(CloseImage { id: ONE, token }).unwrap();
+    machine.run(CloseImage { id: ONE, token, is_settled: true }).unwrap();
     assert_eq!(machine.run(clone("two", ONE, "c")), Err(ImageError::NoSuchSnapshot { name: "c".to_owned() }));
     let nowhere = ImageId(9);
     assert_eq!(machine.run(clone("two", nowhere, "a")), Err(ImageError::NotFound { id: nowhere }));

@@ -9,14 +9,14 @@ use types::{DeviceId, DeviceUuid, ImageEpoch, ImageId, Layer, LayerOf, NodeId, T
 use super::super::format::hex;
 use super::super::machine::Machine;
 use super::super::nodes::node;
-use super::{MIB, ONE, change, clone, create, image, open, record, remove, snapshot, with_holder};
+use super::{MIB, ONE, change, clone, copies_on, create, image, open, record, remove, snapshot, with_holder};
 use crate::modules::images::limits::{
     BRANCH_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGE_BYTES, MAX_IMAGE_NAME_BYTES, SNAPSHOT_ROOM_BYTES,
 };
 use crate::{
     Branch, Command, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS,
     ImageDevice, ImageError, ImageHolder, ImageRecord, ImpossibleState, Manager, ManagerError, NewImage, ParentSnapshot,
-    RollbackImage, SetDeviceOut, Snapshot, SnapshotRecord, UseDevices, table,
+    Redundancy, RollbackImage, SetDeviceOut, Snapshot, SnapshotRecord, UseDevices, table,
 };
 
 #[test]
@@ -38,7 +38,8 @@ fn golden_bytes_of_images() {
         "0100",       // one in sync
         "020108",     // one out since epoch 8
         "08",         // epoch
-        "02",         // redundancy
+        "0203",       // redundancy
+        "01",         // settled
         "019003",     // removed
         "00",         // without losses
         "00",         // not being purged
@@ -48,7 +49,10 @@ fn golden_bytes_of_images() {
         (clone("a", ONE, "s").into(), "0900016180808004034d01010173"),
         (open(ONE, 2, Some(Token(9))).into(), "09020102580109"),
         (remove(ONE, true).into(), "090901016f"),
-        (SetDeviceOut { id: ONE, token: Token(9), devices: vec![DeviceId(3)], redundancy: 2 }.into(), "090e0109010302"),
+        (
+            SetDeviceOut { id: ONE, token: Token(9), devices: vec![DeviceId(3)], redundancy: copies_on(2) }.into(),
+            "090e010901030202",
+        ),
     ];
     for (command, bytes) in commands {
         assert_eq!(hex(&command.encode()), bytes, "{command:?}");
@@ -59,7 +63,7 @@ fn golden_bytes_of_images() {
     kv.commit(table::batch(&machine.0, table::all_entries(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&KvRead::get(&kv, key).unwrap().unwrap());
     assert_eq!(entry(&[2, 16]), "02", "the next image");
-    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d000000000701015803000003000000");
+    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d00000000070101580300000303010000");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
 
@@ -82,7 +86,8 @@ fn no_record_is_longer_than_it_counts_for() {
         copies: u8::MAX,
         devices: Vec::new(),
         epoch: ImageEpoch(u64::MAX),
-        redundancy: u8::MAX,
+        redundancy: copies_on(u8::MAX),
+        is_settled: true,
         removed_ms: Some(u64::MAX),
         has_losses: true,
         is_purging: true,
@@ -99,7 +104,7 @@ fn no_record_is_longer_than_it_counts_for() {
 fn with_everything() -> Machine {
     let (mut machine, token) = with_holder();
     machine.run(UseDevices { id: ONE, token, devices: vec![DeviceId(0), DeviceId(2)] }).unwrap();
-    machine.run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: 1 }).unwrap();
+    machine.run(SetDeviceOut { id: ONE, token, devices: vec![DeviceId(0)], redundancy: copies_on(1) }).unwrap();
     machine.run(snapshot(ONE, token, "a")).unwrap();
     machine.run(snapshot(ONE, token, "b")).unwrap();
     machine.run(RollbackImage { id: ONE, token, snapshot: "a".to_owned(), ended: None }).unwrap();
@@ -126,7 +131,7 @@ fn an_import_gives_out_nothing_of_images_that_may_have_been_given_out() {
     let copy = machine.0.export();
     let before = image(&machine, ONE);
     machine.run(snapshot(ONE, before.token, "c")).unwrap();
-    machine.run(SetDeviceOut { id: ONE, token: before.token, devices: vec![DeviceId(0)], redundancy: 1 }).unwrap();
+    machine.run(SetDeviceOut { id: ONE, token: before.token, devices: vec![DeviceId(0)], redundancy: copies_on(1) }).unwrap();
     let taken_over = machine.run(open(ONE, 2, Some(before.token))).unwrap();
     let lost = machine.run(create("lost")).unwrap().id;
 
@@ -136,6 +141,7 @@ fn an_import_gives_out_nothing_of_images_that_may_have_been_given_out() {
         layer: Layer(before.layer.0 + IMPORT_SKIPPED_LAYERS),
         epoch: ImageEpoch(before.epoch.0 + IMPORT_SKIPPED_IMAGE_EPOCHS),
         holder: None,
+        is_settled: false,
         ..before.clone()
     };
     assert_eq!(after, skipped);
@@ -164,8 +170,9 @@ fn impossible_images_are_refused() {
         |machine| change(machine, ONE, |image| image.name = "/".to_owned()),
         |machine| change(machine, ONE, |image| image.size_bytes = 1),
         |machine| change(machine, ONE, |image| image.copies = 4),
-        |machine| change(machine, ONE, |image| image.redundancy = 0),
-        |machine| change(machine, ONE, |image| image.redundancy = 4),
+        |machine| change(machine, ONE, |image| image.redundancy = copies_on(0)),
+        |machine| change(machine, ONE, |image| image.redundancy = copies_on(4)),
+        |machine| change(machine, ONE, |image| image.redundancy = Redundancy { hosts: 2, devices: 1 }),
         |machine| change(machine, ONE, |image| image.layer = Layer(1)),
         |machine| change(machine, ONE, |image| image.snapshots[0].name = "b".to_owned()),
         |machine| change(machine, ONE, |image| image.snapshots[0].name = "a@b".to_owned()),
@@ -218,12 +225,12 @@ async fn a_manager_does_it_all() {
     let first = manager.open_image(id, member, None).await.unwrap();
     assert_eq!(first.holder, Some(ImageHolder { node: member, since_ms: now_ms }));
     let token = manager.open_image(id, member, Some(first.token)).await.unwrap().token;
-    let stale = manager.close_image(id, first.token).await.unwrap_err();
+    let stale = manager.close_image(id, first.token, true).await.unwrap_err();
     assert_eq!(stale, ManagerError::Refused(ImageError::OtherToken { found: token }));
     assert_eq!(manager.use_image_devices(id, token, devices.clone()).await.unwrap().devices.len(), 2);
-    let out = manager.set_image_devices_out(id, token, vec![devices[0]], 1).await.unwrap();
-    assert_eq!((out.epoch, out.redundancy), (ImageEpoch(1), 1));
-    assert_eq!(manager.set_image_device_in(id, token, devices[0], 2).await.unwrap().redundancy, 2);
+    let out = manager.set_image_devices_out(id, token, vec![devices[0]], copies_on(1)).await.unwrap();
+    assert_eq!((out.epoch, out.redundancy), (ImageEpoch(1), copies_on(1)));
+    assert_eq!(manager.set_image_device_in(id, token, devices[0], copies_on(2)).await.unwrap().redundancy, copies_on(2));
     assert_eq!(manager.snapshot_image(id, token, "a", Layer(0)).await.unwrap().snapshots[0].created_ms, now_ms);
     assert_eq!(manager.resize_image(id, Some(token), MIB).await.unwrap().size_bytes, MIB);
     let back = manager.rollback_image(id, token, "a", Layer(1)).await.unwrap();
@@ -234,7 +241,7 @@ async fn a_manager_does_it_all() {
     assert_eq!(manager.flatten_image(clone, of_clone).await.unwrap().parent, None);
     assert_eq!(manager.unlock_image(clone, of_clone).await.unwrap().holder, None);
     assert!(manager.remove_image_snapshot(id, "a").await.unwrap().snapshots.is_empty());
-    assert_eq!(manager.close_image(id, token).await.unwrap().holder, None);
+    assert_eq!(manager.close_image(id, token, true).await.unwrap().holder, None);
     assert_eq!(manager.remove_image(id, false).await.unwrap().removed_ms, Some(now_ms));
     assert_eq!(manager.restore_image(id, "one").await.unwrap().removed_ms, None);
     manager.remove_image(id, false).await.unwrap();
