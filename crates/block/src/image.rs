@@ -10,40 +10,48 @@
 //! - A blob is freed only under the lock of its whole part: no read of it is under way then.
 //! - In every view, the bytes beyond its size read as zeros. So growing needs no I/O.
 //! - A change whose effect is unknown leaves its device in doubt before its range is unlocked ([`seats`]).
+//! - A change that not all copies have leaves its blob to be compared before its range is unlocked ([`comparing`]).
 
 mod admin;
 mod asking;
 mod below;
 mod clear;
+mod comparing;
 mod content;
 mod error;
+mod following;
+mod healing;
+mod keep;
 mod limits;
 mod lineage;
 mod map;
 mod range_lock;
 mod read;
 mod seats;
+mod standing;
+mod taking;
 mod tidy;
 mod write;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use env::Env;
-use futures_util::future::{join_all, try_join_all};
+use env::{Env, Instant};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
-use types::{BLOB_BYTES, BlobId, DeviceId, ImageEpoch, ImageId, LayerOf, NodeId, PIECE_BYTES, Token};
+use tokio::sync::{Notify, RwLock, Semaphore, SemaphorePermit};
+use types::{BLOB_BYTES, BlobId, DeviceId, ImageId, Layer, LayerOf, NodeId, PIECE_BYTES, Token};
 
 use self::lineage::Lineage;
 use self::map::Map;
 use self::range_lock::RangeLocks;
 use self::seats::Seats;
 use crate::registry::{Registry, View};
-use crate::stores::Stores;
+use crate::stores::{BlobRow, Stores};
 
 pub use self::below::{Ancestor, Ancestors, Below};
 pub use self::content::{Content, Part};
@@ -105,7 +113,8 @@ pub struct Usage {
 pub struct Image {
     id: ImageId,
     token: Token,
-    epoch: ImageEpoch,
+    /// The record's, as this holder knows it.
+    epoch: AtomicU64,
     outside: Outside,
     below: Option<Arc<dyn Below>>,
     state: Mutex<State>,
@@ -114,17 +123,69 @@ pub struct Image {
     door: Semaphore,
     /// A write holds it shared; what switches the layer holds it alone.
     gate: RwLock<()>,
-    /// Held by what changes the record.
+    /// Held by what changes which devices count.
+    standing: tokio::sync::Mutex<Option<standing::Pending>>,
+    /// Since when devices are out, as far as this holder saw it.
+    gone: Mutex<BTreeMap<DeviceId, Instant>>,
+    /// Wakes [`Image::keep`].
+    keeper: Notify,
+    /// A blob has copies that may differ, or an unfinished request left something.
+    has_unequal: AtomicBool,
+    copied_bytes: AtomicU64,
+    /// Until when reads may be answered without asking; none: there is no end.
+    tenure: Mutex<Option<Instant>>,
+    /// Held by what changes the record besides.
     admin: tokio::sync::Mutex<()>,
     ended: AtomicU8,
 }
 
-struct State {
+pub(crate) struct State {
     map: Map,
     view: View,
     lineage: Lineage,
     /// What is served: less than the record's while the image shrinks.
     size_bytes: u64,
+    /// Devices that are out and take changes.
+    following: BTreeSet<DeviceId>,
+    /// A device that is being taken out.
+    leaving: Option<DeviceId>,
+    /// Blobs that are being made.
+    making: BTreeSet<(u32, Layer)>,
+    /// Blobs that were not finished.
+    strays: BTreeSet<(u32, Layer)>,
+    /// Copies that an earlier holder did not finish.
+    leftovers: Vec<(DeviceId, BlobId)>,
+}
+
+impl State {
+    /// Takes over what a device has after a change of unknown effect. Of an image with one copy, a blob that was not finished then stands.
+    fn reconcile(&mut self, device: DeviceId, rows: &[BlobRow]) {
+        self.map.reconcile(device, rows);
+        if self.view.copies > 1 {
+            return;
+        }
+        for row in rows {
+            let (key, place) = ((row.at.id.index, row.at.id.layer), map::Place { device, block: row.at.block });
+            if self.strays.remove(&key) {
+                let copies = SmallVec::from_slice(&[place]);
+                self.map.insert(key.0, map::Blob::new(key.1, (row.owned, row.data), copies, row.epoch));
+            }
+        }
+    }
+
+    fn new(view: View, lineage: Lineage) -> State {
+        State {
+            map: Map::default(),
+            lineage,
+            size_bytes: view.size_bytes,
+            view,
+            following: BTreeSet::new(),
+            leaving: None,
+            making: BTreeSet::new(),
+            strays: BTreeSet::new(),
+            leftovers: Vec::new(),
+        }
+    }
 }
 
 /// A range of a part.
@@ -147,40 +208,29 @@ impl Image {
         }
         let below = below::load(&outside, view.parent).await?;
         let lineage = Lineage::of(view.layer, &view.branches);
+        let used = view.devices.iter().chain(view.out.iter().map(|(device, _)| device)).copied();
         let image = Image {
             id: view.id,
             token: view.token,
-            epoch: view.epoch,
+            epoch: AtomicU64::new(view.epoch.0),
             below,
-            seats: Seats::new(&view.devices),
-            state: Mutex::new(State { map: Map::default(), lineage, size_bytes: view.size_bytes, view }),
+            seats: Seats::new(used),
+            state: Mutex::new(State::new(view, lineage)),
             outside,
             locks: RangeLocks::default(),
             door: Semaphore::new(MAX_REQUESTS as usize),
             gate: RwLock::default(),
+            standing: tokio::sync::Mutex::default(),
+            gone: Mutex::default(),
+            keeper: Notify::new(),
+            has_unequal: AtomicBool::new(false),
+            copied_bytes: AtomicU64::new(0),
+            tenure: Mutex::new(None),
             admin: tokio::sync::Mutex::default(),
             ended: AtomicU8::new(0),
         };
-        image.enter_all().await?;
+        image.take_over().await?;
         Ok(image)
-    }
-
-    async fn enter_all(&self) -> Result<(), OpenError> {
-        let enter = |device: DeviceId| async move {
-            self.enter_first(device).await.map_err(|error| match error.kind {
-                ImageErrorKind::Superseded => OpenError::Superseded,
-                _ => OpenError::Unreachable { device, reason: error.message.into_owned() },
-            })
-        };
-        try_join_all(self.seats.iter().map(|seat| enter(seat.device))).await?;
-        let state = self.state.lock();
-        match state.map.newest_layer() {
-            Some(layer) if layer > state.view.layer => {
-                let newest = state.view.layer;
-                Err(OpenError::Damaged(format!("image {} has blobs of layer {layer}, its record ends at {newest}", self.id)))
-            }
-            _ => Ok(()),
-        }
     }
 
     pub fn id(&self) -> ImageId {
@@ -208,6 +258,42 @@ impl Image {
     pub fn usage(&self) -> Usage {
         let (blocks, pieces) = self.state.lock().map.usage();
         Usage { blocks, data_bytes: pieces * u64::from(PIECE_BYTES) }
+    }
+
+    /// Whether all copies of each blob hold the same. Ask when no request is under way.
+    pub fn is_settled(&self) -> bool {
+        let state = self.state.lock();
+        state.strays.is_empty() && state.map.unequal().is_empty() && !self.seats.any_in_doubt()
+    }
+
+    /// Bytes that were copied to make copies equal, or to make more of them.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The image is known to be this holder's until then. Once called, reads beyond it wait for the next call.
+    pub fn extend_tenure(&self, until: Instant) {
+        *self.tenure.lock() = Some(until);
+    }
+
+    fn wake_keeper(&self) {
+        self.keeper.notify_one();
+    }
+
+    fn note_unequal(&self) {
+        self.has_unequal.store(true, Ordering::Release);
+        self.wake_keeper();
+    }
+
+    /// The parts that must be mended. Without any, requests do not look for them.
+    fn unequal_parts(&self) -> Vec<u32> {
+        let state = self.state.lock();
+        let mut parts = state.map.unequal();
+        parts.extend(state.strays.iter().map(|(index, _)| *index));
+        if parts.is_empty() {
+            self.has_unequal.store(false, Ordering::Release);
+        }
+        parts
     }
 
     /// Reads. The content covers exactly the range.
@@ -247,11 +333,11 @@ impl Image {
     /// Makes durable what was answered, in the sync modes where it is not already.
     pub async fn flush(&self) -> Result<(), ImageError> {
         let _entry = self.pass_door().await?;
-        let flush = |device| async move {
-            let error = self.outside.stores.flush(device).await.err();
-            error.map_or(Ok(()), |error| Err(ImageError::io(format!("device {device}: {error}"))))
+        let flush = |device: DeviceId| async move {
+            let Err(error) = self.outside.stores.flush(device).await else { return Ok(()) };
+            self.lose(device, &error.to_string()).await
         };
-        all(join_all(self.seats.iter().map(|seat| flush(seat.device))).await)
+        all(join_all(self.view().devices.into_iter().map(flush)).await)
     }
 
     /// A request enters: it is cut into ranges of parts.

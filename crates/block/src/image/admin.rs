@@ -15,6 +15,8 @@ impl Image {
     /// Ends the newest layer under a name. Writes wait for one command, whatever the image's size; reads go on.
     pub async fn snapshot(&self, name: &str) -> Result<(), ImageError> {
         let _admin = self.admin.lock().await;
+        // A layer that has ended is read by others than the holder: any copy must do.
+        self.compare_all().await?;
         let gate = self.close_gate().await?;
         let ended = self.view().layer;
         let registry = &*self.outside.registry;
@@ -104,11 +106,12 @@ impl Image {
         let gate = self.gate.write().await;
         // A write whose caller went away must not take effect in a layer that has ended.
         self.settle().await?;
+        self.compare_all().await?;
         Ok(gate)
     }
 
     /// Carries a command out of which the holder must know the outcome.
-    async fn decide<'a>(&'a self, command: impl Fn() -> Recorded<'a>) -> Result<View, ImageError> {
+    pub(super) async fn decide<'a>(&'a self, command: impl Fn() -> Recorded<'a>) -> Result<View, ImageError> {
         let undecided = Undecided(self);
         let answer = self.send(command).await;
         if !matches!(answer, Err(RegistryError::Unclear(_))) {
@@ -118,7 +121,7 @@ impl Image {
     }
 
     /// Sends a command until it is answered.
-    async fn send<'a>(&'a self, command: impl Fn() -> Recorded<'a>) -> Result<View, RegistryError> {
+    pub(super) async fn send<'a>(&'a self, command: impl Fn() -> Recorded<'a>) -> Result<View, RegistryError> {
         let env = &self.outside.env;
         let mut deadline = None;
         loop {
@@ -135,7 +138,7 @@ impl Image {
         }
     }
 
-    fn refused(&self, error: RegistryError) -> ImageError {
+    pub(super) fn refused(&self, error: RegistryError) -> ImageError {
         match error {
             RegistryError::Superseded => {
                 self.end(ImageErrorKind::Superseded);
@@ -154,7 +157,9 @@ impl Image {
         let mut state = self.state.lock();
         state.lineage = Lineage::of(view.layer, &view.branches);
         state.size_bytes = view.size_bytes;
-        state.view = view;
+        // Which devices count is taken over by what changes it, in its order.
+        let View { devices, out, redundancy, epoch, .. } = state.view.clone();
+        state.view = View { devices, out, redundancy, epoch, ..view };
         Ok(())
     }
 }

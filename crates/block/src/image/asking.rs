@@ -1,15 +1,16 @@
 //! Asking stores: which session a question goes in, and when it is sent again.
 
 use std::future::Future;
+use std::time::Duration;
 
 use env::Instant;
 use types::DeviceId;
 
-use super::Image;
 use super::error::{Fault, ImageError, ImageErrorKind};
-use super::limits::{COPY_PATIENCE, COPY_PAUSE};
+use super::limits::{COPY_PATIENCE, COPY_PAUSE, LOSE_PATIENCE};
 use super::seats::Seat;
-use crate::stores::{Admission, Asked, StoreError};
+use super::{Image, State};
+use crate::stores::{Admission, Asked, BlobRow, StoreError};
 
 /// Whether a question changes something. The caller holds the range of a change until its effect is known, or its device is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +20,39 @@ pub(crate) enum Effect {
 }
 
 /// For how long a request is sent again. It begins with the first failure: a request that succeeds asks no clock.
-#[derive(Default)]
-struct Patience {
+pub(crate) struct Patience {
+    /// None: as long as the device's part in the image says.
+    limit: Option<Duration>,
     deadline: Option<Instant>,
 }
 
 impl Patience {
+    /// As long as the device's part in the image says.
+    pub(crate) fn of_device() -> Patience {
+        Patience { limit: None, deadline: None }
+    }
+
+    pub(crate) fn of(limit: Duration) -> Patience {
+        Patience { limit: Some(limit), deadline: None }
+    }
+
+    fn deadline(&mut self, image: &Image, device: DeviceId) -> Instant {
+        let limit = self.limit;
+        *self.deadline.get_or_insert_with(|| {
+            let limit = limit.unwrap_or_else(|| if image.is_spare(device) { LOSE_PATIENCE } else { COPY_PATIENCE });
+            image.outside.env.now() + limit
+        })
+    }
+
     /// Waits a little; false when the time is over.
-    async fn pause(&mut self, image: &Image) -> bool {
+    async fn pause(&mut self, image: &Image, device: DeviceId) -> bool {
+        let deadline = self.deadline(image, device);
         let env = &image.outside.env;
-        let deadline = *self.deadline.get_or_insert_with(|| env.now() + COPY_PATIENCE);
-        if env.now() >= deadline {
+        let left = deadline.saturating_duration_since(env.now());
+        if left.is_zero() {
             return false;
         }
-        env.sleep(COPY_PAUSE).await;
+        env.sleep(COPY_PAUSE.min(left)).await;
         true
     }
 }
@@ -45,14 +65,23 @@ impl Image {
         effect: Effect,
         question: impl Fn(Admission) -> Asked<'a, T>,
     ) -> Result<T, Fault> {
+        self.ask_for(Patience::of_device(), device, effect, question).await
+    }
+
+    pub(crate) async fn ask_for<'a, T>(
+        &'a self,
+        mut patience: Patience,
+        device: DeviceId,
+        effect: Effect,
+        question: impl Fn(Admission) -> Asked<'a, T>,
+    ) -> Result<T, Fault> {
         let Some(seat) = self.seats.of(device) else {
             return Err(ImageError::io(format!("device {device} is none of the image's")).into());
         };
-        let mut patience = Patience::default();
         loop {
             self.check_open()?;
             let session = seat.session();
-            let flight = (effect == Effect::Changes).then(|| self.seats.flight(seat, session));
+            let flight = (effect == Effect::Changes).then(|| self.seats.flight(&seat, session));
             let answer = question(self.admission(session)).await;
             let is_definite = !matches!(answer, Err(StoreError::Failed(_) | StoreError::Silent(_)));
             if let Some(flight) = flight
@@ -64,7 +93,7 @@ impl Image {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            self.after_failure(seat, session, error, &mut patience).await?;
+            self.after_failure(&seat, session, error, &mut patience).await?;
         }
     }
 
@@ -72,12 +101,12 @@ impl Image {
     async fn after_failure(&self, seat: &Seat, session: u32, error: StoreError, patience: &mut Patience) -> Result<(), Fault> {
         match error {
             StoreError::NoSpace(device) => Err(Fault::NoSpace(device)),
-            StoreError::Absent => Err(Fault::Absent),
+            StoreError::Absent => Err(Fault::Absent(seat.device)),
             StoreError::Invalid(reason) => {
                 tracing::error!(device = %seat.device, image = %self.id, reason, "a store was asked for what can't be");
                 Err(ImageError::io(format!("device {}: {reason}", seat.device)).into())
             }
-            StoreError::Failed(reason) => Err(ImageError::io(format!("device {}: {reason}", seat.device)).into()),
+            StoreError::Failed(reason) => Err(Fault::Device(seat.device, reason)),
             StoreError::Superseded => {
                 // A request of this holder may be entering a new session, or have tried to.
                 let turn = seat.turn.lock().await;
@@ -87,8 +116,8 @@ impl Image {
             }
             StoreError::Unknown => self.enter_again(seat, session, patience).await,
             StoreError::Silent(reason) => {
-                if !patience.pause(self).await {
-                    return Err(ImageError::io(format!("device {} is silent: {reason}", seat.device)).into());
+                if !patience.pause(self, seat.device).await {
+                    return Err(Fault::Device(seat.device, format!("it is silent: {reason}")));
                 }
                 self.enter_again(seat, session, patience).await
             }
@@ -101,31 +130,57 @@ impl Image {
         if seat.session() != seen {
             return Ok(());
         }
+        self.enter_session(seat, patience, |state, rows| state.reconcile(seat.device, rows)).await
+    }
+
+    /// Enters the next session. What the device tells is taken over before any request sees that session. The caller has the turn.
+    async fn enter_session(
+        &self,
+        seat: &Seat,
+        patience: &mut Patience,
+        take: impl FnOnce(&mut State, &[BlobRow]),
+    ) -> Result<(), Fault> {
         loop {
             self.check_open()?;
             let session = seat.next_session();
-            let reason = match self.outside.stores.enter(seat.device, self.admission(session)).await {
+            let asked = self.outside.stores.enter(seat.device, self.admission(session));
+            let deadline = patience.deadline(self, seat.device);
+            let env = &self.outside.env;
+            let entered = tokio::select! {
+                biased;
+                entered = asked => entered,
+                () = env.sleep(deadline.saturating_duration_since(env.now()).max(COPY_PAUSE)) => {
+                    Err(StoreError::Silent("it does not answer in time".to_owned()))
+                }
+            };
+            let reason = match entered {
                 Ok(rows) => {
-                    // No request may see the new session before the map has what the device told.
                     let mut state = self.state.lock();
-                    state.map.reconcile(seat.device, &rows);
+                    take(&mut state, &rows);
                     self.seats.entered(seat, session);
+                    seat.suspect(false);
                     return Ok(());
                 }
                 Err(StoreError::Superseded) => return Err(self.superseded().into()),
                 Err(error @ (StoreError::Unknown | StoreError::Silent(_))) => error,
-                Err(error) => return Err(ImageError::io(format!("device {}: {error}", seat.device)).into()),
+                Err(error) => return Err(Fault::Device(seat.device, error.to_string())),
             };
-            if !patience.pause(self).await {
-                return Err(ImageError::io(format!("device {}: {reason}", seat.device)).into());
+            if !patience.pause(self, seat.device).await {
+                return Err(Fault::Device(seat.device, reason.to_string()));
             }
         }
     }
 
-    /// Enters a device for the first time.
-    pub(crate) async fn enter_first(&self, device: DeviceId) -> Result<(), ImageError> {
+    /// Enters a device, and takes over what it tells.
+    pub(crate) async fn enter_for(
+        &self,
+        device: DeviceId,
+        limit: Duration,
+        take: impl FnOnce(&mut State, &[BlobRow]),
+    ) -> Result<(), Fault> {
         let seat = self.seats.of(device).expect("a seat for each device");
-        self.enter_again(seat, 0, &mut Patience::default()).await.map_err(ImageError::from)
+        let _turn = seat.turn.lock().await;
+        self.enter_session(&seat, &mut Patience::of(limit), take).await
     }
 
     /// Returns when no device is in doubt. Call it after the range is locked: a change that left a doubt there has then left it before.
@@ -134,16 +189,30 @@ impl Image {
         if !self.seats.any_in_doubt() {
             return Ok(());
         }
-        for seat in self.seats.iter() {
-            if let Some(session) = self.seats.doubt_of(seat) {
-                self.enter_again(seat, session, &mut Patience::default()).await?;
+        for seat in self.seats.all() {
+            let Some(session) = self.seats.doubt_of(&seat) else { continue };
+            if self.stop_following(seat.device) {
+                continue;
+            }
+            match self.enter_again(&seat, session, &mut Patience::of_device()).await {
+                Err(Fault::Device(device, reason)) => self.lose(device, &reason).await?,
+                entered => entered?,
             }
         }
         Ok(())
     }
 
+    /// The same for one device that is to be read. Others may have what it has.
+    pub(crate) async fn settle_one(&self, device: DeviceId, patience: &mut Patience) -> Result<(), Fault> {
+        let Some(seat) = self.seats.of(device) else { return Ok(()) };
+        match self.seats.doubt_of(&seat) {
+            Some(session) => self.enter_again(&seat, session, patience).await,
+            None => Ok(()),
+        }
+    }
+
     fn admission(&self, session: u32) -> Admission {
-        Admission { image: self.id, token: self.token, session, epoch: self.epoch }
+        Admission { image: self.id, token: self.token, session, epoch: self.epoch() }
     }
 
     fn superseded(&self) -> ImageError {

@@ -123,7 +123,7 @@ impl Frozen {
         loop {
             match self.ask_copies(id, copies, &run).await {
                 Ok(content) => return Ok(content),
-                Err(StoreError::Absent) => return Err(Fault::Absent),
+                Err(StoreError::Absent) => return Err(gone(copies)),
                 Err(StoreError::Silent(_))
                     if self.env.now() < *deadline.get_or_insert_with(|| self.env.now() + COPY_PATIENCE) =>
                 {
@@ -163,17 +163,24 @@ impl Frozen {
     }
 }
 
+fn gone(copies: &Copies) -> Fault {
+    match copies.first() {
+        Some(place) => Fault::Absent(place.device),
+        None => ImageError::io("a blob has no copy left").into(),
+    }
+}
+
 impl Below for Frozen {
     fn read(&self, index: u32, range: Range<u32>) -> BoxFuture<'_, Result<Content, ImageError>> {
         Box::pin(async move {
             for _ in 0..MAX_RELOADS {
                 let rows = self.rows();
                 match self.read_once(&rows, index, &range).await {
-                    Err(Fault::Absent) => self.reload(&rows).await?,
+                    Err(Fault::Absent(_)) => self.reload(&rows).await?,
                     done => return done.map_err(ImageError::from),
                 }
             }
-            Err(Fault::Absent.into())
+            Err(ImageError::io(format!("blobs of image {} are not where its devices say", self.layer.image)))
         })
     }
 

@@ -14,7 +14,6 @@ use futures_util::future::join_all;
 use types::{BLOB_BYTES, BlobId, Layer, PIECE_BYTES, Pieces};
 
 use super::error::{Fault, ImageError};
-use super::map::Copies;
 use super::write::Space;
 use super::{Cut, Image, all, cuts};
 use crate::stores::Change;
@@ -33,7 +32,7 @@ static ZEROS: [u8; 2 * PIECE_BYTES as usize] = [0; 2 * PIECE_BYTES as usize];
 /// What happens to whole pieces, as the map stands.
 enum Plan {
     Nothing,
-    Change(Layer, Copies, Change),
+    Change(Layer, Change),
     Create(Layer, Change),
     Free(Layer),
 }
@@ -124,9 +123,7 @@ impl Image {
         let (guard, plan) = self.claim(index, || self.plan_clear(index, pieces, purpose), locked).await?;
         match plan {
             Plan::Nothing => {}
-            Plan::Change(layer, copies, change) => {
-                self.change(BlobId { image: self.id, index, layer }, &copies, change).await?
-            }
+            Plan::Change(layer, change) => self.change(BlobId { image: self.id, index, layer }, change).await?,
             Plan::Create(layer, change) => self.create(index, layer, change, &space.full).await?,
             Plan::Free(layer) => self.free(index, layer).await?,
         }
@@ -153,7 +150,7 @@ impl Image {
         if zeroed.is_empty() && dropped.is_empty() {
             return Plan::Nothing;
         }
-        Plan::Change(layer, blob.copies.clone(), Change { zeroed, dropped, ..Change::default() })
+        Plan::Change(layer, Change { zeroed, dropped, ..Change::default() })
     }
 }
 

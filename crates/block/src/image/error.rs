@@ -52,6 +52,8 @@ pub enum OpenError {
     /// The record or the blobs contradict each other or themselves.
     #[error("{0}")]
     Damaged(String),
+    #[error("the manager does not note which devices count: {0}")]
+    Unrecorded(String),
     #[error("the images below the clone can't be read: {0}")]
     Parent(String),
 }
@@ -61,7 +63,9 @@ pub enum OpenError {
 pub(crate) enum Fault {
     NoSpace(DeviceId),
     /// The blob does not stand there.
-    Absent,
+    Absent(DeviceId),
+    /// The device failed, or was silent for a named time. The effect of a change is unknown.
+    Device(DeviceId, String),
     Error(ImageError),
 }
 
@@ -75,7 +79,8 @@ impl From<Fault> for ImageError {
     fn from(fault: Fault) -> ImageError {
         match fault {
             Fault::NoSpace(device) => ImageError::new(ImageErrorKind::NoSpace, format!("device {device} has no space left")),
-            Fault::Absent => ImageError::io("a blob of the image does not stand where it was"),
+            Fault::Absent(device) => ImageError::io(format!("a blob of the image does not stand on device {device} any more")),
+            Fault::Device(device, reason) => ImageError::io(format!("device {device}: {reason}")),
             Fault::Error(error) => error,
         }
     }

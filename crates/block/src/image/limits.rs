@@ -17,6 +17,15 @@ pub(crate) const BLOCK_BYTES: u32 = types::limits::BLOCK_BYTES as u32;
 
 /// For how long a request is sent again to a store that is silent or does not know the token.
 pub const COPY_PATIENCE: Duration = Duration::from_secs(30);
+/// The same, where other copies go on without it: then the device is taken out.
+pub const LOSE_PATIENCE: Duration = Duration::from_millis(500);
+
+/// The same, of a device that is out and comes back, or is new.
+pub const FOLLOW_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same, when an image is opened.
+pub const OPEN_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Between two such attempts.
 pub const COPY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,3 +49,15 @@ pub const MAX_RELOADS: usize = 3;
 pub const FILL_BYTES: u32 = 256 << 10;
 /// Parts that are tidied at the same time.
 pub const TIDY_PARTS_AT_ONCE: usize = 4;
+
+/// Between two looks at what an image lacks.
+pub const KEEP_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a device may be out before its blobs get copies on other devices.
+pub const HEAL_DELAY: Duration = Duration::from_secs(600);
+
+/// Content that is brought to another copy in one change.
+pub const BRING_BYTES: u32 = 1 << 20;
+
+/// For how long a read waits for the manager to confirm that the image is still this holder's.
+pub const TENURE_PATIENCE: Duration = Duration::from_secs(30);

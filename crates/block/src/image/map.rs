@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use format::blob_header::BlobState;
+use manager::Redundancy;
 use smallvec::SmallVec;
-use types::{BLOB_BYTES, DeviceId, Layer, PIECE_BYTES, Pieces};
+use types::{BLOB_BYTES, DeviceId, ImageEpoch, Layer, NodeId, PIECE_BYTES, Pieces};
 
 use super::below::Below;
 use super::limits::BLOCK_BYTES;
@@ -30,9 +31,42 @@ pub(crate) struct Blob {
     pub(crate) layer: Layer,
     pub(crate) owned: Pieces,
     pub(crate) data: Pieces,
+    /// Those in sync.
     pub(crate) copies: Copies,
+    /// Copies on devices that are out, and that take all changes from now on. They serve nothing.
+    pub(crate) following: Copies,
+    /// The newest that a header of a copy in sync has.
+    pub(crate) epoch: ImageEpoch,
+    /// All copies hold the same. Otherwise they are compared before anything else touches the blob.
+    pub(crate) is_equal: bool,
     /// It was asked to be freed: that a device does not have it any more is no damage.
     pub(crate) freeing: bool,
+}
+
+impl Blob {
+    pub(crate) fn new(layer: Layer, (owned, data): (Pieces, Pieces), copies: Copies, epoch: ImageEpoch) -> Blob {
+        Blob { layer, owned, data, copies, following: Copies::new(), epoch, is_equal: true, freeing: false }
+    }
+
+    /// What a device has of it. Of a blob with other copies only the place: its copies are compared.
+    fn take(&mut self, device: DeviceId, row: &BlobRow) {
+        let is_only_copy = self.copies.len() == 1;
+        for copy in self.copies.iter_mut().filter(|copy| copy.device == device) {
+            copy.block = row.at.block;
+        }
+        if is_only_copy {
+            (self.owned, self.data) = (row.owned, row.data);
+        }
+    }
+
+    /// All that take changes.
+    pub(crate) fn changed_places(&self) -> Copies {
+        self.copies.iter().chain(&self.following).copied().collect()
+    }
+
+    pub(crate) fn is_on(&self, device: DeviceId) -> bool {
+        self.copies.iter().any(|place| place.device == device)
+    }
 }
 
 /// All blobs of an image.
@@ -58,44 +92,46 @@ impl Map {
     pub(crate) fn of<'a>(rows: impl IntoIterator<Item = (DeviceId, &'a [BlobRow])>) -> Map {
         let mut map = Map::default();
         for (device, rows) in rows {
-            map.reconcile(device, rows);
+            map.load(device, rows);
         }
         map
     }
 
-    /// Takes over what a device has. A piece of a blob with other copies counts only if all of them have it.
+    /// Takes over what a device in sync has when the image is opened. A piece counts only if all copies have it.
+    pub(crate) fn load(&mut self, device: DeviceId, rows: &[BlobRow]) {
+        for row in rows.iter().filter(|row| row.state == BlobState::Whole) {
+            let (id, place) = (row.at.id, Place { device, block: row.at.block });
+            match self.blob_mut(id.index, id.layer) {
+                Some(blob) => {
+                    blob.copies.push(place);
+                    blob.owned = blob.owned & row.owned;
+                    blob.data = blob.data & row.data;
+                    blob.epoch = blob.epoch.max(row.epoch);
+                }
+                None => {
+                    self.insert(id.index, Blob::new(id.layer, (row.owned, row.data), SmallVec::from_slice(&[place]), row.epoch))
+                }
+            }
+        }
+    }
+
+    /// Takes over what a device has of the blobs that have copies there, after a change of unknown effect.
     ///
     /// A copy that is gone stays in the map unless it was being freed: reading it fails, while forgetting it would show zeros.
     pub(crate) fn reconcile(&mut self, device: DeviceId, rows: &[BlobRow]) {
-        let mut found: HashMap<(u32, Layer), u32> = HashMap::with_capacity(rows.len());
-        for row in rows.iter().filter(|row| row.state == BlobState::Whole) {
-            found.insert((row.at.id.index, row.at.id.layer), row.at.block);
-            self.take(device, row);
-        }
+        let whole = rows.iter().filter(|row| row.state == BlobState::Whole);
+        let found: HashMap<(u32, Layer), &BlobRow> = whole.map(|row| ((row.at.id.index, row.at.id.layer), row)).collect();
         for (index, blobs) in &mut self.parts {
-            for blob in blobs.iter_mut().filter(|blob| blob.freeing) {
-                blob.copies.retain(|place| place.device != device || found.contains_key(&(*index, blob.layer)));
+            for blob in blobs.iter_mut().filter(|blob| blob.copies.iter().any(|place| place.device == device)) {
+                match found.get(&(*index, blob.layer)) {
+                    Some(row) => blob.take(device, row),
+                    None if blob.freeing => blob.copies.retain(|place| place.device != device),
+                    None => {}
+                }
             }
-            blobs.retain(|blob| !blob.copies.is_empty());
+            blobs.retain(|blob| !blob.freeing || !blob.copies.is_empty());
         }
         self.parts.retain(|_, blobs| !blobs.is_empty());
-    }
-
-    fn take(&mut self, device: DeviceId, row: &BlobRow) {
-        let place = Place { device, block: row.at.block };
-        let Some(blob) = self.blob_mut(row.at.id.index, row.at.id.layer) else {
-            let copies = SmallVec::from_slice(&[place]);
-            let blob = Blob { layer: row.at.id.layer, owned: row.owned, data: row.data, copies, freeing: false };
-            self.insert(row.at.id.index, blob);
-            return;
-        };
-        match blob.copies.iter_mut().find(|copy| copy.device == device) {
-            Some(copy) => *copy = place,
-            None => blob.copies.push(place),
-        }
-        let is_only_copy = blob.copies.len() == 1;
-        blob.owned = if is_only_copy { row.owned } else { blob.owned & row.owned };
-        blob.data = if is_only_copy { row.data } else { blob.data & row.data };
     }
 
     /// Adds a blob; one that is there gets the pieces and the copies.
@@ -118,12 +154,86 @@ impl Map {
         }
     }
 
+    /// The blobs of a part, the newest first.
+    pub(crate) fn blobs_of(&self, index: u32) -> &[Blob] {
+        self.parts.get(&index).map(|blobs| blobs.as_slice()).unwrap_or_default()
+    }
+
     pub(crate) fn blob(&self, index: u32, layer: Layer) -> Option<&Blob> {
         self.parts.get(&index)?.iter().find(|blob| blob.layer == layer)
     }
 
     pub(crate) fn blob_mut(&mut self, index: u32, layer: Layer) -> Option<&mut Blob> {
         self.parts.get_mut(&index)?.iter_mut().find(|blob| blob.layer == layer)
+    }
+
+    /// All blobs, with their parts.
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = (u32, &Blob)> {
+        self.parts.iter().flat_map(|(index, blobs)| blobs.iter().map(|blob| (*index, blob)))
+    }
+
+    fn blobs_mut(&mut self) -> impl Iterator<Item = &mut Blob> {
+        self.parts.values_mut().flatten()
+    }
+
+    /// The parts whose copies are to be compared, ascending.
+    pub(crate) fn unequal(&self) -> Vec<u32> {
+        let mut parts: Vec<u32> = self.blobs().filter(|(_, blob)| !blob.is_equal).map(|(index, _)| index).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    pub(crate) fn has_unequal(&self, index: u32) -> bool {
+        self.parts.get(&index).is_some_and(|blobs| blobs.iter().any(|blob| !blob.is_equal))
+    }
+
+    /// The copies of a layer may differ: its last holder did not close the image.
+    pub(crate) fn doubt_layer(&mut self, layer: Layer) {
+        for blob in self.blobs_mut().filter(|blob| blob.layer == layer && blob.copies.len() > 1) {
+            blob.is_equal = false;
+        }
+    }
+
+    /// Copies on a device count no more, nor follow.
+    pub(crate) fn forget(&mut self, device: DeviceId) {
+        for blob in self.blobs_mut() {
+            blob.copies.retain(|place| place.device != device);
+            blob.following.retain(|place| place.device != device);
+        }
+    }
+
+    pub(crate) fn unfollow(&mut self, device: DeviceId) {
+        self.blobs_mut().for_each(|blob| blob.following.retain(|place| place.device != device));
+    }
+
+    /// The copies of a device that follow count from now on.
+    pub(crate) fn promote(&mut self, device: DeviceId) {
+        for blob in self.blobs_mut() {
+            let (joins, stays): (Copies, Copies) = blob.following.iter().copied().partition(|place| place.device == device);
+            blob.copies.extend(joins);
+            blob.following = stays;
+        }
+    }
+
+    /// Blobs that are being freed count for nothing.
+    fn counted(&self) -> impl Iterator<Item = (u32, &Blob)> {
+        self.blobs().filter(|(_, blob)| !blob.freeing)
+    }
+
+    /// The least number of copies that a blob on this device would have without it; none if no blob is there.
+    pub(crate) fn least_without(&self, device: DeviceId) -> Option<usize> {
+        self.counted().filter(|(_, blob)| blob.is_on(device)).map(|(_, blob)| blob.copies.len() - 1).min()
+    }
+
+    /// What every blob has. An image without blobs has all that it wants.
+    pub(crate) fn redundancy(&self, wanted: u8, host_of: impl Fn(DeviceId) -> Option<NodeId>) -> Redundancy {
+        let of = |(_, blob): (u32, &Blob)| redundancy_of(blob.copies.iter().map(|place| place.device), wanted, &host_of);
+        let all = Redundancy { hosts: wanted, devices: wanted };
+        self.counted().map(of).fold(all, |least, found| Redundancy {
+            hosts: least.hosts.min(found.hosts),
+            devices: least.devices.min(found.devices),
+        })
     }
 
     /// The newest layer that a blob has.
@@ -211,6 +321,23 @@ fn merge<'a>(blobs: impl Iterator<Item = &'a Blob>, index: u32, below: Option<&d
         owned = owned | below_owned;
     }
     (owned, data)
+}
+
+/// On how many hosts and devices a blob is, no more than wanted.
+pub(crate) fn redundancy_of(
+    devices: impl Iterator<Item = DeviceId>,
+    wanted: u8,
+    host_of: impl Fn(DeviceId) -> Option<NodeId>,
+) -> Redundancy {
+    let (mut hosts, mut count): (SmallVec<[NodeId; 4]>, usize) = (SmallVec::new(), 0);
+    for host in devices.filter_map(host_of) {
+        count += 1;
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    let limited = |found: usize| found.clamp(1, usize::from(wanted)) as u8;
+    Redundancy { hosts: limited(hosts.len()), devices: limited(count) }
 }
 
 /// The blocks of 4 KiB that a range touches.

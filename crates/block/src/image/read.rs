@@ -1,16 +1,18 @@
 //! Reads: from the newest blob that owns a piece, then from what lies below.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::future::join_all;
-use types::{BLOB_BYTES, BlobId, Layer, PIECE_BYTES};
+use types::{BLOB_BYTES, BlobId, DeviceId, Layer, PIECE_BYTES};
 
-use super::asking::Effect;
+use super::asking::{Effect, Patience};
 use super::content::{Content, Part, append, extend};
 use super::error::{Fault, ImageError};
-use super::map::{Copies, Source, blocks_around};
-use super::range_lock::Mode;
+use super::limits::{COPY_PAUSE, TENURE_PATIENCE};
+use super::map::{Copies, Place, Source, blocks_around};
+use super::range_lock::{Mode, RangeGuard};
 use super::{Cut, Image};
 use crate::stores::BlobAt;
 
@@ -27,9 +29,43 @@ pub struct Extent {
 
 impl Image {
     pub(super) async fn read_cut(&self, cut: &Cut) -> Result<Content, ImageError> {
-        let _guard = self.locks.acquire(cut.index, cut.range.clone(), Mode::Shared).await;
-        self.settle().await?;
+        let _guard = self.claim_read(cut).await?;
+        self.check_tenure().await?;
         self.read_locked(cut.index, cut.range.clone()).await.map_err(ImageError::from)
+    }
+
+    /// Locks a range to read, whose copies are equal then.
+    async fn claim_read(&self, cut: &Cut) -> Result<RangeGuard<'_>, ImageError> {
+        loop {
+            let guard = self.locks.acquire(cut.index, cut.range.clone(), Mode::Shared).await;
+            self.check_open()?;
+            if self.view_copies() == 1 {
+                self.settle().await?;
+            }
+            if !self.needs_mending(cut.index) {
+                return Ok(guard);
+            }
+            drop(guard);
+            self.mend_part(cut.index).await?;
+        }
+    }
+
+    /// Another holder may have taken the image over without all stores: nothing is read until the manager has said lately that it has not.
+    async fn check_tenure(&self) -> Result<(), ImageError> {
+        let env = &self.outside.env;
+        let is_over = || self.tenure.lock().is_some_and(|until| env.now() > until);
+        if !is_over() {
+            return Ok(());
+        }
+        let deadline = env.now() + TENURE_PATIENCE;
+        while is_over() {
+            self.check_open()?;
+            if env.now() > deadline {
+                return Err(ImageError::io("the manager does not say whether another holder has the image"));
+            }
+            env.sleep(COPY_PAUSE).await;
+        }
+        Ok(())
     }
 
     /// Reads a range of a part that the caller has locked.
@@ -66,21 +102,58 @@ impl Image {
         run: Range<u32>,
     ) -> Result<Content, Fault> {
         let id = BlobId { image: self.id, index, layer };
-        let blocks = blocks_around(&run);
-        let mut last = Fault::Absent;
-        for place in copies {
-            let at = BlobAt { block: place.block, id };
-            let length = blocks.end - blocks.start;
-            let read = |admission| self.outside.stores.read(place.device, Some(admission), at, blocks.start, length);
-            match self.ask(place.device, Effect::Reads, read).await {
-                Ok(bytes) => {
-                    let skipped = (run.start - blocks.start) as usize;
-                    return Ok(Content::from_iter([Part::Data(bytes.slice(skipped..skipped + run.len()))]));
+        let mut last = None;
+        for (number, place) in self.in_order(copies).into_iter().enumerate() {
+            // Others may answer at once.
+            let patience = if number + 1 < copies.len() { Patience::of(Duration::ZERO) } else { Patience::of_device() };
+            match self.read_settled(patience, place, id, &run).await {
+                Ok(content) => return Ok(content),
+                Err(fault @ Fault::Error(_)) => return Err(fault),
+                Err(fault) => {
+                    if copies.len() > 1 {
+                        self.suspect(place.device);
+                    }
+                    last = Some(fault);
                 }
-                Err(fault) => last = fault,
             }
         }
-        Err(last)
+        Err(last.unwrap_or_else(|| ImageError::io(format!("blob {id} has no copy left")).into()))
+    }
+
+    async fn read_settled(&self, mut patience: Patience, place: Place, id: BlobId, run: &Range<u32>) -> Result<Content, Fault> {
+        self.settle_one(place.device, &mut patience).await?;
+        self.read_copy(patience, place, id, run).await
+    }
+
+    async fn read_copy(&self, patience: Patience, place: Place, id: BlobId, run: &Range<u32>) -> Result<Content, Fault> {
+        let (at, blocks) = (BlobAt { block: place.block, id }, blocks_around(run));
+        let length = blocks.end - blocks.start;
+        let read = |admission| self.outside.stores.read(place.device, Some(admission), at, blocks.start, length);
+        let bytes = self.ask_for(patience, place.device, Effect::Reads, read).await?;
+        let skipped = (run.start - blocks.start) as usize;
+        Ok(Content::from_iter([Part::Data(bytes.slice(skipped..skipped + run.len()))]))
+    }
+
+    /// This node's copy first, those of devices that did not answer last.
+    fn in_order(&self, copies: &Copies) -> Copies {
+        let mut ordered = copies.clone();
+        if ordered.len() > 1 {
+            let is_suspect =
+                |device| self.seats.of(device).is_some_and(|seat| seat.is_suspect() || self.seats.doubt_of(&seat).is_some());
+            ordered.sort_by_key(|place| (is_suspect(place.device), !self.outside.placement.is_here(place.device)));
+        }
+        ordered
+    }
+
+    fn view_copies(&self) -> u8 {
+        self.state.lock().view.copies
+    }
+
+    fn suspect(&self, device: DeviceId) {
+        if let Some(seat) = self.seats.of(device) {
+            seat.suspect(true);
+            self.wake_keeper();
+        }
     }
 
     /// Adds what a range of a part reads as, which the caller has locked.

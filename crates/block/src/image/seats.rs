@@ -10,14 +10,15 @@
 //! it goes on: that ends what is under way and tells what stands there. So a change that failed, or whose caller went away, either stands
 //! from then on or never will.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use types::DeviceId;
 
 /// The places of a holder.
 pub(crate) struct Seats {
-    seats: Vec<Seat>,
+    seats: RwLock<Vec<Arc<Seat>>>,
     /// How many of them are in doubt.
     doubts: AtomicUsize,
 }
@@ -27,6 +28,8 @@ pub(crate) struct Seat {
     pub(crate) device: DeviceId,
     /// Held by the request that enters.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// It did not answer lately: reads ask other copies first.
+    is_suspect: AtomicBool,
     sitting: Mutex<Sitting>,
 }
 
@@ -39,19 +42,23 @@ struct Sitting {
 }
 
 impl Seats {
-    pub(crate) fn new(devices: &[DeviceId]) -> Seats {
-        let sitting = || Mutex::new(Sitting { session: 0, tried: 0, is_in_doubt: false });
-        let seats =
-            devices.iter().map(|device| Seat { device: *device, turn: tokio::sync::Mutex::default(), sitting: sitting() });
-        Seats { seats: seats.collect(), doubts: AtomicUsize::new(0) }
+    pub(crate) fn new(devices: impl Iterator<Item = DeviceId>) -> Seats {
+        Seats { seats: RwLock::new(devices.map(Seat::new).collect()), doubts: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat> {
-        self.seats.iter()
+    pub(crate) fn add(&self, device: DeviceId) {
+        let mut seats = self.seats.write();
+        if seats.iter().all(|seat| seat.device != device) {
+            seats.push(Seat::new(device));
+        }
     }
 
-    pub(crate) fn of(&self, device: DeviceId) -> Option<&Seat> {
-        self.seats.iter().find(|seat| seat.device == device)
+    pub(crate) fn all(&self) -> Vec<Arc<Seat>> {
+        self.seats.read().clone()
+    }
+
+    pub(crate) fn of(&self, device: DeviceId) -> Option<Arc<Seat>> {
+        self.seats.read().iter().find(|seat| seat.device == device).cloned()
     }
 
     /// Whether a device is in doubt.
@@ -86,6 +93,14 @@ impl Seats {
         }
     }
 
+    /// What is under way at a device does not matter any more: it is out.
+    pub(crate) fn dismiss(&self, seat: &Seat) {
+        let mut sitting = seat.sitting.lock();
+        if std::mem::take(&mut sitting.is_in_doubt) {
+            self.doubts.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
     /// Watches a change that is sent now.
     pub(crate) fn flight<'a>(&'a self, seat: &'a Seat, session: u32) -> Flight<'a> {
         Flight { seats: self, seat, session, is_under_way: true }
@@ -93,6 +108,19 @@ impl Seats {
 }
 
 impl Seat {
+    fn new(device: DeviceId) -> Arc<Seat> {
+        let sitting = Mutex::new(Sitting { session: 0, tried: 0, is_in_doubt: false });
+        Arc::new(Seat { device, turn: tokio::sync::Mutex::default(), is_suspect: AtomicBool::new(false), sitting })
+    }
+
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.is_suspect.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn suspect(&self, is_suspect: bool) {
+        self.is_suspect.store(is_suspect, Ordering::Relaxed);
+    }
+
     pub(crate) fn session(&self) -> u32 {
         self.sitting.lock().session
     }

@@ -1,5 +1,6 @@
 mod behaviour;
 mod concurrent;
+mod copies;
 mod faults;
 mod layers;
 mod model;

@@ -59,11 +59,10 @@ impl Image {
 
     /// Copies the zeros, or a run of the content, to a newer blob.
     async fn fill(&self, index: u32, from: Layer, to: Layer, filled: Pieces, zeroed: Pieces) -> Result<(), Fault> {
-        let (source, copies) = {
+        let source = {
             let state = self.state.lock();
             let source = state.map.blob(index, from).map(|blob| blob.copies.clone());
-            let copies = state.map.blob(index, to).map(|blob| blob.copies.clone());
-            (source.expect("the step was derived under the lock"), copies.expect("the step was derived under the lock"))
+            source.expect("the step was derived under the lock")
         };
         let change = match run_of(filled) {
             _ if !zeroed.is_empty() => Change { zeroed, ..Change::default() },
@@ -74,7 +73,7 @@ impl Image {
                 Change { offset: run.start, content: bytes.freeze(), filled: Pieces::within(run), ..Change::default() }
             }
         };
-        self.change(BlobId { image: self.id, index, layer: to }, &copies, change).await
+        self.change(BlobId { image: self.id, index, layer: to }, change).await
     }
 }
 

@@ -5,7 +5,7 @@
 
 pub(crate) mod world;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,12 @@ use format::blob_header::BlobState;
 use parking_lot::Mutex;
 use types::{BlobId, DeviceId, ImageId, Pieces, Token};
 
-use crate::stores::{Admission, Asked, BlobAt, BlobRow, Change, NewBlob, StoreError, Stores};
+use crate::stores::{Admission, Asked, BlobAt, BlobRow, BlobSums, Change, NewBlob, StoreError, Stores};
 
 pub(crate) const GARBAGE: u8 = 0xEE;
 const BLOCK: u32 = 4096;
+/// How long a call to a dead device takes.
+const DEAD_ANSWER: Duration = Duration::from_millis(50);
 
 /// What goes wrong with one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ struct Inner {
     delay_ms: u64,
     /// So many reads to come get no answer.
     silent_reads: usize,
+    /// Devices that do not answer.
+    dead: BTreeSet<DeviceId>,
 }
 
 #[derive(Default)]
@@ -82,7 +86,7 @@ struct Device {
 }
 
 struct Late {
-    image: ImageId,
+    admission: Admission,
     call: u64,
     work: Work,
 }
@@ -97,19 +101,21 @@ enum Work {
     Create(NewBlob, Change),
     Change(BlobAt, Change),
     Free(BlobAt),
+    Complete(BlobAt),
 }
 
 impl Work {
     fn touches(&self) -> (BlobId, Range<u32>) {
         match self {
             Work::Create(blob, _) => (blob.id, 0..types::BLOB_BYTES),
-            Work::Free(at) => (at.id, 0..types::BLOB_BYTES),
+            Work::Free(at) | Work::Complete(at) => (at.id, 0..types::BLOB_BYTES),
             Work::Change(at, change) => {
                 let bits = change.filled | change.zeroed | change.dropped;
                 let content = change.offset..change.offset + change.content.len() as u32;
                 let runs = bits.runs().chain((!content.is_empty()).then_some(content));
                 let hull = runs.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
-                (at.id, hull.expect("a change changes something"))
+                // Without any it announces a holder.
+                (at.id, hull.unwrap_or(0..0))
             }
         }
     }
@@ -138,6 +144,53 @@ impl Twin {
         let mut inner = self.inner.lock();
         inner.trouble_rate = rate;
         inner.drawn = drawn.to_vec();
+    }
+
+    pub(crate) fn set_dead(&self, device: DeviceId, is_dead: bool) {
+        let mut inner = self.inner.lock();
+        if is_dead {
+            inner.dead.insert(device)
+        } else {
+            inner.dead.remove(&device)
+        };
+    }
+
+    pub(crate) fn is_dead(&self, device: DeviceId) -> bool {
+        self.inner.lock().dead.contains(&device)
+    }
+
+    /// All copies of each blob say the same.
+    pub(crate) fn check_copies(&self, image: ImageId, count: usize) {
+        let inner = self.inner.lock();
+        let mut found: BTreeMap<BlobId, Vec<(DeviceId, &Blob)>> = BTreeMap::new();
+        for (number, device) in &inner.devices {
+            for blob in device.blobs.values().filter(|blob| blob.row.at.id.image == image) {
+                found.entry(blob.row.at.id).or_default().push((*number, blob));
+            }
+        }
+        for (id, copies) in found {
+            assert_eq!(
+                copies.len(),
+                count,
+                "copies of {id} on {:?}",
+                copies.iter().map(|(device, _)| device).collect::<Vec<_>>()
+            );
+            let (first, one) = &copies[0];
+            for (device, other) in &copies {
+                assert_eq!(other.row.state, BlobState::Whole);
+                assert_eq!((one.row.owned, one.row.data), (other.row.owned, other.row.data), "{id} on {first} and {device}");
+                assert!(one.content == other.content, "{id} differs on {first} and {device}");
+            }
+        }
+    }
+
+    /// Nothing of the call is carried out.
+    async fn check_alive(&self, device: DeviceId) -> Result<(), StoreError> {
+        if !self.is_dead(device) {
+            return Ok(());
+        }
+        self.env.sleep(DEAD_ANSWER).await;
+        Err(StoreError::Silent("the device is dead".into()))
     }
 
     pub(crate) fn set_delay_ms(&self, delay_ms: u64) {
@@ -171,12 +224,14 @@ impl Twin {
     /// A call that changes something. It goes on if the answer is not waited for any more.
     fn work(&self, number: DeviceId, admission: Admission, work: Work) -> Asked<'_, u32> {
         Box::pin(async move {
+            self.check_alive(number).await?;
             let (call, trouble, delay_ms) = {
                 let mut inner = self.inner.lock();
                 match &work {
                     Work::Create(..) => inner.calls.create += 1,
                     Work::Change(_, change) => inner.calls.change.push(change.content.len()),
                     Work::Free(_) => inner.calls.free += 1,
+                    Work::Complete(_) => {}
                 }
                 let trouble = self.draw(&mut inner);
                 let delay_ms = inner.delay_ms;
@@ -188,13 +243,13 @@ impl Twin {
                 device.admit(&admission)?;
                 match trouble {
                     Some(Trouble::Lost) => return Err(StoreError::Silent("the question was lost".into())),
-                    Some(Trouble::NoSpace) if matches!(work, Work::Create(..)) => return Err(StoreError::NoSpace(number)),
+                    Some(Trouble::NoSpace) if device.is_new(&work) => return Err(StoreError::NoSpace(number)),
                     Some(Trouble::Failed) => return Err(StoreError::Failed("injected".into())),
                     _ => {}
                 }
                 let call = device.begin(&work);
                 if trouble == Some(Trouble::Late) {
-                    device.late.push(Late { image: admission.image, call, work });
+                    device.late.push(Late { admission, call, work });
                     return Err(StoreError::Silent("the answer comes late".into()));
                 }
                 (call, trouble, delay_ms)
@@ -228,6 +283,11 @@ impl Twin {
 impl Device {
     fn rows(&self, image: ImageId) -> Vec<BlobRow> {
         self.blobs.values().map(|blob| blob.row).filter(|row| row.at.id.image == image).collect()
+    }
+
+    /// A blob to be made that is not there yet.
+    fn is_new(&self, work: &Work) -> bool {
+        matches!(work, Work::Create(new, _) if self.blobs.values().all(|blob| blob.row.at.id != new.id))
     }
 
     fn admit(&self, admission: &Admission) -> Result<(), StoreError> {
@@ -272,7 +332,7 @@ impl Device {
 
     fn end_late_work(&mut self, image: ImageId, env: &Env) {
         for late in std::mem::take(&mut self.late) {
-            if late.image != image {
+            if late.admission.image != image {
                 self.late.push(late);
             } else if env.random_below(2) == 0 {
                 self.do_late(late);
@@ -284,7 +344,7 @@ impl Device {
 
     fn do_late(&mut self, late: Late) {
         self.end(late.call);
-        let admission = Admission { image: late.image, token: Token(0), session: 0, epoch: types::ImageEpoch(0) };
+        let Late { admission, .. } = late;
         let is_free = matches!(late.work, Work::Free(_));
         if let Err(error) = self.carry_out(DeviceId(0), &admission, late.work) {
             // The device may be full by then; and a free that was sent twice finds nothing.
@@ -313,11 +373,15 @@ impl Device {
                         block
                     }
                 };
-                self.blobs.get_mut(&block).unwrap().change(change);
+                self.blobs.get_mut(&block).unwrap().change(admission, change);
                 Ok(block)
             }
             Work::Change(at, change) => {
-                self.blob(at)?.change(change);
+                self.blob(at)?.change(admission, change);
+                Ok(at.block)
+            }
+            Work::Complete(at) => {
+                self.blob(at)?.row.state = BlobState::Whole;
                 Ok(at.block)
             }
             Work::Free(at) => {
@@ -330,7 +394,9 @@ impl Device {
 }
 
 impl Blob {
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, admission: &Admission, change: Change) {
+        self.row.token = admission.token;
+        self.row.epoch = self.row.epoch.max(admission.epoch);
         let length = change.content.len() as u32;
         assert!(change.offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK), "content is blocks");
         let range = change.offset..change.offset + length;
@@ -357,6 +423,7 @@ impl Blob {
 impl Stores for Twin {
     fn enter(&self, device: DeviceId, admission: Admission) -> Asked<'_, Vec<BlobRow>> {
         Box::pin(async move {
+            self.check_alive(device).await?;
             {
                 let mut inner = self.inner.lock();
                 inner.calls.enter += 1;
@@ -389,7 +456,6 @@ impl Stores for Twin {
     }
 
     fn create(&self, device: DeviceId, admission: Admission, blob: NewBlob, change: Change) -> Asked<'_, u32> {
-        assert_eq!(blob.state, BlobState::Whole);
         self.work(device, admission, Work::Create(blob, change))
     }
 
@@ -398,13 +464,32 @@ impl Stores for Twin {
         Box::pin(async { work.await.map(drop) })
     }
 
-    fn complete(&self, _device: DeviceId, _admission: Admission, _at: BlobAt) -> Asked<'_, ()> {
-        unreachable!("no copies are made");
+    fn complete(&self, device: DeviceId, admission: Admission, at: BlobAt) -> Asked<'_, ()> {
+        let work = self.work(device, admission, Work::Complete(at));
+        Box::pin(async { work.await.map(drop) })
+    }
+
+    fn sums(&self, device: DeviceId, admission: Admission, id: BlobId) -> Asked<'_, BlobSums> {
+        Box::pin(async move {
+            self.check_alive(device).await?;
+            let mut inner = self.inner.lock();
+            let device = inner.devices.get_mut(&device).unwrap();
+            device.admit(&admission)?;
+            device.check_read(id, &(0..types::BLOB_BYTES));
+            let blob = device.blobs.values().find(|blob| blob.row.at.id == id).ok_or(StoreError::Absent)?;
+            let blocks = blob.row.data.runs().flat_map(|run| run.step_by(BLOCK as usize));
+            let sum = |at: u32| match blob.content.get(&at) {
+                Some(content) => *blake3::hash(content).as_bytes().first_chunk().unwrap(),
+                None => [GARBAGE; 16],
+            };
+            Ok(BlobSums { row: blob.row, sums: blocks.map(sum).collect() })
+        })
     }
 
     fn read(&self, device: DeviceId, admission: Option<Admission>, at: BlobAt, offset: u32, length: u32) -> Asked<'_, Bytes> {
         assert!(offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK), "blocks are read");
         Box::pin(async move {
+            self.check_alive(device).await?;
             let delay_ms = {
                 let mut inner = self.inner.lock();
                 inner.calls.read += 1;

@@ -19,6 +19,7 @@ use super::error::{Fault, ImageError};
 use super::limits::{BLOCK_BYTES, SPACE_PATIENCE, SPACE_PAUSE};
 use super::map::{Blob, Copies, Place, written_range};
 use super::range_lock::{Mode, RangeGuard};
+use super::standing::least_copies;
 use super::{Cut, Image};
 use crate::stores::{BlobAt, Change, NewBlob};
 
@@ -52,7 +53,7 @@ impl Space {
 
 /// How a write is carried out, as the map stands.
 struct Plan {
-    blob: Option<Copies>,
+    has_blob: bool,
     layer: Layer,
     /// What is replaced.
     written: Range<u32>,
@@ -63,7 +64,7 @@ struct Plan {
 impl Plan {
     /// What must be locked.
     fn locked(&self) -> Range<u32> {
-        if self.blob.is_some() { self.written.clone() } else { 0..BLOB_BYTES }
+        if self.has_blob { self.written.clone() } else { 0..BLOB_BYTES }
     }
 }
 
@@ -90,9 +91,10 @@ impl Image {
         let (guard, plan) = self.claim(index, || self.plan(index, range), Plan::locked).await?;
         let content = self.padded(index, range, data, &plan.written).await?;
         let change = Change { offset: plan.written.start, content, filled: plan.filled, ..Change::default() };
-        match &plan.blob {
-            Some(copies) => self.change(BlobId { image: self.id, index, layer: plan.layer }, copies, change).await?,
-            None => self.create(index, plan.layer, change, full).await?,
+        if plan.has_blob {
+            self.change(BlobId { image: self.id, index, layer: plan.layer }, change).await?;
+        } else {
+            self.create(index, plan.layer, change, full).await?;
         }
         drop(guard);
         Ok(())
@@ -108,8 +110,13 @@ impl Image {
         let mut wanted = locked(&plan());
         let mut attempt = 0;
         loop {
-            let mut guard = self.locks.acquire(index, wanted, Mode::Exclusive).await;
+            let mut guard = self.locks.acquire(index, wanted.clone(), Mode::Exclusive).await;
             self.settle().await?;
+            if self.needs_mending(index) {
+                drop(guard);
+                self.mend_part(index).await?;
+                continue;
+            }
             let plan = plan();
             let needed = locked(&plan);
             if guard.covers(&needed) {
@@ -127,7 +134,7 @@ impl Image {
         let blob = state.map.blob(index, layer);
         let data = blob.map_or(Pieces::NONE, |blob| blob.data);
         let filled = Pieces::touched(range.clone()) & !data;
-        Plan { blob: blob.map(|blob| blob.copies.clone()), layer, written: written_range(range, data), filled }
+        Plan { has_blob: blob.is_some(), layer, written: written_range(range, data), filled }
     }
 
     /// The content of what is replaced: `data` at `range`, with what stands around it.
@@ -150,81 +157,180 @@ impl Image {
         Ok(bytes.freeze())
     }
 
-    /// Changes all copies of a blob, then the map.
-    pub(super) async fn change(&self, id: BlobId, copies: &Copies, change: Change) -> Result<(), Fault> {
-        let one = |place: &Place| {
-            let (device, at) = (place.device, BlobAt { block: place.block, id });
-            let change = &change;
-            async move {
-                self.ask(device, Effect::Changes, |admission| self.outside.stores.change(device, admission, at, change.clone()))
-                    .await
+    /// Changes all copies of a blob, then the map. What fails in it may stand on some copies alone: these are compared then.
+    pub(super) async fn change(&self, id: BlobId, change: Change) -> Result<(), Fault> {
+        let unfinished = Unfinished { image: self, id };
+        let epoch = loop {
+            let (epoch, Some(places)) = (self.epoch(), self.changed_places(id)) else {
+                return Err(ImageError::io(format!("blob {id} has gone")).into());
+            };
+            let one = |place: &Place| self.change_copy(place.device, BlobAt { block: place.block, id }, change.clone());
+            let changed = each(&places, one).await;
+            // Where a device went out, the others get the new epoch before the change is acknowledged.
+            if !self.judge(changed.iter().filter_map(|changed| changed.as_ref().err())).await? {
+                break epoch;
             }
         };
-        each(copies, one).await.into_iter().collect::<Result<(), Fault>>()?;
-        if change.filled.is_empty() && change.zeroed.is_empty() && change.dropped.is_empty() {
-            return Ok(());
-        }
+        std::mem::forget(unfinished);
         let mut state = self.state.lock();
         if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
             blob.owned = (blob.owned | change.filled | change.zeroed) & !change.dropped;
             blob.data = (blob.data | change.filled) & !change.zeroed & !change.dropped;
+            blob.epoch = blob.epoch.max(epoch);
         }
         Ok(())
+    }
+
+    fn changed_places(&self, id: BlobId) -> Option<Copies> {
+        self.state.lock().map.blob(id.index, id.layer).map(|blob| blob.changed_places())
     }
 
     /// Makes a blob with its first change. The caller has locked the whole part.
     pub(super) async fn create(&self, index: u32, layer: Layer, change: Change, full: &[DeviceId]) -> Result<(), Fault> {
         let id = BlobId { image: self.id, index, layer };
+        let making = Making::begin(self, id);
+        loop {
+            let (epoch, devices) = (self.epoch(), self.places_for_new(id, full)?);
+            self.allow(&devices).await?;
+            let made = each(&devices, |device| self.create_copy(id, *device, change.clone())).await;
+            if let Some(fault) =
+                made.iter().filter_map(|made| made.as_ref().err()).find(|fault| matches!(fault, Fault::NoSpace(_)))
+            {
+                // What was made is not part of the image.
+                for place in made.iter().flatten() {
+                    self.free_found(place.device, id).await?;
+                }
+                making.end();
+                return Err(fault.clone());
+            }
+            if self.judge(made.iter().filter_map(|made| made.as_ref().err())).await? {
+                continue;
+            }
+            let copies: Copies = made.into_iter().flatten().collect();
+            let blob = Blob::new(layer, (change.filled | change.zeroed, change.filled), copies, epoch);
+            if self.takes_up(index, blob) {
+                making.end();
+                return Ok(());
+            }
+        }
+    }
+
+    async fn create_copy(&self, id: BlobId, device: DeviceId, change: Change) -> Result<Place, Fault> {
         let parent = self.state.lock().view.parent;
-        let devices = self.outside.placement.places(id, 1, &[], full);
-        if devices.is_empty() {
-            let device = full.first().copied().or(self.seats.iter().next().map(|seat| seat.device));
-            return Err(device.map_or_else(|| ImageError::io("the image has no device").into(), Fault::NoSpace));
+        let blob = NewBlob { id, state: BlobState::Whole, parent };
+        let create = |admission| self.outside.stores.create(device, admission, blob, change.clone());
+        let block = self.ask(device, Effect::Changes, create).await?;
+        Ok(Place { device, block })
+    }
+
+    /// A new blob is part of the image, unless a device of it went out meanwhile, so that it has fewer copies than the record says.
+    fn takes_up(&self, index: u32, mut blob: Blob) -> bool {
+        let mut state = self.state.lock();
+        let before = blob.copies.len();
+        blob.copies.retain(|place| state.view.devices.contains(&place.device) && state.leaving != Some(place.device));
+        let is_whole = blob.copies.len() == before;
+        if is_whole {
+            state.map.insert(index, blob);
         }
-        let one = |device: &DeviceId| {
-            let (device, change) = (*device, &change);
-            async move {
-                let blob = NewBlob { id, state: BlobState::Whole, parent };
-                let create = |admission| self.outside.stores.create(device, admission, blob, change.clone());
-                let block = self.ask(device, Effect::Changes, create).await?;
-                Ok(Place { device, block })
-            }
-        };
-        let made = each(&devices, one).await;
-        if made.iter().any(|made| made.is_err()) {
-            // What was made is not part of the image.
-            for place in made.iter().flatten() {
-                self.free_copy(id, *place).await?;
-            }
+        is_whole
+    }
+
+    /// The devices for a new blob: as many copies as are wanted, as far as devices count now.
+    fn places_for_new(&self, id: BlobId, full: &[DeviceId]) -> Result<SmallVec<[DeviceId; 3]>, Fault> {
+        let view = self.view();
+        let placement = &self.outside.placement;
+        let mut without: Vec<DeviceId> = placement.devices();
+        let leaving = self.state.lock().leaving;
+        without.retain(|device| !view.devices.contains(device) || leaving == Some(*device));
+        let possible = placement.places(id, usize::from(view.copies), &[], &without).len();
+        without.extend(full);
+        let devices = placement.places(id, usize::from(view.copies), &[], &without);
+        let least = if view.copies == 1 { 1 } else { least_copies(view.copies) };
+        if !devices.is_empty() && devices.len() >= possible.max(least) {
+            return Ok(devices);
         }
-        let copies = made.into_iter().collect::<Result<Copies, Fault>>()?;
-        let blob = Blob { layer, owned: change.filled | change.zeroed, data: change.filled, copies, freeing: false };
-        self.state.lock().map.insert(index, blob);
-        Ok(())
+        let lacking = full.first().or(view.devices.first()).copied();
+        Err(lacking.map_or_else(|| ImageError::io("the image has no device").into(), Fault::NoSpace))
     }
 
     /// Frees all copies of a blob, then forgets it. The caller has locked the whole part.
     pub(super) async fn free(&self, index: u32, layer: Layer) -> Result<(), Fault> {
-        let copies = match self.state.lock().map.blob_mut(index, layer) {
-            Some(blob) => {
-                blob.freeing = true;
-                blob.copies.clone()
-            }
-            None => return Ok(()),
-        };
         let id = BlobId { image: self.id, index, layer };
-        each(&copies, |place| self.free_copy(id, *place)).await.into_iter().collect::<Result<(), Fault>>()?;
+        let unfinished = Unfinished { image: self, id };
+        loop {
+            let places = match self.state.lock().map.blob_mut(index, layer) {
+                Some(blob) => {
+                    blob.freeing = true;
+                    blob.changed_places()
+                }
+                None => break,
+            };
+            let freed = each(&places, |place| self.free_copy(id, *place)).await;
+            if !self.judge(freed.iter().filter_map(|freed| freed.as_ref().err())).await? {
+                break;
+            }
+        }
+        std::mem::forget(unfinished);
         self.state.lock().map.remove(index, layer);
         Ok(())
     }
 
-    async fn free_copy(&self, id: BlobId, place: Place) -> Result<(), Fault> {
+    pub(super) async fn free_copy(&self, id: BlobId, place: Place) -> Result<(), Fault> {
         let at = BlobAt { block: place.block, id };
         let free = |admission| self.outside.stores.free(place.device, admission, at);
         match self.ask(place.device, Effect::Changes, free).await {
             // An earlier attempt took effect.
-            Err(Fault::Absent) => Ok(()),
+            Err(Fault::Absent(_)) => Ok(()),
             done => done,
+        }
+    }
+}
+
+/// A change of several copies. Dropped, its blob's copies are compared before anything else touches them.
+struct Unfinished<'a> {
+    image: &'a Image,
+    id: BlobId,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let mut state = self.image.state.lock();
+        if let Some(blob) = state.map.blob_mut(self.id.index, self.id.layer)
+            && blob.copies.len() + blob.following.len() > 1
+        {
+            blob.is_equal = false;
+            self.image.note_unequal();
+        }
+    }
+}
+
+/// A blob that is being made. Dropped, what was made of it is freed before anything else touches its part.
+struct Making<'a> {
+    image: &'a Image,
+    id: BlobId,
+    is_over: bool,
+}
+
+impl<'a> Making<'a> {
+    fn begin(image: &'a Image, id: BlobId) -> Making<'a> {
+        image.state.lock().making.insert((id.index, id.layer));
+        Making { image, id, is_over: false }
+    }
+
+    /// The blob stands, or nothing of it does.
+    fn end(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let key = (self.id.index, self.id.layer);
+        let mut state = self.image.state.lock();
+        state.making.remove(&key);
+        if !self.is_over {
+            state.strays.insert(key);
+            self.image.note_unequal();
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use types::{BLOB_BYTES, ImageId, PIECE_BYTES};
+use types::{BLOB_BYTES, DeviceId, ImageId, PIECE_BYTES};
 
 use crate::image::twin::Trouble;
-use crate::image::twin::world::{FIRST, Loss, World, read};
+use crate::image::twin::world::{DEVICE, FIRST, FOURTH, Loss, OTHER, THIRD, World, read};
 use crate::image::{Image, ImageError, ImageErrorKind};
 
 const SECTOR: u64 = 512;
@@ -38,6 +38,10 @@ enum Step {
     Reopen,
     Clone(usize),
     LoseAnswer,
+    /// Of several copies: a device that died comes back, and another one dies.
+    Kill(usize),
+    /// What the holder does by itself.
+    Keep,
 }
 
 fn spot() -> impl Strategy<Value = Spot> {
@@ -58,6 +62,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Reopen),
         1 => any::<usize>().prop_map(Step::Clone),
         1 => Just(Step::LoseAnswer),
+        2 => any::<usize>().prop_map(Step::Kill),
+        2 => Just(Step::Keep),
     ]
 }
 
@@ -75,6 +81,8 @@ struct Model {
     world: World,
     images: Vec<Modelled>,
     last_stamp: u64,
+    copies: usize,
+    dead: Option<DeviceId>,
 }
 
 impl Spot {
@@ -86,12 +94,12 @@ impl Spot {
 }
 
 impl Model {
-    async fn new(seed: u64, size: u64) -> Model {
-        let world = World::new(seed, size, 40);
+    async fn new(seed: u64, size: u64, copies: usize) -> Model {
+        let world = World::with_copies(seed, size, 40 * copies, copies);
         let image = world.open(FIRST).await.unwrap();
         let now = vec![0; size as usize];
         let first = Modelled { id: FIRST, image, now, snapshots: BTreeMap::new(), pinned: Vec::new() };
-        Model { world, images: vec![first], last_stamp: 0 }
+        Model { world, images: vec![first], last_stamp: 0, copies, dead: None }
     }
 
     fn stamp(&mut self) -> u64 {
@@ -157,8 +165,36 @@ impl Model {
             }
             Step::Clone(which) => self.clone_of(at, which).await,
             Step::LoseAnswer => self.world.records.lose([Loss::Answer, Loss::Question]),
+            Step::Kill(which) if self.copies > 2 => self.kill(which).await,
+            Step::Kill(_) => {}
+            Step::Keep => drop(self.images[at].image.keep_once().await),
         }
         assert_eq!(self.images[at].image.locks.entries(), 0);
+    }
+
+    /// One after the other: a device dies only when all others have everything.
+    async fn kill(&mut self, which: usize) {
+        if !self.revive().await {
+            return;
+        }
+        let devices = [DEVICE, OTHER, THIRD, FOURTH];
+        let device = devices[which % devices.len()];
+        self.world.stores.set_dead(device, true);
+        self.dead = Some(device);
+    }
+
+    /// Whether all devices are in sync then.
+    async fn revive(&mut self) -> bool {
+        if let Some(device) = self.dead.take() {
+            self.world.stores.set_dead(device, false);
+        }
+        let mut is_whole = true;
+        for modelled in &self.images {
+            is_whole &= modelled.image.keep_once().await.is_ok();
+            let view = self.world.records.view(modelled.id);
+            is_whole &= view.out.is_empty() && modelled.image.is_settled() && usize::from(view.redundancy.hosts) == self.copies;
+        }
+        is_whole
     }
 
     async fn clone_of(&mut self, at: usize, which: usize) {
@@ -173,9 +209,11 @@ impl Model {
     }
 
     /// All views are right, the map is what the devices have, and nothing is kept that no view needs.
-    async fn check(&self) {
+    async fn check(&mut self) {
+        assert!(self.revive().await, "nothing is left out");
         for modelled in &self.images {
             modelled.image.tidy().await.unwrap();
+            self.world.stores.check_copies(modelled.id, self.copies);
         }
         for modelled in &self.images {
             modelled.check_window(0..modelled.now.len() as u64).await;
@@ -186,7 +224,7 @@ impl Model {
             let rows: usize = self.world.stores.rows(modelled.id).iter().map(|(_, rows)| rows.len()).sum();
             assert_eq!(modelled.image.usage().blocks, rows as u64);
             let views = 1 + modelled.snapshots.len();
-            assert!(rows <= 3 * views, "{rows} blobs for {views} views of three parts");
+            assert!(rows <= 3 * views * self.copies, "{rows} blobs for {views} views of three parts");
             let reopened = self.world.open(modelled.id).await.unwrap();
             assert_eq!(reopened.usage(), modelled.image.usage());
             let length = modelled.now.len() as u32;
@@ -270,9 +308,13 @@ fn pick<T>(list: &[T], which: usize) -> Option<&T> {
 }
 
 fn run(seed: u64, size: u64, steps: Vec<(usize, Step)>, troubles: &[Trouble]) {
+    run_with(1, seed, size, steps, troubles);
+}
+
+fn run_with(copies: usize, seed: u64, size: u64, steps: Vec<(usize, Step)>, troubles: &[Trouble]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let mut model = Model::new(seed, size * SECTOR).await;
+        let mut model = Model::new(seed, size * SECTOR, copies).await;
         if !troubles.is_empty() {
             model.world.stores.trouble_at_random(6, troubles);
         }
@@ -304,5 +346,15 @@ proptest! {
     #[test]
     fn an_image_is_its_model_when_devices_fail(seed: u64, size in 1..MAX_SIZE / SECTOR, steps in steps()) {
         run(seed, size, steps, &[Trouble::Failed, Trouble::FailedLate, Trouble::Late, Trouble::AnswerLost, Trouble::NoSpace]);
+    }
+
+    #[test]
+    fn an_image_with_copies_is_its_model(seed: u64, size in 1..MAX_SIZE / SECTOR, steps in steps()) {
+        run_with(3, seed, size, steps, &[]);
+    }
+
+    #[test]
+    fn an_image_with_copies_is_its_model_when_answers_are_lost(seed: u64, size in 1..MAX_SIZE / SECTOR, steps in steps()) {
+        run_with(3, seed, size, steps, &[Trouble::Lost, Trouble::AnswerLost, Trouble::Late, Trouble::Forgets]);
     }
 }

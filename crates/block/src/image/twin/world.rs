@@ -1,14 +1,15 @@
 //! A manager's records in memory, and images on twins of stores.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use env::Env;
+use manager::Redundancy;
 use net::BoxFuture;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use types::{BLOB_BYTES, BlobId, DeviceId, ImageEpoch, ImageId, Layer, LayerOf, Token};
+use types::{BLOB_BYTES, BlobId, DeviceId, ImageEpoch, ImageId, Layer, LayerOf, NodeId, Token};
 
 use super::super::content::extend;
 use super::super::{Ancestor, Ancestors, Image, OpenError, Outside, Placement, below};
@@ -17,6 +18,8 @@ use crate::registry::{Branch, Recorded, Registry, RegistryError, Snapshot, View}
 
 pub(crate) const DEVICE: DeviceId = DeviceId(3);
 pub(crate) const OTHER: DeviceId = DeviceId(4);
+pub(crate) const THIRD: DeviceId = DeviceId(5);
+pub(crate) const FOURTH: DeviceId = DeviceId(6);
 /// The first image of a world.
 pub(crate) const FIRST: ImageId = ImageId(1);
 
@@ -34,6 +37,8 @@ pub(crate) struct Records {
     sizes: Mutex<BTreeMap<(ImageId, Layer), u64>>,
     losses: Mutex<VecDeque<Loss>>,
     last_token: Mutex<u64>,
+    /// Open images.
+    held: Mutex<BTreeSet<ImageId>>,
 }
 
 impl Records {
@@ -56,6 +61,7 @@ impl Records {
         let mut views = self.views.lock();
         let view = views.get_mut(&image).unwrap();
         view.token = Token(*last);
+        view.is_settled &= self.held.lock().insert(image);
         view.clone()
     }
 
@@ -127,6 +133,49 @@ impl Registry for Records {
         Box::pin(std::future::ready(answer))
     }
 
+    fn use_devices(&self, image: ImageId, token: Token, devices: Vec<DeviceId>) -> Recorded<'_> {
+        let answer = self.command(image, token, |view| {
+            for device in devices {
+                if !view.devices.contains(&device) && view.out.iter().all(|(out, _)| *out != device) {
+                    view.devices.push(device);
+                    view.devices.sort_unstable();
+                }
+            }
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn take_out(&self, image: ImageId, token: Token, devices: Vec<DeviceId>, redundancy: Redundancy) -> Recorded<'_> {
+        let answer = self.command(image, token, |view| {
+            assert!(1 <= redundancy.hosts && redundancy.hosts <= redundancy.devices && redundancy.devices <= view.copies);
+            view.redundancy = redundancy;
+            view.epoch = ImageEpoch(view.epoch.0 + 1);
+            for device in devices {
+                view.devices.retain(|other| *other != device);
+                if view.out.iter().all(|(out, _)| *out != device) {
+                    view.out.push((device, view.epoch));
+                }
+            }
+            assert!(!view.devices.is_empty(), "the last device in sync");
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_> {
+        let answer = self.command(image, token, |view| {
+            view.redundancy = redundancy;
+            view.out.retain(|(out, _)| *out != device);
+            if !view.devices.contains(&device) {
+                view.devices.push(device);
+                view.devices.sort_unstable();
+            }
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {
         let answer = self.command(image, token, |view| {
             view.size_bytes = size_bytes;
@@ -139,12 +188,12 @@ impl Registry for Records {
 /// New blobs go to the first devices that are not full.
 struct InOrder {
     devices: Vec<DeviceId>,
-    copies: usize,
+    stores: Arc<Twin>,
 }
 
 impl Placement for InOrder {
     fn devices(&self) -> Vec<DeviceId> {
-        self.devices.clone()
+        self.devices.iter().copied().filter(|device| !self.stores.is_dead(*device)).collect()
     }
 
     fn host_of(&self, device: DeviceId) -> Option<NodeId> {
@@ -155,9 +204,13 @@ impl Placement for InOrder {
         device == self.devices[0]
     }
 
-    fn places(&self, _: BlobId, count: usize, beside: &[DeviceId], without: &[DeviceId]) -> SmallVec<[DeviceId; 3]> {
+    fn places(&self, blob: BlobId, count: usize, beside: &[DeviceId], without: &[DeviceId]) -> SmallVec<[DeviceId; 3]> {
         let usable = |device: &DeviceId| !beside.contains(device) && !without.contains(device);
-        self.devices.iter().copied().filter(usable).take(count).collect()
+        let mut devices: Vec<DeviceId> = self.devices().into_iter().filter(usable).collect();
+        if self.devices.len() > 2 {
+            devices.sort_by_key(|device| (u64::from(blob.index) + 1) * 7919 * u64::from(device.0 + 1) % 101);
+        }
+        devices.into_iter().take(count).collect()
     }
 }
 
@@ -165,7 +218,10 @@ struct Loaded(Arc<Records>, Arc<Twin>);
 
 impl Ancestors for Loaded {
     fn ancestor(&self, image: ImageId) -> BoxFuture<'_, Result<Ancestor, String>> {
-        let ancestor = Ancestor { view: self.0.view(image), rows: self.1.rows(image) };
+        let view = self.0.view(image);
+        let mut rows = self.1.rows(image);
+        rows.retain(|(device, _)| view.devices.contains(device) && !self.1.is_dead(*device));
+        let ancestor = Ancestor { view, rows };
         Box::pin(std::future::ready(Ok(ancestor)))
     }
 }
@@ -175,6 +231,7 @@ pub(crate) struct World {
     pub(crate) stores: Arc<Twin>,
     pub(crate) records: Arc<Records>,
     pub(crate) outside: Outside,
+    copies: u8,
 }
 
 impl World {
@@ -185,16 +242,17 @@ impl World {
 
     pub(crate) fn with_copies(seed: u64, size_bytes: u64, capacity: usize, copies: usize) -> World {
         let env = Env::simulated(seed);
-        let stores = Arc::new(Twin::new(&env, &[DEVICE, OTHER], capacity));
+        let devices = if copies > 2 { [DEVICE, OTHER, THIRD, FOURTH].as_slice() } else { &[DEVICE, OTHER] };
+        let stores = Arc::new(Twin::new(&env, devices, capacity));
         let records = Arc::new(Records::default());
         let outside = Outside {
             env,
             stores: stores.clone(),
             registry: records.clone(),
-            placement: Arc::new(InOrder { devices: vec![DEVICE, OTHER], copies }),
+            placement: Arc::new(InOrder { devices: devices.to_vec(), stores: stores.clone() }),
             ancestors: Arc::new(Loaded(records.clone(), stores.clone())),
         };
-        let world = World { stores, records, outside };
+        let world = World { stores, records, outside, copies: copies as u8 };
         world.add(FIRST, size_bytes, None);
         world
     }
@@ -210,12 +268,25 @@ impl World {
             token: Token(0),
             epoch: ImageEpoch(1),
             devices: vec![DEVICE, OTHER],
+            copies: self.copies,
+            out: Vec::new(),
+            redundancy: Redundancy { hosts: self.copies, devices: self.copies },
+            is_settled: true,
         });
     }
 
     /// Opens an image with a new token.
     pub(crate) async fn open(&self, image: ImageId) -> Result<Image, OpenError> {
         Image::open(self.outside.clone(), self.records.take(image)).await
+    }
+
+    /// Closes an image as its holder does.
+    pub(crate) async fn close(&self, image: Image) {
+        image.close().await.unwrap();
+        let mut views = self.records.views.lock();
+        let view = views.get_mut(&image.id()).unwrap();
+        view.is_settled = image.is_settled();
+        self.records.held.lock().remove(&image.id());
     }
 
     /// Which layer of an image a snapshot is.

@@ -1,0 +1,135 @@
+//! Copies that blobs lack, and those that they have too many.
+//!
+//! A blob lacks a copy when a device was given up, or is out for [`HEAL_DELAY`], or when there are more hosts than there were. The new copy
+//! begins as *partial*: it counts from when it is whole. Its part is locked for that long.
+
+use types::{BLOB_BYTES, BlobId, DeviceId};
+
+use super::Image;
+use super::error::{Fault, ImageError};
+use super::limits::HEAL_DELAY;
+use super::map::{Blob, Place, redundancy_of};
+use super::range_lock::Mode;
+
+impl Image {
+    /// Looks through all blobs once.
+    pub(crate) async fn heal(&self) -> Result<(), ImageError> {
+        if self.waits_for_devices() {
+            return Ok(());
+        }
+        let blobs: Vec<BlobId> = {
+            let state = self.state.lock();
+            let wanting = state.map.blobs().filter(|(_, blob)| self.is_wanting(&state.view, blob));
+            wanting.map(|(index, blob)| BlobId { image: self.id, index, layer: blob.layer }).collect()
+        };
+        let env = &self.outside.env;
+        for id in blobs {
+            self.check_open()?;
+            let began = env.now();
+            self.heal_blob(id).await?;
+            // Clients have half of the time.
+            env.sleep(env.now().saturating_duration_since(began)).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a device is out that may come back soon.
+    fn waits_for_devices(&self) -> bool {
+        let now = self.outside.env.now();
+        let mut gone = self.gone.lock();
+        let view = self.view();
+        gone.retain(|device, _| view.out.iter().any(|(out, _)| out == device));
+        view.out.iter().any(|(device, _)| {
+            let since = *gone.entry(*device).or_insert(now);
+            self.outside.placement.host_of(*device).is_some() && now.saturating_duration_since(since) < HEAL_DELAY
+        })
+    }
+
+    /// Whether a blob has too few copies, or two on one host, while there is another host; or too many.
+    fn is_wanting(&self, view: &crate::registry::View, blob: &Blob) -> bool {
+        let wanted = usize::from(view.copies);
+        wanted > 1 && !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, blob).is_some())
+    }
+
+    /// Where a copy would make the blob safer.
+    fn place_for(&self, view: &crate::registry::View, blob: &Blob) -> Option<DeviceId> {
+        let wanted = view.copies;
+        let placement = &self.outside.placement;
+        let host_of = |device| placement.host_of(device);
+        let held: Vec<DeviceId> = blob.copies.iter().map(|place| place.device).collect();
+        let now = redundancy_of(held.iter().copied(), wanted, host_of);
+        if now.hosts >= wanted {
+            return None;
+        }
+        let mut without = placement.devices();
+        without.retain(|device| !view.devices.contains(device));
+        let id = BlobId { image: self.id, index: 0, layer: blob.layer };
+        let device = *placement.places(id, 1, &held, &without).first()?;
+        let then = redundancy_of(held.iter().copied().chain([device]), wanted, host_of);
+        (then != now).then_some(device)
+    }
+
+    async fn heal_blob(&self, id: BlobId) -> Result<(), ImageError> {
+        if self.needs_mending(id.index) {
+            self.mend_part(id.index).await?;
+        }
+        let _guard = self.locks.acquire(id.index, 0..BLOB_BYTES, Mode::Exclusive).await;
+        self.settle().await?;
+        let (view, blob) = {
+            let state = self.state.lock();
+            (state.view.clone(), state.map.blob(id.index, id.layer).cloned())
+        };
+        let Some(blob) = blob.filter(|blob| blob.is_equal && !blob.freeing) else { return Ok(()) };
+        if let Some(device) = self.place_for(&view, &blob) {
+            return match self.sync_copy(id, device).await {
+                Ok(place) => {
+                    self.count_copy(id, place);
+                    Ok(())
+                }
+                Err(Fault::Device(device, reason)) => self.lose(device, &reason).await,
+                Err(fault) => Err(fault.into()),
+            };
+        }
+        match self.spare_copy(usize::from(view.copies), &blob) {
+            Some(place) => self.drop_copy(id, place).await,
+            None => Ok(()),
+        }
+    }
+
+    fn count_copy(&self, id: BlobId, place: Place) {
+        let mut state = self.state.lock();
+        let is_in = state.view.devices.contains(&place.device);
+        if let Some(blob) = state.map.blob_mut(id.index, id.layer).filter(|blob| is_in && !blob.is_on(place.device)) {
+            blob.copies.push(place);
+        }
+    }
+
+    /// A copy without which the blob is as safe.
+    fn spare_copy(&self, wanted: usize, blob: &Blob) -> Option<Place> {
+        if blob.copies.len() <= wanted {
+            return None;
+        }
+        let host_of = |device| self.outside.placement.host_of(device);
+        let all = blob.copies.iter().map(|place| place.device);
+        let hosts = redundancy_of(all, wanted as u8, host_of).hosts;
+        blob.copies.iter().copied().find(|place| {
+            let others = blob.copies.iter().map(|other| other.device).filter(|other| *other != place.device);
+            redundancy_of(others, wanted as u8, host_of).hosts == hosts
+        })
+    }
+
+    /// Frees a copy that is not needed. A change of unknown effect there leaves the device in doubt, and the copy where it was.
+    async fn drop_copy(&self, id: BlobId, place: Place) -> Result<(), ImageError> {
+        match self.free_copy(id, place).await {
+            Ok(()) => {
+                let mut state = self.state.lock();
+                if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
+                    blob.copies.retain(|copy| copy.device != place.device);
+                }
+                Ok(())
+            }
+            Err(Fault::Device(device, reason)) => self.lose(device, &reason).await,
+            Err(fault) => Err(fault.into()),
+        }
+    }
+}

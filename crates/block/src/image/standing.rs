@@ -1,0 +1,212 @@
+//! Which devices of an image count (docs/rfd/0024, rules 8 and 9).
+//!
+//! ```text
+//!             lose: take_out ─► epoch + 1            follow: changes go there too, and what differs is brought
+//!   in sync ───────────────────────────────► out ──────────────────────────────────────────────────────► follows
+//!      ▲                                      ▲               any failure                                   │
+//!      │                                      └─────────────────────────────────────────────────────────────┤
+//!      └──────────────────────────────────────────────── join: put_in ─────────────────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - A device that counts for the record has all that was acknowledged. For this holder no device counts that does not for the record, unless
+//!   a command about it is under way, or was not answered. Such a command is sent again before any other ([`Pending`]).
+//! - Every blob has at least the copies that the record's redundancy says, also while blobs are being made.
+//! - A blob keeps at least [`least_copies`] copies: below that, changes wait.
+
+use std::sync::atomic::Ordering;
+
+use manager::Redundancy;
+use types::{DeviceId, ImageEpoch};
+
+use super::error::ImageError;
+use super::map::redundancy_of;
+use super::{Image, State};
+use crate::registry::{RegistryError, View};
+
+/// A command about a device whose outcome is not known yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pending {
+    Out(DeviceId, Redundancy),
+    In(DeviceId, Redundancy),
+}
+
+/// Copies below which no device is taken out.
+pub(crate) fn least_copies(wanted: u8) -> usize {
+    usize::from(wanted.max(2)) - 1
+}
+
+impl Image {
+    pub(crate) fn epoch(&self) -> ImageEpoch {
+        ImageEpoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Whether the image goes on without a device: it is out, or each of its blobs has enough other copies.
+    pub(crate) fn is_spare(&self, device: DeviceId) -> bool {
+        let state = self.state.lock();
+        !state.view.devices.contains(&device) || state.can_lose(device)
+    }
+
+    /// Takes a device out that failed or does not answer, if the image goes on without it. Returns when that stands in the record.
+    pub(crate) async fn lose(&self, device: DeviceId, reason: &str) -> Result<(), ImageError> {
+        let mut turn = self.standing.lock().await;
+        self.resolve(&mut turn).await?;
+        let redundancy = {
+            let mut state = self.state.lock();
+            if !state.view.devices.contains(&device) {
+                state.stop_following(device);
+                return Ok(());
+            }
+            if !state.can_lose(device) {
+                return Err(ImageError::io(format!("device {device}: {reason}")));
+            }
+            // No blob that is finished from here on counts it.
+            state.leaving = Some(device);
+            let host_of = |other| if other == device { None } else { self.outside.placement.host_of(other) };
+            let (found, now) = (state.map.redundancy(state.view.copies, host_of), state.view.redundancy);
+            Redundancy { hosts: found.hosts.min(now.hosts), devices: found.devices.min(now.devices) }
+        };
+        tracing::warn!(image = %self.id, %device, reason, "its copies do not count any more");
+        *turn = Some(Pending::Out(device, redundancy));
+        self.resolve(&mut turn).await?;
+        self.wake_keeper();
+        Ok(())
+    }
+
+    /// Carries out what is pending. Without an answer it stays pending.
+    async fn resolve(&self, pending: &mut Option<Pending>) -> Result<(), ImageError> {
+        let registry = &*self.outside.registry;
+        let (id, token) = (self.id, self.token);
+        let answer = match *pending {
+            None => return Ok(()),
+            Some(Pending::Out(device, redundancy)) => {
+                self.send(|| registry.take_out(id, token, vec![device], redundancy)).await
+            }
+            Some(Pending::In(device, redundancy)) => self.send(|| registry.put_in(id, token, device, redundancy)).await,
+        };
+        if let Err(RegistryError::Unclear(_)) = answer {
+            return answer.map(drop).map_err(|error| self.refused(error));
+        }
+        let done = pending.take();
+        if answer.is_err() {
+            self.state.lock().leaving = None;
+        }
+        let view = answer.map_err(|error| self.refused(error))?;
+        let mut state = self.state.lock();
+        self.adopt_standing(&mut state, view);
+        if let Some(Pending::Out(device, _)) = done {
+            state.map.forget(device);
+            state.leaving = None;
+            if let Some(seat) = self.seats.of(device) {
+                self.seats.dismiss(&seat);
+            }
+        }
+        Ok(())
+    }
+
+    /// A device that is out does not follow any more; false if it is in sync.
+    pub(crate) fn stop_following(&self, device: DeviceId) -> bool {
+        let mut state = self.state.lock();
+        if state.view.devices.contains(&device) {
+            return false;
+        }
+        state.stop_following(device);
+        if let Some(seat) = self.seats.of(device) {
+            self.seats.dismiss(&seat);
+        }
+        true
+    }
+
+    /// A device that follows has all that it lacked: it counts from now on.
+    pub(crate) async fn join(&self, device: DeviceId) -> Result<(), ImageError> {
+        let mut turn = self.standing.lock().await;
+        self.resolve(&mut turn).await?;
+        let redundancy = {
+            let mut state = self.state.lock();
+            if !state.following.remove(&device) {
+                return Err(ImageError::io(format!("device {device} failed while it was brought up to date")));
+            }
+            // From here on a failure there is the failure of a device in sync.
+            state.view.out.retain(|(out, _)| *out != device);
+            state.view.devices.push(device);
+            state.view.devices.sort_unstable();
+            state.map.promote(device);
+            self.raised(&mut state)
+        };
+        *turn = Some(Pending::In(device, redundancy));
+        self.resolve(&mut turn).await?;
+        tracing::info!(image = %self.id, %device, "its copies count again");
+        Ok(())
+    }
+
+    /// Has the record say how many copies all blobs have, if it is more than the record says.
+    pub(crate) async fn raise_redundancy(&self) -> Result<(), ImageError> {
+        let mut turn = self.standing.lock().await;
+        self.resolve(&mut turn).await?;
+        let (device, redundancy) = {
+            let mut state = self.state.lock();
+            let before = state.view.redundancy;
+            let raised = self.raised(&mut state);
+            match state.view.devices.first() {
+                Some(device) if raised != before => (*device, raised),
+                _ => return Ok(()),
+            }
+        };
+        *turn = Some(Pending::In(device, redundancy));
+        self.resolve(&mut turn).await
+    }
+
+    /// What the record may say. Blobs that are begun from now on are held against it.
+    fn raised(&self, state: &mut State) -> Redundancy {
+        if state.making.is_empty() {
+            state.view.redundancy = state.map.redundancy(state.view.copies, |device| self.outside.placement.host_of(device));
+        }
+        state.view.redundancy
+    }
+
+    /// Has the record say no more copies than a blob on these devices will have.
+    pub(crate) async fn allow(&self, devices: &[DeviceId]) -> Result<(), ImageError> {
+        let host_of = |device| self.outside.placement.host_of(device);
+        let view = self.view();
+        let found = redundancy_of(devices.iter().copied(), view.copies, host_of);
+        if found.hosts >= view.redundancy.hosts && found.devices >= view.redundancy.devices {
+            return Ok(());
+        }
+        let mut turn = self.standing.lock().await;
+        self.resolve(&mut turn).await?;
+        let now = self.view().redundancy;
+        let lower = Redundancy { hosts: now.hosts.min(found.hosts), devices: now.devices.min(found.devices) };
+        if lower == now {
+            return Ok(());
+        }
+        let registry = &*self.outside.registry;
+        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), lower)).await;
+        let view = view.map_err(|error| self.refused(error))?;
+        self.adopt_standing(&mut self.state.lock(), view);
+        Ok(())
+    }
+
+    /// Takes over what a record says of the devices.
+    pub(crate) fn adopt_standing(&self, state: &mut State, view: View) {
+        state.view.devices = view.devices;
+        state.view.out = view.out;
+        state.view.redundancy = view.redundancy;
+        state.view.epoch = view.epoch;
+        self.epoch.store(view.epoch.0, Ordering::Release);
+    }
+}
+
+impl State {
+    fn can_lose(&self, device: DeviceId) -> bool {
+        let wanted = self.view.copies;
+        let others = self.view.devices.iter().filter(|other| **other != device).count();
+        wanted > 1
+            && others >= least_copies(wanted)
+            && self.map.least_without(device).is_none_or(|left| left >= least_copies(wanted))
+    }
+
+    fn stop_following(&mut self, device: DeviceId) {
+        self.following.remove(&device);
+        self.map.unfollow(device);
+    }
+}
