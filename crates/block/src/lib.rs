@@ -16,6 +16,7 @@ pub mod protocol;
 pub mod registry;
 pub mod store;
 pub mod stores;
+pub mod wire;
 
 pub use door::{Door, Offered, OpenImage};
 pub use part::{ImageStarter, Images};

@@ -119,7 +119,17 @@ impl BlobStore {
 
     /// As [`crate::stores::Stores::enter`] says. The caller has checked that the manager's state names the token.
     pub async fn enter(&self, admission: Admission) -> Result<Vec<BlobRow>, StoreError> {
-        self.inner.counted(self.inner.enter(admission)).await
+        self.enter_page(admission, None, usize::MAX).await
+    }
+
+    /// The same with a page of the rows: at most so many, those behind a blob if one is given.
+    pub async fn enter_page(
+        &self,
+        admission: Admission,
+        after: Option<BlobId>,
+        most: usize,
+    ) -> Result<Vec<BlobRow>, StoreError> {
+        self.inner.counted(self.inner.enter(admission, after, most)).await
     }
 
     /// As [`crate::stores::Stores::create`] says.
@@ -161,6 +171,11 @@ impl BlobStore {
     /// What the device has of an image now, without entering it: for layers that have ended.
     pub fn rows_of(&self, image: ImageId) -> Vec<BlobRow> {
         self.inner.state.lock().table.rows_of(image)
+    }
+
+    /// A page of it: at most so many rows, those behind a blob if one is given.
+    pub fn rows_page(&self, image: ImageId, after: Option<BlobId>, most: usize) -> Vec<BlobRow> {
+        self.inner.state.lock().table.rows_behind(image, after, most)
     }
 
     pub fn device(&self) -> DeviceId {
@@ -205,7 +220,7 @@ impl BlobStore {
 }
 
 impl Inner {
-    async fn enter(&self, admission: Admission) -> Result<Vec<BlobRow>, StoreError> {
+    async fn enter(&self, admission: Admission, after: Option<BlobId>, most: usize) -> Result<Vec<BlobRow>, StoreError> {
         let (image, pair) = (admission.image, Pair::of(&admission));
         self.state.lock().entered.enter(image, pair)?;
         loop {
@@ -214,7 +229,7 @@ impl Inner {
                 let state = self.state.lock();
                 state.entered.check(image, pair)?;
                 if state.entered.is_drained(image) {
-                    return Ok(state.table.rows_of(image));
+                    return Ok(state.table.rows_behind(image, after, most));
                 }
             }
             changed.await;

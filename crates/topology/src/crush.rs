@@ -22,7 +22,7 @@ mod tree;
 
 pub use groups::{Group, GroupCountError, MAX_GROUPS, PlacementGroups, moved_copies};
 pub use select::{MAX_ATTEMPTS_PER_COPY, Rule, SelectError};
-pub(crate) use straw2::choose;
+pub use straw2::choose;
 pub use tree::{Branch, Leaf, Level, Tree, TreeError};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod view;
 
 pub use crush::{
     Branch, Group, GroupCountError, Leaf, Level, MAX_ATTEMPTS_PER_COPY, MAX_GROUPS, PlacementGroups, Rule, SelectError, Tree,
-    TreeError, moved_copies,
+    TreeError, choose, moved_copies,
 };
 pub use lease::{
     ClockReading, DEFAULT_LEASE_DURATION_MS, GrantedLeases, HeldLease, LeaseTerms, MAX_CLOCK_DRIFT_PPM, WRITES_AFTER_LEASE_MS,

@@ -156,7 +156,7 @@ impl Inner {
     }
 }
 
-fn check_image(admission: &Admission, at: BlobAt) -> Result<(), StoreError> {
+pub(super) fn check_image(admission: &Admission, at: BlobAt) -> Result<(), StoreError> {
     if admission.image == at.id.image {
         return Ok(());
     }

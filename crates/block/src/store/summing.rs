@@ -6,6 +6,7 @@ use types::limits::BLOCK_BYTES;
 use types::{BlobId, PIECE_BYTES};
 
 use super::Inner;
+use super::changing::check_image;
 use super::layout::data_start;
 use super::table::Head;
 use super::work::Right;
@@ -15,6 +16,7 @@ impl Inner {
     pub(super) async fn sums(self: &Arc<Self>, admission: Admission, id: BlobId) -> Result<BlobSums, StoreError> {
         let block = self.state.lock().table.block_of(id).ok_or(StoreError::Absent)?;
         let at = BlobAt { block, id };
+        check_image(&admission, at)?;
         let room = self.room_for(types::BLOB_BYTES as usize).await;
         let (begun, head) = self.begin(Some(&admission), at, Right::Reads, room).await?;
         let sums = self.sums_of(block, &head).await;

@@ -12,6 +12,7 @@
 //! - A block without a row has zeros where its header stands.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
 use format::blob_header::{BlobHeader, BlobState};
@@ -123,9 +124,20 @@ impl Table {
 
     /// The rows of an image.
     pub fn rows_of(&self, image: ImageId) -> Vec<BlobRow> {
-        let first = BlobId { image, index: 0, layer: Layer(0) };
+        self.rows_behind(image, None, usize::MAX)
+    }
+
+    /// At most so many rows of an image, those behind a blob if one is given, in the order of their ids.
+    pub fn rows_behind(&self, image: ImageId, after: Option<BlobId>, most: usize) -> Vec<BlobRow> {
+        let first = Included(BlobId { image, index: 0, layer: Layer(0) });
         let last = BlobId { image, index: u32::MAX, layer: Layer(u32::MAX) };
-        self.blobs.range(first..=last).map(|(_, block)| self.head(*block).row(*block)).collect()
+        let behind = match after.filter(|after| after.image == image) {
+            Some(after) if after < last => Excluded(after),
+            Some(_) => return Vec::new(),
+            None => first,
+        };
+        let found = self.blobs.range((behind, Included(last))).take(most);
+        found.map(|(_, block)| self.head(*block).row(*block)).collect()
     }
 
     /// All blobs with their headers, ascending.

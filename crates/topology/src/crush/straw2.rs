@@ -87,8 +87,8 @@ impl Straw {
     }
 }
 
-/// The item that wins a question; none if there is none. Items are named by numbers that stay theirs.
-pub(crate) fn choose(question: u64, items: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
+/// The item that wins a question, by weight; none if there is none. Items are named by numbers that stay theirs.
+pub fn choose(question: u64, items: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
     let mut shortest: Option<Straw> = None;
     for (item, weight) in items {
         let straw = Straw::drawn(question, item, weight);
