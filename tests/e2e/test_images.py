@@ -213,13 +213,13 @@ def test_what_can_not_be_is_refused_with_a_reason(node):
 
 def test_trash_and_space(node):
     node.run("image", "create", "t", "--size", "64MiB", "--preallocate")
-    assert "64.0 MiB on this node" in node.run("image", "info", "t")
+    assert "space      64.0 MiB," in node.run("image", "info", "t")
     node.run("image", "rm", "t")
     assert "t" not in node.run("image", "ls").split()
     listed = node.run("image", "ls", "--trash")
     number = listed.splitlines()[1].split()[0]
     node.run("image", "restore", number, "back")
-    assert "64.0 MiB on this node" in node.run("image", "info", "back")
+    assert "space      64.0 MiB," in node.run("image", "info", "back")
     node.run("image", "rm", "back")
     node.run("image", "purge", number)
     assert len(node.run("image", "ls", "--trash").splitlines()) == 1

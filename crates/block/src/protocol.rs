@@ -10,12 +10,22 @@ pub const IMAGES: ServiceTag = ServiceTag::IMAGES;
 /// Most bytes of content that one request brings or takes.
 pub const MAX_CONTENT_BYTES: u32 = 1 << 20;
 
+/// What the service takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub ask: Ask,
+    /// Another node sent it here, where it took the image's holder to be: it is carried out here, and not sent on.
+    pub is_forwarded: bool,
+}
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     Create {
         name: String,
         size_bytes: u64,
+        /// As many as the cluster has hosts, at most 3, without a number.
+        copies: Option<u8>,
         /// All blobs are made at once.
         is_preallocated: bool,
     },
@@ -102,11 +112,43 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// The image that is to be open for it, or about which the node must be asked that has it open.
+    pub fn holder_of(&self) -> Option<&str> {
+        match self {
+            Ask::Rename { image, .. }
+            | Ask::Resize { image, .. }
+            | Ask::Snapshot { image, .. }
+            | Ask::RemoveSnapshot { image, .. }
+            | Ask::Rollback { image, .. }
+            | Ask::Remove { image, .. }
+            | Ask::Read { image, snapshot: None, .. }
+            | Ask::Write { image, .. } => Some(image),
+            Ask::Create { .. }
+            | Ask::Clone { .. }
+            | Ask::List { .. }
+            | Ask::Info { .. }
+            | Ask::Read { snapshot: Some(_), .. }
+            | Ask::Restore { .. }
+            | Ask::Purge { .. }
+            | Ask::AcceptLosses { .. }
+            | Ask::Unlock { .. }
+            | Ask::Serve { .. }
+            | Ask::EndServing { .. }
+            | Ask::Served => None,
+        }
+    }
+}
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
     Done,
-    Images(Vec<ImageInfo>),
+    Images {
+        images: Vec<ImageInfo>,
+        /// Nodes that did not tell what their devices have: the images' space is counted without them.
+        unheard: Vec<String>,
+    },
     Served(Vec<Serving>),
     /// What of a range is not zeros: offsets from the start of the range.
     Content(Vec<(u32, Vec<u8>)>),
@@ -122,15 +164,28 @@ pub struct ImageInfo {
     pub size_bytes: u64,
     pub created_ms: u64,
     pub removed_ms: Option<u64>,
+    /// Copies that each part shall have.
     pub copies: u8,
+    /// Each part has copies that count on at least so many hosts, and on so many devices.
+    pub redundancy: (u8, u8),
+    /// Devices whose copies do not count now.
+    pub out: Vec<DeviceInfo>,
     /// The node that has it open, by its name; none if it is closed.
     pub holder: Option<String>,
     /// `image@snapshot` that it was cloned from.
     pub parent: Option<String>,
     pub snapshots: Vec<SnapshotInfo>,
-    /// Space that it has on devices that the answering node serves, and what of it has content; one copy counts.
+    /// Space that it has on all devices, and what of it has content; all copies count.
     pub allocated_bytes: u64,
     pub data_bytes: u64,
+}
+
+/// A device of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    pub device: u32,
+    /// The node that serves it, by its name.
+    pub node: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

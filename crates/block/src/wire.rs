@@ -50,6 +50,8 @@ pub use request::{Request, ToDevice};
 
 /// Rows of a page: some 2 MB. The rows of a larger image go in several.
 pub const MAX_PAGE_ROWS: usize = 32_768;
+/// Bytes of a page's rows, at most.
+pub const MAX_PAGE_BYTES: usize = MAX_PAGE_ROWS * field::MAX_ROW_BYTES;
 /// Longest content.
 pub const MAX_CONTENT_BYTES: usize = BLOB_BYTES as usize;
 /// Longest reason of a failure; the rest of a longer one is not sent.
@@ -60,7 +62,7 @@ pub const MAX_USES: usize = manager::modules::images::limits::MAX_IMAGES;
 const MAX_HEAD_BYTES: usize = 256;
 
 const _: () = assert!(1 + MAX_HEAD_BYTES + MAX_CONTENT_BYTES <= net::MAX_PAYLOAD_BYTES);
-const _: () = assert!(MAX_HEAD_BYTES + MAX_PAGE_ROWS * field::MAX_ROW_BYTES <= net::MAX_PAYLOAD_BYTES);
+const _: () = assert!(MAX_HEAD_BYTES + MAX_PAGE_BYTES <= net::MAX_PAYLOAD_BYTES);
 const _: () = assert!(MAX_HEAD_BYTES + MAX_USES * field::USE_BYTES <= net::MAX_PAYLOAD_BYTES);
 
 /// What a node's devices have of an image.

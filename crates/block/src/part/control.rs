@@ -1,12 +1,13 @@
 //! Answers what people ask of images.
 
 use super::answers::info_of;
-use super::local::LocalStores;
+use super::cluster::ClusterStores;
 use super::opened::Opened;
+use super::placing::ClusterPlacement;
 use super::purge::purge;
 use super::serving::Served;
-use crate::image::{Image, ImageError, Part, read_layer};
-use crate::protocol::{Ask, MAX_CONTENT_BYTES, Told};
+use crate::image::{Image, ImageError, Part, Placement, read_layer};
+use crate::protocol::{Ask, Asked, MAX_CONTENT_BYTES, Told};
 use bytes::Bytes;
 use manager::{ImageRecord, NewImage, ParentSnapshot, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service};
@@ -14,14 +15,15 @@ use std::sync::Arc;
 use subsystem::Surroundings;
 use types::{BLOB_BYTES, ImageId, LayerOf};
 
-/// Copies of an image's blobs. More need the holder's protocol with other nodes.
-const COPIES: u8 = 1;
+/// Copies that an image gets if the person who makes it says nothing, and there are as many hosts.
+const USUAL_COPIES: usize = 3;
 
 /// The service.
 #[derive(Clone)]
 pub struct Control {
     pub around: Surroundings,
-    pub stores: Arc<LocalStores>,
+    pub stores: Arc<ClusterStores>,
+    pub placement: Arc<ClusterPlacement>,
     pub opened: Arc<Opened>,
     pub served: Arc<Served>,
 }
@@ -29,11 +31,18 @@ pub struct Control {
 impl Service for Control {
     fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let ask: Ask = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            let asked: Asked = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            let deadline = request.deadline;
             // On its own: it goes on if the asker is gone.
             let control = self.clone();
-            let carry_out: BoxFuture<'static, Told> =
-                Box::pin(async move { control.carry_out(ask).await.unwrap_or_else(Told::Refused) });
+            let carry_out: BoxFuture<'static, Told> = Box::pin(async move {
+                let told = match control.forward(&asked, deadline).await {
+                    Ok(None) => control.carry_out(asked.ask).await,
+                    Ok(Some(told)) => Ok(told),
+                    Err(reason) => Err(reason),
+                };
+                told.unwrap_or_else(Told::Refused)
+            });
             let carried_out = self.around.env.spawn(carry_out);
             let told = carried_out.await.map_err(Refusal::new)?;
             Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
@@ -44,12 +53,16 @@ impl Service for Control {
 impl Control {
     async fn carry_out(&self, ask: Ask) -> Result<Told, String> {
         match ask {
-            Ask::Create { name, size_bytes, is_preallocated } => self.create(name, size_bytes, is_preallocated).await?,
+            Ask::Create { name, size_bytes, copies, is_preallocated } => {
+                self.create(name, size_bytes, copies, is_preallocated).await?
+            }
             Ask::Clone { image, snapshot, name } => self.clone_of(&image, snapshot, name).await?,
             Ask::List { in_trash } => return self.list(in_trash).await,
             Ask::Info { image } => {
                 let record = self.opened.find(&image).await?;
-                return Ok(Told::Images(vec![info_of(&self.state(), &self.stores.usage(), &record)]));
+                let usage = self.stores.usage().await;
+                let images = vec![info_of(&self.state(), &usage.images, &record)];
+                return Ok(Told::Images { images, unheard: usage.silent });
             }
             Ask::Rename { image, name } => self.rename(&image, &name).await?,
             Ask::Resize { image, size_bytes, may_shrink } => {
@@ -114,17 +127,21 @@ impl Control {
         }
     }
 
-    async fn create(&self, name: String, size_bytes: u64, is_preallocated: bool) -> Result<(), String> {
-        if self.stores.devices().is_empty() {
-            return Err("this node has no devices: ask one that has".to_owned());
+    async fn create(&self, name: String, size_bytes: u64, copies: Option<u8>, is_preallocated: bool) -> Result<(), String> {
+        let device_count = self.placement.devices().len();
+        if device_count == 0 {
+            return Err("no device of the cluster takes blobs now: trilith cluster status shows why".to_owned());
         }
-        let room = self.stores.room_bytes();
-        if is_preallocated && size_bytes > room {
+        let copies = copies.unwrap_or_else(|| self.placement.host_count().clamp(1, USUAL_COPIES) as u8);
+        if usize::from(copies) > device_count {
             return Err(format!(
-                "{size_bytes} bytes are to be taken at once, and the devices of this node have room for {room}"
+                "{copies} copies need as many devices, and {device_count} take blobs now: say fewer with --copies, or add devices"
             ));
         }
-        let new = NewImage { name: name.clone(), size_bytes, copies: COPIES, parent: None };
+        if is_preallocated {
+            self.check_room(size_bytes, copies).await?;
+        }
+        let new = NewImage { name: name.clone(), size_bytes, copies, parent: None };
         let made = self.around.manager.create_image(new).await.map_err(text)?;
         if !is_preallocated {
             return Ok(());
@@ -138,11 +155,23 @@ impl Control {
         Ok(())
     }
 
+    async fn check_room(&self, size_bytes: u64, copies: u8) -> Result<(), String> {
+        let needed = size_bytes.saturating_mul(u64::from(copies));
+        let room = self.stores.usage().await.room_bytes;
+        match needed <= room {
+            true => Ok(()),
+            false => Err(format!(
+                "{needed} bytes are to be taken at once, all copies counted, and the devices that answer have room for {room}"
+            )),
+        }
+    }
+
     async fn clone_of(&self, image: &str, snapshot: String, name: String) -> Result<(), String> {
         let record = self.opened.find(image).await?;
         let Some(found) = record.snapshot(&snapshot) else { return Err(format!("{image} has no snapshot {snapshot}")) };
         let (size_bytes, parent) = (found.size_bytes, Some(ParentSnapshot { image: record.id, snapshot }));
-        self.around.manager.create_image(NewImage { name, size_bytes, copies: COPIES, parent }).await.map_err(text)?;
+        let clone = NewImage { name, size_bytes, copies: record.copies, parent };
+        self.around.manager.create_image(clone).await.map_err(text)?;
         Ok(())
     }
 
@@ -152,8 +181,9 @@ impl Control {
         let mut images: Vec<&Arc<ImageRecord>> =
             state.images().filter(|image| image.removed_ms.is_some() == in_trash).collect();
         images.sort_by(|one, other| one.name.cmp(&other.name));
-        let usage = self.stores.usage();
-        Ok(Told::Images(images.into_iter().map(|image| info_of(&state, &usage, image)).collect()))
+        let usage = self.stores.usage().await;
+        let images = images.into_iter().map(|image| info_of(&state, &usage.images, image)).collect();
+        Ok(Told::Images { images, unheard: usage.silent })
     }
 
     async fn rename(&self, image: &str, name: &str) -> Result<(), String> {
@@ -193,7 +223,7 @@ impl Control {
             return Err(format!("there is no image {id} in the trash: `trilith image ls --trash` shows what is"));
         }
         for record in meant {
-            purge(&self.around.manager, &self.stores, &record).await?;
+            purge(&self.around.manager, &self.stores, &self.placement, &record).await?;
         }
         Ok(())
     }

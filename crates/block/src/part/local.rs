@@ -1,14 +1,13 @@
 //! The stores of this node's devices, called directly.
 
-use crate::image::Placement;
 use crate::store::BlobStore;
 use crate::stores::{Admission, Asked, BlobAt, BlobRow, BlobSums, Change, NewBlob, StoreError, Stores};
+use crate::wire::{MAX_USES, NodeUse, Usage};
 use bytes::Bytes;
 use manager::Manager;
-use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{BlobId, DeviceId, ImageId, NodeId};
+use types::{BlobId, DeviceId, ImageId};
 
 /// Stores by device.
 pub struct LocalStores {
@@ -29,8 +28,8 @@ impl LocalStores {
         self.stores.get(&device)
     }
 
-    pub fn devices(&self) -> Vec<DeviceId> {
-        self.stores.keys().copied().collect()
+    pub fn has(&self, device: DeviceId) -> bool {
+        self.stores.contains_key(&device)
     }
 
     fn ask<'a, T: Send + 'a, F>(&'a self, device: DeviceId, ask: impl FnOnce(&'a BlobStore) -> F) -> Asked<'a, T>
@@ -43,20 +42,30 @@ impl LocalStores {
         }
     }
 
-    /// Bytes for which blobs could get space now.
-    pub fn room_bytes(&self) -> u64 {
-        self.stores.values().map(|store| u64::from(store.room()) * u64::from(types::BLOB_BYTES)).sum()
+    /// What the images have on these devices. Images beyond the limit of a message are not told of; the manager knows no more than that.
+    pub fn usage(&self) -> Usage {
+        let mut images: BTreeMap<ImageId, NodeUse> = BTreeMap::new();
+        for found in self.stores.values().flat_map(|store| store.images()) {
+            let used = images.entry(found.image).or_insert(NodeUse { image: found.image, blocks: 0, pieces: 0 });
+            used.blocks += u64::from(found.blocks);
+            used.pieces += found.pieces;
+        }
+        let room_bytes = self.stores.values().map(|store| u64::from(store.room()) * u64::from(types::BLOB_BYTES)).sum();
+        Usage { room_bytes, images: images.into_values().take(MAX_USES).collect() }
     }
 
-    /// What the images have on these devices, one copy counted: bytes of blocks, and of pieces with content.
-    pub fn usage(&self) -> BTreeMap<ImageId, (u64, u64)> {
-        let mut usage: BTreeMap<ImageId, (u64, u64)> = BTreeMap::new();
-        for found in self.stores.values().flat_map(|store| store.images()) {
-            let (allocated_bytes, data_bytes) = usage.entry(found.image).or_default();
-            *allocated_bytes += u64::from(found.blocks) * u64::from(types::BLOB_BYTES);
-            *data_bytes += found.pieces * u64::from(types::PIECE_BYTES);
+    /// As [`Stores::enter`], with a page of the rows.
+    pub fn enter_page(
+        &self,
+        device: DeviceId,
+        admission: Admission,
+        after: Option<BlobId>,
+        most: usize,
+    ) -> Asked<'_, Vec<BlobRow>> {
+        if !self.is_known(&admission) {
+            return Box::pin(std::future::ready(Err(StoreError::Unknown)));
         }
-        usage
+        self.ask(device, move |store| store.enter_page(admission, after, most))
     }
 
     /// Whether the manager's state here names the token of an admission.
@@ -72,10 +81,7 @@ impl LocalStores {
 
 impl Stores for LocalStores {
     fn enter(&self, device: DeviceId, admission: Admission) -> Asked<'_, Vec<BlobRow>> {
-        if !self.is_known(&admission) {
-            return Box::pin(std::future::ready(Err(StoreError::Unknown)));
-        }
-        self.ask(device, move |store| store.enter(admission))
+        self.enter_page(device, admission, None, usize::MAX)
     }
 
     fn create(&self, device: DeviceId, admission: Admission, blob: NewBlob, change: Change) -> Asked<'_, u32> {
@@ -108,25 +114,5 @@ impl Stores for LocalStores {
 
     fn flush(&self, device: DeviceId) -> Asked<'_, ()> {
         self.ask(device, move |store| store.flush())
-    }
-}
-
-impl Placement for LocalStores {
-    fn devices(&self) -> Vec<DeviceId> {
-        self.stores.keys().copied().collect()
-    }
-
-    fn host_of(&self, device: DeviceId) -> Option<NodeId> {
-        self.manager.snapshot().device(device).and_then(|record| record.node)
-    }
-
-    fn is_here(&self, device: DeviceId) -> bool {
-        self.stores.contains_key(&device)
-    }
-
-    /// The device with most room.
-    fn places(&self, _: BlobId, _: usize, _: &[DeviceId], without: &[DeviceId]) -> SmallVec<[DeviceId; 3]> {
-        let usable = self.stores.values().filter(|store| !store.is_stuck() && !without.contains(&store.device()));
-        usable.max_by_key(|store| store.room()).map(|store| store.device()).into_iter().collect()
     }
 }

@@ -1,35 +1,51 @@
 //! The images that this node has open, each for as long as something here uses it.
 
-use super::local::LocalStores;
+use super::cluster::ClusterStores;
+use super::placing::ClusterPlacement;
 use super::records::{Records, view_of};
+use super::tenure::TENURE_OVER;
 use crate::door::OpenImage;
-use crate::image::{Image, Outside};
-use crate::stores::{Admission, Stores};
+use crate::image::{Ancestors, Image, Outside};
+use crate::stores::{Admission, StoreError};
 use futures_util::future::join_all;
-use manager::{ImageRecord, NodeRecord};
+use manager::ImageRecord;
 use net::BoxFuture;
-use std::collections::BTreeMap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use subsystem::Surroundings;
-use types::{ImageId, Token};
+use tokio::sync::Notify;
+use types::{DeviceId, ImageId, NodeId, Token};
 
 /// How long the manager may take to note that an image is closed.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Images that are open here.
 pub struct Opened {
-    around: Surroundings,
-    stores: Arc<LocalStores>,
-    records: Arc<Records>,
-    /// Held while one is opened or closed.
-    images: tokio::sync::Mutex<BTreeMap<ImageId, Used>>,
-    count: std::sync::atomic::AtomicUsize,
+    pub(super) around: Surroundings,
+    pub(super) stores: Arc<ClusterStores>,
+    pub(super) placement: Arc<ClusterPlacement>,
+    outside: Outside,
+    seats: Mutex<BTreeMap<ImageId, Arc<Seat>>>,
+    open: Mutex<BTreeMap<ImageId, Arc<OpenImage>>>,
+    /// An image was opened: its tenure begins.
+    pub(super) begun: Notify,
 }
 
-struct Used {
-    image: Arc<OpenImage>,
+/// Of an image that something uses, or waits for.
+#[derive(Default)]
+struct Seat {
+    /// Held while the image is opened or closed.
+    sitting: tokio::sync::Mutex<Sitting>,
+}
+
+#[derive(Default)]
+struct Sitting {
+    image: Option<Arc<OpenImage>>,
     users: usize,
+    /// The seat is not in the list any more.
+    is_over: bool,
 }
 
 /// The use of an image. [`Opened::release`] ends it.
@@ -38,24 +54,34 @@ pub struct Use {
 }
 
 impl Opened {
-    pub fn new(around: Surroundings, stores: Arc<LocalStores>) -> Opened {
-        let records = Arc::new(Records { manager: around.manager.clone(), stores: stores.clone() });
-        Opened { around, stores, records, images: tokio::sync::Mutex::default(), count: 0.into() }
+    pub fn new(
+        around: Surroundings,
+        stores: Arc<ClusterStores>,
+        placement: Arc<ClusterPlacement>,
+        ancestors: Arc<dyn Ancestors>,
+    ) -> Opened {
+        let outside = Outside {
+            env: around.env.clone(),
+            stores: stores.clone(),
+            registry: Arc::new(Records { manager: around.manager.clone() }),
+            placement: placement.clone(),
+            ancestors,
+        };
+        let (seats, open, begun) = (Mutex::default(), Mutex::default(), Notify::new());
+        Opened { around, stores, placement, outside, seats, open, begun }
     }
 
     pub fn count(&self) -> usize {
-        self.count.load(std::sync::atomic::Ordering::Relaxed)
+        self.open.lock().len()
+    }
+
+    pub fn open_images(&self) -> Vec<Arc<OpenImage>> {
+        self.open.lock().values().cloned().collect()
     }
 
     /// What a holder on this node works with.
     pub fn outside(&self) -> Outside {
-        Outside {
-            env: self.around.env.clone(),
-            stores: self.stores.clone(),
-            registry: self.records.clone(),
-            placement: self.stores.clone(),
-            ancestors: self.records.clone(),
-        }
+        self.outside.clone()
     }
 
     /// An image by its name. The manager's state here is as new as the leader's when this began.
@@ -67,39 +93,65 @@ impl Opened {
 
     /// Opens an image, or shares the one that is open here.
     pub async fn acquire(&self, name: &str) -> Result<Use, String> {
-        let record = self.find(name).await?;
-        let mut images = self.images.lock().await;
-        if let Some(used) = images.get_mut(&record.id)
-            && !used.image.image().has_ended()
-        {
-            used.users += 1;
-            return Ok(Use { image: used.image.clone() });
+        let id = self.find(name).await?.id;
+        loop {
+            let seat = self.seats.lock().entry(id).or_default().clone();
+            let mut sitting = seat.sitting.lock().await;
+            if sitting.is_over {
+                continue;
+            }
+            let used = self.sit(&mut sitting, name).await;
+            self.leave_if_unused(id, &mut sitting);
+            return used;
         }
+    }
+
+    async fn sit(&self, sitting: &mut Sitting, name: &str) -> Result<Use, String> {
+        if let Some(image) = sitting.image.as_ref().filter(|image| !image.image().has_ended()) {
+            sitting.users += 1;
+            return Ok(Use { image: image.clone() });
+        }
+        // The record may have changed during the wait for the seat.
+        let record = self.find(name).await?;
         let image = Arc::new(OpenImage::new(name.to_owned(), Box::pin(self.open(&record)).await?));
-        self.tidy(&image);
         // Uses of one that has ended are given back too.
-        let users = 1 + images.get(&record.id).map_or(0, |used| used.users);
-        images.insert(record.id, Used { image: image.clone(), users });
-        self.count.store(images.len(), std::sync::atomic::Ordering::Relaxed);
+        sitting.users += 1;
+        sitting.image = Some(image.clone());
+        self.open.lock().insert(record.id, image.clone());
+        self.begun.notify_one();
+        self.attend(&image);
         Ok(Use { image })
     }
 
     /// A use of an image ends.
     pub async fn release(&self, used: Use) {
-        let mut images = self.images.lock().await;
         let id = used.image.image().id();
-        let Some(known) = images.get_mut(&id) else { return };
-        known.users -= 1;
-        if known.users == 0 {
-            let known = images.remove(&id).expect("it was there");
-            self.count.store(images.len(), std::sync::atomic::Ordering::Relaxed);
-            self.close(&known.image).await;
+        let Some(seat) = self.seats.lock().get(&id).cloned() else { return };
+        let mut sitting = seat.sitting.lock().await;
+        // Uses that are left when all are closed are none of a later seat.
+        if sitting.is_over || sitting.users == 0 {
+            return;
+        }
+        sitting.users -= 1;
+        if sitting.users == 0
+            && let Some(image) = sitting.image.take()
+        {
+            self.open.lock().remove(&id);
+            self.close(&image).await;
+        }
+        self.leave_if_unused(id, &mut sitting);
+    }
+
+    fn leave_if_unused(&self, id: ImageId, sitting: &mut Sitting) {
+        if sitting.users == 0 {
+            sitting.is_over = true;
+            self.seats.lock().remove(&id);
         }
     }
 
     /// An image that a place uses, for a client that lets go of it before the place does. A holder that has ended is followed by another.
     pub async fn shared(&self, id: ImageId, name: &str) -> Result<Arc<OpenImage>, String> {
-        let known = self.images.lock().await.get(&id).map(|used| used.image.clone());
+        let known = self.open.lock().get(&id).cloned();
         match known {
             None => Err(format!("{name} is not open here any more")),
             Some(image) if !image.image().has_ended() => Ok(image),
@@ -113,28 +165,49 @@ impl Opened {
     }
 
     pub async fn close_all(&self) {
-        let mut images = self.images.lock().await;
-        let open: Vec<Used> = std::mem::take(&mut *images).into_values().collect();
-        join_all(open.iter().map(|used| self.close(&used.image))).await;
-        self.count.store(0, std::sync::atomic::Ordering::Relaxed);
+        let seats: Vec<(ImageId, Arc<Seat>)> = self.seats.lock().iter().map(|(id, seat)| (*id, seat.clone())).collect();
+        let close = |(id, seat): (ImageId, Arc<Seat>)| async move {
+            let mut sitting = seat.sitting.lock().await;
+            sitting.users = 0;
+            if let Some(image) = sitting.image.take() {
+                self.open.lock().remove(&id);
+                self.close(&image).await;
+            }
+            self.leave_if_unused(id, &mut sitting);
+        };
+        join_all(seats.into_iter().map(close)).await;
+    }
+
+    /// The other node that has an image open, if there is one and it is part of the cluster and answers.
+    pub fn holder_elsewhere(&self, record: &ImageRecord) -> Option<NodeId> {
+        record.holder.map(|holder| holder.node).filter(|node| *node != self.around.me && !self.is_gone(*node))
+    }
+
+    fn is_gone(&self, node: NodeId) -> bool {
+        self.around.manager.snapshot().node(node).is_none() || (self.around.silent)().contains(&node)
     }
 
     async fn open(&self, record: &ImageRecord) -> Result<Image, String> {
         let (manager, me) = (&self.around.manager, self.around.me);
-        let expected = match record.holder {
-            None => None,
-            // This node's former process.
-            Some(holder) if holder.node == me => Some(record.token),
-            Some(holder) => {
-                let name = manager.snapshot().node(holder.node).map_or_else(|| holder.node.to_string(), name_of);
-                return Err(format!(
-                    "{} is open on node {name}. Ask that node; if it is gone for good: trilith image unlock --force {}",
-                    record.name, record.name
-                ));
-            }
-        };
-        self.check_here(record)?;
+        if let Some(node) = self.holder_elsewhere(record) {
+            let name = manager.snapshot().node(node).map_or_else(|| node.to_string(), |node| node.name.clone());
+            return Err(format!(
+                "{} is open on node {name}. Ask that node; if it is gone for good: trilith image unlock --force {}",
+                record.name, record.name
+            ));
+        }
+        // The holder is this node's former process, or its node is gone.
+        let expected = record.holder.map(|_| record.token);
         let opened = manager.open_image(record.id, me, expected).await.map_err(|error| error.to_string())?;
+        if let Some(former) = record.holder.filter(|holder| holder.node != me) {
+            tracing::warn!(
+                image = record.name,
+                node = former.node.0,
+                "the image is taken over from a node that does not answer"
+            );
+            // It may be there all the same, and serve reads until it knows.
+            self.around.env.sleep(TENURE_OVER).await;
+        }
         let image = self.take_over(&opened).await;
         if image.is_err() {
             self.give_back(opened.id, opened.token, opened.is_settled).await;
@@ -142,64 +215,61 @@ impl Opened {
         image
     }
 
-    /// Whether all blobs of an image, and of those below it, are on this node.
-    fn check_here(&self, record: &ImageRecord) -> Result<(), String> {
-        if self.stores.devices().is_empty() {
-            return Err("this node has no devices: ask one that has".to_owned());
-        }
-        let state = self.around.manager.snapshot();
-        let mut next = Some(record);
-        while let Some(image) = next {
-            if let Some(used) = image.devices.iter().find(|used| self.stores.get(used.device).is_none()) {
-                return Err(format!(
-                    "{} has blobs on device {}, which is not on this node, or not there now: trilith cluster status shows which node has it",
-                    image.name, used.device
-                ));
-            }
-            next = image.parent.and_then(|parent| state.image(parent.image)).map(Arc::as_ref);
-        }
-        Ok(())
-    }
-
     async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {
-        let manager = &self.around.manager;
-        let known = |device| opened.devices.iter().any(|used| used.device == device);
-        let new: Vec<_> = self.stores.devices().into_iter().filter(|device| !known(*device)).collect();
-        let record = match new.is_empty() {
-            true => opened.clone(),
-            false => {
-                let used = manager.use_image_devices(opened.id, opened.token, new).await;
-                used.map_err(|error| error.to_string())?
-            }
-        };
+        let record = self.with_new_devices(opened).await?;
         Image::open(self.outside(), view_of(&record)).await.map_err(|error| error.to_string())
     }
 
-    /// Finishes beside what an earlier holder left undone.
-    fn tidy(&self, image: &Arc<OpenImage>) {
+    async fn with_new_devices(&self, opened: &Arc<ImageRecord>) -> Result<Arc<ImageRecord>, String> {
+        let devices = self.outside.placement.devices();
+        let new: Vec<DeviceId> = devices.into_iter().filter(|device| opened.device(*device).is_none()).collect();
+        if new.is_empty() {
+            return Ok(opened.clone());
+        }
+        let used = self.around.manager.use_image_devices(opened.id, opened.token, new).await;
+        used.map_err(|error| error.to_string())
+    }
+
+    /// What runs beside an open image: it finishes what an earlier holder left undone.
+    fn attend(&self, image: &Arc<OpenImage>) {
         let image = image.clone();
-        let tidying: BoxFuture<'static, ()> = Box::pin(async move {
+        let beside: BoxFuture<'static, ()> = Box::pin(async move {
             if let Err(error) = image.image().tidy().await {
                 tracing::warn!(image = image.name(), %error, "blobs that no snapshot needs are not freed before the image is opened again");
             }
         });
-        drop(self.around.env.spawn(tidying));
+        drop(self.around.env.spawn(beside));
     }
 
-    /// The image was unlocked: its holder is over, also if it is this node.
+    /// The image was unlocked just now: its holder is over when this returns, also if it is this node.
     pub async fn end(&self, unlocked: &ImageRecord) -> Result<(), String> {
+        let over = self.around.env.now() + TENURE_OVER;
         self.around.manager.fresh().await.map_err(|error| error.to_string())?;
         let admission = Admission { image: unlocked.id, token: unlocked.token, session: 0, epoch: unlocked.epoch };
-        for device in unlocked.devices.iter().map(|used| used.device).filter(|device| self.stores.get(*device).is_some()) {
-            self.stores.enter(device, admission).await.map_err(|error| format!("device {device}: {error}"))?;
+        let in_sync = unlocked.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device);
+        let entered =
+            join_all(in_sync.map(|device| async move { (device, self.stores.enter_new(device, admission).await) })).await;
+        let is_left = |entered: &Result<_, StoreError>| !matches!(entered, Ok(_) | Err(StoreError::Superseded));
+        let left: Vec<_> = entered.into_iter().filter(|(_, entered)| is_left(entered)).collect();
+        let Some((device, Err(error))) = left.first() else { return Ok(()) };
+        let hosts: BTreeSet<Result<NodeId, DeviceId>> =
+            left.iter().map(|(device, _)| self.outside.placement.host_of(*device).ok_or(*device)).collect();
+        if !unlocked.redundancy.survives(hosts.len(), left.len()) {
+            return Err(format!(
+                "{} has no holder any more, but device {device} was not told ({error}): the former holder's requests may reach it until another \
+                 node opens the image",
+                unlocked.name
+            ));
         }
+        // Other copies refuse its writes by now. Reads from the devices that were not told end with its tenure.
+        self.around.env.sleep_until(over).await;
         Ok(())
     }
 
-    async fn close(&self, image: &OpenImage) {
-        let (id, token) = (image.image().id(), image.image().token());
-        if image.image().close().await.is_ok() {
-            self.give_back(id, token, true).await;
+    async fn close(&self, open: &OpenImage) {
+        let image = open.image();
+        if image.close().await.is_ok() {
+            self.give_back(image.id(), image.token(), is_settled(image)).await;
         }
     }
 
@@ -216,6 +286,6 @@ impl Opened {
     }
 }
 
-fn name_of(node: &Arc<NodeRecord>) -> String {
-    node.name.clone()
+fn is_settled(_image: &Image) -> bool {
+    true
 }

@@ -1,18 +1,13 @@
 //! The manager's records of images, as a holder sees and changes them.
 
-use super::local::LocalStores;
-use crate::image::{Ancestor, Ancestors};
 use crate::registry::{Branch, Recorded, Registry, RegistryError, Snapshot, View};
-use crate::stores::BlobRow;
 use manager::{ImageError, ImageRecord, Manager, ManagerError, Redundancy};
-use net::BoxFuture;
 use std::sync::Arc;
 use types::{DeviceId, ImageId, Layer, Token};
 
 /// The records at the manager.
 pub struct Records {
     pub manager: Arc<Manager>,
-    pub stores: Arc<LocalStores>,
 }
 
 /// What a holder needs of a record.
@@ -91,22 +86,6 @@ impl Registry for Records {
 
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {
         Box::pin(async move { answer(self.manager.resize_image(image, Some(token), size_bytes).await) })
-    }
-}
-
-impl Ancestors for Records {
-    fn ancestor(&self, image: ImageId) -> BoxFuture<'_, Result<Ancestor, String>> {
-        Box::pin(async move {
-            let state = self.manager.snapshot();
-            let record = state.image(image).ok_or_else(|| format!("there is no image {image} any more"))?;
-            let rows = |device: DeviceId| -> Result<(DeviceId, Vec<BlobRow>), String> {
-                let store = self.stores.get(device).ok_or_else(|| format!("device {device} is not on this node"))?;
-                Ok((device, store.rows_of(image)))
-            };
-            let view = view_of(record);
-            let rows = view.devices.iter().map(|device| rows(*device)).collect::<Result<_, String>>()?;
-            Ok(Ancestor { view, rows })
-        })
     }
 }
 

@@ -11,6 +11,6 @@ mod pages;
 mod serving;
 mod space;
 mod summing;
-mod support;
+pub(crate) mod support;
 mod weak;
 mod writes;

@@ -10,7 +10,7 @@ use crate::commands::cluster::DataArgs;
 use crate::settings::size;
 use anyhow::{Context, bail};
 use bench::tell;
-use block::protocol::{Ask, Told};
+use block::protocol::{Ask, ImageInfo, Told};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -37,17 +37,21 @@ enum ImageCommand {
         /// How large it is, e.g. 20GiB
         #[arg(long, value_parser = bytes)]
         size: u64,
+        /// How many copies each part of it has, on different nodes as far as there are any; without it as many as there are nodes with
+        /// devices, at most 3
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+        copies: Option<u8>,
         /// Take the space now, so that no write finds the pool full
         #[arg(long)]
         preallocate: bool,
     },
-    /// List images
+    /// List images. SPACE counts all copies on all nodes that answer
     Ls {
         /// Those in the trash
         #[arg(long)]
         trash: bool,
     },
-    /// Show an image: its size, space, snapshots, and which node has it open
+    /// Show an image: its size, its space with all copies, its copies, snapshots, and which node has it open
     Info { image: String },
     /// Give an image another name
     Rename { image: String, name: String },
@@ -62,7 +66,7 @@ enum ImageCommand {
     },
     /// Keep what an image has now under a name, IMAGE@SNAPSHOT
     Snapshot { snapshot: String },
-    /// Make an image that begins as a snapshot of another; it takes space only for what differs
+    /// Make an image that begins as a snapshot of another; it takes space only for what differs, and has as many copies
     Clone {
         /// IMAGE@SNAPSHOT
         snapshot: String,
@@ -87,7 +91,7 @@ enum ImageCommand {
         id: u64,
         name: String,
     },
-    /// Remove what is in the trash for good
+    /// Remove what is in the trash for good. All nodes with parts of it must answer
     Purge {
         /// As `trilith image ls --trash` shows it; all without one
         id: Option<u64>,
@@ -110,7 +114,13 @@ enum ImageCommand {
     #[command(
         after_help = "Other formats: `trilith image create`, `trilith nbd`, then\n  qemu-img convert -n disk.qcow2 'nbd+unix:///vm1?socket=/tmp/vm1.sock'"
     )]
-    Import { file: PathBuf, name: String },
+    Import {
+        file: PathBuf,
+        name: String,
+        /// As of `create`
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+        copies: Option<u8>,
+    },
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -127,15 +137,21 @@ pub fn run(args: &ImageArgs) -> anyhow::Result<()> {
 
 async fn carry_out(server: &Server, command: &ImageCommand) -> anyhow::Result<()> {
     match command.clone() {
-        ImageCommand::Create { name, size, preallocate } => {
-            server.done(Ask::Create { name: name.clone(), size_bytes: size, is_preallocated: preallocate }).await?;
+        ImageCommand::Create { name, size, copies, preallocate } => {
+            let ask = Ask::Create { name: name.clone(), size_bytes: size, copies, is_preallocated: preallocate };
+            server.done(ask).await?;
             tell!("made {name}")?;
             tell!("  serve it  trilith nbd {name} --socket /tmp/{}.sock", name.replace('/', "-"))?;
         }
-        ImageCommand::Ls { trash } => show::list(&images(server, Ask::List { in_trash: trash }).await?, trash)?,
+        ImageCommand::Ls { trash } => {
+            let (found, unheard) = images(server, Ask::List { in_trash: trash }).await?;
+            show::list(&found, trash)?;
+            show::unheard(&unheard)?;
+        }
         ImageCommand::Info { image } => {
-            let found = images(server, Ask::Info { image }).await?;
+            let (found, unheard) = images(server, Ask::Info { image }).await?;
             show::info(found.first().context("the server told of no image")?)?;
+            show::unheard(&unheard)?;
         }
         ImageCommand::Rename { image, name } => {
             server.done(Ask::Rename { image: image.clone(), name: name.clone() }).await?;
@@ -186,7 +202,7 @@ async fn carry_out_rarer(server: &Server, command: ImageCommand) -> anyhow::Resu
             Ok(tell!("{image} has no holder any more")?)
         }
         ImageCommand::Export { image, file } => transfer::export(server, &image, &file).await,
-        ImageCommand::Import { file, name } => transfer::import(server, &file, &name).await,
+        ImageCommand::Import { file, name, copies } => transfer::import(server, &file, &name, copies).await,
         _ => unreachable!("the others were carried out before"),
     }
 }
@@ -208,11 +224,17 @@ async fn remove(server: &Server, names: &[String], with_snapshots: bool) -> anyh
     Ok(())
 }
 
-async fn images(server: &Server, ask: Ask) -> anyhow::Result<Vec<block::protocol::ImageInfo>> {
+/// With the nodes that did not tell what they have.
+async fn images(server: &Server, ask: Ask) -> anyhow::Result<(Vec<ImageInfo>, Vec<String>)> {
     match server.ask(ask).await? {
-        Told::Images(images) => Ok(images),
+        Told::Images { images, unheard } => Ok((images, unheard)),
         other => bail!("the server answered something else: {other:?}"),
     }
+}
+
+async fn info(server: &Server, image: String) -> anyhow::Result<ImageInfo> {
+    let (found, _) = images(server, Ask::Info { image }).await?;
+    found.into_iter().next().context("the server told of no image")
 }
 
 /// `IMAGE@SNAPSHOT`.

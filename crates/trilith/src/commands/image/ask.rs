@@ -2,7 +2,7 @@
 
 use crate::place::Place;
 use anyhow::{Context, bail};
-use block::protocol::{Ask, IMAGES, Told};
+use block::protocol::{Ask, Asked, IMAGES, Told};
 use bytes::Bytes;
 use env::Env;
 use net::{Caller, RemoteCaller};
@@ -36,7 +36,8 @@ impl Server {
 
     /// Its answer; a refusal is an error.
     pub async fn ask(&self, ask: Ask) -> anyhow::Result<Told> {
-        let asked = Bytes::from(postcard::to_stdvec(&ask).context("writing the request")?);
+        let asked = postcard::to_stdvec(&Asked { ask, is_forwarded: false }).context("writing the request")?;
+        let asked = Bytes::from(asked);
         let answer = self.caller.call(asked, self.env.now() + PATIENCE).await;
         let answer = answer.with_context(|| format!("asking the server of {}: is it running?", self.data))?;
         match postcard::from_bytes(&answer).context("this version does not understand the server's answer")? {

@@ -41,8 +41,7 @@ pub async fn export(server: &Server, from: &str, file: &Path) -> anyhow::Result<
         Some((image, snapshot)) => (image.to_owned(), Some(snapshot.to_owned())),
         None => (from.to_owned(), None),
     };
-    let info = super::images(server, Ask::Info { image: image.clone() }).await?;
-    let info = info.first().context("the server told of no image")?;
+    let info = super::info(server, image.clone()).await?;
     let size = match &snapshot {
         None => info.size_bytes,
         Some(name) => {
@@ -112,14 +111,13 @@ async fn each_part(
 }
 
 /// Makes an image of a raw file. Parts of zeros take no space.
-pub async fn import(server: &Server, file: &Path, name: &str) -> anyhow::Result<()> {
+pub async fn import(server: &Server, file: &Path, name: &str, copies: Option<u8>) -> anyhow::Result<()> {
     let mut from = File::open(file).with_context(|| format!("opening {}", file.display()))?;
     let bytes = from.seek(SeekFrom::End(0))?;
     from.rewind()?;
     let size_bytes = bytes.next_multiple_of(SECTOR_BYTES).max(LEAST_IMAGE_BYTES);
-    server.done(Ask::Create { name: name.to_owned(), size_bytes, is_preallocated: false }).await?;
-    let made = super::images(server, Ask::Info { image: name.to_owned() }).await?;
-    let id = made.first().context("the server told of no image")?.id;
+    server.done(Ask::Create { name: name.to_owned(), size_bytes, copies, is_preallocated: false }).await?;
+    let id = super::info(server, name.to_owned()).await?.id;
     let filled = fill(server, &mut from, bytes, (name, id)).await;
     if let Err(error) = filled {
         let removed = server.done(Ask::Remove { image: name.to_owned(), with_snapshots: false }).await;
