@@ -112,8 +112,8 @@ impl Gate {
         };
         tokio::select! {
             biased;
-            turn = turn => Ok(turn),
             () = went_silent => Err(StoreError::Silent(format!("device {device} has left an earlier request unanswered"))),
+            turn = turn => Ok(turn),
         }
     }
 }
