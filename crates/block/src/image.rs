@@ -379,6 +379,7 @@ impl Image {
         let ended = if kind == ImageErrorKind::Superseded { SUPERSEDED } else { CLOSED };
         if self.ended.compare_exchange(0, ended, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             tracing::info!(image = %self.id, token = %self.token, ?kind, "the holder ends");
+            self.keeper.notify_one();
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::cluster::ClusterStores;
 use super::placing::ClusterPlacement;
 use super::records::{Records, view_of};
-use super::tenure::TENURE_OVER;
+use super::tenure::{TENURE, TENURE_OVER};
 use crate::door::OpenImage;
 use crate::image::{Ancestors, Image, Outside};
 use crate::stores::{Admission, StoreError};
@@ -198,6 +198,7 @@ impl Opened {
         }
         // The holder is this node's former process, or its node is gone.
         let expected = record.holder.map(|_| record.token);
+        let noted = self.around.env.now();
         let opened = manager.open_image(record.id, me, expected).await.map_err(|error| error.to_string())?;
         if let Some(former) = record.holder.filter(|holder| holder.node != me) {
             tracing::warn!(
@@ -209,34 +210,25 @@ impl Opened {
             self.around.env.sleep(TENURE_OVER).await;
         }
         let image = self.take_over(&opened).await;
-        if image.is_err() {
-            self.give_back(opened.id, opened.token, opened.is_settled).await;
+        match &image {
+            Ok(image) => image.extend_tenure(noted + TENURE),
+            Err(_) => self.give_back(opened.id, opened.token, opened.is_settled).await,
         }
         image
     }
 
     async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {
-        let record = self.with_new_devices(opened).await?;
-        Image::open(self.outside(), view_of(&record)).await.map_err(|error| error.to_string())
+        Image::open(self.outside(), view_of(opened)).await.map_err(|error| error.to_string())
     }
 
-    async fn with_new_devices(&self, opened: &Arc<ImageRecord>) -> Result<Arc<ImageRecord>, String> {
-        let devices = self.outside.placement.devices();
-        let new: Vec<DeviceId> = devices.into_iter().filter(|device| opened.device(*device).is_none()).collect();
-        if new.is_empty() {
-            return Ok(opened.clone());
-        }
-        let used = self.around.manager.use_image_devices(opened.id, opened.token, new).await;
-        used.map_err(|error| error.to_string())
-    }
-
-    /// What runs beside an open image: it finishes what an earlier holder left undone.
+    /// What runs beside an open image: it finishes what an earlier holder left undone, then looks after its copies.
     fn attend(&self, image: &Arc<OpenImage>) {
         let image = image.clone();
         let beside: BoxFuture<'static, ()> = Box::pin(async move {
             if let Err(error) = image.image().tidy().await {
                 tracing::warn!(image = image.name(), %error, "blobs that no snapshot needs are not freed before the image is opened again");
             }
+            image.image().keep().await;
         });
         drop(self.around.env.spawn(beside));
     }
@@ -269,7 +261,7 @@ impl Opened {
     async fn close(&self, open: &OpenImage) {
         let image = open.image();
         if image.close().await.is_ok() {
-            self.give_back(image.id(), image.token(), is_settled(image)).await;
+            self.give_back(image.id(), image.token(), image.is_settled()).await;
         }
     }
 
@@ -284,8 +276,4 @@ impl Opened {
             tracing::warn!(image = id.0, %reason, "the image stays noted as open on this node");
         }
     }
-}
-
-fn is_settled(_image: &Image) -> bool {
-    true
 }

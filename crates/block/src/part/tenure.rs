@@ -1,8 +1,6 @@
 //! For how long a holder that hears nothing of the manager goes on (docs/rfd/0024, rule 14).
 
 use super::opened::Opened;
-use crate::image::Image;
-use env::Instant;
 use std::time::Duration;
 
 /// How long a holder serves after the moment at which the manager's record last named its token.
@@ -13,8 +11,6 @@ const TENURE_RENEWAL: Duration = Duration::from_millis(500);
 pub const TENURE_OVER: Duration = Duration::from_millis(TENURE.as_millis() as u64 * 11 / 10);
 
 const _: () = assert!(TENURE_RENEWAL.as_millis() * 4 <= TENURE.as_millis());
-
-fn extend(_image: &Image, _until: Instant) {}
 
 impl Opened {
     /// Renews the tenure of all images that are open here, for as long as the node lives.
@@ -36,7 +32,7 @@ impl Opened {
             for open in images {
                 let image = open.image();
                 if state.image(image.id()).is_some_and(|record| record.token == image.token()) {
-                    extend(image, noted + TENURE);
+                    image.extend_tenure(noted + TENURE);
                 }
             }
         }
