@@ -26,7 +26,12 @@ impl Control {
         let answer = self.around.callers.to_node(node, IMAGES).call(Bytes::from(request), deadline).await;
         let answer = answer.map_err(|error| unanswered(&node.name, &error))?;
         let told = postcard::from_bytes(&answer);
-        told.map_err(|error| format!("the answer of node {}, which has the image open, is not understood: {error}", node.name))
+        match told.map_err(|error| {
+            format!("the answer of node {}, which has the image open, is not understood: {error}", node.name)
+        })? {
+            Told::Refused(reason) => Err(format!("node {}, which has the image open, says: {reason}", node.name)),
+            told => Ok(told),
+        }
     }
 }
 
