@@ -19,6 +19,7 @@ mod clear;
 mod comparing;
 mod content;
 mod error;
+mod flatten;
 mod following;
 mod healing;
 mod keep;
@@ -116,7 +117,8 @@ pub struct Image {
     /// The record's, as this holder knows it.
     epoch: AtomicU64,
     outside: Outside,
-    below: Option<Arc<dyn Below>>,
+    /// What a clone stands on, until it is flattened.
+    below: Mutex<Option<Arc<dyn Below>>>,
     state: Mutex<State>,
     locks: RangeLocks,
     seats: Seats,
@@ -213,7 +215,7 @@ impl Image {
             id: view.id,
             token: view.token,
             epoch: AtomicU64::new(view.epoch.0),
-            below,
+            below: Mutex::new(below),
             seats: Seats::new(used),
             state: Mutex::new(State::new(view, lineage)),
             outside,
@@ -274,6 +276,10 @@ impl Image {
     /// The image is known to be this holder's until then. Once called, reads beyond it wait for the next call.
     pub fn extend_tenure(&self, until: Instant) {
         *self.tenure.lock() = Some(until);
+    }
+
+    fn below(&self) -> Option<Arc<dyn Below>> {
+        self.below.lock().clone()
     }
 
     fn wake_keeper(&self) {

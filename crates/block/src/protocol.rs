@@ -58,6 +58,10 @@ pub enum Ask {
         image: String,
         name: String,
     },
+    /// Makes a clone independent of its parent.
+    Flatten {
+        image: String,
+    },
     Rollback {
         image: String,
         snapshot: String,
@@ -120,6 +124,7 @@ impl Ask {
             | Ask::Resize { image, .. }
             | Ask::Snapshot { image, .. }
             | Ask::RemoveSnapshot { image, .. }
+            | Ask::Flatten { image }
             | Ask::Rollback { image, .. }
             | Ask::Remove { image, .. }
             | Ask::Read { image, snapshot: None, .. }

@@ -90,5 +90,8 @@ pub trait Registry: Send + Sync {
     /// Puts a device in; of one that is in sync it sets the redundancy alone.
     fn put_in(&self, image: ImageId, token: Token, device: DeviceId, redundancy: Redundancy) -> Recorded<'_>;
 
+    /// Forgets the parent. What was read from there is the image's own by now.
+    fn flatten(&self, image: ImageId, token: Token) -> Recorded<'_>;
+
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_>;
 }

@@ -102,7 +102,7 @@ impl Image {
     }
 
     /// Waits for the writes under way, and keeps others out.
-    async fn close_gate(&self) -> Result<tokio::sync::RwLockWriteGuard<'_, ()>, ImageError> {
+    pub(super) async fn close_gate(&self) -> Result<tokio::sync::RwLockWriteGuard<'_, ()>, ImageError> {
         let gate = self.gate.write().await;
         // A write whose caller went away must not take effect in a layer that has ended.
         self.settle().await?;
@@ -152,7 +152,7 @@ impl Image {
     }
 
     /// Takes a record over that a command made.
-    fn adopt(&self, view: View) -> Result<(), ImageError> {
+    pub(super) fn adopt(&self, view: View) -> Result<(), ImageError> {
         lineage::check(&view).map_err(ImageError::io)?;
         let mut state = self.state.lock();
         state.lineage = Lineage::of(view.layer, &view.branches);

@@ -101,8 +101,8 @@ impl Image {
         let touched = Pieces::touched(range.clone());
         let around = touched.runs().next().expect("it is not empty");
         let look = || {
-            let state = self.state.lock();
-            let (_, data) = state.map.seen(index, &state.lineage, self.below.as_deref());
+            let (below, state) = (self.below(), self.state.lock());
+            let (_, data) = state.map.seen(index, &state.lineage, below.as_deref());
             ((touched & data).is_empty(), state.map.blob(index, state.view.layer).is_some())
         };
         let (guard, (is_zero, is_held)) = self.claim(index, look, |_| around.clone()).await?;
@@ -132,9 +132,9 @@ impl Image {
     }
 
     fn plan_clear(&self, index: u32, pieces: Pieces, purpose: Purpose) -> Plan {
-        let state = self.state.lock();
+        let (below, state) = (self.below(), self.state.lock());
         let layer = state.view.layer;
-        let (_, under) = state.map.seen_under(index, layer, &state.lineage, self.below.as_deref());
+        let (_, under) = state.map.seen_under(index, layer, &state.lineage, below.as_deref());
         let keeps = purpose == Purpose::KeepAllocated;
         let Some(blob) = state.map.blob(index, layer) else {
             let zeroed = if keeps { pieces } else { pieces & under };

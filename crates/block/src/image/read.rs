@@ -72,8 +72,8 @@ impl Image {
     /// Reads a range of a part that the caller has locked.
     pub(super) async fn read_locked(&self, index: u32, range: Range<u32>) -> Result<Content, Fault> {
         let mut sources = {
-            let state = self.state.lock();
-            state.map.sources(index, &range, &state.lineage, self.below.is_some())
+            let (has_below, state) = (self.below().is_some(), self.state.lock());
+            state.map.sources(index, &range, &state.lineage, has_below)
         };
         if sources.len() == 1 {
             let (run, source) = sources.remove(0);
@@ -87,7 +87,7 @@ impl Image {
     }
 
     async fn read_run(&self, index: u32, run: Range<u32>, source: Source) -> Result<Content, Fault> {
-        match (source, &self.below) {
+        match (source, self.below()) {
             (Source::Blob(layer, copies), _) => self.read_copies(index, layer, &copies, run).await,
             (Source::Below, Some(below)) => Ok(below.read(index, run).await?),
             (Source::Below, None) | (Source::Zeros, _) => Ok(Content::from_iter([Part::Zeros(run.end - run.start)])),
@@ -187,8 +187,8 @@ impl Image {
 
     fn extents_of(&self, cut: &Cut) -> Vec<Extent> {
         let (owned, data) = {
-            let state = self.state.lock();
-            state.map.seen(cut.index, &state.lineage, self.below.as_deref())
+            let (below, state) = (self.below(), self.state.lock());
+            state.map.seen(cut.index, &state.lineage, below.as_deref())
         };
         if owned.is_empty() {
             return vec![Extent { length: cut.range.len() as u64, is_hole: true, is_zero: true }];

@@ -74,6 +74,7 @@ impl Control {
             Ask::RemoveSnapshot { image, name } => {
                 self.with(&image, move |image| Box::pin(async move { image.remove_snapshot(&name).await })).await?;
             }
+            Ask::Flatten { image } => self.with(&image, |image| Box::pin(image.flatten())).await?,
             Ask::Rollback { image, snapshot } => self.rollback(&image, &snapshot).await?,
             Ask::Remove { image, with_snapshots } => self.remove(&image, with_snapshots).await?,
             Ask::Restore { id, name } => {

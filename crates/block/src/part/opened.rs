@@ -5,7 +5,7 @@ use super::placing::ClusterPlacement;
 use super::records::{Records, view_of};
 use super::tenure::{TENURE, TENURE_OVER};
 use crate::door::OpenImage;
-use crate::image::{Ancestors, Image, Outside};
+use crate::image::{Ancestors, Image, Outside, Placement};
 use crate::stores::{Admission, StoreError};
 use futures_util::future::join_all;
 use manager::ImageRecord;
@@ -196,6 +196,7 @@ impl Opened {
                 record.name, record.name
             ));
         }
+        self.check_enough_answer(record)?;
         // The holder is this node's former process, or its node is gone.
         let expected = record.holder.map(|_| record.token);
         let noted = self.around.env.now();
@@ -215,6 +216,22 @@ impl Opened {
             Err(_) => self.give_back(opened.id, opened.token, opened.is_settled).await,
         }
         image
+    }
+
+    /// A holder is not ended for one that could not read the image.
+    fn check_enough_answer(&self, record: &ImageRecord) -> Result<(), String> {
+        let in_sync: Vec<DeviceId> =
+            record.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device).collect();
+        let silent = self.placement.silent_among(&in_sync);
+        let hosts: BTreeSet<Option<NodeId>> = silent.iter().map(|(device, _)| self.placement.host_of(*device)).collect();
+        let Some((_, node)) = silent.first() else { return Ok(()) };
+        if record.redundancy.survives(hosts.len(), silent.len()) {
+            return Ok(());
+        }
+        Err(format!(
+            "parts of {} may be on node {node} alone, which does not answer: it can be opened when that is back",
+            record.name
+        ))
     }
 
     async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {

@@ -84,6 +84,19 @@ impl Registry for Records {
         Box::pin(async move { answer(self.manager.set_image_device_in(image, token, device, redundancy).await) })
     }
 
+    fn flatten(&self, image: ImageId, token: Token) -> Recorded<'_> {
+        Box::pin(async move {
+            match self.manager.flatten_image(image, token).await {
+                // An earlier attempt took effect, and its answer was lost.
+                Err(ManagerError::Refused(ImageError::NotClone)) => {
+                    let state = self.manager.snapshot();
+                    state.image(image).map(|record| view_of(record)).ok_or(RegistryError::Superseded)
+                }
+                flattened => answer(flattened),
+            }
+        })
+    }
+
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {
         Box::pin(async move { answer(self.manager.resize_image(image, Some(token), size_bytes).await) })
     }

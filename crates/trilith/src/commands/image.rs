@@ -77,6 +77,8 @@ enum ImageCommand {
         /// IMAGE@SNAPSHOT
         snapshot: String,
     },
+    /// Copy what a clone reads from its parent, so that it needs the parent no more. It has no snapshots meanwhile
+    Flatten { name: String },
     /// Remove images, which go to the trash, or snapshots (IMAGE@SNAPSHOT), which do not
     Rm {
         #[arg(required = true)]
@@ -183,6 +185,10 @@ async fn carry_out(server: &Server, command: &ImageCommand) -> anyhow::Result<()
 
 async fn carry_out_rarer(server: &Server, command: ImageCommand) -> anyhow::Result<()> {
     match command {
+        ImageCommand::Flatten { name } => {
+            server.done(Ask::Flatten { image: name.clone() }).await?;
+            Ok(tell!("{name} stands on its own")?)
+        }
         ImageCommand::Rm { names, with_snapshots } => remove(server, &names, with_snapshots).await,
         ImageCommand::Restore { id, name } => {
             server.done(Ask::Restore { id, name: name.clone() }).await?;

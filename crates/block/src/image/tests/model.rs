@@ -42,6 +42,7 @@ enum Step {
     Kill(usize),
     /// What the holder does by itself.
     Keep,
+    Flatten,
 }
 
 fn spot() -> impl Strategy<Value = Spot> {
@@ -64,6 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LoseAnswer),
         2 => any::<usize>().prop_map(Step::Kill),
         2 => Just(Step::Keep),
+        1 => Just(Step::Flatten),
     ]
 }
 
@@ -167,9 +169,25 @@ impl Model {
             Step::LoseAnswer => self.world.records.lose([Loss::Answer, Loss::Question]),
             Step::Kill(which) if self.copies > 2 => self.kill(which).await,
             Step::Kill(_) => {}
+            Step::Flatten => self.flatten(at).await,
             Step::Keep => drop(self.images[at].image.keep_once().await),
         }
         assert_eq!(self.images[at].image.locks.entries(), 0);
+    }
+
+    async fn flatten(&mut self, at: usize) {
+        let modelled = &self.images[at];
+        let view = self.world.records.view(modelled.id);
+        let flattened = modelled.image.flatten().await;
+        if view.parent.is_none() || !view.snapshots.is_empty() {
+            assert_eq!(flattened.unwrap_err().kind, ImageErrorKind::Invalid);
+            return;
+        }
+        if flattened.is_ok() {
+            assert_eq!(self.world.records.view(modelled.id).parent, None);
+        }
+        only_io(flattened);
+        modelled.check_window(0..modelled.now.len() as u64).await;
     }
 
     /// One after the other: a device dies only when all others have everything.

@@ -176,6 +176,14 @@ impl Registry for Records {
         Box::pin(std::future::ready(answer))
     }
 
+    fn flatten(&self, image: ImageId, token: Token) -> Recorded<'_> {
+        let answer = self.command(image, token, |view| {
+            view.parent = None;
+            Ok(())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
     fn set_size(&self, image: ImageId, token: Token, size_bytes: u64) -> Recorded<'_> {
         let answer = self.command(image, token, |view| {
             view.size_bytes = size_bytes;
