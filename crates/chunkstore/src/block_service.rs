@@ -16,7 +16,7 @@ use crate::blocks::BlockStore;
 use crate::contact::Contact;
 use crate::limits::DELIVERY_PATIENCE;
 use crate::message::{NodeAnswer, ToNode};
-use crate::protocol::{BlockRequest, DELIVERIES, DamagedBlock, Delivery};
+use crate::protocol::{BlockRequest, DELIVERIES, DamagedBlock, Delivery, DeviceRoom, Gaps};
 use crate::reach::Reach;
 use crate::wire;
 
@@ -106,9 +106,9 @@ impl BlockService {
         self.stores().filter(|(_, store)| store.is_stuck()).map(|(device, _)| device).collect()
     }
 
-    /// How many further blocks each device here has space for.
-    pub fn rooms(&self) -> Vec<(DeviceId, u32)> {
-        self.stores().map(|(device, store)| (device, store.room())).collect()
+    /// The space that each device here has.
+    pub fn rooms(&self) -> Vec<DeviceRoom> {
+        self.stores().map(|(_, store)| store.room()).collect()
     }
 
     pub fn stores(&self) -> impl Iterator<Item = (DeviceId, &Arc<BlockStore>)> {
@@ -119,8 +119,7 @@ impl BlockService {
         store.handle(to.place.block(), to.id, to.request).await
     }
 
-    fn store(&self, place: BlockPlace) -> Result<Arc<BlockStore>, Refusal> {
-        let device = place.device();
+    fn store(&self, device: DeviceId) -> Result<Arc<BlockStore>, Refusal> {
         // The copies of a device that was given up may be behind those that were made in their stead.
         if !self.contact.is_held(self.env.now()) {
             return Err(Refusal::early("this node does not hear the manager"));
@@ -153,15 +152,16 @@ impl BlockService {
     async fn carry_out(&self, request: BlockRequest) -> Result<Bytes, Refusal> {
         match request {
             BlockRequest::Direct(to) => {
-                let store = self.store(to.place)?;
+                let store = self.store(to.place.device())?;
                 Ok(wire::encode(&BlockService::answer(&store, to).await))
             }
             BlockRequest::Forwarded { to, places, reply } => {
-                let (store, place) = (self.store(to.place)?, to.place);
+                let (store, place) = (self.store(to.place.device())?, to.place);
                 self.deliver(store, to, move |answer| (reply.address, Delivery { token: reply.token, places, place, answer }));
                 Ok(Bytes::new())
             }
-            BlockRequest::Condemn(place) => Ok(wire::encode(&self.store(place)?.condemn(place.block()).await)),
+            BlockRequest::Condemn(place) => Ok(wire::encode(&self.store(place.device())?.condemn(place.block()).await)),
+            BlockRequest::Gaps { device, blocks } => Ok(wire::encode(&Gaps(self.store(device)?.gaps(&blocks)))),
         }
     }
 }

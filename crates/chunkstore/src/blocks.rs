@@ -33,6 +33,7 @@ mod work;
 
 pub use error::BlocksError;
 pub use heat::DeviceHeat;
+pub(crate) use layout::STRIDES;
 pub use layout::{block_count, volume_bytes};
 pub use stats::BlockStats;
 

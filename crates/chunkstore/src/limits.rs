@@ -115,6 +115,17 @@ pub const COMPACT_BELOW: Permille = Permille(500);
 /// Copies that are moved for that at a time, and bytes each second.
 pub const MAX_COMPACTING: usize = 256;
 pub const COMPACT_BYTES: u32 = 32 << 20;
+/// A device that has space for fewer further blocks than this share of all is short of it: spans with little in them are emptied, and go back to its pool.
+pub const PRESSED_BELOW: Permille = Permille(100);
+/// No span is emptied of which the blocks are fuller than this: what is won would cost more than its length in moved bytes.
+pub const CLEAR_BELOW: Permille = Permille(800);
+/// Bytes of one plan for a device: what moves before the gaps of its blocks are asked for again. [`COMPACT_BYTES`] of them each second.
+pub const CLEAR_BYTES: u32 = 4 * COMPACT_BYTES;
+/// Devices of which a leader empties spans at a time.
+pub const MAX_CLEARED_DEVICES: usize = 16;
+/// How long a plan may take until another one is made; and how long a device rests of which nothing could be emptied.
+pub const CLEAR_PATIENCE: Duration = Duration::from_secs(60);
+pub const CLEAR_REST: Duration = Duration::from_secs(10);
 /// How long a registration waits for space that the manager has, or has granted, and the unit does not know yet; less than its client waits.
 pub const SPACE_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it looks for it.

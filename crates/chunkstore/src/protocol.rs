@@ -55,6 +55,22 @@ pub enum BlockRequest {
     Forwarded { to: ToNode, places: ChunkPlaces, reply: ReplyTo },
     /// By a unit's leader, of a block whose header was lost: it counts as lost for good. The answer is a [`NodeAnswer`].
     Condemn(BlockPlace),
+    /// By a unit's leader that looks for targets: how much each of these blocks takes in one piece. The answer is [`Gaps`].
+    Gaps { device: DeviceId, blocks: Vec<u32> },
+}
+
+/// The longest gap of each block that was asked about, in the order of the question; 0 where nothing can be written without more space of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gaps(pub Vec<u32>);
+
+/// The space that a device has for chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRoom {
+    pub device: DeviceId,
+    /// Further blocks that could get space now.
+    pub blocks: u32,
+    /// What goes back to the pool at once: bytes of a unit of its volume.
+    pub span_bytes: u64,
 }
 
 /// The answer to a forwarded request, to the client; acknowledged with nothing.
@@ -120,8 +136,8 @@ pub struct NodeReport {
     pub damaged: Vec<DamagedBlock>,
     /// Its devices that take no writes now: they have failed, or hang.
     pub stuck: Vec<DeviceId>,
-    /// How many further blocks each of its devices has space for.
-    pub rooms: Vec<(DeviceId, u32)>,
+    /// The space that each of its devices has.
+    pub rooms: Vec<DeviceRoom>,
     pub machine: MachineUse,
 }
 

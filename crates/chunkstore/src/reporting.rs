@@ -12,7 +12,7 @@ use crate::block_service::BlockService;
 use crate::contact::Contact;
 use crate::host_service::HostService;
 use crate::limits::{CLOSED_REPORT_ROUNDS, LOAD_INTERVAL, REPORT_INTERVAL};
-use crate::protocol::{ChunkMap, NodeReport, ShardPlace, UnitRequest};
+use crate::protocol::{ChunkMap, DeviceRoom, NodeReport, ShardPlace, UnitRequest};
 use crate::reach::Reach;
 use crate::unit_ways::UnitWays;
 use crate::wire::limits::{MAX_DAMAGED, MAX_FREED, MAX_ROTTEN};
@@ -32,7 +32,7 @@ struct OfNode {
     round: u32,
     is_news: bool,
     stuck: Vec<DeviceId>,
-    rooms: Vec<(DeviceId, u32)>,
+    rooms: Vec<DeviceRoom>,
     machine: MachineUse,
 }
 

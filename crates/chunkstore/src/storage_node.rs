@@ -28,7 +28,7 @@ pub use job::{DiskWrite, JobId, Step, Tag};
 
 use std::collections::{BTreeMap, VecDeque};
 
-use format::chunk_block::{BlockEntry, BlockHeader, CopyState};
+use format::chunk_block::{BLOCK_DATA_BYTES, BlockEntry, BlockHeader, CopyState};
 use format::chunk_id::{ChunkId, ShardId};
 use types::DeviceUuid;
 
@@ -175,6 +175,16 @@ impl StorageNode {
     pub fn is_vacant(&self, block: u32) -> bool {
         let is_vacant = |room: &Block| room.entries().next().is_none() && !room.is_busy && room.waiting.is_empty();
         self.blocks.get(&block).is_none_or(is_vacant)
+    }
+
+    /// The longest content that a block takes now. None while it is written to: what becomes of it is not known.
+    pub fn longest_gap(&self, block: u32) -> u32 {
+        match self.blocks.get(&block) {
+            Some(room) if room.is_busy => 0,
+            Some(room) => room.longest_gap(),
+            None if block < self.block_count => BLOCK_DATA_BYTES,
+            None => 0,
+        }
     }
 
     /// The header of a vacant block is gone: its next one is its first.

@@ -9,6 +9,8 @@
 //! | [`BlockRequest`] | 1 direct | to node |
 //! | | 2 forwarded | places, reply, to node |
 //! | | 3 condemn | place |
+//! | | 4 gaps | device u32, count u32, blocks u32 |
+//! | [`Gaps`] | 1 | count u32, bytes u32 |
 //! | [`NodeAnswer`] | 1 live | version, era u32, capacity u32, is settled, 0 or 1 content |
 //! | | 2 dead | era u32, is settled |
 //! | | 3 absent, 4 departed, 5 damaged, 7 other era | |
@@ -25,7 +27,7 @@
 //! | [`UnitRequest`] | 1 register | shard u32, session u32, request u32, bytes u32, copies u8, count u32, nodes u32 |
 //! | | 2 commit, 3 revoke, 4 find | id |
 //! | | 5 relocate | id, device u32, 0 or 1 device u32 |
-//! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned), devices u32; then shares u16 of processors, memory, network |
+//! | | 6 report | node u32, shard u32, 0 or received; behind a count u32 each: ids, copies (id, place), damaged blocks (place, is condemned), devices u32, rooms (device u32, blocks u32, span bytes u64); then shares u16 of processors, memory, network |
 //! | | 7 last copies | shard u32, count u32, devices u32 |
 //! | | 8 suspect | id, place |
 //! | [`UnitAnswer`] | 1 registered | id, places |
@@ -76,7 +78,7 @@ mod unit;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::message::NodeAnswer;
-use crate::protocol::{BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, LoadReport, UnitAnswer, UnitRequest};
+use crate::protocol::{BlockRequest, ChunkMap, Delivery, Gaps, HostAnswer, HostRequest, LoadReport, UnitAnswer, UnitRequest};
 pub use format::decode::DecodeError as WireError;
 pub use input::Input;
 
@@ -110,6 +112,7 @@ macro_rules! messages {
 messages! {
     BlockRequest: "block request",
     NodeAnswer: "node's answer",
+    Gaps: "gaps",
     Delivery: "delivery",
     HostRequest: "host request",
     HostAnswer: "host's answer",

@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 
 use device::HeaderIn;
+use format::chunk_block::BLOCK_STRIDE_BYTES;
 use format::chunk_fences::FENCES_AREA_BYTES;
 
 use super::layout::STRIDES;
 use super::limits::RETURN_INTERVAL;
 use super::{BlockStore, Inner};
+use crate::protocol::DeviceRoom;
 
 impl BlockStore {
     /// Gives space back now and then, for as long as it is polled.
@@ -21,10 +23,26 @@ impl BlockStore {
         }
     }
 
-    /// Blocks that could get space now.
-    pub fn room(&self) -> u32 {
-        let blocks = self.inner.volume.room_bytes() / format::chunk_block::BLOCK_STRIDE_BYTES;
-        blocks.min(u64::from(self.inner.block_count)) as u32
+    /// The space that the device has.
+    pub fn room(&self) -> DeviceRoom {
+        let volume = &self.inner.volume;
+        let blocks = (volume.room_bytes() / BLOCK_STRIDE_BYTES).min(u64::from(self.inner.block_count)) as u32;
+        DeviceRoom { device: volume.device(), blocks, span_bytes: volume.unit_bytes() }
+    }
+
+    /// The longest gap of each of these blocks. None where space would have to be had first: another owner may be faster.
+    pub fn gaps(&self, blocks: &[u32]) -> Vec<u32> {
+        let inner = &self.inner;
+        let has_space = |block: u32| {
+            let is_its = block < inner.block_count && !inner.ailing.is_damaged(block);
+            is_its && inner.volume.is_reserved(STRIDES.block_start(block), BLOCK_STRIDE_BYTES)
+        };
+        let work = inner.work.lock();
+        let gap = |block: &u32| {
+            let is_open = has_space(*block) && !work.is_closed && !work.returning.contains(block);
+            if is_open { work.machine.longest_gap(*block) } else { 0 }
+        };
+        blocks.iter().map(gap).collect()
     }
 }
 

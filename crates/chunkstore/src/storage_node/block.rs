@@ -61,16 +61,26 @@ impl Block {
     /// The highest gap for a chunk of `capacity`: data grows from the end downwards. What a device writes at once belongs to one chunk.
     pub fn gap(&self, capacity: u32) -> Option<u32> {
         let room = room_of(capacity)?;
+        self.gaps().find(|(bytes, _)| *bytes >= room).map(|(_, end)| end - room)
+    }
+
+    /// What it takes in one piece; nothing where its header is full.
+    pub fn longest_gap(&self) -> u32 {
+        let longest = self.gaps().map(|(bytes, _)| bytes).max().unwrap_or_default();
+        if self.has_entry_room() { longest } else { 0 }
+    }
+
+    /// What is between the extents of chunks, from the end downwards: bytes, and where it ends.
+    fn gaps(&self) -> impl Iterator<Item = (u32, u32)> {
         let mut used: Vec<(u32, u32)> = self.entries.iter().filter(|entry| entry.capacity > 0).map(extent).collect();
         used.sort_unstable();
+        used.insert(0, (0, 0));
         let mut end = BLOCK_DATA_BYTES;
-        for (first, last) in used.into_iter().rev() {
-            if end.saturating_sub(last) >= room {
-                return Some(end - room);
-            }
+        used.into_iter().rev().map(move |(first, last)| {
+            let gap = (end.saturating_sub(last), end);
             end = first;
-        }
-        (end >= room).then(|| end - room)
+            gap
+        })
     }
 }
 

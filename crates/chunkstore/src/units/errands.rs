@@ -7,12 +7,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use types::NodeId;
 
 use super::leading::Leading;
+use super::leading::clearing::AskGaps;
 use super::leading::errands::{ErrandKey, Share};
 use super::member::{UnitMember, with_leader};
-use crate::asking::ask_block;
+use crate::asking::{ask_block, ask_for_gaps};
 use crate::leader::{Errand, MoveStep};
 use crate::limits::ERRAND_PATIENCE;
 use crate::message::ToNode;
+use crate::protocol::Gaps;
 
 impl UnitMember {
     /// The permit for an errand, and whom it is to, unless it is under way or there are enough of its share.
@@ -41,6 +43,18 @@ impl UnitMember {
         let mut leading = self.leading.lock();
         let begin = |leading: &mut Leading| leading.begin_content(now, &state, self.shard, &self.contents, (relocation, bytes));
         leading.as_mut().is_some_and(begin)
+    }
+
+    /// Asks the node of a device for the gaps of its blocks.
+    pub(super) fn ask_for_gaps(self: &Arc<Self>, AskGaps { device, blocks }: AskGaps) {
+        let member = self.clone();
+        self.env.spawn(async move {
+            let answer = ask_for_gaps(&member.env, &*member.reach, device, blocks.clone(), ERRAND_PATIENCE).await;
+            let gaps = answer.map(|Gaps(gaps)| blocks.into_iter().zip(gaps).collect());
+            if let Some(leading) = member.leading.lock().as_mut() {
+                leading.clearing.hear_gaps(device, gaps);
+            }
+        });
     }
 
     /// Asks a node, unless it is being asked.

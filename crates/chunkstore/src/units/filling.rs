@@ -16,9 +16,17 @@ use crate::maintenance::MaintenanceUnit;
 #[derive(Debug, Default)]
 pub struct Filling {
     devices: BTreeMap<DeviceId, Open>,
+    taken: Taken,
+}
+
+/// What is not to be had.
+#[derive(Debug, Default)]
+struct Taken {
     promised: BTreeMap<BlockPlace, u32>,
     /// Blocks that get nothing.
     avoided: BTreeSet<BlockPlace>,
+    /// Blocks that get something only where no others have room.
+    spared: BTreeSet<BlockPlace>,
     /// Blocks whose nodes had no room where the unit saw some: it is in pieces.
     refused: BTreeSet<BlockPlace>,
 }
@@ -31,20 +39,49 @@ struct Open {
     cursor: u32,
 }
 
+/// What becomes of the blocks that are spared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spared {
+    LeftAlone,
+    Taken,
+}
+
+impl Taken {
+    fn has_room(&self, unit: &MaintenanceUnit, place: BlockPlace, bytes: u32) -> bool {
+        let promised = self.promised.get(&place).copied().unwrap_or_default();
+        let has_room = unit.room(place).is_some_and(|room| room.saturating_sub(promised) >= bytes);
+        has_room && !self.avoided.contains(&place) && !self.refused.contains(&place)
+    }
+
+    fn promise(&mut self, place: BlockPlace, bytes: u32) {
+        *self.promised.entry(place).or_default() += bytes;
+    }
+}
+
 impl Filling {
     /// From now on these blocks get nothing.
     pub fn avoid(&mut self, blocks: BTreeSet<BlockPlace>) {
-        self.avoided = blocks;
+        self.taken.avoided = blocks;
+    }
+
+    /// From now on these get something only where no others have room.
+    pub fn spare(&mut self, blocks: BTreeSet<BlockPlace>) {
+        self.taken.spared = blocks;
+    }
+
+    /// Blocks of a device that are being filled.
+    pub fn open_blocks(&self, device: DeviceId) -> &[u32] {
+        self.devices.get(&device).map_or(&[], |open| &open.blocks)
     }
 
     /// The block's node has refused a copy: others are tried first, for a while.
     pub fn refuse(&mut self, place: BlockPlace) {
-        self.refused.insert(place);
+        self.taken.refused.insert(place);
     }
 
     /// Chunks may have ended there since.
     pub fn forget_refused(&mut self) {
-        self.refused.clear();
+        self.taken.refused.clear();
     }
 
     /// A block of the device with room that may be taken, if there is one. It is promised until [`Filling::settle`].
@@ -56,17 +93,27 @@ impl Filling {
         is_open: &dyn Fn(BlockPlace) -> bool,
     ) -> Option<BlockPlace> {
         let room = room_of(bytes)?;
-        let place = self.find(unit, device, room, is_open)?;
-        *self.promised.entry(place).or_default() += room;
+        let place = match self.find(unit, device, room, is_open, Spared::LeftAlone) {
+            None if !self.taken.spared.is_empty() => self.find(unit, device, room, is_open, Spared::Taken)?,
+            found => found?,
+        };
+        self.taken.promise(place, room);
         Some(place)
+    }
+
+    /// Whether this block has room. It is promised then, as by [`Filling::take`].
+    pub fn promise(&mut self, unit: &MaintenanceUnit, place: BlockPlace, bytes: u32) -> bool {
+        let Some(room) = room_of(bytes).filter(|room| self.taken.has_room(unit, place, *room)) else { return false };
+        self.taken.promise(place, room);
+        true
     }
 
     /// What was promised stands in the unit's state now, or never will.
     pub fn settle(&mut self, place: BlockPlace, bytes: u32) {
-        if let Some(promised) = self.promised.get_mut(&place) {
+        if let Some(promised) = self.taken.promised.get_mut(&place) {
             *promised = promised.saturating_sub(room_of(bytes).unwrap_or_default());
             if *promised == 0 {
-                self.promised.remove(&place);
+                self.taken.promised.remove(&place);
             }
         }
     }
@@ -77,12 +124,12 @@ impl Filling {
         device: DeviceId,
         bytes: u32,
         is_open: &dyn Fn(BlockPlace) -> bool,
+        spared: Spared,
     ) -> Option<BlockPlace> {
-        let (promised, avoided, refused) = (&self.promised, &self.avoided, &self.refused);
+        let taken = &self.taken;
         let has_room = |place: BlockPlace| {
-            let taken = promised.get(&place).copied().unwrap_or_default();
-            let has_room = unit.room(place).is_some_and(|room| room.saturating_sub(taken) >= bytes);
-            has_room && is_open(place) && !avoided.contains(&place) && !refused.contains(&place)
+            let is_left_alone = spared == Spared::LeftAlone && taken.spared.contains(&place);
+            !is_left_alone && is_open(place) && taken.has_room(unit, place, bytes)
         };
         let open = self.devices.entry(device).or_default();
         if open.blocks.len() >= OPEN_BLOCKS {

@@ -2,6 +2,7 @@
 
 mod ailing;
 mod auditing;
+pub mod clearing;
 mod compaction;
 mod condemning;
 pub mod contents;
@@ -32,9 +33,10 @@ use crate::leader::{CommitTag, Host, Leader, Order};
 use crate::limits::{CLOSED_SILENCE, IDLE_LOOK, MAX_SILENT_ERRANDS, NODE_SILENCE, REFUSAL_REST, STOCK_AGE};
 use crate::maintenance::{Applied, MaintenanceUnit, Move};
 use crate::placement::{PlacerChoice, Random};
-use crate::protocol::NodeReport;
+use crate::protocol::{DeviceRoom, NodeReport};
 use ailing::Ailing;
 use auditing::Auditing;
+use clearing::Clearing;
 use compaction::Compaction;
 use condemning::Condemning;
 use contents::Contents;
@@ -73,6 +75,7 @@ pub struct Leading {
     /// When it was looked last for bulks to give back, or space was lacking.
     looked_for_idle: Option<Instant>,
     compaction: Compaction,
+    pub clearing: Clearing,
     condemning: Condemning,
     pub crowding: Crowding,
     /// Of rows in pages.
@@ -85,8 +88,8 @@ struct Word {
     machine: MachineUse,
     /// Its devices that take no writes.
     stuck: BTreeSet<DeviceId>,
-    /// Further blocks that each has space for.
-    rooms: BTreeMap<DeviceId, u32>,
+    /// The space that each of its devices has.
+    rooms: BTreeMap<DeviceId, DeviceRoom>,
 }
 
 /// The place that a copy leaves, if it is not one more.
@@ -144,6 +147,7 @@ impl Leading {
             growing: Growing::default(),
             looked_for_idle: None,
             compaction: Compaction::default(),
+            clearing: Clearing::default(),
             condemning: Condemning::default(),
             crowding: Crowding::default(),
             sweep: Sweep::default(),
@@ -185,7 +189,8 @@ impl Leading {
     /// Of its own accord.
     pub fn reported(&mut self, now: Instant, report: NodeReport) -> Vec<Order> {
         let NodeReport { node, host, rotten, damaged, stuck, rooms, machine, .. } = report;
-        let (stuck, rooms) = (stuck.into_iter().collect(), rooms.into_iter().collect());
+        let stuck = stuck.into_iter().collect();
+        let rooms = rooms.into_iter().map(|room| (room.device, room)).collect();
         self.heard.insert(node, Word { at: now, machine, stuck, rooms });
         self.ailing.hear(now, node, rotten, damaged);
         host.map_or_else(Vec::new, |received| self.leader.reported(host_of(node), received))
@@ -205,9 +210,13 @@ impl Leading {
 
     /// How many further blocks a device has space for, by what its node said last; any number where it has not yet.
     fn blocks_left(&self, state: &Snapshot, device: DeviceId) -> u32 {
+        self.room_of(state, device).map_or(u32::MAX, |room| room.blocks)
+    }
+
+    /// The space that a device has, by what its node said last.
+    fn room_of(&self, state: &Snapshot, device: DeviceId) -> Option<&DeviceRoom> {
         let node = state.device(device).and_then(|device| device.node);
-        let word = node.and_then(|node| self.heard.get(&node));
-        word.and_then(|word| word.rooms.get(&device)).copied().unwrap_or(u32::MAX)
+        node.and_then(|node| self.heard.get(&node))?.rooms.get(&device)
     }
 
     /// Whether a report names other devices that take no writes than the one before.

@@ -247,17 +247,21 @@ impl UnitMember {
             let mut orders = leading.leader.set_hosts(&hosts);
             let is_stock_new = leading.take_stock(now, &state, unit);
             let mut healing = Healing::default();
-            let mut audited = None;
+            let (mut audited, mut questions) = (None, Vec::new());
             if is_stock_new {
                 if is_closed {
                     leading.choose_bulks(now, &state, unit);
                 }
+                leading.choose_spans(now, &state, unit);
                 healing = leading.heal(now, &state, unit, &mut || self.env.random_u64());
                 orders.append(&mut healing.orders);
                 match leading.audit(unit, &unread) {
                     Ok(queries) => orders.extend(queries),
                     Err(page) => audited = Some(page),
                 }
+                let (relocations, asked) = leading.clear(now, &state, unit);
+                orders.extend(relocations);
+                questions = asked;
                 if is_closed {
                     orders.extend(leading.compact(now, &state, unit));
                     orders.extend(seal(unit));
@@ -269,15 +273,16 @@ impl UnitMember {
             orders.extend(leading.leader.tick(unit));
             orders.extend(self.expiry(unit));
             let is_full = unit.is_sealed() && state.shard(self.shard.0).is_some_and(|shard| shard.is_open);
-            Some((orders, is_stock_new, healing, audited, is_full))
+            Some((orders, is_stock_new, healing, audited, questions, is_full))
         });
-        let Some((orders, is_stock_new, healing, audited, is_full)) = looked else { return };
+        let Some((orders, is_stock_new, healing, audited, questions, is_full)) = looked else { return };
         // Before all else that is proposed: without space nobody is served.
         if is_stock_new {
             self.keep_space(&state);
         }
         self.carry_out(orders);
         self.mend_all(healing);
+        questions.into_iter().for_each(|question| self.ask_for_gaps(question));
         if is_full {
             self.close_shard("it is full");
         }

@@ -218,6 +218,21 @@ impl Placing {
         self.filling.avoid(blocks);
     }
 
+    /// Blocks that get something only where no others have room.
+    pub fn spare(&mut self, blocks: BTreeSet<BlockPlace>) {
+        self.filling.spare(blocks);
+    }
+
+    /// Blocks of a device that are being filled.
+    pub fn open_blocks(&self, device: DeviceId) -> &[u32] {
+        self.filling.open_blocks(device)
+    }
+
+    /// Whether a copy can go to this block, to which it is promised then.
+    pub fn promise(&mut self, unit: &MaintenanceUnit, place: BlockPlace, bytes: u32) -> bool {
+        !self.stuck.contains(&place.device()) && self.filling.promise(unit, place, bytes)
+    }
+
     /// The node of this block had no room for a copy.
     pub fn note_refused(&mut self, place: BlockPlace) {
         self.filling.refuse(place);

@@ -4,11 +4,13 @@ use bytes::{BufMut, BytesMut};
 use format::chunk_block::{ChunkVersion, Era};
 use format::chunk_id::{ChunkId, ChunkNumber};
 use format::chunk_place::{BlockPlace, ChunkPlaces};
+use types::DeviceId;
 
 use super::field::{put_address, put_content, put_flag, take_address, take_content};
+use super::limits::MAX_GAPS;
 use super::{Input, Wire, WireError};
 use crate::message::{Change, Mark, NodeRequest, Resolved, ToNode};
-use crate::protocol::{BlockRequest, ReplyTo};
+use crate::protocol::{BlockRequest, Gaps, ReplyTo};
 
 impl Wire for BlockRequest {
     fn put(&self, out: &mut BytesMut) {
@@ -27,6 +29,11 @@ impl Wire for BlockRequest {
                 out.put_u8(3);
                 place.put(out);
             }
+            BlockRequest::Gaps { device, blocks } => {
+                out.put_u8(4);
+                device.put(out);
+                put_numbers(blocks, out);
+            }
         }
     }
 
@@ -38,9 +45,35 @@ impl Wire for BlockRequest {
                 Ok(BlockRequest::Forwarded { to: ToNode::take(input)?, places, reply })
             }
             3 => Ok(BlockRequest::Condemn(BlockPlace::take(input)?)),
+            4 => Ok(BlockRequest::Gaps { device: DeviceId::take(input)?, blocks: take_numbers("blocks", input)? }),
             found => Err(input.unknown("kind", found)),
         }
     }
+}
+
+impl Wire for Gaps {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u8(1);
+        put_numbers(&self.0, out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
+        match input.u8("kind")? {
+            1 => Ok(Gaps(take_numbers("gaps", input)?)),
+            found => Err(input.unknown("kind", found)),
+        }
+    }
+}
+
+/// One for each block of a question.
+fn put_numbers(numbers: &[u32], out: &mut BytesMut) {
+    assert!(numbers.len() <= MAX_GAPS, "a question is about {MAX_GAPS} blocks at most");
+    out.put_u32_le(numbers.len() as u32);
+    numbers.iter().for_each(|number| out.put_u32_le(*number));
+}
+
+fn take_numbers(field: &'static str, input: &mut Input<'_>) -> Result<Vec<u32>, WireError> {
+    input.list(field, (size_of::<u32>(), MAX_GAPS), |input| input.u32(field))
 }
 
 impl Wire for ReplyTo {

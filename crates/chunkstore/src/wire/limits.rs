@@ -25,6 +25,8 @@ pub const MAX_FREED: usize = MAX_COMMAND_ITEMS;
 pub const MAX_ROTTEN: usize = 256;
 /// Most damaged blocks in one report; others follow in the next ones.
 pub const MAX_DAMAGED: usize = 1_024;
+/// Most blocks of a question for gaps.
+pub const MAX_GAPS: usize = 4_096;
 /// Most devices that take no writes in one report: all that there can be.
 pub const MAX_STUCK: usize = MAX_DEVICES;
 /// Most nodes of a map. What the manager knows fits one.

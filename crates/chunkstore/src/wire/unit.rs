@@ -12,7 +12,7 @@ use super::{Input, Wire, WireError};
 use crate::limits::MAX_AVOIDED;
 use crate::maintenance::Refusal;
 use crate::message::Found;
-use crate::protocol::{DamagedBlock, NodeReport, UnitAnswer, UnitRequest};
+use crate::protocol::{DamagedBlock, DeviceRoom, NodeReport, UnitAnswer, UnitRequest};
 
 /// Bytes of a copy, and of a damaged block.
 const COPY_BYTES: usize = CHUNK_ID_BYTES + 8;
@@ -109,16 +109,18 @@ impl Wire for NodeReport {
 }
 
 /// Bytes of a device with its room.
-const ROOM_BYTES: usize = 4 + 4;
+const ROOM_BYTES: usize = 4 + 4 + 8;
 
-impl Wire for (DeviceId, u32) {
+impl Wire for DeviceRoom {
     fn put(&self, out: &mut BytesMut) {
-        self.0.put(out);
-        out.put_u32_le(self.1);
+        self.device.put(out);
+        out.put_u32_le(self.blocks);
+        out.put_u64_le(self.span_bytes);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Self, WireError> {
-        Ok((DeviceId::take(input)?, input.u32("blocks")?))
+        let (device, blocks) = (DeviceId::take(input)?, input.u32("blocks")?);
+        Ok(DeviceRoom { device, blocks, span_bytes: input.u64("span_bytes")? })
     }
 }
 

@@ -62,7 +62,7 @@ async fn a_full_device_refuses_new_blocks_and_nothing_else() {
     // Two units may be lent.
     assert_eq!(rig.ask(0, id(1), put(100, "first")).await, done(live(0)));
     assert_eq!(rig.ask(BLOCKS, id(4), put(100, "second")).await, done(live(0)));
-    assert_eq!(rig.store.room(), 0);
+    assert_eq!(rig.store.room().blocks, 0);
     let beyond = 2 * BLOCKS + 1;
     for request in [put(100, "no space"), erase(0, 0)] {
         assert_eq!(rig.ask(beyond, id(2), request).await, FULL);

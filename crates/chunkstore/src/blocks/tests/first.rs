@@ -80,7 +80,7 @@ async fn space_in_which_nothing_is_goes_back() {
     rig.ask(one, id(2), put(100, "goes")).await;
     rig.ask(other, id(3), put(100, "stays")).await;
     let zones = |rig: &Rig| rig.device.usage().lent_zones;
-    assert_eq!((zones(&rig), rig.store.room()), (2, 0));
+    assert_eq!((zones(&rig), rig.store.room().blocks), (2, 0));
     for (block, number) in [(0, 1), (one, 2)] {
         rig.ask(block, id(number), end(0)).await;
         rig.ask(block, id(number), forget(0, 4, 0)).await;
@@ -95,7 +95,7 @@ async fn space_in_which_nothing_is_goes_back() {
         // Also when the start finds that nothing is in it.
         rig.store.inner.return_vacant().await;
         assert_eq!(zones(&rig), 1);
-        assert!(rig.store.room() > 0);
+        assert!(rig.store.room().blocks > 0);
         assert_eq!(rig.ask(one, id(number), NodeRequest::Query).await, crate::message::NodeAnswer::Absent);
         assert_eq!(rig.ask(one, id(number), put(100, "again")).await, done(live(0)));
         assert_eq!(zones(&rig), 2);

@@ -23,6 +23,27 @@ fn data_grows_from_the_end_and_gaps_are_used_again() {
     assert_eq!(entry(&rig, 4).offset, freed);
 }
 
+/// A leader that looks for targets is told no more than what is taken, and no less.
+#[test]
+fn the_longest_gap_is_what_the_block_takes() {
+    let mut rig = Rig::new();
+    let quarter = BLOCK_DATA_BYTES / 4;
+    assert_eq!(rig.node.longest_gap(1), BLOCK_DATA_BYTES);
+    for (number, left) in [(1, 3), (2, 2), (3, 1), (4, 0)] {
+        rig.ask(id(number), put(quarter, "some"));
+        assert_eq!(rig.node.longest_gap(1), left * quarter);
+    }
+    for (number, longest) in [(2, 1), (4, 1), (3, 3)] {
+        let before = rig.node.longest_gap(1);
+        rig.ask(id(number), end(0));
+        assert_eq!(rig.node.longest_gap(1), before, "dead copies keep their room");
+        rig.ask(id(number), forget(0, 0, 0));
+        assert_eq!(rig.node.longest_gap(1), longest * quarter, "without chunk {number}");
+    }
+    assert_eq!(rig.answer(id(5), put(3 * quarter + 1, "x")), NodeAnswer::Refused(NodeRefusal::Full));
+    assert_eq!(rig.ask(id(6), put(3 * quarter, "x")).1, done(live(0)));
+}
+
 /// A device writes whole blocks: two chunks that shared one would be torn together.
 #[test]
 fn no_two_chunks_share_a_block_of_the_device() {

@@ -5,16 +5,18 @@
 //!   to other blocks of the device ─► it is empty, and goes back (`space`)
 //! ```
 //!
-//! Nothing of it is remembered: a new leader chooses anew. A shard that is open fills its holes itself.
+//! Nothing of it is remembered: a new leader chooses anew. A shard that is open fills its holes itself. Where the pool of a device is short of space zones
+//! go back one by one instead ([`clearing`](super::clearing)).
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use env::Instant;
 use format::chunk_block::BLOCK_DATA_BYTES;
 use format::chunk_command::{ChunkCommand, CopyOf, Relocation};
 use format::chunk_id::ChunkId;
 use format::chunk_place::BlockPlace;
-use manager::{Bulk, Snapshot};
+use manager::{Bulk, Snapshot, VolumeRecord};
 use types::DeviceId;
 
 use super::super::space::is_active;
@@ -101,7 +103,9 @@ impl Leading {
         if self.compaction.is_due(now) {
             let shard = unit.shard().0;
             let takes_copies = |device| !self.is_stuck(state, device);
-            let devices = state.volumes().filter(|volume| is_active(state, volume) && takes_copies(volume.device));
+            // Where space is short spans go back one by one (`clearing`), and a bulk finds no room.
+            let is_due = |volume: &&Arc<VolumeRecord>| is_active(state, volume) && !self.is_pressed(state, volume);
+            let devices = state.volumes().filter(is_due).filter(|volume| takes_copies(volume.device));
             let devices: Vec<_> = devices.collect();
             self.compaction.choose(unit, devices.into_iter().map(|volume| (volume.device, volume.bulks_of(shard).collect())));
         }

@@ -69,6 +69,7 @@ impl Leading {
         self.notice_lost(now, state, unit, &found);
         self.look_for_rows(now, unit, &found);
         self.placing.avoid(found.blocks.keys().chain(self.compaction.emptied()).copied().collect());
+        self.placing.spare(self.clearing.spared());
         self.growing.look();
         self.looked.proposed.clear();
         let mut orders = self.rescue_moves(now, state, unit, random);
@@ -124,7 +125,8 @@ impl Leading {
         let is_damaged = |place: BlockPlace| unit.held_bytes(place).is_some() && !lost.holds(place);
         let damaged = found.blocks.iter().filter(|(place, is_condemned)| !**is_condemned && is_damaged(**place));
         self.condemning.choose(now, &damaged.map(|(place, _)| *place).collect());
-        let blocks = self.condemning.sought().iter().chain(lost.blocks()).chain(self.compaction.emptied()).copied().collect();
+        let blocks = self.condemning.sought().iter().chain(lost.blocks()).chain(self.compaction.emptied()).copied();
+        let blocks = blocks.chain(self.clearing.sought()).collect();
         self.sweep.look_for(lost.devices().clone(), blocks);
         self.sweep.look_for_growth(self.placing.open_hosts());
     }
@@ -132,7 +134,9 @@ impl Leading {
     /// Rows of a page that were looked for are in the state; so many others have no copy.
     pub fn swept(&mut self, page: ChunkNumber, copies: impl Iterator<Item = CopyOf>, gone: usize) {
         self.sweep.pass(page, gone);
-        self.compaction.hear(copies);
+        let copies: Vec<CopyOf> = copies.collect();
+        self.clearing.hear(copies.iter().copied());
+        self.compaction.hear(copies.into_iter());
         self.looked.lost = None;
     }
 

@@ -14,8 +14,8 @@ use crate::lookup::{Progress, Received};
 use crate::maintenance::Refusal;
 use crate::message::{Change, Found, LiveCopy, Located, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, HotCopy, LoadReport, NodePlace, NodeReport,
-    ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, DamagedBlock, Delivery, DeviceRoom, Gaps, HostAnswer, HostRequest, HotCopy, LoadReport, NodePlace,
+    NodeReport, ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
 };
 
 const ID: &str = "01000000 0200000000000000 0300000000000000";
@@ -87,6 +87,9 @@ fn requests_to_blocks() {
     for (request, expected) in rows {
         stands_as(&BlockRequest::Direct(to(request.clone())), &format!("0101 {PLACE} {ID} {expected}"));
         stands_as(&BlockRequest::Condemn(place()), &format!("0103 {PLACE}"));
+        let gaps = BlockRequest::Gaps { device: DeviceId(8), blocks: vec![9, 10] };
+        stands_as(&gaps, "0104 08000000 02000000 09000000 0a000000");
+        stands_as(&Gaps(vec![11]), "0101 01000000 0b000000");
         let forwarded = BlockRequest::Forwarded { to: to(request), places: places(), reply: reply() };
         stands_as(&forwarded, &format!("0102 {PLACES} {REPLY} {PLACE} {ID} {expected}"));
     }
@@ -176,11 +179,11 @@ fn requests_to_units() {
         rotten: vec![CopyOf { id: id(), place: place() }],
         damaged: vec![DamagedBlock { place: place(), is_condemned: true }],
         stuck: vec![DeviceId(7)],
-        rooms: vec![(DeviceId(8), 9)],
+        rooms: vec![DeviceRoom { device: DeviceId(8), blocks: 9, span_bytes: 10 }],
         ..quiet
     };
     let lists = format!(
-        "01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01 01000000 07000000 01000000 08000000 09000000 0100 0200 0300"
+        "01000000 {ID} 01000000 {ID} {PLACE} 01000000 {PLACE} 01 01000000 07000000 01000000 08000000 09000000 0a00000000000000 0100 0200 0300"
     );
     stands_as(&UnitRequest::Report(report), &format!("0106 02000000 01000000 02 01000000 {lists}"));
 }

@@ -13,8 +13,8 @@ use types::{DeviceId, NodeId};
 use super::{refused, survives};
 use crate::message::{LiveCopy, NodeAnswer, NodeRequest, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, Delivery, HostAnswer, HostRequest, LoadReport, NodeReport, ReplyTo, ShardPlace, SnapshotPiece,
-    UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, Delivery, Gaps, HostAnswer, HostRequest, LoadReport, NodeReport, ReplyTo, ShardPlace,
+    SnapshotPiece, UnitAnswer, UnitRequest,
 };
 use crate::wire::limits::{
     MAX_ADDRESS_BYTES, MAX_CONTENT_BYTES, MAX_FREED, MAX_HEAD_BYTES, MAX_PIECE_BYTES, MAX_SHARD_NODES, MAX_SNAPSHOT_BYTES,
@@ -45,7 +45,8 @@ fn only_known_kinds<M: Message + std::fmt::Debug>(kinds: u8) {
 
 #[test]
 fn unknown_kinds_and_versions() {
-    only_known_kinds::<BlockRequest>(3);
+    only_known_kinds::<BlockRequest>(4);
+    only_known_kinds::<Gaps>(1);
     only_known_kinds::<NodeAnswer>(8);
     only_known_kinds::<Delivery>(1);
     only_known_kinds::<HostRequest>(4);

@@ -17,8 +17,8 @@ use crate::lookup::{Progress, Received};
 use crate::maintenance::Refusal;
 use crate::message::{Change, Found, LiveCopy, Located, Mark, NodeAnswer, NodeRefusal, NodeRequest, Resolved, ToNode};
 use crate::protocol::{
-    BlockRequest, ChunkMap, DamagedBlock, Delivery, HostAnswer, HostRequest, HotCopy, LoadReport, NodePlace, NodeReport,
-    ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
+    BlockRequest, ChunkMap, DamagedBlock, Delivery, DeviceRoom, HostAnswer, HostRequest, HotCopy, LoadReport, NodePlace,
+    NodeReport, ReplyTo, ShardPlace, SnapshotPiece, UnitAnswer, UnitRequest,
 };
 use crate::wire::{Message, decode, encode};
 
@@ -111,6 +111,8 @@ fn block_request() -> impl Strategy<Value = BlockRequest> {
         to().prop_map(BlockRequest::Direct),
         (to(), places(), reply()).prop_map(|(to, places, reply)| BlockRequest::Forwarded { to, places, reply }),
         place().prop_map(BlockRequest::Condemn),
+        (any::<u32>(), vec(any::<u32>(), 0..5))
+            .prop_map(|(device, blocks)| BlockRequest::Gaps { device: DeviceId(device), blocks }),
     ]
 }
 
@@ -208,12 +210,13 @@ prop_compose! {
     fn report()(
         node: u32, shard: u32, host in option::of(received()), freed in vec(id(), 0..5),
         rotten in vec((id(), place()), 0..5), damaged in vec((place(), any::<bool>()), 0..5),
-        stuck in vec(any::<u32>(), 0..5), rooms in vec(any::<(u32, u32)>(), 0..5), machine in machine_use(),
+        stuck in vec(any::<u32>(), 0..5), rooms in vec(any::<(u32, u32, u64)>(), 0..5), machine in machine_use(),
     ) -> NodeReport {
         let rotten = rotten.into_iter().map(|(id, place)| CopyOf { id, place }).collect();
         let damaged = damaged.into_iter().map(|(place, is_condemned)| DamagedBlock { place, is_condemned }).collect();
         let stuck = stuck.into_iter().map(DeviceId).collect();
-        let rooms = rooms.into_iter().map(|(device, blocks)| (DeviceId(device), blocks)).collect();
+        let room = |(device, blocks, span_bytes)| DeviceRoom { device: DeviceId(device), blocks, span_bytes };
+        let rooms = rooms.into_iter().map(room).collect();
         NodeReport { node: NodeId(node), shard: ShardId(shard), host, freed, rotten, damaged, stuck, rooms, machine }
     }
 }

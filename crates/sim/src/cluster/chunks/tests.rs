@@ -1,5 +1,6 @@
 mod archive;
 mod few_hosts;
+mod space;
 
 use super::run::{run, run_in, wait_for_shard};
 use super::{FAULTS, SMALL_SHARDS, TOPOLOGIES, WITH_CHUNKS, scenario_of, workload};
