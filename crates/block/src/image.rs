@@ -155,8 +155,8 @@ pub(crate) struct State {
     making: BTreeSet<(u32, Layer)>,
     /// Blobs that were not finished.
     strays: BTreeSet<(u32, Layer)>,
-    /// Copies that an earlier holder did not finish.
-    leftovers: Vec<(DeviceId, BlobId)>,
+    /// Copies that may stand on devices in sync, and that the map does not know.
+    stray_copies: BTreeSet<(BlobId, DeviceId)>,
 }
 
 impl State {
@@ -185,7 +185,7 @@ impl State {
             leaving: None,
             making: BTreeSet::new(),
             strays: BTreeSet::new(),
-            leftovers: Vec::new(),
+            stray_copies: BTreeSet::new(),
         }
     }
 }
@@ -265,7 +265,7 @@ impl Image {
     /// Whether all copies of each blob hold the same. Ask when no request is under way.
     pub fn is_settled(&self) -> bool {
         let state = self.state.lock();
-        state.strays.is_empty() && state.map.unequal().is_empty() && !self.seats.any_in_doubt()
+        state.strays.is_empty() && state.stray_copies.is_empty() && state.map.unequal().is_empty() && !self.seats.any_in_doubt()
     }
 
     /// Bytes that were copied to make copies equal, or to make more of them.
@@ -296,6 +296,7 @@ impl Image {
         let state = self.state.lock();
         let mut parts = state.map.unequal();
         parts.extend(state.strays.iter().map(|(index, _)| *index));
+        parts.extend(state.stray_copies.iter().map(|(id, _)| id.index));
         if parts.is_empty() {
             self.has_unequal.store(false, Ordering::Release);
         }

@@ -9,13 +9,14 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use env::Instant;
 use format::blob_header::BlobState;
 use types::{BLOB_BYTES, BlobId, DeviceId, PIECE_BYTES, PIECES_PER_BLOB, Pieces};
 
 use super::Image;
 use super::asking::{Effect, each};
 use super::error::{Fault, ImageError};
-use super::limits::{BLOCK_BYTES, BRING_BYTES};
+use super::limits::{BLOCK_BYTES, BRING_BYTES, COPY_PATIENCE, COPY_PAUSE};
 use super::map::{Copies, Place};
 use super::range_lock::Mode;
 use crate::stores::{BlobAt, BlobRow, BlobSums, BlockSum, Change};
@@ -27,6 +28,24 @@ const BLOCKS_OF_PIECE: usize = (PIECE_BYTES / BLOCK_BYTES) as usize;
 pub(crate) struct Target {
     pub(crate) owned: Pieces,
     pub(crate) data: Pieces,
+}
+
+/// For how long a change is made again that a device refuses without which the image does not go on.
+#[derive(Default)]
+pub(crate) struct Again {
+    deadline: Option<Instant>,
+}
+
+impl Again {
+    async fn pause(&mut self, image: &Image) -> bool {
+        let env = &image.outside.env;
+        if image.view_copies() == 1 {
+            return false;
+        }
+        let deadline = *self.deadline.get_or_insert_with(|| env.now() + COPY_PATIENCE);
+        env.sleep(COPY_PAUSE).await;
+        env.now() < deadline
+    }
 }
 
 /// A range to bring, and the pieces in it that have no content there yet.
@@ -43,7 +62,9 @@ impl Image {
             return false;
         }
         let state = self.state.lock();
-        state.map.has_unequal(index) || state.strays.iter().any(|(part, _)| *part == index)
+        state.map.has_unequal(index)
+            || state.strays.iter().any(|(part, _)| *part == index)
+            || state.stray_copies.iter().any(|(id, _)| id.index == index)
     }
 
     /// Makes the copies of a part's blobs equal, and frees what an unfinished request left. The caller has locked nothing.
@@ -58,6 +79,7 @@ impl Image {
         for id in strays {
             self.free_stray(id).await?;
         }
+        self.free_stray_copies(index).await?;
         let unequal: Vec<BlobId> = {
             let state = self.state.lock();
             let of_part = state.map.blobs_of(index).iter().filter(|blob| !blob.is_equal);
@@ -86,6 +108,27 @@ impl Image {
         Ok(())
     }
 
+    /// Copies that were begun, or were not needed any more, and that the map does not know. The part is locked.
+    async fn free_stray_copies(&self, index: u32) -> Result<(), Fault> {
+        let strays: Vec<(BlobId, DeviceId)> = {
+            let state = self.state.lock();
+            state.stray_copies.iter().filter(|(id, _)| id.index == index).copied().collect()
+        };
+        for (id, device) in strays {
+            let is_stray = {
+                let state = self.state.lock();
+                let is_known = state.map.blob(index, id.layer).is_some_and(|blob| blob.is_on(device));
+                // One that is out frees it when it comes back.
+                !is_known && state.view.devices.contains(&device)
+            };
+            if is_stray {
+                self.free_found(device, id).await?;
+            }
+            self.state.lock().stray_copies.remove(&(id, device));
+        }
+        Ok(())
+    }
+
     /// Frees a blob of a device if it is there.
     pub(crate) async fn free_found(&self, device: DeviceId, id: BlobId) -> Result<(), Fault> {
         let found = self.ask(device, Effect::Reads, |admission| self.outside.stores.sums(device, admission, id)).await;
@@ -102,39 +145,49 @@ impl Image {
 
     /// Makes the copies of one blob equal. The caller has locked its whole part.
     pub(crate) async fn equalize(&self, id: BlobId) -> Result<(), Fault> {
+        let mut again = Again::default();
         loop {
-            let Some((copies, following)) = self.copies_of(id) else { return Ok(()) };
+            // A device that is out compares the blobs whose epoch on others is its own or later.
+            let Some((copies, following, announces)) = self.begin_comparing(id)? else { return Ok(()) };
             let places: Copies = copies.iter().chain(&following).copied().collect();
             let found = each(&places, |place| self.sums(place.device, id)).await;
-            if self.judge(found.iter().filter_map(|found| found.as_ref().err())).await? {
+            if self.judge(&mut again, found.iter().filter_map(|found| found.as_ref().err())).await? {
                 continue;
             }
             let found: Vec<BlobSums> = found.into_iter().flatten().collect();
             let target = target_of(found.iter().take(copies.len()).map(|found| &found.row));
             let source = (places[0], &found[0]);
-            // A device that is out compares the blobs whose epoch on others is its own or later.
-            let announces = !self.state.lock().view.out.is_empty();
             let mut brought: Vec<Result<(), Fault>> = Vec::new();
             for (place, copy) in places.iter().zip(&found) {
                 brought.push(self.bring(id, source, (*place, copy), target, announces).await);
             }
-            if self.judge(brought.iter().filter_map(|brought| brought.as_ref().err())).await? {
+            if self.judge(&mut again, brought.iter().filter_map(|brought| brought.as_ref().err())).await? {
                 continue;
             }
-            let epoch = self.epoch();
             let mut state = self.state.lock();
+            if !announces && !state.view.out.is_empty() {
+                // A device went out meanwhile.
+                continue;
+            }
             if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
                 (blob.owned, blob.data, blob.is_equal) = (target.owned, target.data, true);
-                blob.epoch = if announces { blob.epoch.max(epoch) } else { blob.epoch };
             }
             return Ok(());
         }
     }
 
-    /// Copies in sync, and those that follow.
-    pub(crate) fn copies_of(&self, id: BlobId) -> Option<(Copies, Copies)> {
-        let state = self.state.lock();
-        state.map.blob(id.index, id.layer).map(|blob| (blob.copies.clone(), blob.following.clone()))
+    /// Copies in sync, those that follow, and whether a device is out.
+    fn begin_comparing(&self, id: BlobId) -> Result<Option<(Copies, Copies, bool)>, Fault> {
+        let mut state = self.state.lock();
+        let (epoch, announces) = (state.view.epoch, !state.view.out.is_empty());
+        let Some(blob) = state.map.blob_mut(id.index, id.layer) else { return Ok(None) };
+        if blob.copies.is_empty() {
+            return Err(ImageError::io(format!("blob {id} has no copy left")).into());
+        }
+        if announces {
+            blob.epoch = blob.epoch.max(epoch);
+        }
+        Ok(Some((blob.copies.clone(), blob.following.clone(), announces)))
     }
 
     pub(crate) async fn sums(&self, device: DeviceId, id: BlobId) -> Result<BlobSums, Fault> {
@@ -146,8 +199,8 @@ impl Image {
         }
     }
 
-    /// What became of a change of several copies. True: a device went out, and the change is to be made again for those that are left.
-    pub(crate) async fn judge<'a>(&self, faults: impl Iterator<Item = &'a Fault>) -> Result<bool, Fault> {
+    /// What became of a change of several copies. True: it is to be made again, since a device went out, or may answer yet.
+    pub(crate) async fn judge<'a>(&self, again: &mut Again, faults: impl Iterator<Item = &'a Fault>) -> Result<bool, Fault> {
         let mut was_any = false;
         for fault in faults {
             let (device, reason) = match fault {
@@ -160,7 +213,10 @@ impl Image {
                 continue;
             }
             if !self.is_spare(device) {
-                return Err(fault.clone());
+                if !again.pause(self).await {
+                    return Err(fault.clone());
+                }
+                continue;
             }
             self.lose(device, reason).await?;
         }
@@ -207,8 +263,7 @@ impl Image {
     pub(crate) async fn sync_copy(&self, id: BlobId, device: DeviceId) -> Result<Place, Fault> {
         let blob = self.state.lock().map.blob(id.index, id.layer).cloned();
         let blob = blob.ok_or_else(|| ImageError::io("the blob was freed"))?;
-        let from = *blob.copies.first().ok_or_else(|| ImageError::io(format!("blob {id} has no copy left")))?;
-        let source = self.sums(from.device, id).await?;
+        let (from, source) = self.source_of(id, &blob.copies).await?;
         let copy = match self.sums(device, id).await {
             Err(Fault::Absent(_)) => {
                 self.begin_copy(id, device).await?;
@@ -224,6 +279,18 @@ impl Image {
             self.ask(device, Effect::Changes, |admission| self.outside.stores.complete(device, admission, at)).await?;
         }
         Ok(to)
+    }
+
+    /// The first copy that can be read.
+    async fn source_of(&self, id: BlobId, copies: &Copies) -> Result<(Place, BlobSums), Fault> {
+        let mut last = ImageError::io(format!("blob {id} has no copy left")).into();
+        for place in copies {
+            match self.sums(place.device, id).await {
+                Ok(sums) => return Ok((*place, sums)),
+                Err(fault) => last = fault,
+            }
+        }
+        Err(last)
     }
 
     async fn begin_copy(&self, id: BlobId, device: DeviceId) -> Result<(), Fault> {

@@ -10,6 +10,7 @@ use super::error::{Fault, ImageError};
 use super::limits::HEAL_DELAY;
 use super::map::{Blob, Place, redundancy_of};
 use super::range_lock::Mode;
+use crate::registry::View;
 
 impl Image {
     /// Looks through all blobs once.
@@ -19,18 +20,22 @@ impl Image {
         }
         let blobs: Vec<BlobId> = {
             let state = self.state.lock();
-            let wanting = state.map.blobs().filter(|(_, blob)| self.is_wanting(&state.view, blob));
+            let wanting = state.map.blobs().filter(|(index, blob)| self.is_wanting(&state.view, *index, blob));
             wanting.map(|(index, blob)| BlobId { image: self.id, index, layer: blob.layer }).collect()
         };
         let env = &self.outside.env;
+        let (mut outcome, mut full) = (Ok(()), Vec::new());
         for id in blobs {
             self.check_open()?;
             let began = env.now();
-            self.heal_blob(id).await?;
+            match self.heal_blob(id, &full).await {
+                Err(Fault::NoSpace(device)) => full.push(device),
+                healed => outcome = outcome.and(healed.map_err(ImageError::from)),
+            }
             // Clients have half of the time.
             env.sleep(env.now().saturating_duration_since(began)).await;
         }
-        Ok(())
+        outcome
     }
 
     /// Whether a device is out that may come back soon.
@@ -46,13 +51,13 @@ impl Image {
     }
 
     /// Whether a blob has too few copies, or two on one host, while there is another host; or too many.
-    fn is_wanting(&self, view: &crate::registry::View, blob: &Blob) -> bool {
+    fn is_wanting(&self, view: &View, index: u32, blob: &Blob) -> bool {
         let wanted = usize::from(view.copies);
-        wanted > 1 && !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, blob).is_some())
+        wanted > 1 && !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, index, blob, &[]).is_some())
     }
 
     /// Where a copy would make the blob safer.
-    fn place_for(&self, view: &crate::registry::View, blob: &Blob) -> Option<DeviceId> {
+    fn place_for(&self, view: &View, index: u32, blob: &Blob, full: &[DeviceId]) -> Option<DeviceId> {
         let wanted = view.copies;
         let placement = &self.outside.placement;
         let host_of = |device| placement.host_of(device);
@@ -63,13 +68,14 @@ impl Image {
         }
         let mut without = placement.devices();
         without.retain(|device| !view.devices.contains(device));
-        let id = BlobId { image: self.id, index: 0, layer: blob.layer };
+        without.extend(full);
+        let id = BlobId { image: self.id, index, layer: blob.layer };
         let device = *placement.places(id, 1, &held, &without).first()?;
         let then = redundancy_of(held.iter().copied().chain([device]), wanted, host_of);
         (then != now).then_some(device)
     }
 
-    async fn heal_blob(&self, id: BlobId) -> Result<(), ImageError> {
+    async fn heal_blob(&self, id: BlobId, full: &[DeviceId]) -> Result<(), Fault> {
         if self.needs_mending(id.index) {
             self.mend_part(id.index).await?;
         }
@@ -80,19 +86,26 @@ impl Image {
             (state.view.clone(), state.map.blob(id.index, id.layer).cloned())
         };
         let Some(blob) = blob.filter(|blob| blob.is_equal && !blob.freeing) else { return Ok(()) };
-        if let Some(device) = self.place_for(&view, &blob) {
-            return match self.sync_copy(id, device).await {
-                Ok(place) => {
-                    self.count_copy(id, place);
-                    Ok(())
-                }
-                Err(Fault::Device(device, reason)) => self.lose(device, &reason).await,
-                Err(fault) => Err(fault.into()),
-            };
+        if let Some(device) = self.place_for(&view, id.index, &blob, full) {
+            return self.add_copy(id, device).await;
         }
-        match self.spare_copy(usize::from(view.copies), &blob) {
-            Some(place) => self.drop_copy(id, place).await,
+        match self.forget_spare(id) {
+            Some(place) => self.free_spare(id, place).await,
             None => Ok(()),
+        }
+    }
+
+    /// A new copy. One that is not seen through is freed before anything else touches its part.
+    async fn add_copy(&self, id: BlobId, device: DeviceId) -> Result<(), Fault> {
+        self.state.lock().stray_copies.insert((id, device));
+        self.note_unequal();
+        match self.sync_copy(id, device).await {
+            Ok(place) => {
+                self.count_copy(id, place);
+                Ok(())
+            }
+            Err(Fault::Device(device, reason)) => Ok(self.lose(device, &reason).await?),
+            Err(fault) => Err(fault),
         }
     }
 
@@ -101,6 +114,7 @@ impl Image {
         let is_in = state.view.devices.contains(&place.device);
         if let Some(blob) = state.map.blob_mut(id.index, id.layer).filter(|blob| is_in && !blob.is_on(place.device)) {
             blob.copies.push(place);
+            state.stray_copies.remove(&(id, place.device));
         }
     }
 
@@ -118,18 +132,28 @@ impl Image {
         })
     }
 
-    /// Frees a copy that is not needed. A change of unknown effect there leaves the device in doubt, and the copy where it was.
-    async fn drop_copy(&self, id: BlobId, place: Place) -> Result<(), ImageError> {
+    /// Takes a copy that is not needed out of the map. It counts for nothing from here on.
+    fn forget_spare(&self, id: BlobId) -> Option<Place> {
+        let mut state = self.state.lock();
+        let wanted = usize::from(state.view.copies);
+        if state.leaving.is_some() {
+            return None;
+        }
+        let place = self.spare_copy(wanted, state.map.blob(id.index, id.layer)?)?;
+        state.map.blob_mut(id.index, id.layer)?.copies.retain(|copy| copy.device != place.device);
+        state.stray_copies.insert((id, place.device));
+        self.note_unequal();
+        Some(place)
+    }
+
+    async fn free_spare(&self, id: BlobId, place: Place) -> Result<(), Fault> {
         match self.free_copy(id, place).await {
             Ok(()) => {
-                let mut state = self.state.lock();
-                if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
-                    blob.copies.retain(|copy| copy.device != place.device);
-                }
+                self.state.lock().stray_copies.remove(&(id, place.device));
                 Ok(())
             }
-            Err(Fault::Device(device, reason)) => self.lose(device, &reason).await,
-            Err(fault) => Err(fault.into()),
+            Err(Fault::Device(device, reason)) => Ok(self.lose(device, &reason).await?),
+            Err(fault) => Err(fault),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! | a device that was given up | forgets its copies |
 //! | a device that did not answer a read | asks it; takes it out if it is silent |
 //! | a device that the image does not use yet | uses it |
-//! | a part whose copies may differ | compares them |
+//! | a part whose copies may differ | compares them; frees what was not finished |
 //! | a device that is out and answers | brings it up to date, puts it in |
 //! | blobs with fewer copies than wanted | copies them |
 
@@ -30,25 +30,35 @@ impl Image {
         }
     }
 
-    /// One look at everything. What fails is tried again at the next.
+    /// One look at everything. What fails is tried again at the next, and keeps nothing else from being done. Returns the first failure.
     pub async fn keep_once(&self) -> Result<(), ImageError> {
-        self.check_open()?;
-        self.forget_given_up().await?;
-        self.ask_suspects().await?;
-        self.use_new_devices().await?;
-        self.compare_all().await?;
-        self.free_leftovers().await?;
-        for device in self.returned() {
-            if let Err(error) = self.follow(device).await {
-                self.check_open()?;
-                tracing::debug!(image = %self.id, %device, %error, "the device stays out");
+        let mut outcome = self.check_open();
+        let mut note = |done: Result<(), ImageError>| {
+            if outcome.is_ok() {
+                outcome = done;
             }
+        };
+        note(self.forget_given_up().await);
+        note(self.ask_suspects().await);
+        note(self.use_new_devices().await);
+        note(self.compare_each().await);
+        for device in self.returned() {
+            note(self.follow(device).await);
         }
-        if self.view().copies > 1 {
-            self.heal().await?;
-            self.raise_redundancy().await?;
+        if self.view_copies() > 1 {
+            note(self.heal().await);
+            note(self.raise_redundancy().await);
         }
-        Ok(())
+        outcome
+    }
+
+    /// Compares all copies that may differ, as far as that is possible.
+    async fn compare_each(&self) -> Result<(), ImageError> {
+        let mut outcome = self.settle().await;
+        for index in self.unequal_parts() {
+            outcome = outcome.and(self.mend_part(index).await);
+        }
+        outcome
     }
 
     /// Compares all copies that may differ.
@@ -72,36 +82,29 @@ impl Image {
     }
 
     async fn forget_given_up(&self) -> Result<(), ImageError> {
-        let view = self.view();
-        let known = |device: &DeviceId| self.outside.placement.host_of(*device).is_some();
-        let gone: Vec<DeviceId> = view.devices.iter().chain(view.out.iter().map(|(device, _)| device)).copied().collect();
-        for device in gone.into_iter().filter(|device| !known(device)) {
-            let _turn = self.standing.lock().await;
-            let mut state = self.state.lock();
-            state.view.devices.retain(|other| *other != device);
-            state.view.out.retain(|(other, _)| *other != device);
-            state.following.remove(&device);
-            state.map.forget(device);
-            if let Some(seat) = self.seats.of(device) {
-                self.seats.dismiss(&seat);
-            }
+        let gone: Vec<DeviceId> = self.seats.all().iter().map(|seat| seat.device).collect();
+        let mut was_any = false;
+        for device in gone.into_iter().filter(|device| self.outside.placement.host_of(*device).is_none()) {
+            was_any = true;
+            self.forget(device);
         }
-        Ok(())
+        if was_any { self.lower_redundancy().await } else { Ok(()) }
     }
 
     async fn ask_suspects(&self) -> Result<(), ImageError> {
+        let mut outcome = Ok(());
         for seat in self.seats.all() {
             if !seat.is_suspect() || !self.view().devices.contains(&seat.device) {
                 continue;
             }
             let device = seat.device;
-            match self.enter_for(device, FOLLOW_PATIENCE, |state, rows| state.reconcile(device, rows)).await {
-                Err(Fault::Device(device, reason)) if self.is_spare(device) => self.lose(device, &reason).await?,
-                Err(fault) => return Err(fault.into()),
-                Ok(()) => {}
-            }
+            let asked = match self.enter_for(device, FOLLOW_PATIENCE, |state, rows| state.reconcile(device, rows)).await {
+                Err(Fault::Device(device, reason)) if self.is_spare(device) => self.lose(device, &reason).await,
+                asked => asked.map_err(ImageError::from),
+            };
+            outcome = outcome.and(asked);
         }
-        Ok(())
+        outcome
     }
 
     /// Devices that may get blobs, and that the image does not use yet, are entered, then named in the record.
@@ -110,21 +113,27 @@ impl Image {
         let is_known = |device: &DeviceId| view.devices.contains(device) || view.out.iter().any(|(out, _)| out == device);
         let mut new = self.outside.placement.devices();
         new.retain(|device| !is_known(device));
+        let mut outcome = Ok(());
         for device in new {
-            self.seats.add(device);
-            let mut found = 0;
-            self.enter_for(device, FOLLOW_PATIENCE, |_, rows| found = rows.len()).await?;
-            if found > 0 {
-                // The record was lost, and a copy of it came back.
-                tracing::error!(image = %self.id, %device, found, "a device has blobs of the image that its record does not know");
-                continue;
-            }
-            let _turn = self.standing.lock().await;
-            let registry = &*self.outside.registry;
-            let view = self.send(|| registry.use_devices(self.id, self.token, vec![device])).await;
-            let view = view.map_err(|error| self.refused(error))?;
-            self.adopt_standing(&mut self.state.lock(), view);
+            outcome = outcome.and(self.use_device(device).await);
         }
+        outcome
+    }
+
+    async fn use_device(&self, device: DeviceId) -> Result<(), ImageError> {
+        self.seats.add(device);
+        let mut found = 0;
+        self.enter_for(device, FOLLOW_PATIENCE, |_, rows| found = rows.len()).await?;
+        if found > 0 {
+            // The record was lost, and a copy of it came back.
+            tracing::error!(image = %self.id, %device, found, "a device has blobs of the image that its record does not know");
+            return Ok(());
+        }
+        let _turn = self.resolved_standing().await?;
+        let registry = &*self.outside.registry;
+        let view = self.send(|| registry.use_devices(self.id, self.token, vec![device])).await;
+        let view = view.map_err(|error| self.refused(error))?;
+        self.adopt_standing(&mut self.state.lock(), view);
         Ok(())
     }
 
@@ -134,19 +143,6 @@ impl Image {
         self.check_open()?;
         if let Err(error) = used {
             tracing::warn!(image = %self.id, %error, "a device is not used yet");
-        }
-        Ok(())
-    }
-
-    async fn free_leftovers(&self) -> Result<(), ImageError> {
-        let leftovers = std::mem::take(&mut self.state.lock().leftovers);
-        for (device, id) in leftovers {
-            let _guard = self.locks.acquire(id.index, 0..types::BLOB_BYTES, super::range_lock::Mode::Exclusive).await;
-            self.settle().await?;
-            let is_used = self.state.lock().map.blob(id.index, id.layer).is_some_and(|blob| blob.is_on(device));
-            if !is_used && self.view().devices.contains(&device) {
-                self.free_found(device, id).await?;
-            }
         }
         Ok(())
     }

@@ -190,7 +190,7 @@ impl Map {
 
     /// The copies of a layer may differ: its last holder did not close the image.
     pub(crate) fn doubt_layer(&mut self, layer: Layer) {
-        for blob in self.blobs_mut().filter(|blob| blob.layer == layer && blob.copies.len() > 1) {
+        for blob in self.blobs_mut().filter(|blob| blob.layer == layer) {
             blob.is_equal = false;
         }
     }

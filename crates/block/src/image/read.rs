@@ -146,7 +146,7 @@ impl Image {
         ordered
     }
 
-    fn view_copies(&self) -> u8 {
+    pub(super) fn view_copies(&self) -> u8 {
         self.state.lock().view.copies
     }
 

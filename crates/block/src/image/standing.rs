@@ -49,8 +49,7 @@ impl Image {
 
     /// Takes a device out that failed or does not answer, if the image goes on without it. Returns when that stands in the record.
     pub(crate) async fn lose(&self, device: DeviceId, reason: &str) -> Result<(), ImageError> {
-        let mut turn = self.standing.lock().await;
-        self.resolve(&mut turn).await?;
+        let mut turn = self.resolved_standing().await?;
         let redundancy = {
             let mut state = self.state.lock();
             if !state.view.devices.contains(&device) {
@@ -62,8 +61,7 @@ impl Image {
             }
             // No blob that is finished from here on counts it.
             state.leaving = Some(device);
-            let host_of = |other| if other == device { None } else { self.outside.placement.host_of(other) };
-            let (found, now) = (state.map.redundancy(state.view.copies, host_of), state.view.redundancy);
+            let (found, now) = (self.found_without(&state, Some(device)), state.view.redundancy);
             Redundancy { hosts: found.hosts.min(now.hosts), devices: found.devices.min(now.devices) }
         };
         tracing::warn!(image = %self.id, %device, reason, "its copies do not count any more");
@@ -71,6 +69,50 @@ impl Image {
         self.resolve(&mut turn).await?;
         self.wake_keeper();
         Ok(())
+    }
+
+    /// The turn to change which devices count, once what is pending is carried out.
+    pub(crate) async fn resolved_standing(&self) -> Result<tokio::sync::MutexGuard<'_, Option<Pending>>, ImageError> {
+        let mut turn = self.standing.lock().await;
+        self.resolve(&mut turn).await?;
+        Ok(turn)
+    }
+
+    pub(crate) async fn resolve_standing(&self) -> Result<(), ImageError> {
+        self.resolved_standing().await.map(drop)
+    }
+
+    /// A device was given up: its copies are gone.
+    pub(crate) fn forget(&self, device: DeviceId) {
+        let mut state = self.state.lock();
+        state.view.devices.retain(|other| *other != device);
+        state.view.out.retain(|(other, _)| *other != device);
+        state.following.remove(&device);
+        state.map.forget(device);
+        if let Some(seat) = self.seats.of(device) {
+            self.seats.dismiss(&seat);
+        }
+    }
+
+    /// Has the record say no more than what is left.
+    pub(crate) async fn lower_redundancy(&self) -> Result<(), ImageError> {
+        let _turn = self.resolved_standing().await?;
+        let lower = {
+            let state = self.state.lock();
+            let (found, now) = (self.found_without(&state, None), state.view.redundancy);
+            Redundancy { hosts: found.hosts.min(now.hosts), devices: found.devices.min(now.devices) }
+        };
+        let registry = &*self.outside.registry;
+        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), lower)).await;
+        let view = view.map_err(|error| self.refused(error))?;
+        self.adopt_standing(&mut self.state.lock(), view);
+        Ok(())
+    }
+
+    /// What the blobs have, a device not counted.
+    fn found_without(&self, state: &State, without: Option<DeviceId>) -> Redundancy {
+        let host_of = |device| if Some(device) == without { None } else { self.outside.placement.host_of(device) };
+        state.map.redundancy(state.view.copies, host_of)
     }
 
     /// Carries out what is pending. Without an answer it stays pending.
@@ -90,6 +132,12 @@ impl Image {
         let done = pending.take();
         if answer.is_err() {
             self.state.lock().leaving = None;
+        }
+        if let (Err(RegistryError::Refused(_)), Some(Pending::Out(device, _) | Pending::In(device, _))) = (&answer, done)
+            && self.outside.placement.host_of(device).is_none()
+        {
+            self.forget(device);
+            return Ok(());
         }
         let view = answer.map_err(|error| self.refused(error))?;
         let mut state = self.state.lock();
@@ -119,8 +167,7 @@ impl Image {
 
     /// A device that follows has all that it lacked: it counts from now on.
     pub(crate) async fn join(&self, device: DeviceId) -> Result<(), ImageError> {
-        let mut turn = self.standing.lock().await;
-        self.resolve(&mut turn).await?;
+        let mut turn = self.resolved_standing().await?;
         let redundancy = {
             let mut state = self.state.lock();
             if !state.following.remove(&device) {
@@ -141,8 +188,7 @@ impl Image {
 
     /// Has the record say how many copies all blobs have, if it is more than the record says.
     pub(crate) async fn raise_redundancy(&self) -> Result<(), ImageError> {
-        let mut turn = self.standing.lock().await;
-        self.resolve(&mut turn).await?;
+        let mut turn = self.resolved_standing().await?;
         let (device, redundancy) = {
             let mut state = self.state.lock();
             let before = state.view.redundancy;
@@ -159,7 +205,7 @@ impl Image {
     /// What the record may say. Blobs that are begun from now on are held against it.
     fn raised(&self, state: &mut State) -> Redundancy {
         if state.making.is_empty() {
-            state.view.redundancy = state.map.redundancy(state.view.copies, |device| self.outside.placement.host_of(device));
+            state.view.redundancy = self.found_without(state, None);
         }
         state.view.redundancy
     }
@@ -172,8 +218,7 @@ impl Image {
         if found.hosts >= view.redundancy.hosts && found.devices >= view.redundancy.devices {
             return Ok(());
         }
-        let mut turn = self.standing.lock().await;
-        self.resolve(&mut turn).await?;
+        let _turn = self.resolved_standing().await?;
         let now = self.view().redundancy;
         let lower = Redundancy { hosts: now.hosts.min(found.hosts), devices: now.devices.min(found.devices) };
         if lower == now {
@@ -188,6 +233,13 @@ impl Image {
 
     /// Takes over what a record says of the devices.
     pub(crate) fn adopt_standing(&self, state: &mut State, view: View) {
+        let known = |device: &DeviceId| view.devices.contains(device) || view.out.iter().any(|(out, _)| out == device);
+        let before = state.view.devices.iter().chain(state.view.out.iter().map(|(device, _)| device)).copied();
+        // Given up meanwhile.
+        let gone: Vec<DeviceId> = before.filter(|device| !known(device)).collect();
+        for device in gone {
+            state.map.forget(device);
+        }
         state.view.devices = view.devices;
         state.view.out = view.out;
         state.view.redundancy = view.redundancy;

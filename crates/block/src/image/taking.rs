@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use format::blob_header::BlobState;
 use futures_util::future::join_all;
-use types::{BlobId, DeviceId};
+use types::DeviceId;
 
 use super::error::{Fault, ImageError, ImageErrorKind, OpenError};
 use super::limits::OPEN_PATIENCE;
@@ -38,13 +38,11 @@ impl Image {
                 let why = format!("image {} has blobs of layer {layer}, its record ends at {newest}", self.id);
                 return Err(OpenError::Damaged(why));
             }
-            if !view.is_settled {
+            if !view.is_settled && view.copies > 1 {
                 state.map.doubt_layer(view.layer);
             }
         }
-        if !self.unequal_parts().is_empty() {
-            self.note_unequal();
-        }
+        self.note_unequal();
         self.record_what_counts(silent).await.map_err(|error| match error.kind {
             ImageErrorKind::Superseded => OpenError::Superseded,
             _ => OpenError::Unrecorded(error.to_string()),
@@ -83,6 +81,6 @@ impl State {
     fn take(&mut self, device: DeviceId, rows: &[BlobRow]) {
         self.map.load(device, rows);
         let unfinished = rows.iter().filter(|row| row.state != BlobState::Whole);
-        self.leftovers.extend(unfinished.map(|row| (device, BlobId { ..row.at.id })));
+        self.stray_copies.extend(unfinished.map(|row| (row.at.id, device)));
     }
 }

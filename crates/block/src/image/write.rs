@@ -6,6 +6,7 @@
 //!   where the part has no blob     a new blob with these pieces
 //! ```
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 use types::{BLOB_BYTES, BlobId, DeviceId, Layer, PIECE_BYTES, Pieces};
 
 use super::asking::{Effect, each};
+use super::comparing::Again;
 use super::error::{Fault, ImageError};
 use super::limits::{BLOCK_BYTES, SPACE_PATIENCE, SPACE_PAUSE};
 use super::map::{Blob, Copies, Place, written_range};
@@ -160,59 +162,78 @@ impl Image {
     /// Changes all copies of a blob, then the map. What fails in it may stand on some copies alone: these are compared then.
     pub(super) async fn change(&self, id: BlobId, change: Change) -> Result<(), Fault> {
         let unfinished = Unfinished { image: self, id };
-        let epoch = loop {
-            let (epoch, Some(places)) = (self.epoch(), self.changed_places(id)) else {
-                return Err(ImageError::io(format!("blob {id} has gone")).into());
-            };
+        let mut again = Again::default();
+        loop {
+            let places = self.begin_change(id)?;
             let one = |place: &Place| self.change_copy(place.device, BlobAt { block: place.block, id }, change.clone());
             let changed = each(&places, one).await;
             // Where a device went out, the others get the new epoch before the change is acknowledged.
-            if !self.judge(changed.iter().filter_map(|changed| changed.as_ref().err())).await? {
-                break epoch;
+            if !self.judge(&mut again, changed.iter().filter_map(|changed| changed.as_ref().err())).await? {
+                break;
             }
-        };
+        }
         std::mem::forget(unfinished);
         let mut state = self.state.lock();
         if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
             blob.owned = (blob.owned | change.filled | change.zeroed) & !change.dropped;
             blob.data = (blob.data | change.filled) & !change.zeroed & !change.dropped;
-            blob.epoch = blob.epoch.max(epoch);
         }
         Ok(())
     }
 
-    fn changed_places(&self, id: BlobId) -> Option<Copies> {
-        self.state.lock().map.blob(id.index, id.layer).map(|blob| blob.changed_places())
+    /// The copies that a change goes to. From here on a device that is out and comes back knows that it may lack the change.
+    fn begin_change(&self, id: BlobId) -> Result<Copies, Fault> {
+        let mut state = self.state.lock();
+        let epoch = state.view.epoch;
+        match state.map.blob_mut(id.index, id.layer) {
+            Some(blob) if !blob.copies.is_empty() => {
+                blob.epoch = blob.epoch.max(epoch);
+                Ok(blob.changed_places())
+            }
+            Some(_) => Err(ImageError::io(format!("blob {id} has no copy left")).into()),
+            None => Err(ImageError::io(format!("blob {id} has gone")).into()),
+        }
     }
 
     /// Makes a blob with its first change. The caller has locked the whole part.
     pub(super) async fn create(&self, index: u32, layer: Layer, change: Change, full: &[DeviceId]) -> Result<(), Fault> {
         let id = BlobId { image: self.id, index, layer };
         let making = Making::begin(self, id);
+        let (mut again, mut tried) = (Again::default(), BTreeSet::new());
         loop {
             let (epoch, devices) = (self.epoch(), self.places_for_new(id, full)?);
             self.allow(&devices).await?;
+            tried.extend(devices.iter().copied());
             let made = each(&devices, |device| self.create_copy(id, *device, change.clone())).await;
             if let Some(fault) =
                 made.iter().filter_map(|made| made.as_ref().err()).find(|fault| matches!(fault, Fault::NoSpace(_)))
             {
-                // What was made is not part of the image.
-                for place in made.iter().flatten() {
-                    self.free_found(place.device, id).await?;
-                }
+                // What was made, or may have been, is not part of the image.
+                self.free_tried(id, &tried, &[]).await?;
                 making.end();
                 return Err(fault.clone());
             }
-            if self.judge(made.iter().filter_map(|made| made.as_ref().err())).await? {
+            if self.judge(&mut again, made.iter().filter_map(|made| made.as_ref().err())).await? {
                 continue;
             }
+            self.free_tried(id, &tried, &devices).await?;
             let copies: Copies = made.into_iter().flatten().collect();
             let blob = Blob::new(layer, (change.filled | change.zeroed, change.filled), copies, epoch);
             if self.takes_up(index, blob) {
                 making.end();
                 return Ok(());
             }
+            self.resolve_standing().await?;
         }
+    }
+
+    /// Frees a blob where it was tried to be made, but on the devices that have it now.
+    async fn free_tried(&self, id: BlobId, tried: &BTreeSet<DeviceId>, chosen: &[DeviceId]) -> Result<(), Fault> {
+        let counting = self.view().devices;
+        for device in tried.iter().filter(|device| !chosen.contains(device) && counting.contains(device)) {
+            self.free_found(*device, id).await?;
+        }
+        Ok(())
     }
 
     async fn create_copy(&self, id: BlobId, device: DeviceId, change: Change) -> Result<Place, Fault> {
@@ -257,6 +278,7 @@ impl Image {
     pub(super) async fn free(&self, index: u32, layer: Layer) -> Result<(), Fault> {
         let id = BlobId { image: self.id, index, layer };
         let unfinished = Unfinished { image: self, id };
+        let mut again = Again::default();
         loop {
             let places = match self.state.lock().map.blob_mut(index, layer) {
                 Some(blob) => {
@@ -266,7 +288,7 @@ impl Image {
                 None => break,
             };
             let freed = each(&places, |place| self.free_copy(id, *place)).await;
-            if !self.judge(freed.iter().filter_map(|freed| freed.as_ref().err())).await? {
+            if !self.judge(&mut again, freed.iter().filter_map(|freed| freed.as_ref().err())).await? {
                 break;
             }
         }
@@ -295,8 +317,8 @@ struct Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         let mut state = self.image.state.lock();
-        if let Some(blob) = state.map.blob_mut(self.id.index, self.id.layer)
-            && blob.copies.len() + blob.following.len() > 1
+        if state.view.copies > 1
+            && let Some(blob) = state.map.blob_mut(self.id.index, self.id.layer)
         {
             blob.is_equal = false;
             self.image.note_unequal();

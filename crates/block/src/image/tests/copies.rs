@@ -188,3 +188,68 @@ async fn a_device_follows_under_load() {
     assert_eq!(out(&world), []);
     world.stores.check_copies(FIRST, COPIES);
 }
+
+/// A write that began before a device came back, and ends after, is on it too.
+#[tokio::test(start_paused = true)]
+async fn writes_under_way_reach_a_device_that_comes_back() {
+    for seed in 0..30 {
+        let (world, image) = cluster(seed).await;
+        let dead =
+            world.stores.rows(FIRST).into_iter().find(|(_, rows)| rows.iter().any(|row| row.at.id.index == 0)).unwrap().0;
+        world.stores.set_dead(dead, true);
+        image.write(0, filled(0x61, 4096)).await.unwrap();
+        assert_eq!(out(&world), [dead]);
+        world.stores.set_dead(dead, false);
+        world.stores.set_delay_ms(20);
+        let first_touches = (1..PARTS).map(|index| image.write(index * BLOB, filled(0x70 + index as u8, 4096)));
+        let (kept, written) =
+            futures_util::future::join(image.keep_once(), futures_util::future::join_all(first_touches)).await;
+        kept.unwrap();
+        written.into_iter().for_each(|done| done.unwrap());
+        assert_eq!(out(&world), []);
+        world.stores.check_copies(FIRST, COPIES);
+    }
+}
+
+/// Of two copies one took a write that was never acknowledged, and its device died. What the other has stands, also when the device is back.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_with_one_copy_left_is_compared_later() {
+    let world = World::with_copies(12, BLOB, 100, 2);
+    let image = world.open(FIRST).await.unwrap();
+    image.write(0, filled(1, 2 * PIECE)).await.unwrap();
+    world.stores.trouble([None, Some(Trouble::Lost)]);
+    drop(tokio::time::timeout(Duration::from_millis(1), image.write(0, filled(2, 4096))).await);
+    world.stores.set_dead(DEVICE, true);
+    let next = world.open(FIRST).await.unwrap();
+    assert_eq!(read(&next, 0, 4096).await, [1; 4096]);
+    next.keep_once().await.unwrap();
+    world.stores.set_dead(DEVICE, false);
+    next.keep_once().await.unwrap();
+    assert_eq!(out(&world), []);
+    world.stores.check_copies(FIRST, 2);
+    assert_eq!(read(&next, 0, 4096).await, [1; 4096]);
+}
+
+/// A device without which the image does not go on is waited for, also if it was spare when the write began.
+#[tokio::test(start_paused = true)]
+async fn two_devices_that_die_at_once_are_waited_for() {
+    let (world, image) = cluster(13).await;
+    let holding: Vec<DeviceId> = world
+        .stores
+        .rows(FIRST)
+        .into_iter()
+        .filter(|(_, rows)| rows.iter().any(|row| row.at.id.index == 0))
+        .map(|(device, _)| device)
+        .collect();
+    world.stores.set_dead(holding[0], true);
+    world.stores.set_dead(holding[1], true);
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        assert_eq!(out(&world).len(), 1);
+        holding[..2].iter().for_each(|device| world.stores.set_dead(*device, false));
+    };
+    let (done, ()) = futures_util::future::join(image.write(0, filled(0x44, 4096)), others).await;
+    done.unwrap();
+    image.keep_once().await.unwrap();
+    world.stores.check_copies(FIRST, COPIES);
+}
