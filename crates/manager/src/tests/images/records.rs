@@ -63,7 +63,7 @@ fn golden_bytes_of_images() {
     kv.commit(table::batch(&machine.0, table::all_entries(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&KvRead::get(&kv, key).unwrap().unwrap());
     assert_eq!(entry(&[2, 16]), "02", "the next image");
-    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d00000000070101580300000303010000");
+    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d0000000007010158030000030301000000");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
 
