@@ -61,6 +61,9 @@ class Cluster:
         self.run(number, "nbd", name, "--socket", str(socket))
         return f"nbd+unix:///{name}?socket={socket}"
 
+    def end_serving(self, number, name):
+        self.run(number, "nbd", "--end", "--socket", str(self.folder / f"{name}-{number}.sock"))
+
     def hosts_with_copies(self, number, name):
         text = self.run(number, "image", "info", name)
         return int(text.split("on at least ", 1)[1].split(" ", 1)[0])
@@ -112,6 +115,8 @@ def test_an_image_outlives_each_of_its_nodes(cluster, tmp_path):
     qemu_io(second, "read -P 0x51 0 1M", "read -P 0x52 20M 4k", "read -P 0x53 40M 64k", "write -P 0x54 50M 8k")
     cluster.start(1)
     wait_until(lambda: cluster.hosts_with_copies(3, "vm") == NODES, "node 1 has all copies again")
+    # It was told to serve the image, and would take it over as soon as node 2 is away.
+    cluster.end_serving(1, "vm")
 
     # Each node alone has the newest content: the other two take turns to be away.
     expected = tmp_path / "expected.raw"
