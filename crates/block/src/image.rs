@@ -114,6 +114,8 @@ pub struct Usage {
 pub struct Image {
     id: ImageId,
     token: Token,
+    /// That each blob shall have.
+    copies: u8,
     /// The record's, as this holder knows it.
     epoch: AtomicU64,
     outside: Outside,
@@ -214,6 +216,7 @@ impl Image {
         let image = Image {
             id: view.id,
             token: view.token,
+            copies: view.copies,
             epoch: AtomicU64::new(view.epoch.0),
             below: Mutex::new(below),
             seats: Seats::new(used),

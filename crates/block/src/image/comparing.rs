@@ -39,7 +39,7 @@ pub(crate) struct Again {
 impl Again {
     async fn pause(&mut self, image: &Image) -> bool {
         let env = &image.outside.env;
-        if image.view_copies() == 1 {
+        if image.copies == 1 {
             return false;
         }
         let deadline = *self.deadline.get_or_insert_with(|| env.now() + COPY_PATIENCE);
@@ -129,15 +129,9 @@ impl Image {
         Ok(())
     }
 
-    /// Frees a blob of a device if it is there.
+    /// Frees a blob of a device in sync if it is there. A device that fails is taken out.
     pub(crate) async fn free_found(&self, device: DeviceId, id: BlobId) -> Result<(), Fault> {
-        let found = self.ask(device, Effect::Reads, |admission| self.outside.stores.sums(device, admission, id)).await;
-        let freed = match found {
-            Err(Fault::Absent(_)) => Ok(()),
-            Ok(found) => self.free_copy(id, Place { device, block: found.row.at.block }).await,
-            Err(fault) => Err(fault),
-        };
-        match freed {
+        match self.free_on(device, id).await {
             Err(Fault::Device(device, reason)) => Ok(self.lose(device, &reason).await?),
             freed => freed,
         }

@@ -23,8 +23,7 @@ impl Image {
         let Some(since) = since else { return Ok(()) };
         self.seats.add(device);
         let mut left = Vec::new();
-        let id = self.id;
-        self.enter_for(device, FOLLOW_PATIENCE, |state, rows| left = state.begin_following(id, device, since, rows)).await?;
+        self.enter_for(device, FOLLOW_PATIENCE, |state, rows| left = state.begin_following(device, since, rows)).await?;
         for id in left {
             if let Err(fault) = self.catch_up(id, device).await {
                 self.stop_following(device);
@@ -60,7 +59,8 @@ impl Image {
         Ok(())
     }
 
-    async fn free_on(&self, device: DeviceId, id: BlobId) -> Result<(), Fault> {
+    /// Frees a blob of a device if it is there.
+    pub(crate) async fn free_on(&self, device: DeviceId, id: BlobId) -> Result<(), Fault> {
         match self.sums(device, id).await {
             Err(Fault::Absent(_)) => Ok(()),
             Ok(found) => self.free_copy(id, Place { device, block: found.row.at.block }).await,
@@ -71,7 +71,7 @@ impl Image {
 
 impl State {
     /// What the device has and needs no comparison takes changes from now on. Returns the rest.
-    fn begin_following(&mut self, image: types::ImageId, device: DeviceId, since: ImageEpoch, rows: &[BlobRow]) -> Vec<BlobId> {
+    fn begin_following(&mut self, device: DeviceId, since: ImageEpoch, rows: &[BlobRow]) -> Vec<BlobId> {
         if self.view.devices.contains(&device) {
             return Vec::new();
         }
@@ -79,7 +79,7 @@ impl State {
         self.following.insert(device);
         let mut left = Vec::new();
         for row in rows {
-            let id = BlobId { image, ..row.at.id };
+            let id = row.at.id;
             let lacks_copy = self.lacks_copy(id);
             match self.map.blob_mut(id.index, id.layer) {
                 Some(blob)

@@ -45,7 +45,7 @@ impl Image {
         for device in self.returned() {
             note(self.follow(device).await);
         }
-        if self.view_copies() > 1 {
+        if self.copies > 1 {
             note(self.heal().await);
             note(self.raise_redundancy().await);
         }
@@ -82,13 +82,14 @@ impl Image {
     }
 
     async fn forget_given_up(&self) -> Result<(), ImageError> {
-        let gone: Vec<DeviceId> = self.seats.all().iter().map(|seat| seat.device).collect();
-        let mut was_any = false;
-        for device in gone.into_iter().filter(|device| self.outside.placement.host_of(*device).is_none()) {
-            was_any = true;
-            self.forget(device);
+        let view = self.view();
+        let used = view.devices.iter().chain(view.out.iter().map(|(device, _)| device)).copied();
+        let gone: Vec<DeviceId> = used.filter(|device| self.outside.placement.host_of(*device).is_none()).collect();
+        if gone.is_empty() {
+            return Ok(());
         }
-        if was_any { self.lower_redundancy().await } else { Ok(()) }
+        gone.into_iter().for_each(|device| self.forget(device));
+        self.lower_redundancy().await
     }
 
     async fn ask_suspects(&self) -> Result<(), ImageError> {

@@ -230,10 +230,7 @@ impl Map {
     pub(crate) fn redundancy(&self, wanted: u8, host_of: impl Fn(DeviceId) -> Option<NodeId>) -> Redundancy {
         let of = |(_, blob): (u32, &Blob)| redundancy_of(blob.copies.iter().map(|place| place.device), wanted, &host_of);
         let all = Redundancy { hosts: wanted, devices: wanted };
-        self.counted().map(of).fold(all, |least, found| Redundancy {
-            hosts: least.hosts.min(found.hosts),
-            devices: least.devices.min(found.devices),
-        })
+        self.counted().map(of).fold(all, lesser)
     }
 
     /// The newest layer that a blob has.
@@ -321,6 +318,11 @@ fn merge<'a>(blobs: impl Iterator<Item = &'a Blob>, index: u32, below: Option<&d
         owned = owned | below_owned;
     }
     (owned, data)
+}
+
+/// What holds of both.
+pub(crate) fn lesser(one: Redundancy, other: Redundancy) -> Redundancy {
+    Redundancy { hosts: one.hosts.min(other.hosts), devices: one.devices.min(other.devices) }
 }
 
 /// On how many hosts and devices a blob is, no more than wanted.

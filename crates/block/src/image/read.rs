@@ -39,7 +39,7 @@ impl Image {
         loop {
             let guard = self.locks.acquire(cut.index, cut.range.clone(), Mode::Shared).await;
             self.check_open()?;
-            if self.view_copies() == 1 {
+            if self.copies == 1 {
                 self.settle().await?;
             }
             if !self.needs_mending(cut.index) {
@@ -55,7 +55,7 @@ impl Image {
         let env = &self.outside.env;
         let is_over = || self.tenure.lock().is_some_and(|until| env.now() > until);
         // Of an image with one copy, another holder needs every store.
-        if self.view_copies() == 1 || !is_over() {
+        if self.copies == 1 || !is_over() {
             return Ok(());
         }
         let deadline = env.now() + TENURE_PATIENCE;
@@ -144,10 +144,6 @@ impl Image {
             ordered.sort_by_key(|place| (is_suspect(place.device), !self.outside.placement.is_here(place.device)));
         }
         ordered
-    }
-
-    pub(super) fn view_copies(&self) -> u8 {
-        self.state.lock().view.copies
     }
 
     fn suspect(&self, device: DeviceId) {

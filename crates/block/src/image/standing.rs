@@ -20,7 +20,7 @@ use manager::Redundancy;
 use types::{DeviceId, ImageEpoch};
 
 use super::error::ImageError;
-use super::map::redundancy_of;
+use super::map::{lesser, redundancy_of};
 use super::{Image, State};
 use crate::registry::{RegistryError, View};
 
@@ -61,8 +61,7 @@ impl Image {
             }
             // No blob that is finished from here on counts it.
             state.leaving = Some(device);
-            let (found, now) = (self.found_without(&state, Some(device)), state.view.redundancy);
-            Redundancy { hosts: found.hosts.min(now.hosts), devices: found.devices.min(now.devices) }
+            lesser(self.found_without(&state, Some(device)), state.view.redundancy)
         };
         tracing::warn!(image = %self.id, %device, reason, "its copies do not count any more");
         *turn = Some(Pending::Out(device, redundancy));
@@ -89,6 +88,11 @@ impl Image {
         state.view.out.retain(|(other, _)| *other != device);
         state.following.remove(&device);
         state.map.forget(device);
+        self.dismiss(device);
+    }
+
+    /// What is under way at a device does not matter any more.
+    fn dismiss(&self, device: DeviceId) {
         if let Some(seat) = self.seats.of(device) {
             self.seats.dismiss(&seat);
         }
@@ -99,18 +103,22 @@ impl Image {
         let _turn = self.resolved_standing().await?;
         let lower = {
             let state = self.state.lock();
-            let (found, now) = (self.found_without(&state, None), state.view.redundancy);
-            Redundancy { hosts: found.hosts.min(now.hosts), devices: found.devices.min(now.devices) }
+            lesser(self.found_without(&state, None), state.view.redundancy)
         };
+        self.record_redundancy(lower).await
+    }
+
+    /// Has the record say how many copies all blobs have. The caller has the turn.
+    async fn record_redundancy(&self, redundancy: Redundancy) -> Result<(), ImageError> {
         let registry = &*self.outside.registry;
-        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), lower)).await;
+        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), redundancy)).await;
         let view = view.map_err(|error| self.refused(error))?;
         self.adopt_standing(&mut self.state.lock(), view);
         Ok(())
     }
 
     /// What the blobs have, a device not counted.
-    fn found_without(&self, state: &State, without: Option<DeviceId>) -> Redundancy {
+    pub(crate) fn found_without(&self, state: &State, without: Option<DeviceId>) -> Redundancy {
         let host_of = |device| if Some(device) == without { None } else { self.outside.placement.host_of(device) };
         state.map.redundancy(state.view.copies, host_of)
     }
@@ -145,9 +153,7 @@ impl Image {
         if let Some(Pending::Out(device, _)) = done {
             state.map.forget(device);
             state.leaving = None;
-            if let Some(seat) = self.seats.of(device) {
-                self.seats.dismiss(&seat);
-            }
+            self.dismiss(device);
         }
         Ok(())
     }
@@ -159,9 +165,7 @@ impl Image {
             return false;
         }
         state.stop_following(device);
-        if let Some(seat) = self.seats.of(device) {
-            self.seats.dismiss(&seat);
-        }
+        self.dismiss(device);
         true
     }
 
@@ -215,20 +219,13 @@ impl Image {
         let host_of = |device| self.outside.placement.host_of(device);
         let view = self.view();
         let found = redundancy_of(devices.iter().copied(), view.copies, host_of);
-        if found.hosts >= view.redundancy.hosts && found.devices >= view.redundancy.devices {
+        if lesser(found, view.redundancy) == view.redundancy {
             return Ok(());
         }
         let _turn = self.resolved_standing().await?;
         let now = self.view().redundancy;
-        let lower = Redundancy { hosts: now.hosts.min(found.hosts), devices: now.devices.min(found.devices) };
-        if lower == now {
-            return Ok(());
-        }
-        let registry = &*self.outside.registry;
-        let view = self.send(|| registry.take_out(self.id, self.token, Vec::new(), lower)).await;
-        let view = view.map_err(|error| self.refused(error))?;
-        self.adopt_standing(&mut self.state.lock(), view);
-        Ok(())
+        let lower = lesser(found, now);
+        if lower == now { Ok(()) } else { self.record_redundancy(lower).await }
     }
 
     /// Takes over what a record says of the devices.

@@ -11,6 +11,7 @@ use types::DeviceId;
 
 use super::error::{Fault, ImageError, ImageErrorKind, OpenError};
 use super::limits::OPEN_PATIENCE;
+use super::map::lesser;
 use super::{Image, State};
 use crate::stores::BlobRow;
 
@@ -64,9 +65,8 @@ impl Image {
     async fn record_what_counts(&self, silent: Vec<(DeviceId, String)>) -> Result<(), ImageError> {
         let view = self.view();
         let silent: Vec<DeviceId> = silent.into_iter().map(|(device, _)| device).collect();
-        let host_of = |device| self.outside.placement.host_of(device);
-        let found = self.state.lock().map.redundancy(view.copies, host_of);
-        let is_less = found.hosts < view.redundancy.hosts || found.devices < view.redundancy.devices;
+        let found = self.found_without(&self.state.lock(), None);
+        let is_less = lesser(found, view.redundancy) != view.redundancy;
         if !silent.is_empty() || is_less {
             let registry = &*self.outside.registry;
             let view = self.decide(|| registry.take_out(self.id, self.token, silent.clone(), found)).await?;

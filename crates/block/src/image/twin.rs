@@ -73,6 +73,8 @@ struct Inner {
     silent_reads: usize,
     /// Devices that do not answer.
     dead: BTreeSet<DeviceId>,
+    /// Devices that were given up for good.
+    given_up: BTreeSet<DeviceId>,
 }
 
 #[derive(Default)]
@@ -153,6 +155,17 @@ impl Twin {
         } else {
             inner.dead.remove(&device)
         };
+    }
+
+    pub(crate) fn give_up(&self, device: DeviceId) {
+        let mut inner = self.inner.lock();
+        inner.dead.insert(device);
+        inner.given_up.insert(device);
+        inner.devices.get_mut(&device).unwrap().blobs.clear();
+    }
+
+    pub(crate) fn is_given_up(&self, device: DeviceId) -> bool {
+        self.inner.lock().given_up.contains(&device)
     }
 
     pub(crate) fn is_dead(&self, device: DeviceId) -> bool {

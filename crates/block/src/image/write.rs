@@ -173,6 +173,9 @@ impl Image {
             }
         }
         std::mem::forget(unfinished);
+        if change.filled.is_empty() && change.zeroed.is_empty() && change.dropped.is_empty() {
+            return Ok(());
+        }
         let mut state = self.state.lock();
         if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
             blob.owned = (blob.owned | change.filled | change.zeroed) & !change.dropped;

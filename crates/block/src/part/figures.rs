@@ -29,6 +29,10 @@ pub(super) fn of(stores: &LocalStores, opened: &Arc<Opened>) -> Vec<Figure> {
             figures.push(figure.with("device", store.device().to_string()));
         }
     }
+    let copying = opened.clone();
+    let copied = move || copying.open_images().iter().map(|open| open.image().copied_bytes()).sum::<u64>() as f64;
+    let help = "Bytes that the images that are open here copied, to make copies equal or to make more of them";
+    figures.push(Figure::gauge("trilith_image_copied_bytes", help, copied));
     let opened = opened.clone();
     figures.push(Figure::gauge("trilith_image_open_images", "Images that this node has open", move || opened.count() as f64));
     figures

@@ -253,3 +253,19 @@ async fn two_devices_that_die_at_once_are_waited_for() {
     image.keep_once().await.unwrap();
     world.stores.check_copies(FIRST, COPIES);
 }
+
+/// Its copies are made again elsewhere at once, and then there is nothing left to tell the manager.
+#[tokio::test(start_paused = true)]
+async fn a_device_that_is_given_up_is_replaced_at_once() {
+    let (world, image) = cluster(14).await;
+    world.give_up(OTHER);
+    image.keep_once().await.unwrap();
+    let view = world.records.view(FIRST);
+    assert_eq!((view.redundancy.hosts, view.devices.contains(&OTHER)), (3, false));
+    world.stores.check_copies(FIRST, COPIES);
+    image.write(0, filled(0x15, PARTS * BLOB)).await.unwrap();
+    image.keep_once().await.unwrap();
+    assert_eq!(world.records.view(FIRST).epoch, view.epoch, "no command at every look");
+    let next = world.open(FIRST).await.unwrap();
+    assert_eq!(read(&next, BLOB, 4096).await, [0x15; 4096]);
+}

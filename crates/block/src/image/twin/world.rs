@@ -205,7 +205,7 @@ impl Placement for InOrder {
     }
 
     fn host_of(&self, device: DeviceId) -> Option<NodeId> {
-        Some(NodeId(device.0))
+        (!self.stores.is_given_up(device)).then_some(NodeId(device.0))
     }
 
     fn is_here(&self, device: DeviceId) -> bool {
@@ -286,6 +286,16 @@ impl World {
     /// Opens an image with a new token.
     pub(crate) async fn open(&self, image: ImageId) -> Result<Image, OpenError> {
         Image::open(self.outside.clone(), self.records.take(image)).await
+    }
+
+    /// A device is given up, as the manager does it.
+    pub(crate) fn give_up(&self, device: DeviceId) {
+        self.stores.give_up(device);
+        for view in self.records.views.lock().values_mut() {
+            view.devices.retain(|other| *other != device);
+            view.out.retain(|(out, _)| *out != device);
+            view.redundancy = Redundancy { hosts: view.redundancy.hosts - 1, devices: view.redundancy.devices - 1 };
+        }
     }
 
     /// Closes an image as its holder does.

@@ -230,7 +230,7 @@ impl Leading {
 
     /// Which spans are to get empty, on devices that are short of space.
     pub fn choose_spans(&mut self, now: Instant, state: &Snapshot, unit: &MaintenanceUnit) {
-        // Nobody knows yet what there is.
+        // The leader has not been told yet what there is.
         if self.is_new(now) {
             return;
         }
