@@ -1,0 +1,40 @@
+//! Ids and places that the meta partitions, the data partitions and the client share.
+
+use serde::{Deserialize, Serialize};
+
+/// An inode of a file volume, never used twice. The root is [`Ino::ROOT`]. The kernel's node id of a mount is the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// The root directory of a volume.
+    pub const ROOT: Ino = Ino(1);
+}
+
+/// An extent: a piece of space of a data partition that grows at its end. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ExtentId {
+    /// The data partition.
+    pub partition: u32,
+    /// The leader's term, or generation, under which it was made.
+    pub term: u32,
+    /// Counts within the term.
+    pub number: u64,
+}
+
+/// Where a range of a file's content is.
+///
+/// `file_offset` and `extent_offset` are the same within a block ([`BLOCK_BYTES`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtentKey {
+    /// From the start of the file, in bytes.
+    pub file_offset: u64,
+    pub extent: ExtentId,
+    /// From the start of the extent, in bytes.
+    pub extent_offset: u64,
+    /// In bytes, not 0.
+    pub len: u64,
+}
+
+/// Contents are checked, and space is allocated, in blocks of so many bytes.
+pub const BLOCK_BYTES: u64 = 4096;

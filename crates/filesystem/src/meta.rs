@@ -1,0 +1,1 @@
+//! Meta partitions: inodes and dentries.
