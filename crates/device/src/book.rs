@@ -115,17 +115,24 @@ pub(crate) struct ZoneBook {
 }
 
 impl ZoneBook {
-    /// The book over `zones`, none of which is open: a restarted device has sealed them.
+    /// The book over `zones`, of which at most one of each stream is open: appends go on in it.
     pub(crate) fn new(geometry: Geometry, mut zones: Vec<ZoneEntry>) -> ZoneBook {
         assert!(zones.len() == geometry.zone_count() as usize);
         let mut free: Vec<ZoneIndex> = Vec::new();
         let mut never = BTreeSet::new();
+        let mut heads: [Head; STREAMS] = std::array::from_fn(|_| Head { current: None, next: NextZone::None });
         let (highest_durable, highest) = entry::number_unknown(&mut zones);
         for (zone, entry) in geometry.zones().zip(&zones) {
             match entry.doing {
                 ZoneUse::Never => drop(never.insert(zone)),
                 ZoneUse::Free => free.push(zone),
                 ZoneUse::Finished | ZoneUse::Unknown | ZoneUse::Lent => {}
+                ZoneUse::Open => {
+                    let stream = entry.stream.expect("an open zone has a stream");
+                    let open = OpenZone { zone, activation: entry.activation, next: entry.end, from_reserve: false };
+                    let other = heads[stream_index(stream)].current.replace(open);
+                    assert!(other.is_none(), "zone {} is not the only open one of {stream:?}", zone.0);
+                }
                 other => panic!("zone {} is {other:?} at the start", zone.0),
             }
         }
@@ -136,7 +143,7 @@ impl ZoneBook {
             zones,
             free: free.into(),
             never,
-            heads: std::array::from_fn(|_| Head { current: None, next: NextZone::None }),
+            heads,
             next_activation: highest.0 + 1,
             highest_durable,
             prewriting: None,
@@ -293,8 +300,19 @@ impl ZoneBook {
 
     /// Takes all open zones from their heads, to be finished. Later appends open others.
     pub(crate) fn finish_open(&mut self) -> Plan {
+        self.finish_streams(|_| true)
+    }
+
+    /// The same at the end of all appending. Where free zones are short, those that the next process goes on with stay open: it would have to take
+    /// others for them.
+    pub(crate) fn finish_at_end(&mut self, now: &impl Fn() -> Instant) -> Plan {
+        let is_short = self.available(now) < AppendClass::Data.free_zones_kept();
+        self.finish_streams(|index| !is_short || index == stream_index(ZoneStream::Ordered))
+    }
+
+    fn finish_streams(&mut self, is_wanted: impl Fn(usize) -> bool) -> Plan {
         let mut plan = Plan::default();
-        for index in 0..STREAMS {
+        for index in (0..STREAMS).filter(|index| is_wanted(*index)) {
             if let Some(open) = self.heads[index].current.take() {
                 plan.finish.push(open.zone);
                 self.retire(open);
@@ -371,9 +389,10 @@ impl ZoneBook {
         self.allocation_refused.is_some()
     }
 
-    /// Where the next append of a stream lands at the earliest, also in the next process. That one counts from the highest activation that a
-    /// header names: numbers that were handed out, and whose headers never became durable, it hands out again. A floor above these, kept in a
-    /// checkpoint, would hide what is appended there.
+    /// Where the next append of a stream lands at the earliest, in the ordered stream also in the next process. That one counts from the highest
+    /// activation that a header names: numbers that were handed out, and whose headers never became durable, it hands out again. A floor above these,
+    /// kept in a checkpoint, would hide what is appended there. In the other streams the next process may begin lower in the open zone, if what was in
+    /// flight never reached the disk.
     pub(crate) fn floor(&self, stream: ZoneStream) -> Position {
         let head = &self.heads[stream_index(stream)];
         let open = match (head.current, head.next) {

@@ -66,7 +66,7 @@ impl Device {
         superblock_io::identify(disk).await
     }
 
-    /// Opens a device: checks its identity, seals the zones that were open, and starts the background work. Needs a runtime.
+    /// Opens a device: checks its identity, settles the zones that were open, and starts the background work. Needs a runtime.
     pub async fn open(disk: Arc<dyn Disk>, env: &Env, config: DeviceConfig) -> Result<Device, OpenError> {
         let superblock = superblock_io::load(&*disk).await?;
         check_identity(&*disk, &superblock, &config)?;
@@ -83,7 +83,7 @@ impl Device {
             OpenError::UnitTable { device: inner.disk.describe(), reason }
         })?;
         for (zone, entry) in geometry.zones().zip(&entries) {
-            if entry.doing == ZoneUse::Finished {
+            if matches!(entry.doing, ZoneUse::Open | ZoneUse::Finished) {
                 inner.table.publish(zone, entry.activation, inner.seed(zone, entry.activation));
             }
         }

@@ -1,8 +1,13 @@
-//! What a device does before it serves: reads its zones' headers, finds again what lost its header, and seals what was open.
+//! What a device does before it serves: reads its zones' headers, finds again what lost its header, and settles what was open.
 //!
-//! After this no zone is open. A zone that was is walked to its end; if it holds a frame it is finished, where its last frame
-//! ends or later, and otherwise it is free. What the walk finds damaged stays where it is: the engine's own walk judges it. Of a zone
-//! whose last activation can't be read nothing is believed and nothing is changed: the error may pass.
+//! A zone that was open is walked to its end. One that holds no frame is free. The last one of the relocated and of the meta stream stays open: appends
+//! go on where its last frame ends, or later, so that a full device that is started again and again does not run out of zones. Every other one is finished
+//! there. What the walk finds damaged stays where it is: the engine's own walk judges it. Of a zone whose last activation can't be read nothing is
+//! believed and nothing is changed: the error may pass.
+//!
+//! A zone of the ordered stream never stays open. The former process may have reserved more of it than the walk finds, and a checkpoint may name the
+//! end of that as the floor. An append below the floor would not be found by the next start. In the other streams nothing is lost by that: a checkpoint's
+//! run is reached by its manifest, and a copy is not needed before a checkpoint names it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +75,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// The state of every zone, with none open.
+    /// The state of every zone. Open is at most one of each stream that goes on.
     pub(crate) async fn zones(&self, table: Option<&[LentUnit]>) -> Result<Found, OpenError> {
         let lent: BTreeMap<ZoneIndex, &LentUnit> = table.unwrap_or_default().iter().map(|lent| (lent.zone, lent)).collect();
         let mut silent = Vec::new();
@@ -94,7 +99,31 @@ impl Recovery<'_> {
                 None => entries.push(self.settle(zone, header).await?),
             }
         }
+        for zone in self.geometry.zones() {
+            let entry = entries[zone.0 as usize];
+            if entry.doing == ZoneUse::Open && !self.goes_on(&entries, &entry, zone).await? {
+                entries[zone.0 as usize] = self.seal(zone, entry.activation, entry.stream, entry.end).await?;
+            }
+        }
         Ok(Found { entries, silent })
+    }
+
+    /// Whether a zone that was open takes further appends: no zone that may be of its stream has followed it, and it has room. One that has followed
+    /// counts also when it is free again: points in the log may lie behind it.
+    async fn goes_on(&self, entries: &[ZoneEntry], open: &ZoneEntry, zone: ZoneIndex) -> Result<bool, DiskError> {
+        let may_follow = |(other, entry): (ZoneIndex, &ZoneEntry)| {
+            let is_later = (entry.activation, other) > (open.activation, zone);
+            let may_be_of_stream = match entry.stream {
+                Some(stream) => Some(stream) == open.stream,
+                None => entry.doing == ZoneUse::Finished,
+            };
+            entry.doing == ZoneUse::Unknown || is_later && may_be_of_stream
+        };
+        if open.end == self.geometry.zone_bytes() || self.geometry.zones().zip(entries).any(may_follow) {
+            return Ok(false);
+        }
+        // A file may have lost what it had grown by.
+        reused::has_space(&**self.disk, self.geometry, zone).await
     }
 
     async fn read_header(&self, zone: ZoneIndex) -> Result<Result<ZoneHeader, ZoneHeaderError>, DiskError> {
@@ -145,7 +174,12 @@ impl Recovery<'_> {
             }
             ZoneState::Open => {
                 let end = self.end_of_frames(zone, activation, stream).await;
-                self.seal(zone, activation, stream, end).await
+                match stream {
+                    Some(ZoneStream::Relocated | ZoneStream::Meta) if end > ZONE_DATA_START => {
+                        Ok(ZoneEntry { doing: ZoneUse::Open, activation, stream, end })
+                    }
+                    _ => self.seal(zone, activation, stream, end).await,
+                }
             }
         }
     }

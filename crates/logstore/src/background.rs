@@ -75,13 +75,19 @@ impl Background {
         }
     }
 
-    /// A write was acknowledged, or a record has moved: until a checkpoint covers that, every member remembers it, and tells it again in a new view.
+    /// A write was acknowledged: until a checkpoint covers that, every member remembers it, and tells it again in a new view.
     pub fn note_write(&self, bytes: u64) {
-        let bytes = self.bytes_since_checkpoint.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let entries = self.entries_since_checkpoint.fetch_add(1, Ordering::Relaxed) + 1;
-        if bytes >= self.bytes_before_checkpoint || entries >= self.entries_before_checkpoint {
+        self.note_moved(bytes);
+        if self.due() {
             self.wake.notify_one();
         }
+    }
+
+    /// The same of a record that the background has moved. It is not woken: it looks what is due when its round has ended, and would begin the next one
+    /// at once, for ever.
+    pub fn note_moved(&self, bytes: u64) {
+        self.bytes_since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
+        self.entries_since_checkpoint.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A large object was replaced: its chunks are garbage.

@@ -76,7 +76,7 @@ impl Inner {
         let memtable = self.names.fold(ended);
         let run = match self.write_run(&memtable, state.draw_run(), AppendClass::Meta).await {
             // Zones that copies stand in hold a run as well. This one makes room: what was replaced since the last checkpoint is garbage only
-            // when it stands. Crashes leave open zones behind that are almost empty, and the one that is left may be kept for copies.
+            // when it stands, and the one free zone that is left may be kept for copies.
             Err(EngineError::Full) => {
                 env::mark("engine: a checkpoint's run among copies");
                 self.write_run(&memtable, state.draw_run(), AppendClass::Relocation).await

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Live-byte counts choose; they never decide. What decides is each frame's owner: the index for named records, the owner's list of
-//! chunks for chunks, the manifest for runs. The second look makes it safe against whatever happened between: a Complete that
-//! had read an old list, a reader that holds old places.
+//! chunks for chunks, the manifest for runs. Short runs are written anew elsewhere: else each would keep a zone for itself until it is merged.
+//! The second look makes it safe against whatever happened between: a Complete that had read an old list, a reader that holds old places.
 //!
 //! Invariants:
 //! - Only finished zones that lie wholly before the start vector are collected: what they hold is in the runs.
@@ -31,6 +31,7 @@ pub(crate) use progress::RepairProgress;
 pub(crate) use unreleased::Unreleased;
 
 use crate::store::Inner;
+use device::{ZoneInfo, ZoneState, ZoneStream};
 use engine::EngineError;
 use env::Instant;
 use format::zone_header::ZONE_DATA_START;
@@ -93,16 +94,21 @@ enum Emptied {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Collected {
     pub zones: u64,
-    /// Bytes that these zones can hold.
+    /// Bytes of these zones.
     zone_bytes: u64,
-    /// Bytes copied out of them.
-    copied_bytes: u64,
+    /// Bytes that copies and runs have taken meanwhile.
+    taken_bytes: u64,
 }
 
 impl Collected {
     /// Whether another cycle promises to gain something.
     pub fn is_worth_more(&self) -> bool {
-        self.zones > 0 && self.zone_bytes.saturating_sub(self.copied_bytes) * 100 >= self.zone_bytes * MIN_GAIN_PERCENT
+        self.zone_bytes > 0 && self.zone_bytes.saturating_sub(self.taken_bytes) * 100 >= self.zone_bytes * MIN_GAIN_PERCENT
+    }
+
+    /// Whether there is more room than before.
+    fn has_gained(&self) -> bool {
+        self.zone_bytes > self.taken_bytes
     }
 }
 
@@ -114,7 +120,6 @@ impl Inner {
             return Ok(collected);
         }
         self.applied_all().await;
-        let copied_before = self.stats.relocated_bytes.get();
         self.reset_released(&mut collected).await;
         if self.background.lacks_checkpoint() {
             // There was no room for one. Whatever needs none comes first: to copy more would only fill the devices more.
@@ -126,6 +131,7 @@ impl Inner {
         }
         self.remembered.reach().await?;
         self.get_in_step().await?;
+        let taken_before = self.taken_by_copies();
         let (mut emptied, mut read_by_some) = (Vec::new(), Vec::new());
         for victim in victims {
             // The copies must fit beside a zone for the checkpoint that makes them count, or nothing is ever freed again.
@@ -154,13 +160,28 @@ impl Inner {
         if !self.retire_places().await || self.check_leads().is_err() {
             return Ok(collected);
         }
-        collected.copied_bytes = self.stats.relocated_bytes.get() - copied_before;
+        collected.taken_bytes = self.taken_by_copies().saturating_sub(taken_before);
         // A slow reader of a large object holds up the zones with chunks of its object alone.
         self.reset_dead(emptied, &mut collected).await;
         if !read_by_some.is_empty() {
             self.reset_when_released(read_by_some, &mut collected).await;
         }
         Ok(collected)
+    }
+
+    /// Bytes that copies and runs take on all devices, with padding and with what is left at the end of a zone that takes no more. Copies as such may be
+    /// much shorter: a cycle that only moves such losses to and fro gains nothing.
+    fn taken_by_copies(&self) -> u64 {
+        let taken = |zone: &ZoneInfo, zone_bytes: u64| match (zone.stream, zone.state) {
+            (Some(ZoneStream::Relocated | ZoneStream::Meta), Some(ZoneState::Open)) => ZONE_DATA_START + zone.written_bytes,
+            (Some(ZoneStream::Relocated | ZoneStream::Meta), Some(ZoneState::Finished)) => zone_bytes,
+            _ => 0,
+        };
+        let on_device = |device: &Arc<dyn LogTarget>| {
+            let zone_bytes = device.usage().zone_bytes;
+            device.zones().iter().map(|zone| taken(zone, zone_bytes)).sum::<u64>()
+        };
+        self.targets.in_use().map(on_device).sum()
     }
 
     /// Resets those zones in which nothing is live, also by the last checkpoint; the others. None, if the view changes meanwhile: what is left is
@@ -262,7 +283,10 @@ impl Inner {
 
     /// Moves everything live out of a zone.
     async fn empty(self: &Arc<Self>, victim: &Victim) -> Result<Emptied, EngineError> {
-        let look = self.look(victim, true).await?;
+        let mut look = self.look(victim, true).await?;
+        if look.holds_runs && !look.stays {
+            look.stays = !self.move_runs(victim).await?;
+        }
         for (owner, places) in &look.chunks {
             self.move_chunks(owner, places, |_, device| Ok(device)).await?;
         }
@@ -279,10 +303,12 @@ impl Inner {
         reset.map_err(|error| EngineError::Unavailable { reason: error.to_string() })?;
         self.targets.forget_zone(victim.device.id(), victim.zone);
         self.doubts.forget(victim.at());
-        self.background.room.zone_freed();
         self.stats.collected_zones.add(1);
         collected.zones += 1;
         collected.zone_bytes += victim.device.usage().zone_bytes;
+        if collected.has_gained() {
+            self.background.room.room_made();
+        }
         Ok(())
     }
 }

@@ -207,7 +207,7 @@ impl Inner {
         self.tell_relocated(old_places, &name);
         self.names.insert(epoch, name);
         drop(shard);
-        self.background.note_write(frame_bytes.into());
+        self.background.note_moved(frame_bytes.into());
         if let Some(old) = old {
             self.targets.remove_live_entry(&old);
         }

@@ -43,7 +43,8 @@ impl Room {
         self.rounds.change(|rounds| rounds.begun += 1);
     }
 
-    pub fn zone_freed(&self) {
+    /// A zone was freed, and copies have not taken as much.
+    pub fn room_made(&self) {
         self.rounds.change(|rounds| rounds.freed_zones += 1);
     }
 

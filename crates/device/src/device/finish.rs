@@ -45,14 +45,13 @@ impl Device {
     }
 
     /// Ends all appending: what has no place yet is refused, what is in flight ends, open zones are finished, and everything
-    /// written is made durable. Only reads remain.
+    /// written is made durable. Only reads remain. Where free zones are short, zones stay open that the next process goes on with.
     pub async fn seal(&self) -> Result<(), Arc<DiskError>> {
         let inner = &self.inner;
         inner.sealed.store(true, Ordering::Release);
         inner.retry_waiting();
-        // A zone that is being activated becomes an open one; the round after that finishes it.
         loop {
-            self.finish_open_zones().await?;
+            // A zone that is being activated becomes an open one.
             self.wait_until(|inner| {
                 let book = &inner.zones.lock().book;
                 let is_changing = |zone: ZoneIndex| {
@@ -63,10 +62,12 @@ impl Device {
                 !inner.geometry.zones().any(is_changing)
             })
             .await?;
-            let is_open = |zone: ZoneIndex| inner.zones.lock().book.entry(zone).doing == ZoneUse::Open;
-            if !inner.geometry.zones().any(is_open) {
+            let plan = inner.zones.lock().book.finish_at_end(&|| inner.env.now());
+            if plan.finish.is_empty() {
                 break;
             }
+            let settling = plan.finish.clone();
+            self.finish(plan, settling).await?;
         }
         self.flush().await
     }

@@ -14,6 +14,8 @@ use crate::{AppendClass, AppendError, Device, DeviceConfig, LogVector, ZoneState
 
 const ZONES: u64 = 16;
 const APPENDS: u64 = 70;
+/// Lengths of what each class appends in the life after a cut.
+const SECOND_LIFE_BYTES: [usize; 3] = [500, 9000, 20];
 
 /// What was asked and what was answered until the power was cut, or until the end.
 struct History {
@@ -131,10 +133,12 @@ fn check_second_life(
     wrong: &mut Vec<String>,
 ) {
     let mut more = 0;
-    for (index, class) in AppendClass::ALL.into_iter().enumerate() {
+    let appends = SECOND_LIFE_BYTES.iter().flat_map(|len| AppendClass::ALL.map(|class| (class, *len)));
+    for (index, (class, len)) in appends.enumerate() {
         let number = 1_000_000 + index as u64;
         let answers = Arc::new(Answers::default());
-        let refused = append(device, class, number, 500, &answers).err();
+        let floor = device.log_floor().of(Some(class.stream()));
+        let refused = append(device, class, number, len, &answers).err();
         let later = match refused.map_or_else(|| answers.get(number).expect("an inline disk answers"), Err) {
             Ok(later) => later,
             // The workload may have filled the device up.
@@ -142,6 +146,9 @@ fn check_second_life(
             Err(error) => panic!("seed {}: {error}", history.seed),
         };
         more += 1;
+        if later.position < floor {
+            wrong.push(format!("{later:?} stands below the floor {floor:?}"));
+        }
         for (earlier, appended) in found {
             if history.submitted.get(earlier).map(|class| class.stream()) == Some(class.stream())
                 && appended.position >= later.position

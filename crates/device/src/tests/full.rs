@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use disk::{CompletionOrder, Disk};
 use env::Env;
+use format::zone_header::{ZONE_DATA_START, ZoneStream};
 
 use super::support::{
     Answers, FIRST_ZONE, ZONE_BYTES, append, check_read, disk_with, format, fresh, landed, now, open, quiet, walked,
 };
+use crate::geometry::Geometry;
+use crate::inner::zone_header;
+use crate::zone_io::put_header;
 use crate::{AppendClass, AppendError, Device, DeviceConfig, LogVector, ZoneInfo, ZoneState};
 
 /// Appends of a class until the device refuses it; how many landed.
@@ -70,6 +74,88 @@ async fn zones_that_other_streams_have_open_count_for_their_reserves() {
     now(device.reset(zones[0])).expect("the disk answers").expect("resets");
     now(device.finish_reserved_zone()).expect("the disk answers").expect("there is none");
     assert_eq!(device.usage().free_zones, 1);
+}
+
+/// Frames of a full device's reserve, each in a zone of its stream, made anew by each of many lives. Caught: each life took zones of its own, until none was left.
+#[tokio::test(start_paused = true)]
+async fn a_full_device_that_starts_again_and_again_takes_no_zones_for_that() {
+    for ends_in_order in [false, true] {
+        let env = Env::simulated(6);
+        let (mut disk, mut device) = fresh(&env, 12);
+        let answers = Arc::new(Answers::default());
+        fill(&device, AppendClass::Data, 0, &answers);
+        let mut last =
+            [AppendClass::Relocation, AppendClass::Meta].map(|class| landed(&device, class, 5000 + class.index() as u64, 100));
+        assert_eq!(device.usage().free_zones, 2);
+        for life in 1..=10 {
+            if ends_in_order {
+                now(device.seal()).expect("the disk answers").expect("seals");
+            }
+            drop(device);
+            disk = disk.crash();
+            device = open(&disk, &env, quiet());
+            assert_eq!(device.usage().free_zones, 2, "life {life}");
+            let floor = device.log_floor();
+            for (last, (class, floor)) in
+                last.iter_mut().zip([(AppendClass::Relocation, floor.relocated), (AppendClass::Meta, floor.meta)])
+            {
+                let next = landed(&device, class, 5000 + 10 * life + class.index() as u64, 100);
+                assert!(next.position > last.position && next.position >= floor, "{next:?} after {last:?}, from {floor:?}");
+                assert_eq!(next.place.zone, last.place.zone);
+                *last = next;
+            }
+        }
+        let (found, damaged) = walked(&device, &LogVector::START);
+        assert_eq!((found.len(), damaged.len()), (8 * 14 + 2 * 11, 0));
+    }
+}
+
+/// A zone of the relocated stream whose header says again that it is open, and the device after its start. Another zone has followed it in its stream.
+async fn with_former_zone_open(seed: u64, reset_follower: bool) -> (Device, ZoneInfo) {
+    let env = Env::simulated(seed);
+    let (disk, device) = fresh(&env, 12);
+    // Four fit in a zone, and a short one.
+    for number in 0..6 {
+        landed(&device, AppendClass::Relocation, number, 10_000);
+    }
+    landed(&device, AppendClass::Data, 100, 4000);
+    let mut relocated: Vec<ZoneInfo> =
+        device.zones().into_iter().filter(|zone| zone.stream == Some(ZoneStream::Relocated)).collect();
+    relocated.sort_by_key(|zone| zone.activation);
+    let [first, follower] = relocated[..] else { panic!("{relocated:?}") };
+    if reset_follower {
+        now(device.finish_open_zones()).expect("the disk answers").expect("finishes");
+        now(device.reset(follower.zone)).expect("the disk answers").expect("resets");
+    }
+    let superblock = now(Device::identify(&disk)).expect("the disk answers").expect("is a device");
+    let geometry = superblock.zone_region().and_then(Geometry::new).expect("a geometry");
+    let header = zone_header(&superblock, &env, (first.zone, first.activation), ZoneState::Open, first.stream, ZONE_DATA_START);
+    now(put_header(&disk, geometry, &header)).expect("the disk answers").expect("writes");
+    drop(device);
+    (open(&disk.crash(), &env, quiet()), first)
+}
+
+/// A zone that another one of its stream has followed takes nothing.
+#[tokio::test(start_paused = true)]
+async fn only_the_last_zone_of_a_stream_stays_open_over_a_start() {
+    let (device, first) = with_former_zone_open(7, false).await;
+    let open: Vec<_> = device.zones().into_iter().filter(|zone| zone.state == Some(ZoneState::Open)).collect();
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert!(open[0].stream == Some(ZoneStream::Relocated) && open[0].activation > first.activation);
+    let next = landed(&device, AppendClass::Relocation, 101, 4000);
+    assert_eq!(next.place.zone, open[0].zone);
+    let (found, damaged) = walked(&device, &LogVector::START);
+    assert_eq!((found.len(), damaged.len()), (8, 0));
+}
+
+/// Nor if the zone that has followed is free again. Caught: appends below points of the log that a checkpoint may name.
+#[tokio::test(start_paused = true)]
+async fn a_zone_does_not_go_on_though_the_one_that_has_followed_it_is_free_again() {
+    let (device, first) = with_former_zone_open(8, true).await;
+    let state = |device: &Device| device.zones()[first.zone.0 as usize].state;
+    assert_eq!(state(&device), Some(ZoneState::Finished));
+    let next = landed(&device, AppendClass::Relocation, 101, 4000);
+    assert!(next.place.zone != first.zone && next.position.activation > first.activation);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,17 +12,20 @@ use engine::EngineError;
 use format::chunk_ref::{ChunkRef, MAX_REF_BYTES};
 use format::part_table::PartTable;
 use format::record::Record;
-use format::replicas::ReplicaDevices;
+use format::replicas::{Places, ReplicaDevices};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use types::limits::MAX_REPLICAS;
+use types::limits::{BLOCK_BYTES, MAX_REPLICAS};
 use types::{DeviceId, KeyHash, Place};
 
-/// Free zones that copying leaves: one for the checkpoint.
+/// Free zones that copies leave which others lost.
 const FREE_ZONES_LEFT: u32 = 1;
 /// One part in so many of a zone that copies leave where no zone is free for the checkpoint.
 const CHECKPOINT_SHARE: u64 = 4;
+/// The runs in a zone are written anew to empty it if they take no more than one part in so many of one: else they would soon fill another one, and to empty
+/// that would gain as little.
+const MOVED_RUNS_SHARE: u64 = 4;
 /// What a copy takes beside its payload: its header, and what is lost to padding.
 pub(crate) const COPY_EXTRA_BYTES: u64 = 4096;
 /// Records copied at once, so that the device writes many with one request: alone, each would be padded to a block.
@@ -123,6 +126,27 @@ impl Inner {
         Ok(())
     }
 
+    /// Writes the runs anew that stand in a zone; false if they are too many or too long for that. Then merges are made if any are due: collection makes many
+    /// checkpoints, and nothing else may be due for long.
+    pub(super) async fn move_runs(self: &Arc<Self>, victim: &Victim) -> Result<bool, EngineError> {
+        let stands_there = |places: &Places| places.as_slice().iter().any(|place| victim.holds(place));
+        let mut runs = self.names.layers().runs;
+        runs.retain(|run| run.frames().any(|(places, _)| stands_there(&places)));
+        // Each frame may fill up its last block alone.
+        let padded = |frame_bytes: u32| u64::from(frame_bytes).next_multiple_of(BLOCK_BYTES as u64);
+        let bytes: u64 = runs.iter().map(|run| run.frames().map(|(_, frame_bytes)| padded(frame_bytes)).sum::<u64>()).sum();
+        if bytes > victim.device.usage().zone_bytes / MOVED_RUNS_SHARE {
+            self.merge_runs().await?;
+            return Ok(false);
+        }
+        for run in runs {
+            env::mark("engine: a run is written anew to empty a zone");
+            let level = run.level();
+            self.merge(vec![run], level).await?;
+        }
+        Ok(true)
+    }
+
     /// Whether the nodes over so many chunks and a long part table find room, wherever they are placed.
     fn check_room_for_tree(&self, chunks: usize, parts: Option<&PartTable>) -> Result<(), EngineError> {
         let nodes = chunks.div_ceil(self.config.refs_per_list);
@@ -155,20 +179,21 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others only as long as
-    /// enough stay free. Where none is, that zone may be all that the next checkpoint has.
+    /// Whether so many bytes may be copied within a device: into the zone that is open for copies, and into others as long as a checkpoint finds room
+    /// beside them. It finds that in the open zone of its own, in a free one, or in a share of the zone that the last copies go to: a start goes on with
+    /// both open ones, so they are as good as free.
     pub(crate) fn check_room(&self, device: DeviceId, bytes: u64) -> Result<(), EngineError> {
         let Some(device) = self.targets.device(device) else { return Ok(()) };
         let usage = device.usage();
         let zone_bytes = usage.capacity_bytes / u64::from(usage.zones.max(1));
         let (copies, checkpoint) = (device.open_room(ZoneStream::Relocated), zone_bytes / CHECKPOINT_SHARE);
-        let is_shared = usage.free_zones == 0 && device.open_room(ZoneStream::Meta) < checkpoint;
-        let beyond = bytes.saturating_sub(copies.saturating_sub(if is_shared { checkpoint } else { 0 }));
-        let zones = beyond.div_ceil(zone_bytes) as u32;
-        match zones > 0 && usage.free_zones < FREE_ZONES_LEFT + zones {
-            true => Err(EngineError::Full),
-            false => Ok(()),
-        }
+        let share = if device.open_room(ZoneStream::Meta) < checkpoint { checkpoint } else { 0 };
+        let free_zones = u64::from(usage.free_zones);
+        let in_open = bytes + if free_zones == 0 { share } else { 0 } <= copies;
+        // What is left of the open zone may be too short for the first frame.
+        let zones = bytes.div_ceil(zone_bytes);
+        let in_others = zones < free_zones || zones == free_zones && bytes + share <= zones * zone_bytes;
+        if in_open || in_others { Ok(()) } else { Err(EngineError::Full) }
     }
 
     /// Whether a device takes so many bytes of what it did not have. The reserve is for what makes room: full of copies that others lost, it would leave none for the

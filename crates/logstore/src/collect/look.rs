@@ -24,6 +24,8 @@ pub(super) struct Look {
     pub stays: bool,
     /// Frames that were live when they were looked at; without those that can't be read.
     pub live: u64,
+    /// Some of these are a run's.
+    pub holds_runs: bool,
     /// Frames that can't be read: only what names them tells whether they are live.
     pub damaged: bool,
     /// The objects for which chunks and nodes in it were written: who reads one of them may hold their places.
@@ -84,7 +86,7 @@ impl Inner {
             };
             match record.kind {
                 RecordKind::RunBlock | RecordKind::RunIndex => {
-                    look.stays |= runs.contains(&place);
+                    look.holds_runs |= runs.contains(&place);
                     look.live += runs.contains(&place) as u64;
                 }
                 RecordKind::Chunk | RecordKind::DescriptorNode => {

@@ -88,7 +88,9 @@ fn print_usage(region: &ZoneRegion, zones: &[Zone]) -> Printed {
         tell!("              {lent} lent to chunks, {}", human(lent as u64 * region.zone_bytes))?;
     }
     if open > 0 {
-        tell!("              it was not shut down in order: the next start walks the open zones to their ends")?;
+        tell!(
+            "              the next start walks the open zones to their ends: it was not shut down in order, or free zones are short"
+        )?;
     }
     if damaged > 0 {
         tell!("              {damaged} with a header of another device or a damaged one: the next start looks into them")?;
