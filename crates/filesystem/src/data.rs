@@ -1,5 +1,7 @@
 //! Data partitions: extents.
 
+pub mod memory;
+
 use bytes::Bytes;
 use net::BoxFuture;
 
