@@ -1,5 +1,5 @@
 //! The manager: what a cluster must agree on. Devices, buckets, credentials, checkpoint manifests, the replica-set table, tokens, starts,
-//! nodes, cells and their views, the chunk store's shards and volumes, block images.
+//! nodes, cells and their views, the chunk store's shards and volumes, block images, file volumes.
 //!
 //! It is a state machine ([`apply`]) under a log: the same commands in the same order give the same state, and nothing in it
 //! asks for the time or for chance. [`Manager`] is its shell. Alone, a command is durable in `wal` before it is applied, and its
@@ -57,6 +57,10 @@ pub use modules::credential::{AddCredential, Credential, CredentialError, ROOT_U
 pub use modules::device::{
     AddDevice, DeviceError, DeviceRecord, DeviceState, IMPORT_SKIPPED_DEVICES, PlaceDevice, RemoveDevice, SetDeviceState,
     UpdateDevice,
+};
+pub use modules::files::{
+    CreateFileVolume, FileQuota, FileVolumeError, FileVolumeRecord, ForgetFileVolume, IMPORT_SKIPPED_FILE_VOLUMES,
+    MAX_FILE_VOLUME_NAME_BYTES, MAX_FILE_VOLUMES, RemoveFileVolume, ResizeFileVolume,
 };
 pub use modules::groups::{EndGroup, FoundGroup, GroupError, GroupKey, GroupKind, GroupRecord, SetGroupMembers};
 pub use modules::images::{

@@ -10,6 +10,7 @@ pub mod chunks;
 pub mod cluster;
 pub mod credential;
 pub mod device;
+pub mod files;
 pub mod groups;
 pub mod images;
 pub mod log;
@@ -186,6 +187,7 @@ modules! {
     Groups(groups::GroupCommand) { groups: groups::GroupRecord }
     Chunks(chunks::ChunkCommand) { shards: chunks::ShardRecord, volumes: chunks::VolumeRecord }
     Images(images::ImageCommand) { images: images::ImageRecord }
+    Files(files::FileCommand) { file_volumes: files::FileVolumeRecord }
 }
 
 fn check_table<R: Kept>(state: &Snapshot) -> Result<(), ImpossibleState> {

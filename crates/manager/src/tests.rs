@@ -5,6 +5,7 @@ mod cells;
 mod crash;
 mod document;
 mod equivalence;
+mod files;
 mod format;
 mod groups;
 mod images;

@@ -63,6 +63,12 @@ service_tags! {
     IMAGES = 16;
     /// Block images: the blobs of a node's devices.
     BLOBS = 17;
+    /// File volumes: what people ask.
+    FILES = 18;
+    /// File volumes: the trees that a node leads.
+    FILE_TREES = 19;
+    /// File volumes: the contents on a node's devices.
+    FILE_CONTENTS = 20;
 }
 
 impl ServiceTag {

@@ -85,6 +85,10 @@ number!(
     ImageEpoch(u64)
 );
 number!(
+    /// A file volume, for ever: its name may come to mean another one (RFD 25).
+    FileVolumeId(u32)
+);
+number!(
     /// One incarnation of a bucket: a bucket deleted and made again has another id (RFD 2, decision 16).
     BucketId(u64)
 );

@@ -33,6 +33,8 @@ pub struct GroupKind(pub u8);
 impl GroupKind {
     /// Maintenance units of the chunk store, by shard.
     pub const CHUNK_UNITS: GroupKind = GroupKind(1);
+    /// Trees of file volumes.
+    pub const FILE_TREES: GroupKind = GroupKind(2);
 }
 
 /// Which group.

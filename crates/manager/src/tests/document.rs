@@ -118,6 +118,7 @@ fn the_document_shows_the_records() {
     check("shard", fields(&ShardRecord { id: 1, capacity: 1, hosts, is_open: true }));
     check("volume", fields(&VolumeRecord::new(DeviceId(1), 1)));
     check("image", fields(&super::images::record()));
+    check("file volume", fields(&super::files::record(1, "home")));
     check("replica table", fields(&ReplicaTableRecord { generation: Generation(1), bytes }));
 }
 

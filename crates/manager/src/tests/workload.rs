@@ -2,8 +2,8 @@
 
 use env::Env;
 use types::{
-    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, GatewayId, Generation, ImageId, Layer, NodeId, NodeIdentity,
-    Token, ViewNumber,
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, FileVolumeId, GatewayId, Generation, ImageId, Layer, NodeId,
+    NodeIdentity, Token, ViewNumber,
 };
 
 use crate::modules::chunks::limits::BULK_BLOCKS;
@@ -11,14 +11,14 @@ use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 use crate::{
     AcceptLosses, AddCredential, AddDevice, BeginPurge, BeginRemoval, BeginStart, BucketEngine, CloseImage, Command,
-    CreateBucket, CreateCell, CreateImage, DeviceState, EndGroup, EtagMode, FinishFounding, FinishRecovery, FlattenImage,
-    ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind, InitCluster, InstallCellManifest, InstallManifest,
-    InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting, OpenImage, OpenShard, ParentSnapshot, PlaceDevice,
-    PurgeImage, RaiseFormatVersion, ReactivateBucket, Redundancy, RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk,
-    Removal, RemoveBucket, RemoveCredential, RemoveDevice, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage,
-    ResizeImage, RestoreImage, RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState,
-    SetGroupMembers, SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice,
-    UseDevices,
+    CreateBucket, CreateCell, CreateFileVolume, CreateImage, DeviceState, EndGroup, EtagMode, FileQuota, FinishFounding,
+    FinishRecovery, FlattenImage, ForgetFileVolume, ForgetTables, FoundGroup, FoundView, GrantBulk, GroupKey, GroupKind,
+    InitCluster, InstallCellManifest, InstallManifest, InstallReplicaTable, InstallView, LeaveCell, MarkBucketDeleting,
+    OpenImage, OpenShard, ParentSnapshot, PlaceDevice, PurgeImage, RaiseFormatVersion, ReactivateBucket, Redundancy,
+    RegisterGateway, RegisterNode, RegisterVolume, ReleaseBulk, Removal, RemoveBucket, RemoveCredential, RemoveDevice,
+    RemoveFileVolume, RemoveImage, RemoveImageSnapshot, RemoveNode, RenameImage, ResizeFileVolume, ResizeImage, RestoreImage,
+    RollbackImage, SealShard, SetBucketPolicy, SetConfig, SetDeviceIn, SetDeviceOut, SetDeviceState, SetGroupMembers,
+    SetRootCredential, SetShardHosts, SnapshotImage, TakeToken, TakeTokenError, UnlockImage, UpdateDevice, UseDevices,
 };
 
 /// A command proposed as it is; answers whether it was not refused.
@@ -43,6 +43,9 @@ const KINDS_OF_SHARDS: u64 = 10;
 /// Kinds of commands in [`random_command_of_images`].
 const KINDS_OF_IMAGES: u64 = 21;
 
+/// Kinds of commands in [`random_command_of_files`].
+const KINDS_OF_FILES: u64 = 4;
+
 pub(super) fn random_command(env: &Env) -> Command {
     let below = |bound| env.random_below(bound);
     let name = format!("bucket-{}", below(4));
@@ -50,7 +53,7 @@ pub(super) fn random_command(env: &Env) -> Command {
     let device = DeviceId(below(6) as u32);
     let access_key = format!("KEY{}", below(4));
     let bytes = || (0..below(200)).map(|_| below(256) as u8).collect::<Vec<u8>>();
-    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES) {
+    match below(KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES + KINDS_OF_FILES) {
         0 => InitCluster { id: ClusterId([below(256) as u8; 16]), format_version: 1, created_ms: below(1_000) }.into(),
         1 => RaiseFormatVersion { format_version: below(5) as u32 }.into(),
         2 => AddDevice { uuid: DeviceUuid([below(6) as u8; 16]), path: name, capacity_bytes: below(1 << 40) }.into(),
@@ -89,7 +92,8 @@ pub(super) fn random_command(env: &Env) -> Command {
         18 => SetConfig { key: format!("key-{}", below(4)), value: (below(3) > 0).then(|| below(100).to_string()) }.into(),
         kind if kind < KINDS + KINDS_OF_CELLS => random_command_of_cells(env),
         kind if kind < KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS => random_command_of_shards(env),
-        _ => random_command_of_images(env),
+        kind if kind < KINDS + KINDS_OF_CELLS + KINDS_OF_SHARDS + KINDS_OF_IMAGES => random_command_of_images(env),
+        _ => random_command_of_files(env),
     }
 }
 
@@ -183,5 +187,22 @@ fn random_command_of_images(env: &Env) -> Command {
         18 => BeginPurge { id }.into(),
         19 => AcceptLosses { id }.into(),
         _ => RenameImage { id, name: text("image", 3) }.into(),
+    }
+}
+
+/// Few file volumes, so that names collide and ids are found.
+fn random_command_of_files(env: &Env) -> Command {
+    let below = |bound| env.random_below(bound);
+    let id = FileVolumeId(1 + below(4) as u32);
+    let some = |bound| (below(2) == 0).then(|| below(bound));
+    let quota = FileQuota { bytes: some(1 << 30), inodes: some(1 << 10) };
+    match below(KINDS_OF_FILES) {
+        0 => {
+            let (name, created_ms) = (format!("volume-{}", below(3)), below(1_000));
+            CreateFileVolume { name, created_ms, device: DeviceId(below(3) as u32), quota }.into()
+        }
+        1 => ResizeFileVolume { id, quota }.into(),
+        2 => RemoveFileVolume { id }.into(),
+        _ => ForgetFileVolume { id }.into(),
     }
 }
