@@ -43,17 +43,20 @@ pub enum VolumeOwner {
     Chunks = 1,
     /// Block images.
     Images = 2,
+    /// File volumes.
+    Files = 3,
 }
 
 impl VolumeOwner {
     /// All owners.
-    pub const ALL: [VolumeOwner; 2] = [VolumeOwner::Chunks, VolumeOwner::Images];
+    pub const ALL: [VolumeOwner; 3] = [VolumeOwner::Chunks, VolumeOwner::Images, VolumeOwner::Files];
 
     /// The owner's name in tables and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             VolumeOwner::Chunks => "chunks",
             VolumeOwner::Images => "images",
+            VolumeOwner::Files => "files",
         }
     }
 }

@@ -18,6 +18,14 @@ fn golden() {
 }
 
 #[test]
+fn each_owner_has_a_number_and_a_name_of_its_own() {
+    let owners = VolumeOwner::ALL.map(|owner| (owner as u8, owner.name()));
+    assert_eq!(owners, [(1, "chunks"), (2, "images"), (3, "files")]);
+    let table = VolumeOwner::ALL.map(|owner| LentUnit { owner, ..lent(u32::from(owner as u8), 0, 5) });
+    assert_eq!(decode(&encode(&table)).expect("its own bytes"), table);
+}
+
+#[test]
 fn what_is_no_table_is_refused() {
     let good = encode(&[lent(1, 0, 5), lent(2, 1, 6)]);
     let fault = |at: usize, byte: u8| {
