@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// An inode of a file volume, never used twice. The root is [`Ino::ROOT`]. The kernel's node id of a mount is the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ino(pub u64);
 
 impl Ino {

@@ -1,1 +1,40 @@
-//! Meta partitions: inodes and dentries.
+//! Meta partitions: inodes and dentries of a volume, as one replicated machine without I/O (docs/rfd/0025).
+//!
+//! ```text
+//!   client ─► Envelope(session, sequence, command) ─► machine ─► Reply, remembered for the session
+//!          ─► Query ────────────────────────────────► machine ─► Answer
+//! ```
+
+mod attributes;
+mod command;
+pub mod limits;
+pub mod local;
+mod machine;
+mod query;
+mod reply;
+
+use net::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+pub use attributes::{Attributes, GROUP_EXECUTES, Kind, MODE_BITS, SET_GID, SET_UID, Time};
+pub use command::{AttributeChange, Command, Envelope, MetaSession, NewInode, RenameHow, TimeChange, XattrHow};
+pub use machine::Machine;
+pub use query::{Answer, DirectoryEntry, Found, Freed, FreedPiece, Query, Usage};
+pub use reply::{Done, MetaError, Reply};
+
+/// A meta partition, as a client sees it.
+pub trait MetaPartition: Send + Sync {
+    /// Has a command carried out. The same envelope can be sent again: it is carried out once.
+    fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>>;
+
+    /// Asks; the answer is as of now or later.
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>>;
+}
+
+/// A meta partition did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum MetaCallError {
+    /// Whether a command was carried out is unknown: the same envelope tells.
+    #[error("{0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,156 @@
+//! What changes a tree.
+
+use serde::{Deserialize, Serialize};
+
+use super::attributes::{Kind, Time};
+use crate::ids::{ExtentKey, Ino};
+
+/// A client of a tree, for as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MetaSession(pub u64);
+
+/// A command of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    pub session: MetaSession,
+    /// Counts the commands of the session. One that is sent again has the same number and gets the first reply.
+    pub sequence: u64,
+    /// All commands of the session with lower numbers have been answered: their replies are forgotten.
+    pub answered_below: u64,
+    /// The client's clock.
+    pub now: Time,
+    pub command: Command,
+}
+
+/// A change. One that is refused changes nothing, but for [`Command::Commit`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// The session begins. Every other command of it needs that.
+    OpenSession,
+    /// The session ends: it has nothing open.
+    CloseSession,
+    /// Makes an inode under a name.
+    Make {
+        parent: Ino,
+        name: Vec<u8>,
+        new: NewInode,
+    },
+    /// Makes a file without a name. It is an orphan that only this session has open.
+    MakeUnnamed {
+        parent: Ino,
+        new: NewInode,
+    },
+    /// Another name of an inode, or the first one of a file that has none.
+    Link {
+        ino: Ino,
+        parent: Ino,
+        name: Vec<u8>,
+    },
+    Unlink {
+        parent: Ino,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        parent: Ino,
+        name: Vec<u8>,
+    },
+    Rename {
+        from: (Ino, Vec<u8>),
+        to: (Ino, Vec<u8>),
+        how: RenameHow,
+    },
+    SetAttributes {
+        ino: Ino,
+        change: AttributeChange,
+    },
+    SetXattr {
+        ino: Ino,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        how: XattrHow,
+        clears_set_gid: bool,
+    },
+    RemoveXattr {
+        ino: Ino,
+        name: Vec<u8>,
+    },
+    /// Contents were written: gives the file these keys, where they replace what they overlap, and makes it at least so long. Where it is refused
+    /// the keys' ranges are freed.
+    Commit {
+        ino: Ino,
+        keys: Vec<ExtentKey>,
+        least_size: u64,
+        kills_set_ids: bool,
+    },
+    /// Makes a hole. The size stays.
+    Punch {
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    },
+    /// This session does not have these orphans open.
+    NotOpen {
+        inos: Vec<Ino>,
+    },
+    /// What was freed up to this number is free.
+    ConfirmFreed {
+        up_to: u64,
+    },
+    /// What the volume may have: bytes of contents, and inodes.
+    SetQuota {
+        bytes: Option<u64>,
+        inodes: Option<u64>,
+    },
+}
+
+/// An inode to be made. Its group and set-group-id bit follow a parent that has that bit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewInode {
+    pub kind: Kind,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+    /// Of a symbolic link.
+    pub target: Vec<u8>,
+    /// Extended attributes that it begins with.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What a rename does with a name that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RenameHow {
+    Replace,
+    /// Refused.
+    NoReplace,
+    /// Both names must exist, and change places.
+    Exchange,
+}
+
+/// Attributes to be changed; none: as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttributeChange {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<TimeChange>,
+    pub mtime: Option<TimeChange>,
+    /// Clears set-user-id, and set-group-id where the group may execute.
+    pub kills_set_ids: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimeChange {
+    /// The time of the command.
+    Now,
+    At(Time),
+}
+
+/// What setting an extended attribute expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum XattrHow {
+    Any,
+    Create,
+    Replace,
+}

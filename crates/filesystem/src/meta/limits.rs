@@ -1,0 +1,20 @@
+//! Named limits of trees.
+
+/// Longest name of a dentry, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Longest target of a symbolic link, in bytes.
+pub const MAX_TARGET_BYTES: usize = 4095;
+/// Most names of an inode.
+pub const MAX_LINKS: u32 = 65_000;
+/// Longest name of an extended attribute, in bytes.
+pub const MAX_XATTR_NAME_BYTES: usize = 255;
+/// Most bytes of an inode's extended attributes, names among them.
+pub const MAX_XATTR_BYTES: usize = 64 * 1024;
+/// Longest file: an offset has 63 bits.
+pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+/// Most sessions of a volume.
+pub const MAX_SESSIONS: usize = 10_000;
+/// Replies that are remembered for a session: more commands than a mount has under way.
+pub const MAX_REMEMBERED: usize = 8192;
+/// Most entries, keys or ranges of one answer.
+pub const MAX_ANSWER: usize = 4096;

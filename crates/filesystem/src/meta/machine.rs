@@ -1,0 +1,155 @@
+//! The machine: sessions and their replies, inodes, dentries, orphans, and what is to be freed.
+//!
+//! Invariants:
+//! - Each dentry has an inode. An inode without a name is an orphan.
+//! - An inode number is never used twice, and so is none of the freed list.
+//! - A command with the session and sequence of an earlier one changes nothing, and gets the earlier one's reply.
+//! - Keys of a file are ascending, don't overlap, and end within its size.
+//! - The time of an inode's last change never goes back.
+
+mod content;
+mod freeing;
+mod inode;
+mod names;
+mod queries;
+mod replicated;
+mod sessions;
+mod tables;
+mod xattrs;
+
+use serde::{Deserialize, Serialize};
+
+use super::attributes::{Attributes, Kind, Time};
+use super::command::{Command, Envelope, MetaSession, NewInode};
+use super::reply::{Done, MetaError, Reply};
+use crate::ids::Ino;
+use freeing::FreedList;
+use inode::Inode;
+use sessions::Sessions;
+use tables::Tables;
+
+/// The tree of a volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    tables: Tables,
+    sessions: Sessions,
+    freed: FreedList,
+    quota: Quota,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Quota {
+    bytes: Option<u64>,
+    inodes: Option<u64>,
+}
+
+/// Of one command: which session, and when.
+#[derive(Clone, Copy)]
+struct At {
+    session: MetaSession,
+    now: Time,
+}
+
+impl Default for Machine {
+    /// An empty root that belongs to the user root.
+    fn default() -> Machine {
+        let new =
+            NewInode { kind: Kind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: Vec::new(), xattrs: Vec::new() };
+        let mut root = Inode::new(&new, Time::default());
+        (root.nlink, root.parent) = (2, Ino::ROOT);
+        Machine {
+            tables: Tables::with_root(root),
+            sessions: Sessions::default(),
+            freed: FreedList::default(),
+            quota: Quota::default(),
+        }
+    }
+}
+
+impl Machine {
+    /// Carries a command out, or finds the reply that it got before.
+    pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
+        if envelope.command != Command::OpenSession {
+            if let Some(known) = self.sessions.remembered(envelope)? {
+                return known;
+            }
+        }
+        let reply = self.apply_command(envelope);
+        self.sessions.remember(envelope, reply);
+        reply
+    }
+
+    fn apply_command(&mut self, envelope: &Envelope) -> Reply {
+        let at = At { session: envelope.session, now: envelope.now };
+        match &envelope.command {
+            Command::OpenSession => self.sessions.open(at.session).map(|()| Done::Done),
+            Command::CloseSession => {
+                self.close_session(at.session);
+                Ok(Done::Done)
+            }
+            Command::Make { parent, name, new } => self.make(at, *parent, name, new),
+            Command::MakeUnnamed { parent, new } => self.make_unnamed(at, *parent, new),
+            Command::Link { ino, parent, name } => self.link(at, *ino, *parent, name),
+            Command::Unlink { parent, name } => self.unlink(at, *parent, name),
+            Command::Rmdir { parent, name } => self.rmdir(at, *parent, name),
+            Command::Rename { from, to, how } => self.rename(at, (from.0, &from.1), (to.0, &to.1), *how),
+            Command::SetAttributes { ino, change } => self.set_attributes(at, *ino, change),
+            Command::SetXattr { ino, name, value, how, clears_set_gid } => {
+                self.set_xattr(at, *ino, (name, value), *how, *clears_set_gid)
+            }
+            Command::RemoveXattr { ino, name } => self.remove_xattr(at, *ino, name),
+            Command::Commit { ino, keys, least_size, kills_set_ids } => {
+                let done = self.commit(at, *ino, keys, *least_size, *kills_set_ids);
+                if done.is_err() {
+                    keys.iter().for_each(|key| self.freed.range(key.extent, key.extent_offset, key.len));
+                }
+                done
+            }
+            Command::Punch { ino, offset, len } => self.punch(at, *ino, *offset, *len),
+            Command::NotOpen { inos } => {
+                inos.iter().for_each(|ino| self.not_open(*ino, at.session));
+                Ok(Done::Done)
+            }
+            Command::ConfirmFreed { up_to } => {
+                self.freed.confirm(*up_to);
+                Ok(Done::Done)
+            }
+            Command::SetQuota { bytes, inodes } => {
+                self.quota = Quota { bytes: *bytes, inodes: *inodes };
+                Ok(Done::Done)
+            }
+        }
+    }
+
+    fn inode(&self, ino: Ino) -> Result<&Inode, MetaError> {
+        self.tables.inode(ino).ok_or(MetaError::Stale)
+    }
+
+    fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode, MetaError> {
+        self.tables.inode_mut(ino).ok_or(MetaError::Stale)
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes, MetaError> {
+        Ok(self.inode(ino)?.attributes(ino))
+    }
+
+    /// What a command answers that has changed an inode.
+    fn answer(&self, ino: Ino) -> Reply {
+        self.attributes(ino).map(Done::Inode)
+    }
+
+    fn directory(&self, ino: Ino) -> Result<&Inode, MetaError> {
+        let inode = self.inode(ino)?;
+        if inode.kind == Kind::Directory { Ok(inode) } else { Err(MetaError::NotDirectory) }
+    }
+
+    fn check_inode_quota(&self) -> Result<(), MetaError> {
+        match self.quota.inodes {
+            Some(most) if self.tables.inode_count() >= most => Err(MetaError::Quota),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

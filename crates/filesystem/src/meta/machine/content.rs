@@ -1,0 +1,149 @@
+//! Attributes and contents of files.
+
+use super::super::attributes::{Kind, MODE_BITS};
+use super::super::command::{AttributeChange, TimeChange};
+use super::super::limits::MAX_FILE_BYTES;
+use super::super::reply::{MetaError, Reply};
+use super::{At, Machine};
+use crate::ids::{ExtentKey, Ino};
+
+impl Machine {
+    pub(super) fn set_attributes(&mut self, at: At, ino: Ino, change: &AttributeChange) -> Reply {
+        if let Some(size) = change.size {
+            self.truncate(at, ino, size)?;
+        }
+        let inode = self.inode_mut(ino)?;
+        if change.kills_set_ids {
+            inode.kill_set_ids();
+        }
+        if let Some(mode) = change.mode {
+            inode.mode = mode & MODE_BITS;
+        }
+        inode.uid = change.uid.unwrap_or(inode.uid);
+        inode.gid = change.gid.unwrap_or(inode.gid);
+        inode.changed(at.now);
+        let time = |change: TimeChange| match change {
+            TimeChange::Now => at.now,
+            TimeChange::At(time) => time,
+        };
+        if let Some(atime) = change.atime {
+            inode.atime = time(atime);
+        }
+        if let Some(mtime) = change.mtime {
+            inode.mtime = time(mtime);
+        }
+        self.answer(ino)
+    }
+
+    /// What lies beyond the new size is freed. A file that grows gets a hole.
+    fn truncate(&mut self, at: At, ino: Ino, size: u64) -> Result<(), MetaError> {
+        self.check_file(ino)?;
+        if size > MAX_FILE_BYTES {
+            return Err(MetaError::FileTooLong);
+        }
+        self.cut(ino, size, MAX_FILE_BYTES - size)?;
+        let inode = self.inode_mut(ino)?;
+        inode.size = size;
+        inode.modified(at.now);
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, at: At, ino: Ino, keys: &[ExtentKey], least_size: u64, kills_set_ids: bool) -> Reply {
+        self.check_file(ino)?;
+        check_keys(keys)?;
+        let end = keys.last().map_or(0, |key| key.file_offset + key.len).max(least_size);
+        if end > MAX_FILE_BYTES {
+            return Err(MetaError::FileTooLong);
+        }
+        self.check_room(ino, keys)?;
+        for key in keys {
+            self.cut(ino, key.file_offset, key.len)?;
+            self.put_key(ino, *key)?;
+        }
+        let inode = self.inode_mut(ino)?;
+        inode.size = inode.size.max(end);
+        if kills_set_ids {
+            inode.kill_set_ids();
+        }
+        inode.modified(at.now);
+        self.answer(ino)
+    }
+
+    pub(super) fn punch(&mut self, at: At, ino: Ino, offset: u64, len: u64) -> Reply {
+        self.check_file(ino)?;
+        let end = offset.checked_add(len).filter(|end| *end <= MAX_FILE_BYTES && len > 0).ok_or(MetaError::Invalid)?;
+        self.cut(ino, offset, end - offset)?;
+        self.inode_mut(ino)?.modified(at.now);
+        self.answer(ino)
+    }
+
+    fn check_file(&self, ino: Ino) -> Result<(), MetaError> {
+        match self.inode(ino)?.kind {
+            Kind::File => Ok(()),
+            Kind::Directory => Err(MetaError::IsDirectory),
+            _ => Err(MetaError::Invalid),
+        }
+    }
+
+    /// Whether the quota has room for keys. What they replace is not subtracted: its space is there until it is freed.
+    fn check_room(&self, ino: Ino, keys: &[ExtentKey]) -> Result<(), MetaError> {
+        let Some(most) = self.quota.bytes else { return Ok(()) };
+        let mut after = self.inode(ino)?.clone();
+        let before = after.content_bytes();
+        for key in keys {
+            super::freeing::cut_keys(&mut after.keys, key.file_offset, key.len);
+            insert(&mut after.keys, *key);
+        }
+        let grows = after.content_bytes() > before;
+        let total = self.tables.bytes - before + after.content_bytes();
+        if grows && total > most { Err(MetaError::Quota) } else { Ok(()) }
+    }
+
+    fn put_key(&mut self, ino: Ino, key: ExtentKey) -> Result<(), MetaError> {
+        let inode = self.inode_mut(ino)?;
+        let before = inode.content_bytes();
+        insert(&mut inode.keys, key);
+        let after = inode.content_bytes();
+        self.tables.bytes = self.tables.bytes - before + after;
+        Ok(())
+    }
+
+    /// Cuts a range out of the keys of a file, and has it freed.
+    pub(super) fn cut(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), MetaError> {
+        let inode = self.inode_mut(ino)?;
+        let before = inode.content_bytes();
+        let removed = super::freeing::cut_keys(&mut inode.keys, offset, len);
+        let after = inode.content_bytes();
+        self.tables.bytes = self.tables.bytes - before + after;
+        removed.iter().for_each(|key| self.freed.range(key.extent, key.extent_offset, key.len));
+        Ok(())
+    }
+}
+
+/// Puts a key between the others, and joins it with the one before where it goes on there.
+fn insert(keys: &mut Vec<ExtentKey>, key: ExtentKey) {
+    let at = keys.partition_point(|other| other.file_offset < key.file_offset);
+    if let Some(before) = at.checked_sub(1).map(|at| &mut keys[at]) {
+        let goes_on = before.extent == key.extent
+            && before.file_offset + before.len == key.file_offset
+            && before.extent_offset + before.len == key.extent_offset;
+        if goes_on {
+            before.len += key.len;
+            return;
+        }
+    }
+    keys.insert(at, key);
+}
+
+/// Keys of a command: ascending, apart, with what they need to be in.
+fn check_keys(keys: &[ExtentKey]) -> Result<(), MetaError> {
+    let mut end = 0;
+    for key in keys {
+        let is_well = key.len > 0
+            && key.file_offset >= end
+            && key.file_offset % crate::ids::BLOCK_BYTES == key.extent_offset % crate::ids::BLOCK_BYTES
+            && key.extent_offset.checked_add(key.len).is_some();
+        end = key.file_offset.checked_add(key.len).filter(|_| is_well).ok_or(MetaError::Invalid)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! What is to be given back to the data partitions, in the order in which it was freed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::command::MetaSession;
+use super::super::query::{Freed, FreedPiece};
+use super::Machine;
+use crate::ids::{ExtentId, ExtentKey, Ino};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FreedList {
+    pieces: BTreeMap<u64, FreedPiece>,
+    next: u64,
+}
+
+impl FreedList {
+    pub fn range(&mut self, extent: ExtentId, offset: u64, len: u64) {
+        self.add(FreedPiece::Range { extent, offset, len });
+    }
+
+    pub fn extent(&mut self, extent: ExtentId) {
+        self.add(FreedPiece::Extent(extent));
+    }
+
+    fn add(&mut self, what: FreedPiece) {
+        self.next += 1;
+        self.pieces.insert(self.next, what);
+    }
+
+    pub fn confirm(&mut self, up_to: u64) {
+        self.pieces = match up_to.checked_add(1) {
+            Some(first) => self.pieces.split_off(&first),
+            None => BTreeMap::new(),
+        };
+    }
+
+    pub fn first(&self, most: usize) -> Vec<Freed> {
+        self.pieces.iter().take(most).map(|(number, what)| Freed { number: *number, what: *what }).collect()
+    }
+
+    /// Whether something of an extent is to be freed.
+    pub fn names(&self, extent: ExtentId) -> bool {
+        self.pieces.values().any(|piece| match piece {
+            FreedPiece::Extent(freed) => *freed == extent,
+            FreedPiece::Range { extent: freed, .. } => *freed == extent,
+        })
+    }
+}
+
+/// Cuts a range out of ascending keys; what was cut out.
+pub fn cut_keys(keys: &mut Vec<ExtentKey>, offset: u64, len: u64) -> Vec<ExtentKey> {
+    let end = offset + len;
+    let first = keys.partition_point(|key| key.file_offset + key.len <= offset);
+    let last = first + keys[first..].partition_point(|key| key.file_offset < end);
+    let (mut kept, mut removed) = (Vec::new(), Vec::new());
+    for key in &keys[first..last] {
+        let part = |from: u64, to: u64| ExtentKey {
+            file_offset: from,
+            extent_offset: key.extent_offset + (from - key.file_offset),
+            len: to - from,
+            extent: key.extent,
+        };
+        let key_end = key.file_offset + key.len;
+        let (from, to) = (key.file_offset.max(offset), key_end.min(end));
+        if key.file_offset < from {
+            kept.push(part(key.file_offset, from));
+        }
+        removed.push(part(from, to));
+        if to < key_end {
+            kept.push(part(to, key_end));
+        }
+    }
+    keys.splice(first..last, kept);
+    removed
+}
+
+impl Machine {
+    /// A session does not have an inode open. An orphan that no session has open is freed.
+    pub(super) fn not_open(&mut self, ino: Ino, session: MetaSession) {
+        if self.sessions.not_open(ino, session) {
+            self.free_inode(ino);
+        }
+    }
+
+    pub(super) fn close_session(&mut self, session: MetaSession) {
+        for ino in self.sessions.close(session) {
+            self.free_inode(ino);
+        }
+    }
+
+    /// An extent belongs to one file: it goes with it.
+    fn free_inode(&mut self, ino: Ino) {
+        let Some(inode) = self.tables.remove(ino) else { return };
+        self.tables.bytes -= inode.content_bytes();
+        let mut extents: Vec<ExtentId> = inode.keys.iter().map(|key| key.extent).collect();
+        extents.sort_unstable();
+        extents.dedup();
+        extents.into_iter().for_each(|extent| self.freed.extent(extent));
+    }
+}

@@ -1,0 +1,45 @@
+//! The machine as consensus replicates it.
+
+use consensus::{FrozenState, LogIndex, MachineError, StateMachine};
+
+use super::super::command::{Command, Envelope};
+use super::super::reply::Reply;
+use super::Machine;
+
+impl StateMachine for Machine {
+    type Command = Envelope;
+    type Reply = Reply;
+
+    fn encode(command: &Envelope) -> Vec<u8> {
+        postcard::to_stdvec(command).expect("encoding into memory cannot fail")
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Envelope, MachineError> {
+        postcard::from_bytes(bytes).map_err(|error| MachineError(format!("a command of a tree: {error}")))
+    }
+
+    fn is_growth(command: &Envelope) -> bool {
+        matches!(
+            command.command,
+            Command::Make { .. }
+                | Command::MakeUnnamed { .. }
+                | Command::Link { .. }
+                | Command::SetXattr { .. }
+                | Command::Commit { .. }
+        )
+    }
+
+    fn apply(&mut self, _: LogIndex, command: Envelope) -> Result<Reply, MachineError> {
+        Ok(self.carry_out(&command))
+    }
+
+    fn snapshot(&self) -> FrozenState {
+        let frozen = self.clone();
+        Box::new(move || postcard::to_stdvec(&frozen).expect("encoding into memory cannot fail"))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineError> {
+        *self = postcard::from_bytes(snapshot).map_err(|error| MachineError(format!("a tree: {error}")))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Inodes by number, dentries by parent and cookie.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use serde::{Deserialize, Serialize};
+
+use super::inode::Inode;
+use crate::ids::Ino;
+
+/// Low bits of a cookie: the ordinal of a name among those with the same hash.
+const ORDINAL_BITS: u32 = 20;
+/// Bits of a cookie: offsets of directories are signed.
+const COOKIE_BITS: u32 = 62;
+
+/// A dentry's place in its directory. It does not change while the name stays.
+pub type Cookie = u64;
+
+/// A name of an inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dentry {
+    pub name: Box<[u8]>,
+    pub ino: Ino,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tables {
+    inodes: BTreeMap<Ino, Inode>,
+    dentries: BTreeMap<(Ino, Cookie), Dentry>,
+    next: u64,
+    /// Bytes of all files' contents, in whole blocks.
+    pub bytes: u64,
+}
+
+/// The first cookie of a name's hash. Not 0 to 15: those are for `.` and `..`, and for "from the first".
+fn first_cookie(name: &[u8]) -> Cookie {
+    // FNV-1a: listings must come in the same order on all members, and a bad hash costs no more than a longer search.
+    let hash =
+        name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = (hash >> (64 - (COOKIE_BITS - ORDINAL_BITS))).max(1);
+    hash << ORDINAL_BITS
+}
+
+impl Tables {
+    pub fn with_root(root: Inode) -> Tables {
+        let inodes = BTreeMap::from([(Ino::ROOT, root)]);
+        Tables { inodes, dentries: BTreeMap::new(), next: Ino::ROOT.0 + 1, bytes: 0 }
+    }
+
+    pub fn inode(&self, ino: Ino) -> Option<&Inode> {
+        self.inodes.get(&ino)
+    }
+
+    pub fn inode_mut(&mut self, ino: Ino) -> Option<&mut Inode> {
+        self.inodes.get_mut(&ino)
+    }
+
+    pub fn inodes(&self) -> impl Iterator<Item = (Ino, &Inode)> {
+        self.inodes.iter().map(|(ino, inode)| (*ino, inode))
+    }
+
+    pub fn inode_count(&self) -> u64 {
+        self.inodes.len() as u64
+    }
+
+    /// Puts a new inode in.
+    pub fn add(&mut self, inode: Inode) -> Ino {
+        let ino = Ino(self.next);
+        self.next += 1;
+        self.inodes.insert(ino, inode);
+        ino
+    }
+
+    pub fn remove(&mut self, ino: Ino) -> Option<Inode> {
+        self.inodes.remove(&ino)
+    }
+
+    /// A name's cookie and inode.
+    pub fn find(&self, parent: Ino, name: &[u8]) -> Option<(Cookie, Ino)> {
+        let first = first_cookie(name);
+        let same_hash = self.dentries.range((parent, first)..(parent, first + (1 << ORDINAL_BITS)));
+        same_hash
+            .map(|((_, cookie), dentry)| (*cookie, dentry))
+            .find(|(_, dentry)| *dentry.name == *name)
+            .map(|(cookie, dentry)| (cookie, dentry.ino))
+    }
+
+    /// Puts a name in that is not there.
+    pub fn put(&mut self, parent: Ino, name: &[u8], ino: Ino) {
+        let first = first_cookie(name);
+        let taken = |ordinal: &u64| self.dentries.contains_key(&(parent, first + ordinal));
+        let ordinal = (0..1 << ORDINAL_BITS).find(|ordinal| !taken(ordinal)).expect("names of one hash are fewer");
+        self.dentries.insert((parent, first + ordinal), Dentry { name: name.into(), ino });
+    }
+
+    /// Has a name mean another inode.
+    pub fn point(&mut self, parent: Ino, cookie: Cookie, ino: Ino) {
+        let dentry = self.dentries.get_mut(&(parent, cookie));
+        dentry.expect("the caller has found it").ino = ino;
+    }
+
+    pub fn take(&mut self, parent: Ino, cookie: Cookie) {
+        self.dentries.remove(&(parent, cookie));
+    }
+
+    /// The entries of a directory behind a cookie.
+    pub fn entries(&self, parent: Ino, after: Cookie) -> impl Iterator<Item = (Cookie, &Dentry)> {
+        let range = (Bound::Excluded((parent, after)), Bound::Included((parent, Cookie::MAX)));
+        self.dentries.range(range).map(|((_, cookie), dentry)| (*cookie, dentry))
+    }
+
+    pub fn is_empty(&self, parent: Ino) -> bool {
+        self.entries(parent, 0).next().is_none()
+    }
+}

@@ -1,0 +1,111 @@
+//! What is asked of a tree without changing it.
+
+use serde::{Deserialize, Serialize};
+
+use super::attributes::{Attributes, Kind};
+use super::command::MetaSession;
+use super::reply::MetaError;
+use crate::ids::{ExtentId, ExtentKey, Ino};
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Query {
+    Lookup {
+        parent: Ino,
+        name: Vec<u8>,
+    },
+    Inode {
+        ino: Ino,
+    },
+    /// Entries behind a cookie, in the order of cookies; 0: from the first.
+    Directory {
+        ino: Ino,
+        after: u64,
+        most: u32,
+    },
+    ReadLink {
+        ino: Ino,
+    },
+    /// The keys that overlap a range, ascending.
+    Keys {
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    },
+    Xattr {
+        ino: Ino,
+        name: Vec<u8>,
+    },
+    XattrNames {
+        ino: Ino,
+    },
+    /// The parent of a directory.
+    Parent {
+        ino: Ino,
+    },
+    Usage,
+    /// Orphans that this session has not said to be closed.
+    Orphans {
+        session: MetaSession,
+    },
+    /// The first ranges that are to be freed.
+    Freed {
+        most: u32,
+    },
+    /// Which of these no file has.
+    Unreferenced {
+        extents: Vec<ExtentId>,
+    },
+}
+
+/// The answer to a question.
+pub type Answer = Result<Found, MetaError>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    Inode(Attributes),
+    Entries(Vec<DirectoryEntry>),
+    Target(Vec<u8>),
+    Keys(Vec<ExtentKey>),
+    Value(Vec<u8>),
+    Names(Vec<Vec<u8>>),
+    Usage(Usage),
+    Inos(Vec<Ino>),
+    Freed(Vec<Freed>),
+    Extents(Vec<ExtentId>),
+}
+
+/// A name in a directory, with its inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryEntry {
+    pub name: Vec<u8>,
+    /// Names that come behind this one have greater cookies. Not 0.
+    pub cookie: u64,
+    pub kind: Kind,
+    pub attributes: Attributes,
+}
+
+/// What a volume has and may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub bytes: u64,
+    pub inodes: u64,
+    pub quota_bytes: Option<u64>,
+    pub quota_inodes: Option<u64>,
+}
+
+/// What is to be given back to the data partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freed {
+    /// Ascends.
+    pub number: u64,
+    pub what: FreedPiece,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FreedPiece {
+    /// All of it: the file that had it is gone.
+    Extent(ExtentId),
+    /// A range in bytes.
+    Range { extent: ExtentId, offset: u64, len: u64 },
+}

@@ -1,0 +1,63 @@
+//! What a tree answers to commands.
+
+use serde::{Deserialize, Serialize};
+
+use super::attributes::Attributes;
+
+/// The answer to a command.
+pub type Reply = Result<Done, MetaError>;
+
+/// What a command has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Done {
+    Done,
+    /// The inode as it is now.
+    Inode(Attributes),
+    /// An inode has lost a name. At no links it is an orphan.
+    Unlinked(Attributes),
+    /// A name was moved; the inode that lost its name there, if one did.
+    Renamed(Option<Attributes>),
+}
+
+/// Why a command was refused, or a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum MetaError {
+    #[error("there is no such name")]
+    NotFound,
+    #[error("the inode does not exist any more")]
+    Stale,
+    #[error("the name exists")]
+    Exists,
+    #[error("it is no directory")]
+    NotDirectory,
+    #[error("it is a directory")]
+    IsDirectory,
+    #[error("the directory is not empty")]
+    NotEmpty,
+    #[error("a name has 1 to 255 bytes, without '/' and NUL")]
+    NameLength,
+    #[error("an inode has at most 65,000 names")]
+    TooManyLinks,
+    #[error("a directory can't be moved below itself")]
+    Below,
+    #[error("the inode is none that can have this")]
+    Invalid,
+    #[error("the file would be longer than a file can be")]
+    FileTooLong,
+    #[error("there is no such extended attribute")]
+    NoXattr,
+    #[error("the extended attribute exists")]
+    XattrExists,
+    #[error("the extended attributes of an inode have at most 64 KiB together, names with it")]
+    XattrRoom,
+    #[error("the volume's quota is used up")]
+    Quota,
+    #[error("a hard link to a directory is not allowed, and the root has no other name")]
+    NotAllowed,
+    #[error("the session has ended: mount the volume anew")]
+    NoSession,
+    #[error("too many sessions use the volume")]
+    TooManySessions,
+    #[error("the session has too many commands under way")]
+    TooManyCommands,
+}
