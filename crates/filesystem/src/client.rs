@@ -1,1 +1,74 @@
 //! The client: what a mount asks, made into commands of meta partitions and requests of data partitions.
+//!
+//! ```text
+//!   names, attributes ──► command (session, sequence) ──► meta partition
+//!   content ──► in place, appends ──► data partition, then a command that gives the file its keys
+//! ```
+//!
+//! Invariants
+//! - A command keeps its sequence when it is sent again, so it has one effect and one answer.
+//! - A change of a file's content, its size included, holds the inode's lock; so each sees the keys that the one before left.
+//! - Nothing is answered before its content and its command are durable.
+//! - An inode without names is told as not open only when the kernel does not refer to it and no file of it is open.
+//! - Reading does not change the time of the last access.
+
+pub mod acl;
+mod attributes;
+mod commands;
+mod content;
+mod directories;
+mod error;
+mod extended;
+mod files;
+mod names;
+mod orphans;
+mod pieces;
+mod plan;
+mod space;
+
+use std::sync::Arc;
+
+use env::Env;
+
+pub use attributes::VolumeState;
+pub use content::WriteAt;
+pub use directories::ListedEntry;
+pub use error::ClientError;
+pub use extended::SetXattr;
+pub use files::{FileHandle, MAX_OPEN_FILES};
+pub use names::{Entry, New, OpenFlags, Owner};
+pub use plan::MAX_EXTENT_BYTES;
+pub use space::{Allocation, Place};
+
+use crate::data::DataPartition;
+use crate::meta::{MetaPartition, MetaSession};
+use commands::Commands;
+use files::Files;
+
+/// One user of a volume: a mount.
+pub struct Client {
+    commands: Commands,
+    data: Arc<dyn DataPartition>,
+    files: Files,
+}
+
+impl Client {
+    /// Begins a session at a volume's partitions.
+    pub async fn connect(
+        meta: Arc<dyn MetaPartition>,
+        data: Arc<dyn DataPartition>,
+        env: Env,
+    ) -> Result<Arc<Client>, ClientError> {
+        let commands = Commands::open(meta, env).await?;
+        Ok(Arc::new(Client { commands, data, files: Files::default() }))
+    }
+
+    pub fn session(&self) -> MetaSession {
+        self.commands.session()
+    }
+
+    /// Ends the session: files without names that it had open are freed. Later calls fail.
+    pub async fn close(&self) -> Result<(), ClientError> {
+        self.commands.close().await
+    }
+}

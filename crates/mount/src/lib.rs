@@ -1,2 +1,132 @@
 //! A file volume behind a mount: FUSE requests to calls of the file system's client, and its errors to errno. Translation and nothing else.
+//!
+//! ```text
+//!  kernel ── crate fuse ── Volume::operation ─► Client (crate filesystem) ─► meta partition, data partition
+//!                             │
+//!                 errno  ◄────┘ only here
+//! ```
+//!
+//! Invariants
+//! - No state of the volume is kept here. What the kernel refers to, and what is open, is in the client's table.
+//! - Errors become errno in one file, and nowhere else.
+//! - A request is answered from the session's thread or from a task, and never waits for another request of the mount.
+//! - fcntl and flock locks are the kernel's: they hold within this mount.
 #![forbid(unsafe_code)]
+
+mod answer;
+mod convert;
+mod errno;
+mod file_system;
+mod listing;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use filesystem::client::Client;
+use fuse::{Capabilities, Mount, MountError, MountOptions, Session, SessionError, SessionId, SessionOptions};
+use tokio::runtime::Handle;
+
+pub use fuse::{End, Unmount, UnmountError};
+
+use crate::convert::Validity;
+use crate::file_system::Volume;
+
+/// How a volume is mounted and served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// What `/proc/mounts` and `df` show as the source.
+    pub source: String,
+    /// Users other than the one that mounts may use the mount. Without root it takes `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    pub read_only: bool,
+    /// Set-user-id programs run without it. Without root it is always set.
+    pub nosuid: bool,
+    /// Device files can't be opened. Without root it is always set.
+    pub nodev: bool,
+    /// Threads that read requests: 1 to [`fuse::MAX_THREADS`].
+    pub threads: usize,
+    /// For how long the kernel may use a name without asking. What another mount changes is seen after it.
+    pub names_valid: Duration,
+    /// The same for attributes.
+    pub attributes_valid: Duration,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        ServeOptions {
+            source: "trilith".to_owned(),
+            allow_other: false,
+            read_only: false,
+            nosuid: true,
+            nodev: true,
+            threads: 4,
+            names_valid: second,
+            attributes_valid: second,
+        }
+    }
+}
+
+/// Why a volume is not mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// A mounted volume. Dropping it changes nothing: the mount is served until it is unmounted or the process ends.
+#[derive(Debug)]
+pub struct ServedMount {
+    session: Session,
+}
+
+/// Mounts a volume on `point`, an existing directory, and serves it from threads of its own and tasks of `runtime`.
+pub fn serve(client: Arc<Client>, point: &Path, options: &ServeOptions, runtime: Handle) -> Result<ServedMount, ServeError> {
+    let mount_options = MountOptions {
+        source: options.source.clone(),
+        allow_other: options.allow_other,
+        read_only: options.read_only,
+        nosuid: options.nosuid,
+        nodev: options.nodev,
+        ..MountOptions::default()
+    };
+    let session_options = SessionOptions {
+        session: SessionId(client.session().0),
+        threads: options.threads,
+        capabilities: Capabilities::default(),
+    };
+    let validity = Validity { names: options.names_valid, attributes: options.attributes_valid };
+    let mount = Mount::new(point, &mount_options)?;
+    let session = Session::start(mount, Arc::new(Volume::new(client, runtime, validity)), &session_options)?;
+    Ok(ServedMount { session })
+}
+
+impl ServedMount {
+    /// Where it is mounted, without symbolic links.
+    pub fn point(&self) -> PathBuf {
+        self.session.mount().point().to_owned()
+    }
+
+    /// Requests that were read and not answered.
+    pub fn in_flight(&self) -> usize {
+        self.session.in_flight()
+    }
+
+    /// Takes the mount away; see [`Unmount`] for the ways.
+    pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
+        self.session.unmount(how)
+    }
+
+    /// Waits until the mount is gone, however it ends. It blocks the thread.
+    pub fn wait(&self) -> End {
+        self.session.wait()
+    }
+
+    /// As [`ServedMount::wait`]; None where the mount is still there after `patience`.
+    pub fn wait_for(&self, patience: Duration) -> Option<End> {
+        self.session.wait_for(patience)
+    }
+}

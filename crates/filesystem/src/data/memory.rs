@@ -51,9 +51,15 @@ impl MemoryPartition {
         self.state.lock().failure = failure;
     }
 
-    /// How many extents there are.
-    pub fn extents(&self) -> usize {
-        self.state.lock().extents.len()
+    /// Forgets all extents, as a disk does that was exchanged.
+    pub fn lose_everything(&self) {
+        let mut state = self.state.lock();
+        (state.extents, state.used_blocks) = (HashMap::new(), 0);
+    }
+
+    /// The extents that there are.
+    pub fn extents(&self) -> Vec<ExtentId> {
+        self.state.lock().extents.keys().copied().collect()
     }
 }
 

@@ -74,8 +74,8 @@ pub enum Command {
         ino: Ino,
         name: Vec<u8>,
     },
-    /// Contents were written: gives the file these keys, where they replace what they overlap, and makes it at least so long. Where it is refused
-    /// the keys' ranges are freed.
+    /// Contents were written: gives the file these keys, where they replace what they overlap, and makes it at least so long. Keys beyond the size are
+    /// allocated space. Where it is refused the keys' ranges are freed.
     Commit {
         ino: Ino,
         keys: Vec<ExtentKey>,

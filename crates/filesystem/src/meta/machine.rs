@@ -4,7 +4,7 @@
 //! - Each dentry has an inode. An inode without a name is an orphan.
 //! - An inode number is never used twice, and so is none of the freed list.
 //! - A command with the session and sequence of an earlier one changes nothing, and gets the earlier one's reply.
-//! - Keys of a file are ascending, don't overlap, and end within its size.
+//! - Keys of a file are ascending and don't overlap. What lies beyond its size is allocated space, and reads as zeros when the file grows.
 //! - The time of an inode's last change never goes back.
 
 mod content;

@@ -61,7 +61,7 @@ impl Machine {
             self.put_key(ino, *key)?;
         }
         let inode = self.inode_mut(ino)?;
-        inode.size = inode.size.max(end);
+        inode.size = inode.size.max(least_size);
         if kills_set_ids {
             inode.kill_set_ids();
         }

@@ -1,0 +1,87 @@
+//! Attributes of inodes, and of the volume.
+
+use super::acl::{ACCESS, Acl};
+use super::{Client, ClientError};
+use crate::ids::Ino;
+use crate::meta::{AttributeChange, Attributes, Command, Found, Kind, MetaError, Query, Usage, XattrHow};
+
+/// The space and the inodes of a volume, for `df`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeState {
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub inodes: u64,
+    pub free_inodes: u64,
+}
+
+/// What a volume without a quota of inodes says that it has room for: one for so many free bytes.
+const BYTES_AN_INODE: u64 = 4096;
+
+impl Client {
+    pub async fn getattr(&self, ino: Ino) -> Result<Attributes, ClientError> {
+        self.commands.inode(ino).await
+    }
+
+    /// Changes attributes. A change of the size cuts a file, or makes it longer by a hole.
+    pub async fn setattr(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
+        if change.size.is_some() {
+            let state = self.files.state(ino);
+            let mut open = state.content.write().await;
+            if let Some(open) = open.as_mut() {
+                open.begin_block();
+            }
+            return self.commands.send_for_inode(Command::SetAttributes { ino, change }).await;
+        }
+        if let Some(mode) = change.mode {
+            self.change_access_list(ino, mode).await?;
+        }
+        self.commands.send_for_inode(Command::SetAttributes { ino, change }).await
+    }
+
+    /// The access list of an inode says what its mode says.
+    async fn change_access_list(&self, ino: Ino, mode: u32) -> Result<(), ClientError> {
+        let Some(value) = self.find_xattr(ino, ACCESS).await? else { return Ok(()) };
+        let mut acl = Acl::parse(&value).ok_or(ClientError::Invalid("an access list of another format"))?;
+        acl.set_mode(mode);
+        let set =
+            Command::SetXattr { ino, name: ACCESS.to_vec(), value: acl.to_bytes(), how: XattrHow::Any, clears_set_gid: false };
+        self.commands.send(set).await.map(drop)
+    }
+
+    pub async fn readlink(&self, ino: Ino) -> Result<Vec<u8>, ClientError> {
+        match self.commands.ask(Query::ReadLink { ino }).await? {
+            Found::Target(target) => Ok(target),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Fails where the inode is no directory.
+    pub async fn check_directory(&self, ino: Ino) -> Result<(), ClientError> {
+        match self.commands.inode(ino).await?.kind {
+            Kind::Directory => Ok(()),
+            _ => Err(MetaError::NotDirectory.into()),
+        }
+    }
+
+    pub async fn statfs(&self) -> Result<VolumeState, ClientError> {
+        let usage = match self.commands.ask(Query::Usage).await? {
+            Found::Usage(usage) => usage,
+            other => return Err(ClientError::unexpected(&other)),
+        };
+        Ok(self.state_of(&usage))
+    }
+
+    /// A quota hides what the volume may not use of its device.
+    fn state_of(&self, usage: &Usage) -> VolumeState {
+        let room = self.data.room();
+        let (total_bytes, free_bytes) = match usage.quota_bytes {
+            Some(quota) => (quota, quota.saturating_sub(usage.bytes).min(room.free_bytes)),
+            None => (room.total_bytes, room.free_bytes),
+        };
+        let free_inodes = match usage.quota_inodes {
+            Some(quota) => quota.saturating_sub(usage.inodes),
+            None => free_bytes / BYTES_AN_INODE,
+        };
+        VolumeState { total_bytes, free_bytes, inodes: usage.inodes + free_inodes, free_inodes }
+    }
+}

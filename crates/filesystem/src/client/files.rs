@@ -1,0 +1,161 @@
+//! What the client knows of inodes beside the partitions: references of the kernel, open files, the extent that grows, and write errors.
+//!
+//! An inode is in the table while the kernel refers to it or a file of it is open. One without names is told to the meta partition as not
+//! open when it leaves the table.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::RwLock;
+
+use super::ClientError;
+use super::plan::OpenExtent;
+use crate::ids::Ino;
+
+/// An open file, as the mount names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileHandle(pub u64);
+
+/// The most files that are open at once.
+pub const MAX_OPEN_FILES: usize = 1 << 20;
+
+/// One inode in use.
+#[derive(Debug, Default)]
+pub struct InodeState {
+    /// Readers share it; what changes the content has it alone. The extent is the one that the file grows in.
+    pub content: RwLock<Option<OpenExtent>>,
+    failure: Mutex<Failure>,
+}
+
+/// The last write that failed after, or apart from, its call.
+#[derive(Debug, Default)]
+struct Failure {
+    /// Counts failures: an open file has seen those up to a number.
+    number: u64,
+    error: Option<ClientError>,
+}
+
+impl InodeState {
+    /// Each file of the inode that is open now tells the error once, at its next fsync or close.
+    pub fn record_failure(&self, error: &ClientError) {
+        let mut failure = self.failure.lock();
+        failure.number += 1;
+        failure.error = Some(error.clone());
+    }
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    references: u64,
+    opens: u64,
+    has_no_name: bool,
+    state: Arc<InodeState>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    ino: Ino,
+    seen_failure: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    inodes: HashMap<Ino, Used>,
+    files: HashMap<FileHandle, OpenFile>,
+    next_handle: u64,
+}
+
+/// The table of inodes in use and of open files.
+#[derive(Debug, Default)]
+pub struct Files {
+    tables: Mutex<Tables>,
+}
+
+impl Files {
+    /// The state of an inode; a fresh one where the inode is not in the table.
+    pub fn state(&self, ino: Ino) -> Arc<InodeState> {
+        self.tables.lock().inodes.get(&ino).map(|used| Arc::clone(&used.state)).unwrap_or_default()
+    }
+
+    pub fn refer(&self, ino: Ino) {
+        self.tables.lock().inodes.entry(ino).or_default().references += 1;
+    }
+
+    /// The inode has no name any more. False where it is not in the table.
+    pub fn lost_its_names(&self, ino: Ino) -> bool {
+        let mut tables = self.tables.lock();
+        let Some(used) = tables.inodes.get_mut(&ino) else { return false };
+        used.has_no_name = true;
+        true
+    }
+
+    /// The inode got a name.
+    pub fn named(&self, ino: Ino) {
+        if let Some(used) = self.tables.lock().inodes.get_mut(&ino) {
+            used.has_no_name = false;
+        }
+    }
+
+    /// The inode, where it left the table and has no name.
+    pub fn forget(&self, ino: Ino, references: u64) -> Option<Ino> {
+        let mut tables = self.tables.lock();
+        if let Some(used) = tables.inodes.get_mut(&ino) {
+            used.references = used.references.saturating_sub(references);
+        }
+        tables.leaves(ino)
+    }
+
+    pub fn open(&self, ino: Ino) -> Result<FileHandle, ClientError> {
+        let mut tables = self.tables.lock();
+        if tables.files.len() >= MAX_OPEN_FILES {
+            return Err(ClientError::TooManyOpenFiles);
+        }
+        tables.next_handle += 1;
+        let handle = FileHandle(tables.next_handle);
+        let used = tables.inodes.entry(ino).or_default();
+        used.opens += 1;
+        let seen_failure = used.state.failure.lock().number;
+        tables.files.insert(handle, OpenFile { ino, seen_failure });
+        Ok(handle)
+    }
+
+    /// As [`Files::forget`].
+    pub fn close(&self, handle: FileHandle) -> Option<Ino> {
+        let mut tables = self.tables.lock();
+        let ino = tables.files.remove(&handle)?.ino;
+        if let Some(used) = tables.inodes.get_mut(&ino) {
+            used.opens -= 1;
+        }
+        tables.leaves(ino)
+    }
+
+    /// The failure that an open file has not told yet.
+    pub fn take_failure(&self, handle: FileHandle) -> Result<(), ClientError> {
+        let mut tables = self.tables.lock();
+        let Tables { inodes, files, .. } = &mut *tables;
+        let Some(file) = files.get_mut(&handle) else { return Ok(()) };
+        let Some(used) = inodes.get(&file.ino) else { return Ok(()) };
+        let failure = used.state.failure.lock();
+        if failure.number == file.seen_failure {
+            return Ok(());
+        }
+        file.seen_failure = failure.number;
+        failure.error.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Tables {
+    /// Takes an inode out that is not in use any more; returns it where it has no name.
+    fn leaves(&mut self, ino: Ino) -> Option<Ino> {
+        let Entry::Occupied(used) = self.inodes.entry(ino) else { return None };
+        if used.get().references > 0 || used.get().opens > 0 {
+            return None;
+        }
+        used.remove().has_no_name.then_some(ino)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! Inodes without names that this session does not have open are told, so that the meta partition frees them.
+//!
+//! Most are told when they lose their last name, or when the kernel drops them. The rest is found by asking: what other sessions have removed, and what could not be told.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Client, ClientError};
+use crate::ids::Ino;
+use crate::meta::{Command, Found, Query};
+
+/// Between two questions for orphans. Longer than any call takes: a file that is just being made without a name is in use before it is asked for twice.
+const ASK_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Client {
+    /// Tells that inodes without names are not open here.
+    pub async fn not_open(&self, inos: Vec<Ino>) {
+        if let Err(error) = self.commands.send(Command::NotOpen { inos }).await {
+            tracing::warn!(%error, "inodes without names stay until they are told again, or the session ends");
+        }
+    }
+
+    /// For as long as the session lives: tells what has not been told yet.
+    pub async fn keep_telling(&self) {
+        let mut unused_before = BTreeSet::new();
+        loop {
+            self.commands.env().sleep(ASK_INTERVAL).await;
+            match self.tell_orphans(&unused_before).await {
+                Ok(unused) => unused_before = unused,
+                Err(error) => tracing::warn!(%error, "which inodes without names are to be freed is not known"),
+            }
+        }
+    }
+
+    /// Tells the orphans that are not in use and were not in use when it was asked before. Returns those that are not in use now and were not told.
+    async fn tell_orphans(&self, unused_before: &BTreeSet<Ino>) -> Result<BTreeSet<Ino>, ClientError> {
+        let orphans = match self.commands.ask(Query::Orphans { session: self.session() }).await? {
+            Found::Inos(inos) => inos,
+            other => return Err(ClientError::unexpected(&other)),
+        };
+        let unused: BTreeSet<Ino> = orphans.into_iter().filter(|ino| !self.files.lost_its_names(*ino)).collect();
+        let told: Vec<Ino> = unused.intersection(unused_before).copied().collect();
+        if !told.is_empty() {
+            self.not_open(told).await;
+        }
+        Ok(unused.difference(unused_before).copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;
