@@ -1,6 +1,7 @@
 //! Data partitions: extents.
 
 pub mod memory;
+pub mod store;
 
 use bytes::Bytes;
 use net::BoxFuture;

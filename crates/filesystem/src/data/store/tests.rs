@@ -1,0 +1,10 @@
+//! Stores over simulated disks, compared with a partition in memory.
+
+mod crash;
+mod damage;
+mod model;
+mod records;
+mod serving;
+mod space;
+mod support;
+mod writes;
