@@ -103,8 +103,8 @@ async fn one_superblock_that_rots_leaves_the_other_and_both_are_an_error() {
 #[tokio::test(start_paused = true)]
 async fn a_journal_or_a_directory_that_rots_is_an_error_and_no_store_without_extents() {
     let (rig, _, _) = damaged_block().await;
-    // The first frame, behind the first segment's header.
-    rig.disk.corrupt_at_rest(rig.disk_offset(3), 512);
+    // The first frame, behind the first segment's header. Each time one bit of the sector flips, and most of it is padding.
+    (0..200).for_each(|_| rig.disk.corrupt_at_rest(rig.disk_offset(3), 512));
     let error = reopened(&rig).await.err();
     assert!(matches!(error, Some(OpenStoreError::Journal(_))), "{error:?}");
 
