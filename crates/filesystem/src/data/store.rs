@@ -87,6 +87,7 @@ struct Inner {
     growing: tokio::sync::Mutex<()>,
     /// Held over a checkpoint.
     checkpointing: tokio::sync::Mutex<()>,
+    is_growing_ahead: AtomicBool,
     /// A checkpoint is wanted or under way.
     is_checkpoint_due: AtomicBool,
     /// Something ended for which requests may wait.
@@ -104,6 +105,10 @@ struct State {
     flight: BTreeSet<u64>,
     /// Blocks that were taken for content that is not in the table yet.
     promised_blocks: u64,
+    /// Blocks that were given back since the last checkpoint, whose pages that one still holds.
+    freed_blocks: u64,
+    /// What the next record was called when [`ExtentStore::maintain`] last looked.
+    looked_at_record: u64,
     /// The last record of content, and what the last record of all says is settled.
     last_write: u64,
     told_settled: u64,
@@ -166,6 +171,7 @@ impl ExtentStore {
             settling: loaded.settling,
             growing: tokio::sync::Mutex::default(),
             checkpointing: tokio::sync::Mutex::default(),
+            is_growing_ahead: AtomicBool::new(false),
             is_checkpoint_due: AtomicBool::new(false),
             changed: Notify::new(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),

@@ -17,7 +17,7 @@ use wal::Lsn;
 
 use super::directory::{Entry, chunk_room, encode_chunk};
 use super::layout::{BLOCK, Span, blocks_of};
-use super::limits::{CHECKPOINT_RETRY, CHUNK_BLOCKS, HOLD_AT_SEGMENTS, SLICE_EXTENTS, SLICE_PAGES};
+use super::limits::{CHECKPOINT_RETRY, CHUNK_BLOCKS, HOLD_AT_SEGMENTS, MOVED_PAGES, SLICE_EXTENTS, SLICE_PAGES};
 use super::rooming::Purpose;
 use super::superblock::Superblock;
 use super::{Inner, State, segments};
@@ -68,18 +68,20 @@ impl Inner {
 
     pub(super) async fn checkpoint(self: &Arc<Self>) -> Result<(), DataError> {
         let _turn = self.checkpointing.lock().await;
-        let (keep_from, former) = {
-            let state = self.state.lock();
+        let (keep_from, former, mut moves_left) = {
+            let mut state = self.state.lock();
             if let Some(failure) = &state.failure {
                 return Err(DataError::Unavailable(failure.clone()));
             }
-            (state.done_below(), state.superblock.expect("a store that has a journal has a superblock"))
+            let superblock = state.superblock.expect("a store that has a journal has a superblock");
+            state.freed_blocks = 0;
+            (state.done_below(), superblock, state.spare_blocks().min(MOVED_PAGES))
         };
         let checkpoint = former.checkpoint + 1;
         let mut directory = Directory::default();
         let mut cursor = None;
         loop {
-            let slice = self.take_slice(cursor).await?;
+            let slice = self.take_slice(cursor, &mut moves_left).await?;
             self.write_pages(slice.pages).await?;
             for entry in slice.entries {
                 directory.blocks.extend(entry.pages.iter().map(|(_, place)| *place));
@@ -113,11 +115,13 @@ impl Inner {
     }
 
     /// Copies the next part of the table, with fresh blocks for the pages that have changed.
-    async fn take_slice(self: &Arc<Self>, cursor: Option<Cursor>) -> Result<Slice, DataError> {
+    async fn take_slice(self: &Arc<Self>, cursor: Option<Cursor>, moves_left: &mut u64) -> Result<Slice, DataError> {
         let spans = self.allocate(SLICE_PAGES as u64, None, Purpose::Checkpoint).await?;
         let mut state = self.state.lock();
+        // The lowest are used first.
         let mut fresh: Vec<u32> = blocks_of(&spans).collect();
-        let slice = state.take_slice(cursor, &mut fresh, &self.volume.device_uuid().0);
+        fresh.sort_unstable_by(|one, other| other.cmp(one));
+        let slice = state.take_slice(cursor, &mut fresh, moves_left, self);
         fresh.iter().for_each(|place| state.space.give(&[Span { place: *place, count: 1 }]));
         Ok(slice)
     }
@@ -151,7 +155,9 @@ impl Inner {
 }
 
 impl State {
-    fn take_slice(&mut self, cursor: Option<Cursor>, fresh: &mut Vec<u32>, device_uuid: &[u8; 16]) -> Slice {
+    fn take_slice(&mut self, cursor: Option<Cursor>, fresh: &mut Vec<u32>, moves_left: &mut u64, of: &Inner) -> Slice {
+        let device_uuid = &of.volume.device_uuid().0;
+        let unit_of = |place: u32| u64::from(place) / of.layout.unit_blocks;
         let mut slice = Slice { entries: Vec::new(), pages: Vec::new(), cursor: None };
         let mut saves: Vec<(ExtentId, u32, u32)> = Vec::new();
         let mut room = SLICE_PAGES;
@@ -169,7 +175,11 @@ impl State {
                     break;
                 }
                 room -= 1;
-                let place = page.saved.filter(|_| !page.is_dirty).unwrap_or_else(|| {
+                let lowest = fresh.last().map(|place| unit_of(*place));
+                let is_high = |saved: u32| *moves_left > 0 && lowest.is_some_and(|lowest| lowest < unit_of(saved));
+                let moves = !page.is_dirty && page.saved.is_some_and(is_high);
+                *moves_left -= u64::from(moves);
+                let place = page.saved.filter(|_| !page.is_dirty && !moves).unwrap_or_else(|| {
                     let place = fresh.pop().expect("a slice has no more pages");
                     slice.pages.push((place, page.encode(*id, *index, device_uuid)));
                     saves.push((*id, *index, place));

@@ -59,6 +59,9 @@ impl State {
             Change::Remove(extent) => self.table.remove(*extent),
             Change::Settled => Vec::new(),
         };
+        if matches!(change, Change::Punch { .. } | Change::Remove(_)) {
+            self.freed_blocks += former.len() as u64;
+        }
         self.space.free_later(record, &former);
     }
 }

@@ -24,6 +24,8 @@ pub const CHECKPOINT_RETRY: Duration = Duration::from_millis(20);
 /// Pages of a checkpoint that are copied under one hold of the lock, and extents.
 pub const SLICE_PAGES: usize = 64;
 pub const SLICE_EXTENTS: usize = 1024;
+/// Pages that one checkpoint moves to lower places, so that units get empty.
+pub const MOVED_PAGES: u64 = 1024;
 /// Blocks of one chunk of a directory.
 pub const CHUNK_BLOCKS: u32 = 64;
 
@@ -31,6 +33,9 @@ pub const CHUNK_BLOCKS: u32 = 64;
 pub const OVERWRITE_BLOCKS: u64 = 2 * (PIECE_BYTES / disk::BLOCK_BYTES) as u64;
 /// Free blocks that all other requests leave for the next checkpoint, beside what it is known to need.
 pub const CHECKPOINT_BLOCKS: u64 = 64;
+
+/// The next unit gets its space when appends have less left than one part in so many of a unit.
+pub const AHEAD_SHARE: u64 = 4;
 
 /// Runs of free blocks that one search looks at.
 pub const RUNS_LOOKED_AT: usize = 64;

@@ -102,6 +102,8 @@ fn state_of(table: Table, space: Space, superblock: Option<Superblock>, next_rec
         space,
         flight: Default::default(),
         promised_blocks: 0,
+        freed_blocks: 0,
+        looked_at_record: next_record,
         last_write: next_record - 1,
         told_settled: 0,
         next_record,

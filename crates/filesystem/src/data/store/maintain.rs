@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use device::Finishing;
 
-use super::limits::{CHECKPOINT_BLOCKS, MAINTAIN_INTERVAL, OVERWRITE_BLOCKS};
+use super::layout::BLOCK;
+use super::limits::{AHEAD_SHARE, CHECKPOINT_BLOCKS, MAINTAIN_INTERVAL, OVERWRITE_BLOCKS};
 use super::record::Change;
 use super::{ExtentStore, Inner};
 use crate::data::DataError;
@@ -30,7 +31,20 @@ impl Inner {
         if self.state.lock().owes_settled(self.settling.settled_below()) {
             self.commit(Change::Settled, Vec::new()).await?;
         }
+        if self.is_checkpoint_worth_it() {
+            self.checkpoint().await?;
+        }
         self.return_units().await
+    }
+
+    /// Whether a checkpoint now gets units empty: pages of what was given back stand in them until the next one. Only when nothing was asked of the store
+    /// since the last look, and not for less than the directory that it writes.
+    fn is_checkpoint_worth_it(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_idle = state.looked_at_record == state.next_record;
+        state.looked_at_record = state.next_record;
+        let directory_blocks = state.superblock.map_or(0, |superblock| superblock.directory_bytes / BLOCK);
+        is_idle && state.freed_blocks > directory_blocks
     }
 
     /// Gives units back in which all is free. Those stay that the next checkpoint and overwrites need.
@@ -41,7 +55,8 @@ impl Inner {
             {
                 let mut state = self.state.lock();
                 let needed = state.table.checkpoint_blocks() + CHECKPOINT_BLOCKS + OVERWRITE_BLOCKS;
-                let is_needed = state.table.len() > 0 && state.space.free_blocks() < needed + self.layout.unit_blocks;
+                let ahead = self.layout.unit_blocks + self.layout.unit_blocks / AHEAD_SHARE;
+                let is_needed = state.table.len() > 0 && state.space.free_blocks() < needed + ahead;
                 if state.is_closed || is_needed || !state.space.lose_unit(unit) {
                     continue;
                 }

@@ -1,9 +1,10 @@
 //! Fresh blocks for those who write, and the volume's space for them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::layout::{BLOCK, Span};
-use super::limits::{CHECKPOINT_BLOCKS, OVERWRITE_BLOCKS};
+use super::limits::{AHEAD_SHARE, CHECKPOINT_BLOCKS, OVERWRITE_BLOCKS};
 use super::page::PAGE_BLOCKS;
 use super::{Inner, State};
 use crate::data::{DataError, DataRoom};
@@ -61,7 +62,14 @@ impl Inner {
     ) -> Result<Vec<Span>, DataError> {
         loop {
             let changed = self.changed.notified();
-            if let Some(spans) = self.state.lock().take(count, near, purpose) {
+            let taken = {
+                let mut state = self.state.lock();
+                state.take(count, near, purpose).map(|spans| (spans, state.spare_blocks(), state.space.free_blocks()))
+            };
+            if let Some((spans, spare_blocks, free_blocks)) = taken {
+                if purpose == Purpose::Append && spare_blocks < self.layout.unit_blocks / AHEAD_SHARE {
+                    self.grow_ahead(free_blocks);
+                }
                 return Ok(spans);
             }
             self.settle().await?;
@@ -95,6 +103,22 @@ impl Inner {
         reserved.map_err(|error| super::refusal(&error))?;
         self.state.lock().space.add_unit(unit);
         Ok(())
+    }
+
+    /// Has the next unit get its space while this one is still being filled: that takes as long as zeros are written.
+    fn grow_ahead(self: &Arc<Self>, free_blocks: u64) {
+        if self.volume.room_bytes() == 0 || self.is_growing_ahead.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inner = self.clone();
+        let work = async move {
+            // A full device is told to the request that needs it.
+            if let Err(error) = inner.clone().grow(free_blocks).await {
+                tracing::debug!(device = inner.volume.device().0, %error, "no unit of space ahead");
+            }
+            inner.is_growing_ahead.store(false, Ordering::Release);
+        };
+        drop(self.env.spawn(work));
     }
 
     pub(super) fn room(&self) -> DataRoom {
