@@ -72,3 +72,6 @@ impl Client {
         self.commands.close().await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use crate::answer::answer;
 use crate::convert::{self, Validity, ino};
+use crate::ending::Ending;
 use crate::listing;
 
 /// `O_*` of Linux, as requests carry them.
@@ -32,13 +33,14 @@ pub struct Volume {
     validity: Validity,
     /// Tells which inodes without names are not in use.
     telling: AbortHandle,
+    ending: Arc<Ending>,
 }
 
 impl Volume {
-    pub fn new(client: Arc<Client>, runtime: Handle, validity: Validity) -> Self {
+    pub fn new(client: Arc<Client>, runtime: Handle, validity: Validity, ending: Arc<Ending>) -> Self {
         let teller = Arc::clone(&client);
         let telling = runtime.spawn(async move { teller.keep_telling().await }).abort_handle();
-        Volume { client, runtime, validity, telling }
+        Volume { client, runtime, validity, telling, ending }
     }
 
     /// Answers with what `work` makes of the client.
@@ -97,13 +99,15 @@ impl FileSystem for Volume {
         self.telling.abort();
         if *end == End::Stopped {
             // Another process serves the mount now, in the same session.
+            drop(Arc::clone(&self.ending).closing());
             return;
         }
-        let client = Arc::clone(&self.client);
+        let (client, closing) = (Arc::clone(&self.client), Arc::clone(&self.ending).closing());
         self.runtime.spawn(async move {
             if let Err(error) = client.close().await {
                 tracing::warn!(%error, "the session of a mount that is gone could not be closed");
             }
+            drop(closing);
         });
     }
 

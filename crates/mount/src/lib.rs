@@ -15,6 +15,7 @@
 
 mod answer;
 mod convert;
+mod ending;
 mod errno;
 mod file_system;
 mod listing;
@@ -27,9 +28,10 @@ use filesystem::client::Client;
 use fuse::{Capabilities, Mount, MountError, MountOptions, Session, SessionError, SessionId, SessionOptions};
 use tokio::runtime::Handle;
 
-pub use fuse::{End, Unmount, UnmountError};
+pub use fuse::{End, Unmount, UnmountError, unmount};
 
 use crate::convert::Validity;
+use crate::ending::Ending;
 use crate::file_system::Volume;
 
 /// How a volume is mounted and served.
@@ -81,9 +83,12 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct ServedMount {
     session: Session,
+    ending: Arc<Ending>,
 }
 
 /// Mounts a volume on `point`, an existing directory, and serves it from threads of its own and tasks of `runtime`.
+///
+/// The client is the mount's alone: its session is closed when the mount is gone.
 pub fn serve(client: Arc<Client>, point: &Path, options: &ServeOptions, runtime: Handle) -> Result<ServedMount, ServeError> {
     let mount_options = MountOptions {
         source: options.source.clone(),
@@ -100,8 +105,10 @@ pub fn serve(client: Arc<Client>, point: &Path, options: &ServeOptions, runtime:
     };
     let validity = Validity { names: options.names_valid, attributes: options.attributes_valid };
     let mount = Mount::new(point, &mount_options)?;
-    let session = Session::start(mount, Arc::new(Volume::new(client, runtime, validity)), &session_options)?;
-    Ok(ServedMount { session })
+    let ending = Arc::new(Ending::default());
+    let volume = Volume::new(client, runtime, validity, Arc::clone(&ending));
+    let session = Session::start(mount, Arc::new(volume), &session_options)?;
+    Ok(ServedMount { session, ending })
 }
 
 impl ServedMount {
@@ -120,13 +127,16 @@ impl ServedMount {
         self.session.unmount(how)
     }
 
-    /// Waits until the mount is gone, however it ends. It blocks the thread.
+    /// Waits until the mount is gone, however it ends, and the client's session is closed. It blocks the thread.
     pub fn wait(&self) -> End {
-        self.session.wait()
+        let end = self.session.wait();
+        self.ending.wait(None);
+        end
     }
 
-    /// As [`ServedMount::wait`]; None where the mount is still there after `patience`.
+    /// As [`ServedMount::wait`]; None where it is not over after `patience`.
     pub fn wait_for(&self, patience: Duration) -> Option<End> {
-        self.session.wait_for(patience)
+        let end = self.session.wait_for(patience)?;
+        self.ending.wait(Some(patience)).then_some(end)
     }
 }

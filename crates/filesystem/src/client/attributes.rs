@@ -24,14 +24,19 @@ impl Client {
 
     /// Changes attributes. A change of the size cuts a file, or makes it longer by a hole.
     pub async fn setattr(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
-        if change.size.is_some() {
+        if change.size.is_some() || change.uid.is_some() || change.gid.is_some() {
             let state = self.files.state(ino);
             let mut open = state.content.write().await;
-            if let Some(open) = open.as_mut() {
+            if let (Some(open), true) = (open.as_mut(), change.size.is_some()) {
                 open.begin_block();
             }
-            return self.commands.send_for_inode(Command::SetAttributes { ino, change }).await;
+            self.drop_capability(ino, &state).await?;
+            return self.set_attributes(ino, change).await;
         }
+        self.set_attributes(ino, change).await
+    }
+
+    async fn set_attributes(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
         if let Some(mode) = change.mode {
             self.change_access_list(ino, mode).await?;
         }

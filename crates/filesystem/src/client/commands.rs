@@ -58,8 +58,12 @@ impl Commands {
         Ok(commands)
     }
 
+    /// Closing again has no effect.
     pub async fn close(&self) -> Result<(), ClientError> {
-        self.send(Command::CloseSession).await.map(drop)
+        match self.send(Command::CloseSession).await {
+            Ok(_) | Err(ClientError::Meta(MetaError::NoSession)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     pub fn env(&self) -> &Env {

@@ -65,7 +65,10 @@ impl Client {
     pub async fn write(&self, ino: Ino, write: WriteAt, data: Bytes) -> Result<usize, ClientError> {
         let state = self.files.state(ino);
         let mut open = state.content.write().await;
-        let written = self.write_alone(ino, write, &data, &mut open).await;
+        let written = match self.drop_capability(ino, &state).await {
+            Ok(()) => self.write_alone(ino, write, &data, &mut open).await,
+            Err(error) => Err(error),
+        };
         if let Err(error) = &written
             && (write.from_cache || error.is_failure())
         {

@@ -1,6 +1,7 @@
 //! Extended attributes. Access lists are such attributes; the mode follows them.
 
 use super::acl::{ACCESS, Acl, DEFAULT};
+use super::files::InodeState;
 use super::{Client, ClientError};
 use crate::ids::Ino;
 use crate::meta::{AttributeChange, Command, Found, MetaError, Query, XattrHow};
@@ -15,8 +16,33 @@ pub struct SetXattr {
     pub clears_set_gid: bool,
 }
 
+/// What a program may do beyond its user. A file that is changed loses it.
+const CAPABILITY: &[u8] = b"security.capability";
+
 impl Client {
     pub async fn setxattr(&self, ino: Ino, set: SetXattr) -> Result<(), ClientError> {
+        if set.name != CAPABILITY {
+            return self.set_any(ino, set).await;
+        }
+        let state = self.files.state(ino);
+        let _alone = state.content.write().await;
+        state.may_have_capability();
+        self.set_any(ino, set).await
+    }
+
+    /// Takes a capability from a file whose content or owner is to change. The caller holds the inode's lock.
+    pub(super) async fn drop_capability(&self, ino: Ino, state: &InodeState) -> Result<(), ClientError> {
+        if state.is_without_capability() {
+            return Ok(());
+        }
+        if self.find_xattr(ino, CAPABILITY).await?.is_some() {
+            self.removexattr(ino, CAPABILITY).await?;
+        }
+        state.has_no_capability();
+        Ok(())
+    }
+
+    async fn set_any(&self, ino: Ino, set: SetXattr) -> Result<(), ClientError> {
         let SetXattr { name, value, how, clears_set_gid } = set;
         if name != ACCESS && name != DEFAULT {
             return self.commands.send(Command::SetXattr { ino, name, value, how, clears_set_gid }).await.map(drop);

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::RwLock;
@@ -27,6 +28,8 @@ pub struct InodeState {
     /// Readers share it; what changes the content has it alone. The extent is the one that the file grows in.
     pub content: RwLock<Option<OpenExtent>>,
     failure: Mutex<Failure>,
+    /// It was looked for, and this client has set none since.
+    is_without_capability: AtomicBool,
 }
 
 /// The last write that failed after, or apart from, its call.
@@ -43,6 +46,20 @@ impl InodeState {
         let mut failure = self.failure.lock();
         failure.number += 1;
         failure.error = Some(error.clone());
+    }
+
+    pub fn is_without_capability(&self) -> bool {
+        self.is_without_capability.load(Ordering::Acquire)
+    }
+
+    /// The caller holds the content's lock.
+    pub fn has_no_capability(&self) {
+        self.is_without_capability.store(true, Ordering::Release);
+    }
+
+    /// The caller holds the content's lock.
+    pub fn may_have_capability(&self) {
+        self.is_without_capability.store(false, Ordering::Release);
     }
 }
 

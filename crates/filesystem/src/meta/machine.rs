@@ -69,10 +69,10 @@ impl Default for Machine {
 impl Machine {
     /// Carries a command out, or finds the reply that it got before.
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
-        if envelope.command != Command::OpenSession {
-            if let Some(known) = self.sessions.remembered(envelope)? {
-                return known;
-            }
+        if envelope.command != Command::OpenSession
+            && let Some(known) = self.sessions.remembered(envelope)?
+        {
+            return known;
         }
         let reply = self.apply_command(envelope);
         self.sessions.remember(envelope, reply);

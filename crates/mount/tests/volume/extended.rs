@@ -1,6 +1,7 @@
 //! Extended attributes and access control lists.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
@@ -77,4 +78,31 @@ fn a_set_group_id_directory_gives_its_group_on() {
     let below = fs::metadata(folder.join("e")).unwrap();
     assert_eq!((below.gid(), below.mode() & 0o2000), (4321, 0o2000));
     assert_eq!(fs::metadata(folder.join("f")).unwrap().gid(), 4321);
+}
+
+#[test]
+fn a_program_that_is_changed_loses_its_privileges() {
+    if skipped("a_program_that_is_changed") {
+        return;
+    }
+    let mount = Mounted::new();
+    let path = mount.path("program");
+    fs::write(&path, "#!").unwrap();
+    // Version 2 of the kernel's format: CAP_NET_RAW permitted and effective.
+    let capability = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
+    let has = || getxattr(&path, "security.capability", &mut [0; 64]).is_ok();
+    let set = || setxattr(&path, "security.capability", &capability, XattrFlags::empty()).unwrap();
+    set();
+    assert!(has());
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"/bin/true").unwrap();
+    assert!(!has(), "a write");
+    set();
+    std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+    assert!(!has(), "another owner");
+    set();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1).unwrap();
+    assert!(!has(), "a truncation");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o6755)).unwrap();
+    std::os::unix::fs::chown(&path, Some(4321), None).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
 }

@@ -32,13 +32,16 @@ pub struct Rare {
     pub rdev: u32,
     pub target: Box<[u8]>,
     /// Names and values, by name.
-    pub xattrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub xattrs: Vec<Xattr>,
 }
+
+/// Name and value.
+pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
 impl Inode {
     /// One without a name.
     pub fn new(new: &NewInode, now: Time) -> Inode {
-        let mut xattrs: Vec<(Box<[u8]>, Box<[u8]>)> =
+        let mut xattrs: Vec<Xattr> =
             new.xattrs.iter().map(|(name, value)| (name.as_slice().into(), value.as_slice().into())).collect();
         xattrs.sort();
         let rare = Rare { rdev: new.rdev, target: new.target.as_slice().into(), xattrs };

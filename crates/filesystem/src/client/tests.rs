@@ -1,0 +1,188 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use net::BoxFuture;
+
+use super::*;
+use crate::data::DataError;
+use crate::data::memory::MemoryPartition;
+use crate::ids::Ino;
+use crate::meta::local::LocalPartition;
+use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaError, Query, Reply};
+
+const OWNER: Owner = Owner { uid: 0, gid: 0 };
+const FILE: New = New { kind: Kind::File, mode: 0o644, umask: 0, rdev: 0, owner: OWNER };
+const ROOM: u64 = 4 << 20;
+
+/// A volume in memory, with a client.
+struct Volume {
+    data: Arc<MemoryPartition>,
+    client: Arc<Client>,
+}
+
+impl Volume {
+    async fn new(meta: Arc<dyn MetaPartition>) -> Volume {
+        let data = Arc::new(MemoryPartition::new(ROOM));
+        let client = Client::connect(meta, data.clone(), Env::real()).await.unwrap();
+        Volume { data, client }
+    }
+
+    async fn local() -> Volume {
+        Volume::new(Arc::new(LocalPartition::default())).await
+    }
+
+    async fn file(&self, name: &str) -> (Ino, FileHandle) {
+        let (entry, handle) = self.client.create(Ino::ROOT, name.as_bytes(), FILE, OpenFlags::default()).await.unwrap();
+        (entry.0.ino, handle)
+    }
+
+    async fn write(&self, ino: Ino, offset: u64, data: &'static [u8]) -> Result<usize, ClientError> {
+        let write = WriteAt { offset, ..WriteAt::default() };
+        self.client.write(ino, write, Bytes::from_static(data)).await
+    }
+
+    async fn content(&self, ino: Ino) -> Vec<u8> {
+        self.client.read(ino, 0, 1 << 20).await.unwrap()
+    }
+}
+
+/// A partition that carries each command out, and loses the first reply to it.
+#[derive(Default)]
+struct Forgetful {
+    inner: LocalPartition,
+    sendings: AtomicU32,
+}
+
+impl MetaPartition for Forgetful {
+    fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
+        Box::pin(async move {
+            let reply = self.inner.command(envelope).await;
+            match self.sendings.fetch_add(1, Ordering::Relaxed) % 2 {
+                0 => Err(MetaCallError::Unavailable("the reply is lost".to_owned())),
+                _ => reply,
+            }
+        })
+    }
+
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
+        self.inner.query(query)
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_sent_again_has_one_effect_and_the_first_answer() {
+    let volume = Volume::new(Arc::new(Forgetful::default())).await;
+    let folder = New { kind: Kind::Directory, ..FILE };
+    volume.client.make(Ino::ROOT, b"d", folder).await.unwrap();
+    let again = volume.client.make(Ino::ROOT, b"d", folder).await;
+    assert_eq!(again, Err(MetaError::Exists.into()));
+    volume.client.rmdir(Ino::ROOT, b"d").await.unwrap();
+    let (ino, _) = volume.file("f").await;
+    let append = WriteAt { append: true, ..WriteAt::default() };
+    for part in ["a", "b", "c"] {
+        volume.client.write(ino, append, part.into()).await.unwrap();
+    }
+    assert_eq!(volume.content(ino).await, b"abc");
+}
+
+#[tokio::test]
+async fn appends_go_on_in_one_extent_and_become_one_key() {
+    let volume = Volume::local().await;
+    let (ino, _) = volume.file("f").await;
+    for index in 0..100 {
+        volume.write(ino, index * 100, &[7; 100]).await.unwrap();
+    }
+    assert_eq!(volume.client.keys(ino, 0..u64::MAX).await.unwrap().len(), 1);
+    assert_eq!(volume.data.extents().len(), 1);
+    volume.write(ino, 50, &[8; 100]).await.unwrap();
+    assert_eq!(volume.client.keys(ino, 0..u64::MAX).await.unwrap().len(), 1, "in place");
+    let content = volume.content(ino).await;
+    assert_eq!((&content[..50], &content[50..150], content.len()), (&[7; 50][..], &[8; 100][..], 10_000));
+}
+
+#[tokio::test]
+async fn what_was_cut_does_not_come_back_and_is_not_written_over() {
+    let volume = Volume::local().await;
+    let (ino, _) = volume.file("f").await;
+    volume.write(ino, 0, &[1; 10_000]).await.unwrap();
+    let cut = |size| AttributeChange { size: Some(size), ..AttributeChange::default() };
+    for size in [100, 300] {
+        volume.client.setattr(ino, cut(size)).await.unwrap();
+    }
+    let freed_before = volume.data.extents()[0];
+    volume.write(ino, 200, &[2; 50]).await.unwrap();
+    // The node gives back what was cut only now.
+    volume.data.punch(freed_before, 100, 9_900).await.unwrap();
+    let content = volume.content(ino).await;
+    assert_eq!(content, [&[1; 100][..], &[0; 100], &[2; 50], &[0; 50]].concat());
+}
+
+#[tokio::test]
+async fn an_extent_that_takes_nothing_more_is_given_up_for_another() {
+    let volume = Volume::local().await;
+    let (ino, _) = volume.file("f").await;
+    volume.write(ino, 0, b"one").await.unwrap();
+    let first = volume.data.extents()[0];
+    volume.data.append(first, 3, Bytes::from_static(b"what another has appended")).await.unwrap();
+    volume.write(ino, 3, b", two").await.unwrap();
+    assert_eq!(volume.content(ino).await, b"one, two");
+    assert_eq!(volume.data.extents().len(), 2);
+}
+
+#[tokio::test]
+async fn a_write_for_which_there_is_no_room_leaves_the_file_as_it_was() {
+    let volume = Volume::local().await;
+    let (ino, handle) = volume.file("f").await;
+    volume.write(ino, 0, &[1; 4096]).await.unwrap();
+    let (other, _) = volume.file("g").await;
+    let refused = volume.client.fallocate(other, 0, ROOM, Allocation::Plain, false).await;
+    assert_eq!(refused, Err(DataError::Full.into()));
+    volume.client.fallocate(other, 0, ROOM - 4096, Allocation::Plain, false).await.unwrap();
+    assert_eq!(volume.write(ino, 4096, b"more").await, Err(DataError::Full.into()));
+    assert_eq!(volume.content(ino).await, [1; 4096]);
+    volume.write(ino, 0, b"in place").await.unwrap();
+    assert_eq!(volume.client.flush(handle), Ok(()), "its call was told");
+    let state = volume.client.statfs().await.unwrap();
+    assert_eq!((state.total_bytes, state.free_bytes), (ROOM, 0));
+}
+
+#[tokio::test]
+async fn a_write_back_that_failed_is_told_by_each_open_file_once() {
+    let volume = Volume::local().await;
+    let (ino, handle) = volume.file("f").await;
+    volume.data.fail(Some(DataError::Full));
+    let write_back = WriteAt { from_cache: true, ..WriteAt::default() };
+    let refused = volume.client.write(ino, write_back, Bytes::from_static(b"x")).await;
+    assert_eq!(refused, Err(DataError::Full.into()));
+    volume.data.fail(None);
+    assert_eq!(volume.client.flush(handle), Err(DataError::Full.into()));
+    assert_eq!(volume.client.flush(handle), Ok(()));
+}
+
+#[tokio::test]
+async fn a_file_without_a_name_is_freed_with_its_last_use() {
+    let volume = Volume::local().await;
+    let (ino, handle) = volume.file("f").await;
+    volume.client.unlink(Ino::ROOT, b"f").await.unwrap();
+    volume.write(ino, 0, b"still here").await.unwrap();
+    assert_eq!(volume.client.forget(ino, 1), None, "it is open");
+    volume.client.release(handle).await;
+    assert_eq!(volume.client.getattr(ino).await, Err(MetaError::Stale.into()));
+    let (unnamed, handle) = volume.client.tmpfile(Ino::ROOT, FILE).await.unwrap();
+    volume.client.link(unnamed.0.ino, Ino::ROOT, b"named").await.unwrap();
+    volume.client.release(handle).await;
+    assert_eq!(volume.client.forget(unnamed.0.ino, 2), None);
+    assert_eq!(volume.client.lookup(Ino::ROOT, b"named").await.unwrap().0.nlink, 1);
+}
+
+#[tokio::test]
+async fn data_and_holes_are_found_over_long_distances() {
+    let volume = Volume::local().await;
+    let (ino, _) = volume.file("f").await;
+    let far = 1 << 45;
+    volume.write(ino, far + 10, b"x").await.unwrap();
+    assert_eq!(volume.client.seek(ino, 0, true).await, Ok(far));
+    assert_eq!(volume.client.seek(ino, 5, false).await, Ok(5));
+    assert_eq!(volume.client.seek(ino, far, false).await, Ok(far + 11), "the end is a hole");
+    assert_eq!(volume.client.seek(ino, far + 11, true).await, Err(ClientError::BeyondTheEnd));
+}

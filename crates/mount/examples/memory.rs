@@ -1,0 +1,51 @@
+//! Mounts a volume in memory until it is unmounted, for suites of foreign tests: `memory POINT [GIB]`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::Env;
+use filesystem::client::Client;
+use filesystem::data::DataPartition;
+use filesystem::data::memory::MemoryPartition;
+use filesystem::meta::local::LocalPartition;
+use filesystem::meta::{Command, Envelope, Found, FreedPiece, MetaPartition, MetaSession, Query, Time};
+use mount::ServeOptions;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let point = arguments.next().expect("the folder to mount on");
+    let gib: u64 = arguments.next().map_or(4, |gib| gib.parse().expect("a number of GiB"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let (meta, data) = (Arc::new(LocalPartition::default()), Arc::new(MemoryPartition::new(gib << 30)));
+    runtime.spawn(sweep(meta.clone(), data.clone()));
+    let client = runtime.block_on(Client::connect(meta, data, Env::real())).expect("a session");
+    let options = ServeOptions { allow_other: true, nosuid: false, nodev: false, ..ServeOptions::default() };
+    let served = mount::serve(client, Path::new(&point), &options, runtime.handle().clone()).expect("a mount");
+    println!("{} is mounted", served.point().display());
+    println!("{:?}", served.wait());
+}
+
+/// Gives what the tree has freed back.
+async fn sweep(meta: Arc<LocalPartition>, data: Arc<MemoryPartition>) {
+    let env = Env::real();
+    loop {
+        let Ok(Ok(Found::Freed(freed))) = meta.query(Query::Freed { most: 1000 }).await else { panic!("no answer") };
+        for piece in &freed {
+            let given_back = match piece.what {
+                FreedPiece::Extent(extent) => data.remove(extent).await,
+                FreedPiece::Range { extent, offset, len } => data.punch(extent, offset, len).await,
+            };
+            given_back.expect("memory can be given back");
+        }
+        if let Some(last) = freed.last() {
+            let (session, up_to) = (MetaSession(env.random_u64()), last.number);
+            let commands = [Command::OpenSession, Command::ConfirmFreed { up_to }, Command::CloseSession];
+            for (sequence, command) in (1..).zip(commands) {
+                let envelope = Envelope { session, sequence, answered_below: 0, now: Time::default(), command };
+                meta.command(envelope).await.expect("it answers").expect("it is carried out");
+            }
+        }
+        env.sleep(Duration::from_millis(20)).await;
+    }
+}
