@@ -1,7 +1,7 @@
 //! `trilith nbd`: images for NBD clients.
 
 use super::cluster::DataArgs;
-use super::image::Server;
+use super::image::Images;
 use super::table;
 use anyhow::bail;
 use bench::output::Printed;
@@ -41,7 +41,7 @@ pub struct NbdArgs {
 /// Runs the command.
 pub fn run(args: &NbdArgs) -> anyhow::Result<()> {
     super::run(async {
-        let server = Server::of_folder(&args.data.data)?;
+        let server = Images::of_folder(&args.data.data)?;
         if args.ls {
             return list(&server).await;
         }
@@ -67,7 +67,7 @@ fn listen_at(args: &NbdArgs) -> anyhow::Result<ListenAt> {
     }
 }
 
-async fn list(server: &Server) -> anyhow::Result<()> {
+async fn list(server: &Images) -> anyhow::Result<()> {
     let Told::Served(served) = server.ask(Ask::Served).await? else { bail!("the server answered something else") };
     let clients = |serving: &Serving| if serving.is_open { serving.clients.to_string() } else { "not open yet".to_owned() };
     let row = |serving: &Serving| [serving.at.to_string(), clients(serving), serving.images.join(", ")];
@@ -77,23 +77,22 @@ async fn list(server: &Server) -> anyhow::Result<()> {
 
 /// How clients attach an image, so that they come back after the server was away.
 fn attach(image: &str, at: &ListenAt) -> Printed {
-    let (uri, kernel, qemu) = match at {
+    let (uri, qemu) = match at {
         ListenAt::Socket(path) => {
             let path = path.display();
-            (
-                format!("nbd+unix:///{image}?socket={path}"),
-                format!("-unix {path}"),
-                format!("server.type=unix,server.path={path}"),
-            )
+            (format!("nbd+unix:///{image}?socket={path}"), format!("server.type=unix,server.path={path}"))
         }
         ListenAt::Address(address) => {
             let (host, port) = (address.ip(), address.port());
             let qemu = format!("server.type=inet,server.host={host},server.port={port}");
-            (format!("nbd://{address}/{image}"), format!("{host} {port}"), qemu)
+            (format!("nbd://{address}/{image}"), qemu)
         }
     };
     tell!("{image} is served at {uri}")?;
-    tell!("  kernel    nbd-client {kernel} -N {image} -b 4096 -persist -timeout 60 /dev/nbd0")?;
+    // nbd-client gives the device up when the server is away; qemu's client waits for it.
+    tell!(
+        "  kernel    qemu-nbd -c /dev/nbd0 -t --cache=none --image-opts driver=nbd,{qemu},export={image},reconnect-delay=60"
+    )?;
     tell!("  qemu      -blockdev driver=nbd,node-name=disk0,{qemu},export={image},reconnect-delay=60")?;
     tell!("  a file    mkdir m && nbdfuse m/disk '{uri}'")?;
     tell!("  a copy    nbdcopy '{uri}' disk.raw     qemu-img convert -O qcow2 '{uri}' disk.qcow2")
