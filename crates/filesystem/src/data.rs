@@ -5,6 +5,7 @@ pub mod store;
 
 use bytes::Bytes;
 use net::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::ExtentId;
 
@@ -35,14 +36,14 @@ pub trait DataPartition: Send + Sync {
 }
 
 /// Space of a data partition, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataRoom {
     pub total_bytes: u64,
     pub free_bytes: u64,
 }
 
 /// What a data partition could not do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DataError {
     #[error("no space is left on the device: remove files, objects or images, or add a device")]
     Full,

@@ -8,5 +8,11 @@
 
 pub mod client;
 pub mod data;
+pub mod door;
 pub mod ids;
 pub mod meta;
+mod part;
+pub mod protocol;
+
+pub use door::{MountDoor, Mounted};
+pub use part::{FileStarter, Files};

@@ -28,7 +28,7 @@ use filesystem::client::Client;
 use fuse::{Capabilities, Mount, MountError, MountOptions, Session, SessionError, SessionId, SessionOptions};
 use tokio::runtime::Handle;
 
-pub use fuse::{End, Unmount, UnmountError, unmount};
+pub use fuse::{End, MAX_THREADS, Unmount, UnmountError, unmount};
 
 use crate::convert::Validity;
 use crate::ending::Ending;

@@ -15,12 +15,18 @@ pub struct Time {
 impl Time {
     const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
-    /// One nanosecond later.
+    /// One nanosecond later; the last moment stays.
     pub fn next(self) -> Time {
-        match self.nanos + 1 {
-            Self::NANOS_PER_SECOND.. => Time { seconds: self.seconds.saturating_add(1), nanos: 0 },
-            nanos => Time { nanos, ..self },
+        match (self.nanos.saturating_add(1), self.seconds.checked_add(1)) {
+            (Self::NANOS_PER_SECOND.., Some(seconds)) => Time { seconds, nanos: 0 },
+            (Self::NANOS_PER_SECOND.., None) => self,
+            (nanos, _) => Time { nanos, ..self },
         }
+    }
+
+    /// Whether it is a moment: its nanoseconds are less than a second.
+    pub fn is_moment(self) -> bool {
+        self.nanos < Self::NANOS_PER_SECOND
     }
 
     /// Milliseconds since 1970.

@@ -9,6 +9,11 @@ use crate::ids::{ExtentKey, Ino};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MetaSession(pub u64);
 
+impl MetaSession {
+    /// The leader's own: it is always open, and its replies are not remembered. What it asks for can be carried out twice.
+    pub const LEADER: MetaSession = MetaSession(0);
+}
+
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {

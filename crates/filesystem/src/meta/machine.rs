@@ -69,6 +69,9 @@ impl Default for Machine {
 impl Machine {
     /// Carries a command out, or finds the reply that it got before.
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
+        if envelope.session == MetaSession::LEADER {
+            return self.apply_command(envelope);
+        }
         if envelope.command != Command::OpenSession
             && let Some(known) = self.sessions.remembered(envelope)?
         {
@@ -81,6 +84,9 @@ impl Machine {
 
     fn apply_command(&mut self, envelope: &Envelope) -> Reply {
         let at = At { session: envelope.session, now: envelope.now };
+        if !envelope.now.is_moment() {
+            return Err(MetaError::Invalid);
+        }
         match &envelope.command {
             Command::OpenSession => self.sessions.open(at.session).map(|()| Done::Done),
             Command::CloseSession => {
@@ -101,7 +107,7 @@ impl Machine {
             Command::Commit { ino, keys, least_size, kills_set_ids } => {
                 let done = self.commit(at, *ino, keys, *least_size, *kills_set_ids);
                 if done.is_err() {
-                    keys.iter().for_each(|key| self.freed.range(key.extent, key.extent_offset, key.len));
+                    self.free_unnamed(*ino, keys);
                 }
                 done
             }

@@ -9,8 +9,15 @@ use crate::ids::{ExtentKey, Ino};
 
 impl Machine {
     pub(super) fn set_attributes(&mut self, at: At, ino: Ino, change: &AttributeChange) -> Reply {
+        let has_moments = [change.atime, change.mtime].iter().flatten().all(|change| match change {
+            TimeChange::Now => true,
+            TimeChange::At(time) => time.is_moment(),
+        });
+        if !has_moments {
+            return Err(MetaError::Invalid);
+        }
         if let Some(size) = change.size {
-            self.truncate(at, ino, size)?;
+            self.truncate(ino, size)?;
         }
         let inode = self.inode_mut(ino)?;
         if change.kills_set_ids {
@@ -21,7 +28,10 @@ impl Machine {
         }
         inode.uid = change.uid.unwrap_or(inode.uid);
         inode.gid = change.gid.unwrap_or(inode.gid);
-        inode.changed(at.now);
+        match change.size {
+            Some(_) => inode.modified(at.now),
+            None => inode.changed(at.now),
+        }
         let time = |change: TimeChange| match change {
             TimeChange::Now => at.now,
             TimeChange::At(time) => time,
@@ -36,15 +46,13 @@ impl Machine {
     }
 
     /// What lies beyond the new size is freed. A file that grows gets a hole.
-    fn truncate(&mut self, at: At, ino: Ino, size: u64) -> Result<(), MetaError> {
+    fn truncate(&mut self, ino: Ino, size: u64) -> Result<(), MetaError> {
         self.check_file(ino)?;
         if size > MAX_FILE_BYTES {
             return Err(MetaError::FileTooLong);
         }
         self.cut(ino, size, MAX_FILE_BYTES - size)?;
-        let inode = self.inode_mut(ino)?;
-        inode.size = size;
-        inode.modified(at.now);
+        self.inode_mut(ino)?.size = size;
         Ok(())
     }
 
@@ -56,10 +64,12 @@ impl Machine {
             return Err(MetaError::FileTooLong);
         }
         self.check_room(ino, keys)?;
+        let mut replaced = Vec::new();
         for key in keys {
-            self.cut(ino, key.file_offset, key.len)?;
+            replaced.extend(self.cut_out(ino, key.file_offset, key.len)?);
             self.put_key(ino, *key)?;
         }
+        self.free_unnamed(ino, &replaced);
         let inode = self.inode_mut(ino)?;
         inode.size = inode.size.max(least_size);
         if kills_set_ids {
@@ -109,14 +119,33 @@ impl Machine {
     }
 
     /// Cuts a range out of the keys of a file, and has it freed.
-    pub(super) fn cut(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), MetaError> {
+    fn cut(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), MetaError> {
+        let removed = self.cut_out(ino, offset, len)?;
+        removed.iter().for_each(|key| self.freed.range(key.extent, key.extent_offset, key.len));
+        Ok(())
+    }
+
+    /// Has what these keys name freed, but for what the file names: a client may commit again what the file has.
+    pub(super) fn free_unnamed(&mut self, ino: Ino, keys: &[ExtentKey]) {
+        let named = self.tables.inode(ino).map_or(&[][..], |inode| &inode.keys);
+        // Of what ends beyond all offsets nothing can have been written.
+        for key in keys.iter().filter(|key| key.len > 0 && key.extent_offset.checked_add(key.len).is_some()) {
+            // Cut by places in the extent, not in the file.
+            let mut left = vec![ExtentKey { file_offset: key.extent_offset, ..*key }];
+            for other in named.iter().filter(|other| other.extent == key.extent) {
+                super::freeing::cut_keys(&mut left, other.extent_offset, other.len);
+            }
+            left.iter().for_each(|piece| self.freed.range(piece.extent, piece.extent_offset, piece.len));
+        }
+    }
+
+    fn cut_out(&mut self, ino: Ino, offset: u64, len: u64) -> Result<Vec<ExtentKey>, MetaError> {
         let inode = self.inode_mut(ino)?;
         let before = inode.content_bytes();
         let removed = super::freeing::cut_keys(&mut inode.keys, offset, len);
         let after = inode.content_bytes();
         self.tables.bytes = self.tables.bytes - before + after;
-        removed.iter().for_each(|key| self.freed.range(key.extent, key.extent_offset, key.len));
-        Ok(())
+        Ok(removed)
     }
 }
 
@@ -131,6 +160,10 @@ fn insert(keys: &mut Vec<ExtentKey>, key: ExtentKey) {
             before.len += key.len;
             return;
         }
+    }
+    // Most files have one key: no room for more is kept.
+    if keys.is_empty() {
+        keys.reserve_exact(1);
     }
     keys.insert(at, key);
 }

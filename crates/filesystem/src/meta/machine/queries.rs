@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::attributes::Kind;
+use super::super::command::MetaSession;
 use super::super::limits::MAX_ANSWER;
 use super::super::query::{Answer, DirectoryEntry, Found, Query, Usage};
 use super::super::reply::MetaError;
@@ -46,6 +47,12 @@ impl Machine {
         }
     }
 
+    /// The sessions that have not ended.
+    pub fn sessions(&self) -> impl Iterator<Item = MetaSession> {
+        self.sessions.live()
+    }
+
+    /// What the tree has and may have.
     pub fn usage(&self) -> Usage {
         Usage {
             bytes: self.tables.bytes,
@@ -71,6 +78,11 @@ impl Machine {
         let end = offset.saturating_add(len);
         let first = keys.partition_point(|key| key.file_offset + key.len <= offset);
         Ok(keys[first..].iter().take_while(|key| key.file_offset < end).take(MAX_ANSWER).copied().collect())
+    }
+
+    /// All extents that files have, each as often as keys name it.
+    pub fn extents(&self) -> impl Iterator<Item = ExtentId> {
+        self.tables.inodes().flat_map(|(_, inode)| &inode.keys).map(|key| key.extent)
     }
 
     fn unreferenced(&self, extents: &[ExtentId]) -> Vec<ExtentId> {

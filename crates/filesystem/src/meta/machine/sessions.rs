@@ -33,6 +33,10 @@ impl Sessions {
         Ok(())
     }
 
+    pub fn live(&self) -> impl Iterator<Item = MetaSession> {
+        self.live.keys().copied()
+    }
+
     /// Ends a session; the orphans that no other has open.
     pub fn close(&mut self, session: MetaSession) -> Vec<Ino> {
         self.live.remove(&session);
@@ -47,6 +51,11 @@ impl Sessions {
     /// The reply that a command got before.
     pub fn remembered(&mut self, envelope: &Envelope) -> Result<Option<Reply>, MetaError> {
         let session = self.live.get_mut(&envelope.session).ok_or(MetaError::NoSession)?;
+        // First: a full table is emptied by the command that says that its replies were heard.
+        if envelope.answered_below > session.answered_below {
+            session.answered_below = envelope.answered_below;
+            session.replies = session.replies.split_off(&envelope.answered_below);
+        }
         if let Some(reply) = session.replies.get(&envelope.sequence) {
             return Ok(Some(*reply));
         }
@@ -65,10 +74,6 @@ impl Sessions {
             return;
         };
         session.replies.insert(envelope.sequence, reply);
-        if envelope.answered_below > session.answered_below {
-            session.answered_below = envelope.answered_below;
-            session.replies = session.replies.split_off(&envelope.answered_below);
-        }
     }
 
     /// An inode has lost its last name: any session may have it open.

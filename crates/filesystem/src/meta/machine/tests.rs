@@ -1,1 +1,86 @@
-//! Tests of the machine.
+//! The machine: single commands, and random ones against a tree that is kept in the simplest way.
+
+mod names;
+mod random;
+mod sessions;
+mod space;
+
+use super::Machine;
+use crate::ids::{ExtentId, ExtentKey, Ino};
+use crate::meta::{
+    Attributes, Command, Done, Envelope, Found, Kind, MetaError, MetaSession, NewInode, Query, RenameHow, Reply, Time,
+};
+
+const SESSION: MetaSession = MetaSession(7);
+
+/// A machine, and one session that counts its commands.
+struct Tree {
+    machine: Machine,
+    sequence: u64,
+    now: Time,
+}
+
+impl Tree {
+    fn new() -> Tree {
+        let mut tree = Tree { machine: Machine::default(), sequence: 0, now: Time { seconds: 1000, nanos: 0 } };
+        tree.run(Command::OpenSession).unwrap();
+        tree
+    }
+
+    fn envelope(&mut self, command: Command) -> Envelope {
+        self.sequence += 1;
+        self.now.seconds += 1;
+        let (sequence, now) = (self.sequence, self.now);
+        Envelope { session: SESSION, sequence, answered_below: sequence, now, command }
+    }
+
+    fn run(&mut self, command: Command) -> Reply {
+        let envelope = self.envelope(command);
+        self.machine.carry_out(&envelope)
+    }
+
+    fn make(&mut self, parent: Ino, name: &str, kind: Kind) -> Result<Ino, MetaError> {
+        match self.run(Command::Make { parent, name: name.into(), new: new(kind) })? {
+            Done::Inode(attributes) => Ok(attributes.ino),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rename(&mut self, from: (Ino, &str), to: (Ino, &str), how: RenameHow) -> Reply {
+        self.run(Command::Rename { from: (from.0, from.1.into()), to: (to.0, to.1.into()), how })
+    }
+
+    fn lookup(&self, parent: Ino, name: &str) -> Result<Attributes, MetaError> {
+        match self.machine.query(&Query::Lookup { parent, name: name.into() })? {
+            Found::Inode(attributes) => Ok(attributes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes, MetaError> {
+        self.machine.attributes(ino)
+    }
+
+    fn listed(&self, ino: Ino, after: u64, most: u32) -> Vec<(u64, String)> {
+        let Ok(Found::Entries(entries)) = self.machine.query(&Query::Directory { ino, after, most }) else { panic!() };
+        entries.into_iter().map(|entry| (entry.cookie, String::from_utf8(entry.name).unwrap())).collect()
+    }
+
+    fn keys(&self, ino: Ino) -> Vec<ExtentKey> {
+        let Ok(Found::Keys(keys)) = self.machine.query(&Query::Keys { ino, offset: 0, len: u64::MAX }) else { panic!() };
+        keys
+    }
+}
+
+fn new(kind: Kind) -> NewInode {
+    let target = if kind == Kind::Symlink { b"target".to_vec() } else { Vec::new() };
+    NewInode { kind, mode: 0o644, uid: 1, gid: 2, rdev: 0, target, xattrs: Vec::new() }
+}
+
+fn extent(number: u64) -> ExtentId {
+    ExtentId { partition: 0, term: 1, number }
+}
+
+fn key(file_offset: u64, number: u64, extent_offset: u64, len: u64) -> ExtentKey {
+    ExtentKey { file_offset, extent: extent(number), extent_offset, len }
+}

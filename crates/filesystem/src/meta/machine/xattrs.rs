@@ -1,5 +1,7 @@
 //! Extended attributes.
 
+use std::collections::BTreeSet;
+
 use super::super::attributes::SET_GID;
 use super::super::command::XattrHow;
 use super::super::limits::{MAX_XATTR_BYTES, MAX_XATTR_NAME_BYTES};
@@ -10,7 +12,8 @@ use crate::ids::Ino;
 /// Extended attributes that an inode begins with.
 pub fn check_new_xattrs(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), MetaError> {
     let bytes: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    let are_names = xattrs.iter().all(|(name, _)| is_name(name));
+    let distinct: BTreeSet<&[u8]> = xattrs.iter().map(|(name, _)| name.as_slice()).collect();
+    let are_names = distinct.len() == xattrs.len() && distinct.into_iter().all(is_name);
     match bytes <= MAX_XATTR_BYTES {
         _ if !are_names => Err(MetaError::Invalid),
         true => Ok(()),

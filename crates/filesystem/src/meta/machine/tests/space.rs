@@ -1,0 +1,117 @@
+//! Keys, sizes, holes, quotas, what is freed.
+
+use super::*;
+use crate::meta::{AttributeChange, Freed, FreedPiece};
+
+fn commit(tree: &mut Tree, ino: Ino, keys: Vec<ExtentKey>) -> Reply {
+    tree.run(Command::Commit { ino, keys, least_size: 0, kills_set_ids: false })
+}
+
+fn freed(tree: &Tree) -> Vec<FreedPiece> {
+    let Ok(Found::Freed(freed)) = tree.machine.query(&Query::Freed { most: 100 }) else { panic!() };
+    freed.into_iter().map(|Freed { what, .. }| what).collect()
+}
+
+fn truncate(tree: &mut Tree, ino: Ino, size: u64) -> Reply {
+    tree.run(Command::SetAttributes { ino, change: AttributeChange { size: Some(size), ..AttributeChange::default() } })
+}
+
+#[test]
+fn keys_join_replace_and_are_freed() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    commit(&mut tree, ino, vec![key(0, 1, 0, 4096)]).unwrap();
+    commit(&mut tree, ino, vec![key(4096, 1, 4096, 100)]).unwrap();
+    assert_eq!(tree.keys(ino), [key(0, 1, 0, 4196)]);
+    commit(&mut tree, ino, vec![key(1000, 2, 1000, 2000)]).unwrap();
+    assert_eq!(tree.keys(ino), [key(0, 1, 0, 1000), key(1000, 2, 1000, 2000), key(3000, 1, 3000, 1196)]);
+    assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 1000, len: 2000 }]);
+    let attributes = tree.attributes(ino).unwrap();
+    assert_eq!((attributes.size, attributes.blocks), (4196, 16), "each block counts once");
+    tree.run(Command::Punch { ino, offset: 0, len: 4096 }).unwrap();
+    assert_eq!(tree.keys(ino), [key(4096, 1, 4096, 100)]);
+    assert_eq!(tree.attributes(ino).unwrap().size, 4196);
+    truncate(&mut tree, ino, 0).unwrap();
+    assert_eq!((tree.keys(ino), tree.machine.usage().bytes), (vec![], 0));
+    assert_eq!(freed(&tree).len(), 5);
+    tree.run(Command::ConfirmFreed { up_to: 4 }).unwrap();
+    assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 4096, len: 100 }]);
+}
+
+#[test]
+fn a_file_that_goes_frees_its_extents() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    commit(&mut tree, ino, vec![key(0, 1, 0, 10), key(8192, 2, 0, 10), key(1 << 30, 1, 4096, 10)]).unwrap();
+    assert_eq!(tree.machine.usage().bytes, 3 * 4096);
+    tree.run(Command::Unlink { parent: Ino::ROOT, name: "a".into() }).unwrap();
+    assert_eq!(freed(&tree), []);
+    tree.run(Command::NotOpen { inos: vec![ino] }).unwrap();
+    assert_eq!(freed(&tree), [FreedPiece::Extent(extent(1)), FreedPiece::Extent(extent(2))]);
+    assert_eq!(tree.machine.usage().bytes, 0);
+    // Contents that come too late are freed as well.
+    assert_eq!(commit(&mut tree, ino, vec![key(0, 3, 0, 10)]), Err(MetaError::Stale));
+    assert_eq!(freed(&tree)[2], FreedPiece::Range { extent: extent(3), offset: 0, len: 10 });
+    let unreferenced = tree.machine.query(&Query::Unreferenced { extents: vec![extent(3), extent(4)] });
+    assert_eq!(unreferenced, Ok(Found::Extents(vec![extent(4)])));
+}
+
+#[test]
+fn quotas_refuse_what_grows_and_nothing_else() {
+    let mut tree = Tree::new();
+    tree.run(Command::SetQuota { bytes: Some(2 * 4096), inodes: Some(2) }).unwrap();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    assert_eq!(tree.make(Ino::ROOT, "b", Kind::File), Err(MetaError::Quota));
+    commit(&mut tree, ino, vec![key(0, 1, 0, 2 * 4096)]).unwrap();
+    assert_eq!(commit(&mut tree, ino, vec![key(8192, 2, 0, 1)]), Err(MetaError::Quota));
+    assert_eq!(freed(&tree).len(), 1, "what was written for it is freed");
+    // What replaces as much as it takes is let in, also beyond a quota that was lowered.
+    tree.run(Command::SetQuota { bytes: Some(0), inodes: None }).unwrap();
+    commit(&mut tree, ino, vec![key(4096, 3, 0, 4096)]).unwrap();
+    truncate(&mut tree, ino, 100).unwrap();
+    assert_eq!(tree.machine.usage().bytes, 4096);
+}
+
+#[test]
+fn keys_that_cannot_be_are_refused() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    let bad = [
+        vec![key(0, 1, 0, 0)],
+        vec![key(0, 1, 1, 10)],
+        vec![key(100, 1, 100, 10), key(50, 1, 50, 10)],
+        vec![key(u64::MAX - 1, 1, 4094, 4096)],
+    ];
+    for keys in bad {
+        assert_eq!(commit(&mut tree, ino, keys.clone()), Err(MetaError::Invalid), "{keys:?}");
+    }
+    assert_eq!(commit(&mut tree, ino, vec![key(i64::MAX as u64, 1, 4095, 10)]), Err(MetaError::FileTooLong));
+    let directory = tree.make(Ino::ROOT, "d", Kind::Directory).unwrap();
+    assert_eq!(commit(&mut tree, directory, vec![key(0, 1, 0, 1)]), Err(MetaError::IsDirectory));
+    assert_eq!(truncate(&mut tree, ino, u64::MAX), Err(MetaError::FileTooLong));
+    assert_eq!(tree.run(Command::Punch { ino, offset: u64::MAX, len: 2 }), Err(MetaError::Invalid));
+}
+
+#[test]
+fn times_never_go_back() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    let before = tree.attributes(ino).unwrap().ctime;
+    tree.now = Time { seconds: 5, nanos: 0 };
+    truncate(&mut tree, ino, 5).unwrap();
+    let after = tree.attributes(ino).unwrap();
+    assert_eq!((after.ctime, after.mtime), (before.next(), before.next()));
+}
+
+/// Caught: what the file still has was given back, and its content was lost.
+#[test]
+fn what_is_committed_again_is_not_freed() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    commit(&mut tree, ino, vec![key(0, 1, 0, 4096)]).unwrap();
+    commit(&mut tree, ino, vec![key(0, 1, 0, 8192)]).unwrap();
+    assert_eq!((tree.keys(ino), freed(&tree)), (vec![key(0, 1, 0, 8192)], vec![]));
+    tree.run(Command::SetQuota { bytes: Some(8192), inodes: None }).unwrap();
+    assert_eq!(commit(&mut tree, ino, vec![key(0, 1, 0, 12_288)]), Err(MetaError::Quota));
+    assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 8192, len: 4096 }], "only what is new");
+}

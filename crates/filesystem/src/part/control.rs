@@ -1,0 +1,113 @@
+//! Answers what people ask of file volumes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use manager::{FileQuota, FileVolumeRecord, Snapshot};
+use net::{BoxFuture, Refusal, Request, Service};
+use subsystem::Surroundings;
+use types::DeviceId;
+
+use super::contents::Contents;
+use super::mounts::Mounts;
+use super::volumes::Volumes;
+use crate::protocol::{Ask, Told, VolumeInfo, VolumeUsage};
+
+/// The service.
+#[derive(Clone)]
+pub struct Control {
+    pub around: Surroundings,
+    pub contents: Arc<Contents>,
+    pub volumes: Arc<Volumes>,
+    pub mounts: Arc<Mounts>,
+}
+
+impl Service for Control {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let ask: Ask = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            // On its own: it goes on if the asker is gone.
+            let control = self.clone();
+            let carried_out = self.around.env.spawn(async move { control.carry_out(ask).await.unwrap_or_else(Told::Refused) });
+            let told = carried_out.await.map_err(Refusal::new)?;
+            Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
+        })
+    }
+}
+
+impl Control {
+    async fn carry_out(&self, ask: Ask) -> Result<Told, String> {
+        match ask {
+            Ask::Create { name, quota } => self.create(&name, quota).await?,
+            Ask::List => {
+                self.around.manager.fresh().await.map_err(text)?;
+                let state = self.around.manager.snapshot();
+                let mut volumes = Vec::new();
+                for volume in state.file_volumes() {
+                    volumes.push(self.info(&state, volume).await);
+                }
+                volumes.sort_by(|one, other| one.name.cmp(&other.name));
+                return Ok(Told::Volumes(volumes));
+            }
+            Ask::Info { name } => {
+                let record = self.volumes.find(&name).await?;
+                let state = self.around.manager.snapshot();
+                return Ok(Told::Volumes(vec![self.info(&state, &record).await]));
+            }
+            Ask::Resize { name, quota } => {
+                let record = self.volumes.find(&name).await?;
+                self.around.manager.resize_file_volume(record.id, quota).await.map_err(text)?;
+                self.volumes.wait_for_tree(record.id, quota).await?;
+            }
+            Ask::Remove { name } => self.remove(&name).await?,
+            Ask::Mount { name, point, options } => self.mounts.mount(&name, point, options).await?,
+            Ask::Unmount { point, how } => self.mounts.unmount(&point, how).await?,
+            Ask::Mounts => return Ok(Told::Mounts(self.mounts.list().await)),
+        }
+        Ok(Told::Done)
+    }
+
+    /// Its contents go to the device of this node with the most room, or, on a node without devices, to any.
+    async fn create(&self, name: &str, quota: FileQuota) -> Result<(), String> {
+        let device = self.contents.roomiest().or_else(|| self.any_device());
+        let device = device.ok_or("no device of the cluster takes files now: trilith cluster status shows why")?;
+        let made = self.around.manager.create_file_volume(name, device, quota).await.map_err(text)?;
+        self.volumes.wait_for_tree(made.id, quota).await
+    }
+
+    fn any_device(&self) -> Option<DeviceId> {
+        self.around.manager.snapshot().devices().find(|device| device.node.is_some()).map(|device| device.id)
+    }
+
+    async fn info(&self, state: &Snapshot, volume: &Arc<FileVolumeRecord>) -> VolumeInfo {
+        let node = state.device(volume.device).and_then(|device| device.node).and_then(|node| state.node(node));
+        VolumeInfo {
+            id: volume.id.0,
+            name: volume.name.clone(),
+            created_ms: volume.created_ms,
+            quota: volume.quota,
+            device: volume.device.0,
+            node: node.map(|node| node.name.clone()),
+            is_removing: volume.is_removing,
+            usage: match volume.is_removing {
+                true => None,
+                false => {
+                    self.volumes.usage(volume.id).await.map(|usage| VolumeUsage { bytes: usage.bytes, inodes: usage.inodes })
+                }
+            },
+        }
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), String> {
+        let record = self.volumes.find(name).await?;
+        if let Some(point) = self.mounts.points_of(record.id).await.first() {
+            return Err(format!("{name} is mounted on {}: end that with `trilith umount` first", point.display()));
+        }
+        self.around.manager.remove_file_volume(record.id).await.map_err(text)?;
+        Ok(())
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,330 @@
+//! Trees of volumes: the placed groups that this node is a member of, and the way to the leader of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
+use env::Instant;
+use groups::{Host, Kind, Member, Named, Placed};
+use manager::{GroupKind, Snapshot};
+use net::{BoxFuture, Refusal, Request, Service, ServiceTag};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use subsystem::{Silent, Surroundings};
+use types::FileVolumeId;
+
+use crate::meta::{Answer, Envelope, Machine, MetaCallError, MetaPartition, MetaSession, Query, Reply};
+
+/// How long the leader of a tree on another node may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request looks for a leader.
+const SEARCH: Duration = Duration::from_secs(20);
+/// Between two looks.
+const REST: Duration = Duration::from_millis(50);
+
+/// The trees that this node is a member of.
+pub struct Trees {
+    around: Surroundings,
+    host: Arc<Host<TreeKind>>,
+}
+
+struct TreeKind {
+    around: Surroundings,
+}
+
+/// This node's part of one tree.
+pub struct TreeMember {
+    placed: Arc<Placed<Machine>>,
+    silent: Silent,
+    around: Surroundings,
+    /// When this node has heard of each session last.
+    heard: Mutex<BTreeMap<MetaSession, Instant>>,
+}
+
+impl Kind for TreeKind {
+    type Member = TreeMember;
+
+    const KIND: GroupKind = GroupKind::FILE_TREES;
+
+    fn machine(&self, number: u32, state: &Snapshot) -> Option<Machine> {
+        state.file_volume(FileVolumeId(number)).map(|_| Machine::default())
+    }
+
+    fn begin(&self, placed: Arc<Placed<Machine>>) -> Arc<TreeMember> {
+        Arc::new(TreeMember {
+            placed,
+            silent: self.around.silent.clone(),
+            around: self.around.clone(),
+            heard: Mutex::default(),
+        })
+    }
+}
+
+impl Member for TreeMember {
+    type Machine = Machine;
+
+    fn placed(&self) -> &Arc<Placed<Machine>> {
+        &self.placed
+    }
+
+    fn silent(&self) -> BTreeSet<consensus::NodeId> {
+        let (silent, state) = ((self.silent)(), self.around.manager.snapshot());
+        let silent = state.nodes().filter(|node| silent.contains(&node.id));
+        silent.map(|node| consensus::NodeId::of_identity(&node.identity.0)).collect()
+    }
+}
+
+impl TreeMember {
+    pub fn volume(&self) -> FileVolumeId {
+        FileVolumeId(self.placed.key().number)
+    }
+
+    pub fn leads(&self) -> bool {
+        self.placed.group().status().is_leader
+    }
+
+    /// Puts a command through the group's log, if this node leads it.
+    pub async fn propose(&self, envelope: &Envelope) -> Result<Reply, Outcome> {
+        Ok(self.placed.group().propose(envelope).await?.1)
+    }
+
+    /// Reads the tree, if this node leads it.
+    pub async fn read<T>(&self, look: impl FnOnce(&Machine) -> T) -> Result<T, Outcome> {
+        Ok(self.placed.group().read(ReadMode::Lease, look).await?)
+    }
+
+    fn hear(&self, asked: &Ask) {
+        let session = match asked {
+            Ask::Command(envelope) => envelope.session,
+            Ask::Query(Query::Orphans { session }) => *session,
+            Ask::Query(_) => return,
+        };
+        self.heard.lock().insert(session, self.around.env.now());
+    }
+
+    /// Sessions that have said nothing for so long, as far as this node knows. Those that it never heard of, it hears of from now on.
+    pub fn silent_sessions(&self, patience: Duration) -> Vec<MetaSession> {
+        let live: BTreeSet<MetaSession> = self.look(|machine| machine.sessions().collect());
+        let (now, mut heard) = (self.around.env.now(), self.heard.lock());
+        heard.retain(|session, _| live.contains(session));
+        let is_silent =
+            |session: &MetaSession| now.saturating_duration_since(*heard.entry(*session).or_insert(now)) >= patience;
+        live.into_iter().filter(is_silent).collect()
+    }
+
+    /// What was heard when another node led says nothing.
+    pub fn forget_silence(&self) {
+        self.heard.lock().clear();
+    }
+
+    /// Looks at what this node has of the tree, which may be old.
+    pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        self.placed.group().look(look)
+    }
+}
+
+/// Why this node did not answer.
+pub enum Outcome {
+    /// Nothing was done: another node leads, by this address if it is known.
+    Elsewhere(Option<String>),
+    /// Nothing was done: try again.
+    Again(String),
+    /// It may have been done: the same command can be sent again.
+    Unknown(String),
+}
+
+impl From<NotLeader> for Outcome {
+    fn from(error: NotLeader) -> Outcome {
+        Outcome::Elsewhere(error.leader.map(|leader| leader.address))
+    }
+}
+
+impl From<ProposeError> for Outcome {
+    fn from(error: ProposeError) -> Outcome {
+        match error {
+            ProposeError::NotLeader(error) => error.into(),
+            error if error.is_definite() => Outcome::Again(error.to_string()),
+            error => Outcome::Unknown(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for Outcome {
+    fn from(error: ReadError) -> Outcome {
+        match error {
+            ReadError::NotLeader(error) => error.into(),
+            error => Outcome::Again(error.to_string()),
+        }
+    }
+}
+
+impl Trees {
+    pub fn new(around: &Surroundings) -> Trees {
+        let kind = TreeKind { around: around.clone() };
+        let host = Host::new(&around.env, around.me, around.member.clone(), around.manager.clone(), kind);
+        Trees { around: around.clone(), host: Arc::new(host) }
+    }
+
+    /// Takes part in the trees that the manager says, for as long as the node lives.
+    pub async fn run(&self) {
+        self.host.clone().run().await;
+    }
+
+    pub async fn stop_leading(&self) {
+        self.host.stop_leading().await;
+    }
+
+    pub async fn leave(&self, look: impl Fn() -> BoxFuture<'static, Option<Named>>) {
+        self.host.leave(look).await;
+    }
+
+    pub fn all(&self) -> Vec<Arc<TreeMember>> {
+        self.host.all()
+    }
+
+    pub fn count(&self) -> usize {
+        self.host.all().len()
+    }
+
+    /// How many of them this node leads.
+    pub fn led(&self) -> usize {
+        self.host.all().iter().filter(|member| member.leads()).count()
+    }
+
+    /// The tree of a volume, wherever it is led.
+    pub fn partition(&self, volume: FileVolumeId) -> Arc<dyn MetaPartition> {
+        Arc::new(TreeWay { around: self.around.clone(), host: self.host.clone(), volume })
+    }
+
+    async fn answer(&self, volume: FileVolumeId, asked: &Ask) -> Told {
+        let Some(member) = self.host.get(volume.0) else { return Told::Elsewhere(None) };
+        answer_here(&member, asked).await
+    }
+}
+
+async fn answer_here(member: &TreeMember, asked: &Ask) -> Told {
+    member.hear(asked);
+    let outcome = match asked {
+        Ask::Command(envelope) => member.propose(envelope).await.map(Told::Reply),
+        Ask::Query(query) => member.read(|machine| machine.query(query)).await.map(Told::Answer),
+    };
+    outcome.unwrap_or_else(|outcome| match outcome {
+        Outcome::Elsewhere(address) => Told::Elsewhere(address),
+        Outcome::Again(reason) => Told::Again(reason),
+        Outcome::Unknown(reason) => Told::Unknown(reason),
+    })
+}
+
+/// What one node asks the leader of a tree on another.
+#[derive(Serialize, Deserialize)]
+enum Ask {
+    Command(Envelope),
+    Query(Query),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Told {
+    Reply(Reply),
+    Answer(Answer),
+    Elsewhere(Option<String>),
+    Again(String),
+    Unknown(String),
+}
+
+/// Serves the trees that this node leads to others.
+pub struct TreeService(pub Arc<Trees>);
+
+impl Service for TreeService {
+    fn handle(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let (volume, asked): (u32, Ask) = postcard::from_bytes(&request.payload).map_err(Refusal::new)?;
+            let told = self.0.answer(FileVolumeId(volume), &asked).await;
+            Ok(postcard::to_stdvec(&told).map_err(Refusal::new)?.into())
+        })
+    }
+}
+
+/// The way to a volume's tree.
+struct TreeWay {
+    around: Surroundings,
+    host: Arc<Host<TreeKind>>,
+    volume: FileVolumeId,
+}
+
+impl TreeWay {
+    /// Finds the leader and asks it. A command that may have been carried out is sent again: the tree remembers its reply.
+    async fn ask(&self, asked: Ask) -> Result<Told, MetaCallError> {
+        let until = self.around.env.now() + SEARCH;
+        let mut leader: Option<String> = None;
+        loop {
+            let told = match (self.host.get(self.volume.0), leader.take()) {
+                (_, Some(address)) => self.ask_there(&address, &asked).await,
+                (Some(member), None) => answer_here(&member, &asked).await,
+                (None, None) => Told::Elsewhere(self.some_member()),
+            };
+            let reason = match told {
+                Told::Reply(_) | Told::Answer(_) => return Ok(told),
+                Told::Elsewhere(Some(address)) if address != self.around.address => {
+                    leader = Some(address);
+                    "another node leads it".to_owned()
+                }
+                Told::Elsewhere(_) => "it has no leader".to_owned(),
+                Told::Again(reason) | Told::Unknown(reason) => reason,
+            };
+            if self.around.env.now() >= until {
+                return Err(MetaCallError::Unavailable(format!(
+                    "the tree of volume {} does not answer: {reason}",
+                    self.volume
+                )));
+            }
+            if leader.is_none() {
+                self.around.env.sleep(REST).await;
+            }
+        }
+    }
+
+    async fn ask_there(&self, address: &str, asked: &Ask) -> Told {
+        let Ok(request) = postcard::to_stdvec(&(self.volume.0, asked)) else {
+            return Told::Again("the request can't be written".to_owned());
+        };
+        let caller = self.around.callers.to(address, ServiceTag::FILE_TREES);
+        let answer = caller.call(Bytes::from(request), self.around.env.now() + PATIENCE).await;
+        match answer.map(|answer| postcard::from_bytes(&answer)) {
+            Ok(Ok(told)) => told,
+            Ok(Err(error)) => Told::Again(error.to_string()),
+            Err(error) => Told::Unknown(error.to_string()),
+        }
+    }
+
+    /// A node that is a member of the tree's group, for a node that is none.
+    fn some_member(&self) -> Option<String> {
+        let state = self.around.manager.snapshot();
+        let volume = state.file_volume(self.volume)?;
+        let record = state.group(volume.group())?;
+        let members = record.members.iter().filter_map(|node| state.node(*node));
+        let at = self.around.env.random_below(record.members.len().max(1) as u64) as usize;
+        members.map(|node| node.address.clone()).cycle().nth(at)
+    }
+}
+
+impl MetaPartition for TreeWay {
+    fn command(&self, envelope: Envelope) -> BoxFuture<'_, Result<Reply, MetaCallError>> {
+        Box::pin(async move {
+            match self.ask(Ask::Command(envelope)).await? {
+                Told::Reply(reply) => Ok(reply),
+                _ => Err(MetaCallError::Unavailable("an answer to another question".to_owned())),
+            }
+        })
+    }
+
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Answer, MetaCallError>> {
+        Box::pin(async move {
+            match self.ask(Ask::Query(query)).await? {
+                Told::Answer(answer) => Ok(answer),
+                _ => Err(MetaCallError::Unavailable("an answer to another question".to_owned())),
+            }
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! The volumes that this node uses: a client of each, made when it is first needed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use manager::{FileQuota, FileVolumeRecord};
+use subsystem::Surroundings;
+use types::FileVolumeId;
+
+use super::contents::Contents;
+use super::trees::Trees;
+use crate::client::Client;
+use crate::meta::{Found, Query, Usage};
+
+/// How long a new volume waits for its tree.
+const TREE_PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks for it.
+const TREE_LOOK: Duration = Duration::from_millis(50);
+/// How long a list of volumes waits for one of them.
+const USAGE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Ways to volumes.
+pub struct Volumes {
+    around: Surroundings,
+    trees: Arc<Trees>,
+    contents: Arc<Contents>,
+}
+
+impl Volumes {
+    pub fn new(around: &Surroundings, trees: Arc<Trees>, contents: Arc<Contents>) -> Volumes {
+        Volumes { around: around.clone(), trees, contents }
+    }
+
+    /// The record of a volume.
+    pub async fn find(&self, name: &str) -> Result<Arc<FileVolumeRecord>, String> {
+        self.around.manager.fresh().await.map_err(|error| error.to_string())?;
+        let state = self.around.manager.snapshot();
+        state
+            .file_volume_named(name)
+            .cloned()
+            .ok_or_else(|| format!("there is no volume {name}: `trilith volume ls` shows which there are"))
+    }
+
+    /// A session at a volume.
+    pub async fn client(&self, id: FileVolumeId) -> Result<Arc<Client>, String> {
+        let state = self.around.manager.snapshot();
+        let record = state.file_volume(id).filter(|volume| !volume.is_removing);
+        let record = record.ok_or_else(|| format!("volume {id} was removed: end its mounts with `trilith umount`"))?;
+        let (meta, data) = (self.trees.partition(id), self.contents.partition(record.device));
+        Client::connect(meta, data, self.around.env.clone()).await.map_err(|error| error.to_string())
+    }
+
+    /// Until the tree of a volume answers, and knows the quota that the volume was given.
+    pub async fn wait_for_tree(&self, id: FileVolumeId, quota: FileQuota) -> Result<(), String> {
+        let until = self.around.env.now() + TREE_PATIENCE;
+        let knows = |usage: &Usage| (usage.quota_bytes, usage.quota_inodes) == (quota.bytes, quota.inodes);
+        while !self.usage(id).await.as_ref().is_some_and(knows) {
+            if self.around.env.now() >= until {
+                return Err(
+                    "it is noted, but the volume's tree does not answer yet: trilith volume info shows when it does".to_owned()
+                );
+            }
+            self.around.env.sleep(TREE_LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// What a volume has and may have; none if its tree does not answer.
+    pub async fn usage(&self, id: FileVolumeId) -> Option<Usage> {
+        let tree = self.trees.partition(id);
+        let asked = tokio::select! {
+            answer = tree.query(Query::Usage) => answer.ok()?,
+            () = self.around.env.sleep(USAGE_PATIENCE) => return None,
+        };
+        match asked {
+            Ok(Found::Usage(usage)) => Some(usage),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a person asks a node about file volumes. The program's commands send it, the node's part answers.
+
+use std::path::PathBuf;
+
+use manager::FileQuota;
+use net::ServiceTag;
+use serde::{Deserialize, Serialize};
+
+/// The service that answers [`Ask`].
+pub const FILES: ServiceTag = ServiceTag::FILES;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    Create {
+        name: String,
+        quota: FileQuota,
+    },
+    List,
+    Info {
+        name: String,
+    },
+    Resize {
+        name: String,
+        quota: FileQuota,
+    },
+    Remove {
+        name: String,
+    },
+    /// Mounts a volume on a folder of this node's machine until it is told otherwise.
+    Mount {
+        name: String,
+        /// Absolute.
+        point: PathBuf,
+        options: MountOptions,
+    },
+    Unmount {
+        point: PathBuf,
+        how: UnmountHow,
+    },
+    Mounts,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountOptions {
+    pub is_read_only: bool,
+    /// Only the server's own user may use it.
+    pub is_private: bool,
+    /// The next start of the server mounts it again.
+    pub is_kept: bool,
+}
+
+/// How a mount ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnmountHow {
+    /// Refused while it is in use.
+    Clean,
+    /// What is open stays usable; the mount ends with its last use.
+    Lazy,
+    /// Calls under way fail.
+    Force,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Told {
+    Done,
+    Volumes(Vec<VolumeInfo>),
+    Mounts(Vec<MountInfo>),
+    /// Nothing was done, or not all; the reason says what to do.
+    Refused(String),
+}
+
+/// A file volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeInfo {
+    pub id: u32,
+    pub name: String,
+    pub created_ms: u64,
+    pub quota: FileQuota,
+    /// The device that has its contents.
+    pub device: u32,
+    /// The node that serves this device, by its name.
+    pub node: Option<String>,
+    pub is_removing: bool,
+    /// What it has; none if its tree does not answer.
+    pub usage: Option<VolumeUsage>,
+}
+
+/// What a volume has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeUsage {
+    pub bytes: u64,
+    pub inodes: u64,
+}
+
+/// A mount of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountInfo {
+    pub point: PathBuf,
+    pub volume: String,
+    pub options: MountOptions,
+    /// False while the node waits for the volume, or for the folder.
+    pub is_mounted: bool,
+}
