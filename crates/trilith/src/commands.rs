@@ -6,11 +6,14 @@ pub mod cluster;
 pub mod device;
 pub mod fsck;
 pub mod image;
+pub mod mount;
 pub mod nbd;
 pub mod object;
 pub mod status;
+pub mod volume;
 
 mod place;
+mod server;
 mod size;
 mod stopped_server;
 mod table;

@@ -24,9 +24,11 @@ use commands::cluster::{self, ClusterCommand};
 use commands::device::{self, DeviceCommand};
 use commands::fsck::{self, FsckArgs};
 use commands::image::{self, ImageArgs};
+use commands::mount::{self, MountArgs, UmountArgs};
 use commands::nbd::{self, NbdArgs};
 use commands::object::{self, ObjectArgs};
 use commands::status::{self, StatusArgs};
+use commands::volume::{self, VolumeArgs};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -68,6 +70,10 @@ enum Command {
     /// Make, snapshot, clone and remove block images
     Image(ImageArgs),
     Nbd(NbdArgs),
+    /// Make, list and remove file volumes
+    Volume(VolumeArgs),
+    Mount(MountArgs),
+    Umount(UmountArgs),
     /// Check everything that a stopped server keeps, or rebuild what it has lost
     Fsck(FsckArgs),
     /// Print what a server says of itself, and what to do about what is wrong
@@ -84,6 +90,9 @@ fn main() -> ExitCode {
         Command::Object(args) => object::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Image(args) => image::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Nbd(args) => nbd::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Volume(args) => volume::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Mount(args) => mount::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Umount(args) => mount::end(&args).map(|()| ExitCode::SUCCESS),
         Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&command),
         Command::Chunk(command) => chunk::run(&command).map(|()| ExitCode::SUCCESS),

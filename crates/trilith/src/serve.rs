@@ -13,6 +13,7 @@ pub mod devices;
 mod failed_manager;
 mod lean;
 mod member;
+mod mount;
 mod nbd;
 mod peers;
 pub mod pid;

@@ -15,7 +15,7 @@ pub use blob::{BLOB_BYTES, BlobId, LayerOf, PIECE_BYTES, PIECES_PER_BLOB, Pieces
 pub use error::ErrorKind;
 pub use hash::{KEY_HASH_BYTES, KeyHash};
 pub use id::{
-    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, FileVolumeId, GatewayId, Generation, ImageEpoch, ImageId, Layer, NodeId,
-    NodeIdentity, Sequence, Token, UploadId, ViewNumber,
+    BucketId, CellId, ClusterId, DeviceId, DeviceUuid, Epoch, FileVolumeId, GatewayId, Generation, ImageEpoch, ImageId, Layer,
+    NodeId, NodeIdentity, Sequence, Token, UploadId, ViewNumber,
 };
 pub use position::{Activation, Order, Place, Position, ZoneIndex, ZoneOffset};

@@ -4,7 +4,7 @@ mod ask;
 mod show;
 mod transfer;
 
-pub use ask::Server;
+pub use ask::Images;
 
 use crate::commands::cluster::DataArgs;
 use crate::settings::size;
@@ -132,12 +132,12 @@ fn bytes(text: &str) -> Result<u64, String> {
 /// Runs a command.
 pub fn run(args: &ImageArgs) -> anyhow::Result<()> {
     crate::commands::run(async {
-        let server = Server::of_folder(&args.data.data)?;
+        let server = Images::of_folder(&args.data.data)?;
         carry_out(&server, &args.command).await
     })
 }
 
-async fn carry_out(server: &Server, command: &ImageCommand) -> anyhow::Result<()> {
+async fn carry_out(server: &Images, command: &ImageCommand) -> anyhow::Result<()> {
     match command.clone() {
         ImageCommand::Create { name, size, copies, preallocate } => {
             let ask = Ask::Create { name: name.clone(), size_bytes: size, copies, is_preallocated: preallocate };
@@ -183,7 +183,7 @@ async fn carry_out(server: &Server, command: &ImageCommand) -> anyhow::Result<()
     Ok(())
 }
 
-async fn carry_out_rarer(server: &Server, command: ImageCommand) -> anyhow::Result<()> {
+async fn carry_out_rarer(server: &Images, command: ImageCommand) -> anyhow::Result<()> {
     match command {
         ImageCommand::Flatten { name } => {
             server.done(Ask::Flatten { image: name.clone() }).await?;
@@ -213,7 +213,7 @@ async fn carry_out_rarer(server: &Server, command: ImageCommand) -> anyhow::Resu
     }
 }
 
-async fn remove(server: &Server, names: &[String], with_snapshots: bool) -> anyhow::Result<()> {
+async fn remove(server: &Images, names: &[String], with_snapshots: bool) -> anyhow::Result<()> {
     for name in names {
         match name.contains('@') {
             true => {
@@ -231,14 +231,14 @@ async fn remove(server: &Server, names: &[String], with_snapshots: bool) -> anyh
 }
 
 /// With the nodes that did not tell what they have.
-async fn images(server: &Server, ask: Ask) -> anyhow::Result<(Vec<ImageInfo>, Vec<String>)> {
+async fn images(server: &Images, ask: Ask) -> anyhow::Result<(Vec<ImageInfo>, Vec<String>)> {
     match server.ask(ask).await? {
         Told::Images { images, unheard } => Ok((images, unheard)),
         other => bail!("the server answered something else: {other:?}"),
     }
 }
 
-async fn info(server: &Server, image: String) -> anyhow::Result<ImageInfo> {
+async fn info(server: &Images, image: String) -> anyhow::Result<ImageInfo> {
     let (found, _) = images(server, Ask::Info { image }).await?;
     found.into_iter().next().context("the server told of no image")
 }

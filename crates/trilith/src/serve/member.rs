@@ -17,6 +17,7 @@ use chunkstore::ChunkStarter;
 use consensus::LogPlace;
 use device::Device;
 use env::Env;
+use filesystem::FileStarter;
 use manager::{Manager, RegisterNode, Snapshot};
 use net::{Network, RemoteCaller};
 use node::{Node, NodeOptions, OpenNode, Role, Roles};
@@ -33,6 +34,8 @@ use topology::MAX_CELL_GATEWAYS;
 const ADDRESS_FILE: &str = "last-address";
 /// At which places the node serves images.
 const SERVED_FILE: &str = "served-images.json";
+/// Where the node has mounted file volumes.
+const MOUNTS_FILE: &str = "mounts.json";
 /// How often a start looks whether the gateway serves.
 const SERVING_LOOK: Duration = Duration::from_millis(20);
 /// How often a lone node looks whether it was given an address.
@@ -172,7 +175,9 @@ fn starters(settings: &Settings) -> Vec<Box<dyn Starter>> {
     let chunks = ChunkStarter { settings: settings.chunks, scrub_period: settings.engine.scrub_period };
     let door = Arc::new(super::nbd::NbdDoor::new(settings.cores));
     let images = ImageStarter { door, served_file: settings.data.join(SERVED_FILE) };
-    vec![Box::new(chunks), Box::new(images)]
+    let door = Arc::new(super::mount::FuseDoor::new(settings.cores));
+    let files = FileStarter { door, mounts_file: settings.data.join(MOUNTS_FILE) };
+    vec![Box::new(chunks), Box::new(images), Box::new(files)]
 }
 
 async fn open_disks(settings: &Settings, env: &Env, roles: &Roles) -> anyhow::Result<Vec<devices::NamedDisk>> {

@@ -1,6 +1,6 @@
 //! Images to raw files, and raw files to images.
 
-use super::Server;
+use super::Images;
 use crate::commands::size::human;
 use anyhow::{Context, bail};
 use bench::{output, tell};
@@ -36,7 +36,7 @@ impl Progress {
 }
 
 /// Writes an image, or a snapshot, to a raw file. Zeros become holes.
-pub async fn export(server: &Server, from: &str, file: &Path) -> anyhow::Result<()> {
+pub async fn export(server: &Images, from: &str, file: &Path) -> anyhow::Result<()> {
     let (image, snapshot) = match from.split_once('@') {
         Some((image, snapshot)) => (image.to_owned(), Some(snapshot.to_owned())),
         None => (from.to_owned(), None),
@@ -76,7 +76,7 @@ struct Source {
     snapshot: Option<String>,
 }
 
-async fn to_file(server: &Server, source: &Source, size: u64, mut out: File) -> anyhow::Result<()> {
+async fn to_file(server: &Images, source: &Source, size: u64, mut out: File) -> anyhow::Result<()> {
     out.set_len(size)?;
     each_part(server, source, size, |offset, _, parts| {
         for (at, bytes) in parts {
@@ -90,7 +90,7 @@ async fn to_file(server: &Server, source: &Source, size: u64, mut out: File) -> 
 }
 
 async fn each_part(
-    server: &Server,
+    server: &Images,
     source: &Source,
     size: u64,
     mut take: impl FnMut(u64, u32, &[(u32, Vec<u8>)]) -> anyhow::Result<()>,
@@ -111,7 +111,7 @@ async fn each_part(
 }
 
 /// Makes an image of a raw file. Parts of zeros take no space.
-pub async fn import(server: &Server, file: &Path, name: &str, copies: Option<u8>) -> anyhow::Result<()> {
+pub async fn import(server: &Images, file: &Path, name: &str, copies: Option<u8>) -> anyhow::Result<()> {
     let mut from = File::open(file).with_context(|| format!("opening {}", file.display()))?;
     let bytes = from.seek(SeekFrom::End(0))?;
     from.rewind()?;
@@ -127,7 +127,7 @@ pub async fn import(server: &Server, file: &Path, name: &str, copies: Option<u8>
     Ok(tell!("made {name} of {}, {}", file.display(), human(size_bytes))?)
 }
 
-async fn fill(server: &Server, from: &mut File, bytes: u64, (name, id): (&str, u64)) -> anyhow::Result<()> {
+async fn fill(server: &Images, from: &mut File, bytes: u64, (name, id): (&str, u64)) -> anyhow::Result<()> {
     let mut progress = Progress::new("importing", bytes);
     let mut offset = 0;
     while offset < bytes {

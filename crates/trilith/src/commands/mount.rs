@@ -1,0 +1,131 @@
+//! `trilith mount` and `trilith umount`.
+
+use super::cluster::DataArgs;
+use super::table;
+use super::volume::Files;
+use anyhow::bail;
+use bench::output::Printed;
+use bench::tell;
+use clap::Args;
+use env::Env;
+use filesystem::protocol::{Ask, MountInfo, MountOptions, Told, UnmountHow};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a command in the foreground looks whether the mount has ended.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Mount a file volume on a folder
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "The running server of this machine serves the mount. Without --detach the command stays until Ctrl-C, which unmounts, or until\n\
+                  the folder is unmounted otherwise. With --detach it returns, and the server mounts the volume again whenever it starts.\n\n\
+                  Examples:\n  trilith mount home /mnt/home\n  trilith mount home /mnt/home --detach\n  trilith mount --ls\n  trilith umount /mnt/home"
+)]
+pub struct MountArgs {
+    /// The volume
+    #[arg(required_unless_present = "ls")]
+    volume: Option<String>,
+    /// An existing folder
+    #[arg(required_unless_present = "ls")]
+    folder: Option<PathBuf>,
+    /// Return when it is mounted. It stays, also when the server starts again
+    #[arg(long)]
+    detach: bool,
+    /// Nothing can be changed through this mount
+    #[arg(long)]
+    read_only: bool,
+    /// Only the user that runs the server may use it
+    #[arg(long)]
+    private: bool,
+    /// List the mounts of this node
+    #[arg(long, conflicts_with_all = ["volume", "folder"])]
+    ls: bool,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// End a mount of a file volume
+#[derive(Args, Clone, Debug)]
+pub struct UmountArgs {
+    folder: PathBuf,
+    /// Leave open files usable; the mount ends with its last use
+    #[arg(long)]
+    lazy: bool,
+    /// Calls that are under way fail, open files can't be used any more
+    #[arg(long, conflicts_with = "lazy")]
+    force: bool,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs `trilith mount`.
+pub fn run(args: &MountArgs) -> anyhow::Result<()> {
+    super::run(async {
+        let server = Files::of_folder(&args.data.data)?;
+        let (Some(volume), Some(folder)) = (&args.volume, &args.folder) else { return Ok(list(&mounts(&server).await?)?) };
+        let point = absolute(folder)?;
+        let options = MountOptions { is_read_only: args.read_only, is_private: args.private, is_kept: args.detach };
+        server.done(Ask::Mount { name: volume.clone(), point: point.clone(), options }).await?;
+        tell!("{volume} is mounted on {}", point.display())?;
+        if args.detach { Ok(()) } else { stay(&server, &point).await }
+    })
+}
+
+/// Runs `trilith umount`.
+pub fn end(args: &UmountArgs) -> anyhow::Result<()> {
+    super::run(async {
+        let server = Files::of_folder(&args.data.data)?;
+        let how = match (args.lazy, args.force) {
+            (true, _) => UnmountHow::Lazy,
+            (_, true) => UnmountHow::Force,
+            _ => UnmountHow::Clean,
+        };
+        server.done(Ask::Unmount { point: absolute(&args.folder)?, how }).await
+    })
+}
+
+/// Until the mount has ended, or a signal says that it is to end.
+async fn stay(server: &Files, point: &Path) -> anyhow::Result<()> {
+    let env = Env::real_with_cores(1);
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    loop {
+        tokio::select! {
+            told = tokio::signal::ctrl_c() => { told?; break }
+            _ = terminated.recv() => break,
+            () = env.sleep(LOOK) => {}
+        }
+        // A server that starts again mounts nothing that is not kept.
+        if !mounts(server).await.is_ok_and(|mounts| mounts.iter().any(|mount| mount.point == point)) {
+            return Ok(tell!("{} is not mounted any more", point.display())?);
+        }
+    }
+    server.done(Ask::Unmount { point: point.to_owned(), how: UnmountHow::Lazy }).await
+}
+
+async fn mounts(server: &Files) -> anyhow::Result<Vec<MountInfo>> {
+    match server.ask(Ask::Mounts).await? {
+        Told::Mounts(mounts) => Ok(mounts),
+        other => bail!("the server answered something else: {other:?}"),
+    }
+}
+
+/// The folder as `/proc/mounts` names it. A dead mount can't be looked into: its parent can.
+fn absolute(folder: &Path) -> anyhow::Result<PathBuf> {
+    let absolute = std::path::absolute(folder)?;
+    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
+        (Some(Ok(parent)), Some(name)) if !folder.is_symlink() => Ok(parent.join(name)),
+        _ => Ok(absolute.canonicalize()?),
+    }
+}
+
+fn list(mounts: &[MountInfo]) -> Printed {
+    let row = |mount: &MountInfo| {
+        let state = if mount.is_mounted { "mounted" } else { "not mounted yet" };
+        let names =
+            [(mount.options.is_read_only, "read-only"), (mount.options.is_private, "private"), (mount.options.is_kept, "kept")];
+        let options: Vec<&str> = names.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect();
+        [mount.point.display().to_string(), mount.volume.clone(), state.to_owned(), options.join(", ")]
+    };
+    table::print(["FOLDER", "VOLUME", "STATE", "OPTIONS"], &mounts.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,146 @@
+//! `trilith volume`: file volumes.
+
+mod ask;
+
+pub use ask::Files;
+
+use super::cluster::DataArgs;
+use super::size::{duration, human};
+use super::table;
+use crate::settings::size;
+use anyhow::bail;
+use bench::output::Printed;
+use bench::tell;
+use clap::{Args, Subcommand};
+use env::Env;
+use filesystem::protocol::{Ask, Told, VolumeInfo};
+use manager::FileQuota;
+
+/// `trilith volume ...`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "A volume is a tree of files that is mounted on folders. It takes space for what its files have. The commands run beside a node,\n\
+                  with its data folder.\n\nA first try, as root:\n  trilith volume create home\n  mkdir -p /mnt/home && trilith mount home /mnt/home --detach\n  \
+                  cp -a /etc /mnt/home/ && df -h /mnt/home\n  trilith umount /mnt/home"
+)]
+pub struct VolumeArgs {
+    #[command(subcommand)]
+    command: VolumeCommand,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum VolumeCommand {
+    /// Make an empty volume
+    Create {
+        name: String,
+        #[command(flatten)]
+        quota: QuotaArgs,
+    },
+    /// List volumes
+    Ls,
+    /// Show a volume: what it has, what it may have, and where its contents are
+    Info { name: String },
+    /// Give a volume another quota; one that is not named is lifted. What the volume has already stays
+    Resize {
+        name: String,
+        #[command(flatten)]
+        quota: QuotaArgs,
+    },
+    /// Remove a volume and all of its files for good. It must not be mounted on this node
+    Rm {
+        name: String,
+        /// Say that its files are not needed any more
+        #[arg(long, required = true)]
+        force: bool,
+    },
+}
+
+/// What a volume may have.
+#[derive(Args, Clone, Debug)]
+struct QuotaArgs {
+    /// How much its files may take, e.g. 20GiB
+    #[arg(long, value_parser = bytes)]
+    size: Option<u64>,
+    /// How many files, directories and links it may have
+    #[arg(long)]
+    inodes: Option<u64>,
+}
+
+impl QuotaArgs {
+    fn quota(&self) -> FileQuota {
+        FileQuota { bytes: self.size, inodes: self.inodes }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &VolumeArgs) -> anyhow::Result<()> {
+    super::run(async {
+        let server = Files::of_folder(&args.data.data)?;
+        match &args.command {
+            VolumeCommand::Create { name, quota } => {
+                server.done(Ask::Create { name: name.clone(), quota: quota.quota() }).await?;
+                tell!("{name} is made: mount it with `trilith mount {name} FOLDER`")?;
+            }
+            VolumeCommand::Ls => list(&volumes(&server, Ask::List).await?)?,
+            VolumeCommand::Info { name } => {
+                for volume in volumes(&server, Ask::Info { name: name.clone() }).await? {
+                    info(&volume)?;
+                }
+            }
+            VolumeCommand::Resize { name, quota } => {
+                server.done(Ask::Resize { name: name.clone(), quota: quota.quota() }).await?;
+            }
+            VolumeCommand::Rm { name, force: _ } => {
+                server.done(Ask::Remove { name: name.clone() }).await?;
+                tell!("{name} is removed; its space is freed from now on")?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    size("--size", text).map_err(|error| format!("{error:#}"))
+}
+
+async fn volumes(server: &Files, ask: Ask) -> anyhow::Result<Vec<VolumeInfo>> {
+    match server.ask(ask).await? {
+        Told::Volumes(volumes) => Ok(volumes),
+        other => bail!("the server answered something else: {other:?}"),
+    }
+}
+
+fn list(volumes: &[VolumeInfo]) -> Printed {
+    let row = |volume: &VolumeInfo| {
+        let name = if volume.is_removing { format!("{} (being removed)", volume.name) } else { volume.name.clone() };
+        let used = |of: fn(&VolumeInfo) -> Option<u64>| of(volume).map_or_else(|| "?".to_owned(), human);
+        let count = volume.usage.map_or_else(|| "?".to_owned(), |usage| usage.inodes.to_string());
+        let limit = volume.quota.bytes.map_or_else(|| "-".to_owned(), human);
+        [name, used(|volume| volume.usage.map(|usage| usage.bytes)), count, limit, place(volume)]
+    };
+    let rows: Vec<[String; 5]> = volumes.iter().map(row).collect();
+    table::print(["NAME", "USED", "FILES", "QUOTA", "CONTENTS ON"], &rows)
+}
+
+fn info(volume: &VolumeInfo) -> Printed {
+    tell!("{}", volume.name)?;
+    tell!("  id         {}", volume.id)?;
+    let limit = |limit: Option<u64>| limit.map_or_else(|| "no quota".to_owned(), |limit| limit.to_string());
+    match volume.usage {
+        Some(usage) => {
+            tell!("  used       {} ({} bytes; {})", human(usage.bytes), usage.bytes, limit(volume.quota.bytes))?;
+            tell!("  files      {} ({})", usage.inodes, limit(volume.quota.inodes))?;
+        }
+        None => tell!("  used       its tree does not answer now: trilith cluster status shows why")?,
+    }
+    tell!("  contents   {}", place(volume))?;
+    let now_ms = Env::real_with_cores(1).wall_clock_ms();
+    tell!("  made       {} ago", duration(now_ms.saturating_sub(volume.created_ms)))
+}
+
+/// Where its contents are.
+fn place(volume: &VolumeInfo) -> String {
+    format!("device {} of {}", volume.device, volume.node.as_deref().unwrap_or("no node"))
+}

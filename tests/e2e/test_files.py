@@ -1,0 +1,210 @@
+"""File volumes, mounted: trees of files in and out, the tools that people use on them, and the server killed under them."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, SERVER, free_port, wait_until_it_listens
+
+LIMIT_S = 120
+MIB = 1 << 20
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="a mount for all users takes root and /dev/fuse"
+)
+
+
+class Node:
+    """A server with a volume, which can be killed."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.data, self.mount = folder / "data", folder / "mount"
+        self.mount.mkdir()
+        self.s3, self.admin = free_port(), free_port()
+        self.start()
+
+    def start(self):
+        command = [SERVER, "serve", "--data", str(self.data), "--device-size", "2GiB"]
+        command += ["--s3-addr", f"127.0.0.1:{self.s3}", "--admin-addr", f"127.0.0.1:{self.admin}"]
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until_it_listens(self.process, self.s3, self.folder)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        assert self.process.wait(timeout=30) == 0
+
+    def run(self, *words, refused=None):
+        """`trilith WORDS`; what it says. With `refused`, a part of the reason why it must not work."""
+        done = subprocess.run(
+            [SERVER, *words, "--data", str(self.data)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        if refused is None:
+            assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        else:
+            assert done.returncode != 0 and refused in done.stderr, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def mount_volume(self, name="home"):
+        self.run("mount", name, str(self.mount), "--detach")
+        self.wait_for_mount()
+
+    def wait_for_mount(self):
+        """The server mounts again by itself what was mounted before it died."""
+        until = time.monotonic() + LIMIT_S
+        while True:
+            # A dead mount of the server before answers with an error until it is cleared.
+            try:
+                if os.path.ismount(self.mount) and os.listdir(self.mount) is not None:
+                    return
+            except OSError:
+                pass
+            assert time.monotonic() < until, (self.folder / "server.log").read_text()[-4000:]
+            time.sleep(0.1)
+
+    def free_bytes(self):
+        """What a new object would find on the device."""
+        state = os.statvfs(self.mount)
+        return state.f_bavail * state.f_frsize
+
+
+@pytest.fixture
+def node():
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node(Path(folder))
+        try:
+            yield node
+        finally:
+            node.kill()
+            subprocess.run(["umount", "-l", str(node.mount)], capture_output=True)
+
+
+def check(*words, **options):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **options)
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_readmes_files_in_five_minutes(node, tmp_path):
+    section = (ROOT / "README.md").read_text().split("## Files in five minutes", 1)[1].split("\n## ", 1)[0]
+    (shell,) = re.findall(r"```sh\n(.*?)```", section, flags=re.DOTALL)
+    (tmp_path / "trilith").symlink_to(SERVER)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TRILITH_DATA": str(node.data)}
+    text = shell.replace("/mnt/", f"{tmp_path}/")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "file for file the same" in done.stdout
+
+
+def test_a_tree_goes_in_and_out_byte_for_byte(node):
+    node.run("volume", "create", "home")
+    node.run("volume", "create", "home", refused="exists already")
+    node.run("volume", "create", "../x", refused="can't be the name")
+    node.run("mount", "other", str(node.mount), refused="no volume")
+    node.mount_volume()
+    source = ROOT / "crates" / "chunkstore"
+    check("cp", "-a", str(source), str(node.mount))
+    check("diff", "-r", "--no-dereference", str(source), str(node.mount / "chunkstore"))
+    listed = node.run("volume", "ls")
+    assert "home" in listed
+    assert str(node.mount) in node.run("mount", "--ls")
+    # After a stop in order and a start, the server mounts it by itself, with everything in it.
+    node.stop()
+    node.start()
+    node.wait_for_mount()
+    check("diff", "-r", "--no-dereference", str(source), str(node.mount / "chunkstore"))
+    node.run("volume", "rm", "home", "--force", refused="is mounted on")
+    with open(node.mount / "chunkstore" / "open", "w"):
+        node.run("umount", str(node.mount), refused="in use")
+    node.run("umount", str(node.mount))
+    assert os.listdir(node.mount) == []
+    node.run("volume", "rm", "home", "--force")
+
+
+def test_what_was_fsynced_survives_kills(node):
+    node.run("volume", "create", "home")
+    node.mount_volume()
+    rng, expected = random.Random(7), {}
+    for round in range(3):
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            name = f"f{rng.randrange(60)}"
+            content = rng.randbytes(rng.choice([0, 1, 100, 4096, 5000, 70_000, 300_000]))
+            # As a careful program does: a new file, fsynced, then renamed over the old one.
+            temporary = node.mount / "new"
+            with open(temporary, "wb") as file:
+                file.write(content)
+                os.fsync(file.fileno())
+            os.rename(temporary, node.mount / name)
+            folder = os.open(node.mount, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+            expected[name] = content
+        node.kill()
+        node.start()
+        node.wait_for_mount()
+        found = {name: (node.mount / name).read_bytes() for name in os.listdir(node.mount) if name != "new"}
+        assert found == expected, f"round {round}"
+
+
+def test_programs_run_on_it(node):
+    node.run("volume", "create", "home")
+    node.mount_volume()
+    # SQLite: locks, fsync, a journal beside.
+    base = sqlite3.connect(node.mount / "base")
+    base.execute("create table numbers (number integer primary key, text text)")
+    with base:
+        base.executemany("insert into numbers values (?, ?)", [(number, "x" * number) for number in range(2000)])
+    assert base.execute("pragma integrity_check").fetchone() == ("ok",)
+    base.close()
+    # git: many small files, renames, hard links, mmap.
+    repository = node.mount / "repository"
+    check("git", "init", "-q", str(repository))
+    shutil.copytree(ROOT / "docs", repository / "docs")
+    git = ["git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0"]
+    check(*git, "add", "-A")
+    check(*git, "commit", "-qm", "first")
+    check(*git, "fsck", "--strict")
+    check(*git, "gc", "-q")
+    assert check(*git, "status", "--porcelain") == ""
+    check("git", "clone", "-q", str(repository), str(node.mount / "clone"))
+    check("diff", "-r", str(repository / "docs"), str(node.mount / "clone" / "docs"))
+
+
+def test_space_goes_back_and_quotas_hold(node):
+    node.run("volume", "create", "home", "--size", "100MiB", "--inodes", "20")
+    node.mount_volume()
+    big = node.mount / "big"
+    with pytest.raises(OSError) as failed:
+        big.write_bytes(bytes(200 * MIB))
+    assert failed.value.errno == 122, "EDQUOT"
+    big.unlink()
+    with pytest.raises(OSError) as failed:
+        for index in range(30):
+            (node.mount / f"f{index}").touch()
+    assert failed.value.errno == 122, "EDQUOT"
+    node.run("volume", "resize", "home", "--size", "1GiB")
+    (node.mount / "f29").touch()
+    before = node.free_bytes()
+    big.write_bytes(random.Random(1).randbytes(64 * MIB))
+    big.unlink()
+    until = time.monotonic() + LIMIT_S
+    while node.free_bytes() < before - MIB:
+        assert time.monotonic() < until, "the space of a removed file does not come back"
+        time.sleep(0.2)
