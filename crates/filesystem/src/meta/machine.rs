@@ -69,12 +69,12 @@ impl Default for Machine {
 impl Machine {
     /// Carries a command out, or finds the reply that it got before.
     pub fn carry_out(&mut self, envelope: &Envelope) -> Reply {
-        if envelope.session == MetaSession::LEADER {
+        // These can be carried out twice.
+        let is_remembered = !matches!(envelope.command, Command::OpenSession | Command::CloseSession);
+        if envelope.session == MetaSession::LEADER || !is_remembered {
             return self.apply_command(envelope);
         }
-        if envelope.command != Command::OpenSession
-            && let Some(known) = self.sessions.remembered(envelope)?
-        {
+        if let Some(known) = self.sessions.remembered(envelope)? {
             return known;
         }
         let reply = self.apply_command(envelope);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::command::{Command, Envelope, MetaSession};
+use super::super::command::{Envelope, MetaSession};
 use super::super::limits::{MAX_REMEMBERED, MAX_SESSIONS};
 use super::super::reply::{MetaError, Reply};
 use crate::ids::Ino;
@@ -70,9 +70,7 @@ impl Sessions {
     }
 
     pub fn remember(&mut self, envelope: &Envelope, reply: Reply) {
-        let Some(session) = self.live.get_mut(&envelope.session).filter(|_| envelope.command != Command::OpenSession) else {
-            return;
-        };
+        let Some(session) = self.live.get_mut(&envelope.session) else { return };
         session.replies.insert(envelope.sequence, reply);
     }
 

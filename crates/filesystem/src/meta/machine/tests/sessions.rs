@@ -67,6 +67,13 @@ fn a_session_whose_replies_were_heard_goes_on() {
         let envelope = Envelope { answered_below: 0, ..tree.envelope(empty.clone()) };
         tree.machine.carry_out(&envelope).unwrap();
     }
+    // The leader ends a session with all of its replies remembered, and can say so twice.
+    let mut ended = tree.machine.clone();
+    for _ in 0..2 {
+        let close = Envelope { sequence: u64::MAX, answered_below: 0, ..tree.envelope(Command::CloseSession) };
+        assert_eq!(ended.carry_out(&close), Ok(Done::Done));
+    }
+    assert_eq!(ended.sessions().count(), 0);
     let deaf = Envelope { answered_below: 0, ..tree.envelope(empty.clone()) };
     assert_eq!(tree.machine.carry_out(&deaf), Err(MetaError::TooManyCommands));
     assert_eq!(tree.run(empty), Ok(Done::Done));
