@@ -159,7 +159,8 @@ fn step(tree: &mut Tree, simple: &mut Simple, (kind, one, two, name, number): St
             let Some((ino, Kind::File)) = found else { return };
             let offset = number % 5 * 4096;
             let keys = vec![key(offset, number, offset, 1 + number % 9000)];
-            tree.run(Command::Commit { ino, keys, least_size: 0, kills_set_ids: false }).unwrap();
+            let least_size = offset + keys[0].len;
+            tree.run(Command::Commit { ino, keys, least_size, kills_set_ids: false }).unwrap();
         }
         _ => {
             let Some((ino, Kind::File)) = found else { return };

@@ -4,7 +4,8 @@ use super::*;
 use crate::meta::{AttributeChange, Freed, FreedPiece};
 
 fn commit(tree: &mut Tree, ino: Ino, keys: Vec<ExtentKey>) -> Reply {
-    tree.run(Command::Commit { ino, keys, least_size: 0, kills_set_ids: false })
+    let least_size = keys.last().map_or(0, |key| key.file_offset.saturating_add(key.len));
+    tree.run(Command::Commit { ino, keys, least_size, kills_set_ids: false })
 }
 
 fn freed(tree: &Tree) -> Vec<FreedPiece> {
