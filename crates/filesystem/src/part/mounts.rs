@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 use types::FileVolumeId;
 
 use super::volumes::Volumes;
-use crate::client::Client;
 use crate::door::{MountDoor, Mounted};
 use crate::protocol::{MountInfo, MountOptions, UnmountHow};
 
@@ -46,7 +45,6 @@ struct Point {
 /// A mount that is served.
 struct Live {
     mounted: Box<dyn Mounted>,
-    client: Arc<Client>,
     /// Tells the tree what the client does not have open, and so that it lives.
     telling: JoinHandle<()>,
 }
@@ -60,13 +58,6 @@ impl Drop for Live {
 impl Live {
     fn is_over(&self) -> bool {
         self.mounted.is_over()
-    }
-
-    /// It has ended: so does its session. One that can't be told ends when the tree has heard nothing of it for a while.
-    async fn close(self) {
-        if let Err(error) = self.client.close().await {
-            tracing::debug!(%error, "the session of a mount that has ended stays for a while");
-        }
     }
 }
 
@@ -114,10 +105,18 @@ impl Mounts {
     async fn begin(&self, noted: &Noted) -> Result<Live, String> {
         let client = self.volumes.client(FileVolumeId(noted.id)).await?;
         self.door.clear(&noted.point);
-        let mounted = self.door.mount(client.clone(), &noted.name, &noted.point, &noted.options)?;
-        let telling = client.clone();
+        let mounted = match self.door.mount(client.clone(), &noted.name, &noted.point, &noted.options) {
+            Ok(mounted) => mounted,
+            Err(reason) => {
+                if let Err(error) = client.close().await {
+                    tracing::debug!(%error, "the session of a mount that did not begin stays for a while");
+                }
+                return Err(reason);
+            }
+        };
+        let telling = client;
         let telling = self.env.spawn(async move { telling.keep_telling().await });
-        Ok(Live { mounted, client, telling })
+        Ok(Live { mounted, telling })
     }
 
     /// Ends a mount for good.
@@ -166,7 +165,7 @@ impl Mounts {
                 .map(|(at, _)| at.clone())
                 .collect();
             for at in &over {
-                self.ending.lock().extend(points.remove(at).and_then(|point| point.live));
+                points.remove(at);
             }
             if !over.is_empty()
                 && let Err(error) = self.note(&points)
@@ -183,22 +182,16 @@ impl Mounts {
                 }
             }
             drop(points);
-            self.close_ended().await;
+            self.has_ending();
             self.env.sleep(LOOK).await;
         }
     }
 
-    /// Closes the sessions of mounts that were ended, as soon as nothing uses them.
-    async fn close_ended(&self) {
-        let ended: Vec<Live> = {
-            let mut ending = self.ending.lock();
-            let (over, used) = ending.drain(..).partition(Live::is_over);
-            *ending = used;
-            over
-        };
-        for live in ended {
-            live.close().await;
-        }
+    /// Forgets the mounts that were ended and that nothing uses any more; whether some are left.
+    fn has_ending(&self) -> bool {
+        let mut ending = self.ending.lock();
+        ending.retain(|live| !live.is_over());
+        !ending.is_empty()
     }
 
     /// Ends all mounts. The next start mounts those again that are kept.
@@ -211,8 +204,7 @@ impl Mounts {
             self.ending.lock().push(live);
         }
         let until = self.env.now() + PAUSE_PATIENCE;
-        while !self.ending.lock().is_empty() && self.env.now() < until {
-            self.close_ended().await;
+        while self.has_ending() && self.env.now() < until {
             self.env.sleep(PAUSE_LOOK).await;
         }
     }

@@ -97,7 +97,7 @@ impl Sweeper {
         volume: &FileVolumeRecord,
         partition: &dyn DataPartition,
     ) -> Result<(), String> {
-        self.give_back(member, partition).await?;
+        while self.give_back(member, partition).await? {}
         let extents: BTreeSet<ExtentId> = member.look(|machine| machine.extents().collect());
         for extent in extents {
             partition.remove(extent).await.map_err(|error| error.to_string())?;
