@@ -4,7 +4,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import tempfile
@@ -13,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, SERVER, free_port, wait_until_it_listens
+from conftest import ROOT, SERVER
+from nodes import LIMIT_S, Node
 
-LIMIT_S = 120
 MIB = 1 << 20
 
 pytestmark = pytest.mark.skipif(
@@ -23,41 +22,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Node:
-    """A server with a volume, which can be killed."""
+class FileNode(Node):
+    """With a folder to mount on."""
 
     def __init__(self, folder):
-        self.folder = folder
-        self.data, self.mount = folder / "data", folder / "mount"
+        self.mount = folder / "mount"
         self.mount.mkdir()
-        self.s3, self.admin = free_port(), free_port()
-        self.start()
-
-    def start(self):
-        command = [SERVER, "serve", "--data", str(self.data), "--device-size", "2GiB"]
-        command += ["--s3-addr", f"127.0.0.1:{self.s3}", "--admin-addr", f"127.0.0.1:{self.admin}"]
-        with open(self.folder / "server.log", "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until_it_listens(self.process, self.s3, self.folder)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self):
-        self.process.terminate()
-        assert self.process.wait(timeout=30) == 0
-
-    def run(self, *words, refused=None):
-        """`trilith WORDS`; what it says. With `refused`, a part of the reason why it must not work."""
-        done = subprocess.run(
-            [SERVER, *words, "--data", str(self.data)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
-        )
-        if refused is None:
-            assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-        else:
-            assert done.returncode != 0 and refused in done.stderr, f"{words}: {done.stdout}{done.stderr}"
-        return done.stdout
+        super().__init__(folder)
 
     def mount_volume(self, name="home"):
         self.run("mount", name, str(self.mount), "--detach")
@@ -85,7 +56,7 @@ class Node:
 @pytest.fixture
 def node():
     with tempfile.TemporaryDirectory() as folder:
-        node = Node(Path(folder))
+        node = FileNode(Path(folder))
         try:
             yield node
         finally:
@@ -207,4 +178,21 @@ def test_space_goes_back_and_quotas_hold(node):
     until = time.monotonic() + LIMIT_S
     while node.free_bytes() < before - MIB:
         assert time.monotonic() < until, "the space of a removed file does not come back"
+        time.sleep(0.2)
+
+
+def test_a_removed_volume_leaves_nothing_behind(node):
+    node.run("volume", "create", "home")
+    node.mount_volume()
+    for index in range(600):
+        (node.mount / f"f{index}").write_bytes(b"x" * 5000)
+    assert node.metric("trilith_file_content_bytes") > 0
+    # The tree has more to give back than it does at once, and files besides.
+    for index in range(500):
+        (node.mount / f"f{index}").unlink()
+    node.run("umount", str(node.mount))
+    node.run("volume", "rm", "home", "--force")
+    until = time.monotonic() + LIMIT_S
+    while "home" in node.run("volume", "ls") or node.metric("trilith_file_content_bytes") > 0:
+        assert time.monotonic() < until, node.metric("trilith_file_content_bytes")
         time.sleep(0.2)

@@ -1,0 +1,49 @@
+"""A server of a test's own, which can be killed."""
+
+import signal
+import subprocess
+import urllib.request
+
+from conftest import SERVER, free_port, wait_until_it_listens
+
+LIMIT_S = 120
+
+
+class Node:
+    """A server of its own, which can be killed."""
+
+    def __init__(self, folder, device_size="2GiB"):
+        self.folder, self.device_size = folder, device_size
+        self.data = folder / "data"
+        self.s3, self.admin = free_port(), free_port()
+        self.start()
+
+    def start(self):
+        command = [SERVER, "serve", "--data", str(self.data), "--device-size", self.device_size]
+        command += ["--s3-addr", f"127.0.0.1:{self.s3}", "--admin-addr", f"127.0.0.1:{self.admin}"]
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until_it_listens(self.process, self.s3, self.folder)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        assert self.process.wait(timeout=30) == 0
+
+    def run(self, *words, refused=None):
+        """`trilith WORDS`; what it says. With `refused`, a part of the reason why it must not work."""
+        done = subprocess.run(
+            [SERVER, *words, "--data", str(self.data)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        if refused is None:
+            assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        else:
+            assert done.returncode != 0 and refused in done.stderr, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def metric(self, name):
+        text = urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics").read().decode()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + "{"))
