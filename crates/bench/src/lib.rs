@@ -4,6 +4,7 @@
 //! - [`ceiling`] is the server to compare with: bare HTTP, constant bodies.
 //! - [`zstore`] starts cells and single servers and measures what they cost, in turn.
 //! - [`smash`] computes and simulates what the chunk store's placement and lookup cost, and measures the store with nodes as processes.
+//! - [`faststore`] counts and times what block images ask of a device, beside BlueStore's ways to write.
 //! - [`disk`](mod@disk) measures a device through the system's own disk code.
 //!
 //! Nothing of the system depends on this crate but the program that offers its commands. The generator uses nothing of the system: it runs
@@ -18,6 +19,7 @@ use std::pin::Pin;
 pub mod ceiling;
 pub mod clock;
 pub mod disk;
+pub mod faststore;
 pub mod latency;
 pub mod output;
 pub mod random;
@@ -42,6 +44,8 @@ pub enum BenchCommand {
     Zstore(zstore::ZstoreArgs),
     /// Compute, simulate and measure placement and lookup in the chunk store: migration, memory, traffic, heat, latency, failure, addition.
     Smash(smash::SmashArgs),
+    /// Count and time writes in place beside BlueStore's: new, copy-on-write, deferred through a log.
+    Faststore(faststore::FaststoreArgs),
 }
 
 /// Makes a client of the chunk store that speaks with the cluster of a node's folder, on the present runtime.
@@ -58,5 +62,6 @@ pub fn run(command: BenchCommand, enter: EnterCluster) -> anyhow::Result<()> {
         BenchCommand::Disk(args) => disk::run(&args),
         BenchCommand::Zstore(args) => zstore::run(&args),
         BenchCommand::Smash(args) => smash::run(&args, enter),
+        BenchCommand::Faststore(args) => faststore::run(&args),
     }
 }
