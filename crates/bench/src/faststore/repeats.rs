@@ -191,8 +191,8 @@ fn deviations(samples: &[Sample], shape: &str) -> Report {
     }
     let notes = vec![
         shape.to_owned(),
-        "The standard deviation of the rates (writes per second) of the three schemes, for each of the five writes. The paper's disk makes some \
-         hundred writes a second: shares of the mean can be compared, and the ratio of both paths."
+        "The standard deviation of the rates (writes per second) of the three schemes, for each of the five writes. The paper does not print the \
+         rates themselves: what can be compared is the ratio of both paths."
             .to_owned(),
     ];
     let title = "How much the rates of the three schemes vary (table IV)".to_owned();

@@ -141,7 +141,7 @@ fn report(rows: &[Row], objects: u32) -> Report {
         let rest = if later == Cost::default() {
             "nothing".to_owned()
         } else {
-            format!("{} writes, {} KiB, {} flush", later.writes, kib(later.write_bytes), later.flushes)
+            format!("device writes: {}, KiB: {}, flushes: {}", later.writes, kib(later.write_bytes), later.flushes)
         };
         let place = [row.path.to_owned(), row.scheme.to_string(), row.write.to_string()];
         let mut cells = place.to_vec();
