@@ -9,6 +9,7 @@ mod attributes;
 mod command;
 pub mod limits;
 pub mod local;
+mod lock;
 mod machine;
 mod query;
 mod reply;
@@ -17,7 +18,8 @@ use net::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 pub use attributes::{Attributes, GROUP_EXECUTES, Kind, MODE_BITS, SET_GID, SET_UID, Time};
-pub use command::{AttributeChange, Command, Envelope, MetaSession, NewInode, RenameHow, TimeChange, XattrHow};
+pub use command::{AttributeChange, Command, Envelope, Expected, MetaSession, NewInode, RenameHow, TimeChange, XattrHow};
+pub use lock::{Lock, LockFamily, LockOwner, LockRange};
 pub use machine::Machine;
 pub use query::{Answer, DirectoryEntry, Found, Freed, FreedPiece, Query, Usage};
 pub use reply::{Done, MetaError, Reply};

@@ -8,6 +8,7 @@
 mod contents;
 mod control;
 mod figures;
+mod leases;
 mod mounts;
 mod sweeper;
 mod trees;
@@ -26,6 +27,7 @@ use types::DeviceId;
 use crate::data::store::ExtentStore;
 use crate::door::MountDoor;
 use contents::{ContentService, Contents};
+use leases::Leases;
 use mounts::Mounts;
 use sweeper::Sweeper;
 use trees::{TreeService, Trees};
@@ -87,6 +89,7 @@ impl Subsystem for Files {
             able: |state| state.devices().filter_map(|device| device.node).collect(),
             silent: self.around.silent.clone(),
         };
+        let leases = Leases { around: self.around.clone(), trees: self.trees.clone() };
         let sweeper = Sweeper { around: self.around.clone(), trees: self.trees.clone(), contents: self.contents.clone() };
         let mut tasks: Vec<Task> = Vec::new();
         for store in self.contents.stores() {
@@ -94,10 +97,11 @@ impl Subsystem for Files {
             tasks.push(Box::pin(async move { store.maintain().await }));
         }
         let (trees, files) = (self.trees.clone(), self);
-        let others: [Task; 4] = [
+        let others: [Task; 5] = [
             Box::pin(assigner.run()),
             Box::pin(async move { trees.run().await }),
             Box::pin(sweeper.run()),
+            Box::pin(leases.run()),
             Box::pin(async move { files.mounts.keep().await }),
         ];
         tasks.extend(others);

@@ -42,7 +42,7 @@ async fn sweep(meta: Arc<LocalPartition>, data: Arc<MemoryPartition>) {
             let (session, up_to) = (MetaSession(env.random_u64()), last.number);
             let commands = [Command::OpenSession, Command::ConfirmFreed { up_to }, Command::CloseSession];
             for (sequence, command) in (1..).zip(commands) {
-                let envelope = Envelope { session, sequence, answered_below: 0, now: Time::default(), command };
+                let envelope = Envelope { session, sequence, answered_below: 0, now: Time::default(), locks_lost: 0, command };
                 meta.command(envelope).await.expect("it answers").expect("it is carried out");
             }
         }

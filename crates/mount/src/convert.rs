@@ -93,7 +93,8 @@ impl Validity {
             // Inode numbers are never used again.
             generation: 0,
             attributes: attributes(&entry.0),
-            entry_valid: self.names,
+            // Another mount may move or remove the name at any time.
+            entry_valid: if entry.0.is_shared { Duration::ZERO } else { self.names },
             attributes_valid: self.attributes,
         }
     }

@@ -17,7 +17,12 @@ pub fn errno(error: &ClientError) -> Errno {
         ClientError::Unsupported(_) => Errno::OPNOTSUPP,
         ClientError::BeyondTheEnd => Errno::NXIO,
         ClientError::TooManyOpenFiles => Errno::NFILE,
-        ClientError::MetaCall(_) | ClientError::Data(_) | ClientError::Short { .. } | ClientError::Unexpected(_) => Errno::IO,
+        ClientError::Interrupted => Errno::INTR,
+        ClientError::LeaseOver
+        | ClientError::MetaCall(_)
+        | ClientError::Data(_)
+        | ClientError::Short { .. }
+        | ClientError::Unexpected(_) => Errno::IO,
     }
 }
 
@@ -37,6 +42,12 @@ fn of_meta(error: MetaError) -> Errno {
         MetaError::XattrRoom => Errno::NOSPC,
         MetaError::Quota => Errno::DQUOT,
         MetaError::NotAllowed => Errno::PERM,
-        MetaError::NoSession | MetaError::TooManySessions | MetaError::TooManyCommands => Errno::IO,
+        MetaError::Locked => Errno::AGAIN,
+        MetaError::TooManyLocks => Errno::NOLCK,
+        MetaError::LocksLost
+        | MetaError::Changed
+        | MetaError::NoSession
+        | MetaError::TooManySessions
+        | MetaError::TooManyCommands => Errno::IO,
     }
 }

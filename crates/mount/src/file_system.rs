@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use filesystem::client::{Client, ClientError, FileHandle, New, OpenFlags, Owner, Place, SetXattr, WriteAt};
-use filesystem::meta::{AttributeChange, Kind, MODE_BITS, RenameHow, XattrHow};
+use filesystem::meta::{AttributeChange, Attributes, Kind, MODE_BITS, RenameHow, XattrHow};
 use fuse::reply::{AttributeValue, Body, Copied, Created, Data, Found, Listing, Opened, PlusListing, Position, Written};
 use fuse::request::{
-    self, CopyFileRange, Create, Fallocate, Flush, Forget, Fsync, GetAttributes, GetExtendedAttribute, Link,
+    self, CopyFileRange, Create, Fallocate, Flush, Forget, Fsync, GetAttributes, GetExtendedAttribute, GetLock, Link,
     ListExtendedAttributes, Lookup, MakeDirectory, MakeNode, Open, Read, ReadDirectory, ReadLink, Release, Remove,
-    RemoveExtendedAttribute, Rename, Seek, SetAttributes, SetExtendedAttribute, Statfs, Statx, Symlink, SyncFileSystem,
-    TemporaryFile, Write,
+    RemoveExtendedAttribute, Rename, Seek, SetAttributes, SetExtendedAttribute, SetLock, Statfs, Statx, Symlink,
+    SyncFileSystem, TemporaryFile, Write,
 };
-use fuse::{AttributesFor, Caller, End, Entry, FileSystem, FileSystemState, Reply, StatxAttributes};
+use fuse::{AttributesFor, Caller, End, Entry, FileSystem, FileSystemState, Lock, LockKind, Reply, RequestId, StatxAttributes};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::answer::answer;
+use crate::caches::Caches;
 use crate::convert::{self, Validity, ino};
 use crate::ending::Ending;
 use crate::listing;
+use crate::locks::{self, Waits};
 
 /// `O_*` of Linux, as requests carry them.
 const APPEND: u32 = 0o2_000;
@@ -31,16 +33,18 @@ pub struct Volume {
     client: Arc<Client>,
     runtime: Handle,
     validity: Validity,
+    caches: Arc<Caches>,
+    waits: Arc<Waits>,
     /// Tells which inodes without names are not in use.
     telling: AbortHandle,
     ending: Arc<Ending>,
 }
 
 impl Volume {
-    pub fn new(client: Arc<Client>, runtime: Handle, validity: Validity, ending: Arc<Ending>) -> Self {
+    pub fn new(client: Arc<Client>, runtime: Handle, validity: Validity, caches: Arc<Caches>, ending: Arc<Ending>) -> Self {
         let teller = Arc::clone(&client);
         let telling = runtime.spawn(async move { teller.keep_telling().await }).abort_handle();
-        Volume { client, runtime, validity, telling, ending }
+        Volume { client, runtime, validity, caches, waits: Arc::default(), telling, ending }
     }
 
     /// Answers with what `work` makes of the client.
@@ -57,8 +61,32 @@ impl Volume {
     where
         F: Future<Output = Result<filesystem::client::Entry, ClientError>> + Send + 'static,
     {
-        let (validity, work) = (self.validity, work(Arc::clone(&self.client)));
-        answer(&self.runtime, reply, async move { Ok(validity.entry(&work.await?)) });
+        let (validity, caches, client) = (self.validity, Arc::clone(&self.caches), Arc::clone(&self.client));
+        let work = work(Arc::clone(&client));
+        answer(&self.runtime, reply, async move {
+            let entry = work.await?;
+            caches.renew(&client, &entry.0).await;
+            Ok(validity.entry(&entry))
+        });
+    }
+
+    /// Answers with what `tell` makes of the attributes of an inode.
+    fn answer_attributes<T, F>(
+        &self,
+        reply: Reply<T>,
+        work: impl FnOnce(Arc<Client>) -> F,
+        tell: impl FnOnce(Validity, &Attributes) -> T + Send + 'static,
+    ) where
+        T: Body + Send + 'static,
+        F: Future<Output = Result<Attributes, ClientError>> + Send + 'static,
+    {
+        let (validity, caches, client) = (self.validity, Arc::clone(&self.caches), Arc::clone(&self.client));
+        let work = work(Arc::clone(&client));
+        answer(&self.runtime, reply, async move {
+            let attributes = work.await?;
+            caches.renew(&client, &attributes).await;
+            Ok(tell(validity, &attributes))
+        });
     }
 }
 
@@ -66,9 +94,12 @@ fn owner(caller: &Caller) -> Owner {
     Owner { uid: caller.uid, gid: caller.gid }
 }
 
-fn opened(handle: FileHandle) -> Opened {
-    // One mount writes a volume: what the page cache has stays right.
-    Opened { keep_cache: true, parallel_direct_writes: true, ..Opened::new(fuse::FileHandle(handle.0)) }
+/// `flags`: `O_*` that the file is opened with.
+fn opened(handle: FileHandle, flags: u32) -> Opened {
+    // What the page cache has is dropped by notifications where another client has changed it. An append through it would come in parts, one for each page that
+    // is not there.
+    let direct_io = flags & APPEND != 0;
+    Opened { keep_cache: true, direct_io, parallel_direct_writes: true, ..Opened::new(fuse::FileHandle(handle.0)) }
 }
 
 fn open_flags(flags: u32, kill_suidgid: bool) -> OpenFlags {
@@ -120,24 +151,25 @@ impl FileSystem for Volume {
 
     fn lookup(&self, _caller: &Caller, request: Lookup<'_>, reply: Reply<Found>) {
         let (parent, name, validity) = (ino(request.parent), name(request.name), self.validity);
+        let caches = Arc::clone(&self.caches);
         self.answer(reply, |client| async move {
             let entry = client.lookup(parent, &name).await?;
+            caches.renew(&client, &entry.0).await;
             Ok(Found::Entry(validity.entry(&entry)))
         });
     }
 
     fn getattr(&self, _caller: &Caller, request: GetAttributes, reply: Reply<AttributesFor>) {
-        let validity = self.validity;
-        self.answer(reply, |client| async move { Ok(validity.attributes(&client.getattr(ino(request.node)).await?)) });
+        let work = |client: Arc<Client>| async move { client.getattr(ino(request.node)).await };
+        self.answer_attributes(reply, work, |validity, attributes| validity.attributes(attributes));
     }
 
     fn statx(&self, _caller: &Caller, request: Statx, reply: Reply<StatxAttributes>) {
-        let validity = self.validity;
-        self.answer(reply, |client| async move { Ok(validity.statx(&client.getattr(ino(request.node)).await?)) });
+        let work = |client: Arc<Client>| async move { client.getattr(ino(request.node)).await };
+        self.answer_attributes(reply, work, |validity, attributes| validity.statx(attributes));
     }
 
     fn setattr(&self, _caller: &Caller, request: SetAttributes, reply: Reply<AttributesFor>) {
-        let validity = self.validity;
         let change = AttributeChange {
             mode: request.mode.map(|mode| mode & MODE_BITS),
             uid: request.uid,
@@ -147,7 +179,8 @@ impl FileSystem for Volume {
             mtime: request.mtime.map(convert::time_change),
             kills_set_ids: request.kill_suidgid,
         };
-        self.answer(reply, |client| async move { Ok(validity.attributes(&client.setattr(ino(request.node), change).await?)) });
+        let work = |client: Arc<Client>| async move { client.setattr(ino(request.node), change).await };
+        self.answer_attributes(reply, work, |validity, attributes| validity.attributes(attributes));
     }
 
     fn readlink(&self, _caller: &Caller, request: ReadLink, reply: Reply<Data>) {
@@ -201,25 +234,33 @@ impl FileSystem for Volume {
 
     fn open(&self, _caller: &Caller, request: Open, reply: Reply<Opened>) {
         let flags = open_flags(request.flags, request.kill_suidgid);
-        self.answer(reply, |client| async move { client.open(ino(request.node), flags).await.map(opened) });
+        let caches = Arc::clone(&self.caches);
+        self.answer(reply, |client| async move {
+            let (attributes, handle) = client.open(ino(request.node), flags).await?;
+            caches.renew_all(&client, &attributes).await;
+            Ok(opened(handle, request.flags))
+        });
     }
 
     fn create(&self, caller: &Caller, request: Create<'_>, reply: Reply<Created>) {
         let new = new(caller, Kind::File, request.mode, request.umask);
         let (parent, name, validity) = (ino(request.parent), name(request.name), self.validity);
-        let flags = open_flags(request.flags, request.kill_suidgid);
+        let (flags, caches) = (open_flags(request.flags, request.kill_suidgid), Arc::clone(&self.caches));
+        let word = request.flags;
         self.answer(reply, |client| async move {
             let (entry, handle) = client.create(parent, &name, new, flags).await?;
-            Ok(Created { entry: validity.entry(&entry), opened: opened(handle) })
+            caches.renew(&client, &entry.0).await;
+            Ok(Created { entry: validity.entry(&entry), opened: opened(handle, word) })
         });
     }
 
     fn tmpfile(&self, caller: &Caller, request: TemporaryFile, reply: Reply<Created>) {
         let new = new(caller, Kind::File, request.mode, request.umask);
-        let (parent, validity) = (ino(request.parent), self.validity);
+        let (parent, validity, flags) = (ino(request.parent), self.validity, request.flags);
         self.answer(reply, |client| async move {
             let (entry, handle) = client.tmpfile(parent, new).await?;
-            Ok(Created { entry: validity.entry(&entry), opened: opened(handle) })
+            client.told(&entry.0);
+            Ok(Created { entry: validity.entry(&entry), opened: opened(handle, flags) })
         });
     }
 
@@ -237,20 +278,25 @@ impl FileSystem for Volume {
             from_cache: request.from_cache,
             kills_set_ids: request.kill_suidgid,
         };
-        let (node, data) = (ino(request.node), Bytes::copy_from_slice(request.data));
+        let (node, data, caches) = (ino(request.node), Bytes::copy_from_slice(request.data), Arc::clone(&self.caches));
         self.answer(reply, |client| async move {
             let written = client.write(node, write, data).await?;
-            Ok(Written(written as u32))
+            let is_elsewhere = written.offset != write.offset;
+            caches.renew_after_write(&client, written.inode, is_elsewhere).await;
+            Ok(Written(written.len as u32))
         });
     }
 
     fn flush(&self, _caller: &Caller, request: Flush, reply: Reply<()>) {
-        self.answer(reply, |client| async move { client.flush(handle(request.handle)) });
+        self.answer(reply, |client| async move {
+            client.closed_by(ino(request.node), request.lock_owner.0).await;
+            client.flush(handle(request.handle))
+        });
     }
 
     fn release(&self, _caller: &Caller, request: Release, reply: Reply<()>) {
         self.answer(reply, |client| async move {
-            client.release(handle(request.handle)).await;
+            client.release(ino(request.node), handle(request.handle)).await;
             Ok(())
         });
     }
@@ -271,8 +317,8 @@ impl FileSystem for Volume {
     }
 
     fn readdirplus(&self, _caller: &Caller, request: ReadDirectory, reply: Reply<PlusListing>) {
-        let validity = self.validity;
-        self.answer(reply, |client| async move { listing::plus(&client, &request, validity).await });
+        let (validity, caches) = (self.validity, Arc::clone(&self.caches));
+        self.answer(reply, |client| async move { listing::plus(&client, &request, validity, &caches).await });
     }
 
     fn releasedir(&self, _caller: &Caller, _request: Release, reply: Reply<()>) {
@@ -317,6 +363,39 @@ impl FileSystem for Volume {
     fn removexattr(&self, _caller: &Caller, request: RemoveExtendedAttribute<'_>, reply: Reply<()>) {
         let (node, name) = (ino(request.node), name(request.name));
         self.answer(reply, |client| async move { client.removexattr(node, &name).await });
+    }
+
+    fn getlk(&self, _caller: &Caller, request: GetLock, reply: Reply<Lock>) {
+        self.answer(reply, |client| async move { locks::in_the_way(&client, &request).await });
+    }
+
+    fn setlk(&self, _caller: &Caller, request: SetLock, reply: Reply<()>) {
+        let (node, handle) = (ino(request.node), handle(request.handle));
+        if request.lock.kind == LockKind::Unlock {
+            let (owner, range) = locks::place(&request);
+            return self.answer(reply, |client| async move { client.unlock(node, owner, range).await });
+        }
+        let (wanted, caches, waits, id) =
+            (locks::wanted(&request), Arc::clone(&self.caches), Arc::clone(&self.waits), reply.id());
+        let stopped = waits.begin(id);
+        // It may have come before the wait was known.
+        if reply.is_interrupted() {
+            waits.interrupt(id);
+        }
+        self.answer(reply, |client| async move {
+            let stopped = async { drop(stopped.await) };
+            let locked = match request.wait {
+                true => client.lock_waiting(node, handle, wanted, stopped).await,
+                false => client.lock(node, handle, wanted).await,
+            };
+            waits.end(id);
+            caches.renew_all(&client, &locked?).await;
+            Ok(())
+        });
+    }
+
+    fn interrupted(&self, id: RequestId) {
+        self.waits.interrupt(id);
     }
 
     fn fallocate(&self, _caller: &Caller, request: Fallocate, reply: Reply<()>) {

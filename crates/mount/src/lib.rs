@@ -10,26 +10,30 @@
 //! - No state of the volume is kept here. What the kernel refers to, and what is open, is in the client's table.
 //! - Errors become errno in one file, and nowhere else.
 //! - A request is answered from the session's thread or from a task, and never waits for another request of the mount.
-//! - fcntl and flock locks are the kernel's: they hold within this mount.
+//! - fcntl and flock locks are the tree's: they hold among all mounts of the volume.
+//! - What the kernel has of a file that another client changed is dropped before the kernel is told attributes that are newer.
 #![forbid(unsafe_code)]
 
 mod answer;
+mod caches;
 mod convert;
 mod ending;
 mod errno;
 mod file_system;
 mod listing;
+mod locks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use filesystem::client::Client;
+use filesystem::client::{Client, NAMES_VALID};
 use fuse::{Capabilities, Mount, MountError, MountOptions, Session, SessionError, SessionId, SessionOptions};
 use tokio::runtime::Handle;
 
 pub use fuse::{End, MAX_THREADS, Unmount, UnmountError, unmount};
 
+use crate::caches::Caches;
 use crate::convert::Validity;
 use crate::ending::Ending;
 use crate::file_system::Volume;
@@ -48,9 +52,9 @@ pub struct ServeOptions {
     pub nodev: bool,
     /// Threads that read requests: 1 to [`fuse::MAX_THREADS`].
     pub threads: usize,
-    /// For how long the kernel may use a name without asking. What another mount changes is seen after it.
+    /// For how long the kernel may use a name without asking, while no other mount uses the volume. At most [`NAMES_VALID`].
     pub names_valid: Duration,
-    /// The same for attributes.
+    /// The same for attributes, however many mounts there are.
     pub attributes_valid: Duration,
 }
 
@@ -64,7 +68,7 @@ impl Default for ServeOptions {
             nosuid: true,
             nodev: true,
             threads: 4,
-            names_valid: second,
+            names_valid: NAMES_VALID,
             attributes_valid: second,
         }
     }
@@ -101,13 +105,15 @@ pub fn serve(client: Arc<Client>, point: &Path, options: &ServeOptions, runtime:
     let session_options = SessionOptions {
         session: SessionId(client.session().0),
         threads: options.threads,
-        capabilities: Capabilities::default(),
+        capabilities: Capabilities { posix_locks: true, flock_locks: true, ..Capabilities::default() },
     };
-    let validity = Validity { names: options.names_valid, attributes: options.attributes_valid };
+    let validity = Validity { names: options.names_valid.min(NAMES_VALID), attributes: options.attributes_valid };
     let mount = Mount::new(point, &mount_options)?;
     let ending = Arc::new(Ending::default());
-    let volume = Volume::new(client, runtime, validity, Arc::clone(&ending));
+    let caches = Arc::new(Caches::default());
+    let volume = Volume::new(client, runtime, validity, Arc::clone(&caches), Arc::clone(&ending));
     let session = Session::start(mount, Arc::new(volume), &session_options)?;
+    caches.serve(session.notifier());
     Ok(ServedMount { session, ending })
 }
 

@@ -4,6 +4,7 @@ use filesystem::client::{Client, ClientError, Entry, ListedEntry};
 use fuse::reply::{DirectoryEntry, Listing, PlusListing};
 use fuse::request::ReadDirectory;
 
+use crate::caches::Caches;
 use crate::convert::{Validity, ino, type_bits};
 
 /// What an entry of a listing takes beside its name, at least: how many names are asked for at once is computed with it.
@@ -29,17 +30,26 @@ pub async fn plain(client: &Client, request: &ReadDirectory) -> Result<Listing, 
     Ok(listing)
 }
 
-pub async fn plus(client: &Client, request: &ReadDirectory, validity: Validity) -> Result<PlusListing, ClientError> {
+pub async fn plus(
+    client: &Client,
+    request: &ReadDirectory,
+    validity: Validity,
+    caches: &Caches,
+) -> Result<PlusListing, ClientError> {
     let mut listing = PlusListing::new(request);
     let page = client.readdir(ino(request.node), request.cookie, names_at_once(request, PLUS_ENTRY_BYTES)).await?;
     for entry in &page {
+        if let Some(attributes) = &entry.attributes {
+            caches.renew(client, attributes).await;
+        }
         let inode = entry.attributes.map(|attributes| validity.entry(&Entry(attributes)));
         if !listing.push(inode.as_ref(), &wire(entry)) {
             break;
         }
         // The kernel has a reference now, as after a lookup.
-        if inode.is_some() {
+        if let Some(attributes) = &entry.attributes {
             client.remember(entry.ino);
+            client.told(attributes);
         }
     }
     Ok(listing)

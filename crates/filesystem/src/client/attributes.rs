@@ -1,7 +1,7 @@
 //! Attributes of inodes, and of the volume.
 
 use super::acl::{ACCESS, Acl};
-use super::{Client, ClientError};
+use super::{Client, ClientError, Old};
 use crate::ids::Ino;
 use crate::meta::{AttributeChange, Attributes, Command, Found, Kind, MetaError, Query, Usage, XattrHow};
 
@@ -18,6 +18,19 @@ pub struct VolumeState {
 const BYTES_AN_INODE: u64 = 4096;
 
 impl Client {
+    /// The kernel is about to be told the attributes of an inode: what it has that is older. Of directories and links it has nothing that gets old.
+    pub fn told(&self, attributes: &Attributes) -> Old {
+        match attributes.kind {
+            Kind::File => self.files.state(attributes.ino).told(attributes),
+            _ => Old::Nothing,
+        }
+    }
+
+    /// The kernel has dropped what was older than these attributes.
+    pub fn renewed(&self, attributes: &Attributes) {
+        self.files.state(attributes.ino).renewed(attributes);
+    }
+
     pub async fn getattr(&self, ino: Ino) -> Result<Attributes, ClientError> {
         self.commands.inode(ino).await
     }
@@ -26,12 +39,19 @@ impl Client {
     pub async fn setattr(&self, ino: Ino, change: AttributeChange) -> Result<Attributes, ClientError> {
         if change.size.is_some() || change.uid.is_some() || change.gid.is_some() {
             let state = self.files.state(ino);
-            let mut open = state.content.write().await;
-            if let (Some(open), true) = (open.as_mut(), change.size.is_some()) {
-                open.begin_block();
-            }
+            let _alone = state.content.write().await;
             self.drop_capability(ino, &state).await?;
-            return self.set_attributes(ino, change).await;
+            if change.size.is_none() {
+                return self.set_attributes(ino, change).await;
+            }
+            self.check_locks(ino, true).await?;
+            let done = self.set_attributes(ino, change).await;
+            match &done {
+                Ok(attributes) => state.changed_here(attributes),
+                Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss().await,
+                Err(_) => {}
+            }
+            return done;
         }
         self.set_attributes(ino, change).await
     }

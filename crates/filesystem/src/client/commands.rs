@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use env::Env;
 use parking_lot::Mutex;
@@ -29,6 +30,7 @@ pub struct Commands {
     session: MetaSession,
     permits: Semaphore,
     sequences: Mutex<Sequences>,
+    locks_lost: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +55,8 @@ impl Commands {
     pub async fn open(meta: Arc<dyn MetaPartition>, env: Env) -> Result<Self, ClientError> {
         let session = MetaSession(env.random_u64());
         let sequences = Mutex::new(Sequences::default());
-        let commands = Commands { meta, env, session, permits: Semaphore::new(MAX_COMMANDS), sequences };
+        let commands =
+            Commands { meta, env, session, permits: Semaphore::new(MAX_COMMANDS), sequences, locks_lost: AtomicU64::new(0) };
         commands.send(Command::OpenSession).await?;
         Ok(commands)
     }
@@ -74,6 +77,16 @@ impl Commands {
         self.session
     }
 
+    /// How often the tree has taken the session's locks, as far as is known.
+    pub fn locks_lost(&self) -> u64 {
+        self.locks_lost.load(Ordering::Acquire)
+    }
+
+    /// Whether the tree has taken them once more.
+    pub fn hear_of_locks(&self, locks_lost: u64) -> bool {
+        self.locks_lost.fetch_max(locks_lost, Ordering::AcqRel) < locks_lost
+    }
+
     /// Has a command carried out once, however often it is sent.
     pub async fn send(&self, command: Command) -> Result<Done, ClientError> {
         let _permit = self.permits.acquire().await.map_err(|_| MetaError::NoSession)?;
@@ -83,6 +96,7 @@ impl Commands {
             sequence: sequence.number,
             answered_below: self.answered_below(),
             now: self.now(),
+            locks_lost: self.locks_lost(),
             command,
         };
         let mut sendings = 1;

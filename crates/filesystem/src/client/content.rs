@@ -1,7 +1,10 @@
 //! Reading and writing the content of files.
 //!
-//! A write holds the inode's lock: in place first, then appends, then one command gives the file its keys, size and times. What fails before the command has not made the file
+//! A write holds the inode's lock here: in place first, then appends, then one command gives the file its keys, size and times. What fails before the command has not made the file
 //! longer; bytes in place may have changed.
+//!
+//! Other clients don't see that lock. The command says what the client has seen of the file, and is refused where another client has changed what counts:
+//! the write begins anew.
 
 use std::ops::Range;
 
@@ -13,7 +16,7 @@ use super::{Client, ClientError};
 use crate::data::DataError;
 use crate::ids::{BLOCK_BYTES, ExtentKey, Ino};
 use crate::meta::limits::{MAX_ANSWER, MAX_FILE_BYTES};
-use crate::meta::{AttributeChange, Attributes, Command, Found, MetaError, Query};
+use crate::meta::{AttributeChange, Attributes, Command, Expected, Found, MetaError, Query};
 
 /// How a write is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +30,29 @@ pub struct WriteAt {
     pub kills_set_ids: bool,
 }
 
+/// What a write has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub len: usize,
+    /// Of an append: where the end was.
+    pub offset: u64,
+    /// The file as it is then.
+    pub inode: Attributes,
+}
+
 /// What is put into a range of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Filling<'a> {
+pub(super) struct Filling<'a> {
+    pub what: What<'a>,
+    pub least_size: u64,
+    /// The range must begin at the end of the file.
+    pub appends: bool,
+    /// No other client appends meanwhile.
+    pub end_is_ours: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What<'a> {
     Data(&'a Bytes),
     Zeros,
 }
@@ -37,18 +60,37 @@ pub(super) enum Filling<'a> {
 impl Client {
     /// Bytes of a file, fewer than asked for only at its end. Holes are zeros.
     pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, ClientError> {
+        self.check_locks(ino, false).await?;
         let state = self.files.state(ino);
         let _reading = state.content.read().await;
-        let size = self.commands.inode(ino).await?.size;
-        let end = offset.saturating_add(len as u64).min(size);
-        if offset >= end {
-            return Ok(Vec::new());
+        let mut tries = self.tries();
+        loop {
+            let inode = self.commands.inode(ino).await?;
+            let end = offset.saturating_add(len as u64).min(inode.size);
+            if offset >= end {
+                return Ok(Vec::new());
+            }
+            let read = self.read_pieces(ino, offset..end).await;
+            // Keys that were cut while it was read: what they named may be gone, or look like a hole.
+            let is_sure = matches!(read, Ok((_, false)));
+            if is_sure || !self.was_cut(&inode).await? {
+                return read.map(|(bytes, _)| bytes);
+            }
+            tries.again(self).await?;
         }
-        let keys = self.keys(ino, offset..end).await?;
-        let mut bytes = Vec::with_capacity((end - offset) as usize);
-        for piece in pieces(&keys, offset..end) {
+    }
+
+    /// What keys of a range name, with zeros for its holes; whether there are some.
+    async fn read_pieces(&self, ino: Ino, range: Range<u64>) -> Result<(Vec<u8>, bool), ClientError> {
+        let keys = self.keys(ino, range.clone()).await?;
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut has_holes = false;
+        for piece in pieces(&keys, range) {
             match piece {
-                Piece::Hole { start, end } => bytes.resize(bytes.len() + (end - start) as usize, 0),
+                Piece::Hole { start, end } => {
+                    has_holes = true;
+                    bytes.resize(bytes.len() + (end - start) as usize, 0);
+                }
                 Piece::Data(key) => {
                     let content = self.data.read(key.extent, key.extent_offset, key.len as usize).await?;
                     if content.len() as u64 != key.len {
@@ -58,11 +100,12 @@ impl Client {
                 }
             }
         }
-        Ok(bytes)
+        Ok((bytes, has_holes))
     }
 
-    /// Puts bytes into a file; returns how many.
-    pub async fn write(&self, ino: Ino, write: WriteAt, data: Bytes) -> Result<usize, ClientError> {
+    /// Puts bytes into a file.
+    pub async fn write(&self, ino: Ino, write: WriteAt, data: Bytes) -> Result<Written, ClientError> {
+        self.check_locks(ino, true).await?;
         let state = self.files.state(ino);
         let mut open = state.content.write().await;
         let written = match self.drop_capability(ino, &state).await {
@@ -83,42 +126,111 @@ impl Client {
         write: WriteAt,
         data: &Bytes,
         open: &mut Option<OpenExtent>,
-    ) -> Result<usize, ClientError> {
-        let attributes = if write.kills_set_ids {
+    ) -> Result<Written, ClientError> {
+        if write.kills_set_ids {
             let change = AttributeChange { kills_set_ids: true, ..AttributeChange::default() };
-            self.commands.send_for_inode(Command::SetAttributes { ino, change }).await?
-        } else {
-            self.commands.inode(ino).await?
-        };
-        let offset = if write.append { attributes.size } else { write.offset };
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_BYTES).ok_or(MetaError::FileTooLong)?;
-        if offset < end {
-            self.fill(&attributes, offset..end, Filling::Data(data), end, open).await?;
+            self.commands.send_for_inode(Command::SetAttributes { ino, change }).await?;
         }
-        Ok(data.len())
+        let mut tries = self.tries();
+        let mut has_end = false;
+        let written = loop {
+            let written = self.write_once(ino, write, data, has_end, open).await;
+            let needs_end = written == Err(ClientError::Meta(MetaError::Locked));
+            if !needs_end && written != Err(ClientError::Meta(MetaError::Changed)) {
+                break written;
+            }
+            // The other case: another client appends too, and is faster.
+            if needs_end || (write.append && !has_end && tries.are_many()) {
+                let locked = self.lock_end(ino).await;
+                // Without an answer it may have it.
+                has_end = !matches!(locked, Ok(false));
+                if let Err(error) = locked {
+                    break Err(error);
+                }
+            }
+            if let Err(error) = tries.again(self).await {
+                break Err(error);
+            }
+        };
+        if has_end {
+            self.unlock_end(ino).await;
+        }
+        written
     }
 
-    /// Puts bytes or zeros into a range that is not empty, in place and by appends, and commits it.
+    /// Refused with [`MetaError::Changed`] where another client was faster, and with [`MetaError::Locked`] where it takes the end of the file.
+    async fn write_once(
+        &self,
+        ino: Ino,
+        write: WriteAt,
+        data: &Bytes,
+        has_end: bool,
+        open: &mut Option<OpenExtent>,
+    ) -> Result<Written, ClientError> {
+        let inode = self.commands.inode(ino).await?;
+        let offset = if write.append { inode.size } else { write.offset };
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_BYTES).ok_or(MetaError::FileTooLong)?;
+        if offset == end {
+            return Ok(Written { len: 0, offset, inode });
+        }
+        // Bytes at the end may have a place: allocated space, or what another client has appended just now. They are written by one client alone.
+        let end_is_ours = has_end || !inode.is_shared;
+        let filling = Filling { what: What::Data(data), least_size: end, appends: write.append, end_is_ours };
+        let inode = self.fill(&inode, offset..end, filling, open).await?;
+        Ok(Written { len: data.len(), offset, inode })
+    }
+
+    /// Puts bytes or zeros into a range that is not empty, in place and by appends, and commits it. Refused with [`MetaError::Changed`] where another
+    /// client has changed the file since it was looked at.
     pub(super) async fn fill(
         &self,
         inode: &Attributes,
         range: Range<u64>,
         filling: Filling<'_>,
-        least_size: u64,
         open: &mut Option<OpenExtent>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Attributes, ClientError> {
         let keys = self.keys(inode.ino, blocks_of(&range, inode.size)).await?;
         let Plan { in_place, runs } = plan(&keys, &range, inode.size);
+        if filling.appends && !filling.end_is_ours && !in_place.is_empty() {
+            return Err(MetaError::Locked.into());
+        }
         for key in in_place {
             let part = filling.part(&range, key.file_offset..end_of(&key));
-            self.data.overwrite(key.extent, key.extent_offset, part).await?;
+            if let Err(error) = self.data.overwrite(key.extent, key.extent_offset, part).await {
+                return Err(if self.was_cut(inode).await? { MetaError::Changed.into() } else { error.into() });
+            }
         }
-        let keys = self.append_runs(&range, &runs, filling, open).await?;
-        self.commit(inode.ino, keys, least_size).await
+        let keys = self.append_runs(inode, &range, &runs, filling, open).await?;
+        let size = filling.appends.then_some(inode.size);
+        self.commit(inode, keys, filling.least_size, size, open).await
     }
 
-    pub(super) async fn commit(&self, ino: Ino, keys: Vec<ExtentKey>, least_size: u64) -> Result<(), ClientError> {
-        self.commands.send(Command::Commit { ino, keys, least_size, kills_set_ids: false }).await.map(drop)
+    /// Gives a file its keys, if it is as it was when it was looked at.
+    pub(super) async fn commit(
+        &self,
+        inode: &Attributes,
+        keys: Vec<ExtentKey>,
+        least_size: u64,
+        size: Option<u64>,
+        open: &mut Option<OpenExtent>,
+    ) -> Result<Attributes, ClientError> {
+        let (ino, expects) = (inode.ino, Expected { cuts: inode.cuts, size });
+        let commit = Command::Commit { ino, keys, least_size, kills_set_ids: false, expects };
+        let done = self.commands.send_for_inode(commit).await;
+        match &done {
+            Ok(inode) => self.files.state(ino).changed_here(inode),
+            // What was appended is given back.
+            Err(_) => open.iter_mut().for_each(OpenExtent::begin_block),
+        }
+        if done == Err(ClientError::Meta(MetaError::LocksLost)) {
+            self.learn_of_loss().await;
+        }
+        done
+    }
+
+    /// Whether content was cut out of a file since it was looked at.
+    pub(super) async fn was_cut(&self, inode: &Attributes) -> Result<bool, ClientError> {
+        Ok(self.commands.inode(inode.ino).await?.cuts != inode.cuts)
     }
 
     /// All keys that overlap a range.
@@ -140,18 +252,20 @@ impl Client {
     /// Appends runs and returns their keys.
     pub(super) async fn append_runs(
         &self,
+        inode: &Attributes,
         range: &Range<u64>,
         runs: &[Range<u64>],
         filling: Filling<'_>,
         open: &mut Option<OpenExtent>,
     ) -> Result<Vec<ExtentKey>, ClientError> {
         let mut keys = Vec::new();
+        open.iter_mut().for_each(|open| open.file_was_cut(inode.cuts));
         for run in runs {
             let content = filling.run(range, run);
             // An extent that takes nothing more is given up; a new one is tried once.
-            let placed = match self.append_to(open, run, content.clone()).await {
+            let placed = match self.append_to(inode, open, run, content.clone()).await {
                 Err(ClientError::Data(error)) if seals(&error) && open.take().is_some() => {
-                    self.append_to(open, run, content).await
+                    self.append_to(inode, open, run, content).await
                 }
                 other => other,
             };
@@ -165,6 +279,7 @@ impl Client {
 
     async fn append_to(
         &self,
+        inode: &Attributes,
         open: &mut Option<OpenExtent>,
         run: &Range<u64>,
         content: Bytes,
@@ -172,7 +287,7 @@ impl Client {
         let len = run.end - run.start;
         let (mut extent, at) = match open.and_then(|extent| extent.place(run.start, len).map(|at| (extent, at))) {
             Some(found) => found,
-            None => (OpenExtent::new(self.data.create().await?), run.start % BLOCK_BYTES),
+            None => (OpenExtent::new(self.data.create().await?, inode.cuts), run.start % BLOCK_BYTES),
         };
         *open = Some(extent);
         let content = if at == extent.len { content } else { padded((at - extent.len) as usize, &content, 0) };
@@ -186,9 +301,9 @@ impl Client {
 impl Filling<'_> {
     /// What goes to `part` of the file, which lies in `range`, that the filling is for.
     fn part(&self, range: &Range<u64>, part: Range<u64>) -> Bytes {
-        match self {
-            Filling::Data(data) => data.slice((part.start - range.start) as usize..(part.end - range.start) as usize),
-            Filling::Zeros => Bytes::from(vec![0; (part.end - part.start) as usize]),
+        match self.what {
+            What::Data(data) => data.slice((part.start - range.start) as usize..(part.end - range.start) as usize),
+            What::Zeros => Bytes::from(vec![0; (part.end - part.start) as usize]),
         }
     }
 

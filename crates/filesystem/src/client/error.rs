@@ -21,6 +21,12 @@ pub enum ClientError {
     Unsupported(&'static str),
     #[error("there is no data at the offset or after it")]
     BeyondTheEnd,
+    #[error("the wait for a lock was interrupted")]
+    Interrupted,
+    #[error(
+        "the tree of the volume was not heard of for so long that what is locked here may be locked elsewhere: wait until it answers"
+    )]
+    LeaseOver,
     #[error("{MAX_OPEN_FILES} files are open: close some", MAX_OPEN_FILES = super::MAX_OPEN_FILES)]
     TooManyOpenFiles,
     #[error("{got} bytes of {key:?} of {ino:?} were read, fewer than the key says: restore the file from a copy")]
@@ -38,7 +44,8 @@ impl ClientError {
     pub fn is_failure(&self) -> bool {
         match self {
             ClientError::Data(error) => *error != DataError::Full,
-            ClientError::MetaCall(_) | ClientError::Short { .. } | ClientError::Unexpected(_) => true,
+            ClientError::Meta(error) => matches!(error, MetaError::LocksLost | MetaError::Changed),
+            ClientError::LeaseOver | ClientError::MetaCall(_) | ClientError::Short { .. } | ClientError::Unexpected(_) => true,
             _ => false,
         }
     }

@@ -14,6 +14,7 @@ use tokio::sync::RwLock;
 use super::ClientError;
 use super::plan::OpenExtent;
 use crate::ids::Ino;
+use crate::meta::{Attributes, Time};
 
 /// An open file, as the mount names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +31,23 @@ pub struct InodeState {
     failure: Mutex<Failure>,
     /// It was looked for, and this client has set none since.
     is_without_capability: AtomicBool,
+    seen: Mutex<Option<Seen>>,
+}
+
+/// What the kernel's caches of an inode are of. None: it has none.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    version: u64,
+    ctime: Time,
+}
+
+/// What the kernel has of a file that is old, because another client has changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Old {
+    Nothing,
+    Attributes,
+    /// And attributes.
+    Pages,
 }
 
 /// The last write that failed after, or apart from, its call.
@@ -46,6 +64,40 @@ impl InodeState {
         let mut failure = self.failure.lock();
         failure.number += 1;
         failure.error = Some(error.clone());
+    }
+
+    /// The kernel is told these attributes: what it has that is older.
+    pub fn told(&self, attributes: &Attributes) -> Old {
+        let mut seen = self.seen.lock();
+        match seen.as_mut() {
+            None => {
+                *seen = Some(Seen { version: attributes.version, ctime: attributes.ctime });
+                Old::Nothing
+            }
+            Some(seen) if attributes.version > seen.version => Old::Pages,
+            Some(seen) if attributes.ctime > seen.ctime => {
+                seen.ctime = attributes.ctime;
+                Old::Attributes
+            }
+            Some(_) => Old::Nothing,
+        }
+    }
+
+    /// The kernel has nothing that is older than this.
+    pub fn renewed(&self, attributes: &Attributes) {
+        let mut seen = self.seen.lock();
+        if seen.is_none_or(|seen| seen.version < attributes.version) {
+            *seen = Some(Seen { version: attributes.version, ctime: attributes.ctime });
+        }
+    }
+
+    /// This client has changed the content once, by a call of the kernel's. If another one has changed it before, what the kernel has stays old.
+    pub fn changed_here(&self, attributes: &Attributes) {
+        if let Some(seen) = self.seen.lock().as_mut()
+            && seen.version + 1 == attributes.version
+        {
+            *seen = Seen { version: attributes.version, ctime: attributes.ctime };
+        }
     }
 
     pub fn is_without_capability(&self) -> bool {

@@ -128,19 +128,21 @@ impl Client {
         }
     }
 
-    pub async fn open(&self, ino: Ino, flags: OpenFlags) -> Result<FileHandle, ClientError> {
-        match self.commands.inode(ino).await?.kind {
+    /// The open file, and the file as it is then.
+    pub async fn open(&self, ino: Ino, flags: OpenFlags) -> Result<(Attributes, FileHandle), ClientError> {
+        let found = self.commands.inode(ino).await?;
+        let attributes = match found.kind {
             Kind::Directory => return Err(MetaError::IsDirectory.into()),
             _ if flags.truncate => self.truncate(ino, flags.kills_set_ids).await?,
-            _ => {}
-        }
-        self.files.open(ino)
+            _ => found,
+        };
+        Ok((attributes, self.files.open(ino)?))
     }
 
-    async fn truncate(&self, ino: Ino, kills_set_ids: bool) -> Result<(), ClientError> {
+    async fn truncate(&self, ino: Ino, kills_set_ids: bool) -> Result<Attributes, ClientError> {
         let mtime = Some(TimeChange::Now);
         let change = AttributeChange { size: Some(0), mtime, kills_set_ids, ..AttributeChange::default() };
-        self.setattr(ino, change).await.map(drop)
+        self.setattr(ino, change).await
     }
 
     /// Makes and opens a file. One that has come to be there meanwhile is opened, unless that is excluded.
@@ -154,8 +156,7 @@ impl Client {
         let entry = match self.make(parent, name, new).await {
             Err(ClientError::Meta(MetaError::Exists)) if !flags.exclusive => {
                 let found = self.find(parent, name).await?;
-                let handle = self.open(found.ino, flags).await?;
-                let attributes = if flags.truncate { self.getattr(found.ino).await? } else { found };
+                let (attributes, handle) = self.open(found.ino, flags).await?;
                 return Ok((self.referred(attributes), handle));
             }
             made => made?,
@@ -172,13 +173,14 @@ impl Client {
         Ok((entry, self.files.open(made.ino)?))
     }
 
-    /// The close of one descriptor, or fsync: all is durable already, and a failure that no call was told is told now.
+    /// At the close of one descriptor, or at fsync: all is durable already, and a failure that no call was told is told now.
     pub fn flush(&self, handle: FileHandle) -> Result<(), ClientError> {
         self.files.take_failure(handle)
     }
 
     /// The last close of an open file.
-    pub async fn release(&self, handle: FileHandle) {
+    pub async fn release(&self, ino: Ino, handle: FileHandle) {
+        self.closed(ino, handle).await;
         if let Some(orphan) = self.files.close(handle) {
             self.not_open(vec![orphan]).await;
         }

@@ -20,8 +20,12 @@ impl Client {
         }
     }
 
-    /// For as long as the session lives: tells what has not been told yet.
+    /// For as long as the session lives: tells what has not been told yet, and that it lives.
     pub async fn keep_telling(&self) {
+        tokio::join!(self.keep_lease(), self.keep_telling_orphans());
+    }
+
+    async fn keep_telling_orphans(&self) {
         let mut unused_before = BTreeSet::new();
         loop {
             self.commands.env().sleep(ASK_INTERVAL).await;

@@ -56,11 +56,21 @@ pub struct OpenExtent {
     pub len: u64,
     /// Keys of the extent were cut: what it ends with may be given back, to the end of its last block.
     was_cut: bool,
+    /// How often the file had been cut when the extent grew last.
+    cuts: u64,
 }
 
 impl OpenExtent {
-    pub fn new(id: ExtentId) -> Self {
-        OpenExtent { id, len: 0, was_cut: false }
+    pub fn new(id: ExtentId, cuts: u64) -> Self {
+        OpenExtent { id, len: 0, was_cut: false, cuts }
+    }
+
+    /// The file was cut so often: if that is once more, this client or another one may have cut this extent.
+    pub fn file_was_cut(&mut self, cuts: u64) {
+        if self.cuts != cuts {
+            self.cuts = cuts;
+            self.begin_block();
+        }
     }
 
     /// The next run begins in a block of its own.

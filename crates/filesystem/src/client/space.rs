@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::content::{Filling, WriteAt};
+use super::content::{Filling, What, WriteAt};
 use super::pieces::{block_start, end_of};
 use super::plan::{OpenExtent, blocks_of, keys_within, missing_bytes, plan, punched};
 use super::{Client, ClientError};
@@ -51,10 +51,18 @@ impl Client {
         if len == 0 {
             return Err(ClientError::Invalid("an allocation of no bytes"));
         }
+        self.check_locks(ino, true).await?;
         let state = self.files.state(ino);
+        let mut tries = self.tries();
         if how == Allocation::PunchHole {
             let mut open = state.content.write().await;
-            return self.punch(ino, offset..end, &mut open).await;
+            while let Err(error) = self.punch(ino, offset..end, &mut open).await {
+                if error != ClientError::Meta(MetaError::Changed) {
+                    return Err(error);
+                }
+                tries.again(self).await?;
+            }
+            return Ok(());
         }
         self.check_room(ino, offset..end).await?;
         let mut at = offset;
@@ -63,11 +71,16 @@ impl Client {
             let mut open = state.content.write().await;
             let inode = self.commands.inode(ino).await?;
             let least_size = if keep_size { 0 } else { next };
-            match how {
-                Allocation::ZeroRange => self.fill(&inode, at..next, Filling::Zeros, least_size, &mut open).await?,
-                _ => self.allocate(&inode, at..next, least_size, &mut open).await?,
+            let filling = Filling { what: What::Zeros, least_size, appends: false, end_is_ours: false };
+            let filled = match how {
+                Allocation::ZeroRange => self.fill(&inode, at..next, filling, &mut open).await,
+                _ => self.allocate(&inode, at..next, filling, &mut open).await,
+            };
+            match filled {
+                Ok(_) => at = next,
+                Err(ClientError::Meta(MetaError::Changed)) => tries.again(self).await?,
+                Err(error) => return Err(error),
             }
-            at = next;
         }
         Ok(())
     }
@@ -77,13 +90,13 @@ impl Client {
         &self,
         inode: &Attributes,
         range: Range<u64>,
-        least_size: u64,
+        filling: Filling<'_>,
         open: &mut Option<OpenExtent>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Attributes, ClientError> {
         let keys = self.keys(inode.ino, blocks_of(&range, inode.size)).await?;
         let runs = plan(&keys, &range, inode.size).runs;
-        let keys = self.append_runs(&range, &runs, Filling::Zeros, open).await?;
-        self.commit(inode.ino, keys, least_size).await
+        let keys = self.append_runs(inode, &range, &runs, filling, open).await?;
+        self.commit(inode, keys, filling.least_size, None, open).await
     }
 
     /// An allocation for which there is no room is refused before any of it is made.
@@ -97,23 +110,28 @@ impl Client {
     }
 
     async fn punch(&self, ino: Ino, range: Range<u64>, open: &mut Option<OpenExtent>) -> Result<(), ClientError> {
-        let size = self.commands.inode(ino).await?.size;
-        let (blocks, edges) = punched(&range, size);
+        let inode = self.commands.inode(ino).await?;
+        let (blocks, edges) = punched(&range, inode.size);
         for edge in edges {
             for key in keys_within(&self.keys(ino, edge.clone()).await?, &edge) {
                 let zeros = Bytes::from(vec![0; key.len as usize]);
-                self.data.overwrite(key.extent, key.extent_offset, zeros).await?;
+                if let Err(error) = self.data.overwrite(key.extent, key.extent_offset, zeros).await {
+                    return Err(if self.was_cut(&inode).await? { MetaError::Changed.into() } else { error.into() });
+                }
             }
-        }
-        if let Some(open) = open {
-            open.begin_block();
         }
         let (offset, len) = (blocks.start, blocks.end - blocks.start);
         if len == 0 {
             // Only bytes within blocks have changed.
-            return self.commit(ino, Vec::new(), 0).await;
+            return self.commit(&inode, Vec::new(), 0, None, open).await.map(drop);
         }
-        self.commands.send(Command::Punch { ino, offset, len }).await.map(drop)
+        let punched = self.commands.send_for_inode(Command::Punch { ino, offset, len }).await;
+        match &punched {
+            Ok(attributes) => self.files.state(ino).changed_here(attributes),
+            Err(ClientError::Meta(MetaError::LocksLost)) => self.learn_of_loss().await,
+            Err(_) => {}
+        }
+        punched.map(drop)
     }
 
     /// Where the next data, or the next hole, is: at `offset` or after it. The end of the file is a hole.
@@ -152,6 +170,6 @@ impl Client {
         }
         let write = WriteAt { offset: to.offset, kills_set_ids: true, ..WriteAt::default() };
         let written = self.write(to.ino, write, data.into()).await?;
-        Ok(written as u64)
+        Ok(written.len as u64)
     }
 }

@@ -6,7 +6,6 @@ use net::BoxFuture;
 use super::*;
 use crate::data::DataError;
 use crate::data::memory::MemoryPartition;
-use crate::ids::Ino;
 use crate::meta::local::LocalPartition;
 use crate::meta::{Answer, AttributeChange, Envelope, Kind, MetaCallError, MetaError, Query, Reply};
 
@@ -38,7 +37,7 @@ impl Volume {
 
     async fn write(&self, ino: Ino, offset: u64, data: &'static [u8]) -> Result<usize, ClientError> {
         let write = WriteAt { offset, ..WriteAt::default() };
-        self.client.write(ino, write, Bytes::from_static(data)).await
+        self.client.write(ino, write, Bytes::from_static(data)).await.map(|written| written.len)
     }
 
     async fn content(&self, ino: Ino) -> Vec<u8> {
@@ -166,11 +165,11 @@ async fn a_file_without_a_name_is_freed_with_its_last_use() {
     volume.client.unlink(Ino::ROOT, b"f").await.unwrap();
     volume.write(ino, 0, b"still here").await.unwrap();
     assert_eq!(volume.client.forget(ino, 1), None, "it is open");
-    volume.client.release(handle).await;
+    volume.client.release(ino, handle).await;
     assert_eq!(volume.client.getattr(ino).await, Err(MetaError::Stale.into()));
     let (unnamed, handle) = volume.client.tmpfile(Ino::ROOT, FILE).await.unwrap();
     volume.client.link(unnamed.0.ino, Ino::ROOT, b"named").await.unwrap();
-    volume.client.release(handle).await;
+    volume.client.release(unnamed.0.ino, handle).await;
     assert_eq!(volume.client.forget(unnamed.0.ino, 2), None);
     assert_eq!(volume.client.lookup(Ino::ROOT, b"named").await.unwrap().0.nlink, 1);
 }

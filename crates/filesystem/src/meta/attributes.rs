@@ -76,4 +76,8 @@ pub struct Attributes {
     pub btime: Time,
     /// Counts the changes of its content.
     pub version: u64,
+    /// Counts how often keys were cut: by a smaller size, or a hole.
+    pub cuts: u64,
+    /// Several sessions use the volume now: names may change without this one.
+    pub is_shared: bool,
 }

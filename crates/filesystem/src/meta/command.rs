@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::attributes::{Kind, Time};
+use super::lock::{Lock, LockOwner, LockRange};
 use crate::ids::{ExtentKey, Ino};
 
 /// A client of a tree, for as long as it lives.
@@ -24,6 +25,8 @@ pub struct Envelope {
     pub answered_below: u64,
     /// The client's clock.
     pub now: Time,
+    /// How often the session has lost its locks, as far as the client knows. One that does not know of the last time changes no content.
+    pub locks_lost: u64,
     pub command: Command,
 }
 
@@ -79,13 +82,15 @@ pub enum Command {
         ino: Ino,
         name: Vec<u8>,
     },
-    /// Contents were written: gives the file these keys, where they replace what they overlap, and makes it at least so long. Keys beyond the size are
-    /// allocated space. Where it is refused the keys' ranges are freed.
+    /// Contents were written: gives the file these keys, and makes it at least so long. Keys beyond the size are allocated space. It is refused with
+    /// [`MetaError::Changed`](super::MetaError::Changed) where keys overlap what the file has, or the file is not what the client expects. Where it is
+    /// refused the keys' ranges are freed.
     Commit {
         ino: Ino,
         keys: Vec<ExtentKey>,
         least_size: u64,
         kills_set_ids: bool,
+        expects: Expected,
     },
     /// Makes a hole. The size stays.
     Punch {
@@ -97,6 +102,21 @@ pub enum Command {
     NotOpen {
         inos: Vec<Ino>,
     },
+    /// Locks a range of a file, or changes the kind of a lock. Refused where another owner's lock is in the way.
+    Lock {
+        ino: Ino,
+        lock: Lock,
+    },
+    /// Gives up what an owner has locked of a range.
+    Unlock {
+        ino: Ino,
+        owner: LockOwner,
+        range: LockRange,
+    },
+    /// The lease of a session is over: it has no locks any more.
+    LoseLocks {
+        session: MetaSession,
+    },
     /// What was freed up to this number is free.
     ConfirmFreed {
         up_to: u64,
@@ -106,6 +126,15 @@ pub enum Command {
         bytes: Option<u64>,
         inodes: Option<u64>,
     },
+}
+
+/// What a client has seen of a file when it chose where its content goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// [`Attributes::cuts`](super::Attributes::cuts).
+    pub cuts: u64,
+    /// Of an append: the end of the file.
+    pub size: Option<u64>,
 }
 
 /// An inode to be made. Its group and set-group-id bit follow a parent that has that bit.

@@ -10,6 +10,7 @@
 mod content;
 mod freeing;
 mod inode;
+mod locks;
 mod names;
 mod queries;
 mod replicated;
@@ -25,6 +26,7 @@ use super::reply::{Done, MetaError, Reply};
 use crate::ids::Ino;
 use freeing::FreedList;
 use inode::Inode;
+use locks::Locks;
 use sessions::Sessions;
 use tables::Tables;
 
@@ -33,6 +35,7 @@ use tables::Tables;
 pub struct Machine {
     tables: Tables,
     sessions: Sessions,
+    locks: Locks,
     freed: FreedList,
     quota: Quota,
 }
@@ -60,6 +63,7 @@ impl Default for Machine {
         Machine {
             tables: Tables::with_root(root),
             sessions: Sessions::default(),
+            locks: Locks::default(),
             freed: FreedList::default(),
             quota: Quota::default(),
         }
@@ -87,6 +91,13 @@ impl Machine {
         if !envelope.now.is_moment() {
             return Err(MetaError::Invalid);
         }
+        // What was locked may be another client's by now.
+        if changes_content(&envelope.command) && envelope.locks_lost != self.sessions.locks_lost(at.session) {
+            if let Command::Commit { ino, keys, .. } = &envelope.command {
+                self.free_unnamed(*ino, keys);
+            }
+            return Err(MetaError::LocksLost);
+        }
         match &envelope.command {
             Command::OpenSession => self.sessions.open(at.session).map(|()| Done::Done),
             Command::CloseSession => {
@@ -104,8 +115,8 @@ impl Machine {
                 self.set_xattr(at, *ino, (name, value), *how, *clears_set_gid)
             }
             Command::RemoveXattr { ino, name } => self.remove_xattr(at, *ino, name),
-            Command::Commit { ino, keys, least_size, kills_set_ids } => {
-                let done = self.commit(at, *ino, keys, *least_size, *kills_set_ids);
+            Command::Commit { ino, keys, least_size, kills_set_ids, expects } => {
+                let done = self.commit(at, *ino, keys, *least_size, *kills_set_ids, expects);
                 if done.is_err() {
                     self.free_unnamed(*ino, keys);
                 }
@@ -114,6 +125,13 @@ impl Machine {
             Command::Punch { ino, offset, len } => self.punch(at, *ino, *offset, *len),
             Command::NotOpen { inos } => {
                 inos.iter().for_each(|ino| self.not_open(*ino, at.session));
+                Ok(Done::Done)
+            }
+            Command::Lock { ino, lock } => self.lock(at, *ino, lock),
+            Command::Unlock { ino, owner, range } => self.unlock(at, *ino, *owner, *range),
+            Command::LoseLocks { session } => {
+                self.locks.end_session(*session);
+                self.sessions.lose_locks(*session);
                 Ok(Done::Done)
             }
             Command::ConfirmFreed { up_to } => {
@@ -136,7 +154,7 @@ impl Machine {
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes, MetaError> {
-        Ok(self.inode(ino)?.attributes(ino))
+        Ok(self.inode(ino)?.attributes(ino, self.sessions.are_several()))
     }
 
     /// What a command answers that has changed an inode.
@@ -154,6 +172,14 @@ impl Machine {
             Some(most) if self.tables.inode_count() >= most => Err(MetaError::Quota),
             _ => Ok(()),
         }
+    }
+}
+
+fn changes_content(command: &Command) -> bool {
+    match command {
+        Command::Commit { .. } | Command::Punch { .. } => true,
+        Command::SetAttributes { change, .. } => change.size.is_some(),
+        _ => false,
     }
 }
 

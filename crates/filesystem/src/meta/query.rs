@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::{Attributes, Kind};
 use super::command::MetaSession;
+use super::lock::Lock;
 use super::reply::MetaError;
 use crate::ids::{ExtentId, ExtentKey, Ino};
 
@@ -48,6 +49,16 @@ pub enum Query {
     Orphans {
         session: MetaSession,
     },
+    /// The session lives: it keeps its locks for another lease.
+    Lease {
+        session: MetaSession,
+    },
+    /// What is in the way of a lock.
+    LockInTheWay {
+        ino: Ino,
+        session: MetaSession,
+        lock: Lock,
+    },
     /// The first ranges that are to be freed.
     Freed {
         most: u32,
@@ -71,6 +82,11 @@ pub enum Found {
     Names(Vec<Vec<u8>>),
     Usage(Usage),
     Inos(Vec<Ino>),
+    /// How often the session has lost its locks.
+    Lease {
+        locks_lost: u64,
+    },
+    Lock(Option<Lock>),
     Freed(Vec<Freed>),
     Extents(Vec<ExtentId>),
 }

@@ -17,6 +17,11 @@ pub enum Done {
     Unlinked(Attributes),
     /// A name was moved; the inode that lost its name there, if one did.
     Renamed(Option<Attributes>),
+    /// A lock was granted. The file as it is now, and how often the session has lost its locks before.
+    Locked {
+        attributes: Attributes,
+        locks_lost: u64,
+    },
 }
 
 /// Why a command was refused, or a question has no answer.
@@ -54,6 +59,14 @@ pub enum MetaError {
     Quota,
     #[error("a hard link to a directory is not allowed, and the root has no other name")]
     NotAllowed,
+    #[error("another process holds a lock")]
+    Locked,
+    #[error("too many ranges are locked, by this client or on this volume")]
+    TooManyLocks,
+    #[error("the client was out of reach, and has lost its locks: close the files that it had locked, and open them anew")]
+    LocksLost,
+    #[error("the file has changed meanwhile")]
+    Changed,
     #[error("the session has ended: mount the volume anew")]
     NoSession,
     #[error("too many sessions use the volume")]

@@ -1,5 +1,4 @@
-//! Work that the leader of a tree does: gives back what was freed, ends sessions of clients that are gone, keeps the quota as the manager says,
-//! and removes volumes.
+//! Work that the leader of a tree does: gives back what was freed, keeps the quota as the manager says, and removes volumes.
 //!
 //! A range is given back, then confirmed. What was given back and not confirmed is given back again, which has no effect.
 
@@ -14,14 +13,12 @@ use super::contents::Contents;
 use super::trees::{TreeMember, Trees};
 use crate::data::DataPartition;
 use crate::ids::ExtentId;
-use crate::meta::{Command, Envelope, Found, Freed, FreedPiece, MetaSession, Query, Time};
+use crate::meta::{Command, Found, Freed, FreedPiece, MetaSession, Query};
 
 /// Between two rounds where there was nothing to do.
 const REST: Duration = Duration::from_millis(200);
 /// Ranges that are given back before they are confirmed together.
 const BATCH: u32 = 256;
-/// A session whose client says nothing for so long has ended. Clients ask for orphans several times meanwhile.
-const SESSION_PATIENCE: Duration = Duration::from_secs(300);
 
 /// The work, on one node.
 pub struct Sweeper {
@@ -33,22 +30,16 @@ pub struct Sweeper {
 impl Sweeper {
     /// For as long as the node lives.
     pub async fn run(self) {
-        let mut led_before: BTreeSet<u32> = BTreeSet::new();
         loop {
             let state = self.around.manager.snapshot();
-            let (mut led, mut has_worked) = (BTreeSet::new(), false);
+            let mut has_worked = false;
             for member in self.trees.all() {
                 let Some(volume) = state.file_volume(member.volume()).filter(|_| member.leads()) else { continue };
-                led.insert(volume.id.0);
-                if !led_before.contains(&volume.id.0) {
-                    member.forget_silence();
-                }
                 match self.sweep(&member, volume).await {
                     Ok(worked) => has_worked |= worked,
                     Err(reason) => tracing::debug!(volume = volume.name, reason, "the tree of a volume is not swept now"),
                 }
             }
-            led_before = led;
             if !has_worked {
                 self.around.env.sleep(REST).await;
             }
@@ -57,14 +48,10 @@ impl Sweeper {
 
     /// Whether there was something to give back.
     async fn sweep(&self, member: &TreeMember, volume: &FileVolumeRecord) -> Result<bool, String> {
-        for session in member.silent_sessions(SESSION_PATIENCE) {
-            tracing::info!(volume = volume.name, session = session.0, "the session of a client that is gone ends");
-            self.command(member, session, Command::CloseSession).await?;
-        }
         let usage = member.look(|machine| machine.usage());
         if (usage.quota_bytes, usage.quota_inodes) != (volume.quota.bytes, volume.quota.inodes) {
             let command = Command::SetQuota { bytes: volume.quota.bytes, inodes: volume.quota.inodes };
-            self.command(member, MetaSession::LEADER, command).await?;
+            member.order(MetaSession::LEADER, command).await?;
         }
         let partition = self.contents.partition(volume.device);
         if volume.is_removing {
@@ -86,7 +73,7 @@ impl Sweeper {
             };
             given_back.or_else(gone).map_err(|error| error.to_string())?;
         }
-        self.command(member, MetaSession::LEADER, Command::ConfirmFreed { up_to: last }).await?;
+        member.order(MetaSession::LEADER, Command::ConfirmFreed { up_to: last }).await?;
         Ok(true)
     }
 
@@ -105,13 +92,6 @@ impl Sweeper {
         self.around.manager.forget_file_volume(volume.id).await.map_err(|error| error.to_string())?;
         tracing::info!(volume = volume.name, "a volume is removed");
         Ok(())
-    }
-
-    async fn command(&self, member: &TreeMember, session: MetaSession, command: Command) -> Result<(), String> {
-        let now = Time::of_ms(self.around.env.wall_clock_ms());
-        let envelope = Envelope { session, sequence: u64::MAX, answered_below: 0, now, command };
-        let reply = member.propose(&envelope).await.map_err(|_| "the leader has changed".to_owned())?;
-        reply.map(drop).map_err(|error| error.to_string())
     }
 }
 

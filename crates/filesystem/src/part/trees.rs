@@ -1,21 +1,21 @@
 //! Trees of volumes: the placed groups that this node is a member of, and the way to the leader of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use consensus::{NotLeader, ProposeError, ReadError, ReadMode};
-use env::Instant;
+use consensus::{NotLeader, ProposeError, ReadError, ReadMode, Term};
 use groups::{Host, Kind, Member, Named, Placed};
 use manager::{GroupKind, Snapshot};
 use net::{BoxFuture, Refusal, Request, Service, ServiceTag};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use subsystem::{Silent, Surroundings};
 use types::FileVolumeId;
 
-use crate::meta::{Answer, Envelope, Machine, MetaCallError, MetaPartition, MetaSession, Query, Reply};
+use super::leases::Heard;
+use crate::meta::{Answer, Command, Envelope, Machine, MetaCallError, MetaPartition, MetaSession, Query, Reply, Time};
 
 /// How long the leader of a tree on another node may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub struct TreeMember {
     silent: Silent,
     around: Surroundings,
     /// When this node has heard of each session last.
-    heard: Mutex<BTreeMap<MetaSession, Instant>>,
+    heard: Mutex<Heard>,
 }
 
 impl Kind for TreeKind {
@@ -95,28 +95,32 @@ impl TreeMember {
         Ok(self.placed.group().read(ReadMode::Lease, look).await?)
     }
 
-    fn hear(&self, asked: &Ask) {
-        let session = match asked {
-            Ask::Command(envelope) => envelope.session,
-            Ask::Query(Query::Orphans { session }) => *session,
-            Ask::Query(_) => return,
+    /// False where a client must not be told that its lease goes on.
+    fn hear(&self, asked: &Ask) -> bool {
+        let (session, is_lease) = match asked {
+            Ask::Command(envelope) => (envelope.session, false),
+            Ask::Query(Query::Orphans { session }) => (*session, false),
+            Ask::Query(Query::Lease { session }) => (*session, true),
+            Ask::Query(_) => return true,
         };
-        self.heard.lock().insert(session, self.around.env.now());
+        self.heard().hear(session, self.around.env.now()) || !is_lease
     }
 
-    /// Sessions that have said nothing for so long, as far as this node knows. Those that it never heard of, it hears of from now on.
-    pub fn silent_sessions(&self, patience: Duration) -> Vec<MetaSession> {
-        let live: BTreeSet<MetaSession> = self.look(|machine| machine.sessions().collect());
-        let (now, mut heard) = (self.around.env.now(), self.heard.lock());
-        heard.retain(|session, _| live.contains(session));
-        let is_silent =
-            |session: &MetaSession| now.saturating_duration_since(*heard.entry(*session).or_insert(now)) >= patience;
-        live.into_iter().filter(is_silent).collect()
+    pub fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock()
     }
 
-    /// What was heard when another node led says nothing.
-    pub fn forget_silence(&self) {
-        self.heard.lock().clear();
+    /// The term of the group, as this node knows it.
+    pub fn term(&self) -> Term {
+        self.placed.group().status().term
+    }
+
+    /// Has a command carried out that no client sends.
+    pub async fn order(&self, session: MetaSession, command: Command) -> Result<(), String> {
+        let now = Time::of_ms(self.around.env.wall_clock_ms());
+        let envelope = Envelope { session, sequence: u64::MAX, answered_below: 0, now, locks_lost: 0, command };
+        let reply = self.propose(&envelope).await.map_err(|_| "the leader has changed".to_owned())?;
+        reply.map(drop).map_err(|error| error.to_string())
     }
 
     /// Looks at what this node has of the tree, which may be old.
@@ -205,7 +209,9 @@ impl Trees {
 }
 
 async fn answer_here(member: &TreeMember, asked: &Ask) -> Told {
-    member.hear(asked);
+    if !member.hear(asked) {
+        return Told::Again("the locks of the client are being taken away".to_owned());
+    }
     let outcome = match asked {
         Ask::Command(envelope) => member.propose(envelope).await.map(Told::Reply),
         Ask::Query(query) => member.read(|machine| machine.query(query)).await.map(Told::Answer),

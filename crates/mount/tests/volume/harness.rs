@@ -82,7 +82,8 @@ impl Partitions {
                 let session = MetaSession(env.random_u64());
                 let commands = [Command::OpenSession, Command::ConfirmFreed { up_to }, Command::CloseSession];
                 for (sequence, command) in (1..).zip(commands) {
-                    let envelope = Envelope { session, sequence, answered_below: 0, now: Time::default(), command };
+                    let envelope =
+                        Envelope { session, sequence, answered_below: 0, now: Time::default(), locks_lost: 0, command };
                     self.meta.command(envelope).await.unwrap().unwrap();
                 }
             }

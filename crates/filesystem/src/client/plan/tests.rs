@@ -33,7 +33,7 @@ fn zeros_fill_the_blocks_of_a_hole_but_not_beyond_the_end() {
 
 #[test]
 fn an_extent_goes_on_at_the_same_place_within_a_block() {
-    let mut extent = OpenExtent::new(EXTENT);
+    let mut extent = OpenExtent::new(EXTENT, 0);
     extent.grew(200);
     assert_eq!(extent.place(BLOCK * 7 + 200, 10), Some(200));
     assert_eq!(extent.place(BLOCK * 7 + 100, 10), Some(BLOCK + 100));

@@ -1,7 +1,7 @@
 //! Attributes and contents of files.
 
 use super::super::attributes::{Kind, MODE_BITS};
-use super::super::command::{AttributeChange, TimeChange};
+use super::super::command::{AttributeChange, Expected, TimeChange};
 use super::super::limits::MAX_FILE_BYTES;
 use super::super::reply::{MetaError, Reply};
 use super::{At, Machine};
@@ -56,20 +56,26 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, at: At, ino: Ino, keys: &[ExtentKey], least_size: u64, kills_set_ids: bool) -> Reply {
+    pub(super) fn commit(
+        &mut self,
+        at: At,
+        ino: Ino,
+        keys: &[ExtentKey],
+        least_size: u64,
+        kills_set_ids: bool,
+        expects: &Expected,
+    ) -> Reply {
         self.check_file(ino)?;
         check_keys(keys)?;
         let end = keys.last().map_or(0, |key| key.file_offset + key.len).max(least_size);
         if end > MAX_FILE_BYTES {
             return Err(MetaError::FileTooLong);
         }
+        self.check_expected(at, ino, keys, expects)?;
         self.check_room(ino, keys)?;
-        let mut replaced = Vec::new();
         for key in keys {
-            replaced.extend(self.cut_out(ino, key.file_offset, key.len)?);
             self.put_key(ino, *key)?;
         }
-        self.free_unnamed(ino, &replaced);
         let inode = self.inode_mut(ino)?;
         inode.size = inode.size.max(least_size);
         if kills_set_ids {
@@ -95,13 +101,24 @@ impl Machine {
         }
     }
 
-    /// Whether the quota has room for keys. What they replace is not subtracted: its space is there until it is freed.
+    /// Whether the file is what the client has seen. Another one may have changed it since: what it wrote is not replaced.
+    fn check_expected(&self, at: At, ino: Ino, keys: &[ExtentKey], expects: &Expected) -> Result<(), MetaError> {
+        let inode = self.inode(ino)?;
+        let is_taken = |key: &ExtentKey| {
+            let next = inode.keys.partition_point(|other| other.file_offset + other.len <= key.file_offset);
+            inode.keys.get(next).is_some_and(|other| other.file_offset < key.file_offset + key.len)
+        };
+        let is_end = |size: u64| size == inode.size && !self.is_end_locked(ino, at.session);
+        let is_same = expects.cuts == inode.cuts && expects.size.is_none_or(is_end) && !keys.iter().any(is_taken);
+        if is_same { Ok(()) } else { Err(MetaError::Changed) }
+    }
+
+    /// Whether the quota has room for keys.
     fn check_room(&self, ino: Ino, keys: &[ExtentKey]) -> Result<(), MetaError> {
         let Some(most) = self.quota.bytes else { return Ok(()) };
         let mut after = self.inode(ino)?.clone();
         let before = after.content_bytes();
         for key in keys {
-            super::freeing::cut_keys(&mut after.keys, key.file_offset, key.len);
             insert(&mut after.keys, *key);
         }
         let grows = after.content_bytes() > before;
@@ -120,7 +137,12 @@ impl Machine {
 
     /// Cuts a range out of the keys of a file, and has it freed.
     fn cut(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), MetaError> {
-        let removed = self.cut_out(ino, offset, len)?;
+        let inode = self.inode_mut(ino)?;
+        let before = inode.content_bytes();
+        let removed = super::freeing::cut_keys(&mut inode.keys, offset, len);
+        inode.cuts += u64::from(!removed.is_empty());
+        let after = inode.content_bytes();
+        self.tables.bytes = self.tables.bytes - before + after;
         removed.iter().for_each(|key| self.freed.range(key.extent, key.extent_offset, key.len));
         Ok(())
     }
@@ -137,15 +159,6 @@ impl Machine {
             }
             left.iter().for_each(|piece| self.freed.range(piece.extent, piece.extent_offset, piece.len));
         }
-    }
-
-    fn cut_out(&mut self, ino: Ino, offset: u64, len: u64) -> Result<Vec<ExtentKey>, MetaError> {
-        let inode = self.inode_mut(ino)?;
-        let before = inode.content_bytes();
-        let removed = super::freeing::cut_keys(&mut inode.keys, offset, len);
-        let after = inode.content_bytes();
-        self.tables.bytes = self.tables.bytes - before + after;
-        Ok(removed)
     }
 }
 

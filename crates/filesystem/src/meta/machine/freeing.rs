@@ -85,6 +85,7 @@ impl Machine {
     }
 
     pub(super) fn close_session(&mut self, session: MetaSession) {
+        self.locks.end_session(session);
         for ino in self.sessions.close(session) {
             self.free_inode(ino);
         }
@@ -94,6 +95,7 @@ impl Machine {
     fn free_inode(&mut self, ino: Ino) {
         let Some(inode) = self.tables.remove(ino) else { return };
         self.tables.bytes -= inode.content_bytes();
+        self.locks.end_file(ino);
         let mut extents: Vec<ExtentId> = inode.keys.iter().map(|key| key.extent).collect();
         extents.sort_unstable();
         extents.dedup();

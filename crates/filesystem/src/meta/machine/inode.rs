@@ -16,6 +16,7 @@ pub struct Inode {
     pub nlink: u32,
     pub size: u64,
     pub version: u64,
+    pub cuts: u64,
     pub atime: Time,
     pub mtime: Time,
     pub ctime: Time,
@@ -54,6 +55,7 @@ impl Inode {
             nlink: 0,
             size: new.target.len() as u64,
             version: 0,
+            cuts: 0,
             atime: now,
             mtime: now,
             ctime: now,
@@ -64,11 +66,29 @@ impl Inode {
         }
     }
 
-    pub fn attributes(&self, ino: Ino) -> Attributes {
-        let &Inode { kind, mode, uid, gid, nlink, size, version, atime, mtime, ctime, btime, .. } = self;
+    /// `is_shared`: several sessions use the volume.
+    pub fn attributes(&self, ino: Ino, is_shared: bool) -> Attributes {
+        let &Inode { kind, mode, uid, gid, nlink, size, version, cuts, atime, mtime, ctime, btime, .. } = self;
         let rdev = self.rare.as_ref().map_or(0, |rare| rare.rdev);
         let blocks = self.content_bytes() / 512;
-        Attributes { ino, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime, version }
+        Attributes {
+            ino,
+            kind,
+            mode,
+            uid,
+            gid,
+            nlink,
+            rdev,
+            size,
+            blocks,
+            atime,
+            mtime,
+            ctime,
+            btime,
+            version,
+            cuts,
+            is_shared,
+        }
     }
 
     /// Space that its content has: whole blocks, each once.

@@ -198,10 +198,11 @@ impl Machine {
 
     /// An inode has lost a name. A directory has only one.
     fn lose_name(&mut self, at: At, ino: Ino) -> Reply {
+        let is_shared = self.sessions.are_several();
         let inode = self.inode_mut(ino)?;
         inode.nlink = if inode.kind == Kind::Directory { 0 } else { inode.nlink - 1 };
         inode.changed(at.now);
-        let attributes = inode.attributes(ino);
+        let attributes = inode.attributes(ino, is_shared);
         if attributes.nlink == 0 {
             self.sessions.orphaned(ino);
         }

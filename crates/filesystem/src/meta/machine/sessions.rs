@@ -22,6 +22,7 @@ struct Session {
     replies: BTreeMap<u64, Reply>,
     /// Lower sequences have been answered.
     answered_below: u64,
+    locks_lost: u64,
 }
 
 impl Sessions {
@@ -35,6 +36,25 @@ impl Sessions {
 
     pub fn live(&self) -> impl Iterator<Item = MetaSession> {
         self.live.keys().copied()
+    }
+
+    /// How often a session has lost its locks.
+    pub fn locks_lost(&self, session: MetaSession) -> u64 {
+        self.live.get(&session).map_or(0, |session| session.locks_lost)
+    }
+
+    pub fn lose_locks(&mut self, session: MetaSession) {
+        if let Some(session) = self.live.get_mut(&session) {
+            session.locks_lost += 1;
+        }
+    }
+
+    pub fn are_several(&self) -> bool {
+        self.live.len() > 1
+    }
+
+    pub fn is_live(&self, session: MetaSession) -> bool {
+        self.live.contains_key(&session)
     }
 
     /// Ends a session; the orphans that no other has open.

@@ -1,5 +1,6 @@
 //! The machine: single commands, and random ones against a tree that is kept in the simplest way.
 
+mod locks;
 mod names;
 mod random;
 mod sessions;
@@ -8,7 +9,7 @@ mod space;
 use super::Machine;
 use crate::ids::{ExtentId, ExtentKey, Ino};
 use crate::meta::{
-    Attributes, Command, Done, Envelope, Found, Kind, MetaError, MetaSession, NewInode, Query, RenameHow, Reply, Time,
+    Attributes, Command, Done, Envelope, Expected, Found, Kind, MetaError, MetaSession, NewInode, Query, RenameHow, Reply, Time,
 };
 
 const SESSION: MetaSession = MetaSession(7);
@@ -31,7 +32,7 @@ impl Tree {
         self.sequence += 1;
         self.now.seconds += 1;
         let (sequence, now) = (self.sequence, self.now);
-        Envelope { session: SESSION, sequence, answered_below: sequence, now, command }
+        Envelope { session: SESSION, sequence, answered_below: sequence, now, locks_lost: 0, command }
     }
 
     fn run(&mut self, command: Command) -> Reply {
@@ -44,6 +45,13 @@ impl Tree {
             Done::Inode(attributes) => Ok(attributes.ino),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Gives a file keys, as one who has seen what it is now.
+    fn commit(&mut self, ino: Ino, keys: Vec<ExtentKey>, size: Option<u64>) -> Reply {
+        let least_size = keys.last().map_or(0, |key| key.file_offset.saturating_add(key.len));
+        let cuts = self.attributes(ino).map_or(0, |attributes| attributes.cuts);
+        self.run(Command::Commit { ino, keys, least_size, kills_set_ids: false, expects: Expected { cuts, size } })
     }
 
     fn rename(&mut self, from: (Ino, &str), to: (Ino, &str), how: RenameHow) -> Reply {

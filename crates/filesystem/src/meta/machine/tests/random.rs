@@ -159,8 +159,11 @@ fn step(tree: &mut Tree, simple: &mut Simple, (kind, one, two, name, number): St
             let Some((ino, Kind::File)) = found else { return };
             let offset = number % 5 * 4096;
             let keys = vec![key(offset, number, offset, 1 + number % 9000)];
-            let least_size = offset + keys[0].len;
-            tree.run(Command::Commit { ino, keys, least_size, kills_set_ids: false }).unwrap();
+            let end = offset + keys[0].len;
+            let is_taken = tree.keys(ino).iter().any(|key| key.file_offset < end && offset < key.file_offset + key.len);
+            let done = tree.commit(ino, keys, None);
+            assert_eq!(done == Err(MetaError::Changed), is_taken, "{done:?}");
+            assert_eq!(done.is_ok(), !is_taken, "{done:?}");
         }
         _ => {
             let Some((ino, Kind::File)) = found else { return };

@@ -29,7 +29,8 @@ fn a_session_that_ended_is_refused() {
 fn an_orphan_stays_while_a_session_may_have_it_open() {
     let mut tree = Tree::new();
     let other = MetaSession(8);
-    let envelope = |command| Envelope { session: other, sequence: 1, answered_below: 0, now: Time::default(), command };
+    let envelope =
+        |command| Envelope { session: other, sequence: 1, answered_below: 0, now: Time::default(), locks_lost: 0, command };
     tree.machine.carry_out(&envelope(Command::OpenSession)).unwrap();
     let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
     tree.run(Command::Unlink { parent: Ino::ROOT, name: "a".into() }).unwrap();
@@ -56,6 +57,21 @@ fn a_file_without_a_name_gets_one_or_goes_with_its_session() {
     tree.run(Command::CloseSession).unwrap();
     assert!(tree.attributes(kept).is_ok());
     assert_eq!(tree.attributes(lost), Err(MetaError::Stale));
+}
+
+#[test]
+fn attributes_say_whether_there_are_several_sessions() {
+    let mut tree = Tree::new();
+    let is_shared = |tree: &Tree| tree.attributes(Ino::ROOT).unwrap().is_shared;
+    assert!(!is_shared(&tree));
+    let as_other = |tree: &mut Tree, command| {
+        let envelope = Envelope { session: MetaSession(8), ..tree.envelope(command) };
+        tree.machine.carry_out(&envelope).unwrap();
+    };
+    as_other(&mut tree, Command::OpenSession);
+    assert!(is_shared(&tree));
+    as_other(&mut tree, Command::CloseSession);
+    assert!(!is_shared(&tree));
 }
 
 /// Caught: the command that says that all replies were heard was refused, and so was each after it.

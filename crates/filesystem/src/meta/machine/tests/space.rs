@@ -4,8 +4,7 @@ use super::*;
 use crate::meta::{AttributeChange, Freed, FreedPiece};
 
 fn commit(tree: &mut Tree, ino: Ino, keys: Vec<ExtentKey>) -> Reply {
-    let least_size = keys.last().map_or(0, |key| key.file_offset.saturating_add(key.len));
-    tree.run(Command::Commit { ino, keys, least_size, kills_set_ids: false })
+    tree.commit(ino, keys, None)
 }
 
 fn freed(tree: &Tree) -> Vec<FreedPiece> {
@@ -18,24 +17,22 @@ fn truncate(tree: &mut Tree, ino: Ino, size: u64) -> Reply {
 }
 
 #[test]
-fn keys_join_replace_and_are_freed() {
+fn keys_join_and_are_freed() {
     let mut tree = Tree::new();
     let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
     commit(&mut tree, ino, vec![key(0, 1, 0, 4096)]).unwrap();
     commit(&mut tree, ino, vec![key(4096, 1, 4096, 100)]).unwrap();
     assert_eq!(tree.keys(ino), [key(0, 1, 0, 4196)]);
-    commit(&mut tree, ino, vec![key(1000, 2, 1000, 2000)]).unwrap();
-    assert_eq!(tree.keys(ino), [key(0, 1, 0, 1000), key(1000, 2, 1000, 2000), key(3000, 1, 3000, 1196)]);
-    assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 1000, len: 2000 }]);
+    assert_eq!(freed(&tree), []);
     let attributes = tree.attributes(ino).unwrap();
-    assert_eq!((attributes.size, attributes.blocks), (4196, 16), "each block counts once");
+    assert_eq!((attributes.size, attributes.blocks), (4196, 16));
     tree.run(Command::Punch { ino, offset: 0, len: 4096 }).unwrap();
     assert_eq!(tree.keys(ino), [key(4096, 1, 4096, 100)]);
     assert_eq!(tree.attributes(ino).unwrap().size, 4196);
     truncate(&mut tree, ino, 0).unwrap();
     assert_eq!((tree.keys(ino), tree.machine.usage().bytes), (vec![], 0));
-    assert_eq!(freed(&tree).len(), 5);
-    tree.run(Command::ConfirmFreed { up_to: 4 }).unwrap();
+    assert_eq!(freed(&tree).len(), 2);
+    tree.run(Command::ConfirmFreed { up_to: 1 }).unwrap();
     assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 4096, len: 100 }]);
 }
 
@@ -66,10 +63,10 @@ fn quotas_refuse_what_grows_and_nothing_else() {
     commit(&mut tree, ino, vec![key(0, 1, 0, 2 * 4096)]).unwrap();
     assert_eq!(commit(&mut tree, ino, vec![key(8192, 2, 0, 1)]), Err(MetaError::Quota));
     assert_eq!(freed(&tree).len(), 1, "what was written for it is freed");
-    // What replaces as much as it takes is let in, also beyond a quota that was lowered.
-    tree.run(Command::SetQuota { bytes: Some(0), inodes: None }).unwrap();
-    commit(&mut tree, ino, vec![key(4096, 3, 0, 4096)]).unwrap();
+    // What takes no more blocks is let in, also beyond a quota that was lowered.
     truncate(&mut tree, ino, 100).unwrap();
+    tree.run(Command::SetQuota { bytes: Some(0), inodes: None }).unwrap();
+    commit(&mut tree, ino, vec![key(100, 1, 100, 100)]).unwrap();
     assert_eq!(tree.machine.usage().bytes, 4096);
 }
 
@@ -110,9 +107,26 @@ fn what_is_committed_again_is_not_freed() {
     let mut tree = Tree::new();
     let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
     commit(&mut tree, ino, vec![key(0, 1, 0, 4096)]).unwrap();
-    commit(&mut tree, ino, vec![key(0, 1, 0, 8192)]).unwrap();
-    assert_eq!((tree.keys(ino), freed(&tree)), (vec![key(0, 1, 0, 8192)], vec![]));
-    tree.run(Command::SetQuota { bytes: Some(8192), inodes: None }).unwrap();
-    assert_eq!(commit(&mut tree, ino, vec![key(0, 1, 0, 12_288)]), Err(MetaError::Quota));
-    assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 8192, len: 4096 }], "only what is new");
+    assert_eq!(commit(&mut tree, ino, vec![key(0, 1, 0, 8192)]), Err(MetaError::Changed));
+    assert_eq!(freed(&tree), [FreedPiece::Range { extent: extent(1), offset: 4096, len: 4096 }], "only what is new");
+    assert_eq!(tree.keys(ino), [key(0, 1, 0, 4096)]);
+}
+
+/// Two clients that have seen the same file: what the first has written is not replaced, and no append is lost.
+#[test]
+fn a_commit_of_what_was_seen_before_another_change_is_refused() {
+    let mut tree = Tree::new();
+    let ino = tree.make(Ino::ROOT, "a", Kind::File).unwrap();
+    tree.commit(ino, vec![key(0, 1, 0, 4096)], Some(0)).unwrap();
+    assert_eq!(tree.commit(ino, vec![key(0, 2, 0, 10)], Some(0)), Err(MetaError::Changed), "an append at an old end");
+    assert_eq!(commit(&mut tree, ino, vec![key(4000, 2, 4000, 200)]), Err(MetaError::Changed), "over a key of another");
+    commit(&mut tree, ino, vec![key(8192, 2, 0, 10)]).unwrap();
+    let before = tree.attributes(ino).unwrap();
+    truncate(&mut tree, ino, 4096).unwrap();
+    let expects = Expected { cuts: before.cuts, size: None };
+    let late = Command::Commit { ino, keys: vec![key(4096, 3, 0, 10)], least_size: 8200, kills_set_ids: false, expects };
+    assert_eq!(tree.run(late), Err(MetaError::Changed), "what it wrote in place may be cut");
+    assert_eq!(tree.attributes(ino).unwrap().size, 4096);
+    let end = tree.attributes(ino).unwrap().size;
+    tree.commit(ino, vec![key(end, 4, 0, 10)], Some(end)).unwrap();
 }

@@ -1,0 +1,392 @@
+//! Locks of files: taking them, waiting for them, giving them up, and the lease without which they may not be relied on.
+//!
+//! - Which owners may have locked something is known here, so that the close of a file without locks asks nothing.
+//! - A wait is the client's own: it asks what is in the way, with pauses that grow. What this client gives up wakes one that waits for the same file.
+//! - The tree takes the locks of a session away that it has not heard of for a lease. The client relies on them for a shorter time after the *sending* of
+//!   its last question that was answered. What was locked when they were taken away can't be used until it is unlocked or closed.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use env::Instant;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Client, ClientError, FileHandle};
+use crate::ids::Ino;
+use crate::meta::limits::{LOCK_LEASE, MAX_FILE_BYTES};
+use crate::meta::{Attributes, Command, Done, Found, Lock, LockFamily, LockOwner, LockRange, MetaError, Query};
+
+/// How long a client relies on its lease. The rest is for what it has sent and what is still on its way.
+const RELIANCE: Duration = LOCK_LEASE.saturating_sub(Duration::from_secs(10));
+/// Between two signs of life of a client that has locks.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The first pause of a wait.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause of a wait, where few wait.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause grows by so much with each that waits: all together ask so often that the tree bears it.
+const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
+
+/// What a client knows of its locks.
+#[derive(Debug, Default)]
+pub struct Locks {
+    held: Mutex<BTreeMap<(Ino, LockOwner), Holding>>,
+    /// The length of `held`.
+    count: AtomicUsize,
+    waiting: Mutex<BTreeMap<Ino, Waiting>>,
+    /// When the last question was sent that the tree answered.
+    heard_at: Mutex<Option<Instant>>,
+}
+
+/// An owner that has locked something of a file, or has asked for it.
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    /// The open file by which it locked first.
+    handle: FileHandle,
+    is_granted: bool,
+    /// The tree has taken it away, and the owner does not know yet.
+    is_lost: bool,
+    /// The owner has given it up, and the tree does not know yet.
+    is_owed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    count: usize,
+    freed: Arc<Notify>,
+}
+
+/// One that waits, until it is dropped.
+struct Waiter<'a> {
+    of: &'a Locks,
+    ino: Ino,
+    freed: Arc<Notify>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.of.waiting.lock();
+        if let Some(found) = waiting.get_mut(&self.ino) {
+            found.count -= 1;
+            if found.count == 0 {
+                waiting.remove(&self.ino);
+            }
+        }
+    }
+}
+
+impl Locks {
+    pub fn has_some(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<(Ino, LockOwner), Holding>) -> T) -> T {
+        let mut held = self.held.lock();
+        let changed = change(&mut held);
+        self.count.store(held.len(), Ordering::Release);
+        changed
+    }
+
+    fn find(&self, ino: Ino, owner: LockOwner) -> Option<Holding> {
+        self.held.lock().get(&(ino, owner)).copied()
+    }
+
+    /// An owner asks for a lock, or got it.
+    fn note(&self, ino: Ino, owner: LockOwner, handle: FileHandle, is_granted: bool) {
+        self.change(|held| {
+            let fresh = Holding { handle, is_granted, is_lost: false, is_owed: false };
+            let holding = held.entry((ino, owner)).or_insert(fresh);
+            holding.is_granted |= is_granted;
+            holding.is_owed = false;
+        });
+    }
+
+    /// An owner did not get its lock, and has no other.
+    fn refused(&self, ino: Ino, owner: LockOwner) {
+        self.change(|held| {
+            if held.get(&(ino, owner)).is_some_and(|holding| !holding.is_granted) {
+                held.remove(&(ino, owner));
+            }
+        });
+    }
+
+    fn forget(&self, ino: Ino, owner: LockOwner) {
+        self.change(|held| held.remove(&(ino, owner)));
+    }
+
+    /// The tree is told later.
+    fn owe(&self, ino: Ino, owner: LockOwner) {
+        self.change(|held| {
+            if let Some(holding) = held.get_mut(&(ino, owner)) {
+                holding.is_owed = true;
+            }
+        });
+    }
+
+    fn owed(&self) -> Vec<(Ino, LockOwner)> {
+        self.held.lock().iter().filter(|(_, holding)| holding.is_owed).map(|(key, _)| *key).collect()
+    }
+
+    /// The owners that have locked something of a file by an open file.
+    fn by_handle(&self, ino: Ino, handle: FileHandle) -> Vec<LockOwner> {
+        if !self.has_some() {
+            return Vec::new();
+        }
+        let held = self.held.lock();
+        let of_file = held.iter().filter(|((other, _), holding)| *other == ino && holding.handle == handle);
+        of_file.map(|((_, owner), _)| *owner).collect()
+    }
+
+    /// All that was locked is lost.
+    fn lose(&self) -> usize {
+        self.change(|held| {
+            held.retain(|_, holding| !holding.is_owed);
+            held.values_mut().for_each(|holding| holding.is_lost = true);
+            held.len()
+        })
+    }
+
+    /// Whether an owner has lost what it had locked of a file, and does not know.
+    fn is_lost(&self, ino: Ino) -> bool {
+        self.held.lock().iter().any(|((other, _), holding)| *other == ino && holding.is_lost)
+    }
+
+    fn is_locked(&self, ino: Ino) -> bool {
+        self.held.lock().keys().any(|(other, _)| *other == ino)
+    }
+
+    fn wait_for(&self, ino: Ino) -> Waiter<'_> {
+        let mut waiting = self.waiting.lock();
+        let found = waiting.entry(ino).or_default();
+        found.count += 1;
+        Waiter { of: self, ino, freed: found.freed.clone() }
+    }
+
+    fn wake_one(&self, ino: Ino) {
+        if let Some(found) = self.waiting.lock().get(&ino) {
+            found.freed.notify_one();
+        }
+    }
+
+    fn longest_pause(&self) -> Duration {
+        let waiting: usize = self.waiting.lock().values().map(|waiting| waiting.count).sum();
+        LONGEST_PAUSE.max(PAUSE_FOR_EACH * u32::try_from(waiting).unwrap_or(u32::MAX))
+    }
+}
+
+fn is_whole(range: &LockRange) -> bool {
+    range.first == 0 && range.last >= MAX_FILE_BYTES
+}
+
+impl Client {
+    /// Locks a range of a file; the file as it is then.
+    pub async fn lock(&self, ino: Ino, handle: FileHandle, lock: Lock) -> Result<Attributes, ClientError> {
+        self.check_lease().await?;
+        let owner = lock.owner;
+        if self.locks.find(ino, owner).is_some_and(|holding| holding.is_lost) {
+            return Err(MetaError::LocksLost.into());
+        }
+        self.locks.note(ino, owner, handle, false);
+        match self.commands.send(Command::Lock { ino, lock }).await {
+            Ok(Done::Locked { attributes, locks_lost }) => {
+                self.locks.note(ino, owner, handle, true);
+                // The answer may be late, and the lock taken away again: a lease that holds now says that it is not.
+                let is_of_now = self.hear_of_locks(locks_lost);
+                self.check_lease().await?;
+                let is_lost = !is_of_now || self.locks.find(ino, owner).is_none_or(|holding| holding.is_lost);
+                if is_lost { Err(MetaError::LocksLost.into()) } else { Ok(attributes) }
+            }
+            Ok(other) => Err(ClientError::unexpected(&other)),
+            Err(error) => {
+                // Where nothing answered it may be locked: it is given up with the rest of its owner.
+                if matches!(error, ClientError::Meta(_)) {
+                    self.locks.refused(ino, owner);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Locks a range of a file when nothing is in the way any more. It ends without the lock when `stopped` does.
+    pub async fn lock_waiting(
+        &self,
+        ino: Ino,
+        handle: FileHandle,
+        lock: Lock,
+        stopped: impl Future<Output = ()>,
+    ) -> Result<Attributes, ClientError> {
+        let mut stopped = pin!(stopped);
+        let waiter = self.locks.wait_for(ino);
+        loop {
+            // A lock that is granted stands: this part is not interrupted.
+            match self.lock(ino, handle, lock).await {
+                Err(ClientError::Meta(MetaError::Locked)) => {}
+                other => return other,
+            }
+            // As Linux has it: a flock is given up before it becomes one of another kind. Two that wait for each other would wait for good.
+            if lock.owner.family == LockFamily::Flock && self.locks.find(ino, lock.owner).is_some() {
+                self.unlock(ino, lock.owner, LockRange::ALL).await?;
+            }
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let look = async {
+                    tokio::select! {
+                        () = waiter.freed.notified() => {}
+                        () = self.commands.env().sleep(pause) => {}
+                    }
+                    self.lock_in_the_way(ino, lock).await
+                };
+                let in_the_way = tokio::select! {
+                    () = &mut stopped => return Err(ClientError::Interrupted),
+                    in_the_way = look => in_the_way?,
+                };
+                if in_the_way.is_none() {
+                    break;
+                }
+                pause = (pause * 2).min(self.locks.longest_pause());
+            }
+        }
+    }
+
+    /// A lock that is in the way of another one.
+    pub async fn lock_in_the_way(&self, ino: Ino, lock: Lock) -> Result<Option<Lock>, ClientError> {
+        match self.commands.ask(Query::LockInTheWay { ino, session: self.session(), lock }).await? {
+            Found::Lock(found) => Ok(found),
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// Gives up what an owner has locked of a range. An owner that has locked nothing of the file asks nothing of the tree.
+    pub async fn unlock(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<(), ClientError> {
+        let Some(holding) = self.locks.find(ino, owner) else { return Ok(()) };
+        if !holding.is_lost {
+            self.commands.send(Command::Unlock { ino, owner, range }).await?;
+        }
+        if is_whole(&range) {
+            self.locks.forget(ino, owner);
+        }
+        self.locks.wake_one(ino);
+        Ok(())
+    }
+
+    /// An owner has none of a file any more, whether the tree can be told now or not.
+    async fn unlock_all(&self, ino: Ino, owner: LockOwner) {
+        if let Err(error) = self.unlock(ino, owner, LockRange::ALL).await {
+            tracing::warn!(%error, "a lock of a file that was closed is given up later");
+            self.locks.owe(ino, owner);
+        }
+    }
+
+    /// A process has closed a descriptor of a file: its fcntl locks of the file are gone.
+    pub async fn closed_by(&self, ino: Ino, process: u64) {
+        if self.locks.has_some() {
+            self.unlock_all(ino, LockOwner { family: LockFamily::Fcntl, number: process }).await;
+        }
+    }
+
+    /// The last descriptor of an open file is closed: its flock is gone, and its locks of ranges.
+    pub async fn closed(&self, ino: Ino, handle: FileHandle) {
+        for owner in self.locks.by_handle(ino, handle) {
+            self.unlock_all(ino, owner).await;
+        }
+    }
+
+    /// Locks the end of a file for the appends of this client; false where another one has it.
+    pub(super) async fn lock_end(&self, ino: Ino) -> Result<bool, ClientError> {
+        // Not by an open file: it is given up with the write.
+        match self.lock(ino, FileHandle(0), Lock::of_end(self.session())).await {
+            Ok(_) => Ok(true),
+            Err(ClientError::Meta(MetaError::Locked)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn unlock_end(&self, ino: Ino) {
+        self.unlock_all(ino, Lock::of_end(self.session()).owner).await;
+    }
+
+    /// Before content is changed or a lock is taken: a client that has locks, and that the tree may not have heard of, does neither.
+    pub(super) async fn check_lease(&self) -> Result<(), ClientError> {
+        if !self.locks.has_some() || self.relies_on_lease() {
+            return Ok(());
+        }
+        self.renew_lease().await?;
+        if self.relies_on_lease() { Ok(()) } else { Err(ClientError::LeaseOver) }
+    }
+
+    /// Before the content of a file is read or changed: what was locked and lost is another client's.
+    pub(super) async fn check_locks(&self, ino: Ino, is_change: bool) -> Result<(), ClientError> {
+        if !self.locks.has_some() {
+            return Ok(());
+        }
+        if is_change || self.locks.is_locked(ino) {
+            self.check_lease().await?;
+        }
+        if self.locks.is_lost(ino) { Err(MetaError::LocksLost.into()) } else { Ok(()) }
+    }
+
+    fn relies_on_lease(&self) -> bool {
+        let heard_at = *self.locks.heard_at.lock();
+        heard_at.is_some_and(|at| self.commands.env().now().saturating_duration_since(at) < RELIANCE)
+    }
+
+    async fn renew_lease(&self) -> Result<(), ClientError> {
+        let asked_at = self.commands.env().now();
+        match self.commands.ask(Query::Lease { session: self.session() }).await? {
+            Found::Lease { locks_lost } => {
+                self.hear_of_locks(locks_lost);
+                let mut heard_at = self.locks.heard_at.lock();
+                *heard_at = Some(heard_at.map_or(asked_at, |before| before.max(asked_at)));
+                Ok(())
+            }
+            other => Err(ClientError::unexpected(&other)),
+        }
+    }
+
+    /// The tree has refused a change because of it.
+    pub(super) async fn learn_of_loss(&self) {
+        if let Err(error) = self.renew_lease().await {
+            tracing::warn!(%error, "how often the locks of this mount were taken away is not known yet");
+        }
+    }
+
+    /// How often the tree has taken the session's locks. False where the answer is of another time than what is known here.
+    fn hear_of_locks(&self, locks_lost: u64) -> bool {
+        match self.commands.hear_of_locks(locks_lost) {
+            true => {
+                let lost = self.locks.lose();
+                tracing::warn!(
+                    lost,
+                    "the locks of this mount were taken away: the tree had not heard of it for {LOCK_LEASE:?}"
+                );
+                false
+            }
+            false => locks_lost == self.commands.locks_lost(),
+        }
+    }
+
+    /// As long as the session lives: says that it lives while it has locks, and gives up what could not be given up.
+    pub(super) async fn keep_lease(&self) {
+        loop {
+            self.commands.env().sleep(KEEPALIVE).await;
+            if !self.locks.has_some() {
+                continue;
+            }
+            if let Err(error) = self.renew_lease().await {
+                tracing::warn!(%error, "the tree has not heard that this mount lives");
+                continue;
+            }
+            for (ino, owner) in self.locks.owed() {
+                self.unlock_all(ino, owner).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
