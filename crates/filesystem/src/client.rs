@@ -9,11 +9,13 @@
 //! - A command keeps its sequence when it is sent again, so it has one effect and one answer.
 //! - A change of a file's content, its size included, holds the inode's lock; so each sees the keys that the one before left.
 //! - Nothing is answered before its content and its command are durable.
-//! - An inode without names is told as not open only when the kernel does not refer to it and no file of it is open.
+//! - An inode without names is told as not open only when the kernel does not refer to it and no file of it is open. A client that was resumed asks the kernel.
+//! - The commands of a mount's call have one effect, in however many processes the call is carried out (`calls`, `record`).
 //! - Reading does not change the time of the last access.
 
 pub mod acl;
 mod attributes;
+mod calls;
 mod commands;
 mod content;
 mod directories;
@@ -25,15 +27,18 @@ mod names;
 mod orphans;
 mod pieces;
 mod plan;
+mod record;
 mod space;
 mod tries;
 
-use std::sync::Arc;
+use std::fs::File;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use env::Env;
 
 pub use attributes::VolumeState;
+pub use calls::{CallId, in_call};
 pub use content::{WriteAt, Written};
 pub use directories::ListedEntry;
 pub use error::ClientError;
@@ -41,6 +46,7 @@ pub use extended::SetXattr;
 pub use files::{FileHandle, MAX_OPEN_FILES, Old};
 pub use names::{Entry, New, OpenFlags, Owner};
 pub use plan::MAX_EXTENT_BYTES;
+pub use record::RecordError;
 pub use space::{Allocation, Place};
 
 use crate::data::DataPartition;
@@ -57,30 +63,88 @@ pub const NAMES_VALID: Duration = Duration::from_secs(1);
 /// to it may have come late.
 const OTHERS_LEARN: Duration = Duration::from_secs(2);
 
+/// Whether the kernel of a mount has an inode.
+pub type Refers = Box<dyn Fn(Ino) -> bool + Send + Sync>;
+
 /// One user of a volume: a mount.
 pub struct Client {
     commands: Commands,
     data: Arc<dyn DataPartition>,
     files: Files,
     locks: Locks,
+    refers: OnceLock<Refers>,
 }
 
 impl Client {
-    /// Begins a session at a volume's partitions.
+    /// Begins a session at a volume's partitions, which ends with this process.
     pub async fn connect(
         meta: Arc<dyn MetaPartition>,
         data: Arc<dyn DataPartition>,
         env: Env,
     ) -> Result<Arc<Client>, ClientError> {
-        let commands = Commands::open(meta, env).await?;
+        Client::begin(Commands::open(meta, env, None).await?, data).await
+    }
+
+    /// As [`Client::connect`], with a record in an empty file, from which another process can go on.
+    pub async fn connect_recorded(
+        meta: Arc<dyn MetaPartition>,
+        data: Arc<dyn DataPartition>,
+        env: Env,
+        record: File,
+    ) -> Result<Arc<Client>, ClientError> {
+        Client::begin(Commands::open(meta, env, Some(record)).await?, data).await
+    }
+
+    async fn begin(commands: Commands, data: Arc<dyn DataPartition>) -> Result<Arc<Client>, ClientError> {
         if commands.inode(Ino::ROOT).await?.is_shared {
             commands.env().sleep(OTHERS_LEARN).await;
         }
-        Ok(Arc::new(Client { commands, data, files: Files::default(), locks: Locks::default() }))
+        Ok(Client::with(commands, data, Files::default(), Locks::default()))
+    }
+
+    /// Goes on with the session of a process that has ended. [`Client::ask_kernel`] comes before the first call.
+    pub fn resume(
+        meta: Arc<dyn MetaPartition>,
+        data: Arc<dyn DataPartition>,
+        env: Env,
+        record: File,
+    ) -> Result<Arc<Client>, RecordError> {
+        let (commands, generation) = Commands::resume(meta, env, record)?;
+        Ok(Client::with(commands, data, Files::taken_over(generation), Locks::taken_over()))
+    }
+
+    fn with(commands: Commands, data: Arc<dyn DataPartition>, files: Files, locks: Locks) -> Arc<Client> {
+        Arc::new(Client { commands, data, files, locks, refers: OnceLock::new() })
     }
 
     pub fn env(&self) -> &Env {
         self.commands.env()
+    }
+
+    /// How a client that was resumed learns whether the kernel has an inode. Until it is told, and where the answer is true, an inode counts as open.
+    pub fn ask_kernel(&self, refers: Refers) {
+        if self.refers.set(refers).is_err() {
+            tracing::debug!("a mount has one kernel: it was named before");
+        }
+    }
+
+    fn kernel_refers(&self, ino: Ino) -> bool {
+        self.refers.get().is_none_or(|refers| refers(ino))
+    }
+
+    /// The record of the session, if it has one: for a process that keeps it.
+    pub fn record(&self) -> Option<&File> {
+        self.commands.record()
+    }
+
+    /// The kernel has the answer to a call: it does not make it again.
+    pub fn answered(&self, call: CallId) {
+        self.commands.answered(call);
+    }
+
+    /// Whether the tree has ended the session: every change fails from then on.
+    pub fn has_ended(&self) -> bool {
+        self.commands.has_ended()
     }
 
     pub fn session(&self) -> MetaSession {

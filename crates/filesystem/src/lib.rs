@@ -14,5 +14,5 @@ pub mod meta;
 mod part;
 pub mod protocol;
 
-pub use door::{MountDoor, Mounted};
+pub use door::{LeftMount, MountDoor, Mounted};
 pub use part::{FileStarter, Files};

@@ -56,6 +56,7 @@ impl Starter for FileStarter {
             let trees = Arc::new(Trees::new(&around));
             let volumes = Arc::new(Volumes::new(&around, trees.clone(), contents.clone()));
             let mounts = Arc::new(Mounts::load(&around.env, self.door, self.mounts_file, volumes.clone())?);
+            mounts.take_over().await;
             Ok(Arc::new(Files { around, contents, trees, volumes, mounts }) as Arc<dyn Subsystem>)
         })
     }

@@ -78,17 +78,7 @@ impl Handover<BorrowedFd<'_>> {
             max_background: self.negotiated.max_background,
             request_timeout_s: self.negotiated.request_timeout_s,
         };
-        let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&self.descriptors)) {
-            return Err(HandoverError::TooManyDescriptors { count });
-        }
-        let parts = [IoSlice::new(record.as_bytes()), IoSlice::new(point)];
-        let sent = sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL).map_err(HandoverError::Socket)?;
-        if sent != size_of::<Record>() + point.len() {
-            return Err(HandoverError::Message("it was sent in part: use a socket that nothing else is written to"));
-        }
-        Ok(())
+        send_descriptors(socket, &[record.as_bytes(), point], &self.descriptors)
     }
 }
 
@@ -115,8 +105,23 @@ impl Handover<OwnedFd> {
     }
 }
 
+/// Sends one message of these parts, and descriptors with it.
+pub fn send_descriptors(socket: impl AsFd, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<(), HandoverError> {
+    let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(HandoverError::TooManyDescriptors { count: descriptors.len() });
+    }
+    let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let sent = sendmsg(socket, &slices, &mut ancillary, SendFlags::NOSIGNAL).map_err(HandoverError::Socket)?;
+    match sent == parts.iter().map(|part| part.len()).sum::<usize>() {
+        true => Ok(()),
+        false => Err(HandoverError::Message("it was sent in part: use a socket that nothing else is written to")),
+    }
+}
+
 /// One message of at most `bytes` and the descriptors that came with it, which are closed at an exec.
-pub(crate) fn receive_descriptors(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
+pub fn receive_descriptors(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;

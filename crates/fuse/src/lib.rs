@@ -13,7 +13,7 @@
 //! `session` are the shell. Why not an existing crate stands in RFD 20.
 //!
 //! Invariants
-//! - A request is answered once: a [`Reply`] that is dropped answers EIO. A request that can't be decoded is answered EIO, an operation that is
+//! - A request is answered once: a [`Reply`] that is dropped answers EIO, or leaves the request to the next session where this one stops. A request that can't be decoded is answered EIO, an operation that is
 //!   not known ENOSYS.
 //! - A reply goes out on the descriptor that the request was last read from: the kernel looks for it there and nowhere else.
 //! - A request that is sent again while it is under way here is not carried out a second time.
@@ -39,11 +39,11 @@ mod session;
 
 pub use crate::attributes::{Attributes, AttributesFor, Entry, FileSystemState, StatxAttributes, Timestamp};
 pub use crate::file_system::FileSystem;
-pub use crate::handover::HandoverError;
+pub use crate::handover::{HandoverError, receive_descriptors, send_descriptors};
 pub use crate::ids::{FileHandle, LockOwner, NodeId, RequestId, SessionId};
 pub use crate::init::{Capabilities, Negotiated};
 pub use crate::lock::{Lock, LockKind};
-pub use crate::mount::{Mount, MountError, MountOptions, Unmount, UnmountError, unmount};
+pub use crate::mount::{Mount, MountError, MountOptions, Unmount, UnmountError, is_mounted, unmount};
 pub use crate::notify::Notification;
 pub use crate::request::Caller;
 pub use crate::session::{

@@ -11,15 +11,17 @@ mod fusermount;
 mod table;
 mod unmount;
 
-pub use unmount::{Unmount, UnmountError, unmount};
+pub use unmount::{Unmount, UnmountError, is_mounted, unmount};
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
+use crate::abi::init::HAS_RESEND;
 use crate::device::Device;
 use crate::handover::{Handover, HandoverError};
 use crate::init::Negotiated;
@@ -119,6 +121,16 @@ impl Mount {
     /// Where it is mounted, without symbolic links.
     pub fn point(&self) -> &Path {
         &self.point
+    }
+
+    /// Whether another process can go on with it. False too while INIT is not answered.
+    pub fn can_be_taken_over(&self) -> bool {
+        self.negotiated.is_some_and(|negotiated| negotiated.has(HAS_RESEND))
+    }
+
+    /// Whether it was unmounted or aborted.
+    pub fn is_over(&self) -> bool {
+        self.devices.first().is_none_or(|device| device.wait_readable(Duration::ZERO).is_err())
     }
 
     /// The same mount under other descriptors.

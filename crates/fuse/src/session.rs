@@ -123,8 +123,19 @@ impl Session {
     ///
     /// If that fails, a fresh mount is unmounted; one that was taken over stays with those that have its descriptors.
     pub fn start<F: FileSystem>(mount: Mount, file_system: Arc<F>, options: &SessionOptions) -> Result<Self, SessionError> {
+        Session::start_with(mount, file_system, options, |_| {})
+    }
+
+    /// As [`Session::start`]. `before_requests` is called when the mount has all of its descriptors, and before a request is read from any of
+    /// them: if another process has them when it returns, no request dies with this one.
+    pub fn start_with<F: FileSystem>(
+        mount: Mount,
+        file_system: Arc<F>,
+        options: &SessionOptions,
+        before_requests: impl FnOnce(&Session),
+    ) -> Result<Self, SessionError> {
         let fresh = mount.negotiated.is_none().then(|| mount.point.clone());
-        let begun = Session::begin(mount, file_system, options);
+        let begun = Session::begin(mount, file_system, options, before_requests);
         if let (Err(_), Some(point)) = (&begun, fresh)
             && let Err(error) = unmount(&point, Unmount::Detach)
         {
@@ -133,7 +144,12 @@ impl Session {
         begun
     }
 
-    fn begin<F: FileSystem>(mut mount: Mount, file_system: Arc<F>, options: &SessionOptions) -> Result<Self, SessionError> {
+    fn begin<F: FileSystem>(
+        mut mount: Mount,
+        file_system: Arc<F>,
+        options: &SessionOptions,
+        before_requests: impl FnOnce(&Session),
+    ) -> Result<Self, SessionError> {
         let threads = options.threads;
         if !(1..=MAX_THREADS).contains(&threads) {
             return Err(SessionError::Threads { threads });
@@ -157,6 +173,7 @@ impl Session {
         let devices = mount.devices.iter().map(Device::duplicate).collect::<Result<_, _>>().map_err(SessionError::Device)?;
         let core = Arc::new(Core::new(devices, options.session, threads).map_err(SessionError::Device)?);
         let session = Session { core, mount, negotiated };
+        before_requests(&session);
         if taken_over.is_some() {
             // Before the first read: an interrupt of a request that is not known here would go back and forth.
             session.notifier().send(&Notification::Resend).map_err(SessionError::Device)?;
@@ -212,6 +229,17 @@ impl Session {
 
     pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
         self.mount.unmount(how)
+    }
+
+    /// As the beginning of [`Session::stop`]: it has stopped when [`Session::wait_for`] says so.
+    pub fn begin_to_stop(&self) {
+        self.core.stop();
+    }
+
+    /// Leaves what is under way in a session that stops to the next one, which is sent it again; how many requests that are. An answer that comes
+    /// later goes nowhere.
+    pub fn abandon(&self) -> usize {
+        self.core.abandon()
     }
 
     /// Stops to read requests, without unmounting. Calls on the mount wait for the next session: give it the mount that is returned.

@@ -21,7 +21,7 @@ fn main() {
     runtime.spawn(sweep(meta.clone(), data.clone()));
     let client = runtime.block_on(Client::connect(meta, data, Env::real())).expect("a session");
     let options = ServeOptions { allow_other: true, nosuid: false, nodev: false, ..ServeOptions::default() };
-    let served = mount::serve(client, Path::new(&point), &options, runtime.handle().clone()).expect("a mount");
+    let served = mount::serve(client, Path::new(&point), &options, runtime.handle().clone(), None).expect("a mount");
     println!("{} is mounted", served.point().display());
     println!("{:?}", served.wait());
 }

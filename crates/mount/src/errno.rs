@@ -22,6 +22,7 @@ pub fn errno(error: &ClientError) -> Errno {
         | ClientError::MetaCall(_)
         | ClientError::Data(_)
         | ClientError::Short { .. }
+        | ClientError::Record(_)
         | ClientError::Unexpected(_) => Errno::IO,
     }
 }

@@ -53,7 +53,7 @@ impl Volume {
         T: Body + Send + 'static,
         F: Future<Output = Result<T, ClientError>> + Send + 'static,
     {
-        answer(&self.runtime, reply, work(Arc::clone(&self.client)));
+        answer(&self.runtime, Arc::clone(&self.client), reply, work(Arc::clone(&self.client)));
     }
 
     /// Answers with the entry of an inode that got a name.
@@ -63,7 +63,7 @@ impl Volume {
     {
         let (validity, caches, client) = (self.validity, Arc::clone(&self.caches), Arc::clone(&self.client));
         let work = work(Arc::clone(&client));
-        answer(&self.runtime, reply, async move {
+        answer(&self.runtime, Arc::clone(&self.client), reply, async move {
             let entry = work.await?;
             caches.renew(&client, &entry.0).await;
             Ok(validity.entry(&entry))
@@ -82,7 +82,7 @@ impl Volume {
     {
         let (validity, caches, client) = (self.validity, Arc::clone(&self.caches), Arc::clone(&self.client));
         let work = work(Arc::clone(&client));
-        answer(&self.runtime, reply, async move {
+        answer(&self.runtime, Arc::clone(&self.client), reply, async move {
             let attributes = work.await?;
             caches.renew(&client, &attributes).await;
             Ok(tell(validity, &attributes))
@@ -296,7 +296,8 @@ impl FileSystem for Volume {
 
     fn release(&self, _caller: &Caller, request: Release, reply: Reply<()>) {
         self.answer(reply, |client| async move {
-            client.release(ino(request.node), handle(request.handle)).await;
+            let flock_owner = request.flock_owner.map(|owner| owner.0);
+            client.release(ino(request.node), handle(request.handle), flock_owner).await;
             Ok(())
         });
     }

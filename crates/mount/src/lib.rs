@@ -9,6 +9,7 @@
 //! Invariants
 //! - No state of the volume is kept here. What the kernel refers to, and what is open, is in the client's table.
 //! - Errors become errno in one file, and nowhere else.
+//! - A mount that is kept outlives this process: the mount keeper has its descriptors before a request is read.
 //! - A request is answered from the session's thread or from a task, and never waits for another request of the mount.
 //! - fcntl and flock locks are the tree's: they hold among all mounts of the volume.
 //! - What the kernel has of a file that another client changed is dropped before the kernel is told attributes that are newer.
@@ -20,6 +21,7 @@ mod convert;
 mod ending;
 mod errno;
 mod file_system;
+pub mod keeper;
 mod listing;
 mod locks;
 
@@ -28,15 +30,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filesystem::client::{Client, NAMES_VALID};
-use fuse::{Capabilities, Mount, MountError, MountOptions, Session, SessionError, SessionId, SessionOptions};
+use filesystem::ids::Ino;
+use fuse::{
+    Capabilities, Errno, Mount, MountError, MountOptions, NodeId, Notification, Notifier, Session, SessionError, SessionId,
+    SessionOptions,
+};
 use tokio::runtime::Handle;
 
-pub use fuse::{End, MAX_THREADS, Unmount, UnmountError, unmount};
+pub use fuse::{End, MAX_THREADS, Unmount, UnmountError, is_mounted, unmount};
 
 use crate::caches::Caches;
 use crate::convert::Validity;
 use crate::ending::Ending;
 use crate::file_system::Volume;
+use crate::keeper::{Held, Keeper, KeeperError};
 
 /// How a volume is mounted and served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,17 +90,32 @@ pub enum ServeError {
     Session(#[from] SessionError),
 }
 
+/// How a mount outlives this process.
+#[derive(Clone)]
+pub struct Keeping {
+    pub keeper: Arc<Keeper>,
+    /// What the next process needs to know of the mount.
+    pub label: Vec<u8>,
+}
+
 /// A mounted volume. Dropping it changes nothing: the mount is served until it is unmounted or the process ends.
-#[derive(Debug)]
 pub struct ServedMount {
     session: Session,
     ending: Arc<Ending>,
+    /// Set while the keeper has the mount, under this key.
+    kept: Option<(Arc<Keeper>, u64)>,
 }
 
 /// Mounts a volume on `point`, an existing directory, and serves it from threads of its own and tasks of `runtime`.
 ///
-/// The client is the mount's alone: its session is closed when the mount is gone.
-pub fn serve(client: Arc<Client>, point: &Path, options: &ServeOptions, runtime: Handle) -> Result<ServedMount, ServeError> {
+/// The client is the mount's alone: its session is closed when the mount is gone. A mount that is to be kept needs a client with a record.
+pub fn serve(
+    client: Arc<Client>,
+    point: &Path,
+    options: &ServeOptions,
+    runtime: Handle,
+    keeping: Option<&Keeping>,
+) -> Result<ServedMount, ServeError> {
     let mount_options = MountOptions {
         source: options.source.clone(),
         allow_other: options.allow_other,
@@ -102,19 +124,85 @@ pub fn serve(client: Arc<Client>, point: &Path, options: &ServeOptions, runtime:
         nodev: options.nodev,
         ..MountOptions::default()
     };
+    let mount = Mount::new(point, &mount_options)?;
+    start(mount, client, options, runtime, keeping)
+}
+
+/// Goes on serving a mount that outlived the process that served it. The client was resumed with the mount's record. A mount that can't be served
+/// is ended: its calls fail.
+pub fn resume(
+    held: Held,
+    client: &Arc<Client>,
+    options: &ServeOptions,
+    runtime: Handle,
+    keeper: &Arc<Keeper>,
+) -> Result<ServedMount, ServeError> {
+    let keeping = Keeping { keeper: Arc::clone(keeper), label: held.label.clone() };
+    let started = held.mount.try_clone().map_err(|errno| SessionError::Device(errno).into());
+    let started = started.and_then(|mount| start(mount, Arc::clone(client), options, runtime, Some(&keeping)));
+    started.inspect_err(|_| give_up(&held, keeper))
+}
+
+/// Asks the kernel whether it has an inode. Its pages stay; its attributes are asked for anew.
+fn kernel_refers(notifier: &Notifier, ino: Ino) -> bool {
+    let look = Notification::InvalidateInode { node: NodeId(ino.0), offset: -1, length: 0 };
+    notifier.send(&look) != Err(Errno::NOENT)
+}
+
+fn start(
+    mount: Mount,
+    client: Arc<Client>,
+    options: &ServeOptions,
+    runtime: Handle,
+    keeping: Option<&Keeping>,
+) -> Result<ServedMount, ServeError> {
     let session_options = SessionOptions {
         session: SessionId(client.session().0),
         threads: options.threads,
         capabilities: Capabilities { posix_locks: true, flock_locks: true, ..Capabilities::default() },
     };
     let validity = Validity { names: options.names_valid.min(NAMES_VALID), attributes: options.attributes_valid };
-    let mount = Mount::new(point, &mount_options)?;
     let ending = Arc::new(Ending::default());
     let caches = Arc::new(Caches::default());
-    let volume = Volume::new(client, runtime, validity, Arc::clone(&caches), Arc::clone(&ending));
-    let session = Session::start(mount, Arc::new(volume), &session_options)?;
-    caches.serve(session.notifier());
-    Ok(ServedMount { session, ending })
+    let volume = Volume::new(Arc::clone(&client), runtime, validity, Arc::clone(&caches), Arc::clone(&ending));
+    let mut kept = None;
+    let before_requests = |session: &Session| {
+        let notifier = session.notifier();
+        client.ask_kernel(Box::new(move |ino| kernel_refers(&notifier, ino)));
+        caches.serve(session.notifier());
+        kept = keeping.and_then(|keeping| keep(session.mount(), &client, keeping));
+    };
+    let session = Session::start_with(mount, Arc::new(volume), &session_options, before_requests)?;
+    Ok(ServedMount { session, ending, kept })
+}
+
+/// Gives a mount to the keeper. One that is not kept is served all the same, and dies with this process.
+fn keep(mount: &Mount, client: &Client, keeping: &Keeping) -> Option<(Arc<Keeper>, u64)> {
+    let point = mount.point().display();
+    if !mount.can_be_taken_over() {
+        tracing::warn!(%point, "the kernel can't send calls again (that takes Linux 6.9): the mount ends with this server");
+        return None;
+    }
+    let key = client.session().0;
+    let record = client.record().ok_or(KeeperError::NoRecord);
+    let held = record.and_then(|record| Held::new(key, &keeping.label, record, mount));
+    match held.and_then(|held| keeping.keeper.keep(held)) {
+        Ok(()) => Some((Arc::clone(&keeping.keeper), key)),
+        Err(error) => {
+            tracing::warn!(%point, %error, "the mount ends with this server: nothing keeps it");
+            None
+        }
+    }
+}
+
+/// Ends a mount that is not taken over: its calls fail.
+pub fn give_up(held: &Held, keeper: &Keeper) {
+    if held.is_in_place()
+        && let Err(error) = held.mount.unmount(Unmount::Abort)
+    {
+        tracing::warn!(point = %held.mount.point().display(), %error, "a mount that is not served any more is still there");
+    }
+    keeper.release(held.key);
 }
 
 impl ServedMount {
@@ -133,16 +221,41 @@ impl ServedMount {
         self.session.unmount(how)
     }
 
+    /// Whether the mount goes on when this process ends.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Reads no more requests: calls wait for the next process. [`ServedMount::wait_for`] says when the last one was read.
+    pub fn stop(&self) {
+        self.session.begin_to_stop();
+    }
+
+    /// Leaves the calls under way to the next process; how many they are.
+    pub fn abandon(&self) -> usize {
+        self.session.abandon()
+    }
+
     /// Waits until the mount is gone, however it ends, and the client's session is closed. It blocks the thread.
     pub fn wait(&self) -> End {
         let end = self.session.wait();
         self.ending.wait(None);
+        self.ended(&end);
         end
     }
 
     /// As [`ServedMount::wait`]; None where it is not over after `patience`.
     pub fn wait_for(&self, patience: Duration) -> Option<End> {
         let end = self.session.wait_for(patience)?;
-        self.ending.wait(Some(patience)).then_some(end)
+        let is_over = self.ending.wait(Some(patience));
+        is_over.then(|| self.ended(&end))?;
+        Some(end)
+    }
+
+    /// A mount that only stopped stays with the keeper.
+    fn ended(&self, end: &End) {
+        if let Some((keeper, key)) = self.kept.as_ref().filter(|_| *end != End::Stopped) {
+            keeper.release(*key);
+        }
     }
 }

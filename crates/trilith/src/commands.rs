@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod device;
 pub mod fsck;
 pub mod image;
+pub mod keep_mounts;
 pub mod mount;
 pub mod nbd;
 pub mod object;

@@ -24,6 +24,7 @@ use commands::cluster::{self, ClusterCommand};
 use commands::device::{self, DeviceCommand};
 use commands::fsck::{self, FsckArgs};
 use commands::image::{self, ImageArgs};
+use commands::keep_mounts::{self, KeepMountsArgs};
 use commands::mount::{self, MountArgs, UmountArgs};
 use commands::nbd::{self, NbdArgs};
 use commands::object::{self, ObjectArgs};
@@ -74,6 +75,8 @@ enum Command {
     Volume(VolumeArgs),
     Mount(MountArgs),
     Umount(UmountArgs),
+    #[command(hide = true)]
+    KeepMounts(KeepMountsArgs),
     /// Check everything that a stopped server keeps, or rebuild what it has lost
     Fsck(FsckArgs),
     /// Print what a server says of itself, and what to do about what is wrong
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Volume(args) => volume::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Mount(args) => mount::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Umount(args) => mount::end(&args).map(|()| ExitCode::SUCCESS),
+        Command::KeepMounts(args) => keep_mounts::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Device(command) => device::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&command),
         Command::Chunk(command) => chunk::run(&command).map(|()| ExitCode::SUCCESS),

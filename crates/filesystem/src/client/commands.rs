@@ -5,15 +5,16 @@
 //! | commands under way | [`MAX_COMMANDS`] | they wait |
 //! | sendings of one command | [`MAX_SENDINGS`] | the error of the last |
 
-use std::collections::BTreeSet;
+use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::Env;
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::ClientError;
+use super::calls::{CallId, Calls, kind_of, step_of};
+use super::record::RecordError;
 use crate::ids::Ino;
 use crate::meta::{Attributes, Command, Done, Envelope, Found, MetaError, MetaPartition, MetaSession, Query, Time};
 
@@ -29,36 +30,32 @@ pub struct Commands {
     env: Env,
     session: MetaSession,
     permits: Semaphore,
-    sequences: Mutex<Sequences>,
-    locks_lost: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Sequences {
-    last: u64,
-    under_way: BTreeSet<u64>,
-}
-
-/// A sequence that is under way until it is dropped.
-struct Sequence<'a> {
-    number: u64,
-    of: &'a Mutex<Sequences>,
-}
-
-impl Drop for Sequence<'_> {
-    fn drop(&mut self) {
-        self.of.lock().under_way.remove(&self.number);
-    }
+    calls: Calls,
+    has_ended: AtomicBool,
 }
 
 impl Commands {
-    pub async fn open(meta: Arc<dyn MetaPartition>, env: Env) -> Result<Self, ClientError> {
+    /// Begins a session; with a record, one that can go on in another process.
+    pub async fn open(meta: Arc<dyn MetaPartition>, env: Env, record: Option<File>) -> Result<Self, ClientError> {
         let session = MetaSession(env.random_u64());
-        let sequences = Mutex::new(Sequences::default());
-        let commands =
-            Commands { meta, env, session, permits: Semaphore::new(MAX_COMMANDS), sequences, locks_lost: AtomicU64::new(0) };
+        let calls = match record {
+            Some(record) => Calls::begin(record, session.0)?,
+            None => Calls::unrecorded(),
+        };
+        let commands = Commands::with(meta, env, session, calls);
         commands.send(Command::OpenSession).await?;
         Ok(commands)
+    }
+
+    /// Goes on with the session of an earlier process, and says how many processes had it. Nothing is asked of the partition: it may not answer yet.
+    pub fn resume(meta: Arc<dyn MetaPartition>, env: Env, record: File) -> Result<(Self, u64), RecordError> {
+        let (calls, header) = Calls::resume(record)?;
+        Ok((Commands::with(meta, env, MetaSession(header.session), calls), header.generation))
+    }
+
+    fn with(meta: Arc<dyn MetaPartition>, env: Env, session: MetaSession, calls: Calls) -> Self {
+        let permits = Semaphore::new(MAX_COMMANDS);
+        Commands { meta, env, session, permits, calls, has_ended: AtomicBool::new(false) }
     }
 
     /// Closing again has no effect.
@@ -79,22 +76,70 @@ impl Commands {
 
     /// How often the tree has taken the session's locks, as far as is known.
     pub fn locks_lost(&self) -> u64 {
-        self.locks_lost.load(Ordering::Acquire)
+        self.calls.locks_lost()
     }
 
     /// Whether the tree has taken them once more.
     pub fn hear_of_locks(&self, locks_lost: u64) -> bool {
-        self.locks_lost.fetch_max(locks_lost, Ordering::AcqRel) < locks_lost
+        self.calls.hear_of_locks(locks_lost)
     }
 
-    /// Has a command carried out once, however often it is sent.
+    /// The record of the session, for the process that keeps it.
+    pub fn record(&self) -> Option<&File> {
+        self.calls.file()
+    }
+
+    /// The kernel has the answer to a call.
+    pub fn answered(&self, call: CallId) {
+        self.calls.answered(call);
+    }
+
+    /// Whether the session can't go on: the partition has said that it is not open, or has taken locks of which this process knows too little.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Has a command carried out once, however often it is sent, and in however many processes the call at hand is carried out.
     pub async fn send(&self, command: Command) -> Result<Done, ClientError> {
         let _permit = self.permits.acquire().await.map_err(|_| MetaError::NoSession)?;
-        let sequence = self.begin();
+        let sequence = self.calls.sequence(step_of(&command))?;
+        self.send_as(sequence.number, command).await
+    }
+
+    /// Whether an earlier process has sent commands of the call at hand.
+    pub fn is_again(&self) -> bool {
+        self.calls.is_again()
+    }
+
+    /// What an earlier process got for the last command of the call at hand that is of the kind of `like`, if that was carried out. Where it was not, it never
+    /// will be, and the next one of its kind is a new command.
+    pub async fn earlier_reply(&self, like: &Command) -> Result<Option<Done>, ClientError> {
+        let kind = kind_of(like);
+        let Some(sequence) = self.calls.earlier(kind) else { return Ok(None) };
+        // Where there is no reply to this sequence, this command has it from now on.
+        match self.send_as(sequence.number, Command::NotOpen { inos: Vec::new() }).await {
+            Ok(Done::Done) | Err(ClientError::Meta(MetaError::Changed | MetaError::Locked)) => {
+                self.calls.forget_steps(kind).map(|()| None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// Calls that are recorded.
+    #[cfg(test)]
+    pub fn calls_kept(&self) -> usize {
+        self.calls.kept()
+    }
+
+    async fn send_as(&self, sequence: u64, command: Command) -> Result<Done, ClientError> {
         let envelope = Envelope {
             session: self.session,
-            sequence: sequence.number,
-            answered_below: self.answered_below(),
+            sequence,
+            answered_below: self.calls.answered_below(),
             now: self.now(),
             locks_lost: self.locks_lost(),
             command,
@@ -102,9 +147,11 @@ impl Commands {
         let mut sendings = 1;
         loop {
             match self.meta.command(envelope.clone()).await {
-                Ok(reply) => return Ok(reply?),
+                Ok(reply) => {
+                    return self.heard(reply);
+                }
                 Err(error) if sendings >= MAX_SENDINGS => return Err(error.into()),
-                Err(error) => tracing::debug!(%error, sequence = sequence.number, "a command is sent again"),
+                Err(error) => tracing::debug!(%error, sequence, "a command is sent again"),
             }
             sendings += 1;
         }
@@ -119,7 +166,14 @@ impl Commands {
     }
 
     pub async fn ask(&self, query: Query) -> Result<Found, ClientError> {
-        Ok(self.meta.query(query).await??)
+        self.heard(self.meta.query(query).await?)
+    }
+
+    fn heard<T>(&self, answer: Result<T, MetaError>) -> Result<T, ClientError> {
+        if matches!(answer, Err(MetaError::NoSession)) {
+            self.end();
+        }
+        Ok(answer?)
     }
 
     /// As [`Commands::ask`], for a question that an inode answers.
@@ -132,19 +186,6 @@ impl Commands {
 
     pub async fn inode(&self, ino: Ino) -> Result<Attributes, ClientError> {
         self.ask_for_inode(Query::Inode { ino }).await
-    }
-
-    fn begin(&self) -> Sequence<'_> {
-        let mut sequences = self.sequences.lock();
-        sequences.last += 1;
-        let number = sequences.last;
-        sequences.under_way.insert(number);
-        Sequence { number, of: &self.sequences }
-    }
-
-    fn answered_below(&self) -> u64 {
-        let sequences = self.sequences.lock();
-        sequences.under_way.first().copied().unwrap_or(sequences.last + 1)
     }
 
     fn now(&self) -> Time {

@@ -16,7 +16,7 @@ use super::{Client, ClientError};
 use crate::data::DataError;
 use crate::ids::{BLOCK_BYTES, ExtentKey, Ino};
 use crate::meta::limits::{MAX_ANSWER, MAX_FILE_BYTES};
-use crate::meta::{AttributeChange, Attributes, Command, Expected, Found, MetaError, Query};
+use crate::meta::{AttributeChange, Attributes, Command, Done, Expected, Found, MetaError, Query};
 
 /// How a write is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +108,11 @@ impl Client {
         self.check_locks(ino, true).await?;
         let state = self.files.state(ino);
         let mut open = state.content.write().await;
+        let is_again = self.commands.is_again();
+        if is_again && let Some(written) = self.was_written(ino, write, data.len()).await? {
+            self.unlock_end(ino).await;
+            return Ok(written);
+        }
         let written = match self.drop_capability(ino, &state).await {
             Ok(()) => self.write_alone(ino, write, &data, &mut open).await,
             Err(error) => Err(error),
@@ -117,7 +122,25 @@ impl Client {
         {
             state.record_failure(error);
         }
+        if is_again {
+            // An earlier process may have had it for this write.
+            self.unlock_end(ino).await;
+        }
         written
+    }
+
+    /// What an earlier process has done that carried out the write of the call at hand. It must not begin anew: an append would go to another place.
+    async fn was_written(&self, ino: Ino, write: WriteAt, len: usize) -> Result<Option<Written>, ClientError> {
+        let expects = Expected { cuts: 0, size: None };
+        let commit = Command::Commit { ino, keys: Vec::new(), least_size: 0, kills_set_ids: false, expects };
+        match self.commands.earlier_reply(&commit).await? {
+            None => Ok(None),
+            Some(Done::Inode(inode)) => {
+                let offset = if write.append { inode.size.saturating_sub(len as u64) } else { write.offset };
+                Ok(Some(Written { len, offset, inode }))
+            }
+            Some(other) => Err(ClientError::unexpected(&other)),
+        }
     }
 
     async fn write_alone(

@@ -31,6 +31,8 @@ pub enum ClientError {
     TooManyOpenFiles,
     #[error("{got} bytes of {key:?} of {ino:?} were read, fewer than the key says: restore the file from a copy")]
     Short { ino: Ino, key: ExtentKey, got: u64 },
+    #[error("the record of the mount's calls can't be written ({0}): free memory of the machine")]
+    Record(String),
     #[error("the tree of the volume gave an answer to another question: {0}")]
     Unexpected(String),
 }
@@ -45,7 +47,11 @@ impl ClientError {
         match self {
             ClientError::Data(error) => *error != DataError::Full,
             ClientError::Meta(error) => matches!(error, MetaError::LocksLost | MetaError::Changed),
-            ClientError::LeaseOver | ClientError::MetaCall(_) | ClientError::Short { .. } | ClientError::Unexpected(_) => true,
+            ClientError::LeaseOver
+            | ClientError::MetaCall(_)
+            | ClientError::Short { .. }
+            | ClientError::Record(_)
+            | ClientError::Unexpected(_) => true,
             _ => false,
         }
     }

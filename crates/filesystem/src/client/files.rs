@@ -2,6 +2,9 @@
 //!
 //! An inode is in the table while the kernel refers to it or a file of it is open. One without names is told to the meta partition as not
 //! open when it leaves the table.
+//!
+//! The table of a client that was resumed does not have what the kernel got from an earlier process: an inode that is absent may be in use, and
+//! only the kernel can say whether it is. An inode stays in such a table until the kernel has dropped it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -64,6 +67,12 @@ impl InodeState {
         let mut failure = self.failure.lock();
         failure.number += 1;
         failure.error = Some(error.clone());
+    }
+
+    /// Of an inode that the kernel may have from an earlier process, which does not say of which version.
+    fn taken_over() -> InodeState {
+        let seen = Seen { version: 0, ctime: Time::default() };
+        InodeState { seen: Mutex::new(Some(seen)), ..InodeState::default() }
     }
 
     /// The kernel is told these attributes: what it has that is older.
@@ -134,7 +143,22 @@ struct Tables {
     inodes: HashMap<Ino, Used>,
     files: HashMap<FileHandle, OpenFile>,
     next_handle: u64,
+    is_taken_over: bool,
 }
+
+impl Tables {
+    /// The entry of an inode, where need be a fresh one.
+    fn used(&mut self, ino: Ino) -> &mut Used {
+        let is_taken_over = self.is_taken_over;
+        self.inodes.entry(ino).or_insert_with(|| match is_taken_over {
+            true => Used { state: Arc::new(InodeState::taken_over()), ..Used::default() },
+            false => Used::default(),
+        })
+    }
+}
+
+/// Handles that one process gives out.
+const HANDLES: u32 = 40;
 
 /// The table of inodes in use and of open files.
 #[derive(Debug, Default)]
@@ -143,18 +167,36 @@ pub struct Files {
 }
 
 impl Files {
+    /// The table of a client that was resumed in its so manieth process. Handles of different processes differ.
+    pub fn taken_over(generation: u64) -> Files {
+        let tables = Tables { next_handle: generation << HANDLES, is_taken_over: true, ..Tables::default() };
+        Files { tables: Mutex::new(tables) }
+    }
+
+    pub fn is_taken_over(&self) -> bool {
+        self.tables.lock().is_taken_over
+    }
+
     /// The state of an inode; a fresh one where the inode is not in the table.
     pub fn state(&self, ino: Ino) -> Arc<InodeState> {
-        self.tables.lock().inodes.get(&ino).map(|used| Arc::clone(&used.state)).unwrap_or_default()
+        let mut tables = self.tables.lock();
+        match tables.is_taken_over {
+            true => Arc::clone(&tables.used(ino).state),
+            false => tables.inodes.get(&ino).map(|used| Arc::clone(&used.state)).unwrap_or_default(),
+        }
     }
 
     pub fn refer(&self, ino: Ino) {
-        self.tables.lock().inodes.entry(ino).or_default().references += 1;
+        self.tables.lock().used(ino).references += 1;
     }
 
-    /// The inode has no name any more. False where it is not in the table.
+    /// The inode has no name any more. False where it is not in use.
     pub fn lost_its_names(&self, ino: Ino) -> bool {
         let mut tables = self.tables.lock();
+        if tables.is_taken_over {
+            tables.used(ino).has_no_name = true;
+            return true;
+        }
         let Some(used) = tables.inodes.get_mut(&ino) else { return false };
         used.has_no_name = true;
         true
@@ -176,6 +218,11 @@ impl Files {
         tables.leaves(ino)
     }
 
+    /// The kernel does not have the inode any more, as it says itself. Returns the inode where it has no name.
+    pub fn dropped(&self, ino: Ino) -> Option<Ino> {
+        self.tables.lock().inodes.remove(&ino)?.has_no_name.then_some(ino)
+    }
+
     pub fn open(&self, ino: Ino) -> Result<FileHandle, ClientError> {
         let mut tables = self.tables.lock();
         if tables.files.len() >= MAX_OPEN_FILES {
@@ -183,7 +230,7 @@ impl Files {
         }
         tables.next_handle += 1;
         let handle = FileHandle(tables.next_handle);
-        let used = tables.inodes.entry(ino).or_default();
+        let used = tables.used(ino);
         used.opens += 1;
         let seen_failure = used.state.failure.lock().number;
         tables.files.insert(handle, OpenFile { ino, seen_failure });
@@ -195,7 +242,7 @@ impl Files {
         let mut tables = self.tables.lock();
         let ino = tables.files.remove(&handle)?.ino;
         if let Some(used) = tables.inodes.get_mut(&ino) {
-            used.opens -= 1;
+            used.opens = used.opens.saturating_sub(1);
         }
         tables.leaves(ino)
     }
@@ -218,6 +265,9 @@ impl Files {
 impl Tables {
     /// Takes an inode out that is not in use any more; returns it where it has no name.
     fn leaves(&mut self, ino: Ino) -> Option<Ino> {
+        if self.is_taken_over {
+            return None;
+        }
         let Entry::Occupied(used) = self.inodes.entry(ino) else { return None };
         if used.get().references > 0 || used.get().opens > 0 {
             return None;

@@ -2,6 +2,8 @@
 //!
 //! - Which owners may have locked something is known here, so that the close of a file without locks asks nothing.
 //! - A wait is the client's own: it asks what is in the way, with pauses that grow. What this client gives up wakes one that waits for the same file.
+//! - A client that was resumed does not know which owners have locked something before it: until the tree says that its session has no locks, it asks
+//!   the tree for the close of every file.
 //! - The tree takes the locks of a session away that it has not heard of for a lease. The client relies on them for a shorter time after the *sending* of
 //!   its last question that was answered. What was locked when they were taken away can't be used until it is unlocked or closed.
 
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use env::Instant;
@@ -41,6 +43,8 @@ pub struct Locks {
     waiting: Mutex<BTreeMap<Ino, Waiting>>,
     /// When the last question was sent that the tree answered.
     heard_at: Mutex<Option<Instant>>,
+    /// The session may have locks that an earlier process took.
+    has_older: AtomicBool,
 }
 
 /// An owner that has locked something of a file, or has asked for it.
@@ -81,8 +85,17 @@ impl Drop for Waiter<'_> {
 }
 
 impl Locks {
+    /// Of a client that was resumed.
+    pub fn taken_over() -> Locks {
+        Locks { has_older: AtomicBool::new(true), ..Locks::default() }
+    }
+
     pub fn has_some(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0
+        self.count.load(Ordering::Acquire) > 0 || self.has_older()
+    }
+
+    fn has_older(&self) -> bool {
+        self.has_older.load(Ordering::Acquire)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<(Ino, LockOwner), Holding>) -> T) -> T {
@@ -121,9 +134,13 @@ impl Locks {
 
     /// The tree is told later.
     fn owe(&self, ino: Ino, owner: LockOwner) {
+        let is_older = self.has_older();
         self.change(|held| {
-            if let Some(holding) = held.get_mut(&(ino, owner)) {
-                holding.is_owed = true;
+            let older = Holding { handle: FileHandle(0), is_granted: true, is_lost: false, is_owed: true };
+            match held.get_mut(&(ino, owner)) {
+                Some(holding) => holding.is_owed = true,
+                None if is_older => drop(held.insert((ino, owner), older)),
+                None => {}
             }
         });
     }
@@ -157,7 +174,7 @@ impl Locks {
     }
 
     fn is_locked(&self, ino: Ino) -> bool {
-        self.held.lock().keys().any(|(other, _)| *other == ino)
+        self.has_older() || self.held.lock().keys().any(|(other, _)| *other == ino)
     }
 
     fn wait_for(&self, ino: Ino) -> Waiter<'_> {
@@ -263,8 +280,11 @@ impl Client {
 
     /// Gives up what an owner has locked of a range. An owner that has locked nothing of the file asks nothing of the tree.
     pub async fn unlock(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<(), ClientError> {
-        let Some(holding) = self.locks.find(ino, owner) else { return Ok(()) };
-        if !holding.is_lost {
+        let holding = self.locks.find(ino, owner);
+        if holding.is_none() && !self.locks.has_older() {
+            return Ok(());
+        }
+        if holding.is_none_or(|holding| !holding.is_lost) {
             self.commands.send(Command::Unlock { ino, owner, range }).await?;
         }
         if is_whole(&range) {
@@ -290,8 +310,13 @@ impl Client {
     }
 
     /// The last descriptor of an open file is closed: its flock is gone, and its locks of ranges.
-    pub async fn closed(&self, ino: Ino, handle: FileHandle) {
-        for owner in self.locks.by_handle(ino, handle) {
+    pub async fn closed(&self, ino: Ino, handle: FileHandle, flock_owner: Option<u64>) {
+        let mut owners = self.locks.by_handle(ino, handle);
+        if let Some(number) = flock_owner.filter(|_| self.locks.has_older()) {
+            // The kernel numbers an open file the same in both families.
+            owners.extend([LockFamily::Flock, LockFamily::Fcntl].map(|family| LockOwner { family, number }));
+        }
+        for owner in owners {
             self.unlock_all(ino, owner).await;
         }
     }
@@ -338,8 +363,11 @@ impl Client {
     async fn renew_lease(&self) -> Result<(), ClientError> {
         let asked_at = self.commands.env().now();
         match self.commands.ask(Query::Lease { session: self.session() }).await? {
-            Found::Lease { locks_lost } => {
+            Found::Lease { locks_lost, has_locks } => {
                 self.hear_of_locks(locks_lost);
+                if !has_locks {
+                    self.locks.has_older.store(false, Ordering::Release);
+                }
                 let mut heard_at = self.locks.heard_at.lock();
                 *heard_at = Some(heard_at.map_or(asked_at, |before| before.max(asked_at)));
                 Ok(())
@@ -359,6 +387,10 @@ impl Client {
     fn hear_of_locks(&self, locks_lost: u64) -> bool {
         match self.commands.hear_of_locks(locks_lost) {
             true => {
+                if self.locks.has_older() {
+                    // Which files they were of is not known here.
+                    self.commands.end();
+                }
                 let lost = self.locks.lose();
                 tracing::warn!(
                     lost,
@@ -372,8 +404,9 @@ impl Client {
 
     /// As long as the session lives: says that it lives while it has locks, and gives up what could not be given up.
     pub(super) async fn keep_lease(&self) {
+        let mut rest = if self.locks.has_older() { Duration::ZERO } else { KEEPALIVE };
         loop {
-            self.commands.env().sleep(KEEPALIVE).await;
+            self.commands.env().sleep(std::mem::replace(&mut rest, KEEPALIVE)).await;
             if !self.locks.has_some() {
                 continue;
             }

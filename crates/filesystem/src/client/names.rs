@@ -178,9 +178,9 @@ impl Client {
         self.files.take_failure(handle)
     }
 
-    /// The last close of an open file.
-    pub async fn release(&self, ino: Ino, handle: FileHandle) {
-        self.closed(ino, handle).await;
+    /// The last close of an open file. `flock_owner`: the owner of the flock that it has, by the kernel's word.
+    pub async fn release(&self, ino: Ino, handle: FileHandle, flock_owner: Option<u64>) {
+        self.closed(ino, handle, flock_owner).await;
         if let Some(orphan) = self.files.close(handle) {
             self.not_open(vec![orphan]).await;
         }
@@ -194,6 +194,10 @@ impl Client {
     /// The kernel drops references. An inode without names that is not in use any more is returned, for [`Client::not_open`].
     #[must_use = "an inode without names stays until it is told as not open"]
     pub fn forget(&self, ino: Ino, references: u64) -> Option<Ino> {
-        self.files.forget(ino, references)
+        if !self.files.is_taken_over() {
+            return self.files.forget(ino, references);
+        }
+        // How many references an earlier process gave is not known.
+        if self.kernel_refers(ino) { None } else { self.files.dropped(ino) }
     }
 }

@@ -27,8 +27,10 @@ impl Client {
 
     async fn keep_telling_orphans(&self) {
         let mut unused_before = BTreeSet::new();
+        // What was removed before a takeover is known as such before the kernel drops it.
+        let mut rest = if self.files.is_taken_over() { Duration::ZERO } else { ASK_INTERVAL };
         loop {
-            self.commands.env().sleep(ASK_INTERVAL).await;
+            self.commands.env().sleep(std::mem::replace(&mut rest, ASK_INTERVAL)).await;
             match self.tell_orphans(&unused_before).await {
                 Ok(unused) => unused_before = unused,
                 Err(error) => tracing::warn!(%error, "which inodes without names are to be freed is not known"),
@@ -36,13 +38,21 @@ impl Client {
         }
     }
 
+    /// Whether an inode without names is in use. One that is leaves the table when the kernel drops it.
+    fn is_in_use(&self, ino: Ino) -> bool {
+        match self.files.is_taken_over() {
+            true => self.kernel_refers(ino) && self.files.lost_its_names(ino),
+            false => self.files.lost_its_names(ino),
+        }
+    }
+
     /// Tells the orphans that are not in use and were not in use when it was asked before. Returns those that are not in use now and were not told.
-    async fn tell_orphans(&self, unused_before: &BTreeSet<Ino>) -> Result<BTreeSet<Ino>, ClientError> {
+    pub(super) async fn tell_orphans(&self, unused_before: &BTreeSet<Ino>) -> Result<BTreeSet<Ino>, ClientError> {
         let orphans = match self.commands.ask(Query::Orphans { session: self.session() }).await? {
             Found::Inos(inos) => inos,
             other => return Err(ClientError::unexpected(&other)),
         };
-        let unused: BTreeSet<Ino> = orphans.into_iter().filter(|ino| !self.files.lost_its_names(*ino)).collect();
+        let unused: BTreeSet<Ino> = orphans.into_iter().filter(|ino| !self.is_in_use(*ino)).collect();
         let told: Vec<Ino> = unused.intersection(unused_before).copied().collect();
         if !told.is_empty() {
             self.not_open(told).await;

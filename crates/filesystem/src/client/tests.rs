@@ -165,11 +165,11 @@ async fn a_file_without_a_name_is_freed_with_its_last_use() {
     volume.client.unlink(Ino::ROOT, b"f").await.unwrap();
     volume.write(ino, 0, b"still here").await.unwrap();
     assert_eq!(volume.client.forget(ino, 1), None, "it is open");
-    volume.client.release(ino, handle).await;
+    volume.client.release(ino, handle, None).await;
     assert_eq!(volume.client.getattr(ino).await, Err(MetaError::Stale.into()));
     let (unnamed, handle) = volume.client.tmpfile(Ino::ROOT, FILE).await.unwrap();
     volume.client.link(unnamed.0.ino, Ino::ROOT, b"named").await.unwrap();
-    volume.client.release(unnamed.0.ino, handle).await;
+    volume.client.release(unnamed.0.ino, handle, None).await;
     assert_eq!(volume.client.forget(unnamed.0.ino, 2), None);
     assert_eq!(volume.client.lookup(Ino::ROOT, b"named").await.unwrap().0.nlink, 1);
 }

@@ -82,9 +82,10 @@ pub enum Found {
     Names(Vec<Vec<u8>>),
     Usage(Usage),
     Inos(Vec<Ino>),
-    /// How often the session has lost its locks.
+    /// How often the session has lost its locks, and whether it has some.
     Lease {
         locks_lost: u64,
+        has_locks: bool,
     },
     Lock(Option<Lock>),
     Freed(Vec<Freed>),

@@ -1,24 +1,27 @@
 //! Where volumes are mounted on this node: noted in a file, so that the next start of the server mounts them again.
+//!
+//! Mounts outlive the server where the door can keep them: a stop leaves them, and a start takes them over before it mounts anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use env::Env;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinHandle;
 use types::FileVolumeId;
 
 use super::volumes::Volumes;
-use crate::door::{MountDoor, Mounted};
+use crate::client::Client;
+use crate::door::{LeftMount, MountDoor, Mounted};
 use crate::protocol::{MountInfo, MountOptions, UnmountHow};
 
 /// Between two looks at the mounts: for those that others have ended, and those that are to be mounted again.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a node that stops waits for mounts that programs use.
+/// How long a node that stops waits for calls under way, and for mounts that end with it and that programs use.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE_LOOK: Duration = Duration::from_millis(20);
 /// Most mounts of a node.
@@ -34,6 +37,7 @@ pub struct Mounts {
     points: tokio::sync::Mutex<BTreeMap<PathBuf, Point>>,
     /// Mounts that were ended, and that programs may still use.
     ending: Mutex<Vec<Live>>,
+    is_paused: AtomicBool,
 }
 
 struct Point {
@@ -45,14 +49,7 @@ struct Point {
 /// A mount that is served.
 struct Live {
     mounted: Box<dyn Mounted>,
-    /// Tells the tree what the client does not have open, and so that it lives.
-    telling: JoinHandle<()>,
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.telling.abort();
-    }
+    client: Arc<Client>,
 }
 
 impl Live {
@@ -61,7 +58,7 @@ impl Live {
     }
 }
 
-/// What the file says of a mount. The volume's name may come to mean another one while the server is stopped.
+/// What the file says of a mount, and what the next process finds with one that outlives this one. The volume's name may come to mean another one while the server is stopped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Noted {
     point: PathBuf,
@@ -78,7 +75,54 @@ impl Mounts {
         })?;
         let point = |noted: Noted| (noted.point.clone(), Point { noted, live: None });
         let points = tokio::sync::Mutex::new(noted.into_iter().map(point).collect());
-        Ok(Mounts { env: env.clone(), door, file, volumes, points, ending: Mutex::default() })
+        let (ending, is_paused) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Mounts { env: env.clone(), door, file, volumes, points, ending, is_paused })
+    }
+
+    /// Goes on serving the mounts that outlived the process before. Their calls wait for their trees by themselves.
+    pub async fn take_over(&self) {
+        let left = match self.door.left() {
+            Ok(left) => left,
+            Err(reason) => return tracing::warn!(reason, "mounts of the server before are not served"),
+        };
+        let mut points = self.points.lock().await;
+        for left in left {
+            let Ok(noted) = serde_json::from_slice::<Noted>(left.label()) else {
+                tracing::warn!("a mount of another version of the server is ended: its calls fail");
+                left.give_up();
+                continue;
+            };
+            // Of one that was ended while programs used it, nothing is noted.
+            let is_wanted = !noted.options.is_kept || points.contains_key(&noted.point);
+            let is_ending = !left.is_in_place() || !is_wanted;
+            let live = match self.resume(&noted, left) {
+                Ok(live) => live,
+                Err(reason) => {
+                    tracing::warn!(point = %noted.point.display(), reason, "a mount of the server before is ended: its calls fail");
+                    continue;
+                }
+            };
+            tracing::info!(point = %noted.point.display(), volume = noted.name, "a mount of the server before is served again");
+            let before = match is_ending {
+                true => Some(live),
+                false => points.insert(noted.point.clone(), Point { noted, live: Some(live) }).and_then(|before| before.live),
+            };
+            self.ending.lock().extend(before);
+        }
+    }
+
+    fn resume(&self, noted: &Noted, left: Box<dyn LeftMount>) -> Result<Live, String> {
+        let record = left.record().map_err(|error| error.to_string());
+        match record.and_then(|record| self.volumes.resume(FileVolumeId(noted.id), record)) {
+            Ok(client) => {
+                let mounted = left.resume(&client, &noted.name, &noted.options)?;
+                Ok(Live { mounted, client })
+            }
+            Err(reason) => {
+                left.give_up();
+                Err(reason)
+            }
+        }
     }
 
     /// Mounts a volume from now on.
@@ -95,28 +139,30 @@ impl Mounts {
         let live = Some(self.begin(&noted).await?);
         points.insert(point.clone(), Point { noted, live });
         if let Err(error) = self.note(&points) {
-            let ended = points.remove(&point).and_then(|point| point.live).map(|live| live.mounted.unmount(UnmountHow::Lazy));
-            tracing::debug!(?ended, "a mount that could not be noted was ended");
+            if let Some(live) = points.remove(&point).and_then(|point| point.live) {
+                let ended = live.mounted.unmount(UnmountHow::Lazy);
+                tracing::debug!(?ended, "a mount that could not be noted was ended");
+                self.ending.lock().push(live);
+            }
             return Err(format!("writing {}: {error}", self.file.display()));
         }
         Ok(())
     }
 
     async fn begin(&self, noted: &Noted) -> Result<Live, String> {
-        let client = self.volumes.client(FileVolumeId(noted.id)).await?;
-        self.door.clear(&noted.point);
-        let mounted = match self.door.mount(client.clone(), &noted.name, &noted.point, &noted.options) {
-            Ok(mounted) => mounted,
+        self.door.clear(&noted.point)?;
+        let record = self.door.record().map_err(|error| format!("making the record of a mount: {error}"))?;
+        let client = self.volumes.client(FileVolumeId(noted.id), record).await?;
+        let label = serde_json::to_vec(noted).map_err(|error| error.to_string())?;
+        match self.door.mount(client.clone(), &noted.name, &noted.point, &noted.options, label) {
+            Ok(mounted) => Ok(Live { mounted, client }),
             Err(reason) => {
                 if let Err(error) = client.close().await {
                     tracing::debug!(%error, "the session of a mount that did not begin stays for a while");
                 }
-                return Err(reason);
+                Err(reason)
             }
-        };
-        let telling = client;
-        let telling = self.env.spawn(async move { telling.keep_telling().await });
-        Ok(Live { mounted, telling })
+        }
     }
 
     /// Ends a mount for good.
@@ -159,6 +205,10 @@ impl Mounts {
         let mut told = BTreeSet::new();
         loop {
             let mut points = self.points.lock().await;
+            if self.is_paused.load(Ordering::Acquire) {
+                return;
+            }
+            self.end_without_session(&mut points);
             let over: Vec<PathBuf> = points
                 .iter()
                 .filter(|(_, point)| point.live.as_ref().is_some_and(Live::is_over))
@@ -183,8 +233,23 @@ impl Mounts {
             }
             drop(points);
             self.has_ending();
+            self.door.look();
             self.env.sleep(LOOK).await;
         }
+    }
+
+    /// A mount whose session the tree has ended serves nothing any more. One that is kept begins anew.
+    fn end_without_session(&self, points: &mut BTreeMap<PathBuf, Point>) {
+        for point in points.values_mut() {
+            let Some(live) = point.live.take_if(|live| live.client.has_ended() && !live.is_over()) else { continue };
+            let at = point.noted.point.display();
+            tracing::warn!(point = %at, "the tree has ended the session of a mount that was silent for too long: its calls fail");
+            if let Err(reason) = live.mounted.unmount(UnmountHow::Force) {
+                tracing::warn!(point = %at, reason, "a mount without a session is still there");
+            }
+            self.ending.lock().push(live);
+        }
+        points.retain(|_, point| point.live.is_some() || point.noted.options.is_kept);
     }
 
     /// Forgets the mounts that were ended and that nothing uses any more; whether some are left.
@@ -194,18 +259,27 @@ impl Mounts {
         !ending.is_empty()
     }
 
-    /// Ends all mounts. The next start mounts those again that are kept.
+    /// Leaves the mounts to the next process, which is sent the calls that come meanwhile. Those that can't outlive this one are ended; the next start
+    /// mounts those again that are kept.
     pub async fn pause(&self) {
         let mut points = self.points.lock().await;
-        for live in points.values_mut().filter_map(|point| point.live.take()) {
+        self.is_paused.store(true, Ordering::Release);
+        let ending = std::mem::take(&mut *self.ending.lock());
+        let live = points.values_mut().filter_map(|point| point.live.take()).chain(ending);
+        let (left, ended): (Vec<Live>, Vec<Live>) = live.partition(|live| live.mounted.stop());
+        for live in &ended {
             if let Err(reason) = live.mounted.unmount(UnmountHow::Lazy) {
                 tracing::warn!(reason, "a mount was not ended");
             }
-            self.ending.lock().push(live);
         }
         let until = self.env.now() + PAUSE_PATIENCE;
-        while self.has_ending() && self.env.now() < until {
+        let is_done = || left.iter().all(|live| live.mounted.is_idle()) && ended.iter().all(Live::is_over);
+        while !is_done() && self.env.now() < until {
             self.env.sleep(PAUSE_LOOK).await;
+        }
+        let abandoned: usize = left.iter().map(|live| live.mounted.abandon()).sum();
+        if abandoned > 0 {
+            tracing::info!(abandoned, "calls on mounts wait for the next start");
         }
     }
 

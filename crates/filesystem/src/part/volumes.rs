@@ -1,5 +1,6 @@
 //! The volumes that this node uses: a client of each, made when it is first needed.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use types::FileVolumeId;
 use super::contents::Contents;
 use super::trees::Trees;
 use crate::client::Client;
-use crate::meta::{Found, Query, Usage};
+use crate::data::DataPartition;
+use crate::meta::{Found, MetaPartition, Query, Usage};
 
 /// How long a new volume waits for its tree.
 const TREE_PATIENCE: Duration = Duration::from_secs(20);
@@ -18,6 +20,9 @@ const TREE_PATIENCE: Duration = Duration::from_secs(20);
 const TREE_LOOK: Duration = Duration::from_millis(50);
 /// How long a list of volumes waits for one of them.
 const USAGE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a client of a volume uses.
+type Partitions = (Arc<dyn MetaPartition>, Arc<dyn DataPartition>);
 
 /// Ways to volumes.
 pub struct Volumes {
@@ -41,13 +46,24 @@ impl Volumes {
             .ok_or_else(|| format!("there is no volume {name}: `trilith volume ls` shows which there are"))
     }
 
-    /// A session at a volume.
-    pub async fn client(&self, id: FileVolumeId) -> Result<Arc<Client>, String> {
+    /// A new session at a volume, with its record in an empty file.
+    pub async fn client(&self, id: FileVolumeId, record: File) -> Result<Arc<Client>, String> {
+        let (meta, data) = self.partitions(id)?;
+        let client = Client::connect_recorded(meta, data, self.around.env.clone(), record).await;
+        client.map_err(|error| error.to_string())
+    }
+
+    /// The session at a volume that an earlier process had. The volume's tree need not answer yet.
+    pub fn resume(&self, id: FileVolumeId, record: File) -> Result<Arc<Client>, String> {
+        let (meta, data) = self.partitions(id)?;
+        Client::resume(meta, data, self.around.env.clone(), record).map_err(|error| error.to_string())
+    }
+
+    fn partitions(&self, id: FileVolumeId) -> Result<Partitions, String> {
         let state = self.around.manager.snapshot();
         let record = state.file_volume(id).filter(|volume| !volume.is_removing);
         let record = record.ok_or_else(|| format!("volume {id} was removed: end its mounts with `trilith umount`"))?;
-        let (meta, data) = (self.trees.partition(id), self.contents.partition(record.device));
-        Client::connect(meta, data, self.around.env.clone()).await.map_err(|error| error.to_string())
+        Ok((self.trees.partition(id), self.contents.partition(record.device)))
     }
 
     /// Until the tree of a volume answers, and knows the quota that the volume was given.

@@ -49,6 +49,11 @@ pub fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
     }
 }
 
+/// Whether a FUSE mount lies on `point`, a path without symbolic links. The mount is not asked: it may have stalled.
+pub fn is_mounted(point: &Path) -> std::io::Result<bool> {
+    Ok(connection_of(&fs::read(MOUNTINFO)?, point).is_some())
+}
+
 #[derive(PartialEq, Eq)]
 enum Aborted {
     StillMounted,

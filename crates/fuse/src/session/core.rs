@@ -132,6 +132,11 @@ impl Core {
         }
     }
 
+    /// Forgets the requests under way, which are not answered by this session any more; how many they are.
+    pub(super) fn abandon(&self) -> usize {
+        self.in_flight.lock().clear()
+    }
+
     /// Answers a request that is not under way.
     pub(super) fn answer_directly(&self, device: usize, unique: u64, answer: Result<(), Errno>) {
         let header = match answer {

@@ -91,6 +91,12 @@ impl InFlight {
         Some(request.to)
     }
 
+    /// Forgets all requests; how many they are.
+    pub(super) fn clear(&mut self) -> usize {
+        self.waiting = 0;
+        self.requests.drain().count()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }

@@ -9,7 +9,7 @@ use super::core::{Core, Delivery};
 use crate::ids::RequestId;
 use crate::reply::{Body, Data, DataParts, Form};
 
-/// The right and the duty to answer one request, from any thread, now or later. Dropped without an answer it answers EIO.
+/// The right and the duty to answer one request, from any thread, now or later. Dropped without an answer it answers EIO, unless the session stops.
 #[derive(Debug)]
 pub struct Reply<T> {
     ticket: Ticket,
@@ -73,7 +73,8 @@ impl Reply<Data> {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.answered {
+        // Of a session that stops, the successor is sent the request again.
+        if !self.answered && !self.core.is_stopping() {
             tracing::error!(id = self.id.0, "a request was dropped without an answer");
             self.core.answer::<()>(self.id, Form::PLAIN, Err(Errno::IO));
         }

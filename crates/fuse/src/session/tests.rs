@@ -265,7 +265,27 @@ fn a_session_with_impossible_threads_is_refused() {
         let (calls, _receiver) = sync_channel(1);
         let file_system = Arc::new(Keeping { calls, lookups: Mutex::default(), locks: Mutex::default() });
         let options = SessionOptions { threads, ..SessionOptions::default() };
-        let refused = Session::begin(mount, file_system, &options);
+        let refused = Session::begin(mount, file_system, &options, |_| {});
         assert!(matches!(refused, Err(SessionError::Threads { threads: said }) if said == threads), "{refused:?}");
     }
+}
+
+#[test]
+fn a_session_that_stops_leaves_what_is_not_answered_to_the_next_one() {
+    let kernel = Kernel::start();
+    for unique in [2, 4, 6] {
+        kernel.send(Opcode::Lookup, unique, b"a\0");
+        assert!(matches!(kernel.call(), Call::Lookup(_)));
+    }
+    kernel.session.begin_to_stop();
+    assert_eq!(kernel.session.wait_for(PATIENCE), Some(End::Stopped));
+    assert_eq!(kernel.call(), Call::Destroyed(End::Stopped));
+    let mut replies = std::mem::take(&mut *kernel.file_system.lookups.lock());
+    assert_eq!(replies.remove(0).error(Errno::NOENT), Delivery::Delivered, "an answer in time counts");
+    kernel.expect_error(2, Errno::NOENT);
+    // The task that had it was dropped with its runtime.
+    drop(replies.remove(0));
+    assert_eq!(kernel.session.abandon(), 2);
+    assert_eq!(replies.remove(0).error(Errno::NOENT), Delivery::Gone);
+    assert!(!kernel.has_answer(Duration::from_millis(50)));
 }

@@ -126,7 +126,7 @@ impl Mounted {
         let connected = Client::connect(meta, data, Env::real());
         let client = runtime.block_on(connected).unwrap();
         let options = ServeOptions { allow_other: true, nosuid: false, nodev: false, ..ServeOptions::default() };
-        let served = mount::serve(client, folder.path(), &options, runtime.handle().clone()).unwrap();
+        let served = mount::serve(client, folder.path(), &options, runtime.handle().clone(), None).unwrap();
         Mounted { folder, partitions, served, runtime }
     }
 

@@ -3,12 +3,14 @@
 use super::cluster::DataArgs;
 use super::table;
 use super::volume::Files;
-use anyhow::bail;
+use crate::serve::pid::is_running;
+use anyhow::{Context, bail};
 use bench::output::Printed;
 use bench::tell;
 use clap::Args;
 use env::Env;
 use filesystem::protocol::{Ask, MountInfo, MountOptions, Told, UnmountHow};
+use mount::{Unmount, is_mounted, unmount};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,8 +83,25 @@ pub fn end(args: &UmountArgs) -> anyhow::Result<()> {
             (_, true) => UnmountHow::Force,
             _ => UnmountHow::Clean,
         };
-        server.done(Ask::Unmount { point: absolute(&args.folder)?, how }).await
+        let point = absolute(&args.folder)?;
+        let ended = server.done(Ask::Unmount { point: point.clone(), how }).await;
+        match ended {
+            // The kernel ends a mount without the server.
+            Err(_) if !is_running(&args.data.data) && is_mounted(&point)? => end_here(&point, how),
+            ended => ended,
+        }
     })
+}
+
+/// Ends a mount whose server does not run.
+fn end_here(point: &Path, how: UnmountHow) -> anyhow::Result<()> {
+    let how = match how {
+        UnmountHow::Clean => Unmount::Clean,
+        UnmountHow::Lazy => Unmount::Detach,
+        UnmountHow::Force => Unmount::Abort,
+    };
+    unmount(point, how).context("the server does not run, and the kernel refused")?;
+    Ok(tell!("{} is unmounted. A server that starts mounts it again, if it was mounted with --detach", point.display())?)
 }
 
 /// Until the mount has ended, or a signal says that it is to end.
@@ -95,12 +114,15 @@ async fn stay(server: &Files, point: &Path) -> anyhow::Result<()> {
             _ = terminated.recv() => break,
             () = env.sleep(LOOK) => {}
         }
-        // A server that starts again mounts nothing that is not kept.
-        if !mounts(server).await.is_ok_and(|mounts| mounts.iter().any(|mount| mount.point == point)) {
+        // A mount outlives its server, and goes on with the next one.
+        if !is_mounted(point)? {
             return Ok(tell!("{} is not mounted any more", point.display())?);
         }
     }
-    server.done(Ask::Unmount { point: point.to_owned(), how: UnmountHow::Lazy }).await
+    match server.done(Ask::Unmount { point: point.to_owned(), how: UnmountHow::Lazy }).await {
+        Err(_) if is_mounted(point)? => end_here(point, UnmountHow::Lazy),
+        ended => ended,
+    }
 }
 
 async fn mounts(server: &Files) -> anyhow::Result<Vec<MountInfo>> {
@@ -110,11 +132,11 @@ async fn mounts(server: &Files) -> anyhow::Result<Vec<MountInfo>> {
     }
 }
 
-/// The folder as `/proc/mounts` names it. A dead mount can't be looked into: its parent can.
+/// The folder as `/proc/mounts` names it. A dead mount can't be looked into, and one that has stalled must not be: its parent can.
 fn absolute(folder: &Path) -> anyhow::Result<PathBuf> {
     let absolute = std::path::absolute(folder)?;
     match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
-        (Some(Ok(parent)), Some(name)) if !folder.is_symlink() => Ok(parent.join(name)),
+        (Some(Ok(parent)), Some(name)) if std::fs::read_link(folder).is_err() => Ok(parent.join(name)),
         _ => Ok(absolute.canonicalize()?),
     }
 }

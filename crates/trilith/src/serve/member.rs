@@ -175,7 +175,7 @@ fn starters(settings: &Settings) -> Vec<Box<dyn Starter>> {
     let chunks = ChunkStarter { settings: settings.chunks, scrub_period: settings.engine.scrub_period };
     let door = Arc::new(super::nbd::NbdDoor::new(settings.cores));
     let images = ImageStarter { door, served_file: settings.data.join(SERVED_FILE) };
-    let door = Arc::new(super::mount::FuseDoor::new(settings.cores));
+    let door = Arc::new(super::mount::FuseDoor::new(settings.cores, &settings.data));
     let files = FileStarter { door, mounts_file: settings.data.join(MOUNTS_FILE) };
     vec![Box::new(chunks), Box::new(images), Box::new(files)]
 }

@@ -121,7 +121,7 @@ async fn a_lock_keeps_another_client_out_until_its_file_is_closed() {
     one.client.closed_by(one.ino, 1).await;
     two.lock(exclusive(1)).await.unwrap();
     assert!(!one.client.locks.has_some());
-    two.client.release(two.ino, two.handle).await;
+    two.client.release(two.ino, two.handle, None).await;
     one.lock(exclusive(1)).await.unwrap();
 }
 
@@ -163,7 +163,7 @@ async fn two_that_share_a_flock_and_both_want_it_alone_get_it_in_turn() {
         user.lock(flock(false)).await.unwrap();
         volume.env.sleep(Duration::from_secs(1)).await;
         user.wait_for(flock(true), std::future::pending()).await.unwrap();
-        user.client.release(user.ino, user.handle).await;
+        user.client.release(user.ino, user.handle, None).await;
     };
     tokio::join!(alone(&one), alone(&two));
 }

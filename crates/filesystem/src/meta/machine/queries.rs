@@ -43,7 +43,9 @@ impl Machine {
             Query::Usage => Ok(Found::Usage(self.usage())),
             Query::Orphans { session } => Ok(Found::Inos(self.sessions.orphans_of(*session).take(MAX_ANSWER).collect())),
             Query::Lease { session } if !self.sessions.is_live(*session) => Err(MetaError::NoSession),
-            Query::Lease { session } => Ok(Found::Lease { locks_lost: self.sessions.locks_lost(*session) }),
+            Query::Lease { session } => {
+                Ok(Found::Lease { locks_lost: self.sessions.locks_lost(*session), has_locks: self.has_locks(*session) })
+            }
             Query::LockInTheWay { ino, session, lock } => {
                 self.inode(*ino)?;
                 Ok(Found::Lock(self.lock_in_the_way(*ino, *session, lock)))

@@ -37,7 +37,7 @@ fn in_the_way(tree: &Tree, ino: Ino, session: MetaSession, lock: Lock) -> Option
 }
 
 fn locks_lost(tree: &Tree, session: MetaSession) -> u64 {
-    let Ok(Found::Lease { locks_lost }) = tree.machine.query(&Query::Lease { session }) else { panic!() };
+    let Ok(Found::Lease { locks_lost, .. }) = tree.machine.query(&Query::Lease { session }) else { panic!() };
     locks_lost
 }
 
