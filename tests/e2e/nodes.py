@@ -12,8 +12,10 @@ LIMIT_S = 120
 class Node:
     """A server of its own, which can be killed."""
 
-    def __init__(self, folder, device_size="2GiB"):
+    def __init__(self, folder, device_size="2GiB", devices=()):
+        """With files for its devices, or with the one in its data folder."""
         self.folder, self.device_size = folder, device_size
+        self.devices = [folder / name for name in devices]
         self.data = folder / "data"
         self.s3, self.admin = free_port(), free_port()
         self.start()
@@ -21,9 +23,13 @@ class Node:
     def start(self):
         command = [SERVER, "serve", "--data", str(self.data), "--device-size", self.device_size]
         command += ["--s3-addr", f"127.0.0.1:{self.s3}", "--admin-addr", f"127.0.0.1:{self.admin}"]
+        command += self.named_devices()
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until_it_listens(self.process, self.s3, self.folder)
+
+    def named_devices(self):
+        return ["--devices", ",".join(map(str, self.devices))] if self.devices else []
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

@@ -1,9 +1,12 @@
 """Block images with the clients that people use: qemu's tools and libnbd's, also while the server is killed."""
 
+import hashlib
+import mmap
 import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -18,6 +21,18 @@ MIB = 1 << 20
 
 
 class ImageNode(Node):
+    def fsck(self, *words, wrong=None):
+        """`trilith fsck`; what it says. With `wrong`, a part of what it must find."""
+        command = [SERVER, "fsck", "--data", str(self.data), *self.named_devices(), *words]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+        said = done.stdout + done.stderr
+        if wrong is None:
+            assert done.returncode == 0 and "All is well." in said, said
+        else:
+            found = [line for line in said.splitlines() if line.startswith("WRONG") and wrong in line]
+            assert done.returncode == 1 and found, said
+        return said
+
     def serve_image(self, name):
         socket = self.folder / f"{name}.sock"
         self.run("nbd", name, "--socket", str(socket))
@@ -28,6 +43,16 @@ class ImageNode(Node):
 def node():
     folder = Path(tempfile.mkdtemp(prefix="trilith-images-"))
     node = ImageNode(folder)
+    yield node
+    if node.process.poll() is None:
+        node.kill()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def two_devices():
+    folder = Path(tempfile.mkdtemp(prefix="trilith-images-"))
+    node = ImageNode(folder, "1GiB", ["one", "two"])
     yield node
     if node.process.poll() is None:
         node.kill()
@@ -219,3 +244,137 @@ def wait_for_socket(path):
             return
         time.sleep(0.05)
     raise AssertionError(f"nothing is served at {path}")
+
+
+# The header of a blob (docs/format.md): two slots of 4 KiB in front of the content.
+SLOT = 4096
+# Where a device keeps the copies of the manager's state.
+COPIES_START, COPIES_END = 1 << 20, 5 << 20
+
+
+def copies_on(device):
+    with open(device, "rb") as file:
+        file.seek(COPIES_START)
+        return file.read(COPIES_END - COPIES_START)
+
+
+def header_slots(device, image, index, layer):
+    """Where headers of a blob stand, by the number of the slot."""
+    found = {}
+    with open(device, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        at = content.find(b"TbHd")
+        while at >= 0:
+            serial, *blob = struct.unpack_from("<QQII", content, at - 4 + 32)
+            if at % SLOT == 4 and blob == [image, index, layer]:
+                found[serial % 2] = at - 4
+            at = content.find(b"TbHd", at + 1)
+    assert found, f"no header of part {index}"
+    return found
+
+
+class flipped:
+    """Bytes of a file that say something else for a while."""
+
+    def __init__(self, path, at):
+        self.path, self.at = path, at
+
+    def __enter__(self):
+        with open(self.path, "r+b") as file:
+            file.seek(self.at)
+            self.former = file.read(16)
+            file.seek(self.at)
+            file.write(bytes(255 - byte for byte in self.former))
+
+    def __exit__(self, *_):
+        with open(self.path, "r+b") as file:
+            file.seek(self.at)
+            file.write(self.former)
+
+
+def sum_of(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_fsck_checks_images_and_rebuild_keeps_them(two_devices):
+    node = two_devices
+    node.run("image", "create", "a", "--size", "32MiB", "--copies", "2")
+    a = node.serve_image("a")
+    qemu_io(a, "write -P 0x11 0 1M", "write -P 0x12 9M 64k")
+    node.run("image", "snapshot", "a@s")
+    qemu_io(a, "write -P 0x21 0 64k")
+    node.run("image", "clone", "a@s", "b")
+    b = node.serve_image("b")
+    qemu_io(b, "write -P 0x31 9M 64k")
+
+    def check_content():
+        said = qemu_io(a, "read -P 0x21 0 64k", "read -P 0x11 64k 960k", "read -P 0x12 9M 64k", "read -P 0 1M 8M")
+        said += qemu_io(b, "read -P 0x11 0 1M", "read -P 0x31 9M 64k", "read -P 0 10M 22M")
+        assert "failed" not in said, said
+
+    check_content()
+    node.stop()
+    before = [sum_of(device) for device in node.devices]
+    said = node.fsck()
+    assert re.search(r"image 1 +a: 6 blobs, 36 pieces with content, 2.2 MiB", said), said
+    assert re.search(r"image 2 +b: 2 blobs, 2 pieces with content, 128.0 KiB", said), said
+    assert "compared  2.4 MiB" in said, said
+    for device in node.devices:
+        # It was written once: the other slot is empty. Its one piece is at 1 MiB.
+        ((slot, header),) = header_slots(device, 1, 2, 0).items()
+        with flipped(device, header):
+            node.fsck(wrong="no header can be believed")
+        with flipped(device, header + (2 - slot) * SLOT + MIB):
+            said = node.fsck(wrong="part 2 of image 1 in layer 0: the copies on devices")
+            assert f"in 1 blocks of 4 KiB, the first at byte {9 * MIB} of the image" in said, said
+    node.fsck()
+    assert [sum_of(device) for device in node.devices] == before
+
+    shutil.rmtree(node.data / "consensus")
+    node.fsck("--rebuild")
+    for _ in range(2):
+        node.start()
+        for name in "ab":
+            wait_for_socket(node.folder / f"{name}.sock")
+        check_content()
+        node.stop()
+        node.fsck()
+
+
+def test_fsck_rebuild_keeps_images_that_are_younger_than_the_copy(node, tmp_path):
+    """The copies of the manager's state are set back to a moment before the images were made."""
+    device = node.data / "device-0.trilith"
+    disk = tmp_path / "disk.raw"
+    disk.write_bytes(random.Random(5).randbytes(8 * MIB))
+    node.run("image", "create", "early", "--size", "8MiB")
+    deadline = time.monotonic() + LIMIT_S
+    while b"early" not in copies_on(device):
+        assert time.monotonic() < deadline, "no copy names the image"
+        time.sleep(0.1)
+    copies = copies_on(device)
+    # Its record has no device yet.
+    early = node.serve_image("early")
+    qemu_io(early, "write -P 0x41 0 8M")
+    node.run("nbd", "--end", "--socket", str(node.folder / "early.sock"))
+    node.run("image", "import", str(disk), "late")
+    node.run("image", "snapshot", "late@s")
+    node.run("image", "clone", "late@s", "clone")
+    clone = node.serve_image("clone")
+    qemu_io(clone, "write -P 0x42 4M 64k")
+    node.run("nbd", "--end", "--socket", str(node.folder / "clone.sock"))
+    node.run("image", "export", "clone", str(tmp_path / "clone.raw"))
+    node.stop()
+    with open(device, "r+b") as file:
+        file.seek(COPIES_START)
+        file.write(copies)
+    shutil.rmtree(node.data / "consensus")
+    said = node.fsck("--rebuild")
+    assert "image 2 was made after the copy: it is recovered-2 now, with 8.0 MiB" in said, said
+    node.fsck()
+    node.start()
+    assert "failed" not in qemu_io(node.serve_image("early"), "read -P 0x41 0 8M")
+    for name, raw in [("recovered-2", disk), ("recovered-3", tmp_path / "clone.raw")]:
+        node.run("image", "export", name, str(tmp_path / f"{name}.raw"))
+        assert same(tmp_path / f"{name}.raw", raw)
+    node.stop()
+    node.fsck()

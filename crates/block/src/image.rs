@@ -24,7 +24,7 @@ mod following;
 mod healing;
 mod keep;
 mod limits;
-mod lineage;
+pub(crate) mod lineage;
 mod map;
 mod range_lock;
 mod read;
@@ -82,6 +82,9 @@ pub trait Placement: Send + Sync {
 
     /// The host that a device is on: copies there may fail together. None: the device was given up.
     fn host_of(&self, device: DeviceId) -> Option<NodeId>;
+
+    /// Whether copies are to leave a device: it is drained, or is to be given up.
+    fn is_leaving(&self, device: DeviceId) -> bool;
 
     /// Whether a device is on the holder's node: reads prefer it.
     fn is_here(&self, device: DeviceId) -> bool;
@@ -389,6 +392,9 @@ impl Image {
         let ended = if kind == ImageErrorKind::Superseded { SUPERSEDED } else { CLOSED };
         if self.ended.compare_exchange(0, ended, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             tracing::info!(image = %self.id, token = %self.token, ?kind, "the holder ends");
+            if kind == ImageErrorKind::Superseded {
+                env::mark("images: a holder superseded");
+            }
             self.keeper.notify_one();
         }
     }

@@ -9,6 +9,7 @@
 // Requests are futures in futures, some of them deep.
 #![recursion_limit = "256"]
 
+pub mod check;
 pub mod door;
 pub mod image;
 mod part;

@@ -14,12 +14,13 @@ mod cluster;
 mod control;
 mod figures;
 mod forward;
+mod keeping;
 mod local;
 mod loss;
 mod opened;
 mod placing;
 mod purge;
-mod records;
+pub(crate) mod records;
 mod serving;
 mod tenure;
 mod ways;
@@ -113,6 +114,8 @@ impl Subsystem for Images {
         }
         let opened = self.opened.clone();
         tasks.push(Box::pin(async move { opened.keep_tenures().await }));
+        let opened = self.opened.clone();
+        tasks.push(Box::pin(async move { opened.keep_closed().await }));
         let env = self.around.env.clone();
         tasks.push(Box::pin(async move { self.served.serve_again(&env).await }));
         tasks

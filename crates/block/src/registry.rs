@@ -5,7 +5,7 @@
 
 use manager::Redundancy;
 use net::BoxFuture;
-use types::{DeviceId, ImageEpoch, ImageId, Layer, LayerOf, Token};
+use types::{DeviceId, ImageEpoch, ImageId, Layer, LayerOf, NodeId, Token};
 
 /// What a holder needs of an image's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,17 @@ pub struct View {
     pub out: Vec<(DeviceId, ImageEpoch)>,
     /// Every blob has at least so many copies in sync.
     pub redundancy: Redundancy,
+    /// As in [`manager::ImageRecord`].
+    pub short_hosts: Vec<NodeId>,
     /// Before the image was opened, the copies of each blob were equal.
     pub is_settled: bool,
+}
+
+impl View {
+    /// Whether each blob has a copy although these devices, which are in sync, are silent. Devices come with their hosts.
+    pub fn survives(&self, silent: impl IntoIterator<Item = (DeviceId, Option<NodeId>)>) -> bool {
+        manager::survives(self.redundancy, &self.short_hosts, silent)
+    }
 }
 
 /// A layer that does not follow its predecessor: a rollback began it.

@@ -23,14 +23,14 @@ mod checks;
 mod entered;
 mod error;
 mod headers;
-mod layout;
+pub(crate) mod layout;
 mod limits;
-mod load;
+pub(crate) mod load;
 mod making;
 mod returning;
 mod stats;
-mod summing;
-mod table;
+pub(crate) mod summing;
+pub(crate) mod table;
 mod work;
 
 pub use error::OpenStoreError;
@@ -95,7 +95,7 @@ impl BlobStore {
         let loaded = load::load(&volume, block_count).await?;
         let counters = Counters::default();
         counters.blocks_damaged.add(loaded.damaged.len() as u64);
-        counters.headers_fallen_back.add(loaded.fallen_back);
+        counters.headers_fallen_back.add(loaded.fallen_back.len() as u64);
         let mut table = Table::new(block_count, loaded.heads, loaded.damaged);
         for block in loaded.lent.into_iter().filter(|block| table.is_free(*block)).collect::<Vec<_>>() {
             if volume.is_reserved(STRIDES.block_start(block), BLOB_STRIDE_BYTES) {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use types::{CellId, DeviceId, NodeId};
 
+use crate::modules::device::DeviceRecord;
 use crate::modules::groups::GroupKey;
 use crate::snapshot::{Edit, ImpossibleState, Snapshot};
 
@@ -43,7 +44,7 @@ pub(crate) trait Record: Clone + Debug + PartialEq + Eq + Serialize + Deserializ
     fn skip_lost(&mut self) {}
 
     /// A device is forgotten: what the kind knows of it goes with it.
-    fn forget_device(_: &mut Edit<'_>, _: DeviceId) {}
+    fn forget_device(_: &mut Edit<'_>, _: &DeviceRecord) {}
 
     /// Whether a record of the kind counts on a placed group.
     fn needs_group(_: &Snapshot, _: GroupKey) -> bool {

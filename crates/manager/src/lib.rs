@@ -64,11 +64,11 @@ pub use modules::files::{
 };
 pub use modules::groups::{EndGroup, FoundGroup, GroupError, GroupKey, GroupKind, GroupRecord, SetGroupMembers};
 pub use modules::images::{
-    AcceptLosses, BeginPurge, Branch, CloseImage, CreateImage, FIRST_LAYER, FlattenImage, IMPORT_SKIPPED_IMAGE_EPOCHS,
-    IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS, ImageDevice, ImageError, ImageHolder, ImageRecord, InvalidImageName,
-    NewImage, OpenImage, ParentSnapshot, PurgeImage, Redundancy, RemoveImage, RemoveImageSnapshot, RenameImage, ResizeImage,
-    RestoreImage, RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage, SnapshotRecord, UnlockImage, UseDevices,
-    check_image_name,
+    AcceptLosses, BeginPurge, Branch, CloseImage, CreateImage, FIRST_LAYER, FlattenImage, FoundImage,
+    IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS, ImageDevice, ImageError, ImageHolder,
+    ImageRecord, InvalidImageName, NewImage, OpenImage, ParentSnapshot, PurgeImage, RecoveredImage, Redundancy, RemoveImage,
+    RemoveImageSnapshot, RenameImage, ResizeImage, RestoreImage, RollbackImage, SetDeviceIn, SetDeviceOut, SnapshotImage,
+    SnapshotRecord, UnlockImage, UseDevices, check_image_name, survives,
 };
 pub use modules::log::{
     BeginStart, BeginStartError, IMPORT_SKIPPED_STARTS, InstallCellManifest, InstallManifest, InstallManifestError,

@@ -17,7 +17,6 @@ pub mod log;
 pub mod node;
 
 use serde::{Deserialize, Serialize};
-use types::DeviceId;
 
 use crate::entry::{self, EntryError, EntryKey};
 use crate::kind::{FIRST_TAG, Kept, Record, Table};
@@ -150,7 +149,7 @@ macro_rules! modules {
         }
 
         /// A device is forgotten: what the kinds know of it goes with it.
-        pub(crate) fn forget_device(edit: &mut Edit<'_>, device: DeviceId) {
+        pub(crate) fn forget_device(edit: &mut Edit<'_>, device: &device::DeviceRecord) {
             $($(<$record>::forget_device(edit, device);)*)*
         }
 

@@ -29,8 +29,10 @@ pub mod table;
 
 pub mod chunks;
 mod client;
+mod folder;
 mod histories;
 mod host;
+pub mod images;
 pub mod run;
 mod strike;
 mod world;

@@ -158,6 +158,9 @@ impl Image {
                     let mut state = self.state.lock();
                     take(&mut state, &rows);
                     self.seats.entered(seat, session);
+                    if session > 1 {
+                        env::mark("images: a device entered again");
+                    }
                     seat.suspect(false);
                     return Ok(());
                 }
@@ -191,6 +194,7 @@ impl Image {
         }
         for seat in self.seats.all() {
             let Some(session) = self.seats.doubt_of(&seat) else { continue };
+            env::mark("images: a device in doubt");
             if self.stop_following(seat.device) {
                 continue;
             }

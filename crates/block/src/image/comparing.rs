@@ -100,6 +100,7 @@ impl Image {
         };
         // Of an image with one copy, its device has told whether it stands.
         if copies > 1 && !is_known {
+            env::mark("images: a blob that was not finished freed");
             for device in self.view().devices {
                 self.free_found(device, id).await?;
             }
@@ -122,6 +123,7 @@ impl Image {
                 !is_known && state.view.devices.contains(&device)
             };
             if is_stray {
+                env::mark("images: a copy that the map does not know freed");
                 self.free_found(device, id).await?;
             }
             self.state.lock().stray_copies.remove(&(id, device));
@@ -163,6 +165,7 @@ impl Image {
                 // A device went out meanwhile.
                 continue;
             }
+            env::mark("images: copies compared");
             if let Some(blob) = state.map.blob_mut(id.index, id.layer) {
                 (blob.owned, blob.data, blob.is_equal) = (target.owned, target.data, true);
             }
@@ -213,6 +216,7 @@ impl Image {
                 continue;
             }
             self.lose(device, reason).await?;
+            env::mark("images: a change made again without a device");
         }
         Ok(was_any)
     }
@@ -229,6 +233,7 @@ impl Image {
         let at = BlobAt { block: to.block, id };
         for Lack { range, filled } in lacks(source, copy, target) {
             let content = self.read_place(from, id, &range).await?;
+            env::mark("images: content brought to another copy");
             self.copied_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
             let change = Change { offset: range.start, content, filled, ..Change::default() };
             self.change_copy(to.device, at, change).await?;

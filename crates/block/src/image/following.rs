@@ -48,12 +48,14 @@ impl Image {
             state.lacks_copy(id) && state.map.blob(id.index, id.layer).is_some_and(|blob| !blob.freeing)
         };
         if !is_wanted {
+            env::mark("images: a blob of a returned device freed");
             return self.free_on(device, id).await;
         }
         let place = self.sync_copy(id, device).await?;
         let mut state = self.state.lock();
         let is_following = state.following.contains(&device);
         if let Some(blob) = state.map.blob_mut(id.index, id.layer).filter(|_| is_following) {
+            env::mark("images: a blob brought up to date");
             blob.following.push(place);
         }
         Ok(())
@@ -89,6 +91,7 @@ impl State {
                         && (blob.owned, blob.data) == (row.owned, row.data)
                         && !blob.freeing =>
                 {
+                    env::mark("images: a blob that a returned device did not lack");
                     blob.following.push(Place { device, block: row.at.block });
                 }
                 _ => left.push(id),

@@ -1,7 +1,7 @@
 //! Copies that blobs lack, and those that they have too many.
 //!
-//! A blob lacks a copy when a device was given up, or is out for [`HEAL_DELAY`], or when there are more hosts than there were. The new copy
-//! begins as *partial*: it counts from when it is whole. Its part is locked for that long.
+//! A blob lacks a copy when a device was given up or is drained, is out for [`HEAL_DELAY`], or when there are more hosts than there were. The new
+//! copy begins as *partial*: it counts from when it is whole. Its part is locked for that long.
 
 use types::{BLOB_BYTES, BlobId, DeviceId};
 
@@ -53,7 +53,7 @@ impl Image {
     /// Whether a blob has too few copies, or two on one host, while there is another host; or too many.
     fn is_wanting(&self, view: &View, index: u32, blob: &Blob) -> bool {
         let wanted = usize::from(view.copies);
-        wanted > 1 && !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, index, blob, &[]).is_some())
+        !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, index, blob, &[]).is_some())
     }
 
     /// Where a copy would make the blob safer.
@@ -61,18 +61,19 @@ impl Image {
         let wanted = view.copies;
         let placement = &self.outside.placement;
         let host_of = |device| placement.host_of(device);
-        let held: Vec<DeviceId> = blob.copies.iter().map(|place| place.device).collect();
+        let (left, held): (Vec<DeviceId>, Vec<DeviceId>) =
+            blob.copies.iter().map(|place| place.device).partition(|device| placement.is_leaving(*device));
         let now = redundancy_of(held.iter().copied(), wanted, host_of);
-        if now.hosts >= wanted {
+        if !held.is_empty() && now.hosts >= wanted {
             return None;
         }
         let mut without = placement.devices();
         without.retain(|device| !view.devices.contains(device));
-        without.extend(full);
+        without.extend(full.iter().chain(&left));
         let id = BlobId { image: self.id, index, layer: blob.layer };
         let device = *placement.places(id, 1, &held, &without).first()?;
         let then = redundancy_of(held.iter().copied().chain([device]), wanted, host_of);
-        (then != now).then_some(device)
+        (held.is_empty() || then != now).then_some(device)
     }
 
     async fn heal_blob(&self, id: BlobId, full: &[DeviceId]) -> Result<(), Fault> {
@@ -95,6 +96,23 @@ impl Image {
         }
     }
 
+    /// Whether copies are to leave a device of the image.
+    pub(crate) fn has_leaving(&self) -> bool {
+        self.view().devices.iter().any(|device| self.outside.placement.is_leaving(*device))
+    }
+
+    /// Devices that copies have left count no more: they can be removed.
+    pub(crate) async fn leave_devices(&self) -> Result<(), ImageError> {
+        let (placement, mut outcome) = (&self.outside.placement, Ok(()));
+        for device in self.view().devices.into_iter().filter(|device| placement.is_leaving(*device)) {
+            let has_blobs = self.state.lock().map.blobs().any(|(_, blob)| blob.is_on(device));
+            if !has_blobs {
+                outcome = outcome.and(self.lose(device, "it is drained, and no blob is left there").await);
+            }
+        }
+        outcome
+    }
+
     /// A new copy. One that is not seen through is freed before anything else touches its part.
     async fn add_copy(&self, id: BlobId, device: DeviceId) -> Result<(), Fault> {
         self.state.lock().stray_copies.insert((id, device));
@@ -113,12 +131,13 @@ impl Image {
         let mut state = self.state.lock();
         let is_in = state.view.devices.contains(&place.device);
         if let Some(blob) = state.map.blob_mut(id.index, id.layer).filter(|blob| is_in && !blob.is_on(place.device)) {
+            env::mark("images: a copy made again");
             blob.copies.push(place);
             state.stray_copies.remove(&(id, place.device));
         }
     }
 
-    /// A copy without which the blob is as safe.
+    /// A copy without which the blob is as safe; of these, one that is to leave its device.
     fn spare_copy(&self, wanted: usize, blob: &Blob) -> Option<Place> {
         if blob.copies.len() <= wanted {
             return None;
@@ -126,7 +145,9 @@ impl Image {
         let host_of = |device| self.outside.placement.host_of(device);
         let all = blob.copies.iter().map(|place| place.device);
         let hosts = redundancy_of(all, wanted as u8, host_of).hosts;
-        blob.copies.iter().copied().find(|place| {
+        let mut copies: Vec<Place> = blob.copies.iter().copied().collect();
+        copies.sort_by_key(|place| !self.outside.placement.is_leaving(place.device));
+        copies.into_iter().find(|place| {
             let others = blob.copies.iter().map(|other| other.device).filter(|other| *other != place.device);
             redundancy_of(others, wanted as u8, host_of).hosts == hosts
         })

@@ -7,7 +7,8 @@
 //! | a device that the image does not use yet | uses it |
 //! | a part whose copies may differ | compares them; frees what was not finished |
 //! | a device that is out and answers | brings it up to date, puts it in |
-//! | blobs with fewer copies than wanted | copies them |
+//! | blobs with fewer copies than wanted, or with copies on a device that is drained | copies them |
+//! | a drained device without blobs | takes it out |
 
 use types::DeviceId;
 
@@ -45,9 +46,10 @@ impl Image {
         for device in self.returned() {
             note(self.follow(device).await);
         }
-        if self.copies > 1 {
+        if self.copies > 1 || self.has_leaving() {
             note(self.heal().await);
             note(self.raise_redundancy().await);
+            note(self.leave_devices().await);
         }
         outcome
     }

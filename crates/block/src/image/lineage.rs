@@ -87,8 +87,7 @@ pub(crate) enum Step {
 ///
 /// The newest blob that is not needed comes first, so that nothing is copied into a blob that is freed afterwards.
 pub(crate) fn next_step(blobs: &[Held], views: &[Lineage], branches: &[Branch]) -> Option<Step> {
-    let is_needed = |blob: &Held| views.iter().any(|view| first_in(blobs, view).is_some_and(|first| first.layer == blob.layer));
-    let at = blobs.iter().position(|blob| !is_needed(blob))?;
+    let at = blobs.iter().position(|blob| !is_needed(blob.layer, blobs, views))?;
     let blob = &blobs[at];
     for newer in &blobs[..at] {
         let lacks = blob.owned & !newer.owned;
@@ -102,6 +101,11 @@ pub(crate) fn next_step(blobs: &[Held], views: &[Lineage], branches: &[Branch]) 
         }
     }
     Some(Step::Free(blob.layer))
+}
+
+/// Whether the blob of a layer is the newest of its part in some view. The blobs of the part are given, the newest first.
+pub(crate) fn is_needed(layer: Layer, blobs: &[Held], views: &[Lineage]) -> bool {
+    views.iter().any(|view| first_in(blobs, view).is_some_and(|first| first.layer == layer))
 }
 
 /// Whether pieces that `newer` does not own are looked for in `blob` next.

@@ -58,6 +58,7 @@ impl Image {
         if self.copies == 1 || !is_over() {
             return Ok(());
         }
+        env::mark("images: a read that waited for the tenure");
         let deadline = env.now() + TENURE_PATIENCE;
         while is_over() {
             self.check_open()?;
@@ -112,6 +113,7 @@ impl Image {
                 Err(fault @ Fault::Error(_)) => return Err(fault),
                 Err(fault) => {
                     if copies.len() > 1 {
+                        env::mark("images: a read asked another copy");
                         self.suspect(place.device);
                     }
                     last = Some(fault);

@@ -56,7 +56,8 @@ impl Image {
                 state.stop_following(device);
                 return Ok(());
             }
-            if !state.can_lose(device) {
+            let is_leaving = self.outside.placement.is_leaving(device);
+            if !(state.can_lose(device) || is_leaving && state.has_enough_without(device)) {
                 return Err(ImageError::io(format!("device {device}: {reason}")));
             }
             // No blob that is finished from here on counts it.
@@ -64,6 +65,7 @@ impl Image {
             lesser(self.found_without(&state, Some(device)), state.view.redundancy)
         };
         tracing::warn!(image = %self.id, %device, reason, "its copies do not count any more");
+        env::mark("images: a device taken out");
         *turn = Some(Pending::Out(device, redundancy));
         self.resolve(&mut turn).await?;
         self.wake_keeper();
@@ -83,6 +85,7 @@ impl Image {
 
     /// A device was given up: its copies are gone.
     pub(crate) fn forget(&self, device: DeviceId) {
+        env::mark("images: a device that was given up forgotten");
         let mut state = self.state.lock();
         state.view.devices.retain(|other| *other != device);
         state.view.out.retain(|(other, _)| *other != device);
@@ -135,6 +138,7 @@ impl Image {
             Some(Pending::In(device, redundancy)) => self.send(|| registry.put_in(id, token, device, redundancy)).await,
         };
         if let Err(RegistryError::Unclear(_)) = answer {
+            env::mark("images: a command about a device without an answer");
             return answer.map(drop).map_err(|error| self.refused(error));
         }
         let done = pending.take();
@@ -187,6 +191,7 @@ impl Image {
         *turn = Some(Pending::In(device, redundancy));
         self.resolve(&mut turn).await?;
         tracing::info!(image = %self.id, %device, "its copies count again");
+        env::mark("images: a device put in again");
         Ok(())
     }
 
@@ -225,7 +230,11 @@ impl Image {
         let _turn = self.resolved_standing().await?;
         let now = self.view().redundancy;
         let lower = lesser(found, now);
-        if lower == now { Ok(()) } else { self.record_redundancy(lower).await }
+        if lower == now {
+            return Ok(());
+        }
+        env::mark("images: a blob begun with fewer copies than the others");
+        self.record_redundancy(lower).await
     }
 
     /// Takes over what a record says of the devices.
@@ -247,11 +256,14 @@ impl Image {
 
 impl State {
     fn can_lose(&self, device: DeviceId) -> bool {
+        self.view.copies > 1 && self.has_enough_without(device)
+    }
+
+    /// Whether a device can go of which it is known that no blob is being made there.
+    fn has_enough_without(&self, device: DeviceId) -> bool {
         let wanted = self.view.copies;
         let others = self.view.devices.iter().filter(|other| **other != device).count();
-        wanted > 1
-            && others >= least_copies(wanted)
-            && self.map.least_without(device).is_none_or(|left| left >= least_copies(wanted))
+        others >= least_copies(wanted) && self.map.least_without(device).is_none_or(|left| left >= least_copies(wanted))
     }
 
     fn stop_following(&mut self, device: DeviceId) {

@@ -53,7 +53,10 @@ impl Image {
     async fn carry_out(&self, index: u32, step: Step) -> Result<(), Fault> {
         match step {
             Step::Free(layer) => self.free(index, layer).await,
-            Step::Fill { from, to, filled, zeroed } => self.fill(index, from, to, filled, zeroed).await,
+            Step::Fill { from, to, filled, zeroed } => {
+                env::mark("images: pieces copied to a newer layer");
+                self.fill(index, from, to, filled, zeroed).await
+            }
         }
     }
 

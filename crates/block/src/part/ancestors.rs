@@ -12,7 +12,7 @@ use crate::registry::View;
 use crate::stores::BlobRow;
 use env::Env;
 use futures_util::future::join_all;
-use manager::{Manager, Redundancy};
+use manager::Manager;
 use net::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,20 +97,19 @@ impl ClusterAncestors {
                 Err(reason) => missing.push((device, reason)),
             }
         }
-        check_enough(view.redundancy, &missing, |device| self.placement.host_of(device))?;
+        check_enough(view, &missing, |device| self.placement.host_of(device))?;
         Ok(parts)
     }
 }
 
 /// Refuses if a blob may be on none of the devices that answered.
 fn check_enough(
-    redundancy: Redundancy,
+    view: &View,
     missing: &[(DeviceId, String)],
     host_of: impl Fn(DeviceId) -> Option<NodeId>,
 ) -> Result<(), String> {
     let Some((device, reason)) = missing.first() else { return Ok(()) };
-    let hosts: BTreeSet<Result<NodeId, DeviceId>> = missing.iter().map(|(device, _)| host_of(*device).ok_or(*device)).collect();
-    match redundancy.survives(hosts.len(), missing.len()) {
+    match view.survives(missing.iter().map(|(device, _)| (*device, host_of(*device)))) {
         true => Ok(()),
         false => Err(format!("{} devices do not tell their blobs, device {device} because {reason}", missing.len())),
     }

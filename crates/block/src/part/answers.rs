@@ -33,7 +33,10 @@ pub fn info_of(state: &Snapshot, usage: &BTreeMap<ImageId, (u64, u64)>, record: 
         copies: record.copies,
         redundancy: (record.redundancy.hosts, record.redundancy.devices),
         out: out.collect(),
-        holder: record.holder.map(|found| holder(found.node)),
+        holder: record.holder.map(|found| match found.is_keeper {
+            true => format!("{}, which looks after its copies", holder(found.node)),
+            false => holder(found.node),
+        }),
         parent,
         snapshots: record.snapshots.iter().map(snapshot).collect(),
         allocated_bytes,

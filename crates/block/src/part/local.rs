@@ -5,6 +5,7 @@ use crate::stores::{Admission, Asked, BlobAt, BlobRow, BlobSums, Change, NewBlob
 use crate::wire::{MAX_USES, NodeUse, Usage};
 use bytes::Bytes;
 use manager::Manager;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{BlobId, DeviceId, ImageId};
@@ -62,15 +63,19 @@ impl LocalStores {
         after: Option<BlobId>,
         most: usize,
     ) -> Asked<'_, Vec<BlobRow>> {
-        if !self.is_known(&admission) {
-            return Box::pin(std::future::ready(Err(StoreError::Unknown)));
+        if let Err(error) = self.admits(&admission) {
+            return Box::pin(std::future::ready(Err(error)));
         }
         self.ask(device, move |store| store.enter_page(admission, after, most))
     }
 
-    /// Whether the manager's state here names the token of an admission.
-    fn is_known(&self, admission: &Admission) -> bool {
-        self.manager.snapshot().image(admission.image).is_some_and(|image| image.token == admission.token)
+    /// What the manager's state here says of the token of an admission. Tokens rise, so a greater one ends all before it.
+    fn admits(&self, admission: &Admission) -> Result<(), StoreError> {
+        match self.manager.snapshot().image(admission.image).map(|image| image.token.cmp(&admission.token)) {
+            Some(Ordering::Equal) => Ok(()),
+            Some(Ordering::Greater) => Err(StoreError::Superseded),
+            Some(Ordering::Less) | None => Err(StoreError::Unknown),
+        }
     }
 
     /// Whether a blob belongs to a layer that has ended. Only those may be read by others than the holder.

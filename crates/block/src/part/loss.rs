@@ -1,18 +1,16 @@
 //! Which images lack copies, and which would lose their last ones with devices.
 
 use super::placing::host_in;
-use manager::{ImageRecord, Redundancy, Snapshot};
-use std::collections::BTreeSet;
+use manager::{ImageRecord, Snapshot};
 use std::sync::Arc;
 use subsystem::Loss;
-use types::{DeviceId, NodeId};
 
 /// Refuses the loss of devices if a blob may have no copy on others.
 pub fn check(state: &Snapshot, loss: &Loss) -> Result<(), String> {
     let Loss { devices, whose, all_the_same } = loss;
     let is_lost = |image: &&Arc<ImageRecord>| {
         let in_sync = image.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device);
-        !survives(image.redundancy, in_sync.filter(|device| devices.contains(device)), |device| host_in(state, device))
+        !image.survives(in_sync.filter(|device| devices.contains(device)).map(|device| (device, host_in(state, device))))
     };
     match state.images().filter(is_lost).count() {
         0 => Ok(()),
@@ -21,21 +19,6 @@ pub fn check(state: &Snapshot, loss: &Loss) -> Result<(), String> {
              export); {all_the_same} gives them up"
         )),
     }
-}
-
-/// Whether each blob of an image has a copy although these devices, which are in sync, are lost.
-fn survives(
-    redundancy: Redundancy,
-    lost: impl Iterator<Item = DeviceId>,
-    host_of: impl Fn(DeviceId) -> Option<NodeId>,
-) -> bool {
-    let mut count = 0;
-    let mut hosts = BTreeSet::new();
-    for device in lost {
-        count += 1;
-        hosts.insert(host_of(device).ok_or(device));
-    }
-    count == 0 || redundancy.survives(hosts.len(), count)
 }
 
 /// What a person is to know of images that lack copies; none: there are none.

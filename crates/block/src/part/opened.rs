@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use manager::ImageRecord;
 use net::BoxFuture;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use subsystem::Surroundings;
@@ -137,7 +137,7 @@ impl Opened {
             && let Some(image) = sitting.image.take()
         {
             self.open.lock().remove(&id);
-            self.close(&image).await;
+            self.close(image.image()).await;
         }
         self.leave_if_unused(id, &mut sitting);
     }
@@ -171,7 +171,7 @@ impl Opened {
             sitting.users = 0;
             if let Some(image) = sitting.image.take() {
                 self.open.lock().remove(&id);
-                self.close(&image).await;
+                self.close(image.image()).await;
             }
             self.leave_if_unused(id, &mut sitting);
         };
@@ -180,10 +180,11 @@ impl Opened {
 
     /// The other node that has an image open, if there is one and it is part of the cluster and answers.
     pub fn holder_elsewhere(&self, record: &ImageRecord) -> Option<NodeId> {
-        record.holder.map(|holder| holder.node).filter(|node| *node != self.around.me && !self.is_gone(*node))
+        let holder = record.holder.filter(|holder| !holder.is_keeper);
+        holder.map(|holder| holder.node).filter(|node| *node != self.around.me && !self.is_gone(*node))
     }
 
-    fn is_gone(&self, node: NodeId) -> bool {
+    pub(super) fn is_gone(&self, node: NodeId) -> bool {
         self.around.manager.snapshot().node(node).is_none() || (self.around.silent)().contains(&node)
     }
 
@@ -197,16 +198,21 @@ impl Opened {
             ));
         }
         self.check_enough_answer(record)?;
-        // The holder is this node's former process, or its node is gone.
-        let expected = record.holder.map(|_| record.token);
+        // The holder is this node's former process, or its node is gone. A keeper makes way.
+        let holder = record.holder.filter(|holder| !holder.is_keeper);
+        let expected = holder.map(|_| record.token);
         let noted = self.around.env.now();
         let opened = manager.open_image(record.id, me, expected).await.map_err(|error| error.to_string())?;
-        if let Some(former) = record.holder.filter(|holder| holder.node != me) {
+        if holder.is_some_and(|holder| holder.node == me) {
+            env::mark("images: taken over from a former process");
+        }
+        if let Some(former) = holder.filter(|holder| holder.node != me) {
             tracing::warn!(
                 image = record.name,
                 node = former.node.0,
                 "the image is taken over from a node that does not answer"
             );
+            env::mark("images: taken over from another node");
             // It may be there all the same, and serve reads until it knows.
             self.around.env.sleep(TENURE_OVER).await;
         }
@@ -219,22 +225,22 @@ impl Opened {
     }
 
     /// A holder is not ended for one that could not read the image.
-    fn check_enough_answer(&self, record: &ImageRecord) -> Result<(), String> {
+    pub(super) fn check_enough_answer(&self, record: &ImageRecord) -> Result<(), String> {
         let in_sync: Vec<DeviceId> =
             record.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device).collect();
         let silent = self.placement.silent_among(&in_sync);
-        let hosts: BTreeSet<Option<NodeId>> = silent.iter().map(|(device, _)| self.placement.host_of(*device)).collect();
         let Some((_, node)) = silent.first() else { return Ok(()) };
-        if record.redundancy.survives(hosts.len(), silent.len()) {
+        if record.survives(silent.iter().map(|(device, _)| (*device, self.placement.host_of(*device)))) {
             return Ok(());
         }
+        env::mark("images: an image that waits for a silent node");
         Err(format!(
             "parts of {} may be on node {node} alone, which does not answer: it can be opened when that is back",
             record.name
         ))
     }
 
-    async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {
+    pub(super) async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {
         Image::open(self.outside(), view_of(opened)).await.map_err(|error| error.to_string())
     }
 
@@ -261,9 +267,7 @@ impl Opened {
         let is_left = |entered: &Result<_, StoreError>| !matches!(entered, Ok(_) | Err(StoreError::Superseded));
         let left: Vec<_> = entered.into_iter().filter(|(_, entered)| is_left(entered)).collect();
         let Some((device, Err(error))) = left.first() else { return Ok(()) };
-        let hosts: BTreeSet<Result<NodeId, DeviceId>> =
-            left.iter().map(|(device, _)| self.outside.placement.host_of(*device).ok_or(*device)).collect();
-        if !unlocked.redundancy.survives(hosts.len(), left.len()) {
+        if !unlocked.survives(left.iter().map(|(device, _)| (*device, self.outside.placement.host_of(*device)))) {
             return Err(format!(
                 "{} has no holder any more, but device {device} was not told ({error}): the former holder's requests may reach it until another \
                  node opens the image",
@@ -275,15 +279,14 @@ impl Opened {
         Ok(())
     }
 
-    async fn close(&self, open: &OpenImage) {
-        let image = open.image();
+    pub(super) async fn close(&self, image: &Image) {
         if image.close().await.is_ok() {
             self.give_back(image.id(), image.token(), image.is_settled()).await;
         }
     }
 
     /// Without an answer in time the next start of this node takes the image over.
-    async fn give_back(&self, id: ImageId, token: Token, is_settled: bool) {
+    pub(super) async fn give_back(&self, id: ImageId, token: Token, is_settled: bool) {
         let closing = self.around.manager.close_image(id, token, is_settled);
         let outcome = tokio::select! {
             closed = closing => closed.map(drop).map_err(|error| error.to_string()),

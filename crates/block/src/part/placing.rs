@@ -29,8 +29,7 @@ struct Site {
 
 /// The number of the host that a device is on: that of the first node there.
 pub fn host_in(state: &Snapshot, device: DeviceId) -> Option<NodeId> {
-    let node = state.node(state.device(device)?.node?)?;
-    state.nodes().find(|other| other.host == node.host).map(|first| first.id)
+    state.host_of(state.device(device)?.node?)
 }
 
 impl ClusterPlacement {
@@ -70,6 +69,10 @@ impl Placement for ClusterPlacement {
 
     fn host_of(&self, device: DeviceId) -> Option<NodeId> {
         host_in(&self.around.manager.snapshot(), device)
+    }
+
+    fn is_leaving(&self, device: DeviceId) -> bool {
+        self.around.manager.snapshot().device(device).is_some_and(|record| record.state != DeviceState::Active)
     }
 
     fn is_here(&self, device: DeviceId) -> bool {

@@ -25,10 +25,12 @@ pub struct Loaded {
     pub heads: Vec<(u32, Head)>,
     /// Blocks without a header that can be believed, though something stands where it should be.
     pub damaged: BTreeSet<u32>,
+    /// Those of them whose blob another block has as well.
+    pub doubles: BTreeMap<u32, BlobId>,
     /// Blocks of which something stands in units with space.
     pub lent: BTreeSet<u32>,
     /// Blocks of which one slot was torn or damaged, so that the other counts.
-    pub fallen_back: u64,
+    pub fallen_back: BTreeSet<u32>,
 }
 
 /// One slot of a block's header.
@@ -60,25 +62,28 @@ pub async fn load(volume: &Volume, block_count: u32) -> Result<Loaded, VolumeErr
             Found::Damaged => drop(loaded.damaged.insert(block)),
         }
     }
-    loaded.fallen_back = found.iter().filter(|(_, _, has_fallen_back)| *has_fallen_back).count() as u64;
-    let doubles = doubles(&found);
-    loaded.damaged.extend(&doubles);
-    loaded.heads =
-        found.into_iter().map(|(block, head, _)| (block, head)).filter(|(block, _)| !doubles.contains(block)).collect();
+    loaded.fallen_back = found.iter().filter(|(_, _, has_fallen_back)| *has_fallen_back).map(|(block, _, _)| *block).collect();
+    loaded.doubles = doubles(&found);
+    loaded.damaged.extend(loaded.doubles.keys());
+    let counted = found.into_iter().map(|(block, head, _)| (block, head));
+    loaded.heads = counted.filter(|(block, _)| !loaded.doubles.contains_key(block)).collect();
     report(volume, &loaded);
     Ok(loaded)
 }
 
 /// Blocks whose blob another block has as well: a header of one of them has rotted, and the one before it counts again. The better one counts.
-fn doubles(found: &[(u32, Head, bool)]) -> BTreeSet<u32> {
+fn doubles(found: &[(u32, Head, bool)]) -> BTreeMap<u32, BlobId> {
     let mut best: BTreeMap<BlobId, (u32, Head, bool)> = BTreeMap::new();
-    let mut doubles = BTreeSet::new();
+    let mut doubles = BTreeMap::new();
     for candidate in found.iter().filter(|(_, head, _)| head.state != BlobState::Free) {
         let rank = |(block, head, has_fallen_back): &(u32, Head, bool)| (!has_fallen_back, head.epoch, head.token, *block);
         match best.get_mut(&candidate.1.id) {
             None => drop(best.insert(candidate.1.id, *candidate)),
-            Some(known) if rank(known) < rank(candidate) => drop(doubles.insert(std::mem::replace(known, *candidate).0)),
-            Some(_) => drop(doubles.insert(candidate.0)),
+            Some(known) if rank(known) < rank(candidate) => {
+                let (block, head, _) = std::mem::replace(known, *candidate);
+                doubles.insert(block, head.id);
+            }
+            Some(_) => drop(doubles.insert(candidate.0, candidate.1.id)),
         }
     }
     doubles
@@ -86,8 +91,8 @@ fn doubles(found: &[(u32, Head, bool)]) -> BTreeSet<u32> {
 
 fn report(volume: &Volume, loaded: &Loaded) {
     let device = volume.device().0;
-    if loaded.fallen_back > 0 {
-        let blocks = loaded.fallen_back;
+    if !loaded.fallen_back.is_empty() {
+        let blocks = loaded.fallen_back.len();
         tracing::warn!(device, blocks, "headers of blobs were torn or have rotted: those before them count");
     }
     for block in &loaded.damaged {

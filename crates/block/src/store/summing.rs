@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use device::{Volume, VolumeError};
 use types::limits::BLOCK_BYTES;
-use types::{BlobId, PIECE_BYTES};
+use types::{BlobId, PIECE_BYTES, Pieces};
 
 use super::Inner;
 use super::changing::check_image;
 use super::layout::data_start;
-use super::table::Head;
 use super::work::Right;
 use crate::stores::{Admission, BlobAt, BlobSums, BlockSum, StoreError};
 
@@ -19,23 +19,23 @@ impl Inner {
         check_image(&admission, at)?;
         let room = self.room_for(types::BLOB_BYTES as usize).await;
         let (begun, head) = self.begin(Some(&admission), at, Right::Reads, room).await?;
-        let sums = self.sums_of(block, &head).await;
+        let sums = sums_of(&self.volume, block, head.data).await;
         drop(begun);
-        Ok(BlobSums { row: head.row(block), sums: sums? })
+        let sums = sums.map_err(|error| StoreError::Failed(error.to_string()))?;
+        self.counters.reads.add(head.data.runs().count() as u64);
+        self.counters.read_bytes.add((sums.len() * BLOCK_BYTES) as u64);
+        Ok(BlobSums { row: head.row(block), sums })
     }
+}
 
-    async fn sums_of(&self, block: u32, head: &Head) -> Result<Vec<BlockSum>, StoreError> {
-        let blocks = (head.data.count() * PIECE_BYTES) as usize / BLOCK_BYTES;
-        let mut sums = Vec::with_capacity(blocks);
-        for run in head.data.runs() {
-            let read = self.volume.read_medium(data_start(block, run.start), run.len()).await;
-            let content = read.map_err(|error| StoreError::Failed(error.to_string()))?;
-            sums.extend(content.chunks(BLOCK_BYTES).map(sum));
-            self.counters.reads.add(1);
-            self.counters.read_bytes.add(run.len() as u64);
-        }
-        Ok(sums)
+/// The sums of each 4 KiB of pieces that have content, read from the medium.
+pub(crate) async fn sums_of(volume: &Volume, block: u32, data: Pieces) -> Result<Vec<BlockSum>, VolumeError> {
+    let mut sums = Vec::with_capacity((data.count() * PIECE_BYTES) as usize / BLOCK_BYTES);
+    for run in data.runs() {
+        let content = volume.read_medium(data_start(block, run.start), run.len()).await?;
+        sums.extend(content.chunks(BLOCK_BYTES).map(sum));
     }
+    Ok(sums)
 }
 
 fn sum(content: &[u8]) -> BlockSum {

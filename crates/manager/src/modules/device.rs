@@ -222,11 +222,12 @@ impl Operation for RemoveDevice {
     type Refusal = DeviceError;
 
     fn apply(&self, _: CommandIndex, edit: &mut Edit<'_>) -> Result<(), DeviceError> {
-        if find(edit, self.id)?.state == DeviceState::Active {
+        let device = find(edit, self.id)?;
+        if device.state == DeviceState::Active {
             return Err(DeviceError::InUse { id: self.id });
         }
         edit.remove::<DeviceRecord>(&self.id);
-        super::forget_device(edit, self.id);
+        super::forget_device(edit, &device);
         Ok(())
     }
 }

@@ -15,7 +15,8 @@
 //! - What changes blobs, or which of them count, names the token of the holder; it is refused if the holder is another.
 //!
 //! An import keeps the images of the copy, closed. It skips layers and epochs, so that none is given out twice. It does not know which devices
-//! were added, taken out or put in after the copy: the record's devices may then be fewer than those that have blobs of the image.
+//! were added, taken out or put in after the copy. Before an import, [`Snapshot::recover_images`] adds what the devices know: those with blobs of
+//! an image, and images that are younger than the copy.
 
 mod devices;
 mod error;
@@ -25,6 +26,7 @@ mod life;
 pub mod limits;
 mod name;
 mod record;
+mod recover;
 
 use std::sync::Arc;
 
@@ -47,8 +49,9 @@ pub use life::{
 pub use name::{InvalidImageName, check_image_name};
 pub use record::{
     Branch, FIRST_LAYER, IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS, ImageDevice, ImageHolder,
-    ImageRecord, Redundancy, SnapshotRecord,
+    ImageRecord, Redundancy, SnapshotRecord, survives,
 };
+pub use recover::{FoundImage, RecoveredImage};
 
 commands! {
     Images,
@@ -77,6 +80,11 @@ impl Snapshot {
     /// An image by its name. Those in the trash have none.
     pub fn image_named(&self, name: &str) -> Option<&Arc<ImageRecord>> {
         self.images.values().find(|image| image.removed_ms.is_none() && image.name == name)
+    }
+
+    /// The lowest id that no image has had. An import counts ids as given out that may have been.
+    pub fn next_image(&self) -> ImageId {
+        ImageId(self.images.next)
     }
 
     /// All images by id, those in the trash among them.
@@ -146,7 +154,13 @@ impl Manager {
     /// has the new token.
     pub async fn open_image(&self, id: ImageId, node: NodeId, expected: Option<Token>) -> ImageReply {
         let since_ms = self.inner.env.wall_clock_ms();
-        self.propose(OpenImage { id, node, since_ms, expected }).await
+        self.propose(OpenImage { id, node, since_ms, expected, as_keeper: false }).await
+    }
+
+    /// Opens an image that is closed, or that the token's holder has left, to look after its copies.
+    pub async fn keep_image(&self, id: ImageId, node: NodeId, expected: Option<Token>) -> ImageReply {
+        let since_ms = self.inner.env.wall_clock_ms();
+        self.propose(OpenImage { id, node, since_ms, expected, as_keeper: true }).await
     }
 
     /// Gives an image back that this token holds. `is_settled`: the copies of each blob are equal.

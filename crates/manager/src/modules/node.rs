@@ -70,6 +70,12 @@ impl Snapshot {
         self.nodes.get(&id)
     }
 
+    /// The host of a node, as the first node that is there.
+    pub fn host_of(&self, node: NodeId) -> Option<NodeId> {
+        let host = &self.node(node)?.host;
+        self.nodes().find(|other| other.host == *host).map(|first| first.id)
+    }
+
     /// All nodes by number.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<NodeRecord>> {
         self.nodes.values()

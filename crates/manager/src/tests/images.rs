@@ -3,6 +3,7 @@
 mod devices;
 mod layers;
 mod records;
+mod recover;
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub(super) fn record() -> ImageRecord {
         snapshots: vec![SnapshotRecord { name: "s".to_owned(), layer: Layer(1), size_bytes: MIB, created_ms: 6 }],
         parent: Some(LayerOf { image: ImageId(2), layer: Layer(9) }),
         token: Token(200),
-        holder: Some(ImageHolder { node: NodeId(4), since_ms: 7 }),
+        holder: Some(ImageHolder { node: NodeId(4), since_ms: 7, is_keeper: true }),
         copies: 3,
         devices: vec![
             ImageDevice { device: DeviceId(1), out_since: None },
@@ -47,6 +48,7 @@ pub(super) fn record() -> ImageRecord {
         ],
         epoch: ImageEpoch(8),
         redundancy: Redundancy { hosts: 2, devices: 3 },
+        short_hosts: vec![NodeId(3)],
         is_settled: true,
         removed_ms: Some(400),
         has_losses: false,
@@ -67,7 +69,11 @@ fn clone(name: &str, image: ImageId, snapshot: &str) -> CreateImage {
 }
 
 fn open(id: ImageId, node: u32, expected: Option<Token>) -> OpenImage {
-    OpenImage { id, node: NodeId(node), since_ms: 88, expected }
+    OpenImage { id, node: NodeId(node), since_ms: 88, expected, as_keeper: false }
+}
+
+fn keep(id: ImageId, node: u32, expected: Option<Token>) -> OpenImage {
+    OpenImage { as_keeper: true, ..open(id, node, expected) }
 }
 
 fn snapshot(id: ImageId, token: Token, name: &str) -> SnapshotImage {
@@ -149,6 +155,7 @@ fn an_image_begins_closed_and_empty() {
         devices: Vec::new(),
         epoch: ImageEpoch(0),
         redundancy: copies_on(3),
+        short_hosts: Vec::new(),
         is_settled: true,
         removed_ms: None,
         has_losses: false,
@@ -200,7 +207,7 @@ fn one_node_has_an_image_open() {
     let opened = machine.run(open(ONE, 1, None)).unwrap();
     let token = opened.token;
     assert_eq!(token.0, machine.0.applied().0, "the index of the command");
-    assert_eq!(opened.holder, Some(ImageHolder { node: NodeId(1), since_ms: 88 }));
+    assert_eq!(opened.holder, Some(ImageHolder { node: NodeId(1), since_ms: 88, is_keeper: false }));
     let held = ImageError::Held { node: NodeId(1), token, since_ms: 88 };
     for node in [1, 2] {
         assert_eq!(machine.run(open(ONE, node, None)), Err(held.clone()));
@@ -229,6 +236,37 @@ fn an_image_is_taken_over_from_the_holder_that_was_seen() {
     machine.run(CloseImage { id: ONE, token: found, is_settled: true }).unwrap();
     assert_eq!(machine.run(open(ONE, 1, Some(first))), Err(ImageError::OtherToken { found }));
     machine.run(open(ONE, 1, Some(found))).unwrap();
+}
+
+#[test]
+fn a_keeper_makes_way() {
+    let mut machine = with_image();
+    let kept = machine.run(keep(ONE, 1, None)).unwrap();
+    assert!(kept.holder.unwrap().is_keeper && kept.is_settled);
+    let held = ImageError::Held { node: NodeId(1), token: kept.token, since_ms: 88 };
+    assert_eq!(machine.run(keep(ONE, 2, None)), Err(held), "one keeper is enough");
+    // What is done with closed images is done beside it.
+    machine.run(RenameImage { id: ONE, name: "renamed".to_owned() }).unwrap();
+    assert!(machine.run(ResizeImage { id: ONE, token: None, size_bytes: 16 * MIB }).unwrap().holder.is_some());
+    let opened = machine.run(open(ONE, 2, None)).unwrap();
+    assert!(opened.token > kept.token && opened.is_settled && !opened.holder.unwrap().is_keeper);
+    let late = CloseImage { id: ONE, token: kept.token, is_settled: true };
+    assert_eq!(machine.run(late), Err(ImageError::OtherToken { found: opened.token }));
+    assert!(machine.run(keep(ONE, 1, None)).is_err(), "in use");
+    // A holder that is gone is followed by a keeper, and copies may differ since.
+    let kept = machine.run(keep(ONE, 1, Some(opened.token))).unwrap();
+    assert!(!kept.is_settled);
+    let unlocked = machine.run(UnlockImage { id: ONE, token: kept.token }).unwrap();
+    assert_eq!((unlocked.holder, unlocked.is_settled), (None, false));
+    let kept = machine.run(keep(ONE, 1, None)).unwrap();
+    machine.run(CloseImage { id: ONE, token: kept.token, is_settled: true }).unwrap();
+    let kept = machine.run(keep(ONE, 1, None)).unwrap();
+    let removed = machine.run(remove(ONE, false)).unwrap();
+    assert_eq!((removed.holder, removed.is_settled), (None, true));
+    assert_eq!(
+        machine.run(SetDeviceOut { id: ONE, token: kept.token, devices: vec![], redundancy: copies_on(1) }).map(drop),
+        Err(ImageError::Trashed { id: ONE })
+    );
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn random_command_of_images(env: &Env) -> Command {
         }
         2..5 => {
             let (node, since_ms) = (NodeId(1 + below(3) as u32), below(1_000));
-            OpenImage { id, node, since_ms, expected: (below(2) == 0).then_some(token) }.into()
+            OpenImage { id, node, since_ms, expected: (below(2) == 0).then_some(token), as_keeper: below(3) == 0 }.into()
         }
         5 => CloseImage { id, token, is_settled: below(2) == 0 }.into(),
         6 => UnlockImage { id, token }.into(),

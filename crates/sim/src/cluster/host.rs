@@ -1,7 +1,9 @@
 //! One machine of the cluster: its disks and its clock, and the node that runs on it.
 
+use super::images::door::SimDoor;
 use super::scenario::Topology;
 use super::world::World;
+use block::ImageStarter;
 use chunkstore::blocks::volume_bytes;
 use chunkstore::settings::ChunkSettings;
 use chunkstore::{ChunkStarter, Chunks};
@@ -17,6 +19,7 @@ use net::{Identity, Network};
 use node::{CELL, Node, NodeOptions, Role, Roles};
 use std::sync::Arc;
 use std::time::Duration;
+use subsystem::Starter;
 use types::{ClusterId, DeviceId, NodeIdentity};
 use wal::RegionStore;
 
@@ -44,6 +47,8 @@ pub struct Host {
     /// Of the process that runs, or is starting.
     pub env: Option<Env>,
     pub node: Option<Arc<Node>>,
+    /// Where the node lets clients of images in.
+    pub door: Option<Arc<SimDoor>>,
     /// It never comes back.
     pub is_gone: bool,
 }
@@ -95,6 +100,7 @@ impl Host {
             wall_skew_ms: 0,
             env: None,
             node: None,
+            door: None,
             is_gone: false,
         }
     }
@@ -142,14 +148,15 @@ struct Start {
     ids: Vec<DeviceId>,
     topology: Topology,
     scrub_period: Duration,
+    images: Option<ImageStarter>,
 }
 
 /// Starts the process of a host; returns its node, and its devices' numbers.
 pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
     let (start, spawner) = {
         let via = world.living_address(number).into_iter().collect();
-        let hosts = world.hosts.lock();
-        let host = &hosts[number];
+        let mut hosts = world.hosts.lock();
+        let host = &mut hosts[number];
         let base: Arc<SimDisk> = Arc::new(host.log.clone());
         let segments = Arc::new(RegionStore::new(base.clone(), BASE_BYTES, SEGMENT_BYTES, SEGMENTS));
         let register = host.register();
@@ -164,7 +171,11 @@ pub async fn start(world: &Arc<World>, number: usize, env: Env) -> Result<(Arc<N
         };
         let (devices, ids) = (host.devices.clone(), host.ids.clone());
         let (topology, scrub_period) = (world.scenario.topology, world.scenario.faults.scrub_period);
-        (Start { env: env.clone(), options, devices, ids, topology, scrub_period }, env)
+        let images = world.served_file(number).map(|served_file| {
+            let door = host.door.insert(Arc::default()).clone();
+            ImageStarter { door, served_file }
+        });
+        (Start { env: env.clone(), options, devices, ids, topology, scrub_period, images }, env)
     };
     let started = spawner.spawn(start.run()).await;
     started.map_err(|error| format!("the start of node {number} ended: {error}"))?
@@ -177,7 +188,7 @@ pub(in crate::cluster) fn chunks_of(node: &Node) -> &Chunks {
 
 impl Start {
     async fn run(self) -> Result<(Arc<Node>, Vec<DeviceId>), String> {
-        let Start { env, options, devices, mut ids, topology, scrub_period } = self;
+        let Start { env, options, devices, mut ids, topology, scrub_period, images } = self;
         let settings = ChunkSettings { shard_chunks: topology.shard_chunks, page_rows: PAGE_ROWS, ..ChunkSettings::default() };
         let opened = Node::open(&env, options).await.map_err(text)?;
         let manager = opened.manager().clone();
@@ -195,8 +206,9 @@ impl Start {
         }
         let config =
             LogStoreConfig { checkpoint_entries: topology.checkpoint_entries, scrub_period, ..LogStoreConfig::default() };
-        let starter = (topology.chunk_blocks > 0).then(|| Box::new(ChunkStarter { settings, scrub_period }) as _);
-        let starters = starter.into_iter().collect();
+        let chunks = (topology.chunk_blocks > 0).then(|| Box::new(ChunkStarter { settings, scrub_period }) as Box<dyn Starter>);
+        let images = images.map(|images| Box::new(images) as Box<dyn Starter>);
+        let starters = chunks.into_iter().chain(images).collect();
         let node = opened.start(served, config, starters).await.map_err(text)?;
         Ok((Arc::new(node), ids))
     }

@@ -135,6 +135,7 @@ pub(super) fn name_of(strike: Strike) -> &'static str {
         Strike::WallClockJump => "fault: a wall clock jumps",
         Strike::Corrupt => "fault: bad blocks",
         Strike::RotChunks => "fault: chunks rot",
+        Strike::SlowDisk => "fault: a slow disk",
         Strike::DeviceErrors => "fault: errors of a device",
         Strike::DiskFull => "fault: a full disk",
         Strike::LogErrors => "fault: errors of a log's disk",

@@ -28,6 +28,8 @@ pub struct Topology {
     pub chunk_blocks: u32,
     /// Registrations of a shard of chunks.
     pub shard_chunks: u64,
+    /// Nodes serve block images.
+    pub has_images: bool,
     /// Writes between two checkpoints.
     pub checkpoint_entries: usize,
     /// Entries of the manager's log between two snapshots.
@@ -139,6 +141,8 @@ pub enum Strike {
     Corrupt,
     /// Chunks and headers of blocks rot on one device; its node is started again then.
     RotChunks,
+    /// A device takes long for each request for a while.
+    SlowDisk,
     /// A device answers requests with errors for a while; its node is started again then.
     DeviceErrors,
     /// The disk below a device has no space left.

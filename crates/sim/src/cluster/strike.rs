@@ -121,6 +121,7 @@ impl Chaos {
             Strike::WallClockJump => self.wall_clock_jump(),
             Strike::Corrupt => self.corrupt(),
             Strike::RotChunks => self.rot_chunks().await,
+            Strike::SlowDisk => self.slow_disk().await,
             Strike::DeviceErrors => self.device_errors().await,
             Strike::DiskFull => self.disk_full().await,
             Strike::LogErrors => self.log_errors().await,
@@ -365,6 +366,15 @@ impl Chaos {
                 disk.corrupt_at_rest(block, BLOCK_BYTES);
             }
         }
+    }
+
+    async fn slow_disk(&mut self) {
+        let victim = self.any_target();
+        let disk = self.device_of(victim);
+        let delay_at_most = self.time(20, 1_500);
+        disk.set_odds(FaultOdds { delay: 1_000_000, delay_at_most, ..NO_FAULTS });
+        self.sleep(500, 6_000).await;
+        disk.set_odds(NO_FAULTS);
     }
 
     async fn device_errors(&mut self) {

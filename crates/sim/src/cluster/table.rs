@@ -14,6 +14,7 @@ pub(super) const THREE: Topology = Topology {
     zone_bytes: 512 * 1024,
     chunk_blocks: 0,
     shard_chunks: chunkstore::limits::DEFAULT_SHARD_CHUNKS,
+    has_images: false,
     checkpoint_entries: 60,
     snapshot_after: consensus::limits::SNAPSHOT_AFTER_ENTRIES,
 };

@@ -1,6 +1,8 @@
 //! The hosts of a cluster, the network between them, and what can be done to both.
 
+use super::folder::Folder;
 use super::host::{Host, address, process_of, start};
+use super::images::door::SimDoor;
 use super::scenario::Scenario;
 use crate::trace::Trace;
 use env::Env;
@@ -8,6 +10,7 @@ use net::SimulatedNetwork;
 use node::{CELL, Node, Role};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use types::limits::MAX_REPLICAS;
@@ -36,6 +39,8 @@ pub struct World {
     pub counts: Mutex<BTreeMap<&'static str, u64>>,
     /// Why the run can't go on.
     pub broken: Mutex<Option<String>>,
+    /// Where nodes note which images they serve.
+    folder: Option<Folder>,
 }
 
 /// A node that runs.
@@ -44,6 +49,7 @@ pub struct Running {
     pub number: usize,
     pub env: Env,
     pub node: Arc<Node>,
+    pub door: Option<Arc<SimDoor>>,
 }
 
 impl World {
@@ -55,7 +61,9 @@ impl World {
         let topology = &scenario.topology;
         let host = |number| Host::new(&env, number, topology.roles_of(number), topology, faults.drift_ppm);
         let hosts = Mutex::new((0..scenario.topology.nodes).map(host).collect());
-        let world = World { env, scenario, network, hosts, trace, counts: Mutex::default(), broken: Mutex::default() };
+        let folder = topology.has_images.then(Folder::new).transpose()?;
+        let (counts, broken) = (Mutex::default(), Mutex::default());
+        let world = World { env, scenario, network, hosts, trace, counts, broken, folder };
         let world = Arc::new(world);
         for number in 0..scenario.topology.nodes {
             world.start(number).await;
@@ -63,6 +71,11 @@ impl World {
         world.settle().await?;
         world.network.set_weather(faults.weather);
         Ok(world)
+    }
+
+    /// Where a node notes which images it serves; none: it serves none.
+    pub fn served_file(&self, number: usize) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.file(&format!("node-{number}.json")))
     }
 
     pub fn note(&self, what: std::fmt::Arguments<'_>) {
@@ -132,6 +145,7 @@ impl World {
                 host.log.power_cut();
                 host.devices.iter().for_each(disk::SimDisk::power_cut);
             }
+            host.door = None;
             (host.env.take(), host.node.take())
         };
         if let Some(env) = env {
@@ -177,7 +191,7 @@ impl World {
     fn running_of<'a>(&self, hosts: &'a [Host]) -> impl Iterator<Item = Running> + use<'a> {
         hosts.iter().filter_map(|host| {
             let (node, env) = (host.node.clone()?, host.env.clone()?);
-            Some(Running { number: host.number, env, node })
+            Some(Running { number: host.number, env, node, door: host.door.clone() })
         })
     }
 

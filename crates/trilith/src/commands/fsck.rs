@@ -2,6 +2,7 @@
 
 mod check;
 mod folder_copy;
+mod images;
 pub mod kept;
 mod look;
 mod manifests;
@@ -24,12 +25,15 @@ use std::process::ExitCode;
     after_help = "The server must be stopped, and be a lone one: `trilith device scrub` reads what the nodes of a larger cluster hold.\n\
                   Without --rebuild nothing is changed: what a start would repair is repaired in memory, and then every copy\n\
                   of every object is read and compared with its checksums. It takes as long as reading all that is stored.\n\
+                  Of block images it reads what says which part of which image is where, and compares copies with each other;\n\
+                  the content of an image with one copy has no checksum and is not read.\n\
                   \n\
                   Exit code: 0 if all is well, 1 if something is wrong (a line that begins with WRONG says what) or could not be looked at.\n\
                   \n\
                   --rebuild is for a data folder whose `consensus` folder is lost or unusable. Every device holds a copy of it, which is at\n\
                   most a second old and never older than the last checkpoint; what was written later is found in the logs. All\n\
-                  devices are needed, because the one that is not there may hold the newest copy.\n\
+                  devices are needed, because the one that is not there may hold the newest copy. An image that was made in that second\n\
+                  comes back as `recovered-ID`, as large as what was written to it.\n\
                   \n\
                   Examples:\n  \
                   trilith fsck --data /srv/trilith\n  \

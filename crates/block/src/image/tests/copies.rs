@@ -91,6 +91,22 @@ async fn an_image_opens_only_if_every_blob_has_a_copy_that_answers() {
     }
 }
 
+/// The layer in which the write was under way is below the record's then.
+#[tokio::test(start_paused = true)]
+async fn a_new_holder_compares_copies_after_an_import() {
+    let (world, image) = cluster(6).await;
+    world.stores.trouble([None, Some(Trouble::Lost), Some(Trouble::Lost)]);
+    let write = image.write(0, filled(0x55, 4096));
+    drop(tokio::time::timeout(Duration::from_millis(1), write).await);
+    drop(image);
+    world.records.import(FIRST);
+    let next = world.open(FIRST).await.unwrap();
+    assert!(!next.is_settled(), "there is something to compare");
+    next.compare_all().await.unwrap();
+    world.stores.check_copies(FIRST, COPIES);
+    assert!(next.is_settled());
+}
+
 /// A write that its holder did not see through stands on some copies: the next holder makes them equal before anything else.
 #[tokio::test(start_paused = true)]
 async fn a_new_holder_compares_copies() {
@@ -252,6 +268,43 @@ async fn two_devices_that_die_at_once_are_waited_for() {
     done.unwrap();
     image.keep_once().await.unwrap();
     world.stores.check_copies(FIRST, COPIES);
+}
+
+/// Devices that have blobs.
+fn users(world: &World) -> Vec<DeviceId> {
+    world.stores.rows(FIRST).into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(device, _)| device).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_leave_a_device_that_is_drained() {
+    let (world, image) = cluster(15).await;
+    assert!(users(&world).contains(&OTHER));
+    world.drain(OTHER);
+    image.keep_once().await.unwrap();
+    image.keep_once().await.unwrap();
+    let view = world.records.view(FIRST);
+    assert_eq!((view.redundancy.hosts, view.devices.contains(&OTHER)), (3, false), "it can be removed");
+    assert!(!users(&world).contains(&OTHER));
+    world.stores.check_copies(FIRST, COPIES);
+    image.write(0, filled(0x15, PARTS * BLOB)).await.unwrap();
+    image.keep_once().await.unwrap();
+    assert_eq!(world.records.view(FIRST).epoch, view.epoch, "no command at every look");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_with_one_copy_leaves_a_device_that_is_drained() {
+    let world = World::with_copies(16, 2 * u64::from(BLOB_BYTES), 8, 1);
+    let image = world.open(FIRST).await.unwrap();
+    image.write(0, filled(0x16, 4096)).await.unwrap();
+    assert_eq!(users(&world), [DEVICE]);
+    world.drain(DEVICE);
+    image.keep_once().await.unwrap();
+    image.keep_once().await.unwrap();
+    assert_eq!(world.records.view(FIRST).devices, [OTHER]);
+    assert_eq!(users(&world), [OTHER]);
+    assert_eq!(read(&image, 0, 4096).await, [0x16; 4096]);
+    image.write(0, filled(0x17, 4096)).await.unwrap();
+    assert_eq!(read(&image, 0, 4096).await, [0x17; 4096]);
 }
 
 /// Its copies are made again elsewhere at once, and then there is nothing left to tell the manager.

@@ -50,6 +50,15 @@ impl Records {
         self.views.lock()[&image].clone()
     }
 
+    /// The manager is lost, and its records come from a copy, which skips layers.
+    pub(crate) fn import(&self, image: ImageId) {
+        let mut views = self.views.lock();
+        let view = views.get_mut(&image).unwrap();
+        view.layer.0 += manager::IMPORT_SKIPPED_LAYERS;
+        view.is_settled = false;
+        self.held.lock().remove(&image);
+    }
+
     fn add(&self, view: View) {
         self.views.lock().insert(view.id, view);
     }
@@ -197,15 +206,21 @@ impl Registry for Records {
 struct InOrder {
     devices: Vec<DeviceId>,
     stores: Arc<Twin>,
+    drained: Arc<Mutex<BTreeSet<DeviceId>>>,
 }
 
 impl Placement for InOrder {
     fn devices(&self) -> Vec<DeviceId> {
-        self.devices.iter().copied().filter(|device| !self.stores.is_dead(*device)).collect()
+        let takes = |device: &DeviceId| !self.stores.is_dead(*device) && !self.is_leaving(*device);
+        self.devices.iter().copied().filter(takes).collect()
     }
 
     fn host_of(&self, device: DeviceId) -> Option<NodeId> {
         (!self.stores.is_given_up(device)).then_some(NodeId(device.0))
+    }
+
+    fn is_leaving(&self, device: DeviceId) -> bool {
+        self.drained.lock().contains(&device)
     }
 
     fn is_here(&self, device: DeviceId) -> bool {
@@ -240,6 +255,7 @@ pub(crate) struct World {
     pub(crate) records: Arc<Records>,
     pub(crate) outside: Outside,
     copies: u8,
+    drained: Arc<Mutex<BTreeSet<DeviceId>>>,
 }
 
 impl World {
@@ -253,14 +269,15 @@ impl World {
         let devices = if copies > 2 { [DEVICE, OTHER, THIRD, FOURTH].as_slice() } else { &[DEVICE, OTHER] };
         let stores = Arc::new(Twin::new(&env, devices, capacity));
         let records = Arc::new(Records::default());
+        let drained = Arc::<Mutex<BTreeSet<DeviceId>>>::default();
         let outside = Outside {
             env,
             stores: stores.clone(),
             registry: records.clone(),
-            placement: Arc::new(InOrder { devices: devices.to_vec(), stores: stores.clone() }),
+            placement: Arc::new(InOrder { devices: devices.to_vec(), stores: stores.clone(), drained: drained.clone() }),
             ancestors: Arc::new(Loaded(records.clone(), stores.clone())),
         };
-        let world = World { stores, records, outside, copies: copies as u8 };
+        let world = World { stores, records, outside, copies: copies as u8, drained };
         world.add(FIRST, size_bytes, None);
         world
     }
@@ -279,6 +296,7 @@ impl World {
             copies: self.copies,
             out: Vec::new(),
             redundancy: Redundancy { hosts: self.copies, devices: self.copies },
+            short_hosts: Vec::new(),
             is_settled: true,
         });
     }
@@ -286,6 +304,11 @@ impl World {
     /// Opens an image with a new token.
     pub(crate) async fn open(&self, image: ImageId) -> Result<Image, OpenError> {
         Image::open(self.outside.clone(), self.records.take(image)).await
+    }
+
+    /// Copies are to leave a device.
+    pub(crate) fn drain(&self, device: DeviceId) {
+        self.drained.lock().insert(device);
     }
 
     /// A device is given up, as the manager does it.

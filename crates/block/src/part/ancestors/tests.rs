@@ -52,18 +52,3 @@ fn an_image_without_blobs_is_settled_at_once() {
     assert!(collected.add(Parts::new()));
     assert!(collected.rows().is_empty());
 }
-
-#[test]
-fn devices_may_be_silent_as_long_as_each_blob_has_another_copy() {
-    let silent = |devices: &[u32]| devices.iter().map(|device| (DeviceId(*device), "silent".to_owned())).collect::<Vec<_>>();
-    // Two devices on each host; device 9 is on none.
-    let host_of = |device: DeviceId| (device.0 != 9).then_some(NodeId(device.0 / 2));
-    let check =
-        |hosts, devices, missing: &[u32]| check_enough(Redundancy { hosts, devices }, &silent(missing), host_of).is_ok();
-    assert!(check(1, 1, &[]));
-    assert!(!check(1, 1, &[2]));
-    assert!(check(2, 2, &[2, 3]), "both on one host");
-    assert!(!check(2, 2, &[2, 4]));
-    assert!(check(1, 2, &[2]), "another device of the host has a copy");
-    assert!(!check(2, 2, &[2, 9]));
-}

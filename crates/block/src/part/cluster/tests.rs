@@ -137,6 +137,7 @@ async fn a_service_admits_only_tokens_that_the_manager_names_and_reads_of_others
     world.manager.snapshot_image(holder.image, holder.token, "a", Layer(0)).await.expect("a snapshot");
     assert!(stores.read(THERE, None, at, 0, 4096).await.is_ok());
     let next = world.manager.open_image(holder.image, NodeId(1), Some(holder.token)).await.expect("another holder");
+    assert_eq!(stores.enter(THERE, holder).await, Err(StoreError::Superseded), "by the manager's state");
     stores.enter_new(THERE, Admission { token: next.token, ..holder }).await.expect("enters");
     let late = stores.change(THERE, holder, at, overwrite(mine, 0, 4096, 2)).await;
     assert_eq!(late, Err(StoreError::Superseded));

@@ -1,19 +1,5 @@
 use super::*;
-use manager::{Manager, NewImage};
-
-#[test]
-fn devices_may_be_lost_as_long_as_each_blob_has_another_copy() {
-    // Two devices on each host.
-    let check = |hosts, devices, lost: &[u32]| {
-        let lost = lost.iter().map(|device| DeviceId(*device));
-        survives(Redundancy { hosts, devices }, lost, |device| Some(NodeId(device.0 / 2)))
-    };
-    assert!(check(1, 1, &[]));
-    assert!(!check(1, 1, &[2]));
-    assert!(check(2, 2, &[2, 3]), "both on one host");
-    assert!(!check(2, 2, &[2, 4]));
-    assert!(check(1, 3, &[2, 3]));
-}
+use manager::{Manager, NewImage, Redundancy};
 
 #[tokio::test]
 async fn a_shortage_is_told_of_what_lacks_copies_and_of_nothing_else() {

@@ -41,9 +41,19 @@ impl Rig {
     }
 
     pub async fn with(seed: u64, unit_bytes: u64, sync: SyncMode) -> Rig {
+        Rig::formatted(seed, &options_with(unit_bytes), unit_bytes, sync).await
+    }
+
+    /// One of several devices.
+    pub async fn numbered(device: u32) -> Rig {
+        let options = FormatOptions { device: DeviceId(device), ..format_options() };
+        Rig::formatted(u64::from(device), &options, UNIT_BYTES, SyncMode::Always).await
+    }
+
+    async fn formatted(seed: u64, options: &FormatOptions, unit_bytes: u64, sync: SyncMode) -> Rig {
         let env = Env::simulated(seed);
         let disk = SimDisk::new(&env, SimOptions { seed, ..SimOptions::default() });
-        Device::format(&disk, &env, &options_with(unit_bytes)).await.expect("formats");
+        Device::format(&disk, &env, options).await.expect("formats");
         Rig::open(&env, &disk, unit_bytes, sync).await.expect("the store opens")
     }
 

@@ -7,6 +7,7 @@ use super::limits::{
     BULK_BLOCKS, FIRST_SHARD, MAX_SHARD_CHUNKS, MAX_SHARD_HOSTS, MAX_SHARDS, MAX_VOLUME_BLOCKS, SHARD_NUMBER_LIMIT,
 };
 use crate::kind::{Numbers, Record};
+use crate::modules::device::DeviceRecord;
 use crate::modules::groups::{GroupKey, GroupKind, is_node_list};
 use crate::snapshot::{Edit, ImpossibleState, Snapshot, check_number};
 
@@ -222,7 +223,7 @@ impl Record for VolumeRecord {
         }
     }
 
-    fn forget_device(edit: &mut Edit<'_>, device: DeviceId) {
-        edit.remove::<VolumeRecord>(&device);
+    fn forget_device(edit: &mut Edit<'_>, device: &DeviceRecord) {
+        edit.remove::<VolumeRecord>(&device.id);
     }
 }

@@ -98,5 +98,6 @@ fn set_redundancy(image: &mut ImageRecord, found: Redundancy) -> Result<(), Imag
         return Err(ImageError::Redundancy { found, copies: image.copies });
     }
     image.redundancy = found;
+    image.short_hosts.clear();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which node has an image open.
+//! Which node has an image open, and whether as a keeper.
 //!
 //! ```text
 //!            open (expects none)
@@ -20,12 +20,14 @@ use crate::operation::Operation;
 use crate::snapshot::{CommandIndex, Edit};
 
 /// Opens an image on a node. The image is to be closed, or `expected` is the token that it has: then its holder, if there is one, is over.
+/// A keeper is over as soon as anything but a keeper opens the image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenImage {
     pub id: ImageId,
     pub node: NodeId,
     pub since_ms: u64,
     pub expected: Option<Token>,
+    pub as_keeper: bool,
 }
 
 impl Operation for OpenImage {
@@ -42,16 +44,15 @@ impl Operation for OpenImage {
             return Err(ImageError::NoSuchNode { node: self.node });
         }
         match (self.expected, image.holder) {
-            (None, Some(ImageHolder { node, since_ms })) => {
+            (None, Some(ImageHolder { node, since_ms, is_keeper })) if self.as_keeper || !is_keeper => {
                 return Err(ImageError::Held { node, token: image.token, since_ms });
             }
             (Some(expected), _) if expected != image.token => return Err(ImageError::OtherToken { found: image.token }),
-            (None, None) | (Some(_), _) => {}
+            (None, _) | (Some(_), _) => {}
         }
-        // A holder that did not close it may have left writes on some copies alone.
-        image.is_settled &= image.holder.is_none();
+        image.is_settled &= image.holder.is_none_or(ImageHolder::leaves_copies_equal);
         image.token = Token(index.0);
-        image.holder = Some(ImageHolder { node: self.node, since_ms: self.since_ms });
+        image.holder = Some(ImageHolder { node: self.node, since_ms: self.since_ms, is_keeper: self.as_keeper });
         Ok(set(edit, image))
     }
 }
@@ -89,8 +90,8 @@ impl Operation for UnlockImage {
 
     fn apply(&self, index: CommandIndex, edit: &mut Edit<'_>) -> Result<Arc<ImageRecord>, ImageError> {
         let mut image = held(edit.state, self.id, self.token)?;
+        image.is_settled &= image.holder.is_none_or(ImageHolder::leaves_copies_equal);
         image.holder = None;
-        image.is_settled = false;
         image.token = Token(index.0);
         Ok(set(edit, image))
     }

@@ -59,6 +59,7 @@ impl Operation for CreateImage {
             devices: Vec::new(),
             epoch: ImageEpoch(0),
             redundancy: Redundancy { hosts: self.copies, devices: self.copies },
+            short_hosts: Vec::new(),
             is_settled: true,
             removed_ms: None,
             has_losses: false,
@@ -172,6 +173,7 @@ impl Operation for RemoveImage {
         if !image.snapshots.is_empty() && !self.with_snapshots {
             return Err(ImageError::Snapshots { count: image.snapshots.len() });
         }
+        image.holder = None;
         image.removed_ms = Some(self.removed_ms);
         Ok(set(edit, image))
     }
@@ -250,10 +252,10 @@ impl Operation for PurgeImage {
     }
 }
 
-/// A copy of an image that no node has open, to be changed.
+/// A copy of an image that no node has open but a keeper, to be changed.
 fn closed(state: &Snapshot, id: ImageId) -> Result<ImageRecord, ImageError> {
     let image = present(state, id)?;
-    match image.holder {
+    match image.holder.filter(|holder| !holder.is_keeper) {
         None => Ok(ImageRecord::clone(image)),
         Some(holder) => Err(ImageError::Held { node: holder.node, token: image.token, since_ms: holder.since_ms }),
     }

@@ -34,7 +34,7 @@ pub const LAYER_LIMIT: u32 = 1 << 31;
 pub const MAX_IMAGES_BYTES: usize = 32 * 1024 * 1024;
 
 /// What a record counts for in [`MAX_IMAGES_BYTES`], without its lists. As all of these it is a little more than the record can have.
-pub const IMAGE_ROOM_BYTES: usize = MAX_IMAGE_NAME_BYTES + 131;
+pub const IMAGE_ROOM_BYTES: usize = MAX_IMAGE_NAME_BYTES + 138 + 5 * MAX_IMAGE_COPIES as usize;
 
 /// As [`IMAGE_ROOM_BYTES`], for each snapshot.
 pub const SNAPSHOT_ROOM_BYTES: usize = MAX_IMAGE_NAME_BYTES + 33;

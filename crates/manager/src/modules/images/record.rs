@@ -13,6 +13,7 @@ use super::limits::{
 use super::name::check_image_name;
 use crate::kind::{Key, Numbers, Record};
 use crate::limits::NUMBER_LIMIT;
+use crate::modules::device::DeviceRecord;
 use crate::snapshot::{Edit, ImpossibleState, Snapshot, check_number};
 
 /// The layer that an image begins with. Nothing is below it but the parent image.
@@ -55,6 +56,9 @@ pub struct ImageRecord {
     pub epoch: ImageEpoch,
     /// Every blob of the image has at least so many copies in sync.
     pub redundancy: Redundancy,
+    /// Hosts of which a device in sync was given up since the holder told the redundancy last. Each blob has copies on as many hosts as the
+    /// redundancy says beside them, so another of their devices can go.
+    pub short_hosts: Vec<NodeId>,
     /// The copies of each blob were equal when the image was closed last.
     pub is_settled: bool,
     /// When it went into the trash; none: it is not there.
@@ -87,6 +91,15 @@ pub struct ImageHolder {
     /// It may have been removed from the cluster since.
     pub node: NodeId,
     pub since_ms: u64,
+    /// It looks after the copies of an image that nothing uses, and makes way for all that do.
+    pub is_keeper: bool,
+}
+
+impl ImageHolder {
+    /// One that did not close the image may have left writes on some copies alone. A keeper makes none.
+    pub(super) fn leaves_copies_equal(self) -> bool {
+        self.is_keeper
+    }
 }
 
 /// On how many hosts, and on how many devices, each blob of an image has a copy in sync: the least numbers of all blobs.
@@ -96,12 +109,25 @@ pub struct Redundancy {
     pub devices: u8,
 }
 
-impl Redundancy {
-    /// Whether each blob has a copy although so many hosts, with so many devices, are silent.
-    pub fn survives(&self, hosts: usize, devices: usize) -> bool {
-        hosts < usize::from(self.hosts) || devices < usize::from(self.devices)
+/// Whether each blob of an image has a copy although these devices, which are in sync, are silent or lost. Of devices whose host is not known
+/// each counts as a host.
+pub fn survives(
+    redundancy: Redundancy,
+    short_hosts: &[NodeId],
+    silent: impl IntoIterator<Item = (DeviceId, Option<NodeId>)>,
+) -> bool {
+    let mut devices = 0;
+    let mut hosts = BTreeSet::new();
+    for (device, host) in silent {
+        devices += 1;
+        if host.is_none_or(|host| !short_hosts.contains(&host)) {
+            hosts.insert(host.ok_or(device));
+        }
     }
+    devices == 0 || hosts.len() < usize::from(redundancy.hosts) || devices < usize::from(redundancy.devices)
+}
 
+impl Redundancy {
     /// Whether an image with so many copies can have it.
     pub(super) fn is_of(&self, copies: u8) -> bool {
         1 <= self.hosts && self.hosts <= self.devices && self.devices <= copies
@@ -162,6 +188,28 @@ impl ImageRecord {
         self.branches.retain(|branch| needed.contains(&branch.layer));
     }
 
+    /// Whether each blob has a copy although these devices, which are in sync, are silent. Devices come with their hosts.
+    pub fn survives(&self, silent: impl IntoIterator<Item = (DeviceId, Option<NodeId>)>) -> bool {
+        survives(self.redundancy, &self.short_hosts, silent)
+    }
+
+    /// A device of this host that was in sync is given up. Of a lone server's devices none has a host.
+    fn lose_copies_on(&mut self, host: Option<NodeId>) {
+        let Redundancy { hosts, devices } = &mut self.redundancy;
+        if host.is_some_and(|host| self.short_hosts.contains(&host)) {
+            *devices = (*devices - 1).max(*hosts);
+            return;
+        }
+        self.has_losses |= *devices == 1;
+        *devices = 1.max(*devices - 1);
+        if *hosts > 1 {
+            *hosts -= 1;
+            self.short_hosts.extend(host);
+        } else {
+            self.short_hosts.clear();
+        }
+    }
+
     /// What the record counts for in [`super::limits::MAX_IMAGES_BYTES`].
     pub(super) fn room_bytes(&self) -> usize {
         IMAGE_ROOM_BYTES
@@ -179,6 +227,7 @@ impl ImageRecord {
             (is_image_size(self.size_bytes), "a size that no image has"),
             ((1..=MAX_IMAGE_COPIES).contains(&self.copies), "copies that no image has"),
             (self.redundancy.is_of(self.copies), "a redundancy that no image has"),
+            (self.short_hosts.len() < usize::from(self.copies), "more hosts with too few devices than copies"),
             (self.snapshots_are_sound(), "snapshots that no image has"),
             (self.branches_are_sound(), "branches that no image has"),
             (self.parent.is_none_or(|parent| self.is_clone_of(parent, state)), "a parent that there is not"),
@@ -276,18 +325,15 @@ impl Record for ImageRecord {
         self.is_settled = false;
     }
 
-    fn forget_device(edit: &mut Edit<'_>, device: DeviceId) {
-        let users = edit.state.images.values().filter(|image| image.device(device).is_some());
+    fn forget_device(edit: &mut Edit<'_>, device: &DeviceRecord) {
+        let users = edit.state.images.values().filter(|image| image.device(device.id).is_some());
         let users: Vec<Arc<ImageRecord>> = users.cloned().collect();
         for user in users {
             let mut image = ImageRecord::clone(&user);
-            if image.device(device).is_some_and(|used| used.out_since.is_none()) {
-                let Redundancy { hosts, devices } = &mut image.redundancy;
-                image.has_losses |= *devices == 1;
-                *devices = 1.max(*devices - 1);
-                *hosts = 1.max(*hosts - 1);
+            if image.device(device.id).is_some_and(|used| used.out_since.is_none()) {
+                image.lose_copies_on(device.node.and_then(|node| edit.state.host_of(node)));
             }
-            image.devices.retain(|used| used.device != device);
+            image.devices.retain(|used| used.device != device.id);
             edit.set(image.id, Arc::new(image));
         }
     }

@@ -1,12 +1,15 @@
 //! Devices of an image.
 
-use types::{DeviceId, ImageEpoch, Token};
+use std::sync::Arc;
+
+use types::{DeviceId, DeviceUuid, ImageEpoch, NodeId, Token};
 
 use super::super::machine::Machine;
 use super::{ONE, change, copies_on, create, image, open, with_holder, with_image};
 use crate::modules::images::limits::{DEVICE_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGES_BYTES};
 use crate::{
-    AcceptLosses, DeviceState, ImageDevice, ImageError, RemoveDevice, SetDeviceIn, SetDeviceOut, SetDeviceState, UseDevices,
+    AcceptLosses, AddDevice, DeviceState, ImageDevice, ImageError, Redundancy, RemoveDevice, SetDeviceIn, SetDeviceOut,
+    SetDeviceState, UseDevices, survives,
 };
 
 fn devices(numbers: &[u32]) -> Vec<DeviceId> {
@@ -96,6 +99,54 @@ fn a_device_that_is_forgotten_leaves_all_images() {
     assert_eq!(machine.run(open(other, 1, Some(second))).map(drop), Err(ImageError::Losses), "its parts would read as zeros");
     machine.run(AcceptLosses { id: other }).unwrap();
     machine.run(open(other, 1, Some(second))).unwrap();
+}
+
+#[test]
+fn devices_may_be_silent_as_long_as_each_blob_has_another_copy() {
+    // Two devices on each host; device 9 is on none.
+    let host_of = |device: u32| (DeviceId(device), (device != 9).then_some(NodeId(device / 2)));
+    let check = |hosts, devices, short: &[NodeId], silent: &[u32]| {
+        survives(Redundancy { hosts, devices }, short, silent.iter().map(|device| host_of(*device)))
+    };
+    assert!(check(1, 1, &[], &[]));
+    assert!(!check(1, 1, &[], &[2]));
+    assert!(check(2, 2, &[], &[2, 3]), "both on one host");
+    assert!(!check(2, 2, &[], &[2, 4]));
+    assert!(check(1, 2, &[], &[2]), "another device of the host has a copy");
+    assert!(check(1, 3, &[], &[2, 3]));
+    assert!(!check(2, 2, &[], &[2, 9]));
+    assert!(check(1, 1, &[NodeId(1)], &[2]), "besides that host each blob has a copy");
+    assert!(!check(1, 1, &[NodeId(1)], &[2, 4]));
+}
+
+#[test]
+fn all_devices_of_one_host_can_be_given_up_where_copies_are_on_two() {
+    let all = [0, 1, 2, 3];
+    let lose = |copies: u8, redundancy: Redundancy, lost: &[u32]| {
+        let (mut machine, token) = with_holder();
+        // Two devices on each of two hosts.
+        let add = AddDevice { uuid: DeviceUuid([3; 16]), path: "/dev/x".to_owned(), capacity_bytes: 9 };
+        machine.run(add).unwrap();
+        for device in all {
+            let record = machine.0.devices.records_mut().get_mut(&DeviceId(device)).unwrap();
+            Arc::make_mut(record).node = Some(NodeId(1 + device / 2));
+        }
+        machine.run(use_devices(token, &all)).unwrap();
+        change(&mut machine, ONE, |image| (image.copies, image.redundancy) = (copies, redundancy));
+        for &device in lost {
+            machine.run(SetDeviceState { id: DeviceId(device), state: DeviceState::Failed }).unwrap();
+            machine.run(RemoveDevice { id: DeviceId(device) }).unwrap();
+            assert_eq!(machine.0.check(), Ok(()));
+        }
+        let image = image(&machine, ONE);
+        (image.has_losses, image.redundancy.hosts, image.redundancy.devices)
+    };
+    assert_eq!(lose(2, copies_on(2), &[0, 1]), (false, 1, 1), "each blob is on the other host");
+    assert_eq!(lose(2, copies_on(2), &[0, 2]), (true, 1, 1));
+    assert_eq!(lose(2, copies_on(2), &[0, 1, 2]), (true, 1, 1));
+    assert_eq!(lose(2, Redundancy { hosts: 1, devices: 2 }, &[0, 1]), (true, 1, 1), "both copies may be on one host");
+    assert_eq!(lose(3, Redundancy { hosts: 2, devices: 3 }, &[0, 2]), (false, 1, 1));
+    assert_eq!(lose(3, Redundancy { hosts: 2, devices: 3 }, &[0, 2, 1]), (true, 1, 1), "copies on 0, 1 and 2 are lost");
 }
 
 /// What goes out must find room, so there is room for that from the beginning.

@@ -11,7 +11,7 @@ use super::super::machine::Machine;
 use super::super::nodes::node;
 use super::{MIB, ONE, change, clone, copies_on, create, image, open, record, remove, snapshot, with_holder};
 use crate::modules::images::limits::{
-    BRANCH_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGE_BYTES, MAX_IMAGE_NAME_BYTES, SNAPSHOT_ROOM_BYTES,
+    BRANCH_ROOM_BYTES, IMAGE_ROOM_BYTES, MAX_IMAGE_BYTES, MAX_IMAGE_COPIES, MAX_IMAGE_NAME_BYTES, SNAPSHOT_ROOM_BYTES,
 };
 use crate::{
     Branch, Command, IMPORT_SKIPPED_COMMANDS, IMPORT_SKIPPED_IMAGE_EPOCHS, IMPORT_SKIPPED_IMAGES, IMPORT_SKIPPED_LAYERS,
@@ -32,13 +32,14 @@ fn golden_bytes_of_images() {
         "80804006",   // its size, when it was made
         "010209",     // parent
         "c801",       // token
-        "010407",     // holder
+        "01040701",   // holder, a keeper
         "03",         // copies
         "02",         // devices:
         "0100",       // one in sync
         "020108",     // one out since epoch 8
         "08",         // epoch
         "0203",       // redundancy
+        "0103",       // hosts that are short
         "01",         // settled
         "019003",     // removed
         "00",         // without losses
@@ -47,7 +48,7 @@ fn golden_bytes_of_images() {
     assert_eq!(hex(&postcard::to_allocvec(&record()).unwrap()), golden);
     let commands: [(Command, &str); 4] = [
         (clone("a", ONE, "s").into(), "0900016180808004034d01010173"),
-        (open(ONE, 2, Some(Token(9))).into(), "09020102580109"),
+        (open(ONE, 2, Some(Token(9))).into(), "0902010258010900"),
         (remove(ONE, true).into(), "090901016f"),
         (
             SetDeviceOut { id: ONE, token: Token(9), devices: vec![DeviceId(3)], redundancy: copies_on(2) }.into(),
@@ -63,7 +64,7 @@ fn golden_bytes_of_images() {
     kv.commit(table::batch(&machine.0, table::all_entries(&machine.0))).unwrap();
     let entry = |key: &[u8]| hex(&KvRead::get(&kv, key).unwrap().unwrap());
     assert_eq!(entry(&[2, 16]), "02", "the next image");
-    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d0000000007010158030000030301000000");
+    assert_eq!(entry(&[16, 0, 0, 0, 0, 0, 0, 0, 1]), "01036f6e65808080044d00000000070101580003000003030001000000");
     assert_eq!(table::load(&kv).unwrap(), machine.0);
 }
 
@@ -82,18 +83,19 @@ fn no_record_is_longer_than_it_counts_for() {
         snapshots: Vec::new(),
         parent: Some(LayerOf { image: ImageId(u64::MAX), layer: Layer(u32::MAX) }),
         token: Token(u64::MAX),
-        holder: Some(ImageHolder { node: NodeId(u32::MAX), since_ms: u64::MAX }),
+        holder: Some(ImageHolder { node: NodeId(u32::MAX), since_ms: u64::MAX, is_keeper: true }),
         copies: u8::MAX,
         devices: Vec::new(),
         epoch: ImageEpoch(u64::MAX),
         redundancy: copies_on(u8::MAX),
+        short_hosts: vec![NodeId(u32::MAX); usize::from(MAX_IMAGE_COPIES)],
         is_settled: true,
         removed_ms: Some(u64::MAX),
         has_losses: true,
         is_purging: true,
     };
-    // Lengths of three lists grow to at most five bytes, and the key of the entry is nine.
-    assert!(bytes(&bare) + 3 * 4 + 9 <= IMAGE_ROOM_BYTES, "{}", bytes(&bare));
+    // Lengths of four lists grow to at most five bytes, and the key of the entry is nine.
+    assert!(bytes(&bare) + 4 * 4 + 9 <= IMAGE_ROOM_BYTES, "{}", bytes(&bare));
     let snapshot = SnapshotRecord { name, layer: Layer(u32::MAX), size_bytes: MAX_IMAGE_BYTES, created_ms: u64::MAX };
     assert!(postcard::to_allocvec(&snapshot).unwrap().len() <= SNAPSHOT_ROOM_BYTES);
     let branch = Branch { layer: Layer(u32::MAX), base: Layer(u32::MAX) };
@@ -173,6 +175,7 @@ fn impossible_images_are_refused() {
         |machine| change(machine, ONE, |image| image.redundancy = copies_on(0)),
         |machine| change(machine, ONE, |image| image.redundancy = copies_on(4)),
         |machine| change(machine, ONE, |image| image.redundancy = Redundancy { hosts: 2, devices: 1 }),
+        |machine| change(machine, ONE, |image| image.short_hosts = vec![NodeId(1); usize::from(image.copies)]),
         |machine| change(machine, ONE, |image| image.layer = Layer(1)),
         |machine| change(machine, ONE, |image| image.snapshots[0].name = "b".to_owned()),
         |machine| change(machine, ONE, |image| image.snapshots[0].name = "a@b".to_owned()),
@@ -223,7 +226,7 @@ async fn a_manager_does_it_all() {
     assert_eq!((made.copies, made.created_ms), (2, now_ms));
     assert_eq!(manager.rename_image(id, "uno").await.unwrap().name, "uno");
     let first = manager.open_image(id, member, None).await.unwrap();
-    assert_eq!(first.holder, Some(ImageHolder { node: member, since_ms: now_ms }));
+    assert_eq!(first.holder, Some(ImageHolder { node: member, since_ms: now_ms, is_keeper: false }));
     let token = manager.open_image(id, member, Some(first.token)).await.unwrap().token;
     let stale = manager.close_image(id, first.token, true).await.unwrap_err();
     assert_eq!(stale, ManagerError::Refused(ImageError::OtherToken { found: token }));

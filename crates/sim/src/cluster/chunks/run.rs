@@ -136,7 +136,7 @@ fn user(world: &Arc<World>, histories: &Arc<ChunkHistories>, seed: u64, number: 
 }
 
 /// Takes the nodes out of the cluster whose hosts never come back, as a person does.
-pub(super) async fn remove_gone(world: &Arc<World>) -> Result<(), String> {
+pub(in crate::cluster) async fn remove_gone(world: &Arc<World>) -> Result<(), String> {
     let gone: Vec<usize> = world.hosts.lock().iter().filter(|host| host.is_gone).map(|host| host.number).collect();
     let until = world.elapsed() + REPAIR_PATIENCE;
     for number in gone {

@@ -1,6 +1,7 @@
 //! Reading everything: the manager's state, the devices, and through the engine every copy of every object.
 
 use super::folder_copy::FolderCopy;
+use super::images;
 use super::kept::Kept;
 use super::look::{Looked, manager_copy};
 use super::manifests::ManagerManifests;
@@ -40,6 +41,7 @@ pub async fn run(env: &Env, folder: &Path, place: &Place, disks: &[Looked]) -> a
     tell!("manager   state {} with {} buckets and {devices} devices", state.applied().0, buckets.len())?;
     let mut problems = Problems::default();
     let (opened, missing) = open_devices(env, &state, disks, &mut problems).await?;
+    images::check(&state, &opened, &mut problems).await?;
     let manifests = Arc::new(ManagerManifests::new(manager, LogStoreConfig::default().cell));
     let store = match LogStore::open(quiet(), env.clone(), manifests, opened, &missing).await {
         Ok(store) => store,
@@ -79,12 +81,12 @@ fn quiet() -> LogStoreConfig {
 
 /// What is wrong, told as it is found.
 #[derive(Default)]
-struct Problems {
+pub struct Problems {
     count: u64,
 }
 
 impl Problems {
-    fn tell(&mut self, what: &str) -> Printed {
+    pub fn tell(&mut self, what: &str) -> Printed {
         self.count += 1;
         tell!("WRONG: {what}")
     }
@@ -115,8 +117,8 @@ async fn open_devices(
             }
         };
         let copy = match manager_copy(&device).await {
-            Ok(Some((_, copy))) if copy.applied() >= state.applied() => "a copy of the manager's state".to_owned(),
-            Ok(Some((_, copy))) => format!("a copy of the manager's state {}", copy.applied().0),
+            Ok(Some(copy)) if copy.applied() >= state.applied() => "a copy of the manager's state".to_owned(),
+            Ok(Some(copy)) => format!("a copy of the manager's state {}", copy.applied().0),
             Ok(None) => "no copy of the manager's state: the next start makes one".to_owned(),
             Err(error) => {
                 problems.tell(&format!("device {}: {error:#}", record.id))?;

@@ -44,9 +44,8 @@ impl Looked {
     }
 }
 
-/// The copy of the manager's state on a device, as bytes and decoded; none if there never was one.
-pub async fn manager_copy(device: &Device) -> anyhow::Result<Option<(Vec<u8>, Snapshot)>> {
+/// The copy of the manager's state on a device; none if there never was one.
+pub async fn manager_copy(device: &Device) -> anyhow::Result<Option<Snapshot>> {
     let Some(bytes) = device.notes(NotesKind::Manager).await? else { return Ok(None) };
-    let state = Snapshot::from_export(&bytes).with_context(|| format!("the copy on device {}", device.id()))?;
-    Ok(Some((bytes, state)))
+    Snapshot::from_export(&bytes).map(Some).with_context(|| format!("the copy on device {}", device.id()))
 }

@@ -3,6 +3,7 @@
 //! The newest copy counts. It is not older than the last checkpoint, because a checkpoint is copied before anything relies on it; what
 //! was written after it is found in the logs, by the same walk as after a crash.
 
+use super::images;
 use super::kept::Kept;
 use super::look::{Looked, manager_copy};
 use crate::place::{CONSENSUS_FOLDER, Place};
@@ -23,7 +24,7 @@ pub async fn run(env: &Env, data: &Path, place: Option<Place>, disks: &[Looked],
             folder.display()
         );
     }
-    let (copy, state, from) = newest_copy(env, disks).await?;
+    let (mut state, from) = newest_copy(env, disks).await?;
     check_presence(&state, disks, without)?;
     let mut place = match place {
         Some(place) => place,
@@ -37,13 +38,14 @@ pub async fn run(env: &Env, data: &Path, place: Option<Place>, disks: &[Looked],
         );
     }
     tell!("rebuilding {} from the copy of state {} on device {from}", folder.display(), state.applied().0)?;
+    images::recover(env, &mut state, disks).await?;
     // Under another name until it is whole.
     let unfinished = folder.with_extension("rebuilding");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished)
             .with_context(|| format!("removing what is left of an earlier rebuilding in {}", unfinished.display()))?;
     }
-    let kept = Kept::import(env, &unfinished, &place, &copy).await?;
+    let kept = Kept::import(env, &unfinished, &place, &state.export()).await?;
     for id in without {
         kept.manager.set_device_state(DeviceId(*id), DeviceState::Failed).await?;
         kept.manager.remove_device(DeviceId(*id)).await?;
@@ -69,14 +71,14 @@ fn cluster_of(state: &Snapshot) -> anyhow::Result<String> {
     Ok(state.cluster().context("the copy is of a server that has not started once")?.id.to_string())
 }
 
-async fn newest_copy(env: &Env, disks: &[Looked]) -> anyhow::Result<(Vec<u8>, Snapshot, DeviceId)> {
-    let mut newest: Option<(Vec<u8>, Snapshot, DeviceId)> = None;
+async fn newest_copy(env: &Env, disks: &[Looked]) -> anyhow::Result<(Snapshot, DeviceId)> {
+    let mut newest: Option<(Snapshot, DeviceId)> = None;
     for disk in disks {
         let device = disk.device(env).await?;
         match manager_copy(&device).await {
-            Ok(Some((bytes, state))) => {
-                if newest.as_ref().is_none_or(|(_, known, _)| known.applied() < state.applied()) {
-                    newest = Some((bytes, state, device.id()));
+            Ok(Some(state)) => {
+                if newest.as_ref().is_none_or(|(known, _)| known.applied() < state.applied()) {
+                    newest = Some((state, device.id()));
                 }
             }
             Ok(None) => tell!("device {} holds no copy of the manager's state", device.id())?,
