@@ -22,6 +22,9 @@ const PROGRAM: &str = "target/debug/trilith";
 /// A file that stays: cargo runs libFuzzer's build script again when the one that it was told of changes.
 const FUZZ_MANIFEST: &str = "fuzz/Cargo.toml";
 const END_TO_END_FOLDER: &str = "tests/e2e";
+/// Files of suites side by side: most of their time they wait.
+const END_TO_END: [&str; 8] =
+    ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses=3", "--dist=loadfile", END_TO_END_FOLDER];
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -115,7 +118,7 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         steps.push(Step {
             name: "end to end",
             program: root.join(PYTHON).to_string_lossy().into_owned(),
-            arguments: ["-m", "pytest", "-q", "-p", "no:cacheprovider", END_TO_END_FOLDER].map(str::to_owned).to_vec(),
+            arguments: END_TO_END.map(str::to_owned).to_vec(),
             environment: vec![("TRILITH_BIN", root.join(PROGRAM).to_string_lossy().into_owned())],
             limit: Duration::from_secs(15 * 60),
         });

@@ -114,6 +114,7 @@ impl InPlace {
             devices: vec![DEVICE],
             out: Vec::new(),
             redundancy: Redundancy { hosts: 1, devices: 1 },
+            short_hosts: Vec::new(),
             is_settled: true,
         };
         let image = Image::open(outside, view).await.context("opening the image")?;
@@ -200,6 +201,10 @@ impl Placement for Fixed {
 
     fn host_of(&self, device: DeviceId) -> Option<NodeId> {
         (device == DEVICE).then_some(NODE)
+    }
+
+    fn is_leaving(&self, _device: DeviceId) -> bool {
+        false
     }
 
     fn is_here(&self, device: DeviceId) -> bool {

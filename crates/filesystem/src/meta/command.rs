@@ -30,6 +30,15 @@ pub struct Envelope {
     pub command: Command,
 }
 
+impl Envelope {
+    /// Whether only the leader may ask for it, and no client.
+    pub fn is_of_leader(&self) -> bool {
+        let is_leaders =
+            matches!(self.command, Command::LoseLocks { .. } | Command::ConfirmFreed { .. } | Command::SetQuota { .. });
+        self.session == MetaSession::LEADER || is_leaders
+    }
+}
+
 /// A change. One that is refused changes nothing, but for [`Command::Commit`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {

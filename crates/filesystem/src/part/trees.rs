@@ -15,7 +15,9 @@ use subsystem::{Silent, Surroundings};
 use types::FileVolumeId;
 
 use super::leases::Heard;
-use crate::meta::{Answer, Command, Envelope, Machine, MetaCallError, MetaPartition, MetaSession, Query, Reply, Time};
+use crate::meta::{
+    Answer, Command, Envelope, Machine, MetaCallError, MetaError, MetaPartition, MetaSession, Query, Reply, Time,
+};
 
 /// How long the leader of a tree on another node may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -213,6 +215,7 @@ async fn answer_here(member: &TreeMember, asked: &Ask) -> Told {
         return Told::Again("the locks of the client are being taken away".to_owned());
     }
     let outcome = match asked {
+        Ask::Command(envelope) if envelope.is_of_leader() => Ok(Told::Reply(Err(MetaError::Invalid))),
         Ask::Command(envelope) => member.propose(envelope).await.map(Told::Reply),
         Ask::Query(query) => member.read(|machine| machine.query(query)).await.map(Told::Answer),
     };

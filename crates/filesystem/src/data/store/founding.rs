@@ -66,11 +66,16 @@ impl Inner {
         }
     }
 
-    /// Extents that are made from now on have a term of their own: ids that a weak mode has lost are not used again. What was found is durable
-    /// behind it, in every mode.
+    /// Extents that are made from now on have a term of their own: ids that a weak mode has lost are not used again. Nor are those of a term whose
+    /// superblock has rotted. What was found is durable behind it, in every mode.
     pub(super) async fn begin_term(self: &Arc<Self>, needs_checkpoint: bool) -> Result<(), DataError> {
-        let Some(superblock) = self.state.lock().superblock else { return Ok(()) };
-        let superblock = Superblock { sequence: superblock.sequence + 1, term: superblock.term + 1, ..superblock };
+        let (superblock, used) = {
+            let state = self.state.lock();
+            let Some(superblock) = state.superblock else { return Ok(()) };
+            (superblock, state.table.extents().keys().map(|id| id.term).max().unwrap_or(0))
+        };
+        let term = superblock.term.max(used) + 1;
+        let superblock = Superblock { sequence: superblock.sequence + 1, term, ..superblock };
         self.put_superblock(&superblock).await?;
         self.state.lock().superblock = Some(superblock);
         segments::flush(&self.volume, &self.settling).await.map_err(|error| super::refusal(&error))?;

@@ -118,9 +118,10 @@ fn state_of(table: Table, space: Space, superblock: Option<Superblock>, next_rec
 /// The newest superblock; none where nothing was ever begun.
 async fn find_superblock(volume: &Volume, layout: &Layout) -> Result<Option<Superblock>, OpenStoreError> {
     let uuid = volume.device_uuid().0;
-    let slots: Vec<AlignedBuf> =
-        stream::iter(0..SUPERBLOCK_SLOTS).then(|slot| volume.read_medium(slot * BLOCK, BLOCK_BYTES)).try_collect().await?;
-    let found = slots.iter().filter_map(|slot| Superblock::decode(slot, &uuid)).max_by_key(|superblock| superblock.sequence);
+    let slots: Vec<Option<AlignedBuf>> =
+        stream::iter(0..SUPERBLOCK_SLOTS).then(|slot| read_from_medium(volume, slot * BLOCK)).try_collect().await?;
+    let whole = slots.iter().flatten().filter_map(|slot| Superblock::decode(slot, &uuid));
+    let found = whole.max_by_key(|superblock| superblock.sequence);
     if found.is_some() {
         return Ok(found);
     }
@@ -214,8 +215,14 @@ async fn read_page(
     if u64::from(place) >= layout.blocks {
         return Ok(None);
     }
-    match volume.read_medium(u64::from(place) * BLOCK, BLOCK_BYTES).await {
-        Ok(block) => Ok(Page::decode(&block, extent, index, &volume.device_uuid().0)),
+    let block = read_from_medium(volume, u64::from(place) * BLOCK).await?;
+    Ok(block.and_then(|block| Page::decode(&block, extent, index, &volume.device_uuid().0)))
+}
+
+/// A block of the volume past all caches; none where it can't be read.
+async fn read_from_medium(volume: &Volume, at: u64) -> Result<Option<AlignedBuf>, VolumeError> {
+    match volume.read_medium(at, BLOCK_BYTES).await {
+        Ok(block) => Ok(Some(block)),
         Err(VolumeError::Disk { cause, .. }) if cause.kind == DiskErrorKind::Failed => Ok(None),
         Err(error) => Err(error),
     }

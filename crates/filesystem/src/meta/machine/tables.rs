@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::inode::Inode;
 use crate::ids::Ino;
@@ -33,12 +34,12 @@ pub struct Tables {
 }
 
 /// The first cookie of a name's hash. Not 0 to 15: those are for `.` and `..`, and for "from the first".
+///
+/// A hash whose equals can't be computed, because a user chooses the names: as many names of one hash as there are ordinals take some 2^62 tries.
 fn first_cookie(name: &[u8]) -> Cookie {
-    // FNV-1a: listings must come in the same order on all members, and a bad hash costs no more than a longer search.
-    let hash =
-        name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let hash = (hash >> (64 - (COOKIE_BITS - ORDINAL_BITS))).max(1);
-    hash << ORDINAL_BITS
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(name));
+    let hash = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> (64 - (COOKIE_BITS - ORDINAL_BITS));
+    hash.max(1) << ORDINAL_BITS
 }
 
 impl Tables {

@@ -90,9 +90,11 @@ async fn reopened(rig: &Rig) -> Result<Rig, OpenStoreError> {
 async fn one_superblock_that_rots_leaves_the_other_and_both_are_an_error() {
     let (rig, extent, content) = damaged_block().await;
     let rig = rig.restart().await;
+    let made = rig.create().await;
     // The second start wrote slot 0.
     rig.disk.corrupt_at_rest(rig.disk_offset(0), 512);
     let rig = reopened(&rig).await.expect("opens");
+    assert_ne!(rig.create().await, made, "the term of the lost superblock is not used again");
     rig.expect(extent, 0, &content[..2 * BLOCK]).await;
     rig.disk.corrupt_at_rest(rig.disk_offset(0), 512);
     rig.disk.corrupt_at_rest(rig.disk_offset(1), 512);

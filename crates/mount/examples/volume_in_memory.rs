@@ -1,4 +1,4 @@
-//! Mounts a volume in memory until it is unmounted, for suites of foreign tests: `memory POINT [GIB]`.
+//! Mounts a volume in memory until it is unmounted, for suites of foreign tests: `volume_in_memory POINT [GIB]`.
 
 use std::path::Path;
 use std::sync::Arc;
