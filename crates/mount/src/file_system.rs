@@ -179,8 +179,17 @@ impl FileSystem for Volume {
             mtime: request.mtime.map(convert::time_change),
             kills_set_ids: request.kill_suidgid,
         };
-        let work = |client: Arc<Client>| async move { client.setattr(ino(request.node), change).await };
-        self.answer_attributes(reply, work, |validity, attributes| validity.attributes(attributes));
+        let (node, validity, caches) = (ino(request.node), self.validity, Arc::clone(&self.caches));
+        if change.size.is_none() {
+            let work = |client: Arc<Client>| async move { client.setattr(node, change).await };
+            return self.answer_attributes(reply, work, |validity, attributes| validity.attributes(attributes));
+        }
+        self.answer(reply, |client| async move {
+            let attributes = client.setattr(node, change).await?;
+            // The kernel writes no page of the file before it has the answer.
+            caches.renew_after_write(&client, attributes, false).await;
+            Ok(validity.attributes(&attributes))
+        });
     }
 
     fn readlink(&self, _caller: &Caller, request: ReadLink, reply: Reply<Data>) {

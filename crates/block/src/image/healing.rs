@@ -44,7 +44,7 @@ impl Image {
         let mut gone = self.gone.lock();
         let view = self.view();
         gone.retain(|device, _| view.out.iter().any(|(out, _)| out == device));
-        view.out.iter().any(|(device, _)| {
+        view.out.iter().filter(|(device, _)| !self.outside.placement.is_leaving(*device)).any(|(device, _)| {
             let since = *gone.entry(*device).or_insert(now);
             self.outside.placement.host_of(*device).is_some() && now.saturating_duration_since(since) < HEAL_DELAY
         })
@@ -53,7 +53,7 @@ impl Image {
     /// Whether a blob has too few copies, or two on one host, while there is another host; or too many.
     fn is_wanting(&self, view: &View, index: u32, blob: &Blob) -> bool {
         let wanted = usize::from(view.copies);
-        !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, index, blob, &[]).is_some())
+        wanted > 1 && !blob.freeing && (blob.copies.len() > wanted || self.place_for(view, index, blob, &[]).is_some())
     }
 
     /// Where a copy would make the blob safer.
@@ -90,15 +90,13 @@ impl Image {
         if let Some(device) = self.place_for(&view, id.index, &blob, full) {
             return self.add_copy(id, device).await;
         }
-        match self.forget_spare(id) {
-            Some(place) => self.free_spare(id, place).await,
-            None => Ok(()),
+        let Some((place, staying)) = self.spare_copy(usize::from(view.copies), &blob) else { return Ok(()) };
+        // Those that stay may be on fewer hosts, where the copy leaves its device.
+        self.allow(&staying).await?;
+        match self.forget_spare(id, place) {
+            true => self.free_spare(id, place).await,
+            false => Ok(()),
         }
-    }
-
-    /// Whether copies are to leave a device of the image.
-    pub(crate) fn has_leaving(&self) -> bool {
-        self.view().devices.iter().any(|device| self.outside.placement.is_leaving(*device))
     }
 
     /// Devices that copies have left count no more: they can be removed.
@@ -137,34 +135,39 @@ impl Image {
         }
     }
 
-    /// A copy without which the blob is as safe; of these, one that is to leave its device.
-    fn spare_copy(&self, wanted: usize, blob: &Blob) -> Option<Place> {
-        if blob.copies.len() <= wanted {
-            return None;
-        }
-        let host_of = |device| self.outside.placement.host_of(device);
-        let all = blob.copies.iter().map(|place| place.device);
-        let hosts = redundancy_of(all, wanted as u8, host_of).hosts;
-        let mut copies: Vec<Place> = blob.copies.iter().copied().collect();
-        copies.sort_by_key(|place| !self.outside.placement.is_leaving(place.device));
-        copies.into_iter().find(|place| {
-            let others = blob.copies.iter().map(|other| other.device).filter(|other| *other != place.device);
-            redundancy_of(others, wanted as u8, host_of).hosts == hosts
+    /// A copy that the blob does not need, with the devices of those that stay: one that is to leave its device, or one without which the blob is
+    /// on as many hosts. Copies that stay are as many as wanted, and none of them is to leave.
+    fn spare_copy(&self, wanted: usize, blob: &Blob) -> Option<(Place, Vec<DeviceId>)> {
+        let placement = &self.outside.placement;
+        let stays = |device: &DeviceId| placement.host_of(*device).is_some() && !placement.is_leaving(*device);
+        let hosts_of = |devices: &[DeviceId]| {
+            redundancy_of(devices.iter().copied(), wanted as u8, |device| placement.host_of(device)).hosts
+        };
+        let all: Vec<DeviceId> = blob.copies.iter().map(|place| place.device).collect();
+        let is_any_leaving = all.iter().any(|device| placement.is_leaving(*device));
+        blob.copies.iter().copied().find_map(|place| {
+            let staying: Vec<DeviceId> = all.iter().copied().filter(|device| *device != place.device).filter(stays).collect();
+            let is_spare = match is_any_leaving {
+                true => placement.is_leaving(place.device),
+                false => hosts_of(&staying) == hosts_of(&all),
+            };
+            (staying.len() >= wanted && is_spare).then_some((place, staying))
         })
     }
 
-    /// Takes a copy that is not needed out of the map. It counts for nothing from here on.
-    fn forget_spare(&self, id: BlobId) -> Option<Place> {
+    /// Takes a copy that is not needed out of the map. It counts for nothing from here on. False where that can't be now.
+    fn forget_spare(&self, id: BlobId, place: Place) -> bool {
         let mut state = self.state.lock();
         let wanted = usize::from(state.view.copies);
-        if state.leaving.is_some() {
-            return None;
+        let is_needed = |blob: &Blob| blob.copies.len() <= wanted || !blob.is_on(place.device);
+        if state.leaving.is_some() || state.map.blob(id.index, id.layer).is_none_or(is_needed) {
+            return false;
         }
-        let place = self.spare_copy(wanted, state.map.blob(id.index, id.layer)?)?;
-        state.map.blob_mut(id.index, id.layer)?.copies.retain(|copy| copy.device != place.device);
+        let Some(blob) = state.map.blob_mut(id.index, id.layer) else { return false };
+        blob.copies.retain(|copy| copy.device != place.device);
         state.stray_copies.insert((id, place.device));
         self.note_unequal();
-        Some(place)
+        true
     }
 
     async fn free_spare(&self, id: BlobId, place: Place) -> Result<(), Fault> {

@@ -15,6 +15,7 @@ use types::DeviceId;
 use super::Image;
 use super::error::{Fault, ImageError};
 use super::limits::{FOLLOW_PATIENCE, KEEP_PAUSE};
+use super::map::lesser;
 
 impl Image {
     /// Looks after the image until it ends.
@@ -46,7 +47,7 @@ impl Image {
         for device in self.returned() {
             note(self.follow(device).await);
         }
-        if self.copies > 1 || self.has_leaving() {
+        if self.copies > 1 {
             note(self.heal().await);
             note(self.raise_redundancy().await);
             note(self.leave_devices().await);
@@ -87,7 +88,11 @@ impl Image {
         let view = self.view();
         let used = view.devices.iter().chain(view.out.iter().map(|(device, _)| device)).copied();
         let gone: Vec<DeviceId> = used.filter(|device| self.outside.placement.host_of(*device).is_none()).collect();
-        if gone.is_empty() {
+        let is_less = {
+            let state = self.state.lock();
+            lesser(self.found_without(&state, None), state.view.redundancy) != state.view.redundancy
+        };
+        if gone.is_empty() && !is_less {
             return Ok(());
         }
         gone.into_iter().for_each(|device| self.forget(device));

@@ -71,7 +71,8 @@ impl Image {
         let silent: Vec<DeviceId> = silent.into_iter().map(|(device, _)| device).collect();
         let found = self.found_without(&self.state.lock(), None);
         let is_less = lesser(found, view.redundancy) != view.redundancy;
-        if !silent.is_empty() || is_less {
+        // What was given up may be told again: from here on blobs may begin where the record does not count on any.
+        if !silent.is_empty() || is_less || !view.short_hosts.is_empty() {
             let registry = &*self.outside.registry;
             let view = self.decide(|| registry.take_out(self.id, self.token, silent.clone(), found)).await?;
             self.adopt_standing(&mut self.state.lock(), view);

@@ -10,6 +10,7 @@
 
 use super::opened::Opened;
 use crate::image::Placement;
+use futures_util::stream::{self, StreamExt};
 use manager::{ImageRecord, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +18,33 @@ use types::NodeId;
 
 /// Between two looks at all images, and between two looks at one that is kept.
 const LOOK: Duration = Duration::from_secs(5);
-/// For how long an image is kept before the next one gets its turn.
-const TURN: Duration = Duration::from_secs(600);
+/// For how long an image is kept before others get its turn: longer than copies wait for a device that may come back.
+const TURN: Duration = Duration::from_secs(1800);
+/// Images that are kept at once.
+const MAX_KEPT: usize = 16;
 
 impl Opened {
-    /// Keeps images, one after the other, for as long as the node lives.
+    /// Keeps images, some at a time, for as long as the node lives.
     pub async fn keep_closed(&self) {
         loop {
             self.around.env.sleep(LOOK).await;
             let state = self.around.manager.snapshot();
             let wanting: Vec<Arc<ImageRecord>> =
                 state.images().filter(|image| self.is_to_keep(&state, image)).cloned().collect();
-            for record in wanting {
+            let keep = |record: Arc<ImageRecord>| async move {
                 if let Err(reason) = self.keep_image(&record).await {
                     tracing::debug!(image = record.name, reason, "a closed image is not looked after now");
                 }
-            }
+            };
+            stream::iter(wanting).for_each_concurrent(MAX_KEPT, keep).await;
         }
     }
 
     fn is_to_keep(&self, state: &Snapshot, image: &ImageRecord) -> bool {
         let is_free = match image.holder {
             None => true,
-            // This node's former process, or one that the cluster does not have any more.
-            Some(holder) if holder.is_keeper => holder.node == self.around.me || self.is_gone(holder.node),
-            Some(holder) => state.node(holder.node).is_none(),
+            // Of this node's former process, or of a node that is gone. What clients used is theirs to open again.
+            Some(holder) => holder.is_keeper && (holder.node == self.around.me || self.is_gone(holder.node)),
         };
         let can_be_opened = image.removed_ms.is_none() && !image.has_losses;
         is_free && can_be_opened && self.lacks(state, image) && self.keeper_of(state, image) == Some(self.around.me)
@@ -56,7 +59,7 @@ impl Opened {
             || usize::from(image.redundancy.devices) < usable.len().min(usize::from(image.copies));
         let is_leaving = |device| self.placement.is_leaving(device) && state.device(device).is_some();
         let leaves = image.devices.iter().any(|used| used.out_since.is_none() && is_leaving(used.device));
-        comes_back || is_short || leaves || (image.copies > 1 && !image.is_settled)
+        image.copies > 1 && (comes_back || is_short || leaves || !image.is_settled)
     }
 
     /// The node whose turn it is: one of those that answer, by the image's number.

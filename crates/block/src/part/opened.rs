@@ -264,9 +264,15 @@ impl Opened {
         let in_sync = unlocked.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device);
         let entered =
             join_all(in_sync.map(|device| async move { (device, self.stores.enter_new(device, admission).await) })).await;
+        let is_told = entered.iter().all(|(_, entered)| entered.is_ok());
         let is_left = |entered: &Result<_, StoreError>| !matches!(entered, Ok(_) | Err(StoreError::Superseded));
         let left: Vec<_> = entered.into_iter().filter(|(_, entered)| is_left(entered)).collect();
-        let Some((device, Err(error))) = left.first() else { return Ok(()) };
+        let Some((device, Err(error))) = left.first() else {
+            if !is_told {
+                self.around.env.sleep_until(over).await;
+            }
+            return Ok(());
+        };
         if !unlocked.survives(left.iter().map(|(device, _)| (*device, self.outside.placement.host_of(*device)))) {
             return Err(format!(
                 "{} has no holder any more, but device {device} was not told ({error}): the former holder's requests may reach it until another \

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -56,11 +56,30 @@ pub struct StepOf {
 /// The low bits of a step's kind count the commands of one kind.
 const COUNT: u64 = 0xffff;
 
-/// What kind of command it is.
+/// What kind of command it is. The number stands in records of mounts, and stays what it is in later versions.
 pub fn kind_of(command: &Command) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    std::mem::discriminant(command).hash(&mut hasher);
-    hasher.finish() & !COUNT
+    let kind = match command {
+        Command::OpenSession => 1,
+        Command::CloseSession => 2,
+        Command::Make { .. } => 3,
+        Command::MakeUnnamed { .. } => 4,
+        Command::Link { .. } => 5,
+        Command::Unlink { .. } => 6,
+        Command::Rmdir { .. } => 7,
+        Command::Rename { .. } => 8,
+        Command::SetAttributes { .. } => 9,
+        Command::SetXattr { .. } => 10,
+        Command::RemoveXattr { .. } => 11,
+        Command::Commit { .. } => 12,
+        Command::Punch { .. } => 13,
+        Command::NotOpen { .. } => 14,
+        Command::Lock { .. } => 15,
+        Command::Unlock { .. } => 16,
+        Command::LoseLocks { .. } => 17,
+        Command::ConfirmFreed { .. } => 18,
+        Command::SetQuota { .. } => 19,
+    };
+    kind * (COUNT + 1)
 }
 
 /// The step that `command`, which is about to be sent, is in the call at hand.
@@ -99,6 +118,10 @@ struct Table {
     last: u64,
     /// The last sequence when this process began.
     began_at: u64,
+    /// How often the session has lost its locks.
+    locks_lost: u64,
+    /// The header's count stays behind that.
+    is_behind: bool,
     under_way: BTreeSet<u64>,
     held: BTreeMap<u64, CallId>,
     calls: HashMap<CallId, Kept>,
@@ -149,6 +172,7 @@ impl Calls {
         };
         record.write_header(&header)?;
         table.header = header;
+        table.locks_lost = header.locks_lost;
         for Recorded { slot, call, steps } in recorded {
             let call = CallId(call);
             table.held.extend(steps.iter().map(|step| (step.sequence, call)));
@@ -210,14 +234,20 @@ impl Calls {
 
     /// How often the tree has taken the session's locks, as far as is known.
     pub fn locks_lost(&self) -> u64 {
-        self.table.lock().header.locks_lost
+        self.table.lock().locks_lost
     }
 
-    /// Whether the tree has taken them once more.
-    pub fn hear_of_locks(&self, locks_lost: u64) -> bool {
+    /// Whether the tree has taken them once more. Where some were held, the record does not say so: which they were is known to this process alone, and the
+    /// next one can't go on with the session.
+    pub fn hear_of_locks(&self, locks_lost: u64, some_were_held: bool) -> bool {
         let mut table = self.table.lock();
-        if locks_lost <= table.header.locks_lost {
+        if locks_lost <= table.locks_lost {
             return false;
+        }
+        table.locks_lost = locks_lost;
+        if some_were_held || table.is_behind {
+            table.is_behind = true;
+            return true;
         }
         table.header.locks_lost = locks_lost;
         if let Some(Err(error)) = self.record.as_ref().map(|record| record.write_header(&table.header)) {

@@ -80,8 +80,8 @@ impl Commands {
     }
 
     /// Whether the tree has taken them once more.
-    pub fn hear_of_locks(&self, locks_lost: u64) -> bool {
-        self.calls.hear_of_locks(locks_lost)
+    pub fn hear_of_locks(&self, locks_lost: u64, some_were_held: bool) -> bool {
+        self.calls.hear_of_locks(locks_lost, some_were_held)
     }
 
     /// The record of the session, for the process that keeps it.

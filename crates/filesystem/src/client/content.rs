@@ -108,6 +108,8 @@ impl Client {
         self.check_locks(ino, true).await?;
         let state = self.files.state(ino);
         let mut open = state.content.write().await;
+        // The wait for other writes may have been long.
+        self.check_locks(ino, true).await?;
         let is_again = self.commands.is_again();
         if is_again && let Some(written) = self.was_written(ino, write, data.len()).await? {
             self.unlock_end(ino).await;
@@ -197,8 +199,7 @@ impl Client {
             return Ok(Written { len: 0, offset, inode });
         }
         // Bytes at the end may have a place: allocated space, or what another client has appended just now. They are written by one client alone.
-        let end_is_ours = has_end || !inode.is_shared;
-        let filling = Filling { what: What::Data(data), least_size: end, appends: write.append, end_is_ours };
+        let filling = Filling { what: What::Data(data), least_size: end, appends: write.append, end_is_ours: has_end };
         let inode = self.fill(&inode, offset..end, filling, open).await?;
         Ok(Written { len: data.len(), offset, inode })
     }
@@ -216,6 +217,9 @@ impl Client {
         let Plan { in_place, runs } = plan(&keys, &range, inode.size);
         if filling.appends && !filling.end_is_ours && !in_place.is_empty() {
             return Err(MetaError::Locked.into());
+        }
+        if !in_place.is_empty() {
+            self.check_locks(inode.ino, true).await?;
         }
         for key in in_place {
             let part = filling.part(&range, key.file_offset..end_of(&key));

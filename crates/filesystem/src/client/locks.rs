@@ -203,6 +203,9 @@ fn is_whole(range: &LockRange) -> bool {
 impl Client {
     /// Locks a range of a file; the file as it is then.
     pub async fn lock(&self, ino: Ino, handle: FileHandle, lock: Lock) -> Result<Attributes, ClientError> {
+        if self.commands.has_ended() {
+            return Err(MetaError::NoSession.into());
+        }
         self.check_lease().await?;
         let owner = lock.owner;
         if self.locks.find(ino, owner).is_some_and(|holding| holding.is_lost) {
@@ -346,6 +349,9 @@ impl Client {
 
     /// Before the content of a file is read or changed: what was locked and lost is another client's.
     pub(super) async fn check_locks(&self, ino: Ino, is_change: bool) -> Result<(), ClientError> {
+        if self.commands.has_ended() {
+            return Err(MetaError::NoSession.into());
+        }
         if !self.locks.has_some() {
             return Ok(());
         }
@@ -385,12 +391,13 @@ impl Client {
 
     /// How often the tree has taken the session's locks. False where the answer is of another time than what is known here.
     fn hear_of_locks(&self, locks_lost: u64) -> bool {
-        match self.commands.hear_of_locks(locks_lost) {
+        if self.locks.has_older() && locks_lost > self.commands.locks_lost() {
+            // Which files they were of is not known here. The count of before stays, so the tree takes no change of content from this session.
+            self.commands.end();
+            return false;
+        }
+        match self.commands.hear_of_locks(locks_lost, self.locks.has_some()) {
             true => {
-                if self.locks.has_older() {
-                    // Which files they were of is not known here.
-                    self.commands.end();
-                }
                 let lost = self.locks.lose();
                 tracing::warn!(
                     lost,

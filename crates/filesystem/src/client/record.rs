@@ -41,7 +41,7 @@ pub struct Header {
     pub generation: u64,
     /// No command has this sequence or a higher one.
     pub reserved_below: u64,
-    /// How often the session has lost its locks.
+    /// How often the session has lost its locks, before it lost some that a process of it held.
     pub locks_lost: u64,
 }
 

@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How long a node that stops waits for calls under way, and for mounts that end with it and that programs use.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE_LOOK: Duration = Duration::from_millis(20);
+/// How often the keeper is asked again for the mounts that it holds. Then mounts are made without it.
+const TAKE_TRIES: usize = 15;
 /// Most mounts of a node.
 const MAX_MOUNTS: usize = 256;
 
@@ -38,6 +40,8 @@ pub struct Mounts {
     /// Mounts that were ended, and that programs may still use.
     ending: Mutex<Vec<Live>>,
     is_paused: AtomicBool,
+    /// The keeper has given what outlived the process before.
+    is_taken: AtomicBool,
 }
 
 struct Point {
@@ -75,15 +79,18 @@ impl Mounts {
         })?;
         let point = |noted: Noted| (noted.point.clone(), Point { noted, live: None });
         let points = tokio::sync::Mutex::new(noted.into_iter().map(point).collect());
-        let (ending, is_paused) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Mounts { env: env.clone(), door, file, volumes, points, ending, is_paused })
+        let (ending, is_paused, is_taken) = (Mutex::default(), AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Mounts { env: env.clone(), door, file, volumes, points, ending, is_paused, is_taken })
     }
 
-    /// Goes on serving the mounts that outlived the process before. Their calls wait for their trees by themselves.
-    pub async fn take_over(&self) {
+    /// Goes on serving the mounts that outlived the process before. Their calls wait for their trees by themselves. False where it is to be tried again.
+    async fn take_over_once(&self) -> bool {
         let left = match self.door.left() {
             Ok(left) => left,
-            Err(reason) => return tracing::warn!(reason, "mounts of the server before are not served"),
+            Err(reason) => {
+                tracing::warn!(reason, "mounts of the server before are not served yet");
+                return false;
+            }
         };
         let mut points = self.points.lock().await;
         for left in left {
@@ -109,6 +116,7 @@ impl Mounts {
             };
             self.ending.lock().extend(before);
         }
+        true
     }
 
     fn resume(&self, noted: &Noted, left: Box<dyn LeftMount>) -> Result<Live, String> {
@@ -200,8 +208,26 @@ impl Mounts {
         points.values().filter(|point| point.noted.id == id.0).map(|point| point.noted.point.clone()).collect()
     }
 
+    /// As [`Mounts::take_over_once`], once, when the node starts.
+    pub async fn take_over(&self) {
+        let is_taken = self.take_over_once().await;
+        self.is_taken.store(is_taken, Ordering::Release);
+    }
+
+    /// What the keeper did not give at the start is asked for again, before anything is mounted in its place.
+    async fn take_over_late(&self) {
+        for _ in 0..TAKE_TRIES {
+            if self.is_taken.load(Ordering::Acquire) || self.is_paused.load(Ordering::Acquire) {
+                return;
+            }
+            self.env.sleep(LOOK).await;
+            self.take_over().await;
+        }
+    }
+
     /// For as long as the node lives: mounts again what was mounted before the start, and forgets what others have unmounted.
     pub async fn keep(&self) {
+        self.take_over_late().await;
         let mut told = BTreeSet::new();
         loop {
             let mut points = self.points.lock().await;

@@ -291,22 +291,6 @@ async fn copies_leave_a_device_that_is_drained() {
     assert_eq!(world.records.view(FIRST).epoch, view.epoch, "no command at every look");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_image_with_one_copy_leaves_a_device_that_is_drained() {
-    let world = World::with_copies(16, 2 * u64::from(BLOB_BYTES), 8, 1);
-    let image = world.open(FIRST).await.unwrap();
-    image.write(0, filled(0x16, 4096)).await.unwrap();
-    assert_eq!(users(&world), [DEVICE]);
-    world.drain(DEVICE);
-    image.keep_once().await.unwrap();
-    image.keep_once().await.unwrap();
-    assert_eq!(world.records.view(FIRST).devices, [OTHER]);
-    assert_eq!(users(&world), [OTHER]);
-    assert_eq!(read(&image, 0, 4096).await, [0x16; 4096]);
-    image.write(0, filled(0x17, 4096)).await.unwrap();
-    assert_eq!(read(&image, 0, 4096).await, [0x17; 4096]);
-}
-
 /// Its copies are made again elsewhere at once, and then there is nothing left to tell the manager.
 #[tokio::test(start_paused = true)]
 async fn a_device_that_is_given_up_is_replaced_at_once() {

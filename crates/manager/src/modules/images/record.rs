@@ -202,6 +202,7 @@ impl ImageRecord {
         }
         self.has_losses |= *devices == 1;
         *devices = 1.max(*devices - 1);
+        // A holder that begins a blob on fewer hosts than it knows of says so first: that clears the list.
         if *hosts > 1 {
             *hosts -= 1;
             self.short_hosts.extend(host);

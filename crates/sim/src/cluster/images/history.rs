@@ -335,5 +335,5 @@ fn judge_sector(
 /// The blocks of a range that clients write to.
 pub fn watched(blocks: Range<u32>) -> impl Iterator<Item = u32> {
     let within = move |window: &Range<u32>| window.start.max(blocks.start)..window.end.min(blocks.end).min(BLOCKS);
-    WINDOWS.iter().flat_map(move |window| within(window))
+    WINDOWS.iter().flat_map(within)
 }
