@@ -74,13 +74,7 @@ impl Opened {
         let (env, manager) = (&self.around.env, &self.around.manager);
         let expected = record.holder.map(|_| record.token);
         let opened = manager.keep_image(record.id, self.around.me, expected).await.map_err(|error| error.to_string())?;
-        let image = match self.take_over(&opened).await {
-            Ok(image) => image,
-            Err(reason) => {
-                self.give_back(opened.id, opened.token, opened.is_settled).await;
-                return Err(reason);
-            }
-        };
+        let image = self.take_over(&opened).await?;
         env::mark("images: a closed image kept");
         let until = env.now() + TURN;
         loop {

@@ -216,12 +216,9 @@ impl Opened {
             // It may be there all the same, and serve reads until it knows.
             self.around.env.sleep(TENURE_OVER).await;
         }
-        let image = self.take_over(&opened).await;
-        match &image {
-            Ok(image) => image.extend_tenure(noted + TENURE),
-            Err(_) => self.give_back(opened.id, opened.token, opened.is_settled).await,
-        }
-        image
+        let image = self.take_over(&opened).await?;
+        image.extend_tenure(noted + TENURE);
+        Ok(image)
     }
 
     /// A holder is not ended for one that could not read the image.
@@ -240,8 +237,15 @@ impl Opened {
         ))
     }
 
+    /// The image that the record was just opened for. Where that fails, the record is closed again.
     pub(super) async fn take_over(&self, opened: &Arc<ImageRecord>) -> Result<Image, String> {
-        Image::open(self.outside(), view_of(opened)).await.map_err(|error| error.to_string())
+        match Image::open(self.outside(), view_of(opened)).await {
+            Ok(image) => Ok(image),
+            Err(error) => {
+                self.give_back(opened.id, opened.token, opened.is_settled).await;
+                Err(error.to_string())
+            }
+        }
     }
 
     /// What runs beside an open image: it finishes what an earlier holder left undone, then looks after its copies.
@@ -292,7 +296,7 @@ impl Opened {
     }
 
     /// Without an answer in time the next start of this node takes the image over.
-    pub(super) async fn give_back(&self, id: ImageId, token: Token, is_settled: bool) {
+    async fn give_back(&self, id: ImageId, token: Token, is_settled: bool) {
         let closing = self.around.manager.close_image(id, token, is_settled);
         let outcome = tokio::select! {
             closed = closing => closed.map(drop).map_err(|error| error.to_string()),

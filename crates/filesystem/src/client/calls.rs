@@ -118,10 +118,8 @@ struct Table {
     last: u64,
     /// The last sequence when this process began.
     began_at: u64,
-    /// How often the session has lost its locks.
+    /// How often the session has lost its locks. The header's count may stay behind.
     locks_lost: u64,
-    /// The header's count stays behind that.
-    is_behind: bool,
     under_way: BTreeSet<u64>,
     held: BTreeMap<u64, CallId>,
     calls: HashMap<CallId, Kept>,
@@ -244,9 +242,9 @@ impl Calls {
         if locks_lost <= table.locks_lost {
             return false;
         }
+        let is_behind = table.header.locks_lost < table.locks_lost;
         table.locks_lost = locks_lost;
-        if some_were_held || table.is_behind {
-            table.is_behind = true;
+        if some_were_held || is_behind {
             return true;
         }
         table.header.locks_lost = locks_lost;
