@@ -219,8 +219,13 @@ impl Image {
         Admission { image: self.id, token: self.token, session, epoch: self.epoch() }
     }
 
-    fn superseded(&self) -> ImageError {
+    /// The record names another token: this holder is over.
+    pub(crate) fn supersede(&self) {
         self.end(ImageErrorKind::Superseded);
+    }
+
+    fn superseded(&self) -> ImageError {
+        self.supersede();
         self.check_open().expect_err("it has ended")
     }
 }

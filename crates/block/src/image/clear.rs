@@ -108,7 +108,7 @@ impl Image {
         let (guard, (is_zero, is_held)) = self.claim(index, look, |_| around.clone()).await?;
         drop(guard);
         if is_zero && (is_held || purpose != Purpose::KeepAllocated) {
-            return Ok(());
+            return Ok(self.check_tenure().await?);
         }
         let zeros = Bytes::from_static(&ZEROS[..range.len()]);
         self.write_gated(index, &range, &zeros, &space.full).await
@@ -122,7 +122,8 @@ impl Image {
         };
         let (guard, plan) = self.claim(index, || self.plan_clear(index, pieces, purpose), locked).await?;
         match plan {
-            Plan::Nothing => {}
+            // No store is asked that could say that this holder is over.
+            Plan::Nothing => self.check_tenure().await?,
             Plan::Change(layer, change) => self.change(BlobId { image: self.id, index, layer }, change).await?,
             Plan::Create(layer, change) => self.create(index, layer, change, &space.full).await?,
             Plan::Free(layer) => self.free(index, layer).await?,

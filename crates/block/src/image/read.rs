@@ -50,15 +50,15 @@ impl Image {
         }
     }
 
-    /// Another holder may have taken the image over without all stores: nothing is read until the manager has said lately that it has not.
-    async fn check_tenure(&self) -> Result<(), ImageError> {
+    /// Another holder may have taken the image over without all stores, and zeros ask no store: nothing is answered from what is known here until the
+    /// manager has said lately that this holder is not over.
+    pub(super) async fn check_tenure(&self) -> Result<(), ImageError> {
         let env = &self.outside.env;
         let is_over = || self.tenure.lock().is_some_and(|until| env.now() > until);
-        // Of an image with one copy, another holder needs every store.
-        if self.copies == 1 || !is_over() {
+        if !is_over() {
             return Ok(());
         }
-        env::mark("images: a read that waited for the tenure");
+        env::mark("images: a request that waited for the tenure");
         let deadline = env.now() + TENURE_PATIENCE;
         while is_over() {
             self.check_open()?;
@@ -167,6 +167,7 @@ impl Image {
     pub async fn status(&self, offset: u64, length: u64, most: usize) -> Result<Vec<Extent>, ImageError> {
         let (_entry, cuts) = self.enter(offset, length).await?;
         self.settle().await?;
+        self.check_tenure().await?;
         let mut extents: Vec<Extent> = Vec::new();
         for cut in &cuts {
             for extent in self.extents_of(cut) {

@@ -9,6 +9,7 @@
 //! of them is to keep an image; the manager lets one of them.
 
 use super::opened::Opened;
+use super::tenure::TENURE_OVER;
 use crate::image::Placement;
 use futures_util::stream::{self, StreamExt};
 use manager::{ImageRecord, Snapshot};
@@ -74,6 +75,10 @@ impl Opened {
         let (env, manager) = (&self.around.env, &self.around.manager);
         let expected = record.holder.map(|_| record.token);
         let opened = manager.keep_image(record.id, self.around.me, expected).await.map_err(|error| error.to_string())?;
+        if !opened.is_settled {
+            // After an unlock. What opens the image next does not wait, if it was closed in order before.
+            env.sleep(TENURE_OVER).await;
+        }
         let image = self.take_over(&opened).await?;
         env::mark("images: a closed image kept");
         let until = env.now() + TURN;

@@ -206,14 +206,17 @@ impl Opened {
         if holder.is_some_and(|holder| holder.node == me) {
             env::mark("images: taken over from a former process");
         }
-        if let Some(former) = holder.filter(|holder| holder.node != me) {
+        let former = holder.filter(|holder| holder.node != me);
+        if let Some(former) = former {
             tracing::warn!(
                 image = record.name,
                 node = former.node.0,
                 "the image is taken over from a node that does not answer"
             );
             env::mark("images: taken over from another node");
-            // It may be there all the same, and serve reads until it knows.
+        }
+        // The former holder may be there all the same, or was unlocked just now, and answers what needs no store until it knows.
+        if former.is_some() || (holder.is_none() && !record.is_settled) {
             self.around.env.sleep(TENURE_OVER).await;
         }
         let image = self.take_over(&opened).await?;
@@ -268,23 +271,18 @@ impl Opened {
         let in_sync = unlocked.devices.iter().filter(|used| used.out_since.is_none()).map(|used| used.device);
         let entered =
             join_all(in_sync.map(|device| async move { (device, self.stores.enter_new(device, admission).await) })).await;
-        let is_told = entered.iter().all(|(_, entered)| entered.is_ok());
         let is_left = |entered: &Result<_, StoreError>| !matches!(entered, Ok(_) | Err(StoreError::Superseded));
         let left: Vec<_> = entered.into_iter().filter(|(_, entered)| is_left(entered)).collect();
-        let Some((device, Err(error))) = left.first() else {
-            if !is_told {
-                self.around.env.sleep_until(over).await;
-            }
-            return Ok(());
-        };
-        if !unlocked.survives(left.iter().map(|(device, _)| (*device, self.outside.placement.host_of(*device)))) {
+        if let Some((device, Err(error))) = left.first()
+            && !unlocked.survives(left.iter().map(|(device, _)| (*device, self.outside.placement.host_of(*device))))
+        {
             return Err(format!(
                 "{} has no holder any more, but device {device} was not told ({error}): the former holder's requests may reach it until another \
                  node opens the image",
                 unlocked.name
             ));
         }
-        // Other copies refuse its writes by now. Reads from the devices that were not told end with its tenure.
+        // Copies refuse its writes by now. What it answers without a store, and reads from devices that were not told, end with its tenure.
         self.around.env.sleep_until(over).await;
         Ok(())
     }

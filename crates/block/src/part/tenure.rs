@@ -1,6 +1,7 @@
 //! For how long a holder that hears nothing of the manager goes on (docs/rfd/0024, rule 14).
 
 use super::opened::Opened;
+use std::cmp::Ordering;
 use std::time::Duration;
 
 /// How long a holder serves after the moment at which the manager's record last named its token.
@@ -31,8 +32,11 @@ impl Opened {
             let state = self.around.manager.snapshot();
             for open in images {
                 let image = open.image();
-                if state.image(image.id()).is_some_and(|record| record.token == image.token()) {
-                    image.extend_tenure(noted + TENURE);
+                match state.image(image.id()).map(|record| record.token.cmp(&image.token())) {
+                    Some(Ordering::Equal) => image.extend_tenure(noted + TENURE),
+                    // It may have asked no store since: nothing else tells it.
+                    Some(Ordering::Greater) => image.supersede(),
+                    Some(Ordering::Less) | None => {}
                 }
             }
         }

@@ -153,7 +153,7 @@ const MUST_OCCUR: &[&str] = &[
     "images: a holder superseded",
     "images: a keeper that made way",
     "images: a read asked another copy",
-    "images: a read that waited for the tenure",
+    "images: a request that waited for the tenure",
     "images: an image that waits for a silent node",
     "images: content brought to another copy",
     "images: copies compared",

@@ -56,6 +56,35 @@ async fn a_newer_holder_ends_an_older_one() {
     assert_eq!(read(&newer, 0, 4096).await, [2; 4096]);
 }
 
+/// Zeros, and clears of what is zeros, ask no store that could say that the holder is over.
+#[tokio::test(start_paused = true)]
+async fn what_asks_no_store_waits_for_the_tenure() {
+    for copies in [1, 3] {
+        let world = World::with_copies(5, BLOB, 100, copies);
+        let image = world.open(FIRST).await.unwrap();
+        image.write(0, filled(1, PIECE)).await.unwrap();
+        image.write_zeros(PIECE, PIECE, true).await.unwrap();
+        image.extend_tenure(world.outside.env.now());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.stores.forget_calls();
+        let refused = [
+            image.read(PIECE, 512).await.map(drop),
+            image.status(0, BLOB, 10).await.map(drop),
+            image.write_zeros(PIECE, PIECE, true).await,
+            image.write_zeros(PIECE + 512, 512, false).await,
+            image.trim(2 * PIECE, PIECE).await,
+        ];
+        assert_eq!(refused.map(|refused| refused.unwrap_err().kind), [ImageErrorKind::Io; 5]);
+        let (waiting, ()) = tokio::join!(image.write_zeros(PIECE, PIECE, true), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            image.extend_tenure(world.outside.env.now() + Duration::from_secs(60));
+        });
+        waiting.unwrap();
+        assert_eq!(read(&image, PIECE, 512).await, [0; 512]);
+        assert!(world.stores.calls().change.is_empty(), "no store was asked");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_older_holder_learns_it_from_the_registry_too() {
     let world = World::new(1, BLOB, 100);
