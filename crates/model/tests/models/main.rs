@@ -3,6 +3,7 @@
 //! Each file opens with its states, messages and invariants, checks the protocol within small bounds (larger ones with
 //! `TRILITH_SOAK`), and then breaks one rule at a time to show that the check notices.
 
+mod allack;
 mod archived_units;
 mod chunk_store;
 mod cold_start;
