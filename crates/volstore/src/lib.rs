@@ -1,0 +1,39 @@
+//! The volume engine: objects on raw blocks, and one record of metadata beside them (docs/rfd/0026, after Cheetah).
+//!
+//! ```text
+//!   put     ─► latch of the name ─► blocks ─┬─► bytes  ─┐
+//!                                           └─► record ─┴─► visible ─► answer;  the version before ─► limbo ─► free
+//!   delete  ─► latch ─► record ─► answer;  blocks ─► limbo ─► free
+//!   get     ─► name ─► version, pinned ─► bytes, checked ─► answer
+//!   dump    ─► rows ─► superblock ─► the log is cut
+//! ```
+//!
+//! Invariants:
+//! - An answer is given when the record and the bytes are durable, as the device's mode of synchronisation says.
+//! - Neither of the two writes waits for the other.
+//! - Bytes that a visible version names are written by no request.
+//! - A block that no record names is free: there are no orphans.
+#![forbid(unsafe_code)]
+
+mod content;
+mod dump;
+mod limits;
+mod name;
+mod record;
+mod sums;
+mod superblock;
+
+mod space;
+
+mod pg;
+
+mod replay;
+
+mod log;
+mod store;
+
+mod interface;
+
+pub use interface::VolumeEngine;
+
+pub use store::{Founding, Store, StoreStats};

@@ -1,0 +1,148 @@
+//! The one way of a mutation: its record to the log and its bytes to their blocks at once; then the machine has it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::engine::{EngineError, Waiter};
+use bytes::Bytes;
+use disk::AlignedBuf;
+use futures_util::future::{join, join_all};
+use smallvec::SmallVec;
+
+use super::held::Held;
+use super::{Inner, refusal, unavailable};
+use crate::content::{Extent, Piece};
+use crate::limits::{DUMP_AT_SEGMENTS, HOLD_AT_SEGMENTS};
+use crate::name::Opseq;
+use crate::record::{Mutation, Record};
+use crate::sums::sums_of;
+
+/// Bytes on their way to reserved blocks.
+pub struct Write {
+    extent: Extent,
+    buf: AlignedBuf,
+}
+
+/// A piece that has blocks, and what is to be written there.
+pub struct Prepared {
+    pub piece: Piece,
+    pub writes: SmallVec<[Write; 1]>,
+    pub held: Held,
+}
+
+impl Inner {
+    /// Copies bytes into blocks that are reserved for them.
+    pub(super) async fn prepare(self: &Arc<Self>, payload: &[Bytes]) -> Result<Prepared, EngineError> {
+        let length: usize = payload.iter().map(Bytes::len).sum();
+        let mut buf = AlignedBuf::with_capacity(length);
+        payload.iter().for_each(|part| buf.extend_from_slice(part));
+        let sums = sums_of(&buf);
+        buf.pad_to_block();
+        let held = self.allocate((buf.len() / disk::BLOCK_BYTES) as u64).await?;
+        let extents: Box<[Extent]> = held.extents().into();
+        let mut writes = SmallVec::new();
+        if let [extent] = *extents {
+            writes.push(Write { extent, buf });
+        } else {
+            let mut at = 0;
+            for extent in &extents {
+                writes.push(Write { extent: *extent, buf: AlignedBuf::copy_of(&buf[at..at + extent.bytes()]) });
+                at += extent.bytes();
+            }
+        }
+        Ok(Prepared { piece: Piece { length: length as u32, extents, sums }, writes, held })
+    }
+
+    /// Writes bytes to their blocks.
+    pub(super) async fn write(&self, writes: SmallVec<[Write; 1]>) -> Result<(), EngineError> {
+        let bytes: usize = writes.iter().map(|write| write.buf.len()).sum();
+        let writing = writes.into_iter().map(async |Write { extent, buf }| {
+            self.volumes.get(extent.volume)?.write(extent.offset(), buf).await.map_err(|error| self.fail(&error))
+        });
+        join_all(writing).await.into_iter().collect::<Result<(), _>>()?;
+        self.counters.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a mutation durable, and its bytes beside it. The caller has the latch of the name.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        mutation: Mutation,
+        writes: SmallVec<[Write; 1]>,
+        mut held: Option<Held>,
+    ) -> Result<Opseq, EngineError> {
+        let log = self.log();
+        let longest = Record::longest(mutation);
+        let bytes = longest.encode().len();
+        if bytes > log.max_record_bytes() {
+            let reason = format!(
+                "its record would have {bytes} bytes, and this server's log takes {}: upload it in parts",
+                log.max_record_bytes()
+            );
+            return Err(EngineError::Invalid { reason });
+        }
+        let room = log.reserve(bytes).await.map_err(|error| self.fail(&error))?;
+        let (opseq, pending) = {
+            let mut state = self.state.lock();
+            state.check_writable()?;
+            // A client that was not answered may have written the name again.
+            if Waiter::present().has_left() {
+                return Err(unavailable("the client has gone".to_owned()));
+            }
+            let settled_below = self.volumes.settling.settled_below();
+            let record = Record { settled_below, ..longest };
+            let (opseq, pending) = match log.append(room, record.encode()) {
+                Ok(appended) => appended,
+                Err(error) => {
+                    drop(state);
+                    return Err(self.fail(&error));
+                }
+            };
+            if record.mutation.content().is_some() {
+                state.last_content = opseq;
+            }
+            state.told_settled = settled_below;
+            held.iter_mut().for_each(Held::placed);
+            state.pg.place(opseq, record.mutation);
+            self.volumes.settling.note_done(state.pg.floor());
+            (opseq, pending)
+        };
+        let (written, logged) = join(self.write(writes), pending).await;
+        logged.map_err(|error| self.fail(&error))?;
+        written?;
+        {
+            let mut state = self.state.lock();
+            state.pg.commit(opseq);
+            self.volumes.settling.note_done(state.pg.floor());
+            state.pg.release(self.volumes.settling.settled_below());
+        }
+        self.counters.mutations.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_waiters();
+        if log.live_segments() >= DUMP_AT_SEGMENTS {
+            self.begin_dump();
+        }
+        Ok(opseq)
+    }
+
+    /// Waits while the log is nearly full. What gives space back does not wait.
+    pub(super) async fn log_turn(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let changed = self.changed.notified();
+            self.state.lock().check_writable()?;
+            if self.log().live_segments() < HOLD_AT_SEGMENTS {
+                return Ok(());
+            }
+            self.begin_dump();
+            changed.await;
+        }
+    }
+
+    /// Has all that is done be settled, so that blocks which it gave up can be used again.
+    pub(super) async fn settle(&self) -> Result<(), EngineError> {
+        self.volumes.settle().await.map_err(|error| refusal(&error))?;
+        if self.state.lock().pg.release(self.volumes.settling.settled_below()) {
+            self.changed.notify_waiters();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Reads of content. The version that is read is pinned by its reference: its blocks are not used for anything else before that is dropped.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::engine::EngineError;
+use bytes::{Bytes, BytesMut};
+use device::Volume;
+use futures_util::future::try_join_all;
+use types::limits::BLOCK_BYTES;
+
+use super::{Inner, Store, refusal};
+use crate::content::{Content, Extent, Object, Piece, VolumeIndex};
+use crate::limits::SUM_BYTES;
+use crate::log::Volumes;
+use crate::name::Name;
+use crate::sums::crc;
+
+/// Whether bytes come from the page cache, where it has them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Cached,
+    Medium,
+}
+
+/// A version that is read. Dropped, its blocks may be used again.
+pub struct Pinned {
+    inner: Arc<Inner>,
+    /// Always there before the drop.
+    object: Option<Arc<Object>>,
+}
+
+impl Pinned {
+    pub fn object(&self) -> &Object {
+        self.object.as_ref().expect("it is there before the drop")
+    }
+
+    /// Bytes of a range, verified: those that one piece has of it.
+    pub async fn read(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
+        let content = &self.object().content;
+        let (piece, within) = locate(content, &range)
+            .ok_or_else(|| EngineError::Invalid { reason: format!("bytes {range:?} of {}", content.length()) })?;
+        self.inner.read_piece(piece, within).await
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.object = None;
+        let mut state = self.inner.state.lock();
+        if state.pg.limbo_blocks() > 0 && state.pg.release(self.inner.volumes.settling.settled_below()) {
+            drop(state);
+            self.inner.changed.notify_waiters();
+        }
+    }
+}
+
+impl Store {
+    /// The visible version of a name.
+    pub fn pin(&self, name: &Name) -> Result<Option<Pinned>, EngineError> {
+        self.inner.check_usable()?;
+        let object = self.inner.state.lock().pg.object(name).cloned();
+        Ok(object.map(|object| Pinned { inner: self.inner.clone(), object: Some(object) }))
+    }
+}
+
+/// The piece in which a range begins, and the bytes of the piece that the range has.
+fn locate<'a>(content: &'a Content, range: &Range<u64>) -> Option<(&'a Piece, Range<usize>)> {
+    if range.is_empty() {
+        return None;
+    }
+    let mut start = 0;
+    for piece in &content.pieces {
+        let end = start + u64::from(piece.length);
+        if range.start < end {
+            return Some((piece, (range.start - start) as usize..(range.end.min(end) - start) as usize));
+        }
+        start = end;
+    }
+    None
+}
+
+impl Inner {
+    /// Bytes of a piece. A mismatch in the cache is read from the medium before it counts.
+    async fn read_piece(&self, piece: &Piece, within: Range<usize>) -> Result<Bytes, EngineError> {
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        let first_sum = within.start / SUM_BYTES;
+        let from = first_sum * SUM_BYTES;
+        let to = within.end.next_multiple_of(SUM_BYTES).min(piece.length as usize);
+        for way in [Way::Cached, Way::Medium] {
+            let bytes = self.volumes.read_blocks(piece, from, to, way).await?;
+            self.counters.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            if bytes.chunks(SUM_BYTES).zip(&piece.sums[first_sum..]).all(|(part, sum)| crc(part) == *sum) {
+                return Ok(bytes.slice(within.start - from..within.end - from));
+            }
+        }
+        self.counters.damaged.fetch_add(1, Ordering::Relaxed);
+        let Extent { volume, first, .. } = piece.extents[0];
+        let detail = format!("{} bytes at block {first} of volume {} do not match their sums", piece.length, volume.0);
+        tracing::error!(detail, "an object of a volume bucket is damaged");
+        Err(EngineError::Corrupt { detail })
+    }
+}
+
+impl Volumes {
+    /// The volume of a number.
+    pub fn get(&self, index: VolumeIndex) -> Result<&Volume, EngineError> {
+        let volume = self.all.get(usize::from(index.0)).and_then(Option::as_ref);
+        volume.ok_or_else(|| EngineError::DeviceMissing {
+            reason: format!("the object is on device {} of the volume engine's table, which is missing: attach it", index.0),
+        })
+    }
+
+    /// Whether the medium has all bytes of a piece.
+    pub async fn has_piece(&self, piece: &Piece) -> Result<bool, EngineError> {
+        let bytes = self.read_blocks(piece, 0, piece.length as usize, Way::Medium).await?;
+        Ok(bytes.chunks(SUM_BYTES).zip(&piece.sums).all(|(part, sum)| crc(part) == *sum))
+    }
+
+    /// Bytes of a piece from a block's start on.
+    async fn read_blocks(&self, piece: &Piece, from: usize, to: usize, way: Way) -> Result<Bytes, EngineError> {
+        let (first, end) = (from / BLOCK_BYTES, to.div_ceil(BLOCK_BYTES));
+        let mut runs: Vec<(Extent, usize)> = Vec::new();
+        let mut at = 0;
+        for extent in &piece.extents {
+            let (start, stop) = (first.max(at), end.min(at + extent.count as usize));
+            if start < stop {
+                let count = (stop - start) as u32;
+                runs.push((Extent { first: extent.first + (start - at) as u32, count, ..*extent }, count as usize));
+            }
+            at += extent.count as usize;
+        }
+        let reading = runs.iter().map(async |(extent, count)| {
+            let volume = self.get(extent.volume)?;
+            let (offset, len) = (extent.offset(), count * BLOCK_BYTES);
+            let read = match way {
+                Way::Cached => volume.read(offset, len).await,
+                Way::Medium => volume.read_medium(offset, len).await,
+            };
+            read.map_err(|error| refusal(&error))
+        });
+        let mut bufs = try_join_all(reading).await?;
+        if let [_] = bufs[..] {
+            let buf = bufs.pop().expect("there is one");
+            return Ok(Bytes::from_owner(buf).slice(..to - from));
+        }
+        let mut bytes = BytesMut::with_capacity(end * BLOCK_BYTES - from);
+        bufs.iter().for_each(|buf| bytes.extend_from_slice(buf));
+        bytes.truncate(to - from);
+        Ok(bytes.freeze())
+    }
+}

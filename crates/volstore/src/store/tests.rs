@@ -1,0 +1,4 @@
+mod conformance;
+mod crash;
+mod space;
+mod support;
