@@ -395,3 +395,6 @@ impl Machine {
         ReportId { session: self.session, number: self.reports }
     }
 }
+
+#[cfg(test)]
+mod tests;
