@@ -18,6 +18,7 @@ pub fn errno(error: &ClientError) -> Errno {
         ClientError::BeyondTheEnd => Errno::NXIO,
         ClientError::TooManyOpenFiles => Errno::NFILE,
         ClientError::Interrupted => Errno::INTR,
+        ClientError::Deadlock => Errno::DEADLK,
         ClientError::LeaseOver
         | ClientError::MetaCall(_)
         | ClientError::Data(_)

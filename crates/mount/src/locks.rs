@@ -66,7 +66,7 @@ pub async fn in_the_way(client: &Client, request: &GetLock) -> Result<Lock, Clie
     };
     Ok(match client.lock_in_the_way(ino(request.node), wanted).await? {
         None => Lock { kind: LockKind::Unlock, ..request.lock },
-        Some(found) => Lock {
+        Some((_, found)) => Lock {
             start: found.range.first,
             end: found.range.last,
             kind: if found.is_exclusive { LockKind::Exclusive } else { LockKind::Shared },

@@ -23,6 +23,8 @@ pub enum ClientError {
     BeyondTheEnd,
     #[error("the wait for a lock was interrupted")]
     Interrupted,
+    #[error("the lock is one of a circle of processes that wait for each other's locks: unlock something first")]
+    Deadlock,
     #[error(
         "the tree of the volume was not heard of for so long that what is locked here may be locked elsewhere: wait until it answers"
     )]

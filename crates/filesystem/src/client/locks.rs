@@ -4,8 +4,11 @@
 //! - A wait is the client's own: it asks what is in the way, with pauses that grow. What this client gives up wakes one that waits for the same file.
 //! - A client that was resumed does not know which owners have locked something before it: until the tree says that its session has no locks, it asks
 //!   the tree for the close of every file.
+//! - A fcntl lock for which its owner would wait for good, because another owner of the client waits for it in turn, is refused.
 //! - The tree takes the locks of a session away that it has not heard of for a lease. The client relies on them for a shorter time after the *sending* of
 //!   its last question that was answered. What was locked when they were taken away can't be used until it is unlocked or closed.
+
+mod circles;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,10 +21,11 @@ use env::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use self::circles::{Circles, Wait};
 use super::{Client, ClientError, FileHandle};
 use crate::ids::Ino;
 use crate::meta::limits::{LOCK_LEASE, MAX_FILE_BYTES};
-use crate::meta::{Attributes, Command, Done, Found, Lock, LockFamily, LockOwner, LockRange, MetaError, Query};
+use crate::meta::{Attributes, Command, Done, Found, Lock, LockFamily, LockOwner, LockRange, MetaError, MetaSession, Query};
 
 /// How long a client relies on its lease. The rest is for what it has sent and what is still on its way.
 const RELIANCE: Duration = LOCK_LEASE.saturating_sub(Duration::from_secs(10));
@@ -41,6 +45,7 @@ pub struct Locks {
     /// The length of `held`.
     count: AtomicUsize,
     waiting: Mutex<BTreeMap<Ino, Waiting>>,
+    circles: Circles,
     /// When the last question was sent that the tree answered.
     heard_at: Mutex<Option<Instant>>,
     /// The session may have locks that an earlier process took.
@@ -69,11 +74,13 @@ struct Waiting {
 struct Waiter<'a> {
     of: &'a Locks,
     ino: Ino,
+    owner: LockOwner,
     freed: Arc<Notify>,
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
+        self.of.circles.end(self.owner);
         let mut waiting = self.of.waiting.lock();
         if let Some(found) = waiting.get_mut(&self.ino) {
             found.count -= 1;
@@ -177,11 +184,11 @@ impl Locks {
         self.has_older() || self.held.lock().keys().any(|(other, _)| *other == ino)
     }
 
-    fn wait_for(&self, ino: Ino) -> Waiter<'_> {
+    fn wait_for(&self, ino: Ino, owner: LockOwner) -> Waiter<'_> {
         let mut waiting = self.waiting.lock();
         let found = waiting.entry(ino).or_default();
         found.count += 1;
-        Waiter { of: self, ino, freed: found.freed.clone() }
+        Waiter { of: self, ino, owner, freed: found.freed.clone() }
     }
 
     fn wake_one(&self, ino: Ino) {
@@ -241,7 +248,7 @@ impl Client {
         stopped: impl Future<Output = ()>,
     ) -> Result<Attributes, ClientError> {
         let mut stopped = pin!(stopped);
-        let waiter = self.locks.wait_for(ino);
+        let waiter = self.locks.wait_for(ino, lock.owner);
         loop {
             // A lock that is granted stands: this part is not interrupted.
             match self.lock(ino, handle, lock).await {
@@ -259,13 +266,13 @@ impl Client {
                         () = waiter.freed.notified() => {}
                         () = self.commands.env().sleep(pause) => {}
                     }
-                    self.lock_in_the_way(ino, lock).await
+                    self.is_in_the_way(ino, lock).await
                 };
                 let in_the_way = tokio::select! {
                     () = &mut stopped => return Err(ClientError::Interrupted),
                     in_the_way = look => in_the_way?,
                 };
-                if in_the_way.is_none() {
+                if !in_the_way {
                     break;
                 }
                 pause = (pause * 2).min(self.locks.longest_pause());
@@ -273,8 +280,28 @@ impl Client {
         }
     }
 
-    /// A lock that is in the way of another one.
-    pub async fn lock_in_the_way(&self, ino: Ino, lock: Lock) -> Result<Option<Lock>, ClientError> {
+    /// Whether a lock that is waited for can't be granted yet. It is an error where it never could.
+    async fn is_in_the_way(&self, ino: Ino, lock: Lock) -> Result<bool, ClientError> {
+        let Some((session, found)) = self.lock_in_the_way(ino, lock).await? else { return Ok(false) };
+        if lock.owner.family != LockFamily::Fcntl {
+            return Ok(true);
+        }
+        if session != self.session() {
+            self.locks.circles.end(lock.owner);
+            return Ok(true);
+        }
+        let Some(circle) = self.locks.circles.begin(Wait { ino, lock, behind: found.owner }) else { return Ok(true) };
+        for wait in &circle {
+            let in_the_way = self.lock_in_the_way(wait.ino, wait.lock).await?;
+            if in_the_way.is_none_or(|(session, found)| session != self.session() || found.owner != wait.behind) {
+                return Ok(true);
+            }
+        }
+        if self.locks.circles.stand(&circle) { Err(ClientError::Deadlock) } else { Ok(true) }
+    }
+
+    /// A lock that is in the way of another one, and the session that has it.
+    pub async fn lock_in_the_way(&self, ino: Ino, lock: Lock) -> Result<Option<(MetaSession, Lock)>, ClientError> {
         match self.commands.ask(Query::LockInTheWay { ino, session: self.session(), lock }).await? {
             Found::Lock(found) => Ok(found),
             other => Err(ClientError::unexpected(&other)),

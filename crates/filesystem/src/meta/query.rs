@@ -87,7 +87,8 @@ pub enum Found {
         locks_lost: u64,
         has_locks: bool,
     },
-    Lock(Option<Lock>),
+    /// With the session that has it.
+    Lock(Option<(MetaSession, Lock)>),
     Freed(Vec<Freed>),
     Extents(Vec<ExtentId>),
 }

@@ -125,6 +125,64 @@ async fn a_lock_keeps_another_client_out_until_its_file_is_closed() {
     one.lock(exclusive(1)).await.unwrap();
 }
 
+/// Of one byte.
+fn byte(number: u64, first: u64) -> Lock {
+    Lock { range: LockRange { first, last: first }, ..exclusive(number) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_of_waits_on_one_client_is_broken_where_it_closes() {
+    let volume = Volume::new();
+    let user = volume.user().await;
+    for number in 1..=3 {
+        user.lock(byte(number, number)).await.unwrap();
+    }
+    let never = || std::future::pending::<()>();
+    let later = |seconds: u64| volume.env.sleep(Duration::from_secs(seconds));
+    let first = async { user.wait_for(byte(1, 2), never()).await };
+    let second = async {
+        later(1).await;
+        let waited = user.wait_for(byte(2, 3), never()).await;
+        user.client.closed_by(user.ino, 2).await;
+        waited
+    };
+    let third = async {
+        later(2).await;
+        // One whose chain ends in a circle is no part of it.
+        let refused = user.wait_for(byte(3, 1), never()).await;
+        user.client.closed_by(user.ino, 3).await;
+        refused
+    };
+    let outside = async {
+        later(3).await;
+        user.wait_for(byte(4, 2), never()).await
+    };
+    let all = async { tokio::join!(first, second, third) };
+    let (first, second, third) = tokio::time::timeout(Duration::from_secs(10), all).await.expect("the circle is broken");
+    assert_eq!((first, second, third), (Ok(()), Ok(()), Err(ClientError::Deadlock)));
+    user.client.closed_by(user.ino, 1).await;
+    tokio::time::timeout(Duration::from_secs(10), outside).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_was_noted_and_is_not_behind_that_owner_any_more_makes_no_circle() {
+    let volume = Volume::new();
+    let user = volume.user().await;
+    user.lock(byte(1, 1)).await.unwrap();
+    user.lock(byte(2, 2)).await.unwrap();
+    // A wait of 1 behind 2 that is over in the tree: 2 has unlocked since, and 1 has not asked again.
+    let old = Wait { ino: user.ino, lock: byte(1, 2), behind: byte(2, 2).owner };
+    assert_eq!(user.client.locks.circles.begin(old), None);
+    user.client.unlock(user.ino, byte(2, 2).owner, byte(2, 2).range).await.unwrap();
+    let waits = user.wait_for(byte(2, 1), std::future::pending());
+    let unlocks = async {
+        volume.env.sleep(Duration::from_secs(1)).await;
+        user.client.unlock(user.ino, byte(1, 1).owner, byte(1, 1).range).await.unwrap();
+    };
+    let (waited, ()) = tokio::join!(waits, unlocks);
+    waited.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_with_the_lock_or_with_an_interrupt() {
     let volume = Volume::new();

@@ -157,11 +157,11 @@ impl Machine {
         self.locks.replace(ino, at.session, owner, range, None).map(|()| Done::Done)
     }
 
-    /// What is in the way of a lock. Processes of other clients have no number here.
-    pub(super) fn lock_in_the_way(&self, ino: Ino, session: MetaSession, lock: &Lock) -> Option<Lock> {
+    /// What is in the way of a lock, and the session that has it. Processes of other clients have no number here.
+    pub(super) fn lock_in_the_way(&self, ino: Ino, session: MetaSession, lock: &Lock) -> Option<(MetaSession, Lock)> {
         let held = self.locks.in_the_way(ino, session, lock)?;
         let pid = if held.session == session { held.lock.pid } else { 0 };
-        Some(Lock { pid, ..held.lock })
+        Some((held.session, Lock { pid, ..held.lock }))
     }
 
     /// Whether another session has locked the end of a file for its appends.

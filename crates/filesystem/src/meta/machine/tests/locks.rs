@@ -33,7 +33,7 @@ fn run_as(tree: &mut Tree, session: MetaSession, command: Command) -> Reply {
 
 fn in_the_way(tree: &Tree, ino: Ino, session: MetaSession, lock: Lock) -> Option<Lock> {
     let Ok(Found::Lock(found)) = tree.machine.query(&Query::LockInTheWay { ino, session, lock }) else { panic!() };
-    found
+    found.map(|(_, lock)| lock)
 }
 
 fn locks_lost(tree: &Tree, session: MetaSession) -> u64 {
