@@ -301,6 +301,23 @@ def test_a_mount_that_was_detached_in_use_stays_usable(node):
     assert (node.mount / "f").read_bytes() == b"one two"
 
 
+def test_a_folder_is_free_when_it_is_unmounted_though_a_container_has_a_copy_of_the_mount(node):
+    begin(node)
+    (node.mount / "kept").write_text("here")
+    # As a container that is started later: it has all mounts of that moment until it ends.
+    words = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", "print(1, flush=True); input()"]
+    container = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert container.stdout.readline() == b"1\n"
+        subprocess.run(["umount", str(node.mount)], check=True, timeout=LIMIT_S)
+        node.mount_volume()
+        assert (node.mount / "kept").read_text() == "here"
+        subprocess.run(["umount", str(node.mount)], check=True, timeout=LIMIT_S)
+        wait_until(lambda: str(node.mount) not in node.run("mount", "--ls"), "the server notices that the folder is free")
+    finally:
+        container.communicate(b"\n", timeout=LIMIT_S)
+
+
 def test_locks_outlive_the_server(node):
     begin(node)
     (node.mount / "f").write_bytes(b"x")

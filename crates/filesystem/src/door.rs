@@ -58,6 +58,9 @@ pub trait Mounted: Send + Sync {
     /// Whether it has ended, also by other hands.
     fn is_over(&self) -> bool;
 
+    /// Whether it lies on its folder. One that was detached, or of which containers have copies, is not over then.
+    fn is_in_place(&self) -> bool;
+
     /// Takes no more calls: they wait for the next process. False where the mount can't outlive this one, and nothing was done.
     fn stop(&self) -> bool;
 

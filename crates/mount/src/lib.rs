@@ -221,6 +221,11 @@ impl ServedMount {
         self.session.unmount(how)
     }
 
+    /// Whether the mount still lies on its folder: one that was detached lives on without it.
+    pub fn is_in_place(&self) -> bool {
+        fuse::is_mounted(self.session.mount().point()).unwrap_or(true)
+    }
+
     /// Whether the mount goes on when this process ends.
     pub fn is_kept(&self) -> bool {
         self.kept.is_some()

@@ -60,6 +60,11 @@ impl Live {
     fn is_over(&self) -> bool {
         self.mounted.is_over()
     }
+
+    /// Whether it is a mount of its folder. One that others have unmounted may live on: containers have copies of the mounts that they began with.
+    fn is_in_place(&self) -> bool {
+        !self.is_over() && self.mounted.is_in_place()
+    }
 }
 
 /// What the file says of a mount, and what the next process finds with one that outlives this one. The volume's name may come to mean another one while the server is stopped.
@@ -136,7 +141,7 @@ impl Mounts {
     /// Mounts a volume from now on.
     pub async fn mount(&self, name: &str, point: PathBuf, options: MountOptions) -> Result<(), String> {
         let mut points = self.points.lock().await;
-        if points.get(&point).is_some_and(|found| found.live.as_ref().is_none_or(|live| !live.is_over())) {
+        if points.get(&point).is_some_and(|found| found.live.as_ref().is_none_or(Live::is_in_place)) {
             return Err(format!("{} is a mount already: `trilith mount --ls` shows which", point.display()));
         }
         if points.len() >= MAX_MOUNTS {
@@ -145,7 +150,8 @@ impl Mounts {
         let record = self.volumes.find(name).await?;
         let noted = Noted { point: point.clone(), id: record.id.0, name: name.to_owned(), options };
         let live = Some(self.begin(&noted).await?);
-        points.insert(point.clone(), Point { noted, live });
+        let before = points.insert(point.clone(), Point { noted, live });
+        self.ending.lock().extend(before.and_then(|before| before.live));
         if let Err(error) = self.note(&points) {
             if let Some(live) = points.remove(&point).and_then(|point| point.live) {
                 let ended = live.mounted.unmount(UnmountHow::Lazy);
@@ -237,11 +243,12 @@ impl Mounts {
             self.end_without_session(&mut points);
             let over: Vec<PathBuf> = points
                 .iter()
-                .filter(|(_, point)| point.live.as_ref().is_some_and(Live::is_over))
+                .filter(|(_, point)| point.live.as_ref().is_some_and(|live| !live.is_in_place()))
                 .map(|(at, _)| at.clone())
                 .collect();
             for at in &over {
-                points.remove(at);
+                let live = points.remove(at).and_then(|point| point.live);
+                self.ending.lock().extend(live);
             }
             if !over.is_empty()
                 && let Err(error) = self.note(&points)

@@ -172,6 +172,10 @@ impl Mounted for FuseMount {
         self.0.wait_for(Duration::ZERO).is_some()
     }
 
+    fn is_in_place(&self) -> bool {
+        self.0.is_in_place()
+    }
+
     fn stop(&self) -> bool {
         if self.0.is_kept() {
             self.0.stop();
