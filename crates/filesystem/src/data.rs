@@ -1,5 +1,7 @@
 //! Data partitions: extents.
 
+pub mod copies;
+mod latches;
 pub mod memory;
 pub mod store;
 

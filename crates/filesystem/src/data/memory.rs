@@ -1,11 +1,12 @@
 //! A data partition in memory, for tests and checks: the same answers as one on a device, and nothing survives it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use net::BoxFuture;
 use parking_lot::Mutex;
 
+use super::copies::{self, BlockSum, ExtentSums};
 use super::{DataError, DataPartition, DataRoom};
 use crate::ids::{BLOCK_BYTES, ExtentId};
 
@@ -22,7 +23,7 @@ struct State {
     capacity_blocks: u64,
     used_blocks: u64,
     next: u64,
-    extents: HashMap<ExtentId, Extent>,
+    extents: BTreeMap<ExtentId, Extent>,
     failure: Option<DataError>,
 }
 
@@ -40,7 +41,7 @@ impl MemoryPartition {
             capacity_blocks: capacity_bytes / BLOCK_BYTES,
             used_blocks: 0,
             next: 1,
-            extents: HashMap::new(),
+            extents: BTreeMap::new(),
             failure: None,
         };
         MemoryPartition { state: Mutex::new(state) }
@@ -54,7 +55,7 @@ impl MemoryPartition {
     /// Forgets all extents, as a disk does that was exchanged.
     pub fn lose_everything(&self) {
         let mut state = self.state.lock();
-        (state.extents, state.used_blocks) = (HashMap::new(), 0);
+        (state.extents, state.used_blocks) = (BTreeMap::new(), 0);
     }
 
     /// The extents that there are.
@@ -74,6 +75,37 @@ impl State {
         self.next += 1;
         self.extents.insert(id, Extent::default());
         Ok(id)
+    }
+
+    fn create_as(&mut self, id: ExtentId) -> Result<(), DataError> {
+        self.check()?;
+        self.extents.entry(id).or_default();
+        Ok(())
+    }
+
+    fn cut(&mut self, id: ExtentId, len: u64) -> Result<(), DataError> {
+        self.check()?;
+        let extent = self.extents.get_mut(&id).ok_or(DataError::NoExtent(id))?;
+        if len < extent.len {
+            extent.len = len;
+            let gone = extent.blocks.split_off(len.div_ceil(BLOCK_BYTES) as usize);
+            self.used_blocks -= gone.iter().flatten().count() as u64;
+        }
+        Ok(())
+    }
+
+    fn sums(&self, id: ExtentId, first_block: u64, most: usize) -> Option<ExtentSums> {
+        let extent = self.extents.get(&id)?;
+        let sum = |(block, content): (usize, &Option<Box<[u8]>>)| match content {
+            // What lies behind the end is no content.
+            Some(content) => {
+                let end = (extent.len - block as u64 * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
+                BlockSum::Has(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &content[..end]) as u32)
+            }
+            None => BlockSum::Absent,
+        };
+        let blocks = extent.blocks.iter().enumerate().skip(first_block as usize).take(most).map(sum).collect();
+        Some(ExtentSums { len: extent.len, blocks })
     }
 
     fn append(&mut self, id: ExtentId, offset: u64, data: &[u8]) -> Result<(), DataError> {
@@ -171,6 +203,55 @@ impl Extent {
             done += taken;
         }
         Ok(())
+    }
+}
+
+impl copies::CopyStore for MemoryPartition {
+    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().create_as(extent) })
+    }
+
+    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().append(extent, offset, &data) })
+    }
+
+    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().overwrite(extent, offset, &data) })
+    }
+
+    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
+        Box::pin(async move { self.state.lock().read(extent, offset, len) })
+    }
+
+    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().punch(extent, offset, len) })
+    }
+
+    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().remove(extent) })
+    }
+
+    fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
+        Box::pin(async move { self.state.lock().cut(extent, len) })
+    }
+
+    fn sums(&self, extent: ExtentId, first_block: u64, most: usize) -> Option<ExtentSums> {
+        self.state.lock().sums(extent, first_block, most)
+    }
+
+    fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId> {
+        let first = after.unwrap_or(ExtentId { partition, term: 0, number: 0 });
+        let state = self.state.lock();
+        let behind = state.extents.range((std::ops::Bound::Excluded(first), std::ops::Bound::Unbounded));
+        behind.map(|(id, _)| *id).take_while(|id| id.partition == partition).take(most).collect()
+    }
+
+    fn room(&self) -> DataRoom {
+        self.state.lock().room()
+    }
+
+    fn is_stuck(&self) -> bool {
+        false
     }
 }
 

@@ -24,7 +24,6 @@ mod checkpoint;
 mod committing;
 mod directory;
 mod founding;
-mod latches;
 mod layout;
 mod limits;
 mod load;
@@ -57,7 +56,6 @@ use tokio::sync::{Notify, Semaphore};
 use types::{DeviceId, ErrorKind};
 use wal::Wal;
 
-use self::latches::Latches;
 use self::layout::Layout;
 use self::limits::{MAX_REQUEST_BYTES, MAX_REQUESTS, PIECE_BYTES};
 use self::segments::Settling;
@@ -65,6 +63,8 @@ use self::space::Space;
 use self::stats::Counters;
 use self::superblock::Superblock;
 use self::table::Table;
+use super::copies::{self, BlockSum, ExtentSums};
+use super::latches::Latches;
 use super::{DataError, DataPartition, DataRoom};
 use crate::ids::ExtentId;
 
@@ -248,6 +248,63 @@ impl ExtentStore {
             outcome
         };
         Box::pin(Finishing::new(&self.inner.env, work))
+    }
+}
+
+impl copies::CopyStore for ExtentStore {
+    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
+        self.on_its_own(self.inner.clone().create_as(extent))
+    }
+
+    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        DataPartition::append(self, extent, offset, data)
+    }
+
+    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>> {
+        DataPartition::overwrite(self, extent, offset, data)
+    }
+
+    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>> {
+        DataPartition::read(self, extent, offset, len)
+    }
+
+    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
+        DataPartition::punch(self, extent, offset, len)
+    }
+
+    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>> {
+        DataPartition::remove(self, extent)
+    }
+
+    fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>> {
+        self.on_its_own(self.inner.clone().cut(extent, len))
+    }
+
+    fn sums(&self, extent: ExtentId, first_block: u64, most: usize) -> Option<ExtentSums> {
+        let state = self.inner.state.lock();
+        let found = state.table.get(extent)?;
+        let end = found.len.div_ceil(layout::BLOCK).min(first_block.saturating_add(most as u64));
+        let sum = |block| match found.look(block..block + 1) {
+            Ok(mapped) => BlockSum::Has(mapped[0].sum),
+            Err(gap) if gap.is_lost => BlockSum::Lost,
+            Err(_) => BlockSum::Absent,
+        };
+        Some(ExtentSums { len: found.len, blocks: (first_block..end).map(sum).collect() })
+    }
+
+    fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId> {
+        let first = after.unwrap_or(ExtentId { partition, term: 0, number: 0 });
+        let state = self.inner.state.lock();
+        let behind = state.table.extents().range((std::ops::Bound::Excluded(first), std::ops::Bound::Unbounded));
+        behind.map(|(id, _)| *id).take_while(|id| id.partition == partition).take(most).collect()
+    }
+
+    fn room(&self) -> DataRoom {
+        self.inner.room()
+    }
+
+    fn is_stuck(&self) -> bool {
+        ExtentStore::is_stuck(self)
     }
 }
 

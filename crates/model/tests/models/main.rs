@@ -7,6 +7,7 @@ mod allack;
 mod archived_units;
 mod chunk_store;
 mod cold_start;
+mod copies;
 mod epochs;
 mod explore;
 mod failed_writes;

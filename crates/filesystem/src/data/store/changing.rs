@@ -18,20 +18,32 @@ use crate::ids::ExtentId;
 impl Inner {
     pub(super) async fn create(self: Arc<Self>) -> Result<ExtentId, DataError> {
         self.found().await?;
-        self.journal_turn().await?;
-        // Each extent makes the next checkpoint longer: a full device takes none.
-        let probe = self.allocate(1, None, Purpose::Append).await?;
         let extent = {
             let mut state = self.state.lock();
-            state.space.give(&probe);
-            state.promised_blocks -= 1;
             let term = state.superblock.as_ref().expect("the store was founded").term;
             let number = state.next_number;
             state.next_number += 1;
             ExtentId { partition: self.volume.device().0, term, number }
         };
-        self.commit(Change::Create(extent), Vec::new()).await?;
+        self.create_as(extent).await?;
         Ok(extent)
+    }
+
+    pub(super) async fn create_as(self: Arc<Self>, extent: ExtentId) -> Result<(), DataError> {
+        self.found().await?;
+        let _latch = self.latches.take(extent, 0..u64::MAX).await;
+        if self.len_of(extent).is_ok() {
+            return Ok(());
+        }
+        self.journal_turn().await?;
+        // Each extent makes the next checkpoint longer: a full device takes none.
+        let probe = self.allocate(1, None, Purpose::Append).await?;
+        {
+            let mut state = self.state.lock();
+            state.space.give(&probe);
+            state.promised_blocks -= 1;
+        }
+        self.commit(Change::Create(extent), Vec::new()).await
     }
 
     pub(super) async fn append(self: Arc<Self>, extent: ExtentId, offset: u64, data: Bytes) -> Result<(), DataError> {
@@ -86,6 +98,14 @@ impl Inner {
             return Ok(());
         }
         self.commit(Change::Remove(extent), Vec::new()).await
+    }
+
+    pub(super) async fn cut(self: Arc<Self>, extent: ExtentId, len: u64) -> Result<(), DataError> {
+        let _latch = self.latches.take(extent, len / BLOCK..u64::MAX).await;
+        match self.len_of(extent)? > len {
+            true => self.commit(Change::Cut { extent, len }, Vec::new()).await,
+            false => Ok(()),
+        }
     }
 
     pub(super) fn len_of(&self, extent: ExtentId) -> Result<u64, DataError> {

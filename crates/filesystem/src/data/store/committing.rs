@@ -57,9 +57,10 @@ impl State {
             }
             Change::Punch { extent, first_block, count } => self.table.punch(*extent, *first_block..first_block + count),
             Change::Remove(extent) => self.table.remove(*extent),
+            Change::Cut { extent, len } => self.table.cut(*extent, *len),
             Change::Settled => Vec::new(),
         };
-        if matches!(change, Change::Punch { .. } | Change::Remove(_)) {
+        if matches!(change, Change::Punch { .. } | Change::Remove(_) | Change::Cut { .. }) {
             self.freed_blocks += former.len() as u64;
         }
         self.space.free_later(record, &former);

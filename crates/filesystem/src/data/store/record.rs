@@ -29,6 +29,11 @@ pub enum Change {
     Remove(ExtentId),
     /// Nothing but what is settled.
     Settled,
+    /// The extent is shorter.
+    Cut {
+        extent: ExtentId,
+        len: u64,
+    },
 }
 
 /// Blocks of an extent stand in new places.

@@ -82,6 +82,7 @@ impl Replay {
             Change::Write(write) => drop(self.table.put(write.extent, write.first_block, write.len, &mapped(write))),
             Change::Punch { extent, first_block, count } => drop(self.table.punch(*extent, *first_block..first_block + count)),
             Change::Remove(extent) => drop(self.table.remove(*extent)),
+            Change::Cut { extent, len } => drop(self.table.cut(*extent, *len)),
             Change::Settled => {}
         }
     }
@@ -92,6 +93,7 @@ impl Replay {
             Change::Write(write) => self.doubt_write(write),
             Change::Punch { extent, first_block, count } => self.believe(*extent, *first_block, first_block + count),
             Change::Remove(extent) => self.believe(*extent, 0, u64::MAX),
+            Change::Cut { extent, len } => self.doubt_cut(*extent, *len),
             Change::Create(_) | Change::Settled => {}
         }
     }
@@ -103,6 +105,14 @@ impl Replay {
             let base = Version { mapped: extent.get(block), len };
             let versions = self.doubts.entry((write.extent, block)).or_insert_with(|| vec![base]);
             versions.push(Version { mapped, len: len.max(write.len) });
+        }
+    }
+
+    /// Blocks behind the end are gone. Whatever the last one was, the extent is no longer than this.
+    fn doubt_cut(&mut self, extent: ExtentId, len: u64) {
+        self.believe(extent, len.div_ceil(BLOCK), u64::MAX);
+        for (_, versions) in self.doubts.range_mut((extent, 0)..(extent, u64::MAX)) {
+            versions.iter_mut().for_each(|version| version.len = version.len.min(len));
         }
     }
 

@@ -127,7 +127,7 @@ impl Table {
 
     /// An extent turns out to be shorter; the places of what was behind.
     pub fn cut(&mut self, id: ExtentId, len: u64) -> Vec<u32> {
-        let Some(extent) = self.extents.get_mut(&id) else { return Vec::new() };
+        let Some(extent) = self.extents.get_mut(&id).filter(|extent| len < extent.len) else { return Vec::new() };
         let blocks = len.div_ceil(super::layout::BLOCK)..extent.len.div_ceil(super::layout::BLOCK);
         extent.len = len;
         self.punch(id, blocks)

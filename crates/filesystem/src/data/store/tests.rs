@@ -1,5 +1,6 @@
 //! Stores over simulated disks, compared with a partition in memory.
 
+mod copies;
 mod crash;
 mod damage;
 mod model;

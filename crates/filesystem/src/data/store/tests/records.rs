@@ -27,6 +27,7 @@ fn golden_records() {
     assert_eq!(bytes(4, Change::Punch { extent: EXTENT, first_block: 1, count: 2 }), [4, 2, 3, 2, 0xac, 2, 1, 2]);
     assert_eq!(bytes(4, Change::Remove(EXTENT)), [4, 3, 3, 2, 0xac, 2]);
     assert_eq!(bytes(300, Change::Settled), [0xac, 2, 4]);
+    assert_eq!(bytes(4, Change::Cut { extent: EXTENT, len: 300 }), [4, 5, 3, 2, 0xac, 2, 0xac, 2]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Latches on ranges of extents: a request that changes blocks has them alone, in the order of asking.
+//! Latches on ranges of extents: a request that changes blocks has them alone, in the order of asking. Requests that read them may share them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use crate::ids::ExtentId;
 struct Entry {
     ticket: u64,
     blocks: Range<u64>,
+    is_shared: bool,
     /// While it is waited for.
     granted: Option<oneshot::Sender<()>>,
 }
@@ -39,16 +40,26 @@ pub struct Latch {
 impl Latches {
     /// Waits until all that was asked for before and overlaps has ended.
     pub async fn take(&self, extent: ExtentId, blocks: Range<u64>) -> Latch {
+        self.get(extent, blocks, false).await
+    }
+
+    /// Waits until all changes that were asked for before and overlap have ended.
+    pub async fn share(&self, extent: ExtentId, blocks: Range<u64>) -> Latch {
+        self.get(extent, blocks, true).await
+    }
+
+    async fn get(&self, extent: ExtentId, blocks: Range<u64>, is_shared: bool) -> Latch {
         let (latch, wait) = {
             let mut queues = self.queues.lock();
             let ticket = queues.next_ticket;
             queues.next_ticket += 1;
             let queue = queues.of.entry(extent).or_default();
-            let (granted, wait) = match queue.iter().any(|entry| overlap(&entry.blocks, &blocks)) {
-                true => Some(oneshot::channel()).unzip(),
-                false => (None, None),
-            };
-            queue.push(Entry { ticket, blocks, granted });
+            let mut entry = Entry { ticket, blocks, is_shared, granted: None };
+            let mut wait = None;
+            if queue.iter().any(|other| excludes(other, &entry)) {
+                (entry.granted, wait) = Some(oneshot::channel()).unzip();
+            }
+            queue.push(entry);
             (Latch { queues: self.queues.clone(), extent, ticket }, wait)
         };
         if let Some(wait) = wait {
@@ -66,7 +77,7 @@ impl Drop for Latch {
         for index in 0..queue.len() {
             let (before, after) = queue.split_at_mut(index);
             let entry = &mut after[0];
-            if entry.granted.is_some() && !before.iter().any(|other| overlap(&other.blocks, &entry.blocks)) {
+            if entry.granted.is_some() && !before.iter().any(|other| excludes(other, entry)) {
                 let granted = entry.granted.take().expect("it waits");
                 // The request may be gone; its latch is then being dropped.
                 let _told = granted.send(());
@@ -78,6 +89,7 @@ impl Drop for Latch {
     }
 }
 
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
+fn excludes(one: &Entry, other: &Entry) -> bool {
+    let overlap = one.blocks.start < other.blocks.end && other.blocks.start < one.blocks.end;
+    overlap && !(one.is_shared && other.is_shared)
 }

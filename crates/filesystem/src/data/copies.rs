@@ -1,0 +1,93 @@
+//! Copies of a volume's contents (docs/rfd/0028): a primary sends each change to all copies at once, and a group's record says which copies count.
+//!
+//! ```text
+//!   client ─► Reign: the primary, for one term ─┬─► its own copy ──────────────┐
+//!                │                              └─► (term, session) ─► Keeper ─┴─► CopyStore
+//!                ├─► Standing: which copies take a change, where a rebuild is       (no I/O)
+//!                └─► Record: which copies are in sync, what is unsettled            (replicated, no I/O)
+//!                                                   Gate: whom a copy obeys         (no I/O)
+//! ```
+//!
+//! Invariants
+//! - What is acknowledged is durable on every copy in sync.
+//! - An extent is changed only while the committed record has it as unsettled; copies in sync differ in unsettled extents alone.
+//! - A copy obeys one session of one primary. What an `enter` finds under way has ended when it is answered.
+//! - A read shows nothing that is under way.
+//!
+//! Reading order: `record`, `gate`, `ask`, `keeper`, `standing`, `reign`, `changing`, `members`, `aligning`, `taking`, `rebuilding`.
+
+mod aligning;
+pub mod ask;
+mod changing;
+mod gate;
+pub mod keeper;
+mod limits;
+mod members;
+mod rebuilding;
+pub mod record;
+pub mod reign;
+mod standing;
+mod taking;
+
+use bytes::Bytes;
+use net::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use super::{DataError, DataRoom};
+use crate::ids::ExtentId;
+
+/// The extents of one device, as a copy needs them. Each change may be sent again: the second has no further effect.
+pub trait CopyStore: Send + Sync {
+    /// Makes an empty extent with this id. One that exists stays as it is.
+    fn create_as(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>>;
+
+    /// Adds to the end of an extent, as [`super::DataPartition::append`].
+    fn append(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>>;
+
+    /// Changes bytes below the extent's length.
+    fn overwrite(&self, extent: ExtentId, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), DataError>>;
+
+    /// Bytes below the extent's length, checked.
+    fn read(&self, extent: ExtentId, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, DataError>>;
+
+    /// Gives the whole blocks of a range back.
+    fn punch(&self, extent: ExtentId, offset: u64, len: u64) -> BoxFuture<'_, Result<(), DataError>>;
+
+    /// Gives all of an extent back. One that does not exist is no error.
+    fn remove(&self, extent: ExtentId) -> BoxFuture<'_, Result<(), DataError>>;
+
+    /// Makes an extent shorter. One that is not longer stays as it is.
+    fn cut(&self, extent: ExtentId, len: u64) -> BoxFuture<'_, Result<(), DataError>>;
+
+    /// What an extent has, without a look at the disk: up to `most` blocks from one on. None if there is no such extent.
+    fn sums(&self, extent: ExtentId, first_block: u64, most: usize) -> Option<ExtentSums>;
+
+    /// Up to `most` extents of a partition in the order of their ids, those behind one if it is given. None has term 0 and number 0.
+    fn list(&self, partition: u32, after: Option<ExtentId>, most: usize) -> Vec<ExtentId>;
+
+    fn room(&self) -> DataRoom;
+
+    /// Whether it takes no writes now: one has failed, or its disk hangs.
+    fn is_stuck(&self) -> bool;
+}
+
+/// What a range of an extent has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtentSums {
+    pub len: u64,
+    pub blocks: Vec<BlockSum>,
+}
+
+/// What a store knows of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockSum {
+    /// CRC32C of its content.
+    Has(u32),
+    /// It was given back.
+    Absent,
+    /// Its place was lost.
+    Lost,
+}
+
+#[cfg(test)]
+mod tests;

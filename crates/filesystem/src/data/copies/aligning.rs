@@ -1,0 +1,195 @@
+//! Alignment: a copy of an extent is made like the primary's own, by their checksums.
+//!
+//! ```text
+//!   own    [ a ][ b ][ c ][ d ]          own   [ a ][ b ]
+//!   copy   [ a ][ x ]                    copy  [ a ][ b ][ y ]
+//!               └─ overwrite └─ append                    └─ cut
+//! ```
+//!
+//! The caller sees to it that none of these blocks changes meanwhile, at the primary's own copy or at the other. What was given back at the primary is given back at the
+//! copy; what was given back at the copy alone is on the sweeper's list still.
+
+use std::ops::Range;
+
+use super::ask::{Answer, Change, ChangeWhat, CopyError, What};
+use super::limits::{ALIGN_PATIENCE, PIECE, SUMS};
+use super::members::Seat;
+use super::reign::{Over, Reign};
+use super::{BlockSum, ExtentSums};
+use crate::data::DataError;
+use crate::ids::{BLOCK_BYTES as BLOCK, ExtentId};
+
+/// Why a copy was not aligned.
+#[derive(Debug, thiserror::Error)]
+pub enum AlignError {
+    #[error("the primary's own copy: {0}")]
+    Own(DataError),
+    #[error(transparent)]
+    There(CopyError),
+    #[error("this node is not the primary any more")]
+    Over,
+}
+
+impl From<Over> for AlignError {
+    fn from(_: Over) -> AlignError {
+        AlignError::Over
+    }
+}
+
+impl From<CopyError> for AlignError {
+    fn from(error: CopyError) -> AlignError {
+        AlignError::There(error)
+    }
+}
+
+impl Reign {
+    /// Makes blocks of a copy's extent as they are here. A range without an end takes care of the length too.
+    pub(super) async fn align(&self, seat: &Seat, extent: ExtentId, blocks: Range<u64>) -> Result<(), AlignError> {
+        let Some(own) = self.own().sums(extent, blocks.start, 0) else {
+            return self.change_there(seat, extent, ChangeWhat::Remove).await;
+        };
+        let there = match self.sums_there(seat, extent, blocks.start, 0).await? {
+            Some(there) => there.len,
+            None => {
+                self.change_there(seat, extent, ChangeWhat::Create).await?;
+                0
+            }
+        };
+        let is_open = blocks.end == u64::MAX;
+        if is_open && there > own.len {
+            self.change_there(seat, extent, ChangeWhat::Cut { len: own.len }).await?;
+        }
+        let common = there.min(own.len);
+        self.align_common(seat, extent, blocks.start..blocks.end.min(common.div_ceil(BLOCK)), common).await?;
+        if is_open && there < own.len {
+            let there = self.cut_absent_tail(seat, extent, there).await?;
+            self.append_rest(seat, extent, there..own.len).await?;
+        }
+        Ok(())
+    }
+
+    /// Blocks that both have, in bytes below `end`.
+    async fn align_common(&self, seat: &Seat, extent: ExtentId, blocks: Range<u64>, end: u64) -> Result<(), AlignError> {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            self.check()?;
+            let most = (blocks.end - at).min(SUMS as u64) as usize;
+            let there = self.sums_there(seat, extent, at, most).await?.map_or_else(Vec::new, |sums| sums.blocks);
+            let own = self.own().sums(extent, at, most).map_or_else(Vec::new, |sums| sums.blocks);
+            let count = own.len().min(there.len());
+            if count == 0 {
+                return Ok(());
+            }
+            for (range, what) in differences(&own[..count], &there[..count]) {
+                let bytes = (at + range.start) * BLOCK..((at + range.end) * BLOCK).min(end);
+                match what {
+                    Difference::Content => self.copy(seat, extent, bytes).await?,
+                    Difference::Gone => self.punch_there(seat, extent, bytes).await?,
+                }
+            }
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    /// An append can't go on in a block that was given back: such a last block is cut off. Where the copy ends then.
+    async fn cut_absent_tail(&self, seat: &Seat, extent: ExtentId, len: u64) -> Result<u64, AlignError> {
+        let start = len / BLOCK * BLOCK;
+        if start == len {
+            return Ok(len);
+        }
+        let last = self.sums_there(seat, extent, len / BLOCK, 1).await?.and_then(|sums| sums.blocks.first().copied());
+        if last != Some(BlockSum::Absent) {
+            return Ok(len);
+        }
+        self.change_there(seat, extent, ChangeWhat::Cut { len: start }).await?;
+        Ok(start)
+    }
+
+    /// Writes bytes of the primary's own copy over those of another.
+    async fn copy(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
+        let mut at = bytes.start;
+        while at < bytes.end {
+            self.check()?;
+            let end = bytes.end.min(at + PIECE);
+            let data = self.read_any(extent, at, (end - at) as usize).await.map_err(AlignError::Own)?;
+            self.change_there(seat, extent, ChangeWhat::Overwrite { offset: at, data }).await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    async fn punch_there(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
+        self.change_there(seat, extent, ChangeWhat::Punch { offset: bytes.start, len: bytes.end - bytes.start }).await
+    }
+
+    /// Appends what a copy lacks. What was given back here is there for a moment, as zeros.
+    async fn append_rest(&self, seat: &Seat, extent: ExtentId, bytes: Range<u64>) -> Result<(), AlignError> {
+        let mut at = bytes.start;
+        while at < bytes.end {
+            self.check()?;
+            let first = at / BLOCK;
+            let most = (PIECE / BLOCK) as usize;
+            let own = self.own().sums(extent, first, most).map_or_else(Vec::new, |sums| sums.blocks);
+            let Some(is_gone) = own.first().map(|sum| *sum == BlockSum::Absent) else { return Ok(()) };
+            let same = own.iter().take_while(|sum| (**sum == BlockSum::Absent) == is_gone).count() as u64;
+            let end = bytes.end.min((first + same) * BLOCK);
+            let len = (end - at) as usize;
+            let data = match is_gone {
+                true => vec![0; len].into(),
+                false => self.read_any(extent, at, len).await.map_err(AlignError::Own)?,
+            };
+            self.change_there(seat, extent, ChangeWhat::Append { offset: at, data }).await?;
+            if is_gone {
+                self.punch_there(seat, extent, at..end).await?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    async fn change_there(&self, seat: &Seat, extent: ExtentId, what: ChangeWhat) -> Result<(), AlignError> {
+        self.check()?;
+        self.ask(seat, What::Change(Change { extent, what }), ALIGN_PATIENCE).await?;
+        Ok(())
+    }
+
+    async fn sums_there(
+        &self,
+        seat: &Seat,
+        extent: ExtentId,
+        first_block: u64,
+        most: usize,
+    ) -> Result<Option<ExtentSums>, AlignError> {
+        match self.ask(seat, What::Sums { extent, first_block, most: most as u64 }, ALIGN_PATIENCE).await? {
+            Answer::Sums(sums) => Ok(sums),
+            _ => Err(CopyError::Silent("an answer to another question".to_owned()).into()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Difference {
+    /// The content is to be copied.
+    Content,
+    /// It is to be given back.
+    Gone,
+}
+
+/// Runs of blocks that are not the same. Blocks that are lost here, or were given back there alone, stay as they are.
+fn differences(own: &[BlockSum], there: &[BlockSum]) -> Vec<(Range<u64>, Difference)> {
+    let mut runs: Vec<(Range<u64>, Difference)> = Vec::new();
+    for (block, (own, there)) in (0u64..).zip(own.iter().zip(there)) {
+        let difference = match (own, there) {
+            (BlockSum::Has(_), BlockSum::Absent) | (BlockSum::Lost, _) | (BlockSum::Absent, BlockSum::Absent) => continue,
+            (BlockSum::Has(own), BlockSum::Has(there)) if own == there => continue,
+            (BlockSum::Has(_), _) => Difference::Content,
+            (BlockSum::Absent, _) => Difference::Gone,
+        };
+        match runs.last_mut().filter(|(range, last)| range.end == block && *last == difference) {
+            Some((range, _)) => range.end += 1,
+            None => runs.push((block..block + 1, difference)),
+        }
+    }
+    runs
+}

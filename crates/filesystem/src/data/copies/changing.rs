@@ -1,0 +1,196 @@
+//! Changes: to all copies that take them, at once.
+
+use std::sync::Arc;
+
+use futures_util::future::{join, join_all};
+use types::NodeId;
+
+use super::ask::{Answer, Ask, Change, ChangeWhat, Copy, CopyError, What};
+use super::keeper::change_store;
+use super::limits::SILENCE;
+use super::record::RecordChange;
+use super::reign::{Over, Reign};
+use super::standing::{Begun, Role};
+use crate::data::DataError;
+use crate::ids::ExtentId;
+
+/// How often a copy may be entered anew for one change, before it leaves.
+const TRIES: u32 = 3;
+
+/// What a copy made of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// It has made less of the change, or nothing.
+    Failed(DataError),
+    /// It is out.
+    Out,
+}
+
+impl Reign {
+    /// A change where there is one copy. The store has all that is needed.
+    pub(super) async fn change_alone(self: &Arc<Self>, change: Change) -> Result<(), DataError> {
+        let extent = change.extent;
+        let begun = self.standing.lock().begin(extent, change.what.gives_back());
+        match begun {
+            Begun::To(others) if others.is_empty() => {}
+            // A second copy has come meanwhile.
+            Begun::To(_) => unreachable!("a copy takes changes before it is there"),
+            Begun::Held | Begun::Settled => return Box::pin(self.change_all(change)).await,
+        }
+        let outcome = change_store(self.own(), change).await;
+        let mut standing = self.standing.lock();
+        standing.applied(extent);
+        standing.ended(extent);
+        drop(standing);
+        self.changed.notify_waiters();
+        outcome
+    }
+
+    pub(super) async fn change_all(self: &Arc<Self>, change: Change) -> Result<(), DataError> {
+        while !self.standing.lock().is_serving() {
+            self.rest().await?;
+        }
+        self.check_room(&change)?;
+        let _latch = self.latches.take(change.extent, change.blocks()).await;
+        let others = self.begin(change.extent, change.what.gives_back()).await?;
+        let outcome = self.fan_out(&change, others).await;
+        self.standing.lock().ended(change.extent);
+        self.changed.notify_waiters();
+        outcome
+    }
+
+    /// Begins a change as soon as the record says that the extent is unsettled.
+    async fn begin(&self, extent: ExtentId, gives_back: bool) -> Result<Vec<NodeId>, Over> {
+        loop {
+            self.check()?;
+            let begun = self.standing.lock().begin(extent, gives_back);
+            match begun {
+                Begun::To(others) => return Ok(others),
+                Begun::Held => self.rest().await?,
+                Begun::Settled => {
+                    let opened = self
+                        .commit_with(|standing| {
+                            let is_needed = !standing.record().is_unsettled(extent);
+                            is_needed.then_some(RecordChange::Open(extent))
+                        })
+                        .await?;
+                    if opened.is_err() {
+                        self.rest().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn fan_out(self: &Arc<Self>, change: &Change, others: Vec<NodeId>) -> Result<(), DataError> {
+        let own = async {
+            let ask = Ask { pass: self.own_pass(), boot: self.realm.own.boot(), what: What::Change(change.clone()) };
+            let outcome = self.realm.own.ask(ask).await;
+            self.standing.lock().applied(change.extent);
+            self.changed.notify_waiters();
+            outcome
+        };
+        let told = others.iter().map(|node| self.tell(*node, change));
+        let (own, told) = join(own, join_all(told)).await;
+        let told: Vec<Outcome> = told.into_iter().collect::<Result<_, _>>()?;
+        match own {
+            Ok(_) => {
+                for (node, _) in others.iter().zip(&told).filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_))) {
+                    self.mend(*node, change).await?;
+                }
+                Ok(())
+            }
+            Err(CopyError::Data(error)) => {
+                self.check_own(&error)?;
+                let is_same = |outcome: &Outcome| match outcome {
+                    Outcome::Failed(other) => changes_nothing(&error) && changes_nothing(other),
+                    Outcome::Out => true,
+                    Outcome::Done => false,
+                };
+                if !told.iter().all(is_same) {
+                    for node in &others {
+                        self.mend(*node, change).await?;
+                    }
+                }
+                Err(error)
+            }
+            Err(_) => {
+                // A newer primary has entered it.
+                self.end();
+                Err(Over.into())
+            }
+        }
+    }
+
+    /// A primary whose own device fails is none any more.
+    pub(super) fn check_own(&self, error: &DataError) -> Result<(), DataError> {
+        if matches!(error, DataError::Unavailable(_)) && !self.standing.lock().is_alone() {
+            tracing::error!(partition = self.realm.partition, %error, "the primary's own copy fails: another node is to serve");
+            self.end();
+            return Err(error.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells a copy a change, until it has answered or is out.
+    async fn tell(&self, node: NodeId, change: &Change) -> Result<Outcome, Over> {
+        let mut tries = 0;
+        loop {
+            self.check()?;
+            match self.role(node) {
+                Role::Out => return Ok(Outcome::Out),
+                Role::InSync | Role::Rebuilt => {}
+            }
+            let Some(seat) = self.seat(node) else {
+                self.put_out(node).await?;
+                continue;
+            };
+            let session = seat.session();
+            match self.ask(&seat, What::Change(change.clone()), SILENCE).await {
+                Ok(Answer::Done { .. }) => return Ok(Outcome::Done),
+                Ok(_) => return Ok(Outcome::Failed(DataError::Unavailable("an answer to another question".to_owned()))),
+                Err(CopyError::Data(error)) => return Ok(Outcome::Failed(error)),
+                Err(error) => {
+                    tries += 1;
+                    tracing::debug!(%node, %error, "a copy did not answer a change");
+                    let is_entered = tries < TRIES && self.role(node) == Role::InSync && self.enter(&seat, session).await;
+                    if !is_entered {
+                        self.put_out(node).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes an extent of a copy as the primary's own one, after a change that it made otherwise. A copy that can't be mended is out.
+    async fn mend(&self, node: NodeId, change: &Change) -> Result<(), DataError> {
+        loop {
+            self.check()?;
+            let is_mended = match (self.role(node), self.seat(node)) {
+                (Role::Out, _) => return Ok(()),
+                (Role::InSync, Some(seat)) => self.align(&seat, change.extent, change.blocks()).await.is_ok(),
+                (Role::InSync, None) | (Role::Rebuilt, _) => false,
+            };
+            if is_mended {
+                return Ok(());
+            }
+            self.put_out(node).await?;
+        }
+    }
+}
+
+/// Whether a store that answers so has changed nothing.
+fn changes_nothing(error: &DataError) -> bool {
+    match error {
+        DataError::NoExtent(_) | DataError::NotAtEnd { .. } | DataError::Beyond { .. } | DataError::Punched { .. } => true,
+        DataError::Full | DataError::Damaged { .. } | DataError::Unavailable(_) => false,
+    }
+}
+
+impl ChangeWhat {
+    /// Whether it is there to give something back.
+    pub fn gives_back(&self) -> bool {
+        matches!(self, ChangeWhat::Punch { .. } | ChangeWhat::Remove)
+    }
+}

@@ -1,0 +1,154 @@
+//! The copies of other nodes, as a primary sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use types::{DeviceId, NodeId};
+
+use super::ask::{Answer, Ask, Copy, CopyError, What};
+use super::gate::{NotAdmitted, Pass};
+use super::limits::{ALIGN_PATIENCE, SILENCE};
+use super::record::{RecordChange, RecordRefusal};
+use super::reign::{Over, Reign};
+use super::standing::Role;
+use crate::data::{DataError, DataRoom};
+use crate::ids::ExtentId;
+
+/// A copy of another node.
+pub struct Seat {
+    pub node: NodeId,
+    device: DeviceId,
+    way: Arc<dyn Copy>,
+    state: Mutex<SeatState>,
+    /// It is entered by one at a time.
+    entering: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct SeatState {
+    /// The last session that was begun.
+    session: u64,
+    /// None: it is not entered.
+    boot: Option<u64>,
+    room: Option<DataRoom>,
+}
+
+impl Seat {
+    pub fn session(&self) -> u64 {
+        self.state.lock().session
+    }
+
+    /// As its last answer said.
+    pub fn room(&self) -> Option<DataRoom> {
+        self.state.lock().room
+    }
+
+    pub fn is_entered(&self) -> bool {
+        self.state.lock().boot.is_some()
+    }
+}
+
+impl Reign {
+    /// The copy of a node; none if it has none.
+    pub(super) fn seat(&self, node: NodeId) -> Option<Arc<Seat>> {
+        let device = *self.standing.lock().record().copies.get(&node)?;
+        let mut seats = self.seats.lock();
+        if let Some(seat) = seats.get(&node).filter(|seat| seat.device == device) {
+            return Some(seat.clone());
+        }
+        let way = self.realm.ways.copy(node, device);
+        let seat = Arc::new(Seat { node, device, way, state: Mutex::default(), entering: tokio::sync::Mutex::default() });
+        seats.insert(node, seat.clone());
+        Some(seat)
+    }
+
+    pub(super) fn role(&self, node: NodeId) -> Role {
+        self.standing.lock().role(node)
+    }
+
+    /// Asks a copy that is entered.
+    pub(super) async fn ask(&self, seat: &Seat, what: What, limit: Duration) -> Result<Answer, CopyError> {
+        let (session, boot) = {
+            let state = seat.state.lock();
+            (state.session, state.boot.ok_or(CopyError::NotAdmitted(NotAdmitted::NotEntered))?)
+        };
+        self.ask_as(seat, session, boot, what, limit).await
+    }
+
+    async fn ask_as(&self, seat: &Seat, session: u64, boot: u64, what: What, limit: Duration) -> Result<Answer, CopyError> {
+        let ask = Ask { pass: Pass { term: self.term, session }, boot, what };
+        let answer = tokio::select! {
+            answer = seat.way.ask(ask) => answer?,
+            () = self.env().sleep(limit) => return Err(CopyError::Silent(format!("{} ms have passed", limit.as_millis()))),
+        };
+        if let Answer::Done { room } | Answer::Entered { room, .. } = &answer {
+            seat.state.lock().room = Some(*room);
+        }
+        Ok(answer)
+    }
+
+    /// Enters a copy with the next session, unless another has done so since `seen` was the last one. False where it does not let itself be entered.
+    pub(super) async fn enter(&self, seat: &Seat, seen: u64) -> bool {
+        let _turn = seat.entering.lock().await;
+        let session = {
+            let mut state = seat.state.lock();
+            if state.session > seen && state.boot.is_some() {
+                return true;
+            }
+            state.session += 1;
+            state.boot = None;
+            state.session
+        };
+        match self.ask_as(seat, session, 0, What::Enter, SILENCE).await {
+            Ok(Answer::Entered { boot, .. }) => {
+                seat.state.lock().boot = Some(boot);
+                true
+            }
+            other => {
+                tracing::debug!(node = %seat.node, ?other, "a copy was not entered");
+                false
+            }
+        }
+    }
+
+    /// Has a copy leave the set, or ends its rebuild. Where too few would stay in sync it is entered again, after a pause.
+    pub(super) async fn put_out(&self, node: NodeId) -> Result<(), Over> {
+        match self.role(node) {
+            Role::Out => return Ok(()),
+            Role::Rebuilt => {
+                // It may be joining just now.
+                let has_failed = self.standing.lock().fail_rebuild(node);
+                return if has_failed { Ok(()) } else { self.rest().await };
+            }
+            Role::InSync => {}
+        }
+        if self.commit(RecordChange::Leave(node)).await? == Err(RecordRefusal::Few) {
+            self.rest().await?;
+            if let Some(seat) = self.seat(node) {
+                self.enter(&seat, seat.session()).await;
+            }
+        } else {
+            tracing::warn!(partition = self.realm.partition, %node, "a copy of files is not in sync any more");
+        }
+        Ok(())
+    }
+
+    /// Reads the primary's own copy, and another one in sync where that is damaged.
+    pub(super) async fn read_any(&self, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
+        let own = self.own().read(extent, offset, len).await;
+        let Err(DataError::Damaged { .. }) = &own else { return own };
+        let backups = self.standing.lock().backups();
+        for node in backups {
+            let Some(seat) = self.seat(node).filter(|seat| seat.is_entered()) else { continue };
+            let what = What::Read { extent, offset, len: len as u64 };
+            if let Ok(Answer::Content(content)) = self.ask(&seat, what, ALIGN_PATIENCE).await
+                && content.len() == len
+            {
+                return Ok(content);
+            }
+        }
+        own
+    }
+}

@@ -1,0 +1,242 @@
+//! A primary: the time of one leader of the partition's group whose copy is in sync.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use device::Finishing;
+use env::Env;
+use net::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use types::{DeviceId, NodeId};
+
+use super::CopyStore;
+use super::ask::{Change, ChangeWhat, Copy};
+use super::gate::Pass;
+use super::keeper::Keeper;
+use super::limits::{REST, ROOM_LEFT};
+use super::members::Seat;
+use super::record::{Command, Record, RecordChange, RecordRefusal};
+use super::standing::Standing;
+use crate::data::latches::Latches;
+use crate::data::{DataError, DataRoom};
+use crate::ids::{BLOCK_BYTES, ExtentId};
+
+/// The partition's group, as its leader uses it.
+pub trait RecordDoor: Send + Sync {
+    /// The record as this node has it.
+    fn record(&self) -> Record;
+
+    /// Puts a command through the log.
+    fn commit(&self, command: Command) -> BoxFuture<'_, Result<Result<(), RecordRefusal>, CommitError>>;
+
+    /// The term in which this node leads, for sure; the record is as of then or later. None if it may not lead.
+    fn confirm(&self) -> BoxFuture<'_, Option<u64>>;
+}
+
+/// Ways to copies.
+pub trait Ways: Send + Sync {
+    fn copy(&self, node: NodeId, device: DeviceId) -> Arc<dyn Copy>;
+}
+
+/// Why a command may not be committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitError {
+    /// This node does not lead any more.
+    NotLeader,
+    /// It may be committed, or not: the same command can be proposed again.
+    Again,
+}
+
+/// What a reign is made of.
+#[derive(Clone)]
+pub struct Realm {
+    pub env: Env,
+    pub me: NodeId,
+    pub partition: u32,
+    pub own: Arc<Keeper>,
+    pub door: Arc<dyn RecordDoor>,
+    pub ways: Arc<dyn Ways>,
+}
+
+/// A primary.
+pub struct Reign {
+    pub(super) realm: Realm,
+    pub(super) term: u64,
+    pub(super) standing: Mutex<Standing>,
+    /// Something changed for which others may wait.
+    pub(super) changed: Notify,
+    pub(super) latches: Latches,
+    /// One command at a time.
+    committing: tokio::sync::Mutex<()>,
+    pub(super) seats: Mutex<BTreeMap<NodeId, Arc<Seat>>>,
+    is_over: AtomicBool,
+}
+
+/// It is not the primary any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Over;
+
+impl From<Over> for DataError {
+    fn from(_: Over) -> DataError {
+        DataError::Unavailable("another node serves it now".to_owned())
+    }
+}
+
+impl Reign {
+    /// The reign of this node in a term, which its group has confirmed. It serves after [`Reign::take_over`].
+    pub fn new(realm: Realm, term: u64) -> Arc<Reign> {
+        // A group has one election a second at most.
+        let short = u32::try_from(term).expect("a group has fewer elections");
+        let standing = Mutex::new(Standing::new(realm.me, short, realm.door.record()));
+        Arc::new(Reign {
+            realm,
+            term,
+            standing,
+            changed: Notify::new(),
+            latches: Latches::default(),
+            committing: tokio::sync::Mutex::default(),
+            seats: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    pub fn env(&self) -> &Env {
+        &self.realm.env
+    }
+
+    /// The record as this primary has committed it.
+    pub fn record(&self) -> Record {
+        self.standing.lock().record().clone()
+    }
+
+    pub fn is_serving(&self) -> bool {
+        !self.is_over() && self.standing.lock().is_serving()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Ends it: what waits is refused.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn check(&self) -> Result<(), Over> {
+        if self.is_over() { Err(Over) } else { Ok(()) }
+    }
+
+    pub(super) fn own(&self) -> &dyn CopyStore {
+        &**self.realm.own.store()
+    }
+
+    pub(super) fn own_pass(&self) -> Pass {
+        Pass { term: self.term, session: 1 }
+    }
+
+    /// Waits until something has changed, but not for long.
+    pub(super) async fn rest(&self) -> Result<(), Over> {
+        self.check()?;
+        tokio::select! {
+            () = self.changed.notified() => {}
+            () = self.env().sleep(REST) => {}
+        }
+        self.check()
+    }
+
+    /// Has the record changed, with what this primary knows at its turn; none: nothing is to be changed.
+    pub(super) async fn commit_with(
+        &self,
+        change: impl FnOnce(&mut Standing) -> Option<RecordChange>,
+    ) -> Result<Result<(), RecordRefusal>, Over> {
+        let _turn = self.committing.lock().await;
+        self.check()?;
+        let Some(change) = change(&mut self.standing.lock()) else { return Ok(Ok(())) };
+        let command = Command { reign: self.term, change };
+        loop {
+            match self.realm.door.commit(command.clone()).await {
+                Ok(Err(RecordRefusal::Reign)) | Err(CommitError::NotLeader) => {
+                    self.end();
+                    return Err(Over);
+                }
+                Ok(outcome) => {
+                    self.standing.lock().set_record(self.realm.door.record());
+                    self.changed.notify_waiters();
+                    return Ok(outcome);
+                }
+                Err(CommitError::Again) => self.rest().await?,
+            }
+        }
+    }
+
+    pub(super) async fn commit(&self, change: RecordChange) -> Result<Result<(), RecordRefusal>, Over> {
+        self.commit_with(|_| Some(change)).await
+    }
+
+    /// Room for new contents: what the copy in sync with the least has.
+    pub fn room(&self) -> DataRoom {
+        let backups = self.standing.lock().backups();
+        let seats = self.seats.lock();
+        let rooms = backups.iter().filter_map(|node| seats.get(node)).filter_map(|seat| seat.room());
+        rooms.fold(self.own().room(), |least, room| DataRoom {
+            total_bytes: least.total_bytes.min(room.total_bytes),
+            free_bytes: least.free_bytes.min(room.free_bytes),
+        })
+    }
+
+    /// Makes an empty extent.
+    pub async fn create(self: &Arc<Self>) -> Result<ExtentId, DataError> {
+        let extent = self.standing.lock().next_extent(self.realm.partition);
+        self.change(Change { extent, what: ChangeWhat::Create }).await?;
+        Ok(extent)
+    }
+
+    /// Makes a change on all copies in sync. It goes on if it is waited for no more.
+    pub fn change(self: &Arc<Self>, change: Change) -> BoxFuture<'static, Result<(), DataError>> {
+        let reign = self.clone();
+        let work = async move {
+            reign.check()?;
+            if reign.standing.lock().is_alone() { reign.change_alone(change).await } else { reign.change_all(change).await }
+        };
+        Box::pin(Finishing::new(self.env(), work))
+    }
+
+    /// Whether all copies in sync have room for an append.
+    pub(super) fn check_room(&self, change: &Change) -> Result<(), DataError> {
+        let ChangeWhat::Append { data, .. } = &change.what else { return Ok(()) };
+        match self.room().free_bytes < data.len() as u64 + ROOM_LEFT {
+            true => Err(DataError::Full),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads the primary's own copy, as it is once nothing of these blocks is under way. What is damaged there is read from another copy in sync.
+    pub async fn read(&self, extent: ExtentId, offset: u64, len: usize) -> Result<Bytes, DataError> {
+        let is_alone = loop {
+            self.check()?;
+            let (is_readable, is_alone) = {
+                let standing = self.standing.lock();
+                (standing.is_readable(extent), standing.is_alone())
+            };
+            if is_readable {
+                break is_alone;
+            }
+            self.rest().await?;
+        };
+        let blocks = offset / BLOCK_BYTES..offset.saturating_add(len as u64).div_ceil(BLOCK_BYTES);
+        let _latch = if is_alone { None } else { Some(self.latches.share(extent, blocks).await) };
+        if self.realm.door.confirm().await != Some(self.term) {
+            return Err(Over.into());
+        }
+        self.check()?;
+        self.read_any(extent, offset, len).await
+    }
+}
