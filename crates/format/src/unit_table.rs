@@ -45,11 +45,13 @@ pub enum VolumeOwner {
     Images = 2,
     /// File volumes.
     Files = 3,
+    /// The volume engine.
+    Objects = 4,
 }
 
 impl VolumeOwner {
     /// All owners.
-    pub const ALL: [VolumeOwner; 3] = [VolumeOwner::Chunks, VolumeOwner::Images, VolumeOwner::Files];
+    pub const ALL: [VolumeOwner; 4] = [VolumeOwner::Chunks, VolumeOwner::Images, VolumeOwner::Files, VolumeOwner::Objects];
 
     /// The owner's name in tables and metrics.
     pub const fn name(self) -> &'static str {
@@ -57,6 +59,7 @@ impl VolumeOwner {
             VolumeOwner::Chunks => "chunks",
             VolumeOwner::Images => "images",
             VolumeOwner::Files => "files",
+            VolumeOwner::Objects => "volume-engine",
         }
     }
 }

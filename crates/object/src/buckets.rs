@@ -55,6 +55,10 @@ impl ObjectService {
         let owner = principal.name().ok_or(ObjectError::AccessDenied)?.to_owned();
         manager::check_bucket_name(name)?;
         let BucketOptions { engine, etag } = options;
+        if engine != BucketEngine::Log && self.manager().snapshot().nodes().count() > 1 {
+            let reason = "the volume engine runs on a server of its own, and this cluster has several nodes: make a bucket of the log engine";
+            return Err(ObjectError::InvalidArgument { reason: reason.to_owned() });
+        }
         let bucket = NewBucket { name: name.to_owned(), owner, engine, etag };
         self.manager().create_bucket(bucket).await?;
         self.directory.bucket(name)

@@ -39,6 +39,8 @@ pub struct ObjectService {
 pub struct Engines {
     pub log: Option<Arc<dyn ObjectEngine>>,
     pub volume: Option<Arc<dyn ObjectEngine>>,
+    /// The volume engine, which overwrites nothing.
+    pub volume_strict: Option<Arc<dyn ObjectEngine>>,
 }
 
 impl ObjectService {
@@ -94,6 +96,7 @@ impl ObjectService {
         let engine = match bucket.engine() {
             BucketEngine::Log => &self.engines.log,
             BucketEngine::Volume => &self.engines.volume,
+            BucketEngine::VolumeStrict => &self.engines.volume_strict,
         };
         engine.as_ref().ok_or_else(|| ObjectError::ServiceUnavailable {
             reason: format!("the engine of bucket {} does not run here", bucket.name()),
@@ -108,7 +111,12 @@ impl ObjectService {
 impl Engines {
     /// Buckets of the log engine only.
     pub fn log(engine: Arc<dyn ObjectEngine>) -> Self {
-        Engines { log: Some(engine), volume: None }
+        Engines { log: Some(engine), volume: None, volume_strict: None }
+    }
+
+    /// The same, and buckets of the volume engine.
+    pub fn with_volume(self, volume: Arc<dyn ObjectEngine>, volume_strict: Arc<dyn ObjectEngine>) -> Self {
+        Engines { volume: Some(volume), volume_strict: Some(volume_strict), ..self }
     }
 }
 

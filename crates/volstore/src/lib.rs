@@ -33,7 +33,9 @@ mod log;
 mod store;
 
 mod interface;
+mod part;
 
 pub use interface::VolumeEngine;
+pub use part::{Objects, ObjectsStarter};
 
 pub use store::{Founding, Store, StoreStats};

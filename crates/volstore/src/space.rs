@@ -44,10 +44,12 @@ impl Space {
         self.lent.iter().map(|unit| self.usable(*unit)).map(|blocks| blocks.end - blocks.start).sum()
     }
 
-    /// The first blocks are never free from now on. No unit has space yet.
+    /// The first blocks are never free from now on. None is used yet.
     pub fn fix(&mut self, fixed_blocks: u64) {
-        assert!(self.lent.is_empty(), "units have space already");
-        self.fixed_blocks = fixed_blocks;
+        assert_eq!(self.free_blocks, self.lent_blocks(), "blocks are used already");
+        let lent = std::mem::take(&mut self.lent);
+        *self = Space::new(self.unit_blocks, self.blocks, fixed_blocks);
+        lent.into_iter().for_each(|unit| self.add_unit(unit));
     }
 
     /// The blocks of a unit that may have content.

@@ -20,7 +20,7 @@ fn golden() {
 #[test]
 fn each_owner_has_a_number_and_a_name_of_its_own() {
     let owners = VolumeOwner::ALL.map(|owner| (owner as u8, owner.name()));
-    assert_eq!(owners, [(1, "chunks"), (2, "images"), (3, "files")]);
+    assert_eq!(owners, [(1, "chunks"), (2, "images"), (3, "files"), (4, "volume-engine")]);
     let table = VolumeOwner::ALL.map(|owner| LentUnit { owner, ..lent(u32::from(owner as u8), 0, 5) });
     assert_eq!(decode(&encode(&table)).expect("its own bytes"), table);
 }

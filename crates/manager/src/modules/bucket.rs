@@ -45,6 +45,8 @@ pub struct BucketRecord {
 pub enum BucketEngine {
     Log,
     Volume,
+    /// The volume engine, where an object that is there is not overwritten.
+    VolumeStrict,
 }
 
 /// How the ETags of a bucket's objects are made.

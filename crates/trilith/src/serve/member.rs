@@ -29,6 +29,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use subsystem::Starter;
 use topology::MAX_CELL_GATEWAYS;
+use volstore::ObjectsStarter;
 
 /// Where the node listened for the others at its last start.
 const ADDRESS_FILE: &str = "last-address";
@@ -150,7 +151,9 @@ async fn start(settings: &Settings, env: &Env, mut place: Place, roles: &Roles) 
     let node = Arc::new(opened.start(found.clone(), settings.engine.clone(), starters(settings)).await?);
     let root = root_of(env, settings, &manager).await?;
 
-    let service = ObjectService::new(manager.clone(), Engines::log(node.engine()), env.clone());
+    let objects: &volstore::Objects = node.subsystem().context("the list of subsystems has the volume engine")?;
+    let engines = Engines::log(node.engine()).with_volume(objects.engine(), objects.strict_engine());
+    let service = ObjectService::new(manager.clone(), engines, env.clone());
     let service = service.with_upload_memory(settings.upload_memory);
     let service = Arc::new(service.with_peers(Arc::new(OtherNodes(Arc::downgrade(&node)))));
     node.set_drain(Arc::new(ClientsWrites(Arc::downgrade(&service))));
@@ -177,7 +180,7 @@ fn starters(settings: &Settings) -> Vec<Box<dyn Starter>> {
     let images = ImageStarter { door, served_file: settings.data.join(SERVED_FILE) };
     let door = Arc::new(super::mount::FuseDoor::new(settings.cores, &settings.data));
     let files = FileStarter { door, mounts_file: settings.data.join(MOUNTS_FILE) };
-    vec![Box::new(chunks), Box::new(images), Box::new(files)]
+    vec![Box::new(chunks), Box::new(images), Box::new(files), Box::new(ObjectsStarter)]
 }
 
 async fn open_disks(settings: &Settings, env: &Env, roles: &Roles) -> anyhow::Result<Vec<devices::NamedDisk>> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use manager::EtagMode;
+use manager::{BucketEngine, EtagMode};
 use object::{BucketOptions, ObjectError};
 use s3s::dto::{
     Bucket, BucketLocationConstraint, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
@@ -25,6 +25,9 @@ const MAX_LISTED_BUCKETS: usize = 10_000;
 
 /// Chooses how the ETags of a new bucket are made: `md5` or `fast`.
 const ETAG_MODE_HEADER: &str = "x-trilith-etag";
+
+/// Chooses which engine keeps the objects of a new bucket, and tells it: `log`, `volume` or `volume:strict`.
+const ENGINE_HEADER: &str = "x-trilith-engine";
 
 pub async fn list_buckets(operations: &Operations, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
     let principal = operations.principal(&request);
@@ -85,7 +88,7 @@ pub async fn create_bucket(operations: &Operations, request: S3Request<CreateBuc
 }
 
 /// In the first region S3 says that all is well to an owner who makes a bucket again, and elsewhere that it is there. It is not well here
-/// either if another mode of ETags is asked for: a bucket keeps its own.
+/// either if another mode of ETags or another engine is asked for: a bucket keeps its own.
 fn make_again(operations: &Operations, name: &str, headers: &HeaderMap) -> Result<(), Failure> {
     if operations.region != FIRST_REGION {
         return Err(BUCKET_ALREADY_OWNED_BY_YOU.into());
@@ -97,7 +100,20 @@ fn make_again(operations: &Operations, name: &str, headers: &HeaderMap) -> Resul
             format!("The bucket is yours already, and its ETags are of another kind than {ETAG_MODE_HEADER} asks for.");
         return Err(Failure::with(BUCKET_ALREADY_OWNED_BY_YOU, message));
     }
+    if headers.contains_key(ENGINE_HEADER) && operations.service.find_bucket(name)?.engine() != options(headers)?.engine {
+        let message = format!("The bucket is yours already, and its engine is another one than {ENGINE_HEADER} asks for.");
+        return Err(Failure::with(BUCKET_ALREADY_OWNED_BY_YOU, message));
+    }
     Ok(())
+}
+
+/// An engine's name in the header.
+fn engine_name(engine: BucketEngine) -> &'static str {
+    match engine {
+        BucketEngine::Log => "log",
+        BucketEngine::Volume => "volume",
+        BucketEngine::VolumeStrict => "volume:strict",
+    }
 }
 
 fn options(headers: &HeaderMap) -> Result<BucketOptions, Failure> {
@@ -106,13 +122,23 @@ fn options(headers: &HeaderMap) -> Result<BucketOptions, Failure> {
         Some("fast") => EtagMode::Fast,
         Some(other) => return Err(Failure::argument(format!("{ETAG_MODE_HEADER} is md5 or fast"), ETAG_MODE_HEADER, other)),
     };
-    Ok(BucketOptions { etag, ..BucketOptions::default() })
+    let engine = match request_headers::text(headers, ENGINE_HEADER) {
+        None | Some("log") => BucketEngine::Log,
+        Some("volume") => BucketEngine::Volume,
+        Some("volume:strict") => BucketEngine::VolumeStrict,
+        Some(other) => {
+            let message = format!("{ENGINE_HEADER} is log, volume or volume:strict");
+            return Err(Failure::argument(message, ENGINE_HEADER, other));
+        }
+    };
+    Ok(BucketOptions { etag, engine })
 }
 
 pub async fn head_bucket(operations: &Operations, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
     let principal = operations.principal(&request);
-    operations.service.head_bucket(&principal, &request.input.bucket)?;
+    let bucket = operations.service.head_bucket(&principal, &request.input.bucket)?;
     let mut response = S3Response::new(HeadBucketOutput::default());
+    response.headers.insert(ENGINE_HEADER, HeaderValue::from_static(engine_name(bucket.engine())));
     if let Ok(region) = HeaderValue::from_str(&operations.region) {
         response.headers.insert("x-amz-bucket-region", region);
     }

@@ -314,6 +314,9 @@ fn buckets_made_again_and_removed_with_open_uploads() {
             row(make.clone(), 200, DONE).with(&[("location", "/bucket"), ("x-amz-bucket-arn", "arn:aws:s3:::bucket")]),
             row(make.clone().header("x-trilith-etag", "md5"), 200, DONE),
             row(make.clone().header("x-trilith-etag", "fast"), 409, "BucketAlreadyOwnedByYou"),
+            row(make.clone().header("x-trilith-engine", "log"), 200, DONE),
+            row(make.clone().header("x-trilith-engine", "volume:strict"), 409, "BucketAlreadyOwnedByYou"),
+            row(make.clone().header("x-trilith-engine", "blocks"), 400, "InvalidArgument"),
             row(alice, 409, "BucketAlreadyExists"),
         ],
     );

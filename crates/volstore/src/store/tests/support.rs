@@ -22,7 +22,7 @@ use crate::store::Store;
 pub const UNIT_BYTES: u64 = 1 << 20;
 /// Longer than any answer takes, where the disk answers at all.
 const PATIENCE: Duration = Duration::from_secs(600);
-pub const OWNER: VolumeOwner = VolumeOwner::Files;
+pub const OWNER: VolumeOwner = VolumeOwner::Objects;
 
 pub struct Rig {
     pub env: Env,
