@@ -2,15 +2,17 @@
 //!
 //! One profile and one feature set: `clippy` checks the same resolution that the tests build, and the tests build every
 //! target once, so that the server that the end-to-end suites start is the one that the tests linked. The fuzz targets are
-//! linted with everything else and not built: libFuzzer wants another compiler (`cargo xtask fuzz`).
+//! linted with everything else and not built: libFuzzer wants another compiler (`cargo xtask fuzz`). Tests that compute run beside tests
+//! that wait.
 
 mod smoke;
 
 use std::num::NonZero;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::step::{Counts, Outcome, Step};
 use crate::workspace::{FUZZ_CRATE, FUZZ_FEATURE, cargo, root};
@@ -19,6 +21,8 @@ use crate::{tidy, workspace};
 /// The Python that `./test` prepares, with the pinned clients of `tests/requirements.txt`.
 const PYTHON: &str = "target/venv/bin/python";
 const PROGRAM: &str = "target/debug/trilith";
+/// The integration tests of the program, whose processes wait for each other, with the clients among them that the smoke test uses.
+const PROGRAM_TESTS: &str = "program";
 /// A file that stays: cargo runs libFuzzer's build script again when the one that it was told of changes.
 const FUZZ_MANIFEST: &str = "fuzz/Cargo.toml";
 const END_TO_END_FOLDER: &str = "tests/e2e";
@@ -39,19 +43,44 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let root = root()?;
     let mut report = Report::default();
-    for step in steps(&root, arguments.end_to_end) {
+    let workspace = workspace::Workspace::load()?;
+    for step in builds(&root) {
         report.add(step.run(&root)?);
-        if !report.failures.is_empty() && !arguments.keep_going {
-            break;
+        if !report.goes_on(arguments) {
+            return report.finish();
         }
         if step.name == "fmt" {
-            report.add(tidy_outcome(&workspace::Workspace::load()?));
+            report.add(tidy_outcome(&workspace));
         }
     }
-    if arguments.end_to_end && (report.failures.is_empty() || arguments.keep_going) {
+    let (computing, waiting) = thread::scope(|scope| {
+        let computing = scope.spawn(|| run_lane(&root, &computing_tests(&workspace), arguments));
+        let waiting = run_lane(&root, &waiting_tests(&root, arguments.end_to_end), arguments);
+        (computing.join(), waiting)
+    });
+    computing
+        .map_err(|_| anyhow!("the thread of the tests that compute failed"))??
+        .into_iter()
+        .for_each(|outcome| report.add(outcome));
+    waiting?.into_iter().for_each(|outcome| report.add(outcome));
+    if arguments.end_to_end && report.goes_on(arguments) {
         report.add(smoke::run(&root)?);
     }
     report.finish()
+}
+
+/// Steps one after the other, beside those of another lane.
+fn run_lane(root: &Path, steps: &[Step], arguments: &Arguments) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for step in steps {
+        let outcome = step.run_beside_others(root)?;
+        let goes_on = outcome.failure.is_none() || arguments.keep_going;
+        outcomes.push(outcome);
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(outcomes)
 }
 
 /// Collects outcomes and tells them once, last.
@@ -67,6 +96,10 @@ impl Report {
         self.counts.add(outcome.counts);
         self.failures.extend(outcome.failure);
         self.left_out.extend(outcome.left_out);
+    }
+
+    fn goes_on(&self, arguments: &Arguments) -> bool {
+        self.failures.is_empty() || arguments.keep_going
     }
 
     /// The last line is the sum of what the test runners themselves reported, with steps that failed without a failing
@@ -96,11 +129,11 @@ fn tidy_outcome(workspace: &workspace::Workspace) -> Outcome {
     Outcome { failure, ..Outcome::default() }
 }
 
-fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
+fn builds(root: &Path) -> Vec<Step> {
     let fuzz_targets = format!("{FUZZ_CRATE}/{FUZZ_FEATURE}");
     let lint = ["clippy", "--locked", "--workspace", "--all-targets", "--features", &fuzz_targets];
     let lint = [&lint[..], &["--", "-D", "warnings", "-D", "clippy::too_many_lines"]].concat();
-    let mut steps = vec![
+    vec![
         cargo_step("fmt", &["fmt", "--all", "--check"], Duration::from_secs(120)),
         Step {
             // Nothing links the fuzz targets here: a path spares compiling libFuzzer, which takes longer than linting them.
@@ -109,11 +142,20 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         },
         // Building everything at once resolves features once; a later `cargo test` finds all of it done.
         cargo_step("build", &["build", "--locked", "--workspace", "--all-targets"], Duration::from_secs(30 * 60)),
-        Step {
-            environment: test_environment(),
-            ..cargo_step("test", &["test", "--locked", "--workspace", "--no-fail-fast"], Duration::from_secs(15 * 60))
-        },
-    ];
+    ]
+}
+
+/// All tests but those of [`waiting_tests`].
+fn computing_tests(workspace: &workspace::Workspace) -> [Step; 2] {
+    let mut targets = vec!["--lib", "--bins"];
+    let tests = workspace.members.iter().flat_map(|member| &member.tests).filter(|name| *name != PROGRAM_TESTS);
+    targets.extend(tests.flat_map(|name| ["--test", name]));
+    [test_step("test", &targets), test_step("examples of the documentation", &["--doc"])]
+}
+
+/// Tests of processes, which wait for each other most of their time.
+fn waiting_tests(root: &Path, end_to_end: bool) -> Vec<Step> {
+    let mut steps = vec![test_step("test of the program", &["--test", PROGRAM_TESTS])];
     if end_to_end && has_suites(&root.join(END_TO_END_FOLDER)) {
         steps.push(Step {
             name: "end to end",
@@ -124,6 +166,11 @@ fn steps(root: &Path, end_to_end: bool) -> Vec<Step> {
         });
     }
     steps
+}
+
+fn test_step(name: &'static str, targets: &[&str]) -> Step {
+    let arguments = [&["test", "--locked", "--workspace", "--no-fail-fast"], targets].concat();
+    Step { environment: test_environment(), ..cargo_step(name, &arguments, Duration::from_secs(15 * 60)) }
 }
 
 /// Simulated clusters come and go, and glibc gives the kernel back what they had, to ask for it again: 15% of the simulations' time.

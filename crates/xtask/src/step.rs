@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -89,8 +90,30 @@ fn is_duration(word: &str) -> bool {
 }
 
 impl Step {
+    /// Shows what the step writes as it comes.
     pub fn run(&self, root: &Path) -> Result<Outcome> {
-        println!("--- {}: {} {}", self.name, self.program, self.arguments.join(" "));
+        println!("{}", self.headline());
+        self.carry_out(root, |line| println!("{line}"))
+    }
+
+    /// Shows what the step wrote when it has ended: others run at the same time.
+    pub fn run_beside_others(&self, root: &Path) -> Result<Outcome> {
+        let text = Arc::new(Mutex::new(self.headline()));
+        let writer = text.clone();
+        let outcome = self.carry_out(root, move |line| {
+            let mut text = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            text.push('\n');
+            text.push_str(line);
+        });
+        println!("{}", text.lock().unwrap_or_else(PoisonError::into_inner));
+        outcome
+    }
+
+    fn headline(&self) -> String {
+        format!("--- {}: {} {}", self.name, self.program, self.arguments.join(" "))
+    }
+
+    fn carry_out(&self, root: &Path, mut show: impl FnMut(&str) + Send + 'static) -> Result<Outcome> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(key, value)| (*key, value.as_str())))
@@ -101,7 +124,7 @@ impl Step {
             .spawn()
             .with_context(|| format!("cannot start `{}`", self.program))?;
         let output = child.stdout.take().context("the step's output is not piped")?;
-        let reader = std::thread::spawn(move || copy_and_count(output));
+        let reader = std::thread::spawn(move || copy_and_count(output, &mut show));
         let (ended, elapsed) = self.wait(&mut child)?;
         println!("--- {} took {} s", self.name, elapsed.as_secs());
         let (counts, reason) = reader.join().unwrap_or_default();
@@ -137,12 +160,12 @@ impl Step {
 }
 
 /// What the step's tests came to, and why it was left out if it says so.
-fn copy_and_count(output: impl Read) -> (Counts, Option<String>) {
+fn copy_and_count(output: impl Read, show: &mut dyn FnMut(&str)) -> (Counts, Option<String>) {
     let mut counts = Counts::default();
     let mut left_out = None;
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        println!("{line}");
+        show(&line);
         counts.add(Counts::of_line(&line));
         left_out = left_out.or_else(|| line.strip_prefix(LEFT_OUT_LINE).map(str::to_owned));
     }

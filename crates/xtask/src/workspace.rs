@@ -27,6 +27,8 @@ pub struct Member {
     pub uses: BTreeSet<String>,
     /// Workspace crates that only its tests need.
     pub tests_use: BTreeSet<String>,
+    /// Names of its integration tests.
+    pub tests: Vec<String>,
 }
 
 impl Member {
@@ -100,6 +102,13 @@ struct Package {
     source: Option<String>,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -125,7 +134,8 @@ impl Package {
             };
         }
         let folder = self.manifest_path.parent().map(Path::to_path_buf).unwrap_or_default();
-        Member { name: self.name, folder, uses, tests_use }
+        let tests = self.targets.into_iter().filter(|target| target.kind.iter().any(|kind| kind == "test"));
+        Member { name: self.name, folder, uses, tests_use, tests: tests.map(|target| target.name).collect() }
     }
 
     fn into_third_party(self) -> ThirdParty {

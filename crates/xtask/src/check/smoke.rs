@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{PROGRAM, PYTHON};
+use super::{PROGRAM, PROGRAM_TESTS as TESTS, PYTHON};
 use crate::step::{Outcome, Step};
 use crate::workspace::cargo;
 
@@ -20,14 +20,12 @@ const FOLDER: &str = "tests/cluster";
 const DATA: &str = "target/cluster-smoke";
 /// Several times what it takes.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
-/// The integration tests of the program, with the clients among them.
-const TESTS: &str = "program";
 
 pub fn run(root: &Path) -> Result<Outcome> {
     let Some(histories) = built_tests(root)? else {
         return Ok(Outcome::failed(format!("{NAME}: the tests `{TESTS}` are not built")));
     };
-    step(root, &histories).run(root)
+    step(root, &histories).run_beside_others(root)
 }
 
 fn step(root: &Path, histories: &Path) -> Step {

@@ -18,7 +18,7 @@ After the table.
 
 fn member(name: &str, uses: &[&str], tests_use: &[&str]) -> Member {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Member { name: name.to_owned(), folder: PathBuf::new(), uses: set(uses), tests_use: set(tests_use) }
+    Member { name: name.to_owned(), folder: PathBuf::new(), uses: set(uses), tests_use: set(tests_use), tests: Vec::new() }
 }
 
 fn healthy() -> Vec<Member> {

@@ -9,7 +9,13 @@ const GOOD_ROOT: &str = "//! What it is for.\n#![forbid(unsafe_code)]\n\npub fn 
 
 fn findings(files: &[(&str, &str)]) -> Vec<String> {
     let sources = source::load(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect());
-    let member = Member { name: "x".to_owned(), folder: PathBuf::new(), uses: BTreeSet::new(), tests_use: BTreeSet::new() };
+    let member = Member {
+        name: "x".to_owned(),
+        folder: PathBuf::new(),
+        uses: BTreeSet::new(),
+        tests_use: BTreeSet::new(),
+        tests: Vec::new(),
+    };
     let workspace = Workspace { root: PathBuf::new(), members: vec![member], third_party: Vec::new() };
     check(&workspace, &sources).iter().map(Finding::to_string).collect()
 }
