@@ -16,6 +16,7 @@ type Block = [u8; BLOCK_BYTES];
 type Blocks = BTreeMap<u64, Arc<Block>>;
 
 const SECTORS_PER_BLOCK: usize = BLOCK_BYTES / SECTOR_BYTES;
+const ZEROS: &[u8] = &[0; BLOCK_BYTES];
 
 #[derive(Default)]
 pub(super) struct Image {
@@ -176,7 +177,7 @@ fn put(blocks: &mut Blocks, offset: u64, bytes: &[u8], keep: &[bool]) {
             continue;
         }
         // What was never written is zeros.
-        if keep.iter().all(|kept| *kept) && part.iter().all(|byte| *byte == 0) {
+        if keep.iter().all(|kept| *kept) && part == ZEROS {
             blocks.remove(&number);
             continue;
         }
