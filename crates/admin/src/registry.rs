@@ -9,9 +9,9 @@ use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use subsystem::{Figure, Read};
+use subsystem::{Figure, LatencySeries, Read};
 
-/// Most series of a process. Labels are devices and kinds, never keys or buckets, so this is far away.
+/// Most series of a process. Labels are devices and kinds, never keys or buckets, so this is far away. Histograms of open images come on top.
 pub const MAX_SERIES: usize = 65_536;
 
 /// Every metric of a process. Clones share it.
@@ -43,6 +43,7 @@ struct Series {
 enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 impl Registry {
@@ -67,6 +68,14 @@ impl Registry {
         self.add(name, help, labels, Kind::Gauge, Read::Gauge(Box::new(read)));
     }
 
+    /// Adds histograms of durations, whose series come and go. `read` must not block.
+    ///
+    /// Panics as [`Registry::counter`] does.
+    pub fn latencies(&self, name: &str, help: &str, read: impl Fn() -> Vec<LatencySeries> + Send + Sync + 'static) {
+        assert!(is_name(name) && name.ends_with("_seconds"), "durations are called trilith_<role>_<what>_seconds, not {name}");
+        self.add(name, help, &[], Kind::Histogram, Read::Latencies(Box::new(read)));
+    }
+
     /// Adds a subsystem's metric.
     ///
     /// Panics as [`Registry::counter`] does.
@@ -76,6 +85,7 @@ impl Registry {
         match read {
             Read::Counter(read) => self.counter(&name, help, &labels, read),
             Read::Gauge(read) => self.gauge(&name, help, &labels, read),
+            Read::Latencies(read) => self.latencies(&name, help, read),
         }
     }
 
@@ -107,6 +117,7 @@ impl prometheus_client::collector::Collector for Registry {
             let kind = match family.kind {
                 Kind::Counter => MetricType::Counter,
                 Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
             };
             let mut metric = encoder.encode_descriptor(name, &family.help, None, kind)?;
             for series in &family.series {
@@ -126,7 +137,15 @@ fn encode(read: &Read, metric: &mut MetricEncoder<'_>) -> fmt::Result {
     match read {
         Read::Counter(read) => metric.encode_counter::<NoLabelSet, u64, u64>(&read(), None),
         Read::Gauge(read) => metric.encode_gauge(&read()),
+        Read::Latencies(read) => read().iter().try_for_each(|series| encode_latencies(series, metric)),
     }
+}
+
+fn encode_latencies(series: &LatencySeries, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+    let counts = series.latencies.counts();
+    let count = counts.iter().map(|(_, count)| count).sum();
+    let mut labelled = metric.encode_family(&series.labels)?;
+    labelled.encode_histogram::<NoLabelSet>(series.latencies.sum_seconds(), count, &counts, None)
 }
 
 impl fmt::Debug for Registry {

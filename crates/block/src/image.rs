@@ -44,6 +44,7 @@ use env::{Env, Instant};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use subsystem::Latencies;
 use tokio::sync::{Notify, RwLock, Semaphore, SemaphorePermit};
 use types::{BLOB_BYTES, BlobId, DeviceId, ImageId, Layer, LayerOf, NodeId, PIECE_BYTES, Token};
 
@@ -113,6 +114,15 @@ pub struct Usage {
     pub data_bytes: u64,
 }
 
+/// How long requests took, failed ones too.
+#[derive(Default)]
+pub struct ImageLatencies {
+    pub reads: Arc<Latencies>,
+    pub writes: Arc<Latencies>,
+    /// Zeros and trims.
+    pub clears: Arc<Latencies>,
+}
+
 /// An open image. All its operations may run at the same time. No operation leaves a task behind.
 pub struct Image {
     id: ImageId,
@@ -139,6 +149,7 @@ pub struct Image {
     /// A blob has copies that may differ, or an unfinished request left something.
     has_unequal: AtomicBool,
     copied_bytes: AtomicU64,
+    latencies: ImageLatencies,
     /// Until when reads may be answered without asking; none: there is no end.
     tenure: Mutex<Option<Instant>>,
     /// Held by what changes the record besides.
@@ -233,6 +244,7 @@ impl Image {
             keeper: Notify::new(),
             has_unequal: AtomicBool::new(false),
             copied_bytes: AtomicU64::new(0),
+            latencies: ImageLatencies::default(),
             tenure: Mutex::new(None),
             admin: tokio::sync::Mutex::default(),
             ended: AtomicU8::new(0),
@@ -279,6 +291,11 @@ impl Image {
         self.copied_bytes.load(Ordering::Relaxed)
     }
 
+    /// How long requests took.
+    pub fn latencies(&self) -> &ImageLatencies {
+        &self.latencies
+    }
+
     /// The image is known to be this holder's until then. Once called, reads beyond it wait for the next call.
     pub fn extend_tenure(&self, until: Instant) {
         *self.tenure.lock() = Some(until);
@@ -311,6 +328,10 @@ impl Image {
 
     /// Reads. The content covers exactly the range.
     pub async fn read(&self, offset: u64, length: u32) -> Result<Content, ImageError> {
+        self.timed(&self.latencies.reads, self.read_range(offset, length)).await
+    }
+
+    async fn read_range(&self, offset: u64, length: u32) -> Result<Content, ImageError> {
         let (_entry, cuts) = self.enter(offset, u64::from(length)).await?;
         if let [cut] = cuts.as_slice() {
             return self.read_cut(cut).await;
@@ -324,6 +345,10 @@ impl Image {
 
     /// Writes; durable when it returns.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), ImageError> {
+        self.timed(&self.latencies.writes, self.write_range(offset, data)).await
+    }
+
+    async fn write_range(&self, offset: u64, data: Bytes) -> Result<(), ImageError> {
         let (_entry, cuts) = self.enter(offset, data.len() as u64).await?;
         if let [cut] = cuts.as_slice() {
             return self.write_cut(cut, data).await;
@@ -335,12 +360,12 @@ impl Image {
     /// Makes a range read as zeros. If it stays allocated, a later write there needs no space.
     pub async fn write_zeros(&self, offset: u64, length: u64, keep_allocated: bool) -> Result<(), ImageError> {
         let purpose = if keep_allocated { clear::Purpose::KeepAllocated } else { clear::Purpose::Zeros };
-        self.clear(offset, length, purpose).await
+        self.timed(&self.latencies.clears, self.clear(offset, length, purpose)).await
     }
 
     /// The content of a range is not needed any more. Whole pieces read as zeros afterwards; parts of pieces may keep their content.
     pub async fn trim(&self, offset: u64, length: u64) -> Result<(), ImageError> {
-        self.clear(offset, length, clear::Purpose::Trim).await
+        self.timed(&self.latencies.clears, self.clear(offset, length, clear::Purpose::Trim)).await
     }
 
     /// Makes durable what was answered, in the sync modes where it is not already.
@@ -351,6 +376,14 @@ impl Image {
             self.lose(device, &error.to_string()).await
         };
         all(join_all(self.view().devices.into_iter().map(flush)).await)
+    }
+
+    async fn timed<T>(&self, latencies: &Latencies, request: impl Future<Output = T>) -> T {
+        let env = &self.outside.env;
+        let begun = env.now();
+        let outcome = request.await;
+        latencies.record(env.now() - begun);
+        outcome
     }
 
     /// A request enters: it is cut into ranges of parts.

@@ -18,6 +18,9 @@ use crate::geometry::Geometry;
 use crate::inner::{Inner, abandoned};
 use crate::prewrite;
 
+/// Most bytes of one discard. A file system lets no write of the same file pass while it frees space.
+const DISCARD_BYTES: u64 = 4 << 20;
+
 /// Starts what the book asked for.
 pub(crate) fn carry_out(inner: &Arc<Inner>, plan: Plan) {
     if let Some(activate) = plan.activate {
@@ -167,8 +170,14 @@ pub(crate) async fn put_header(disk: &dyn Disk, geometry: Geometry, header: &Zon
 /// Gives a zone's space back, and writes the header that says so. A zone whose disk keeps the space is as good.
 pub(crate) async fn give_space_back(disk: &dyn Disk, geometry: Geometry, returned: &ZoneHeader) -> Result<(), DiskError> {
     let zone = returned.zone;
-    if let Err(error) = disk.discard(geometry.zone_start(zone), geometry.zone_bytes()).await {
-        tracing::warn!(zone = zone.0, %error, "the space of a returned zone stays with it");
+    let (mut at, end) = (geometry.zone_start(zone), geometry.zone_start(zone) + geometry.zone_bytes());
+    while at < end {
+        let len = DISCARD_BYTES.min(end - at);
+        if let Err(error) = disk.discard(at, len).await {
+            tracing::warn!(zone = zone.0, %error, "the space of a returned zone stays with it");
+            break;
+        }
+        at += len;
     }
     put_header(disk, geometry, returned).await
 }

@@ -1,5 +1,6 @@
 //! What a subsystem shows of itself.
 
+use crate::latency::LatencySeries;
 use serde::{Deserialize, Serialize};
 use types::DeviceId;
 
@@ -18,6 +19,8 @@ pub enum Read {
     Counter(Box<dyn Fn() -> u64 + Send + Sync>),
     /// A number that rises and falls.
     Gauge(Box<dyn Fn() -> f64 + Send + Sync>),
+    /// Histograms of what exists at the moment: their series come and go.
+    Latencies(Box<dyn Fn() -> Vec<LatencySeries> + Send + Sync>),
 }
 
 impl Figure {
@@ -27,6 +30,15 @@ impl Figure {
 
     pub fn gauge(name: impl Into<String>, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) -> Figure {
         Figure { name: name.into(), help, labels: Vec::new(), read: Read::Gauge(Box::new(read)) }
+    }
+
+    /// Durations in seconds. Each series says its own labels.
+    pub fn latencies(
+        name: impl Into<String>,
+        help: &'static str,
+        read: impl Fn() -> Vec<LatencySeries> + Send + Sync + 'static,
+    ) -> Figure {
+        Figure { name: name.into(), help, labels: Vec::new(), read: Read::Latencies(Box::new(read)) }
     }
 
     /// The same with one label more.

@@ -16,9 +16,11 @@
 
 mod callers;
 mod figure;
+mod latency;
 
 pub use callers::Callers;
 pub use figure::{AskedScrub, Figure, Read, ScrubStep, StatusLine};
+pub use latency::{Latencies, LatencySeries};
 
 use device::Device;
 use env::Env;

@@ -1,6 +1,9 @@
 use super::{Registry, is_name};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use subsystem::{Latencies, LatencySeries};
 
 #[test]
 fn numbers_are_read_at_each_scrape() {
@@ -18,6 +21,27 @@ fn numbers_are_read_at_each_scrape() {
     assert!(text.ends_with("# EOF\n"), "{text}");
     count.store(4, Ordering::Relaxed);
     assert!(registry.render().contains("trilith_target_appends_total{device=\"7\"} 4\n"));
+}
+
+#[test]
+fn histograms_come_and_go_with_what_they_are_of() {
+    let registry = Registry::new();
+    let latencies = Arc::new(Latencies::default());
+    let shown = Arc::new(Mutex::new(vec![latencies.clone()]));
+    let reader = shown.clone();
+    let series =
+        |latencies: &Arc<Latencies>| LatencySeries { labels: vec![("image", "vm1".to_owned())], latencies: latencies.clone() };
+    registry.latencies("trilith_image_read_seconds", "Time", move || reader.lock().iter().map(series).collect());
+    latencies.record(Duration::from_micros(70));
+    latencies.record(Duration::from_secs(100));
+    let text = registry.render();
+    assert!(text.contains("# TYPE trilith_image_read_seconds histogram\n"), "{text}");
+    assert!(text.contains("trilith_image_read_seconds_count{image=\"vm1\"} 2\n"), "{text}");
+    assert!(text.contains("trilith_image_read_seconds_bucket{le=\"0.00005\",image=\"vm1\"} 0\n"), "{text}");
+    assert!(text.contains("trilith_image_read_seconds_bucket{le=\"0.0001\",image=\"vm1\"} 1\n"), "{text}");
+    assert!(text.contains("trilith_image_read_seconds_bucket{le=\"+Inf\",image=\"vm1\"} 2\n"), "{text}");
+    shown.lock().clear();
+    assert!(!registry.render().contains("vm1"));
 }
 
 #[test]

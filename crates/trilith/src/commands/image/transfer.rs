@@ -5,6 +5,7 @@ use crate::commands::size::human;
 use anyhow::{Context, bail};
 use bench::{output, tell};
 use block::protocol::{Ask, MAX_CONTENT_BYTES, Told};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -130,8 +131,13 @@ pub async fn import(server: &Images, file: &Path, name: &str, copies: Option<u8>
 async fn fill(server: &Images, from: &mut File, bytes: u64, (name, id): (&str, u64)) -> anyhow::Result<()> {
     let mut progress = Progress::new("importing", bytes);
     let mut offset = 0;
-    while offset < bytes {
+    loop {
+        offset = next_data(from, offset)?.unwrap_or(bytes);
+        if offset >= bytes {
+            break;
+        }
         progress.show(offset);
+        from.seek(SeekFrom::Start(offset))?;
         let length = u64::from(MAX_CONTENT_BYTES).min(bytes - offset);
         let mut content = vec![0; length as usize];
         from.read_exact(&mut content)?;
@@ -143,4 +149,34 @@ async fn fill(server: &Images, from: &mut File, bytes: u64, (name, id): (&str, u
     }
     progress.show(bytes);
     Ok(())
+}
+
+/// Where the next content of a file is that is no hole, at a sector; none: only a hole is left.
+fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+        Ok(found) => Ok(Some(found / SECTOR_BYTES * SECTOR_BYTES).map(|at| at.max(offset))),
+        Err(Errno::NXIO) => Ok(None),
+        // A file system that knows no holes: all of it is content.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image.raw");
+        let mut file = File::create_new(&path).unwrap();
+        file.set_len(64 << 20).unwrap();
+        file.seek(SeekFrom::Start(40 << 20)).unwrap();
+        file.write_all(b"content").unwrap();
+        let file = File::open(&path).unwrap();
+        let found = next_data(&file, 0).unwrap().expect("there is content");
+        assert!(found <= 40 << 20 && found.is_multiple_of(SECTOR_BYTES), "{found}");
+        assert_eq!(next_data(&file, 50 << 20).unwrap().filter(|at| *at > 50 << 20), None);
+    }
 }
