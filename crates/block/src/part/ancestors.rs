@@ -3,12 +3,15 @@
 //! A parent's holder that tidies fills a newer blob, then frees the older one; the rows of two devices come from two moments. So a part could show
 //! neither. The rows are therefore asked for until each part was twice the same: what happens to a blob of an ended layer never comes undone, so that
 //! was its state in between.
+//!
+//! A snapshot may be removed before its blobs are asked for; they are gone then, and its parts would read as zeros. So the record is looked at again
+//! after the last round, and what it lacks then is no snapshot.
 
 use super::cluster::ClusterStores;
 use super::placing::ClusterPlacement;
 use super::records::view_of;
 use crate::image::{Ancestor, Ancestors, Placement};
-use crate::registry::View;
+use crate::registry::{Snapshot, View};
 use crate::stores::BlobRow;
 use env::Env;
 use futures_util::future::join_all;
@@ -121,19 +124,28 @@ impl Ancestors for ClusterAncestors {
             self.manager.fresh().await.map_err(|error| error.to_string())?;
             let state = self.manager.snapshot();
             let record = state.image(image).ok_or_else(|| format!("there is no image {image} any more"))?;
-            let view = view_of(record);
+            let mut view = view_of(record);
             let mut collected = Collected::default();
             for round in 0..MAX_ROUNDS {
                 if round > 1 {
                     self.env.sleep(ROUND_PAUSE).await;
                 }
                 if collected.add(self.round(&view).await?) {
+                    self.manager.fresh().await.map_err(|error| error.to_string())?;
+                    view.snapshots =
+                        still_there(view.snapshots, self.manager.snapshot().image(image).map(|now| view_of(now).snapshots));
                     return Ok(Ancestor { view, rows: collected.rows() });
                 }
             }
             Err(format!("blobs of {} are being moved: try again when its snapshots are removed", record.name))
         })
     }
+}
+
+/// The snapshots that an image had before, without those that it has not any more. None: the image is gone.
+fn still_there(before: Vec<Snapshot>, now: Option<Vec<Snapshot>>) -> Vec<Snapshot> {
+    let now = now.unwrap_or_default();
+    before.into_iter().filter(|snapshot| now.iter().any(|there| there.layer == snapshot.layer)).collect()
 }
 
 #[cfg(test)]

@@ -52,3 +52,14 @@ fn an_image_without_blobs_is_settled_at_once() {
     assert!(collected.add(Parts::new()));
     assert!(collected.rows().is_empty());
 }
+
+/// Without it a snapshot that was removed before its blobs were asked for would read as zeros.
+#[test]
+fn a_snapshot_that_was_removed_meanwhile_is_not_there() {
+    let snapshot = |name: &str, layer| Snapshot { name: name.to_owned(), layer: Layer(layer) };
+    let before = vec![snapshot("a", 1), snapshot("b", 2)];
+    // A new one may have the name of the removed one.
+    assert_eq!(still_there(before.clone(), Some(vec![snapshot("b", 2), snapshot("a", 3)])), [snapshot("b", 2)]);
+    assert_eq!(still_there(before.clone(), Some(before.clone())), before);
+    assert!(still_there(before, None).is_empty(), "the image is gone");
+}
