@@ -12,5 +12,6 @@ mod epochs;
 mod explore;
 mod failed_writes;
 mod freeze;
+mod images;
 mod interference;
 mod views;
